@@ -1,0 +1,136 @@
+//! What a backend is: it prepares plans for a device, and the prepared programs run batches.
+
+use crate::Error;
+use hypergrove_fips205::plan::{Plan, Slot};
+use hypergrove_fips205::{Params, Position};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// A device that plans can be executed on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Device {
+    /// Name of its backend.
+    pub backend: &'static str,
+    /// Number among its backend's devices.
+    pub index: u32,
+    /// What the maker calls it.
+    pub name: String,
+    /// What of it is used: the instruction set, or the driver.
+    pub detail: String,
+    /// Cores, or multiprocessors.
+    pub cores: u32,
+    /// Bytes of memory that it has of its own; 0 where it uses the host's.
+    pub memory: u64,
+}
+
+/// One tunable choice and the values it may take. The tuner never learns what it means.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Axis {
+    /// The axis.
+    pub name: &'static str,
+    /// Its values, in order.
+    pub values: Cow<'static, [u32]>,
+}
+
+/// A value for some axes; the backend's defaults hold for the others.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Policy(pub Vec<(&'static str, u32)>);
+
+impl Policy {
+    /// The value chosen for an axis.
+    pub fn get(&self, name: &str) -> Option<u32> {
+        self.0.iter().find(|(axis, _)| *axis == name).map(|(_, value)| *value)
+    }
+}
+
+/// The bytes of one key that a batch needs.
+#[derive(Clone, Copy)]
+pub struct Key<'a> {
+    /// PK.seed, n bytes.
+    pub pk_seed: &'a [u8],
+    /// SK.seed, n bytes; empty when verifying. Secret.
+    pub sk_seed: &'a [u8],
+    /// Nodes of the top layers, as [`Op::Cache`](hypergrove_fips205::Op) puts them out; empty if the plan caches none.
+    pub cached_nodes: &'a [u8],
+}
+
+/// Jobs submitted together. Every list but `keys` has one entry a job, or none where the op does not need it.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    /// The keys of the batch.
+    pub keys: &'a [Key<'a>],
+    /// Which key each job uses: one entry a job.
+    pub key_of: &'a [u32],
+    /// What each message's digest selects (sign, verify).
+    pub positions: &'a [Position],
+    /// The signatures to verify, each `sig_bytes` long.
+    pub signatures: &'a [&'a [u8]],
+}
+
+impl Batch<'_> {
+    /// Jobs in the batch.
+    pub fn len(&self) -> usize {
+        self.key_of.len()
+    }
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.key_of.is_empty()
+    }
+    /// Checks every length against the plan, so that backends may index freely.
+    pub fn check(&self, plan: &Plan, out: &[u8]) -> Result<(), Error> {
+        use hypergrove_fips205::Op;
+        let (p, jobs): (&Params, usize) = (plan.params, self.len());
+        let length =
+            |what, want, got| if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) };
+        let signs = plan.op == Op::Sign;
+        for key in self.keys {
+            length("PK.seed", p.n, key.pk_seed.len())?;
+            length("SK.seed", if plan.op == Op::Verify { 0 } else { p.n }, key.sk_seed.len())?;
+            let nodes = if signs { hypergrove_fips205::plan::cache_bytes(p, plan.cached_layers) } else { Some(0) };
+            length("the cached nodes", nodes.unwrap_or(usize::MAX), key.cached_nodes.len())?;
+        }
+        if let Some(bad) = self.key_of.iter().find(|k| **k as usize >= self.keys.len()) {
+            return Err(Error::Value { what: format!("key {bad} of a batch with {} keys", self.keys.len()) });
+        }
+        let positions = if matches!(plan.op, Op::Sign | Op::Verify) { jobs } else { 0 };
+        length("the list of positions", positions, self.positions.len())?;
+        length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
+        for signature in self.signatures {
+            length("a signature", p.sig_bytes(), signature.len())?;
+        }
+        length("the output", jobs * plan.out_bytes(), out.len())
+    }
+}
+
+/// Where a run's time went.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Timing {
+    /// To the device.
+    pub upload: Duration,
+    /// On the device.
+    pub execute: Duration,
+    /// From the device.
+    pub download: Duration,
+}
+
+/// A thing that runs plans.
+pub trait Backend: Send + Sync {
+    /// `cpu`, `cuda`, `vulkan`, `reference`.
+    fn name(&self) -> &'static str;
+    /// The devices that are there now.
+    fn devices(&self) -> Result<Vec<Device>, Error>;
+    /// What can be tuned for this plan. `Err(Unsupported)` declines the plan.
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error>;
+    /// Readies a program for batches of up to `batch` jobs; all that can be allocated is allocated here.
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error>;
+}
+
+/// A plan prepared for one device.
+pub trait Program: Send {
+    /// The plan.
+    fn plan(&self) -> &Plan;
+    /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, each signature's R is left as it is.
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
+    /// An intermediate value of the last run, for [`Checked`](crate::Checked) alone; `None` if it is not kept.
+    fn read(&self, slot: Slot) -> Option<Vec<u8>>;
+}

@@ -1,0 +1,160 @@
+//! The parameter sets (FIPS 205, Table 2): one row a set, every size derived from it.
+
+/// The hash family a set is built on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Family {
+    /// SHA-256, and SHA-512 in categories 3 and 5 (FIPS 205, 11.2).
+    Sha2,
+    /// SHAKE256 (FIPS 205, 11.1).
+    Shake,
+}
+
+/// One parameter set, in FIPS 205's symbols. All sizes are in bytes, all heights in levels.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub struct Params {
+    /// The standard's name of the set, for example `SLH-DSA-SHA2-128s`.
+    pub name: &'static str,
+    /// SHA2 or SHAKE.
+    pub family: Family,
+    /// Security parameter: bytes of a hash value.
+    pub n: usize,
+    /// Height of the hypertree.
+    pub h: usize,
+    /// Layers of the hypertree.
+    pub d: usize,
+    /// h′ = h / d: height of one XMSS tree.
+    pub hp: usize,
+    /// Height of one FORS tree.
+    pub a: usize,
+    /// Number of FORS trees.
+    pub k: usize,
+    /// log₂ of the Winternitz parameter.
+    pub lg_w: usize,
+    /// Bytes of the message digest.
+    pub m: usize,
+    /// Last arc of the set's OID below 2.16.840.1.101.3.4.3 (RFC 9909); 0 where none is assigned.
+    pub oid_arc: u8,
+}
+
+macro_rules! sets {
+    ($($(#[$attr:meta])* $konst:ident $name:literal $family:ident $n:literal $h:literal $d:literal $hp:literal $a:literal $k:literal $lg_w:literal $m:literal $oid:literal;)*) => {
+        /// Every set that this build knows, in the order of FIPS 205, Table 2.
+        pub static PARAMETER_SETS: &[&Params] = &[$($(#[$attr])* &$konst,)*];
+        $(
+            #[doc = concat!("The set ", $name, ".")]
+            $(#[$attr])*
+            pub static $konst: Params = Params {
+                name: $name, family: Family::$family, n: $n, h: $h, d: $d, hp: $hp, a: $a, k: $k, lg_w: $lg_w, m: $m, oid_arc: $oid,
+            };
+            $(#[$attr])*
+            const _: () = check(&$konst);
+        )*
+    };
+}
+
+sets! {
+    //                                          family  n   h   d  h'   a   k lg_w m  oid
+    SLH_DSA_SHA2_128S  "SLH-DSA-SHA2-128s"      Sha2   16  63  7   9  12  14  4  30  20;
+    SLH_DSA_SHAKE_128S "SLH-DSA-SHAKE-128s"     Shake  16  63  7   9  12  14  4  30  26;
+    SLH_DSA_SHA2_128F  "SLH-DSA-SHA2-128f"      Sha2   16  66 22   3   6  33  4  34  21;
+    SLH_DSA_SHAKE_128F "SLH-DSA-SHAKE-128f"     Shake  16  66 22   3   6  33  4  34  27;
+    SLH_DSA_SHA2_192S  "SLH-DSA-SHA2-192s"      Sha2   24  63  7   9  14  17  4  39  22;
+    SLH_DSA_SHAKE_192S "SLH-DSA-SHAKE-192s"     Shake  24  63  7   9  14  17  4  39  28;
+    SLH_DSA_SHA2_192F  "SLH-DSA-SHA2-192f"      Sha2   24  66 22   3   8  33  4  42  23;
+    SLH_DSA_SHAKE_192F "SLH-DSA-SHAKE-192f"     Shake  24  66 22   3   8  33  4  42  29;
+    SLH_DSA_SHA2_256S  "SLH-DSA-SHA2-256s"      Sha2   32  64  8   8  14  22  4  47  24;
+    SLH_DSA_SHAKE_256S "SLH-DSA-SHAKE-256s"     Shake  32  64  8   8  14  22  4  47  30;
+    SLH_DSA_SHA2_256F  "SLH-DSA-SHA2-256f"      Sha2   32  68 17   4   9  35  4  49  25;
+    SLH_DSA_SHAKE_256F "SLH-DSA-SHAKE-256f"     Shake  32  68 17   4   9  35  4  49  31;
+    // Draft SP 800-230 (not final in August 2026): at most 2^24 signatures per key, one tree, lg_w ≠ 4.
+    #[cfg(feature = "draft-sp800-230")]
+    SLH_DSA_SHA2_128_24  "SLH-DSA-SHA2-128-24"  Sha2   16  22  1  22  24   6  2  21   0;
+    #[cfg(feature = "draft-sp800-230")]
+    SLH_DSA_SHAKE_128_24 "SLH-DSA-SHAKE-128-24" Shake  16  22  1  22  24   6  2  21   0;
+    #[cfg(feature = "draft-sp800-230")]
+    SLH_DSA_SHA2_192_24  "SLH-DSA-SHA2-192-24"  Sha2   24  21  1  21  25   9  3  32   0;
+    #[cfg(feature = "draft-sp800-230")]
+    SLH_DSA_SHAKE_192_24 "SLH-DSA-SHAKE-192-24" Shake  24  21  1  21  25   9  3  32   0;
+    #[cfg(feature = "draft-sp800-230")]
+    SLH_DSA_SHA2_256_24  "SLH-DSA-SHA2-256-24"  Sha2   32  21  1  21  25  12  2  41   0;
+    #[cfg(feature = "draft-sp800-230")]
+    SLH_DSA_SHAKE_256_24 "SLH-DSA-SHAKE-256-24" Shake  32  21  1  21  25  12  2  41   0;
+    // Toy sets: small enough for every leaf, digit and byte flip to be tried. No security at all.
+    #[cfg(feature = "toy")]
+    TOY_SHA2_16  "toy-SHA2-16"                  Sha2   16   4  2   2   3   4  4   4   0;
+    #[cfg(feature = "toy")]
+    TOY_SHAKE_24 "toy-SHAKE-24"                 Shake  24   4  2   2   3   4  4   4   0;
+    #[cfg(feature = "toy")]
+    TOY_SHA2_32  "toy-SHA2-32-w8"               Sha2   32   3  1   3   4   3  3   3   0;
+}
+
+/// What must hold for every row, checked when the crate is compiled.
+const fn check(p: &Params) {
+    assert!(p.h == p.d * p.hp, "h = d·h′");
+    assert!(p.n == 16 || p.n == 24 || p.n == 32, "n");
+    assert!(p.m == (p.k * p.a).div_ceil(8) + (p.h - p.hp).div_ceil(8) + p.hp.div_ceil(8), "m (FIPS 205, 9.2)");
+    assert!(p.h - p.hp <= 64 && p.hp <= 32 && p.a <= 32, "indices fit their integers");
+    assert!(p.lg_w >= 1 && p.lg_w <= 8, "a WOTS+ digit fits a byte");
+}
+
+impl Params {
+    /// The set of this name, upper or lower case.
+    pub fn by_name(name: &str) -> Option<&'static Params> {
+        PARAMETER_SETS.iter().copied().find(|p| p.name.eq_ignore_ascii_case(name))
+    }
+    /// w = 2^lg_w: values of a WOTS+ digit.
+    pub const fn w(&self) -> usize {
+        1 << self.lg_w
+    }
+    /// len₁ = ⌈8n / lg_w⌉: WOTS+ digits of the message (FIPS 205, equation 5.2).
+    pub const fn len1(&self) -> usize {
+        (8 * self.n).div_ceil(self.lg_w)
+    }
+    /// len₂: WOTS+ digits of the checksum (FIPS 205, Algorithm 1).
+    pub const fn len2(&self) -> usize {
+        let (mut len2, mut capacity) = (1, self.w());
+        while capacity <= self.len1() * (self.w() - 1) {
+            len2 += 1;
+            capacity *= self.w();
+        }
+        len2
+    }
+    /// len = len₁ + len₂: chains of a WOTS+ key.
+    pub const fn len(&self) -> usize {
+        self.len1() + self.len2()
+    }
+    /// Bytes of a public key.
+    pub const fn pk_bytes(&self) -> usize {
+        2 * self.n
+    }
+    /// Bytes of a private key.
+    pub const fn sk_bytes(&self) -> usize {
+        4 * self.n
+    }
+    /// Bytes of SIG_FORS.
+    pub const fn fors_bytes(&self) -> usize {
+        self.k * (1 + self.a) * self.n
+    }
+    /// Bytes of one layer's SIG_XMSS.
+    pub const fn xmss_bytes(&self) -> usize {
+        (self.len() + self.hp) * self.n
+    }
+    /// Bytes of a signature: R ‖ SIG_FORS ‖ SIG_HT.
+    pub const fn sig_bytes(&self) -> usize {
+        self.n + self.fors_bytes() + self.d * self.xmss_bytes()
+    }
+    /// NIST security category: 1, 3 or 5.
+    pub const fn category(&self) -> u8 {
+        match self.n {
+            16 => 1,
+            24 => 3,
+            _ => 5,
+        }
+    }
+}
+
+impl core::fmt::Display for Params {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name)
+    }
+}

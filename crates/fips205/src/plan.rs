@@ -1,0 +1,367 @@
+//! What is to be hashed, as data: the stages that every backend executes.
+//!
+//! After the message digest, (md, idx_tree, idx_leaf) fixes all that will be hashed: the k FORS trees and the d XMSS
+//! trees are independent of each other, and "layer j signs the root of layer j − 1" touches only the selection of
+//! WOTS+ chain values that were computed anyway. See docs/plan.md.
+
+use crate::params::{Family, Params};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What a plan makes of each job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// (SK.seed, PK.seed) → PK.root.
+    Keygen,
+    /// (SK.seed, PK.seed, position) → SIG_FORS ‖ SIG_HT.
+    Sign,
+    /// (PK.seed, position, signature) → the candidate for PK.root.
+    Verify,
+    /// (SK.seed, PK.seed) → all nodes of the hypertree's top layers.
+    Cache,
+}
+
+/// A set of Merkle trees.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Forest {
+    /// The k FORS trees of one key pair.
+    Fors,
+    /// XMSS trees, one of each layer in `layers.0..layers.1`; for [`Op::Cache`] all trees of those layers.
+    Xmss {
+        /// First layer and one past the last.
+        layers: (u32, u32),
+    },
+}
+
+/// One kind of batched work; the jobs of a stage do not depend on each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stage {
+    /// Grow `trees` Merkle trees from their secret leaves. With `reveal`, keep of one leaf a tree its authentication
+    /// path and its FORS secret, or all the values of its WOTS+ chains.
+    Treehash {
+        /// Which trees.
+        forest: Forest,
+        /// Trees a job.
+        trees: u32,
+        /// Levels of a tree.
+        height: u32,
+        /// Whether one leaf of each is revealed.
+        reveal: bool,
+    },
+    /// T_k over the FORS roots: the message of layer 0.
+    ForsPk,
+    /// Pick the WOTS+ signatures of the lowest `layers` layers out of the kept chain values: no hashing.
+    WotsSelect {
+        /// Layers, from 0.
+        layers: u32,
+    },
+    /// For layers whose nodes are cached: compute the one WOTS+ signature, copy the authentication path.
+    WotsSign {
+        /// First layer and one past the last.
+        layers: (u32, u32),
+    },
+    /// Climb from the revealed FORS leaves to their roots.
+    ForsRoots {
+        /// Trees a job.
+        trees: u32,
+        /// Levels of a tree.
+        height: u32,
+    },
+    /// WOTS+ chains to their ends, T_len, and the climb to the root of `layer`.
+    XmssRoot {
+        /// The layer.
+        layer: u32,
+    },
+}
+
+/// Values that stages hand to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Slot {
+    /// Revealed leaves, from the host.
+    Positions,
+    /// Roots of the FORS trees: k·n bytes a job.
+    ForsRoots,
+    /// PK_FORS: n bytes a job.
+    ForsPk,
+    /// Roots of the XMSS trees, layer by layer: n bytes each.
+    XmssRoots,
+    /// Every value of the revealed leaves' WOTS+ chains. Secret.
+    WotsChains,
+    /// The signature.
+    Signature,
+}
+
+impl Slot {
+    /// Whether the slot holds values that must never leave the device and are wiped.
+    pub fn is_secret(self) -> bool {
+        self == Slot::WotsChains
+    }
+}
+
+/// The stages for a (set, op).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Plan {
+    /// The set.
+    pub params: &'static Params,
+    /// What is made of each job.
+    pub op: Op,
+    /// The stages, in order.
+    pub stages: Vec<Stage>,
+    /// Top layers whose nodes come with the key instead of being grown.
+    pub cached_layers: usize,
+}
+
+impl Plan {
+    /// The plan of `op`, nothing cached. [`Op::Cache`] keeps the top tree alone: see [`Plan::cache`].
+    pub fn new(params: &'static Params, op: Op) -> Plan {
+        let p = params;
+        let (d, hp) = (p.d as u32, p.hp as u32);
+        let stages = match op {
+            Op::Keygen => {
+                vec![Stage::Treehash {
+                    forest: Forest::Xmss { layers: (d - 1, d) },
+                    trees: 1,
+                    height: hp,
+                    reveal: false,
+                }]
+            }
+            Op::Sign => vec![
+                Stage::Treehash { forest: Forest::Fors, trees: p.k as u32, height: p.a as u32, reveal: true },
+                Stage::ForsPk,
+                Stage::Treehash { forest: Forest::Xmss { layers: (0, d) }, trees: d, height: hp, reveal: true },
+                Stage::WotsSelect { layers: d },
+            ],
+            Op::Verify => {
+                let mut stages = vec![Stage::ForsRoots { trees: p.k as u32, height: p.a as u32 }, Stage::ForsPk];
+                stages.extend((0..d).map(|layer| Stage::XmssRoot { layer }));
+                stages
+            }
+            Op::Cache => return Plan::cache(p, 1),
+        };
+        Plan { params, op, stages, cached_layers: 0 }
+    }
+
+    /// The plan that grows all trees of the top `layers` layers and keeps their nodes (see [`cache_bytes`]).
+    pub fn cache(params: &'static Params, layers: usize) -> Plan {
+        let p = params;
+        assert!((1..=p.d).contains(&layers), "1 to d layers can be cached");
+        let stages = (p.d - layers..p.d)
+            .rev()
+            .map(|layer| Stage::Treehash {
+                forest: Forest::Xmss { layers: (layer as u32, layer as u32 + 1) },
+                trees: 1u32.checked_shl((p.hp * (p.d - 1 - layer)) as u32).expect("at most 2^31 trees can be cached"),
+                height: p.hp as u32,
+                reveal: false,
+            })
+            .collect();
+        Plan { params, op: Op::Cache, stages, cached_layers: layers }
+    }
+
+    /// The same signatures with less work, for keys that bring the nodes of their top `layers` layers.
+    #[must_use]
+    pub fn with_cached_layers(mut self, layers: usize) -> Plan {
+        let p = self.params;
+        assert!(self.op == Op::Sign && layers <= p.d, "only signing skips layers, and at most d of them");
+        if layers > 0 {
+            let (grown, d) = ((p.d - layers) as u32, p.d as u32);
+            self.stages.truncate(2);
+            if grown > 0 {
+                let forest = Forest::Xmss { layers: (0, grown) };
+                self.stages.push(Stage::Treehash { forest, trees: grown, height: p.hp as u32, reveal: true });
+                self.stages.push(Stage::WotsSelect { layers: grown });
+            }
+            self.stages.push(Stage::WotsSign { layers: (grown, d) });
+            self.cached_layers = layers;
+        }
+        self
+    }
+
+    /// Bytes that one job puts out: n for keygen and verify, a whole signature (R left to the host) for sign, the
+    /// nodes for cache.
+    pub fn out_bytes(&self) -> usize {
+        match self.op {
+            Op::Keygen | Op::Verify => self.params.n,
+            Op::Sign => self.params.sig_bytes(),
+            Op::Cache => cache_bytes(self.params, self.cached_layers).expect("checked when the plan was made"),
+        }
+    }
+
+    /// Compression calls of one job, on average over messages; exact but for [`Op::Verify`] and cached layers.
+    /// The host's share (R and the digest) is counted for a 32-byte message with an empty context.
+    pub fn work(&self) -> Work {
+        let p = self.params;
+        let mut work = Work::default();
+        for stage in &self.stages {
+            match *stage {
+                Stage::Treehash { forest, trees, height, .. } => {
+                    let (trees, leaves) = (f64::from(trees), f64::from(trees) * (1u64 << height) as f64);
+                    match forest {
+                        Forest::Fors => work.short(p, 2.0 * leaves),
+                        Forest::Xmss { .. } => {
+                            work.short(p, leaves * (p.len() * p.w()) as f64);
+                            work.t(p, p.len(), leaves);
+                        }
+                    }
+                    work.t(p, 2, leaves - trees);
+                }
+                Stage::ForsPk => work.t(p, p.k, 1.0),
+                Stage::WotsSelect { .. } => {}
+                Stage::WotsSign { layers } => {
+                    work.short(p, f64::from(layers.1 - layers.0) * (p.len() as f64 + mean_digit_sum(p)))
+                }
+                Stage::ForsRoots { trees, height } => {
+                    work.short(p, f64::from(trees));
+                    work.t(p, 2, f64::from(trees * height));
+                }
+                Stage::XmssRoot { .. } => {
+                    work.short(p, (p.len() * (p.w() - 1)) as f64 - mean_digit_sum(p));
+                    work.t(p, p.len(), 1.0);
+                    work.t(p, 2, p.hp as f64);
+                }
+            }
+        }
+        work.host(p, self.op);
+        work
+    }
+}
+
+/// Bytes of the nodes of the top `layers` layers of one key: every tree has 2^(h′+1) − 1 nodes, leaves first, root
+/// last; trees in order of their index, the top layer first. `None` if that does not fit a `usize`.
+pub fn cache_bytes(p: &Params, layers: usize) -> Option<usize> {
+    let mut trees = 0usize;
+    for above in 0..layers {
+        trees = trees.checked_add(1usize.checked_shl((p.hp * above) as u32)?)?;
+    }
+    trees.checked_mul((2usize << p.hp) - 1)?.checked_mul(p.n)
+}
+
+/// Compression calls by primitive.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Work {
+    /// SHA-256 compressions (64-byte blocks).
+    pub sha256: f64,
+    /// SHA-512 compressions (128-byte blocks).
+    pub sha512: f64,
+    /// Keccak-f[1600] permutations.
+    pub keccak: f64,
+}
+
+impl Work {
+    /// F and PRF.
+    fn short(&mut self, p: &Params, calls: f64) {
+        match p.family {
+            Family::Sha2 => self.sha256 += calls * sha256_blocks(22 + p.n),
+            Family::Shake => self.keccak += calls * keccak_blocks(p.n + 32 + p.n),
+        }
+    }
+    /// H (l = 2) and T_l.
+    fn t(&mut self, p: &Params, l: usize, calls: f64) {
+        match p.family {
+            Family::Sha2 if p.n == 16 => self.sha256 += calls * sha256_blocks(22 + l * p.n),
+            Family::Sha2 => self.sha512 += calls * sha512_blocks(22 + l * p.n),
+            Family::Shake => self.keccak += calls * keccak_blocks(p.n + 32 + l * p.n),
+        }
+    }
+    /// R (signing) and H_msg, for M′ of 34 bytes.
+    fn host(&mut self, p: &Params, op: Op) {
+        let signs = f64::from(u8::from(op == Op::Sign));
+        if !matches!(op, Op::Sign | Op::Verify) {
+            return;
+        }
+        let (n, m_prime) = (p.n, 34);
+        match p.family {
+            Family::Shake => {
+                self.keccak += signs * keccak_blocks(2 * n + m_prime) + keccak_blocks(3 * n + m_prime);
+            }
+            Family::Sha2 if n == 16 => {
+                let hmac = sha256_blocks(64 + n + m_prime) + sha256_blocks(64 + 32);
+                let mgf1 = p.m.div_ceil(32) as f64 * sha256_blocks(2 * n + 32 + 4);
+                self.sha256 += signs * hmac + sha256_blocks(3 * n + m_prime) + mgf1;
+            }
+            Family::Sha2 => {
+                let hmac = sha512_blocks(128 + n + m_prime) + sha512_blocks(128 + 64);
+                let mgf1 = p.m.div_ceil(64) as f64 * sha512_blocks(2 * n + 64 + 4);
+                self.sha512 += signs * hmac + sha512_blocks(3 * n + m_prime) + mgf1;
+            }
+        }
+    }
+}
+
+/// Blocks after the absorbed PK.seed block: the padding adds a bit and a length.
+fn sha256_blocks(bytes: usize) -> f64 {
+    (bytes + 9).div_ceil(64) as f64
+}
+fn sha512_blocks(bytes: usize) -> f64 {
+    (bytes + 17).div_ceil(128) as f64
+}
+fn keccak_blocks(bytes: usize) -> f64 {
+    (bytes / 136 + 1) as f64
+}
+
+/// E[Σ digits] of a WOTS+ message with uniform digits, its checksum included: the steps that signing takes.
+fn mean_digit_sum(p: &Params) -> f64 {
+    let (w, len1) = (p.w(), p.len1());
+    let top = len1 * (w - 1);
+    // sums[s] = probability that the len₁ message digits add up to s.
+    let mut sums = vec![0.0; top + 1];
+    sums[0] = 1.0;
+    for done in 0..len1 {
+        let mut next = vec![0.0; top + 1];
+        for (s, probability) in sums[..=done * (w - 1)].iter().enumerate() {
+            for digit in 0..w {
+                next[s + digit] += probability / w as f64;
+            }
+        }
+        sums = next;
+    }
+    sums.iter()
+        .enumerate()
+        .map(|(s, probability)| {
+            let (mut checksum, mut digits) = (top - s, s);
+            for _ in 0..p.len2() {
+                digits += checksum % w;
+                checksum /= w;
+            }
+            probability * digits as f64
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::*;
+
+    /// Two independent counts: this one and the founders' script, by hand in the table of BENCHMARKS.md.
+    #[test]
+    fn work_agrees_with_the_published_counts() {
+        let sign = |p| Plan::new(p, Op::Sign).work();
+        let keygen = |p| Plan::new(p, Op::Keygen).work();
+        let verify = |p| Plan::new(p, Op::Verify).work();
+        assert_eq!(sign(&SLH_DSA_SHA2_128F).sha256, 106_796.0);
+        assert_eq!(sign(&SLH_DSA_SHA2_128S).sha256, 2_218_487.0);
+        assert_eq!(sign(&SLH_DSA_SHA2_192S), Work { sha256: 3_481_600.0, sha512: 317_939.0, keccak: 0.0 });
+        assert_eq!(sign(&SLH_DSA_SHA2_256F), Work { sha256: 327_424.0, sha512: 23_054.0, keccak: 0.0 });
+        assert_eq!(sign(&SLH_DSA_SHAKE_256S).keccak, 3_313_642.0);
+        assert_eq!(keygen(&SLH_DSA_SHA2_128S).sha256, 292_351.0);
+        assert_eq!(keygen(&SLH_DSA_SHAKE_192F).keccak, 6_615.0);
+        assert_eq!(verify(&SLH_DSA_SHA2_128S).sha256.round(), 2_193.0);
+        assert_eq!(verify(&SLH_DSA_SHAKE_128F).keccak.round(), 6_290.0);
+        let v = verify(&SLH_DSA_SHA2_256F);
+        assert_eq!((v.sha256.round(), v.sha512.round()), (8_636.0, 703.0));
+    }
+
+    #[test]
+    fn caching_drops_exactly_the_top_trees() {
+        let p = &SLH_DSA_SHA2_128F;
+        let plan = Plan::new(p, Op::Sign).with_cached_layers(2);
+        let tree = Plan::new(p, Op::Keygen).work().sha256;
+        let replay = 2.0 * (p.len() as f64 + mean_digit_sum(p));
+        let left = Plan::new(p, Op::Sign).work().sha256 - 2.0 * tree + replay;
+        assert!((plan.work().sha256 - left).abs() < 1e-6);
+        assert_eq!(plan.stages.len(), 5);
+        assert_eq!(Plan::new(p, Op::Sign).with_cached_layers(0), Plan::new(p, Op::Sign));
+        assert_eq!(cache_bytes(p, 2), Some((1 + 8) * 15 * 16));
+        assert_eq!(cache_bytes(p, 22), None);
+    }
+}

@@ -1,0 +1,2 @@
+//! hypergrove
+fn main() {}
