@@ -60,11 +60,7 @@ impl Position {
             have -= p.a;
             fors.push((bits >> have) as u32 & mask(p.a) as u32);
         }
-        Position {
-            fors,
-            idx_tree: to_int(tree) & mask(p.h - p.hp),
-            idx_leaf: (to_int(leaf) & mask(p.hp)) as u32,
-        }
+        Position { fors, idx_tree: to_int(tree) & mask(p.h - p.hp), idx_leaf: (to_int(leaf) & mask(p.hp)) as u32 }
     }
     /// The tree of `layer` on the path to the top, and the leaf there that signs the layer below.
     pub fn at_layer(&self, p: &Params, layer: usize) -> (u64, u32) {

@@ -85,7 +85,9 @@ sets! {
     #[cfg(feature = "toy")]
     TOY_SHAKE_24 "toy-SHAKE-24"                 Shake  24   4  2   2   3   4  4   4   0;
     #[cfg(feature = "toy")]
-    TOY_SHA2_32  "toy-SHA2-32-w8"               Sha2   32   3  1   3   4   3  3   3   0;
+    TOY_SHA2_32  "toy-SHA2-32-w4"               Sha2   32   3  1   3   4   3  2   3   0;
+    #[cfg(feature = "toy")]
+    TOY_SHA2_24  "toy-SHA2-24-w8"               Sha2   24   4  2   2   3   4  3   4   0;
 }
 
 /// What must hold for every row, checked when the crate is compiled.
@@ -94,7 +96,10 @@ const fn check(p: &Params) {
     assert!(p.n == 16 || p.n == 24 || p.n == 32, "n");
     assert!(p.m == (p.k * p.a).div_ceil(8) + (p.h - p.hp).div_ceil(8) + p.hp.div_ceil(8), "m (FIPS 205, 9.2)");
     assert!(p.h - p.hp <= 64 && p.hp <= 32 && p.a <= 32, "indices fit their integers");
-    assert!(p.lg_w >= 1 && p.lg_w <= 8, "a WOTS+ digit fits a byte");
+    assert!(
+        p.lg_w >= 1 && p.lg_w <= 8 && (8 * p.n).is_multiple_of(p.lg_w),
+        "a WOTS+ digit fits a byte, and digits fit n bytes"
+    );
 }
 
 impl Params {
@@ -120,6 +125,7 @@ impl Params {
         len2
     }
     /// len = len₁ + len₂: chains of a WOTS+ key.
+    #[allow(clippy::len_without_is_empty)] // the standard's name, not a collection's length
     pub const fn len(&self) -> usize {
         self.len1() + self.len2()
     }

@@ -242,7 +242,7 @@ pub struct Work {
     pub sha256: f64,
     /// SHA-512 compressions (128-byte blocks).
     pub sha512: f64,
-    /// Keccak-f[1600] permutations.
+    /// Keccak-f\[1600\] permutations.
     pub keccak: f64,
 }
 

@@ -1,0 +1,314 @@
+//! The host's share of signing and verifying: M′, R and the message digest.
+
+use crate::params::{Family, Params};
+use alloc::borrow::Cow;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use digest::{Digest, ExtendableOutput, KeyInit, Update, XofReader};
+use hmac::{Hmac, Mac};
+use sha2::{Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
+use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
+use shake::{Shake128, Shake256};
+
+/// The longest context string, in bytes.
+pub const MAX_CONTEXT: usize = 255;
+
+/// The hash functions that HashSLH-DSA takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PreHash {
+    /// SHA-224.
+    Sha224,
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+    /// SHA-512/224.
+    Sha512_224,
+    /// SHA-512/256.
+    Sha512_256,
+    /// SHA3-224.
+    Sha3_224,
+    /// SHA3-256.
+    Sha3_256,
+    /// SHA3-384.
+    Sha3_384,
+    /// SHA3-512.
+    Sha3_512,
+    /// SHAKE128, 32 bytes out.
+    Shake128,
+    /// SHAKE256, 64 bytes out.
+    Shake256,
+}
+
+impl PreHash {
+    /// All of them.
+    pub const ALL: [PreHash; 12] = [
+        PreHash::Sha224,
+        PreHash::Sha256,
+        PreHash::Sha384,
+        PreHash::Sha512,
+        PreHash::Sha512_224,
+        PreHash::Sha512_256,
+        PreHash::Sha3_224,
+        PreHash::Sha3_256,
+        PreHash::Sha3_384,
+        PreHash::Sha3_512,
+        PreHash::Shake128,
+        PreHash::Shake256,
+    ];
+
+    /// The name, as ACVP spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PreHash::Sha224 => "SHA2-224",
+            PreHash::Sha256 => "SHA2-256",
+            PreHash::Sha384 => "SHA2-384",
+            PreHash::Sha512 => "SHA2-512",
+            PreHash::Sha512_224 => "SHA2-512/224",
+            PreHash::Sha512_256 => "SHA2-512/256",
+            PreHash::Sha3_224 => "SHA3-224",
+            PreHash::Sha3_256 => "SHA3-256",
+            PreHash::Sha3_384 => "SHA3-384",
+            PreHash::Sha3_512 => "SHA3-512",
+            PreHash::Shake128 => "SHAKE-128",
+            PreHash::Shake256 => "SHAKE-256",
+        }
+    }
+
+    /// The hash of this name, whatever the case and the separators; SHA-2's may lack the 2: `SHA2-256`, `SHA-256`,
+    /// `sha256`, `SHA-512/256`, `sha3_256`, `SHAKE128`.
+    pub fn by_name(name: &str) -> Option<PreHash> {
+        let letters = |s: &str| s.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect();
+        let asked: Vec<u8> = letters(name);
+        PreHash::ALL.into_iter().find(|hash| {
+            let full: Vec<u8> = letters(hash.name());
+            asked == full || full.strip_prefix(b"sha2").is_some_and(|size| asked.strip_prefix(b"sha") == Some(size))
+        })
+    }
+
+    /// DER of the hash's object identifier, 2.16.840.1.101.3.4.2.x.
+    pub const fn oid_der(self) -> &'static [u8; 11] {
+        macro_rules! oid {
+            ($arc:literal) => {
+                &[0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, $arc]
+            };
+        }
+        match self {
+            PreHash::Sha256 => oid!(1),
+            PreHash::Sha384 => oid!(2),
+            PreHash::Sha512 => oid!(3),
+            PreHash::Sha224 => oid!(4),
+            PreHash::Sha512_224 => oid!(5),
+            PreHash::Sha512_256 => oid!(6),
+            PreHash::Sha3_224 => oid!(7),
+            PreHash::Sha3_256 => oid!(8),
+            PreHash::Sha3_384 => oid!(9),
+            PreHash::Sha3_512 => oid!(10),
+            PreHash::Shake128 => oid!(11),
+            PreHash::Shake256 => oid!(12),
+        }
+    }
+
+    /// PH(parts\[0\] ‖ parts\[1\] ‖ …).
+    pub fn hash(self, parts: &[&[u8]]) -> Vec<u8> {
+        match self {
+            PreHash::Sha224 => fixed::<Sha224>(parts),
+            PreHash::Sha256 => fixed::<Sha256>(parts),
+            PreHash::Sha384 => fixed::<Sha384>(parts),
+            PreHash::Sha512 => fixed::<Sha512>(parts),
+            PreHash::Sha512_224 => fixed::<Sha512_224>(parts),
+            PreHash::Sha512_256 => fixed::<Sha512_256>(parts),
+            PreHash::Sha3_224 => fixed::<Sha3_224>(parts),
+            PreHash::Sha3_256 => fixed::<Sha3_256>(parts),
+            PreHash::Sha3_384 => fixed::<Sha3_384>(parts),
+            PreHash::Sha3_512 => fixed::<Sha3_512>(parts),
+            PreHash::Shake128 => xof::<Shake128>(parts, 32),
+            PreHash::Shake256 => xof::<Shake256>(parts, 64),
+        }
+    }
+}
+
+impl fmt::Display for PreHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn fixed<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
+    let mut hash = D::new();
+    parts.iter().for_each(|part| hash.update(part));
+    hash.finalize().to_vec()
+}
+
+fn xof<X: Default + Update + ExtendableOutput>(parts: &[&[u8]], bytes: usize) -> Vec<u8> {
+    let mut hash = X::default();
+    parts.iter().for_each(|part| hash.update(part));
+    let mut out = vec![0; bytes];
+    hash.finalize_xof().read(&mut out);
+    out
+}
+
+/// How a message becomes M′.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode<'a> {
+    /// SLH-DSA: the message itself, after a context string.
+    Pure {
+        /// The context, at most 255 bytes.
+        context: &'a [u8],
+    },
+    /// HashSLH-DSA: the message's hash, after a context string.
+    PreHash {
+        /// The context, at most 255 bytes.
+        context: &'a [u8],
+        /// The hash function.
+        hash: PreHash,
+    },
+    /// The internal interface: the message is M′.
+    Internal,
+}
+
+/// The context string is too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ContextTooLong {
+    /// Bytes it has.
+    pub got: usize,
+}
+
+impl fmt::Display for ContextTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the context has {} bytes, at most {MAX_CONTEXT} are allowed; shorten or hash it", self.got)
+    }
+}
+
+impl core::error::Error for ContextTooLong {}
+
+/// M′, the bytes that are signed: in parts, so that a long message is not copied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MPrime<'a> {
+    /// Domain separator and length of the context.
+    header: Option<[u8; 2]>,
+    context: &'a [u8],
+    oid: &'static [u8],
+    body: Cow<'a, [u8]>,
+}
+
+impl<'a> MPrime<'a> {
+    /// M′ of a message.
+    ///
+    /// FIPS 205, Algorithms 22 to 25.
+    pub fn new(mode: Mode<'a>, message: &'a [u8]) -> Result<MPrime<'a>, ContextTooLong> {
+        let (separator, context, oid, body) = match mode {
+            Mode::Internal => return Ok(MPrime::internal(message)),
+            Mode::Pure { context } => (0, context, &[][..], Cow::Borrowed(message)),
+            Mode::PreHash { context, hash } => (1, context, &hash.oid_der()[..], Cow::Owned(hash.hash(&[message]))),
+        };
+        let length = u8::try_from(context.len()).map_err(|_| ContextTooLong { got: context.len() })?;
+        Ok(MPrime { header: Some([separator, length]), context, oid, body })
+    }
+    /// M′ as the caller put it together.
+    pub fn internal(m_prime: &'a [u8]) -> MPrime<'a> {
+        MPrime { header: None, context: &[], oid: &[], body: Cow::Borrowed(m_prime) }
+    }
+    /// The parts, in order; some may be empty.
+    pub fn parts(&self) -> [&[u8]; 4] {
+        [self.header.as_ref().map_or(&[], |header| &header[..]), self.context, self.oid, &self.body]
+    }
+}
+
+/// PRF_msg: R, n bytes (FIPS 205, 11.1 and 11.2).
+pub fn prf_msg(p: &Params, sk_prf: &[u8], opt_rand: &[u8], m_prime: &MPrime<'_>) -> Vec<u8> {
+    fn hmac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]], bytes: usize) -> Vec<u8> {
+        let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
+        parts.iter().for_each(|part| Mac::update(&mut mac, part));
+        mac.finalize().into_bytes()[..bytes].to_vec()
+    }
+    let [a, b, c, d] = m_prime.parts();
+    let message = [opt_rand, a, b, c, d];
+    match p.family {
+        Family::Shake => xof::<Shake256>(&[sk_prf, opt_rand, a, b, c, d], p.n),
+        Family::Sha2 if p.n == 16 => hmac::<Hmac<Sha256>>(sk_prf, &message, p.n),
+        Family::Sha2 => hmac::<Hmac<Sha512>>(sk_prf, &message, p.n),
+    }
+}
+
+/// H_msg: the m bytes that [`Position::split`](crate::Position::split) takes (FIPS 205, 11.1 and 11.2).
+pub fn h_msg(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPrime<'_>) -> Vec<u8> {
+    fn mgf1<D: Digest>(r: &[u8], pk_seed: &[u8], message: &[&[u8]], bytes: usize) -> Vec<u8> {
+        let inner = fixed::<D>(message);
+        let mut out = Vec::new();
+        for counter in 0u32.. {
+            if out.len() >= bytes {
+                break;
+            }
+            out.extend(fixed::<D>(&[r, pk_seed, &inner, &counter.to_be_bytes()]));
+        }
+        out.truncate(bytes);
+        out
+    }
+    let [a, b, c, d] = m_prime.parts();
+    let message = [r, pk_seed, pk_root, a, b, c, d];
+    match p.family {
+        Family::Shake => xof::<Shake256>(&message, p.m),
+        Family::Sha2 if p.n == 16 => mgf1::<Sha256>(r, pk_seed, &message, p.m),
+        Family::Sha2 => mgf1::<Sha512>(r, pk_seed, &message, p.m),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn hashes_have_their_names() {
+        for hash in PreHash::ALL {
+            assert_eq!(PreHash::by_name(hash.name()), Some(hash));
+            assert_eq!(PreHash::by_name(&hash.name().to_lowercase().replace(['-', '/'], "_")), Some(hash));
+        }
+        for (name, hash) in [
+            ("SHA-256", PreHash::Sha256),
+            ("sha256", PreHash::Sha256),
+            ("SHA-512/256", PreHash::Sha512_256),
+            ("sha512-224", PreHash::Sha512_224),
+            ("SHAKE128", PreHash::Shake128),
+            ("sha3_512", PreHash::Sha3_512),
+        ] {
+            assert_eq!(PreHash::by_name(name), Some(hash), "{name}");
+        }
+        for name in ["", "256", "SHA", "SHA-1", "SHA3", "SHAKE", "SHA2", "SHA-3-256x", "MD5"] {
+            assert_eq!(PreHash::by_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn identifiers_differ_in_the_last_byte_alone() {
+        let mut arcs = PreHash::ALL.map(|hash| hash.oid_der()[10]);
+        arcs.sort();
+        assert_eq!(arcs, core::array::from_fn(|i| i as u8 + 1));
+        assert!(PreHash::ALL.iter().all(|h| h.oid_der()[..10] == PreHash::Sha256.oid_der()[..10]));
+    }
+
+    #[test]
+    fn m_prime_is_the_standards() {
+        let join = |mode| MPrime::new(mode, b"message").unwrap().parts().concat();
+        assert_eq!(join(Mode::Internal), b"message");
+        assert_eq!(join(Mode::Pure { context: b"" }), b"\0\0message");
+        assert_eq!(join(Mode::Pure { context: b"ctx" }), b"\0\x03ctxmessage");
+        let hashed = join(Mode::PreHash { context: b"ctx", hash: PreHash::Shake128 });
+        assert_eq!(hashed[..16], *b"\x01\x03ctx\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x0b");
+        assert_eq!(hashed[16..], PreHash::Shake128.hash(&[b"mess", b"age"]));
+    }
+
+    #[test]
+    fn a_context_of_256_bytes_is_refused() {
+        assert!(MPrime::new(Mode::Pure { context: &[7; 255] }, b"").is_ok());
+        let hash = PreHash::Sha256;
+        for mode in [Mode::Pure { context: &[7; 256] }, Mode::PreHash { context: &[7; 256], hash }] {
+            let error = MPrime::new(mode, b"").unwrap_err();
+            assert_eq!(format!("{error}"), "the context has 256 bytes, at most 255 are allowed; shorten or hash it");
+        }
+    }
+}

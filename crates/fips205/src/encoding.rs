@@ -1,0 +1,155 @@
+//! Keys in files: PKCS#8 and SPKI, PEM and DER (RFC 9909).
+//!
+//! The traits of `pkcs8` and `spki` are implemented; their errors cannot name a set or a length, so each direction
+//! also has a method of our own that reports a [`KeyError`].
+
+use crate::keys::{KeyError, SigningKey, VerifyingKey};
+use crate::params::{PARAMETER_SETS, Params};
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::{String, ToString};
+use der::asn1::{BitStringRef, ObjectIdentifier, OctetStringRef};
+use der::pem::PemLabel;
+use der::{AnyRef, Document, SecretDocument};
+use pkcs8::{EncodePrivateKey, PrivateKeyInfoRef};
+use spki::{AlgorithmIdentifierRef, EncodePublicKey, SubjectPublicKeyInfoRef};
+use zeroize::Zeroizing;
+
+/// sigAlgs, 2.16.840.1.101.3.4.3: the arc above the sets' identifiers.
+const SIG_ALGS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.3");
+const PKCS8: &str = "a PKCS#8 private key";
+const SPKI: &str = "an SPKI public key";
+
+impl Params {
+    /// The object identifier of the set's keys and signatures, if it has one.
+    pub fn oid(&self) -> Option<ObjectIdentifier> {
+        (self.oid_arc != 0).then(|| SIG_ALGS.push_arc(self.oid_arc.into()).expect("ten arcs fit"))
+    }
+    /// The set of this object identifier.
+    pub fn by_oid(oid: ObjectIdentifier) -> Option<&'static Params> {
+        PARAMETER_SETS.iter().copied().find(|p| p.oid() == Some(oid))
+    }
+    fn algorithm(&self) -> Result<AlgorithmIdentifierRef<'static>, KeyError> {
+        let oid = self.oid().ok_or(KeyError::NoOid { set: self.name })?;
+        Ok(AlgorithmIdentifierRef { oid, parameters: None })
+    }
+    fn by_algorithm(algorithm: &AlgorithmIdentifierRef<'_>) -> Result<&'static Params, KeyError> {
+        let oid = algorithm.oid;
+        let p = Params::by_oid(oid).ok_or_else(|| KeyError::UnknownOid { oid: oid.to_string() })?;
+        if algorithm.parameters.is_some() { Err(KeyError::Parameters { set: p.name }) } else { Ok(p) }
+    }
+}
+
+fn malformed(what: &'static str) -> impl Fn(der::Error) -> KeyError {
+    move |error| KeyError::Malformed { what, why: error.to_string() }
+}
+
+/// The DER in `bytes`, which may be PEM with this label.
+fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, KeyError> {
+    let begin = b"-----BEGIN ";
+    if !bytes.windows(begin.len()).any(|window| window == begin) {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let (found, der) = der::pem::decode_vec(bytes).map_err(|error| malformed(what)(error.into()))?;
+    if found == label {
+        return Ok(Cow::Owned(der));
+    }
+    // What was decoded may be some other secret.
+    drop(Zeroizing::new(der));
+    let hint = if found.starts_with("ENCRYPTED") { "; decrypt it first" } else { "" };
+    Err(KeyError::Malformed { what, why: format!("its PEM label is {found:?}, not {label:?}{hint}") })
+}
+
+impl SigningKey {
+    /// Reads a PKCS#8 private key, PEM or DER. A public key in it (version 2) must be the private key's own.
+    pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        let der = match der_of(PKCS8, PrivateKeyInfoRef::PEM_LABEL, bytes)? {
+            Cow::Borrowed(der) => return SigningKey::from_pkcs8_document(der),
+            Cow::Owned(der) => Zeroizing::new(der),
+        };
+        SigningKey::from_pkcs8_document(&der)
+    }
+    fn from_pkcs8_document(der: &[u8]) -> Result<SigningKey, KeyError> {
+        let info: PrivateKeyInfoRef<'_> = der::Decode::from_der(der).map_err(malformed(PKCS8))?;
+        SigningKey::from_info(&info)
+    }
+    fn from_info(info: &PrivateKeyInfoRef<'_>) -> Result<SigningKey, KeyError> {
+        let p = Params::by_algorithm(&info.algorithm)?;
+        let key = SigningKey::from_bytes(p, info.private_key.as_bytes())?;
+        match &info.public_key {
+            Some(public) if public.as_bytes() != Some(&key.verifying_key().to_bytes()) => {
+                Err(KeyError::PublicKeyMismatch { set: p.name })
+            }
+            _ => Ok(key),
+        }
+    }
+    /// The key as a PKCS#8 document, version 1; [`SecretDocument::to_pem`] makes PEM of it.
+    pub fn write_pkcs8(&self) -> Result<SecretDocument, KeyError> {
+        let (algorithm, bytes) = (self.params().algorithm()?, self.to_bytes());
+        let key = OctetStringRef::new(&bytes).map_err(malformed(PKCS8))?;
+        SecretDocument::encode_msg(&PrivateKeyInfoRef::new(algorithm, key)).map_err(malformed(PKCS8))
+    }
+}
+
+impl VerifyingKey {
+    /// Reads an SPKI public key, PEM or DER.
+    pub fn read_spki(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
+        let der = der_of(SPKI, SubjectPublicKeyInfoRef::PEM_LABEL, bytes)?;
+        let info: SubjectPublicKeyInfoRef<'_> = der::Decode::from_der(&der).map_err(malformed(SPKI))?;
+        VerifyingKey::from_info(&info)
+    }
+    fn from_info(info: &SubjectPublicKeyInfoRef<'_>) -> Result<VerifyingKey, KeyError> {
+        let p = Params::by_algorithm(&info.algorithm)?;
+        let odd_bits = || KeyError::Malformed { what: SPKI, why: String::from("its bits are no whole bytes") };
+        VerifyingKey::from_bytes(p, info.subject_public_key.as_bytes().ok_or_else(odd_bits)?)
+    }
+    /// The key as an SPKI document; [`Document::to_pem`] makes PEM of it.
+    pub fn write_spki(&self) -> Result<Document, KeyError> {
+        let (algorithm, bytes) = (self.params().algorithm()?, self.to_bytes());
+        let subject_public_key = BitStringRef::from_bytes(&bytes).map_err(malformed(SPKI))?;
+        let info = spki::SubjectPublicKeyInfo::<AnyRef<'_>, _> { algorithm, subject_public_key };
+        Document::encode_msg(&info).map_err(malformed(SPKI))
+    }
+}
+
+impl TryFrom<PrivateKeyInfoRef<'_>> for SigningKey {
+    type Error = pkcs8::Error;
+    fn try_from(info: PrivateKeyInfoRef<'_>) -> pkcs8::Result<SigningKey> {
+        SigningKey::from_info(&info).map_err(|error| match error {
+            KeyError::UnknownOid { .. } => spki::Error::OidUnknown { oid: info.algorithm.oid }.into(),
+            error => pkcs8_error(&error),
+        })
+    }
+}
+
+impl EncodePrivateKey for SigningKey {
+    fn to_pkcs8_der(&self) -> pkcs8::Result<SecretDocument> {
+        self.write_pkcs8().map_err(|error| pkcs8_error(&error))
+    }
+}
+
+impl TryFrom<SubjectPublicKeyInfoRef<'_>> for VerifyingKey {
+    type Error = spki::Error;
+    fn try_from(info: SubjectPublicKeyInfoRef<'_>) -> spki::Result<VerifyingKey> {
+        VerifyingKey::from_info(&info).map_err(|error| match error {
+            KeyError::UnknownOid { .. } => spki::Error::OidUnknown { oid: info.algorithm.oid },
+            _ => spki::Error::KeyMalformed,
+        })
+    }
+}
+
+impl EncodePublicKey for VerifyingKey {
+    fn to_public_key_der(&self) -> spki::Result<Document> {
+        self.write_spki().map_err(|_| spki::Error::KeyMalformed)
+    }
+}
+
+/// The nearest that `pkcs8` has.
+fn pkcs8_error(error: &KeyError) -> pkcs8::Error {
+    match error {
+        KeyError::Parameters { .. } => pkcs8::Error::ParametersMalformed,
+        KeyError::Length { want, got, .. } if got < want => pkcs8::KeyError::TooShort.into(),
+        KeyError::Length { .. } => pkcs8::KeyError::TooLong.into(),
+        _ => pkcs8::KeyError::Invalid.into(),
+    }
+}

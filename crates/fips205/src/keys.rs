@@ -1,0 +1,339 @@
+//! Keys and signatures as bytes, bound to their parameter set.
+
+use crate::params::Params;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use subtle::{Choice, ConstantTimeEq};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// The longest n.
+const MAX_N: usize = 32;
+
+/// Why bytes are no key or signature of the set that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The length is not the set's.
+    Length {
+        /// What was read.
+        what: &'static str,
+        /// The set's name.
+        set: &'static str,
+        /// Bytes it must have.
+        want: usize,
+        /// Bytes it has.
+        got: usize,
+    },
+    /// The object identifier is of no set that this build knows.
+    UnknownOid {
+        /// The identifier, dotted.
+        oid: String,
+    },
+    /// The set has no object identifier, so no such file can hold its keys.
+    NoOid {
+        /// The set's name.
+        set: &'static str,
+    },
+    /// The algorithm identifier has parameters (RFC 9909 wants them absent).
+    Parameters {
+        /// The set's name.
+        set: &'static str,
+    },
+    /// The file's public key is not the private key's.
+    PublicKeyMismatch {
+        /// The set's name.
+        set: &'static str,
+    },
+    /// Not the encoding that was expected.
+    Malformed {
+        /// What was expected.
+        what: &'static str,
+        /// What the decoder says.
+        why: String,
+    },
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyError::Length { what, set, want, got } => {
+                write!(f, "{what} of {set} has {want} bytes, this one has {got}; check the set and the file")
+            }
+            KeyError::UnknownOid { oid } => write!(
+                f,
+                "the key's algorithm {oid} is not SLH-DSA, whose sets are 2.16.840.1.101.3.4.3.20 to 31 (RFC 9909; 35 to \
+                 46 are HashSLH-DSA's); use a key made for SLH-DSA"
+            ),
+            KeyError::NoOid { set } => {
+                write!(f, "{set} has no object identifier yet, so PKCS#8 and SPKI cannot hold its keys; use raw bytes")
+            }
+            KeyError::Parameters { set } => {
+                write!(
+                    f,
+                    "the algorithm identifier of this {set} key has parameters, RFC 9909 wants none; re-export it"
+                )
+            }
+            KeyError::PublicKeyMismatch { set } => write!(
+                f,
+                "the public key in this {set} private key file differs from the private key's own; the file is damaged"
+            ),
+            KeyError::Malformed { what, why } => write!(f, "this is not {what}: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for KeyError {}
+
+fn check_length(what: &'static str, p: &Params, want: usize, got: usize) -> Result<(), KeyError> {
+    if want == got { Ok(()) } else { Err(KeyError::Length { what, set: p.name, want, got }) }
+}
+
+/// n bytes at the start of room for the longest n.
+fn widen(bytes: &[u8]) -> [u8; MAX_N] {
+    let mut out = [0; MAX_N];
+    out[..bytes.len()].copy_from_slice(bytes);
+    out
+}
+
+/// A public key: PK.seed and PK.root.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct VerifyingKey {
+    params: &'static Params,
+    pk_seed: [u8; MAX_N],
+    pk_root: [u8; MAX_N],
+}
+
+impl VerifyingKey {
+    /// Reads PK.seed ‖ PK.root, 2n bytes.
+    pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
+        check_length("a public key", params, params.pk_bytes(), bytes.len())?;
+        let (pk_seed, pk_root) = bytes.split_at(params.n);
+        Ok(VerifyingKey { params, pk_seed: widen(pk_seed), pk_root: widen(pk_root) })
+    }
+    /// PK.seed ‖ PK.root.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [self.pk_seed(), self.pk_root()].concat()
+    }
+    /// The set.
+    pub fn params(&self) -> &'static Params {
+        self.params
+    }
+    /// PK.seed, n bytes.
+    pub fn pk_seed(&self) -> &[u8] {
+        &self.pk_seed[..self.params.n]
+    }
+    /// PK.root, n bytes.
+    pub fn pk_root(&self) -> &[u8] {
+        &self.pk_root[..self.params.n]
+    }
+}
+
+/// Bytes as hexadecimal digits.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Debug for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyingKey")
+            .field("set", &self.params.name)
+            .field("pk_seed", &Hex(self.pk_seed()))
+            .field("pk_root", &Hex(self.pk_root()))
+            .finish()
+    }
+}
+
+/// A private key: SK.seed, SK.prf and the public key. Its secrets are wiped on drop, compared in constant time, and
+/// never shown by `Debug`.
+#[derive(Clone)]
+pub struct SigningKey {
+    sk_seed: [u8; MAX_N],
+    sk_prf: [u8; MAX_N],
+    public: VerifyingKey,
+}
+
+impl SigningKey {
+    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes. PK.root is taken as it is, not computed again.
+    pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        check_length("a private key", params, params.sk_bytes(), bytes.len())?;
+        let (secret, public) = bytes.split_at(2 * params.n);
+        let (sk_seed, sk_prf) = secret.split_at(params.n);
+        let public = VerifyingKey::from_bytes(params, public)?;
+        Ok(SigningKey { sk_seed: widen(sk_seed), sk_prf: widen(sk_prf), public })
+    }
+    /// Puts a key together from its four parts, n bytes each.
+    pub fn from_parts(
+        params: &'static Params,
+        sk_seed: &[u8],
+        sk_prf: &[u8],
+        pk_seed: &[u8],
+        pk_root: &[u8],
+    ) -> Result<SigningKey, KeyError> {
+        for (what, part) in [("SK.seed", sk_seed), ("SK.prf", sk_prf), ("PK.seed", pk_seed), ("PK.root", pk_root)] {
+            check_length(what, params, params.n, part.len())?;
+        }
+        let public = VerifyingKey { params, pk_seed: widen(pk_seed), pk_root: widen(pk_root) };
+        Ok(SigningKey { sk_seed: widen(sk_seed), sk_prf: widen(sk_prf), public })
+    }
+    /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([self.sk_seed(), self.sk_prf(), self.pk_seed(), self.pk_root()].concat())
+    }
+    /// The set.
+    pub fn params(&self) -> &'static Params {
+        self.public.params
+    }
+    /// SK.seed, n bytes. Secret.
+    pub fn sk_seed(&self) -> &[u8] {
+        &self.sk_seed[..self.params().n]
+    }
+    /// SK.prf, n bytes. Secret.
+    pub fn sk_prf(&self) -> &[u8] {
+        &self.sk_prf[..self.params().n]
+    }
+    /// PK.seed, n bytes.
+    pub fn pk_seed(&self) -> &[u8] {
+        self.public.pk_seed()
+    }
+    /// PK.root, n bytes.
+    pub fn pk_root(&self) -> &[u8] {
+        self.public.pk_root()
+    }
+    /// The public key.
+    pub fn verifying_key(&self) -> VerifyingKey {
+        self.public.clone()
+    }
+}
+
+impl ConstantTimeEq for SigningKey {
+    fn ct_eq(&self, other: &SigningKey) -> Choice {
+        let public = Choice::from(u8::from(self.public == other.public));
+        public & self.sk_seed.ct_eq(&other.sk_seed) & self.sk_prf.ct_eq(&other.sk_prf)
+    }
+}
+
+impl PartialEq for SigningKey {
+    fn eq(&self, other: &SigningKey) -> bool {
+        self.ct_eq(other).into()
+    }
+}
+
+impl Eq for SigningKey {}
+
+impl Drop for SigningKey {
+    fn drop(&mut self) {
+        self.sk_seed.zeroize();
+        self.sk_prf.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for SigningKey {}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKey").field("public", &self.public).finish_non_exhaustive()
+    }
+}
+
+/// A signature: R ‖ SIG_FORS ‖ SIG_HT. Where its parts lie: [`Params::r_range`] and its neighbours.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Signature {
+    params: &'static Params,
+    bytes: Vec<u8>,
+}
+
+impl Signature {
+    /// Takes bytes for a signature; only their number is checked.
+    pub fn from_bytes(params: &'static Params, bytes: impl Into<Vec<u8>>) -> Result<Signature, KeyError> {
+        let bytes = bytes.into();
+        check_length("a signature", params, params.sig_bytes(), bytes.len())?;
+        Ok(Signature { params, bytes })
+    }
+    /// The set.
+    pub fn params(&self) -> &'static Params {
+        self.params
+    }
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// The bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Signature {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let r = Hex(&self.bytes[self.params.r_range()]);
+        f.debug_struct("Signature").field("set", &self.params.name).field("r", &r).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::*;
+    use alloc::format;
+    use alloc::vec;
+
+    fn key(p: &'static Params) -> SigningKey {
+        let bytes: Vec<u8> = (0..p.sk_bytes()).map(|i| i as u8 + 1).collect();
+        SigningKey::from_bytes(p, &bytes).unwrap()
+    }
+
+    #[test]
+    fn bytes_and_parts_come_back() {
+        for p in PARAMETER_SETS {
+            let (key, n) = (key(p), p.n);
+            let bytes = key.to_bytes();
+            assert_eq!(bytes[..], (1..=4 * n as u8).collect::<Vec<u8>>()[..]);
+            assert_eq!(key.sk_prf(), &bytes[n..2 * n]);
+            let parts = bytes.chunks(n).collect::<Vec<_>>();
+            assert_eq!(SigningKey::from_parts(p, parts[0], parts[1], parts[2], parts[3]).unwrap(), key);
+            let public = key.verifying_key();
+            assert_eq!(public.to_bytes(), bytes[2 * n..]);
+            assert_eq!(VerifyingKey::from_bytes(p, &public.to_bytes()).unwrap(), public);
+        }
+    }
+
+    #[test]
+    fn every_part_decides_equality() {
+        let p = &SLH_DSA_SHAKE_192F;
+        let bytes = key(p).to_bytes();
+        for i in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[i] ^= 0x80;
+            assert_ne!(SigningKey::from_bytes(p, &other).unwrap(), key(p), "byte {i}");
+        }
+        assert_ne!(key(&SLH_DSA_SHA2_192F), key(p));
+    }
+
+    #[test]
+    fn wrong_lengths_are_named() {
+        let p = &SLH_DSA_SHA2_128S;
+        let error = SigningKey::from_bytes(p, &[0; 63]).unwrap_err();
+        assert_eq!(error, KeyError::Length { what: "a private key", set: p.name, want: 64, got: 63 });
+        assert!(format!("{error}").starts_with("a private key of SLH-DSA-SHA2-128s has 64 bytes, this one has 63"));
+        assert!(VerifyingKey::from_bytes(p, &[0; 33]).is_err());
+        assert!(Signature::from_bytes(p, vec![0; 7857]).is_err());
+        assert!(SigningKey::from_parts(p, &[0; 16], &[0; 16], &[0; 17], &[0; 16]).is_err());
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let shown = format!("{:?}", key(&SLH_DSA_SHA2_128S));
+        assert!(shown.contains("2122232425") && !shown.contains("0102") && !shown.contains("1112"), "{shown}");
+    }
+}

@@ -1,0 +1,107 @@
+//! The reference against NIST's ACVP vectors.
+
+use hypergrove_fips205::reference::{
+    hash_slh_sign, hash_slh_verify, slh_keygen_internal, slh_sign, slh_sign_internal, slh_verify, slh_verify_internal,
+};
+use hypergrove_fips205::{Family, Mode, Params, PreHash, Signature, SigningKey, VerifyingKey};
+use hypergrove_testkit::vectors::{self, Group, SigGen};
+use std::collections::BTreeMap;
+
+fn sign(key: &SigningKey, mode: Mode<'_>, message: &[u8], addrnd: Option<&[u8]>) -> Signature {
+    match mode {
+        Mode::Pure { context } => slh_sign(message, context, key, addrnd).unwrap(),
+        Mode::PreHash { context, hash } => hash_slh_sign(message, context, hash, key, addrnd).unwrap(),
+        Mode::Internal => slh_sign_internal(message, key, addrnd),
+    }
+}
+
+fn verify(key: &VerifyingKey, mode: Mode<'_>, message: &[u8], signature: &[u8]) -> bool {
+    match mode {
+        Mode::Pure { context } => slh_verify(message, signature, context, key),
+        Mode::PreHash { context, hash } => hash_slh_verify(message, signature, context, hash, key),
+        Mode::Internal => slh_verify_internal(message, signature, key),
+    }
+}
+
+/// Runs the cases on two threads.
+fn in_two_threads<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        while let Some(case) = cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+            test(case);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+}
+
+#[test]
+fn keygen() {
+    let Some(cases) = vectors::acvp_keygen() else { return };
+    assert_eq!(cases.len(), 120);
+    in_two_threads(&cases, |(p, case)| {
+        let key = slh_keygen_internal(p, &case.sk_seed, &case.sk_prf, &case.pk_seed);
+        assert_eq!(key.to_bytes()[..], case.sk, "{p} case {}", case.tc_id);
+        assert_eq!(key.verifying_key().to_bytes(), case.pk, "{p} case {}", case.tc_id);
+    });
+}
+
+#[test]
+fn sigver() {
+    let Some(cases) = vectors::acvp_sigver() else { return };
+    assert_eq!((cases.len(), cases.iter().filter(|(_, case)| case.test_passed).count()), (504, 72));
+    in_two_threads(&cases, |(group, case)| {
+        let valid = verify(&case.key(group), case.mode(group), &case.message, &case.signature);
+        assert_eq!(valid, case.test_passed, "{} case {}", group.params, case.tc_id);
+    });
+}
+
+/// Signs, compares and verifies.
+fn check_siggen(group: &Group, case: &SigGen, whole: Option<&Vec<u8>>) {
+    let (key, mode) = (case.key(group), case.mode(group));
+    let signature = sign(&key, mode, &case.message, case.additional_randomness.as_deref());
+    let what = format!("{} case {}", group.params, case.tc_id);
+    assert_eq!(PreHash::Sha256.hash(&[signature.as_bytes()]), case.signature_sha256, "{what}");
+    assert!(whole.is_none_or(|whole| whole == signature.as_bytes()), "{what}");
+    assert!(verify(&key.verifying_key(), mode, &case.message, signature.as_bytes()), "{what}");
+}
+
+fn siggen(expected: usize, chosen: impl Fn(&Params, u32) -> bool) {
+    let (Some(cases), Some(whole)) = (vectors::acvp_siggen(), vectors::acvp_siggen_full()) else { return };
+    assert_eq!((cases.len(), whole.len()), (624, 36));
+    let chosen: Vec<_> = cases.iter().filter(|(group, case)| chosen(group.params, case.tc_id)).collect();
+    assert_eq!(chosen.len(), expected);
+    in_two_threads(&chosen, |(group, case)| check_siggen(group, case, whole.get(&case.tc_id)));
+}
+
+fn is_fast(p: &Params) -> bool {
+    p.name.ends_with('f')
+}
+
+/// A quarter of the SHAKE cases: Keccak-f in portable code is what takes the time.
+fn is_quick(p: &Params, tc_id: u32) -> bool {
+    is_fast(p) && (p.family == Family::Sha2 || tc_id.is_multiple_of(4))
+}
+
+#[test]
+fn siggen_of_the_fast_sets() {
+    siggen(196, is_quick);
+}
+
+/// The first case of each set.
+#[test]
+fn siggen_of_the_small_sets() {
+    let mut first = BTreeMap::new();
+    for (group, case) in vectors::acvp_siggen().unwrap_or_default() {
+        first.entry(group.params.name).or_insert(case.tc_id);
+    }
+    siggen(6, |p, tc_id| !is_fast(p) && first[p.name] == tc_id);
+}
+
+#[test]
+#[ignore = "the rest of the SHAKE f sets and of the s sets takes the reference ten minutes"]
+fn siggen_of_all_sets() {
+    siggen(624, |_, _| true);
+}
