@@ -23,6 +23,10 @@ pub struct Device {
     pub memory: u64,
 }
 
+/// Name of the axis that the engine itself sets, if a backend's space has it: host threads that a program may use. With
+/// 1 a program runs on the calling thread and touches no thread pool; with more, `run` is called inside the pool.
+pub const THREADS: &str = "threads";
+
 /// One tunable choice and the values it may take. The tuner never learns what it means.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Axis {
@@ -80,8 +84,7 @@ impl Batch<'_> {
     pub fn check(&self, plan: &Plan, out: &[u8]) -> Result<(), Error> {
         use hypergrove_fips205::Op;
         let (p, jobs): (&Params, usize) = (plan.params, self.len());
-        let length =
-            |what, want, got| if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) };
+        let length = |what, want, got| if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) };
         let signs = plan.op == Op::Sign;
         for key in self.keys {
             length("PK.seed", p.n, key.pk_seed.len())?;
@@ -121,6 +124,9 @@ pub trait Backend: Send + Sync {
     fn devices(&self) -> Result<Vec<Device>, Error>;
     /// What can be tuned for this plan. `Err(Unsupported)` declines the plan.
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error>;
+    /// Bytes that a program prepared for batches of up to `batch` jobs holds, scratch of all its threads included; the
+    /// batch itself and its output are the caller's. Cheap: planning asks often.
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64;
     /// Readies a program for batches of up to `batch` jobs; all that can be allocated is allocated here.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error>;
 }
@@ -131,6 +137,7 @@ pub trait Program: Send {
     fn plan(&self) -> &Plan;
     /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, each signature's R is left as it is.
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
-    /// An intermediate value of the last run, for [`Checked`](crate::Checked) alone; `None` if it is not kept.
+    /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer
+    /// from the lowest. `None` if it is not kept.
     fn read(&self, slot: Slot) -> Option<Vec<u8>>;
 }

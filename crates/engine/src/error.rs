@@ -1,5 +1,8 @@
 //! What a caller cannot foresee.
 
+use hypergrove_fips205::digest::ContextTooLong;
+use hypergrove_fips205::keys::KeyError;
+
 /// Why a plan could not be executed. Bad signatures are not errors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -34,6 +37,8 @@ pub enum Error {
         /// What, with its value and the way out.
         what: String,
     },
+    /// Bytes are no key or signature of the set.
+    Key(KeyError),
     /// The device failed.
     Device {
         /// The device's name.
@@ -64,6 +69,7 @@ impl core::fmt::Display for Error {
             ),
             Error::Length { what, want, got } => write!(f, "{what} has {got} bytes, must have {want}"),
             Error::Value { what } => f.write_str(what),
+            Error::Key(why) => why.fmt(f),
             Error::Device { device, what } => write!(f, "{device} failed: {what}"),
             Error::Inconsistent { device, what } => {
                 write!(f, "{device} computed an inconsistent result ({what}); it was withheld: distrust the device")
@@ -74,3 +80,15 @@ impl core::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<KeyError> for Error {
+    fn from(why: KeyError) -> Error {
+        Error::Key(why)
+    }
+}
+
+impl From<ContextTooLong> for Error {
+    fn from(why: ContextTooLong) -> Error {
+        Error::Value { what: why.to_string() }
+    }
+}

@@ -1,8 +1,16 @@
-//! The seam between plans and the things that execute them.
+//! Who runs what: the seam between plans and the backends that execute them, the oracle as a backend, the check of one
+//! backend by another, and the planner that cuts rows of jobs into sub-batches.
 #![forbid(unsafe_code)]
 
 pub mod backend;
+mod checked;
 mod error;
+pub mod nodes;
+pub mod planner;
+pub mod programs;
+mod reference;
 
-pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, Timing};
+pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, THREADS, Timing};
+pub use checked::Checked;
 pub use error::Error;
+pub use reference::Reference;

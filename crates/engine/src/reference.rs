@@ -1,0 +1,109 @@
+//! The oracle as a backend: slow, and what the others are compared with.
+
+use crate::nodes::CachedNodes;
+use crate::{Axis, Backend, Batch, Device, Error, Policy, Program, Timing};
+use hypergrove_fips205::plan::{Op, Plan, Slot};
+use hypergrove_fips205::reference::{Implied, implied_by, pk_root, sign_at, xmss_node};
+use hypergrove_fips205::{Adrs, AdrsType};
+use std::time::Instant;
+
+/// Executes plans with [`hypergrove_fips205::reference`], one job after the other on the calling thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reference;
+
+impl Backend for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        Ok(vec![Device {
+            backend: self.name(),
+            index: 0,
+            name: "reference".into(),
+            detail: "FIPS 205 to the letter".into(),
+            cores: 1,
+            memory: 0,
+        }])
+    }
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(Vec::new())
+    }
+    fn bytes(&self, _: &Device, plan: &Plan, batch: usize, _: &Policy) -> u64 {
+        let (p, jobs) = (plan.params, batch as u64);
+        let slots = ((p.k + 1 + p.d) * p.n) as u64;
+        jobs.saturating_mul(slots).saturating_add(2 * p.sig_bytes() as u64)
+    }
+    fn prepare(&self, _: &Device, plan: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
+        Ok(Box::new(ReferenceProgram { plan: plan.clone(), kept: Vec::new() }))
+    }
+}
+
+struct ReferenceProgram {
+    plan: Plan,
+    /// Of each job of the last run that signed or verified.
+    kept: Vec<Implied>,
+}
+
+impl Program for ReferenceProgram {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        batch.check(&self.plan, out)?;
+        let (start, p, layers) = (Instant::now(), self.plan.params, self.plan.cached_layers);
+        self.kept.clear();
+        for (job, out) in out.chunks_exact_mut(self.plan.out_bytes()).enumerate() {
+            let key = &batch.keys[batch.key_of[job] as usize];
+            match self.plan.op {
+                Op::Keygen => out.copy_from_slice(&pk_root(p, key.sk_seed, key.pk_seed)),
+                Op::Sign => {
+                    let position = &batch.positions[job];
+                    out[p.n..].copy_from_slice(&sign_at(p, position, key.sk_seed, key.pk_seed));
+                    let nodes = CachedNodes::new(p, layers, key.cached_nodes)?;
+                    for layer in nodes.layers() {
+                        let (tree, leaf) = position.at_layer(p, layer);
+                        let path = &mut out[p.xmss_range(layer)][p.len() * p.n..];
+                        path.chunks_exact_mut(p.n)
+                            .zip(nodes.auth(layer, tree, leaf))
+                            .for_each(|(to, node)| to.copy_from_slice(node));
+                    }
+                    self.kept.push(implied_by(p, position, out, key.pk_seed));
+                }
+                Op::Verify => {
+                    let implied = implied_by(p, &batch.positions[job], batch.signatures[job], key.pk_seed);
+                    out.copy_from_slice(&implied.xmss_roots[(p.d - 1) * p.n..]);
+                    self.kept.push(implied);
+                }
+                Op::Cache => {
+                    for layer in p.d - layers..p.d {
+                        for tree in 0..1u64 << (p.hp * (p.d - 1 - layer)) {
+                            let adrs = Adrs::new(layer as u32, tree, AdrsType::WotsHash);
+                            for (height, index) in (0..=p.hp).flat_map(|z| (0..1 << (p.hp - z)).map(move |i| (z, i))) {
+                                let at = CachedNodes::offset(p, layer, tree, height, index);
+                                let node = xmss_node(p, key.sk_seed, index as u32, height as u32, key.pk_seed, adrs);
+                                out[at..at + p.n].copy_from_slice(&node);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Timing { execute: start.elapsed(), ..Timing::default() })
+    }
+
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        let (p, op) = (self.plan.params, self.plan.op);
+        if !matches!(op, Op::Sign | Op::Verify) {
+            return None;
+        }
+        let grown = (p.d - self.plan.cached_layers) * p.n;
+        let value = |implied: &Implied| match slot {
+            Slot::ForsRoots => Some(implied.fors_roots.clone()),
+            Slot::ForsPk => Some(implied.fors_pk.clone()),
+            Slot::XmssRoots => Some(implied.xmss_roots[..grown].to_vec()),
+            Slot::Positions | Slot::WotsChains | Slot::Signature => None,
+        };
+        self.kept.iter().map(value).collect::<Option<Vec<_>>>().map(|jobs| jobs.concat())
+    }
+}

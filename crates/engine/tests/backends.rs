@@ -1,0 +1,177 @@
+//! The oracle as a backend against the oracle itself, and the check of one backend by another.
+
+use hypergrove_engine::nodes::CachedNodes;
+use hypergrove_engine::{Axis, Backend, Batch, Checked, Device, Error, Key, Policy, Program, Reference, Timing};
+use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
+use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
+use hypergrove_fips205::{Adrs, AdrsType, PARAMETER_SETS, Params, Position, TOY_SHA2_16, TOY_SHAKE_24};
+use std::sync::Arc;
+
+fn toys() -> impl Iterator<Item = &'static Params> {
+    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy"))
+}
+
+const SK_SEED: [u8; 32] = [0x5a; 32];
+const PK_SEED: [u8; 32] = [0xc3; 32];
+
+fn position(p: &Params, of: u8) -> Position {
+    let digest: Vec<u8> = (0..p.m).map(|i| of.wrapping_mul(91).wrapping_add(i as u8 * 57)).collect();
+    Position::split(p, &digest)
+}
+
+fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>) -> Result<(Vec<u8>, Box<dyn Program>), Error> {
+    let device = &backend.devices()?[0];
+    let mut program = backend.prepare(device, plan, batch.len(), &Policy::default())?;
+    let mut out = vec![0; batch.len() * plan.out_bytes()];
+    program.run(batch, &mut out).map(|_| (out, program))
+}
+
+fn key(p: &Params) -> Key<'static> {
+    Key { pk_seed: &PK_SEED[..p.n], sk_seed: &SK_SEED[..p.n], cached_nodes: &[] }
+}
+
+fn signing<'a>(keys: &'a [Key<'a>], positions: &'a [Position]) -> Batch<'a> {
+    static FIRST: [u32; 8] = [0; 8];
+    Batch { keys, key_of: &FIRST[..positions.len()], positions, signatures: &[] }
+}
+
+#[test]
+fn the_reference_program_is_the_reference() {
+    for p in toys() {
+        let (keys, positions) = ([key(p)], [1, 2, 3].map(|i| position(p, i)));
+        let alone = Batch { keys: &keys, key_of: &[0], positions: &[], signatures: &[] };
+        let (root, _) = run(&Reference, &Plan::new(p, Op::Keygen), &alone).unwrap();
+        assert_eq!(root, pk_root(p, &SK_SEED[..p.n], &PK_SEED[..p.n]));
+
+        let (signatures, signer) = run(&Reference, &Plan::new(p, Op::Sign), &signing(&keys, &positions)).unwrap();
+        let signatures: Vec<&[u8]> = signatures.chunks(p.sig_bytes()).collect();
+        for (signature, position) in signatures.iter().zip(&positions) {
+            assert_eq!(signature[p.n..], sign_at(p, position, &SK_SEED[..p.n], &PK_SEED[..p.n]));
+        }
+
+        let keys = [Key { sk_seed: &[], ..key(p) }];
+        let batch = Batch { keys: &keys, key_of: &[0, 0, 0], positions: &positions, signatures: &signatures };
+        let (roots, verifier) = run(&Reference, &Plan::new(p, Op::Verify), &batch).unwrap();
+        assert_eq!(roots, root.repeat(3));
+        for slot in [Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots] {
+            assert_eq!(signer.read(slot), verifier.read(slot));
+        }
+        let fors = implied_by(p, &positions[1], signatures[1], &PK_SEED[..p.n]).fors_pk;
+        assert_eq!(signer.read(Slot::ForsPk).unwrap()[p.n..2 * p.n], fors);
+        assert_eq!(signer.read(Slot::WotsChains), None);
+    }
+}
+
+#[test]
+fn cached_nodes_are_where_they_belong_and_are_used() {
+    for p in toys() {
+        let (keys, positions) = ([key(p)], [4, 5].map(|i| position(p, i)));
+        let (whole, _) = run(&Reference, &Plan::new(p, Op::Sign), &signing(&keys, &positions)).unwrap();
+        for layers in 1..=p.d {
+            let alone = Batch { keys: &keys, key_of: &[0], positions: &[], signatures: &[] };
+            let (mut bytes, _) = run(&Reference, &Plan::cache(p, layers), &alone).unwrap();
+            assert_eq!(Some(bytes.len()), cache_bytes(p, layers));
+            let nodes = CachedNodes::new(p, layers, &bytes).unwrap();
+            assert_eq!(nodes.root(p.d - 1, 0), pk_root(p, &SK_SEED[..p.n], &PK_SEED[..p.n]));
+            for layer in nodes.layers() {
+                let (tree, leaf) = positions[0].at_layer(p, layer);
+                let adrs = Adrs::new(layer as u32, tree, AdrsType::WotsHash);
+                for (z, node) in nodes.auth(layer, tree, leaf).enumerate() {
+                    let index = (leaf >> z) ^ 1;
+                    let grown = xmss_node(p, &SK_SEED[..p.n], index, z as u32, &PK_SEED[..p.n], adrs);
+                    assert_eq!(node, grown, "{p}, layer {layer}, height {z}");
+                }
+            }
+            let plan = Plan::new(p, Op::Sign).with_cached_layers(layers);
+            let cached = [Key { cached_nodes: &bytes, ..key(p) }];
+            let (signatures, program) = run(&Reference, &plan, &signing(&cached, &positions)).unwrap();
+            assert_eq!(signatures, whole, "{p}, {layers} layers");
+            assert_eq!(program.read(Slot::XmssRoots).unwrap().len(), 2 * (p.d - layers) * p.n);
+
+            bytes.fill(0);
+            let wrong = [Key { cached_nodes: &bytes, ..key(p) }];
+            assert_ne!(run(&Reference, &plan, &signing(&wrong, &positions)).unwrap().0, whole);
+        }
+    }
+}
+
+#[test]
+fn bad_batches_are_refused() {
+    let p = &TOY_SHA2_16;
+    let (plan, positions) = (Plan::new(p, Op::Sign), [position(p, 1)]);
+    let short = [Key { sk_seed: &SK_SEED[..15], ..key(p) }];
+    let refused = run(&Reference, &plan, &signing(&short, &positions)).map(drop);
+    assert_eq!(refused, Err(Error::Length { what: "SK.seed", want: 16, got: 15 }));
+    let keys = [key(p)];
+    let unknown = Batch { keys: &keys, key_of: &[1], positions: &positions, signatures: &[] };
+    assert!(matches!(run(&Reference, &plan, &unknown).map(drop), Err(Error::Value { .. })));
+}
+
+/// The reference with a fault: every value that it puts out or keeps passes through a function.
+struct Faulty(fn(Option<Slot>, &mut [u8]));
+
+impl Backend for Faulty {
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        Reference.devices()
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        Reference.space(device, plan)
+    }
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        Reference.bytes(device, plan, batch, policy)
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        Ok(Box::new(FaultyProgram(Reference.prepare(device, plan, batch, policy)?, self.0)))
+    }
+}
+
+struct FaultyProgram(Box<dyn Program>, fn(Option<Slot>, &mut [u8]));
+
+impl Program for FaultyProgram {
+    fn plan(&self) -> &Plan {
+        self.0.plan()
+    }
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        let timing = self.0.run(batch, out)?;
+        (self.1)(None, out);
+        Ok(timing)
+    }
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        let mut value = self.0.read(slot)?;
+        (self.1)(Some(slot), &mut value);
+        Some(value)
+    }
+}
+
+#[test]
+fn checked_passes_what_agrees_and_withholds_what_differs() {
+    let p = &TOY_SHAKE_24;
+    let (plan, keys, positions) = (Plan::new(p, Op::Sign), [key(p)], [6, 7, 8].map(|i| position(p, i)));
+    let batch = signing(&keys, &positions);
+    let check = |fault| {
+        let checked = Checked { subject: Arc::new(Faulty(fault)), reference: Arc::new(Reference) };
+        let device = &checked.devices().unwrap()[0];
+        let mut program = checked.prepare(device, &plan, 3, &Policy::default()).unwrap();
+        let mut out = vec![0; 3 * plan.out_bytes()];
+        (program.run(&batch, &mut out).map(drop), out)
+    };
+    let (outcome, out) = check(|_, _| {});
+    assert_eq!((outcome, out), (Ok(()), run(&Reference, &plan, &batch).unwrap().0));
+
+    for (fault, said) in [
+        (
+            (|_, out| *out.last_mut().unwrap() ^= 1) as fn(Option<Slot>, &mut [u8]),
+            "ForsRoots of job 2 differs at byte 95",
+        ),
+        (|slot, out| out[25] ^= u8::from(slot == Some(Slot::ForsPk)), "ForsPk of job 1 differs at byte 1"),
+        (|slot, out| out[0] ^= u8::from(slot == Some(Slot::XmssRoots)), "XmssRoots of job 0 differs at byte 0"),
+        (|slot, out| out[30] ^= u8::from(slot.is_none()), "the output of Sign of job 0 differs at byte 30"),
+    ] {
+        let (outcome, out) = check(fault);
+        assert_eq!(outcome, Err(Error::Inconsistent { device: "reference".into(), what: said.into() }));
+        assert!(out.iter().all(|byte| *byte == 0), "a faulty signature was left behind");
+    }
+}
