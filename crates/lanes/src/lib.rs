@@ -1,1 +1,290 @@
-//! lanes
+//! SIMD lanes and the batched hash functions of FIPS 205, section 11.
+//!
+//! The seam is a batch: many jobs of PRF, F, H, T_l or a WOTS+ chain at once, nodes as rows of n bytes, addresses as
+//! eight words. How many jobs run side by side, and by which instructions, never leaves this crate: [`tweakable_hash`]
+//! hands out the implementation for an instruction set, a family and an n. See docs/lanes.md for the derivations.
+
+#[cfg(target_endian = "big")]
+compile_error!("addresses are read as pairs of little-endian words: big-endian machines are not supported");
+
+mod arch;
+mod keccak;
+mod rates;
+mod sha2;
+mod simd;
+
+pub use rates::{Rates, rates};
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// The hash family of a parameter set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Family {
+    /// SHA-256, and SHA-512 for H and T_l where n > 16.
+    Sha2,
+    /// SHAKE256.
+    Shake,
+}
+
+/// The eight words of an ADRS (FIPS 205, 4.2).
+pub type AdrsWords = [u32; 8];
+
+/// What hashing needs of one key: its seeds, and the states after the block that PK.seed fills alone.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub struct KeyState {
+    pk_seed: [u8; 32],
+    sk_seed: [u8; 32],
+    mid256: [u32; 8],
+    mid512: [u64; 8],
+}
+
+impl KeyState {
+    /// From PK.seed and, for keygen and signing, SK.seed: n bytes each, or none.
+    pub fn new(pk_seed: &[u8], sk_seed: &[u8]) -> KeyState {
+        let pad = |seed: &[u8]| {
+            let mut padded = [0; 32];
+            padded[..seed.len()].copy_from_slice(seed);
+            padded
+        };
+        let (mid256, mid512) = sha2::midstates(pk_seed);
+        KeyState { pk_seed: pad(pk_seed), sk_seed: pad(sk_seed), mid256, mid512 }
+    }
+}
+
+/// The keys of a call's jobs.
+#[derive(Clone, Copy)]
+pub enum Keys<'a> {
+    /// One for all.
+    One(&'a KeyState),
+    /// `keys[of[job]]`.
+    Of {
+        /// The keys.
+        keys: &'a [KeyState],
+        /// The key of each job.
+        of: &'a [u32],
+    },
+}
+
+impl<'a> Keys<'a> {
+    #[inline(always)]
+    fn get(&self, job: usize) -> &'a KeyState {
+        match self {
+            Keys::One(key) => key,
+            Keys::Of { keys, of } => &keys[of[job.min(of.len() - 1)] as usize],
+        }
+    }
+}
+
+/// Which steps of a chain of w values to take.
+#[derive(Clone, Copy)]
+pub enum Steps<'a> {
+    /// From the first value to the last.
+    All,
+    /// From value `start[job]` to the last: verification. Public.
+    From(&'a [u8]),
+    /// From the first value to value `end[job]`: signing. Public, since the signature shows it.
+    To(&'a [u8]),
+}
+
+/// Where the values of some chains are kept on the way.
+pub struct Trace<'a> {
+    /// For each job the number of its chain in `out`, or [`Trace::NONE`].
+    pub chains: &'a [u32],
+    /// Chain c's value i stands at (c·w + i)·n.
+    pub out: &'a mut [u8],
+}
+
+impl Trace<'_> {
+    /// This job's values are not kept.
+    pub const NONE: u32 = u32::MAX;
+}
+
+/// PRF, F, H and T_l of one family and n, over batches (FIPS 205, 11.1 and 11.2).
+///
+/// Job i has address `adrs[i]` and the rows of n bytes number i of `nodes` and `out` (l rows for T_l). Slices must
+/// have exactly as many rows as there are addresses; anything else panics. Running time depends on the number of jobs
+/// and on [`Steps`], never on seeds or nodes.
+pub trait TweakableHash: Send + Sync {
+    /// n, in bytes.
+    fn n(&self) -> usize;
+    /// Jobs that fill the widest group: fewer take as long.
+    fn lanes(&self) -> usize;
+    /// PRF(PK.seed, SK.seed, ADRS).
+    fn prf(&self, keys: Keys<'_>, adrs: &[AdrsWords], out: &mut [u8]);
+    /// F(PK.seed, ADRS, node), in place.
+    fn f(&self, keys: Keys<'_>, adrs: &[AdrsWords], nodes: &mut [u8]);
+    /// H (l = 2) and T_l(PK.seed, ADRS, l nodes).
+    fn t_l(&self, keys: Keys<'_>, adrs: &[AdrsWords], l: usize, nodes: &[u8], out: &mut [u8]);
+    /// chain (FIPS 205, Algorithm 5) in place, w values a chain; `adrs` has hash address 0.
+    fn chain(
+        &self,
+        keys: Keys<'_>,
+        adrs: &[AdrsWords],
+        w: usize,
+        steps: Steps<'_>,
+        nodes: &mut [u8],
+        trace: Option<Trace<'_>>,
+    );
+    /// Runs a bare primitive `calls` times on [`lanes`](Self::lanes)-many states in registers and returns how many
+    /// compressions that were: what [`rates`] times.
+    #[doc(hidden)]
+    fn primitive(&self, which: Primitive, calls: u64) -> u64;
+}
+
+/// The primitives that [`rates`] measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[doc(hidden)]
+pub enum Primitive {
+    Sha256,
+    Sha512,
+    Keccak,
+}
+
+macro_rules! isas {
+    ($($(#[$meta:meta])* $isa:ident = $name:literal: $token:path;)*) => {
+        /// The instruction sets.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Isa {
+            $($(#[$meta])* #[doc = concat!("`", $name, "`: see ", stringify!($token))] $isa,)*
+        }
+        impl Isa {
+            /// Every set of this architecture, whether the CPU has it or not.
+            pub const ALL: &[Isa] = &[$($(#[$meta])* Isa::$isa,)*];
+            /// Its name on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $($(#[$meta])* Isa::$isa => $name,)* }
+            }
+            /// Whether this CPU has it.
+            pub fn detect(self) -> bool {
+                use simd::Simd;
+                match self { $($(#[$meta])* Isa::$isa => <$token>::detect().is_some(),)* }
+            }
+        }
+        /// The hash functions of a family and n ∈ {16, 24, 32} by an instruction set; `None` if the CPU lacks it.
+        pub fn tweakable_hash(isa: Isa, family: Family, n: usize) -> Option<Box<dyn TweakableHash>> {
+            use simd::Simd;
+            match isa { $($(#[$meta])* Isa::$isa => instance(<$token>::detect()?, family, n),)* }
+        }
+    };
+}
+
+isas! {
+    #[cfg(target_arch = "x86_64")]
+    Avx512Sha = "avx512-sha": arch::avx512::Avx512Sha;
+    #[cfg(target_arch = "x86_64")]
+    Avx512 = "avx512": arch::avx512::Avx512;
+    #[cfg(target_arch = "x86_64")]
+    Avx2Sha = "avx2-sha": arch::avx2::Avx2Sha;
+    #[cfg(target_arch = "x86_64")]
+    Avx2 = "avx2": arch::avx2::Avx2;
+    #[cfg(target_arch = "aarch64")]
+    Neon = "neon": arch::neon::Neon;
+    Portable = "portable": arch::portable::Portable;
+}
+
+impl Isa {
+    /// The set of this name.
+    pub fn by_name(name: &str) -> Option<Isa> {
+        Isa::ALL.iter().copied().find(|isa| isa.name().eq_ignore_ascii_case(name))
+    }
+    /// The sets this CPU has, fastest first as a rule: [`Isa::fastest`] measures.
+    pub fn available() -> Vec<Isa> {
+        Isa::ALL.iter().copied().filter(|isa| isa.detect()).collect()
+    }
+}
+
+impl Isa {
+    /// The set that takes F along chains fastest on this CPU, by a race of about 0.2 ms for each set that it has: which
+    /// one wins depends on ports and latencies that no feature flag tells.
+    pub fn fastest() -> Isa {
+        let (jobs, n) = (64, 16);
+        let key = KeyState::new(&[1; 16], &[]);
+        let adrs: Vec<AdrsWords> = (0..jobs).map(|i| [0, 0, 0, 0, 0, 0, i, 0]).collect();
+        let mut nodes = vec![2; jobs as usize * n];
+        let mut race = |isa: Isa| {
+            let hash = tweakable_hash(isa, Family::Sha2, n).expect("available");
+            let mut best = std::time::Duration::MAX;
+            for _ in 0..4 {
+                let start = std::time::Instant::now();
+                hash.chain(Keys::One(&key), &adrs, 32, Steps::All, &mut nodes, None);
+                best = best.min(start.elapsed());
+            }
+            best
+        };
+        // The portable code never wins against another: no time is spent on it.
+        let vectors = Isa::available().into_iter().filter(|isa| *isa != Isa::Portable);
+        vectors.min_by_key(|isa| race(*isa)).unwrap_or(Isa::Portable)
+    }
+}
+
+/// The six instances: everything that depends on a set but (family, n) is a run-time value.
+fn instance<T: simd::Simd>(token: T, family: Family, n: usize) -> Option<Box<dyn TweakableHash>> {
+    Some(match (family, n) {
+        (Family::Sha2, 16) => Box::new(sha2::Sha2::<T, 16>(token)),
+        (Family::Sha2, 24) => Box::new(sha2::Sha2::<T, 24>(token)),
+        (Family::Sha2, 32) => Box::new(sha2::Sha2::<T, 32>(token)),
+        (Family::Shake, 16) => Box::new(keccak::Shake::<T, 16>(token)),
+        (Family::Shake, 24) => Box::new(keccak::Shake::<T, 24>(token)),
+        (Family::Shake, 32) => Box::new(keccak::Shake::<T, 32>(token)),
+        _ => return None,
+    })
+}
+
+/// Which steps each job of a group takes, as ranges.
+#[derive(Clone, Copy)]
+struct Live<'a> {
+    steps: Steps<'a>,
+    last: u32,
+}
+
+impl Live<'_> {
+    #[inline(always)]
+    fn of(&self, job: usize) -> core::ops::Range<u32> {
+        match self.steps {
+            Steps::All => 0..self.last,
+            Steps::From(start) => u32::from(start[job.min(start.len() - 1)])..self.last,
+            Steps::To(end) => 0..u32::from(end[job.min(end.len() - 1)]),
+        }
+    }
+    /// The steps that any, and those that all of the jobs take.
+    #[inline(always)]
+    fn hull(&self, first: usize, rows: usize) -> (core::ops::Range<u32>, core::ops::Range<u32>) {
+        let (mut any, mut all) = (u32::MAX..0, 0..u32::MAX);
+        if let Steps::All = self.steps {
+            return (0..self.last, 0..self.last);
+        }
+        for job in first..first + rows {
+            let steps = self.of(job);
+            any = any.start.min(steps.start)..any.end.max(steps.end);
+            all = all.start.max(steps.start)..all.end.min(steps.end);
+        }
+        (any, all)
+    }
+}
+
+/// Splits jobs into groups of lanes, and a rest of up to `few` jobs that is left to other means: gives the number of
+/// the rest's first job. The last group may be short.
+#[inline(always)]
+fn groups(jobs: usize, few: usize, wide: usize, narrow: usize, mut run: impl FnMut(Width, usize, usize)) -> usize {
+    let mut at = 0;
+    while jobs - at > few {
+        let left = jobs - at;
+        let (width, lanes) = if left > narrow { (Width::Wide, wide) } else { (Width::Narrow, narrow) };
+        run(width, at, left.min(lanes));
+        at += left.min(lanes);
+    }
+    at
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Width {
+    Narrow,
+    Wide,
+}
+
+/// The bytes of address words, in the machine's own order.
+#[inline(always)]
+fn adrs_bytes(adrs: &[AdrsWords]) -> &[u8] {
+    // SAFETY: u32 has no padding and any alignment suits u8; the length is that of the slice in bytes.
+    unsafe { core::slice::from_raw_parts(adrs.as_ptr().cast(), size_of_val(adrs)) }
+}

@@ -1,0 +1,53 @@
+//! The machine's primitive rates, by instruction set: `cargo bench -p hypergrove-lanes`. `chain` is F along WOTS+
+//! chains of 255 steps, which loads and stores next to nothing.
+
+use hypergrove_lanes::{Family, Isa, KeyState, Keys, Steps, rates, tweakable_hash};
+use std::time::{Duration, Instant};
+
+/// The shortest of many runs, in seconds.
+fn best(mut run: impl FnMut()) -> f64 {
+    let until = Instant::now() + Duration::from_millis(300);
+    let mut best = f64::INFINITY;
+    while Instant::now() < until {
+        let start = Instant::now();
+        run();
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    best
+}
+
+fn main() {
+    println!("million a second, one core: compressions, then PRF, F, H, T_35 and chain steps");
+    println!("{:12} {:>8} {:>8} {:>8}   by family and n", "", "SHA-256", "SHA-512", "Keccak");
+    for isa in Isa::available() {
+        let r = rates(isa, Duration::from_millis(900)).expect("available");
+        println!("{:12} {:8.2} {:8.2} {:8.2}", isa.name(), r.sha256 / 1e6, r.sha512 / 1e6, r.keccak / 1e6);
+        for (family, n) in
+            [(Family::Sha2, 16), (Family::Sha2, 24), (Family::Sha2, 32), (Family::Shake, 16), (Family::Shake, 32)]
+        {
+            let hash = tweakable_hash(isa, family, n).expect("available");
+            let key = KeyState::new(&vec![3; n], &vec![4; n]);
+            let jobs = 512;
+            let adrs: Vec<_> = (0..jobs).map(|i| [1, 0, 2, 3, 4, 5, i, 0]).collect();
+            let mut nodes = vec![5; jobs as usize * n];
+            let wide = vec![6; 35 * jobs as usize * n];
+            let million = |calls: u32, seconds: f64| f64::from(calls) / seconds / 1e6;
+            let prf = best(|| hash.prf(Keys::One(&key), &adrs, &mut nodes));
+            let f = best(|| hash.f(Keys::One(&key), &adrs, &mut nodes));
+            let h = best(|| hash.t_l(Keys::One(&key), &adrs, 2, &wide[..2 * jobs as usize * n], &mut nodes));
+            let t = best(|| hash.t_l(Keys::One(&key), &adrs, 35, &wide, &mut nodes));
+            let chain = best(|| hash.chain(Keys::One(&key), &adrs, 16, Steps::All, &mut nodes, None));
+            let long = best(|| hash.chain(Keys::One(&key), &adrs, 256, Steps::All, &mut nodes, None));
+            println!(
+                "  {:5} {n}: prf {:7.2}  f {:7.2}  h {:7.2}  t_35 {:6.3}  chain w=16 {:7.2}  w=256 {:7.2}",
+                format!("{family:?}"),
+                million(jobs, prf),
+                million(jobs, f),
+                million(jobs, h),
+                million(jobs, t),
+                million(jobs * 15, chain),
+                million(jobs * 255, long),
+            );
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! AVX2, with and without the SHA instructions.
+
+use super::portable::NoStreams;
+use super::sha_ni::ShaNi;
+use super::x86::{four_registers, two_registers, x86_transpose, x86_vector};
+use crate::simd::Simd;
+use core::arch::x86_64::*;
+
+x86_transpose!(
+    transpose32,
+    transpose64,
+    __m256i,
+    _mm256_unpacklo_epi32,
+    _mm256_unpackhi_epi32,
+    _mm256_unpacklo_epi64,
+    _mm256_unpackhi_epi64
+);
+
+#[inline(always)]
+unsafe fn swap32() -> __m256i {
+    // SAFETY: called inside `vectorize` alone.
+    unsafe { _mm256_broadcastsi128_si256(_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)) }
+}
+#[inline(always)]
+unsafe fn swap64() -> __m256i {
+    // SAFETY: called inside `vectorize` alone.
+    unsafe { _mm256_broadcastsi128_si256(_mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)) }
+}
+
+/// Two rows, the second in the upper half.
+macro_rules! join {
+    ($row:ident, $j:literal, $step:literal) => {
+        // SAFETY: called inside `vectorize` alone; `load_rows` has seen that the rows are there.
+        unsafe { _mm256_inserti128_si256::<1>(_mm256_castsi128_si256($row!($j)), $row!($j + $step)) }
+    };
+}
+
+x86_vector!(U32x8, __m256i, u32, 8, 4, 2,
+    set1 _mm256_set1_epi32, add _mm256_add_epi32, xor _mm256_xor_si256, and _mm256_and_si256, or _mm256_or_si256,
+    andnot _mm256_andnot_si256, shr |x, S| _mm256_srli_epi32::<S>(x), shl |x, S| _mm256_slli_epi32::<S>(x),
+    rotr |x, R, L| _mm256_or_si256(_mm256_srli_epi32::<R>(x), _mm256_slli_epi32::<L>(x)),
+    bswap |x| _mm256_shuffle_epi8(x, swap32()),
+    transpose transpose32,
+    registers four_registers join,
+    // SAFETY: see splat.
+    |v| unsafe { [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)] },
+);
+x86_vector!(U64x4, __m256i, u64, 4, 2, 2,
+    set1 _mm256_set1_epi64x, add _mm256_add_epi64, xor _mm256_xor_si256, and _mm256_and_si256, or _mm256_or_si256,
+    andnot _mm256_andnot_si256, shr |x, S| _mm256_srli_epi64::<S>(x), shl |x, S| _mm256_slli_epi64::<S>(x),
+    rotr |x, R, L| match R {
+        // Whole bytes: one shuffle instead of two shifts.
+        8 => _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(_mm_set_epi8(8, 15, 14, 13, 12, 11, 10, 9, 0, 7, 6, 5, 4, 3, 2, 1))),
+        56 => _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(_mm_set_epi8(14, 13, 12, 11, 10, 9, 8, 15, 6, 5, 4, 3, 2, 1, 0, 7))),
+        _ => _mm256_or_si256(_mm256_srli_epi64::<R>(x), _mm256_slli_epi64::<L>(x)),
+    },
+    bswap |x| _mm256_shuffle_epi8(x, swap64()),
+    transpose transpose64,
+    registers two_registers join,
+    // SAFETY: see splat.
+    |v| unsafe { [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)] },
+);
+
+macro_rules! avx2_token {
+    ($(#[$doc:meta])* $name:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name(());
+        impl Simd for $name {
+            type U32s = U32x8;
+            type Sha256Wide = U32x8;
+            type U64s = U64x4;
+            type Sha512Wide = U64x4;
+            type KeccakWide = U64x4;
+            type Streams = $streams;
+            fn detect() -> Option<Self> {
+                ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
+            }
+            #[inline(always)]
+            fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
+                #[target_feature(enable = $features)]
+                fn shell<R>(f: impl FnOnce() -> R) -> R {
+                    f()
+                }
+                // SAFETY: `self` was made by `detect`.
+                unsafe { shell(f) }
+            }
+        }
+    };
+}
+avx2_token!(/** AVX2 without SHA instructions. */ Avx2, NoStreams, "avx2,bmi1,bmi2", "avx2" && "bmi1" && "bmi2");
+avx2_token!(
+    /** AVX2 for SHA-512 and Keccak, the SHA instructions for SHA-256. */
+    Avx2Sha, ShaNi, "avx2,bmi1,bmi2,sha", "avx2" && "bmi1" && "bmi2" && "sha"
+);

@@ -1,0 +1,142 @@
+//! One lane of plain Rust: runs everywhere, and is what the other sets are read against.
+
+use crate::AdrsWords;
+use crate::simd::{Lanes, Sha256Streams, Simd};
+use core::ops::Range;
+
+macro_rules! scalar {
+    ($w:ty) => {
+        impl Lanes<$w> for $w {
+            const LANES: usize = 1;
+            #[inline(always)]
+            fn splat(w: $w) -> Self {
+                w
+            }
+            #[inline(always)]
+            fn from_fn(mut f: impl FnMut(usize) -> $w) -> Self {
+                f(0)
+            }
+            #[inline(always)]
+            fn get(self, _: usize) -> $w {
+                self
+            }
+            #[inline(always)]
+            fn add(self, o: Self) -> Self {
+                self.wrapping_add(o)
+            }
+            #[inline(always)]
+            fn xor(self, o: Self) -> Self {
+                self ^ o
+            }
+            #[inline(always)]
+            fn and(self, o: Self) -> Self {
+                self & o
+            }
+            #[inline(always)]
+            fn or(self, o: Self) -> Self {
+                self | o
+            }
+            #[inline(always)]
+            fn andnot(self, o: Self) -> Self {
+                !self & o
+            }
+            #[inline(always)]
+            fn rotr<const R: i32, const L: i32>(self) -> Self {
+                self.rotate_right(R as u32)
+            }
+            #[inline(always)]
+            fn shr<const S: i32>(self) -> Self {
+                self >> S
+            }
+            #[inline(always)]
+            fn shl<const S: i32>(self) -> Self {
+                self << S
+            }
+            #[inline(always)]
+            fn load_rows<const N: usize, const BE: bool>(
+                src: &[u8],
+                stride: usize,
+                first: usize,
+                rows: usize,
+            ) -> [Self; N] {
+                const B: usize = size_of::<$w>();
+                let row = &src[first.min(rows - 1) * stride..][..N * B];
+                core::array::from_fn(|i| {
+                    let bytes = row[i * B..][..B].try_into().expect("a word");
+                    if BE { <$w>::from_be_bytes(bytes) } else { <$w>::from_ne_bytes(bytes) }
+                })
+            }
+            #[inline(always)]
+            fn store_rows<const N: usize, const BE: bool>(
+                words: &[Self; N],
+                dst: &mut [u8],
+                stride: usize,
+                first: usize,
+                rows: usize,
+            ) {
+                const B: usize = size_of::<$w>();
+                if first >= rows {
+                    return;
+                }
+                let row = &mut dst[first * stride..][..N * B];
+                for (bytes, word) in row.chunks_exact_mut(B).zip(words) {
+                    bytes.copy_from_slice(&if BE { word.to_be_bytes() } else { word.to_ne_bytes() });
+                }
+            }
+        }
+    };
+}
+scalar!(u32);
+scalar!(u64);
+
+/// The token of every CPU.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable(());
+
+impl Simd for Portable {
+    type U32s = u32;
+    type Sha256Wide = u32;
+    type U64s = u64;
+    type Sha512Wide = u64;
+    type KeccakWide = u64;
+    type Streams = NoStreams;
+    fn detect() -> Option<Self> {
+        Some(Portable(()))
+    }
+    #[inline(always)]
+    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+/// For CPUs without SHA-256 instructions.
+#[derive(Clone, Copy)]
+pub(crate) struct NoStreams;
+
+impl Sha256Streams for NoStreams {
+    const UP_TO: usize = 0;
+    fn vectorize<R>(_: impl FnOnce() -> R) -> R {
+        unreachable!("UP_TO is 0")
+    }
+    type State = ();
+    fn load(_: &[u32; 8]) {}
+    fn store(_: ()) -> [u32; 8] {
+        unreachable!("UP_TO is 0")
+    }
+    fn compress<const S: usize>(_: &mut [(); S], _: [&[u8; 64]; S]) {
+        unreachable!("UP_TO is 0")
+    }
+    fn chain<const S: usize, const N: usize>(
+        _: [(); S],
+        _: [&AdrsWords; S],
+        _: &mut [[u8; N]; S],
+        _: Range<u32>,
+        _: Option<[Range<u32>; S]>,
+        _: impl FnMut(u32, &[[u8; N]; S]),
+    ) {
+        unreachable!("UP_TO is 0")
+    }
+    fn h<const S: usize>(_: [(); S], _: [&AdrsWords; S], _: [&[u8; 32]; S]) -> [[u8; 16]; S] {
+        unreachable!("UP_TO is 0")
+    }
+}

@@ -1,0 +1,203 @@
+//! What the x86 vector types share: the macro that writes them.
+
+/// Implements `Lanes<$w>` for a vector of `$q` 128-bit quarters.
+///
+/// Rows are transposed inside the quarters: register j of a 4 × 4 (or 2 × 2) block holds row j of every quarter, so the
+/// lanes of quarter q are rows 4q…4q+3 (2q, 2q+1), in order.
+macro_rules! x86_vector {
+    ($name:ident, $raw:ident, $w:ident, $lanes:literal, $per_quarter:literal, $quarters:literal,
+     set1 $set1:ident, add $add:ident, xor $xor:ident, and $and:ident, or $or:ident, andnot $andnot:ident,
+     shr |$xr:ident, $nr:ident| $shr:expr, shl |$xl:ident, $nl:ident| $shl:expr,
+     rotr |$x:ident, $r:ident, $l:ident| $rot:expr,
+     bswap |$bx:ident| $bswap:expr,
+     transpose $transpose:ident,
+     registers $registers:ident $join:ident, |$sv:ident| $split:expr,
+     $($more:item)*
+    ) => {
+        #[doc = concat!(stringify!($lanes), " lanes of ", stringify!($w), ".")]
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name($raw);
+
+        impl $crate::simd::Lanes<$w> for $name {
+            const LANES: usize = $lanes;
+            #[inline(always)]
+            fn splat(w: $w) -> Self {
+                // SAFETY: vector values are made inside `vectorize` alone, so the CPU has the instructions.
+                unsafe { $name($set1(w as _)) }
+            }
+            #[inline(always)]
+            fn from_fn(f: impl FnMut(usize) -> $w) -> Self {
+                let words: [$w; $lanes] = $crate::simd::array(f);
+                // SAFETY: same size, and every bit pattern is a vector.
+                unsafe { $name(core::mem::transmute::<[$w; $lanes], $raw>(words)) }
+            }
+            #[inline(always)]
+            fn get(self, lane: usize) -> $w {
+                // SAFETY: same size, and every bit pattern is an array of words.
+                let words: [$w; $lanes] = unsafe { core::mem::transmute(self.0) };
+                words[lane]
+            }
+            #[inline(always)]
+            fn add(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($add(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn xor(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($xor(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn and(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($and(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn or(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($or(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn andnot(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($andnot(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn rotr<const $r: i32, const $l: i32>(self) -> Self {
+                let $x = self.0;
+                // SAFETY: see splat.
+                unsafe { $name($rot) }
+            }
+            #[inline(always)]
+            fn shr<const $nr: i32>(self) -> Self {
+                let $xr = self.0;
+                // SAFETY: see splat.
+                unsafe { $name($shr) }
+            }
+            #[inline(always)]
+            fn shl<const $nl: i32>(self) -> Self {
+                let $xl = self.0;
+                // SAFETY: see splat.
+                unsafe { $name($shl) }
+            }
+            #[inline(always)]
+            fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N] {
+                const { assert!(N >= $per_quarter) };
+                let last = rows - 1;
+                assert!(src.len() >= last * stride + N * size_of::<$w>());
+                let mut words = [Self::splat(0); N];
+                let mut chunk = 0;
+                while chunk < N {
+                    // The last chunk overlaps the one before where N is no multiple.
+                    let at = if chunk + $per_quarter <= N { chunk } else { N - $per_quarter };
+                    let at_bytes = at * size_of::<$w>();
+                    // Rows are ≤ last, and the assertion above has 16 bytes at word `at` of each: `join`'s loads are in bounds.
+                    let registers: [$raw; $per_quarter] = if first + $lanes <= rows {
+                        // Full groups, the usual ones: one base and constant distances.
+                        // SAFETY: inside the slice, as above.
+                        let base = unsafe { src.as_ptr().add(first * stride + at_bytes) };
+                        macro_rules! row { ($e:expr) => { _mm_loadu_si128(base.add($e * stride).cast()) } }
+                        $registers!($join, row)
+                    } else {
+                        macro_rules! row { ($e:expr) => {
+                            _mm_loadu_si128(src.as_ptr().add((first + $e).min(last) * stride + at_bytes).cast())
+                        } }
+                        $registers!($join, row)
+                    };
+                    // SAFETY: see splat.
+                    let block = unsafe {
+                        let mut registers = registers;
+                        if BE {
+                            let mut i = 0;
+                            while i < $per_quarter {
+                                let $bx = registers[i];
+                                registers[i] = $bswap;
+                                i += 1;
+                            }
+                        }
+                        $transpose(registers)
+                    };
+                    let mut i = 0;
+                    while i < $per_quarter {
+                        words[at + i] = $name(block[i]);
+                        i += 1;
+                    }
+                    chunk += $per_quarter;
+                }
+                words
+            }
+            #[inline(always)]
+            fn store_rows<const N: usize, const BE: bool>(words: &[Self; N], dst: &mut [u8], stride: usize, first: usize, rows: usize) {
+                const { assert!(N >= $per_quarter) };
+                if first >= rows {
+                    return;
+                }
+                assert!(dst.len() >= (rows - 1) * stride + N * size_of::<$w>());
+                let mut chunk = 0;
+                while chunk < N {
+                    let at = if chunk + $per_quarter <= N { chunk } else { N - $per_quarter };
+                    // SAFETY: see splat.
+                    let block = unsafe { $transpose($crate::simd::array(#[inline(always)] |i| words[at + i].0)) };
+                    let full = first + $lanes <= rows;
+                    let mut j = 0;
+                    while j < $per_quarter {
+                        let $bx = block[j];
+                        // SAFETY: see splat.
+                        let $sv = if BE { unsafe { $bswap } } else { $bx };
+                        let quarters: [__m128i; $quarters] = $split;
+                        let mut q = 0;
+                        while q < $quarters {
+                            let row = first + q * $per_quarter + j;
+                            if full || row < rows {
+                                // SAFETY: row < rows, and the assertion above has 16 bytes at word `at` of it.
+                                unsafe {
+                                    _mm_storeu_si128(dst.as_mut_ptr().add(row * stride + at * size_of::<$w>()).cast(), quarters[q]);
+                                }
+                            }
+                            q += 1;
+                        }
+                        j += 1;
+                    }
+                    chunk += $per_quarter;
+                }
+            }
+            $($more)*
+        }
+    };
+}
+pub(super) use x86_vector;
+
+/// Register j holds rows j, j + 4, … (j, j + 2, … for double words): one row a quarter.
+macro_rules! four_registers {
+    ($join:ident, $row:ident) => {
+        [$join!($row, 0, 4), $join!($row, 1, 4), $join!($row, 2, 4), $join!($row, 3, 4)]
+    };
+}
+pub(super) use four_registers;
+macro_rules! two_registers {
+    ($join:ident, $row:ident) => {
+        [$join!($row, 0, 2), $join!($row, 1, 2)]
+    };
+}
+pub(super) use two_registers;
+
+/// 4 × 4 words or 2 × 2 double words transposed inside each quarter; its own inverse.
+macro_rules! x86_transpose {
+    ($t32:ident, $t64:ident, $raw:ident, $lo32:ident, $hi32:ident, $lo64:ident, $hi64:ident) => {
+        #[inline(always)]
+        unsafe fn $t32(r: [$raw; 4]) -> [$raw; 4] {
+            // SAFETY: called inside `vectorize` alone.
+            unsafe {
+                let (a, b) = ($lo32(r[0], r[1]), $lo32(r[2], r[3]));
+                let (c, d) = ($hi32(r[0], r[1]), $hi32(r[2], r[3]));
+                [$lo64(a, b), $hi64(a, b), $lo64(c, d), $hi64(c, d)]
+            }
+        }
+        #[inline(always)]
+        unsafe fn $t64(r: [$raw; 2]) -> [$raw; 2] {
+            // SAFETY: called inside `vectorize` alone.
+            unsafe { [$lo64(r[0], r[1]), $hi64(r[0], r[1])] }
+        }
+    };
+}
+pub(super) use x86_transpose;

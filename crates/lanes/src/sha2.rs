@@ -1,0 +1,917 @@
+//! SHA-256 and SHA-512 over lanes, and FIPS 205's functions on them (11.2).
+//!
+//! PK.seed and its padding fill a block that is absorbed once a key (the midstate). ADRS^c has 22 bytes, so every word
+//! of a node lies across two words of the block: nodes stay word-planar and are shifted into place by half a word
+//! (SHA-256) or six bytes (SHA-512). In F, rounds 0–4 see only the address: once a chain is enough; where words of the
+//! block are zero the schedule's additions fall away.
+
+use crate::simd::{Lanes, Sha256Streams, Simd, array};
+use crate::{AdrsWords, KeyState, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, groups};
+use core::ops::Range;
+
+/// SHA-512's round constants (FIPS 180-4, 4.2.3); the upper halves of the first 64 are SHA-256's.
+#[rustfmt::skip]
+pub(crate) static K512: [u64; 80] = [
+    0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc, 0x3956c25bf348b538, 0x59f111f1b605d019,
+    0x923f82a4af194f9b, 0xab1c5ed5da6d8118, 0xd807aa98a3030242, 0x12835b0145706fbe, 0x243185be4ee4b28c, 0x550c7dc3d5ffb4e2,
+    0x72be5d74f27b896f, 0x80deb1fe3b1696b1, 0x9bdc06a725c71235, 0xc19bf174cf692694, 0xe49b69c19ef14ad2, 0xefbe4786384f25e3,
+    0x0fc19dc68b8cd5b5, 0x240ca1cc77ac9c65, 0x2de92c6f592b0275, 0x4a7484aa6ea6e483, 0x5cb0a9dcbd41fbd4, 0x76f988da831153b5,
+    0x983e5152ee66dfab, 0xa831c66d2db43210, 0xb00327c898fb213f, 0xbf597fc7beef0ee4, 0xc6e00bf33da88fc2, 0xd5a79147930aa725,
+    0x06ca6351e003826f, 0x142929670a0e6e70, 0x27b70a8546d22ffc, 0x2e1b21385c26c926, 0x4d2c6dfc5ac42aed, 0x53380d139d95b3df,
+    0x650a73548baf63de, 0x766a0abb3c77b2a8, 0x81c2c92e47edaee6, 0x92722c851482353b, 0xa2bfe8a14cf10364, 0xa81a664bbc423001,
+    0xc24b8b70d0f89791, 0xc76c51a30654be30, 0xd192e819d6ef5218, 0xd69906245565a910, 0xf40e35855771202a, 0x106aa07032bbd1b8,
+    0x19a4c116b8d2d0c8, 0x1e376c085141ab53, 0x2748774cdf8eeb99, 0x34b0bcb5e19b48a8, 0x391c0cb3c5c95a63, 0x4ed8aa4ae3418acb,
+    0x5b9cca4f7763e373, 0x682e6ff3d6b2b8a3, 0x748f82ee5defb2fc, 0x78a5636f43172f60, 0x84c87814a1f0ab72, 0x8cc702081a6439ec,
+    0x90befffa23631e28, 0xa4506cebde82bde9, 0xbef9a3f7b2c67915, 0xc67178f2e372532b, 0xca273eceea26619c, 0xd186b8c721c0c207,
+    0xeada7dd6cde0eb1e, 0xf57d4f7fee6ed178, 0x06f067aa72176fba, 0x0a637dc5a2c898a6, 0x113f9804bef90dae, 0x1b710b35131c471b,
+    0x28db77f523047d84, 0x32caab7b40c72493, 0x3c9ebe0a15c9bebc, 0x431d67c49c100d4c, 0x4cc5d4becb3e42b6, 0x597f299cfc657e2a,
+    0x5fcb6fab3ad6faec, 0x6c44198c4a475817,
+];
+/// SHA-256's round constants.
+pub(crate) static K256: [u32; 64] = {
+    let (mut k, mut i) = ([0; 64], 0);
+    while i < 64 {
+        k[i] = (K512[i] >> 32) as u32;
+        i += 1;
+    }
+    k
+};
+/// SHA-512's initial state (FIPS 180-4, 5.3.5); the upper halves are SHA-256's.
+static IV512: [u64; 8] = [
+    0x6a09e667f3bcc908,
+    0xbb67ae8584caa73b,
+    0x3c6ef372fe94f82b,
+    0xa54ff53a5f1d36f1,
+    0x510e527fade682d1,
+    0x9b05688c2b3e6c1f,
+    0x1f83d9abfb41bd6b,
+    0x5be0cd19137e2179,
+];
+
+/// A round on a state whose word a sits at index −i mod 8, and the message schedule's word i: one macro a hash, the
+/// rotations its arguments (FIPS 180-4, 4.1.2 and 4.1.3).
+macro_rules! sha2_core {
+    ($round:ident, $schedule:ident, $compress:ident, $w:ty, $k:ident, $rounds:literal, $bits:literal,
+     $e0:literal $e1:literal $e2:literal, $a0:literal $a1:literal $a2:literal,
+     $s0:literal $s1:literal $s2:literal, $t0:literal $t1:literal $t2:literal) => {
+        macro_rules! $round {
+            ($s:ident, $i:expr, $kw:expr) => {{
+                let (e, a) = ($s[(12 - $i % 8) % 8], $s[(8 - $i % 8) % 8]);
+                let big_e = e
+                    .rotr::<$e0, { $bits - $e0 }>()
+                    .xor3(e.rotr::<$e1, { $bits - $e1 }>(), e.rotr::<$e2, { $bits - $e2 }>());
+                let ch = e.ch($s[(13 - $i % 8) % 8], $s[(14 - $i % 8) % 8]);
+                let t1 = $s[(15 - $i % 8) % 8].add($kw).add(big_e.add(ch));
+                let big_a = a
+                    .rotr::<$a0, { $bits - $a0 }>()
+                    .xor3(a.rotr::<$a1, { $bits - $a1 }>(), a.rotr::<$a2, { $bits - $a2 }>());
+                let maj = a.maj($s[(9 - $i % 8) % 8], $s[(10 - $i % 8) % 8]);
+                $s[(11 - $i % 8) % 8] = $s[(11 - $i % 8) % 8].add(t1);
+                $s[(15 - $i % 8) % 8] = t1.add(big_a.add(maj));
+            }};
+        }
+        /// The terms of the schedule's word i.
+        mod $schedule {
+            use crate::simd::Lanes;
+            #[inline(always)]
+            pub(super) fn small0<V: Lanes<$w>>(x: V) -> V {
+                x.rotr::<$s0, { $bits - $s0 }>().xor3(x.rotr::<$s1, { $bits - $s1 }>(), x.shr::<$s2>())
+            }
+            #[inline(always)]
+            pub(super) fn small1<V: Lanes<$w>>(x: V) -> V {
+                x.rotr::<$t0, { $bits - $t0 }>().xor3(x.rotr::<$t1, { $bits - $t1 }>(), x.shr::<$t2>())
+            }
+            #[inline(always)]
+            pub(super) fn word<V: Lanes<$w>>(w: &[V; 16], i: usize) -> V {
+                w[i % 16].add(small0(w[(i + 1) % 16])).add(w[(i + 9) % 16].add(small1(w[(i + 14) % 16])))
+            }
+        }
+        /// One block. The loop stays rolled: unrolled, two interleaved groups outgrow the instruction cache.
+        #[inline(always)]
+        fn $compress<V: Lanes<$w>>(state: &mut [V; 8], w: &mut [V; 16]) {
+            let mut s = *state;
+            macro_rules! first {
+                ($i:literal) => {
+                    $round!(s, $i, w[$i].add(V::splat($k[$i])))
+                };
+            }
+            each16!(first);
+            for k in $k[16..].as_chunks::<16>().0 {
+                macro_rules! later {
+                    ($i:literal) => {
+                        w[$i] = $schedule::word(w, $i);
+                        $round!(s, $i, w[$i].add(V::splat(k[$i])));
+                    };
+                }
+                each16!(later);
+            }
+            for i in 0..8 {
+                state[i] = state[i].add(s[i]);
+            }
+        }
+    };
+}
+macro_rules! each16 {
+    ($m:ident) => {
+        $m!(0);
+        $m!(1);
+        $m!(2);
+        $m!(3);
+        $m!(4);
+        $m!(5);
+        $m!(6);
+        $m!(7);
+        $m!(8);
+        $m!(9);
+        $m!(10);
+        $m!(11);
+        $m!(12);
+        $m!(13);
+        $m!(14);
+        $m!(15);
+    };
+}
+sha2_core!(round256, schedule256, compress256, u32, K256, 64, 32, 6 11 25, 2 13 22, 7 18 3, 17 19 10);
+sha2_core!(round512, schedule512, compress512, u64, K512, 80, 64, 14 18 41, 28 34 39, 1 8 7, 19 61 6);
+
+/// The states after PK.seed and its zero padding.
+pub(crate) fn midstates(pk_seed: &[u8]) -> ([u32; 8], [u64; 8]) {
+    let mut block = [0; 128];
+    block[..pk_seed.len()].copy_from_slice(pk_seed);
+    let mut mid256 = IV512.map(|x| (x >> 32) as u32);
+    let mut mid512 = IV512;
+    compress256(&mut mid256, &mut <u32 as Lanes<u32>>::load_rows::<16, true>(&block, 0, 0, 1));
+    compress512(&mut mid512, &mut <u64 as Lanes<u64>>::load_rows::<16, true>(&block, 0, 0, 1));
+    (mid256, mid512)
+}
+
+/// ADRS^c of one job.
+#[inline(always)]
+fn compressed(a: &AdrsWords) -> [u8; 22] {
+    let mut out = [0; 22];
+    out[0] = a[0] as u8;
+    for (bytes, word) in out[1..9].chunks_exact_mut(4).zip(&a[2..4]) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    out[9] = a[4] as u8;
+    for (bytes, word) in out[10..].chunks_exact_mut(4).zip(&a[5..]) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    out
+}
+
+/// ADRS^c as words 0–4 of a SHA-256 block and the upper half of word 5.
+#[inline(always)]
+fn adrs256<V: Lanes<u32>>(adrs: &[AdrsWords], first: usize, rows: usize) -> [V; 6] {
+    let a: [V; 8] = V::load_rows::<8, false>(adrs_bytes(adrs), 32, first, rows);
+    [
+        a[0].shl::<24>().or(a[2].shr::<8>()),
+        a[2].shl::<24>().or(a[3].shr::<8>()),
+        a[3].shl::<24>().or(a[4].shl::<16>()).or(a[5].shr::<16>()),
+        a[5].shl::<16>().or(a[6].shr::<16>()),
+        a[6].shl::<16>().or(a[7].shr::<16>()),
+        a[7].shl::<16>(),
+    ]
+}
+
+/// ADRS^c as words 0–1 of a SHA-512 block and the upper six bytes of word 2.
+#[inline(always)]
+fn adrs512<V: Lanes<u64>>(adrs: &[AdrsWords], first: usize, rows: usize) -> [V; 3] {
+    // Each double word holds two words of the address, the first in its lower half.
+    let q: [V; 4] = V::load_rows::<4, false>(adrs_bytes(adrs), 32, first, rows);
+    let (tree, tail) = (q[1].rotr::<32, 32>(), q[3].rotr::<32, 32>());
+    [
+        q[0].shl::<56>().or(tree.shr::<8>()),
+        tree.shl::<56>().or(q[2].shl::<48>()).or(q[2].shr::<32>().shl::<16>()).or(tail.shr::<48>()),
+        tail.shl::<16>(),
+    ]
+}
+
+#[inline(always)]
+fn mid256<V: Lanes<u32>>(keys: Keys<'_>, first: usize) -> [V; 8] {
+    match keys {
+        Keys::One(key) => array(
+            #[inline(always)]
+            |i| V::splat(key.mid256[i]),
+        ),
+        _ => array(
+            #[inline(always)]
+            |i| {
+                V::from_fn(
+                    #[inline(always)]
+                    |lane| keys.get(first + lane).mid256[i],
+                )
+            },
+        ),
+    }
+}
+#[inline(always)]
+fn mid512<V: Lanes<u64>>(keys: Keys<'_>, first: usize) -> [V; 8] {
+    match keys {
+        Keys::One(key) => array(
+            #[inline(always)]
+            |i| V::splat(key.mid512[i]),
+        ),
+        _ => array(
+            #[inline(always)]
+            |i| {
+                V::from_fn(
+                    #[inline(always)]
+                    |lane| keys.get(first + lane).mid512[i],
+                )
+            },
+        ),
+    }
+}
+
+/// Rows of N bytes as word planes; the planes past N bytes are zero.
+#[inline(always)]
+fn load_nodes<V: Lanes<u32>, const N: usize>(nodes: &[u8], first: usize, rows: usize) -> [V; 8] {
+    let mut v = [V::splat(0); 8];
+    match N {
+        16 => v[..4].copy_from_slice(&V::load_rows::<4, true>(nodes, 16, first, rows)),
+        24 => v[..6].copy_from_slice(&V::load_rows::<6, true>(nodes, 24, first, rows)),
+        _ => v = V::load_rows::<8, true>(nodes, 32, first, rows),
+    }
+    v
+}
+#[inline(always)]
+fn store_nodes<V: Lanes<u32>, const N: usize>(v: &[V; 8], nodes: &mut [u8], first: usize, rows: usize) {
+    match N {
+        16 => V::store_rows::<4, true>(&[v[0], v[1], v[2], v[3]], nodes, 16, first, rows),
+        24 => V::store_rows::<6, true>(&[v[0], v[1], v[2], v[3], v[4], v[5]], nodes, 24, first, rows),
+        _ => V::store_rows::<8, true>(v, nodes, 32, first, rows),
+    }
+}
+
+/// Whether word j < 16 of F's block is always zero: after the address, N/4 + 1 words hold the node and its padding.
+const fn zero<const N: usize>(j: usize) -> bool {
+    j >= 6 + N / 4 && j < 15
+}
+
+/// F along the chains of one group, in registers (FIPS 205, Algorithm 5 and 11.2).
+#[inline(always)]
+fn chain_group<V: Lanes<u32>, const N: usize>(
+    mid: &[V; 8],
+    adrs: &[V; 6],
+    v: &mut [V; 8],
+    steps: Range<u32>,
+    mut keep: impl FnMut(u32, &mut [V; 8], [V; 8]),
+) {
+    let words = N / 4;
+    let bits = ((64 + 22 + N) * 8) as u32;
+    let mut after5 = *mid;
+    {
+        let s = &mut after5;
+        macro_rules! address { ($($i:literal)*) => { $( round256!(s, $i, adrs[$i].add(V::splat(K256[$i]))); )* }; }
+        address!(0 1 2 3 4);
+    }
+    for step in steps {
+        let mut s = after5;
+        let mut w = [V::splat(0); 16];
+        w[..5].copy_from_slice(&adrs[..5]);
+        w[5] = adrs[5].add(V::splat(step << 16)).or(v[0].shr::<16>());
+        for i in 1..words {
+            w[5 + i] = v[i - 1].shl::<16>().or(v[i].shr::<16>());
+        }
+        w[5 + words] = v[words - 1].shl::<16>().or(V::splat(0x8000));
+        w[15] = V::splat(bits);
+
+        macro_rules! first { ($($i:literal)*) => { $(
+            round256!(s, $i, if zero::<N>($i) {
+                V::splat(K256[$i])
+            } else if $i == 15 {
+                V::splat(K256[15].wrapping_add(bits))
+            } else {
+                w[$i].add(V::splat(K256[$i]))
+            });
+        )* }; }
+        first!(5 6 7 8 9 10 11 12 13 14 15);
+        macro_rules! second { ($($i:literal)*) => { $(
+            // W[i] = W[i−16] + σ0(W[i−15]) + W[i−7] + σ1(W[i−2]), the terms known to be zero left out.
+            let mut x = V::splat(0);
+            if !zero::<N>($i) { x = x.add(w[$i]); }
+            if !($i + 1 < 16 && zero::<N>(($i + 1) % 16)) { x = x.add(schedule256::small0(w[($i + 1) % 16])); }
+            if !($i + 9 < 16 && zero::<N>(($i + 9) % 16)) { x = x.add(w[($i + 9) % 16]); }
+            if !($i + 14 < 16 && zero::<N>(($i + 14) % 16)) { x = x.add(schedule256::small1(w[($i + 14) % 16])); }
+            w[$i] = x;
+            round256!(s, $i, x.add(V::splat(K256[16 + $i])));
+        )* }; }
+        second!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        for k in K256[32..].as_chunks::<16>().0 {
+            macro_rules! later {
+                ($i:literal) => {
+                    w[$i] = schedule256::word(&w, $i);
+                    round256!(s, $i, w[$i].add(V::splat(k[$i])));
+                };
+            }
+            each16!(later);
+        }
+        keep(
+            step,
+            v,
+            array(
+                #[inline(always)]
+                |i| if i < words { s[i].add(mid[i]) } else { v[i] },
+            ),
+        );
+    }
+}
+
+/// The FIPS 205 functions of the SHA2 family.
+pub(crate) struct Sha2<T, const N: usize>(pub(crate) T);
+
+/// Where the first value of a chain comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Nodes,
+    SkSeed,
+}
+
+impl<T: Simd, const N: usize> Sha2<T, N> {
+    /// F and PRF: steps of chains, one or many. The one place where F is computed.
+    #[inline(never)]
+    fn short(
+        &self,
+        keys: Keys<'_>,
+        adrs: &[AdrsWords],
+        source: Source,
+        live: Live<'_>,
+        nodes: &mut [u8],
+        trace: &mut Option<Trace<'_>>,
+    ) {
+        let jobs = adrs.len();
+        assert_eq!(nodes.len(), jobs * N, "a node for each address");
+        let w = live.last as usize + 1;
+        let vectors = self.0.vectorize(
+            #[inline(always)]
+            || {
+                groups(
+                    jobs,
+                    T::Streams::UP_TO,
+                    T::Sha256Wide::LANES,
+                    T::U32s::LANES,
+                    #[inline(always)]
+                    |width, first, rows| match width {
+                        Width::Narrow => {
+                            lanes::<T::U32s, N>(keys, adrs, source, live, nodes, trace, w, first, rows);
+                        }
+                        Width::Wide => {
+                            lanes::<T::Sha256Wide, N>(keys, adrs, source, live, nodes, trace, w, first, rows);
+                        }
+                    },
+                )
+            },
+        );
+        if vectors == jobs {
+            return;
+        }
+        T::Streams::vectorize(
+            #[inline(always)]
+            || {
+                for first in (vectors..jobs).step_by(4) {
+                    match jobs - first {
+                        1 => streams::<T, N, 1>(keys, adrs, source, live, nodes, trace, w, first, 1),
+                        2 => streams::<T, N, 2>(keys, adrs, source, live, nodes, trace, w, first, 2),
+                        left => streams::<T, N, 4>(keys, adrs, source, live, nodes, trace, w, first, left.min(4)),
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// Copies the values of a step to the chains that are kept.
+#[inline(always)]
+fn keep_rows<const N: usize>(trace: &mut Trace<'_>, w: usize, value: usize, first: usize, rows: usize, values: &[u8]) {
+    for (row, chain) in values.chunks_exact(N).zip(&trace.chains[first..first + rows]) {
+        if *chain != Trace::NONE {
+            trace.out[(*chain as usize * w + value) * N..][..N].copy_from_slice(row);
+        }
+    }
+}
+
+#[inline(always)]
+fn is_kept(trace: &Option<Trace<'_>>, first: usize, rows: usize) -> bool {
+    trace.as_ref().is_some_and(|t| t.chains[first..first + rows].iter().any(|c| *c != Trace::NONE))
+}
+
+/// One group of chains in lanes.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn lanes<V: Lanes<u32>, const N: usize>(
+    keys: Keys<'_>,
+    adrs: &[AdrsWords],
+    source: Source,
+    live: Live<'_>,
+    nodes: &mut [u8],
+    trace: &mut Option<Trace<'_>>,
+    w: usize,
+    first: usize,
+    rows: usize,
+) {
+    let end = first + rows;
+    let mid = mid256::<V>(keys, first);
+    let c = adrs256::<V>(adrs, first, end);
+    let mut v = match (source, keys) {
+        (Source::Nodes, _) => load_nodes::<V, N>(nodes, first, end),
+        (Source::SkSeed, Keys::One(key)) => {
+            let seed = <u32 as Lanes<u32>>::load_rows::<8, true>(&key.sk_seed, 32, 0, 1);
+            array(
+                #[inline(always)]
+                |i| V::splat(seed[i]),
+            )
+        }
+        (Source::SkSeed, _) => array(
+            #[inline(always)]
+            |i| {
+                V::from_fn(
+                    #[inline(always)]
+                    |lane| u32::from_be_bytes(keys.get(first + lane).sk_seed[4 * i..][..4].try_into().expect("a word")),
+                )
+            },
+        ),
+    };
+    let (any, all) = live.hull(first, rows);
+    let traced = is_kept(trace, first, rows);
+    chain_group::<V, N>(
+        &mid,
+        &c,
+        &mut v,
+        any,
+        #[inline(always)]
+        |step, v, next| {
+            if all.contains(&step) {
+                *v = next;
+            } else {
+                let mask = V::from_fn(
+                    #[inline(always)]
+                    |lane| 0u32.wrapping_sub(u32::from(live.of(first + lane).contains(&step))),
+                );
+                *v = array(
+                    #[inline(always)]
+                    |i| mask.ch(next[i], v[i]),
+                );
+            }
+            if traced && let Some(trace) = trace {
+                let mut values = [0; 64 * 32];
+                store_nodes::<V, N>(v, &mut values[..rows * N], 0, rows);
+                keep_rows::<N>(trace, w, step as usize + 1, first, rows, &values[..rows * N]);
+            }
+        },
+    );
+    store_nodes::<V, N>(&v, nodes, first, end);
+}
+
+/// The states after PK.seed of each stream's key.
+#[inline(always)]
+fn mids<T: Simd, const S: usize>(
+    keys: Keys<'_>,
+    job: impl Fn(usize) -> usize,
+) -> [<T::Streams as Sha256Streams>::State; S] {
+    match keys {
+        Keys::One(key) => [T::Streams::load(&key.mid256); S],
+        _ => array(
+            #[inline(always)]
+            |i| T::Streams::load(&keys.get(job(i)).mid256),
+        ),
+    }
+}
+
+/// One group of up to S chains in SHA-256 streams.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn streams<T: Simd, const N: usize, const S: usize>(
+    keys: Keys<'_>,
+    adrs: &[AdrsWords],
+    source: Source,
+    live: Live<'_>,
+    nodes: &mut [u8],
+    trace: &mut Option<Trace<'_>>,
+    w: usize,
+    first: usize,
+    rows: usize,
+) {
+    let job = |i: usize| first + i.min(rows - 1);
+    let mut values: [[u8; N]; S] = array(
+        #[inline(always)]
+        |i| match source {
+            Source::Nodes => nodes[job(i) * N..][..N].try_into().expect("N bytes"),
+            Source::SkSeed => keys.get(job(i)).sk_seed[..N].try_into().expect("N bytes"),
+        },
+    );
+    let (any, all) = live.hull(first, rows);
+    let traced = is_kept(trace, first, rows);
+    T::Streams::chain::<S, N>(
+        mids::<T, S>(keys, job),
+        array(
+            #[inline(always)]
+            |i| &adrs[job(i)],
+        ),
+        &mut values,
+        any.clone(),
+        if any == all { None } else { Some(core::array::from_fn(|i| live.of(job(i)))) },
+        #[inline(always)]
+        |step, values| {
+            if traced && let Some(trace) = trace {
+                keep_rows::<N>(trace, w, step as usize + 1, first, rows, &values.as_flattened()[..rows * N]);
+            }
+        },
+    );
+    for (i, node) in nodes[first * N..][..rows * N].as_chunks_mut::<N>().0.iter_mut().enumerate() {
+        *node = values[i];
+    }
+}
+
+/// T_l on SHA-256 in lanes: any number of blocks.
+#[inline(always)]
+fn t_l_256<V: Lanes<u32>>(
+    keys: Keys<'_>,
+    adrs: &[AdrsWords],
+    l: usize,
+    nodes: &[u8],
+    out: &mut [u8],
+    first: usize,
+    rows: usize,
+) {
+    let (end, stride) = (first + rows, l * 16);
+    let bytes = 22 + stride;
+    let a = adrs256::<V>(adrs, first, end);
+    let mut state = mid256::<V>(keys, first);
+    let words = stride / 4;
+    let (mut carry, mut read) = (a[5], 0);
+    let blocks = (bytes + 9).div_ceil(64);
+    for block in 0..blocks {
+        let mut w = [V::splat(0); 16];
+        // Where all of the block's words are there, they are loaded four at a time, wherever that starts.
+        macro_rules! quads {
+            ($($at:literal: $take:literal),*) => { $(
+                let quad = V::load_rows::<4, true>(&nodes[4 * read..], stride, first, end);
+                for i in 0..$take {
+                    w[$at + i] = carry.or(quad[i].shr::<16>());
+                    carry = quad[i].shl::<16>();
+                }
+                read += $take;
+            )* };
+        }
+        if block == 0 && words >= 12 {
+            w[..5].copy_from_slice(&a[..5]);
+            quads!(5: 4, 9: 4, 13: 3);
+        } else if block > 0 && read + 16 <= words {
+            quads!(0: 4, 4: 4, 8: 4, 12: 4);
+        } else {
+            let mut from = 0;
+            if block == 0 {
+                w[..5].copy_from_slice(&a[..5]);
+                from = 5;
+            }
+            for w in &mut w[from..] {
+                if read < words {
+                    let x = V::load_rows::<4, true>(&nodes[4 * (read & !3)..], stride, first, end)[read % 4];
+                    *w = carry.or(x.shr::<16>());
+                    carry = x.shl::<16>();
+                } else if read == words {
+                    *w = carry.or(V::splat(0x8000));
+                }
+                read += 1;
+            }
+        }
+        if block == blocks - 1 {
+            w[15] = V::splat(((64 + bytes) * 8) as u32);
+        }
+        compress256(&mut state, &mut w);
+    }
+    V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], out, 16, first, end);
+}
+
+/// H on SHA-256 in lanes: one block, all of it in registers.
+#[inline(always)]
+fn h_256<V: Lanes<u32>>(keys: Keys<'_>, adrs: &[AdrsWords], nodes: &[u8], out: &mut [u8], first: usize, rows: usize) {
+    let end = first + rows;
+    let a = adrs256::<V>(adrs, first, end);
+    let mut state = mid256::<V>(keys, first);
+    let x = V::load_rows::<8, true>(nodes, 32, first, end);
+    let mut w = [V::splat(0); 16];
+    w[..5].copy_from_slice(&a[..5]);
+    w[5] = a[5].or(x[0].shr::<16>());
+    for i in 0..7 {
+        w[6 + i] = x[i].shl::<16>().or(x[i + 1].shr::<16>());
+    }
+    w[13] = x[7].shl::<16>().or(V::splat(0x8000));
+    w[15] = V::splat((64 + 22 + 32) * 8);
+    compress256(&mut state, &mut w);
+    V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], out, 16, first, end);
+}
+
+/// T_l on SHA-256 in streams: blocks after the first are read where they lie.
+#[inline(always)]
+fn t_l_streams<T: Simd, const S: usize>(
+    keys: Keys<'_>,
+    adrs: &[AdrsWords],
+    l: usize,
+    nodes: &[u8],
+    out: &mut [u8],
+    first: usize,
+    rows: usize,
+) {
+    let job = |i: usize| first + i.min(rows - 1);
+    let bytes = 22 + l * 16;
+    let blocks = (bytes + 9).div_ceil(64);
+    let mut states = mids::<T, S>(keys, job);
+    if l == 2 {
+        let pairs = array(
+            #[inline(always)]
+            |i| nodes[32 * job(i)..][..32].try_into().expect("two nodes"),
+        );
+        let parents = T::Streams::h::<S>(
+            states,
+            array(
+                #[inline(always)]
+                |i| &adrs[job(i)],
+            ),
+            pairs,
+        );
+        out[16 * first..][..16 * rows].copy_from_slice(&parents.as_flattened()[..16 * rows]);
+        return;
+    }
+    let mut padded = [[0u8; 64]; S];
+    for block in 0..blocks {
+        let at = 64 * block;
+        if block > 0 && at + 64 <= bytes {
+            let whole = array(
+                #[inline(always)]
+                |i| {
+                    let row = &nodes[job(i) * l * 16..][..l * 16];
+                    row[at - 22..][..64].try_into().expect("a block")
+                },
+            );
+            T::Streams::compress::<S>(&mut states, whole);
+            continue;
+        }
+        for i in 0..S {
+            let (row, p) = (&nodes[job(i) * l * 16..][..l * 16], &mut padded[i]);
+            *p = [0; 64];
+            if block == 0 {
+                let have = row.len().min(42);
+                p[..22].copy_from_slice(&compressed(&adrs[job(i)]));
+                p[22..22 + have].copy_from_slice(&row[..have]);
+            } else if at < bytes {
+                p[..bytes - at].copy_from_slice(&row[at - 22..]);
+            }
+            if (at..at + 64).contains(&bytes) {
+                p[bytes - at] = 0x80;
+            }
+            if block == blocks - 1 {
+                p[56..].copy_from_slice(&((64 + bytes) as u64 * 8).to_be_bytes());
+            }
+        }
+        T::Streams::compress::<S>(&mut states, padded.each_ref());
+    }
+    for i in 0..rows {
+        for (bytes, word) in out[(first + i) * 16..][..16].chunks_exact_mut(4).zip(T::Streams::store(states[i])) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+    }
+}
+
+/// T_l on SHA-512 in lanes. 22 bytes of address put every word of a node six bytes before the block's.
+#[inline(always)]
+fn t_l_512<V: Lanes<u64>, const N: usize>(
+    keys: Keys<'_>,
+    adrs: &[AdrsWords],
+    l: usize,
+    nodes: &[u8],
+    out: &mut [u8],
+    first: usize,
+    rows: usize,
+) {
+    let (end, stride) = (first + rows, l * N);
+    let (bytes, words) = (22 + stride, stride / 8);
+    let a = adrs512::<V>(adrs, first, end);
+    let mut state = mid512::<V>(keys, first);
+    let (mut carry, mut pair, mut read) = (a[2], [V::splat(0); 2], 0);
+    let blocks = (bytes + 17).div_ceil(128);
+    for block in 0..blocks {
+        let mut w = [V::splat(0); 16];
+        let from = if block == 0 {
+            w[..2].copy_from_slice(&a[..2]);
+            2
+        } else {
+            0
+        };
+        for w in &mut w[from..] {
+            if read < words {
+                // Two words a load; the last pair of an odd row starts one earlier.
+                if read % 2 == 0 {
+                    let at = read.min(words - 2);
+                    pair = V::load_rows::<2, true>(&nodes[8 * at..], stride, first, end);
+                    if at < read {
+                        pair[0] = pair[1];
+                    }
+                }
+                let x = pair[read % 2];
+                *w = carry.or(x.shr::<48>());
+                carry = x.shl::<16>();
+            } else if read == words {
+                *w = carry.or(V::splat(0x8000));
+            }
+            read += 1;
+        }
+        if block == blocks - 1 {
+            w[15] = V::splat(((128 + bytes) * 8) as u64);
+        }
+        compress512(&mut state, &mut w);
+    }
+    store_nodes_512::<V, N>(&state, out, first, end);
+}
+
+#[inline(always)]
+fn store_nodes_512<V: Lanes<u64>, const N: usize>(state: &[V; 8], out: &mut [u8], first: usize, end: usize) {
+    match N {
+        24 => V::store_rows::<3, true>(&[state[0], state[1], state[2]], out, 24, first, end),
+        _ => V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], out, 32, first, end),
+    }
+}
+
+/// H on SHA-512 in lanes: one block, all of it in registers.
+#[inline(always)]
+fn h_512<V: Lanes<u64>, const N: usize>(
+    keys: Keys<'_>,
+    adrs: &[AdrsWords],
+    nodes: &[u8],
+    out: &mut [u8],
+    first: usize,
+    rows: usize,
+) {
+    let end = first + rows;
+    let words = 2 * N / 8;
+    let a = adrs512::<V>(adrs, first, end);
+    let mut state = mid512::<V>(keys, first);
+    let mut x = [V::splat(0); 8];
+    match N {
+        24 => x[..6].copy_from_slice(&V::load_rows::<6, true>(nodes, 48, first, end)),
+        _ => x = V::load_rows::<8, true>(nodes, 64, first, end),
+    }
+    let mut w = [V::splat(0); 16];
+    w[..2].copy_from_slice(&a[..2]);
+    w[2] = a[2].or(x[0].shr::<48>());
+    for i in 0..words - 1 {
+        w[3 + i] = x[i].shl::<16>().or(x[i + 1].shr::<48>());
+    }
+    w[2 + words] = x[words - 1].shl::<16>().or(V::splat(0x8000));
+    w[15] = V::splat(((128 + 22 + 2 * N) * 8) as u64);
+    compress512(&mut state, &mut w);
+    store_nodes_512::<V, N>(&state, out, first, end);
+}
+
+impl<T: Simd, const N: usize> TweakableHash for Sha2<T, N> {
+    fn n(&self) -> usize {
+        N
+    }
+    fn lanes(&self) -> usize {
+        if T::Streams::UP_TO == usize::MAX { 4 } else { T::Sha256Wide::LANES }
+    }
+    fn prf(&self, keys: Keys<'_>, adrs: &[AdrsWords], out: &mut [u8]) {
+        self.short(keys, adrs, Source::SkSeed, Live { steps: Steps::All, last: 1 }, out, &mut None);
+    }
+    fn f(&self, keys: Keys<'_>, adrs: &[AdrsWords], nodes: &mut [u8]) {
+        self.short(keys, adrs, Source::Nodes, Live { steps: Steps::All, last: 1 }, nodes, &mut None);
+    }
+    #[inline(never)]
+    fn t_l(&self, keys: Keys<'_>, adrs: &[AdrsWords], l: usize, nodes: &[u8], out: &mut [u8]) {
+        let jobs = adrs.len();
+        assert_eq!((nodes.len(), out.len()), (jobs * l * N, jobs * N), "l nodes and an output for each address");
+        if N == 16 {
+            let vectors = self.0.vectorize(
+                #[inline(always)]
+                || {
+                    groups(
+                        jobs,
+                        T::Streams::UP_TO,
+                        T::Sha256Wide::LANES,
+                        T::U32s::LANES,
+                        #[inline(always)]
+                        |width, first, rows| match width {
+                            Width::Narrow if l == 2 => h_256::<T::U32s>(keys, adrs, nodes, out, first, rows),
+                            Width::Wide if l == 2 => h_256::<T::Sha256Wide>(keys, adrs, nodes, out, first, rows),
+                            Width::Narrow => t_l_256::<T::U32s>(keys, adrs, l, nodes, out, first, rows),
+                            Width::Wide => t_l_256::<T::Sha256Wide>(keys, adrs, l, nodes, out, first, rows),
+                        },
+                    )
+                },
+            );
+            if vectors == jobs {
+                return;
+            }
+            T::Streams::vectorize(
+                #[inline(always)]
+                || {
+                    for first in (vectors..jobs).step_by(4) {
+                        match jobs - first {
+                            1 => t_l_streams::<T, 1>(keys, adrs, l, nodes, out, first, 1),
+                            2 => t_l_streams::<T, 2>(keys, adrs, l, nodes, out, first, 2),
+                            left => t_l_streams::<T, 4>(keys, adrs, l, nodes, out, first, left.min(4)),
+                        }
+                    }
+                },
+            );
+        } else {
+            self.0.vectorize(
+                #[inline(always)]
+                || {
+                    // One job alone: 900 cycles in plain registers, 1,250 in four lanes, 770 in eight (Zen 5).
+                    let alone = usize::from(T::U64s::LANES <= 4);
+                    let vectors = groups(
+                        jobs,
+                        alone,
+                        T::Sha512Wide::LANES,
+                        T::U64s::LANES,
+                        #[inline(always)]
+                        |width, first, rows| match width {
+                            Width::Narrow if l == 2 => h_512::<T::U64s, N>(keys, adrs, nodes, out, first, rows),
+                            Width::Wide if l == 2 => h_512::<T::Sha512Wide, N>(keys, adrs, nodes, out, first, rows),
+                            Width::Narrow => t_l_512::<T::U64s, N>(keys, adrs, l, nodes, out, first, rows),
+                            Width::Wide => t_l_512::<T::Sha512Wide, N>(keys, adrs, l, nodes, out, first, rows),
+                        },
+                    );
+                    if vectors < jobs {
+                        t_l_512::<u64, N>(keys, adrs, l, nodes, out, vectors, 1);
+                    }
+                },
+            );
+        }
+    }
+    fn chain(
+        &self,
+        keys: Keys<'_>,
+        adrs: &[AdrsWords],
+        w: usize,
+        steps: Steps<'_>,
+        nodes: &mut [u8],
+        mut trace: Option<Trace<'_>>,
+    ) {
+        if let Some(trace) = &mut trace {
+            keep_rows::<N>(trace, w, 0, 0, adrs.len(), nodes);
+        }
+        self.short(keys, adrs, Source::Nodes, Live { steps, last: w as u32 - 1 }, nodes, &mut trace);
+    }
+    // Every lane and stream is different and used and no message is known, or the compiler would compute only a part.
+    #[inline(never)]
+    fn primitive(&self, which: Primitive, calls: u64) -> u64 {
+        let lanes = match which {
+            Primitive::Sha256 if T::Streams::UP_TO == usize::MAX => T::Streams::vectorize(
+                #[inline(always)]
+                || {
+                    let mut states = [1, 2, 3, 4].map(|i| T::Streams::load(&[i; 8]));
+                    let blocks = [5, 6, 7, 8].map(|i| [i; 64]);
+                    for _ in 0..calls {
+                        T::Streams::compress::<4>(&mut states, core::hint::black_box(&blocks).each_ref());
+                    }
+                    core::hint::black_box(states.map(T::Streams::store));
+                    4
+                },
+            ),
+            Primitive::Sha256 => self.0.vectorize(
+                #[inline(always)]
+                || {
+                    let mut state = [T::Sha256Wide::from_fn(|lane| lane as u32); 8];
+                    for _ in 0..calls {
+                        let mut w: [_; 16] = array(
+                            #[inline(always)]
+                            |i| state[i % 8],
+                        );
+                        compress256(&mut state, &mut w);
+                    }
+                    core::hint::black_box([0, T::Sha256Wide::LANES - 1].map(|lane| state[7].get(lane)));
+                    T::Sha256Wide::LANES
+                },
+            ),
+            Primitive::Sha512 => self.0.vectorize(
+                #[inline(always)]
+                || {
+                    let mut state = [T::Sha512Wide::from_fn(|lane| lane as u64); 8];
+                    for _ in 0..calls {
+                        let mut w: [_; 16] = array(
+                            #[inline(always)]
+                            |i| state[i % 8],
+                        );
+                        compress512(&mut state, &mut w);
+                    }
+                    core::hint::black_box([0, T::Sha512Wide::LANES - 1].map(|lane| state[7].get(lane)));
+                    T::Sha512Wide::LANES
+                },
+            ),
+            Primitive::Keccak => unreachable!("Keccak is the other family's"),
+        };
+        calls * lanes as u64
+    }
+}
+
+impl KeyState {
+    /// PK.seed, or SK.seed, as words of a Keccak state.
+    #[inline(always)]
+    pub(crate) fn seed_word(&self, i: usize, secret: bool) -> u64 {
+        let seed = if secret { &self.sk_seed } else { &self.pk_seed };
+        u64::from_le_bytes(seed[8 * i..][..8].try_into().expect("a word"))
+    }
+}

@@ -1,0 +1,224 @@
+//! What the hash families need of a vector: ten operations, and transposed loads and stores.
+
+use crate::AdrsWords;
+use core::ops::Range;
+
+/// [f(0), f(1), …]. `core::array::from_fn` and `map` may leave `f` a function of its own, which then lacks the shell's
+/// instructions: twice as slow a single F was, measured.
+#[inline(always)]
+pub(crate) fn array<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
+    let mut out = [f(0); N];
+    let mut i = 1;
+    while i < N {
+        out[i] = f(i);
+        i += 1;
+    }
+    out
+}
+
+/// A vector of `LANES` words. Values exist only inside [`Simd::vectorize`], which proves that the CPU has the
+/// instructions; that is why nothing outside this crate can name one.
+pub(crate) trait Lanes<W: Copy>: Copy {
+    const LANES: usize;
+    fn splat(w: W) -> Self;
+    /// Lane i is f(i). Slow: for set-up, not for rounds.
+    fn from_fn(f: impl FnMut(usize) -> W) -> Self;
+    fn get(self, lane: usize) -> W;
+    fn add(self, o: Self) -> Self;
+    fn xor(self, o: Self) -> Self;
+    fn and(self, o: Self) -> Self;
+    fn or(self, o: Self) -> Self;
+    /// `!self & o`
+    fn andnot(self, o: Self) -> Self;
+    /// R + L is the word's width; stable Rust has no `{BITS - R}`.
+    fn rotr<const R: i32, const L: i32>(self) -> Self;
+    fn shr<const S: i32>(self) -> Self;
+    fn shl<const S: i32>(self) -> Self;
+
+    #[inline(always)]
+    fn xor3(self, b: Self, c: Self) -> Self {
+        self.xor(b).xor(c)
+    }
+    /// Bits of `b` where self is one, of `c` where it is zero.
+    #[inline(always)]
+    fn ch(self, b: Self, c: Self) -> Self {
+        c.xor(self.and(b.xor(c)))
+    }
+    #[inline(always)]
+    fn maj(self, b: Self, c: Self) -> Self {
+        b.xor(self.xor(b).and(b.xor(c)))
+    }
+    /// Keccak's χ: `self ^ (!b & c)`
+    #[inline(always)]
+    fn chi(self, b: Self, c: Self) -> Self {
+        self.xor(b.andnot(c))
+    }
+
+    /// Word i of lane j is word i of row min(first + j, rows − 1), rows being `stride` bytes apart; words are
+    /// big-endian (BE) or the machine's own. Short groups thus repeat their last row.
+    fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N];
+    /// The inverse, for rows below `rows` alone.
+    fn store_rows<const N: usize, const BE: bool>(
+        words: &[Self; N],
+        dst: &mut [u8],
+        stride: usize,
+        first: usize,
+        rows: usize,
+    );
+}
+
+/// A token: to hold one is to have the CPU's features.
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
+    /// SHA-256, one group and what is fastest for many.
+    type U32s: Lanes<u32>;
+    type Sha256Wide: Lanes<u32>;
+    /// SHA-512 and Keccak likewise.
+    type U64s: Lanes<u64>;
+    type Sha512Wide: Lanes<u64>;
+    type KeccakWide: Lanes<u64>;
+    /// SHA-256 instructions that beat the vectors for groups of up to `LANES` jobs.
+    type Streams: Sha256Streams;
+    fn detect() -> Option<Self>;
+    /// The one shell with `#[target_feature]` of each instruction set; everything inside is `#[inline(always)]`.
+    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R;
+}
+
+/// SHA-256 by dedicated instructions, S independent streams interleaved. Addresses are whole: ADRS^c is made here.
+pub(crate) trait Sha256Streams: Copy {
+    /// Jobs up to which streams beat the token's vectors: 0 where there are no such instructions.
+    const UP_TO: usize;
+    /// A shell of its own, without AVX: on Intel each of these instructions, which have no VEX form, takes thousands
+    /// of cycles while the upper halves of vector registers are in use (0.2 against 50 M chain steps a second).
+    fn vectorize<R>(f: impl FnOnce() -> R) -> R;
+    /// A state as the instructions want it.
+    type State: Copy;
+    fn load(words: &[u32; 8]) -> Self::State;
+    fn store(state: Self::State) -> [u32; 8];
+    /// One block for each stream.
+    fn compress<const S: usize>(states: &mut [Self::State; S], blocks: [&[u8; 64]; S]);
+    /// F along S chains: stream i takes the steps of `steps` that lie in `live[i]`, each step added to the address's
+    /// last word; `seen` is shown the values after each step.
+    fn chain<const S: usize, const N: usize>(
+        mid: [Self::State; S],
+        adrs: [&AdrsWords; S],
+        values: &mut [[u8; N]; S],
+        steps: Range<u32>,
+        live: Option<[Range<u32>; S]>,
+        seen: impl FnMut(u32, &[[u8; N]; S]),
+    );
+    /// H for n = 16: one block.
+    fn h<const S: usize>(mid: [Self::State; S], adrs: [&AdrsWords; S], nodes: [&[u8; 32]; S]) -> [[u8; 16]; S];
+}
+
+/// Two vectors as one: interleaving by type. Two independent streams hide the latency of rotations.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<V>(V, V);
+
+impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
+    const LANES: usize = 2 * V::LANES;
+    #[inline(always)]
+    fn splat(w: W) -> Self {
+        Pair(V::splat(w), V::splat(w))
+    }
+    #[inline(always)]
+    fn from_fn(mut f: impl FnMut(usize) -> W) -> Self {
+        let low = V::from_fn(&mut f);
+        Pair(
+            low,
+            V::from_fn(
+                #[inline(always)]
+                |lane| f(V::LANES + lane),
+            ),
+        )
+    }
+    #[inline(always)]
+    fn get(self, lane: usize) -> W {
+        if lane < V::LANES { self.0.get(lane) } else { self.1.get(lane - V::LANES) }
+    }
+    #[inline(always)]
+    fn add(self, o: Self) -> Self {
+        Pair(self.0.add(o.0), self.1.add(o.1))
+    }
+    #[inline(always)]
+    fn xor(self, o: Self) -> Self {
+        Pair(self.0.xor(o.0), self.1.xor(o.1))
+    }
+    #[inline(always)]
+    fn and(self, o: Self) -> Self {
+        Pair(self.0.and(o.0), self.1.and(o.1))
+    }
+    #[inline(always)]
+    fn or(self, o: Self) -> Self {
+        Pair(self.0.or(o.0), self.1.or(o.1))
+    }
+    #[inline(always)]
+    fn andnot(self, o: Self) -> Self {
+        Pair(self.0.andnot(o.0), self.1.andnot(o.1))
+    }
+    #[inline(always)]
+    fn rotr<const R: i32, const L: i32>(self) -> Self {
+        Pair(self.0.rotr::<R, L>(), self.1.rotr::<R, L>())
+    }
+    #[inline(always)]
+    fn shr<const S: i32>(self) -> Self {
+        Pair(self.0.shr::<S>(), self.1.shr::<S>())
+    }
+    #[inline(always)]
+    fn shl<const S: i32>(self) -> Self {
+        Pair(self.0.shl::<S>(), self.1.shl::<S>())
+    }
+    #[inline(always)]
+    fn xor3(self, b: Self, c: Self) -> Self {
+        Pair(self.0.xor3(b.0, c.0), self.1.xor3(b.1, c.1))
+    }
+    #[inline(always)]
+    fn ch(self, b: Self, c: Self) -> Self {
+        Pair(self.0.ch(b.0, c.0), self.1.ch(b.1, c.1))
+    }
+    #[inline(always)]
+    fn maj(self, b: Self, c: Self) -> Self {
+        Pair(self.0.maj(b.0, c.0), self.1.maj(b.1, c.1))
+    }
+    #[inline(always)]
+    fn chi(self, b: Self, c: Self) -> Self {
+        Pair(self.0.chi(b.0, c.0), self.1.chi(b.1, c.1))
+    }
+    #[inline(always)]
+    fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N] {
+        let low = V::load_rows::<N, BE>(src, stride, first, rows);
+        let high = V::load_rows::<N, BE>(src, stride, first + V::LANES, rows);
+        array(
+            #[inline(always)]
+            |i| Pair(low[i], high[i]),
+        )
+    }
+    #[inline(always)]
+    fn store_rows<const N: usize, const BE: bool>(
+        words: &[Self; N],
+        dst: &mut [u8],
+        stride: usize,
+        first: usize,
+        rows: usize,
+    ) {
+        V::store_rows::<N, BE>(
+            &array(
+                #[inline(always)]
+                |i| words[i].0,
+            ),
+            dst,
+            stride,
+            first,
+            rows,
+        );
+        V::store_rows::<N, BE>(
+            &array(
+                #[inline(always)]
+                |i| words[i].1,
+            ),
+            dst,
+            stride,
+            first + V::LANES,
+            rows,
+        );
+    }
+}
