@@ -1,1 +1,89 @@
-//! cpu
+//! Executes plans on SIMD lanes and threads.
+//!
+//! Nothing here knows an instruction set or a hash function: lanes are a [`TweakableHash`] that takes batches. What
+//! this crate adds is which batches: trees are cut into chunks of whole subtrees whose leaves fill the lanes, chunks and
+//! messages are spread over rayon's threads. See docs/lanes.md and ARCHITECTURE.md.
+#![forbid(unsafe_code)]
+
+mod forest;
+mod policy;
+mod program;
+mod scratch;
+mod verify;
+mod wots;
+
+pub use hypergrove_lanes::{Isa, Rates, rates};
+pub use policy::CpuPolicy;
+
+use hypergrove_engine::{Axis, Backend, Device, Error, Policy, Program};
+use hypergrove_fips205::plan::Plan;
+use hypergrove_fips205::{Family, Params};
+use hypergrove_lanes::{TweakableHash, tweakable_hash};
+use std::sync::Arc;
+
+/// The CPU as a backend, by one instruction set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cpu {
+    isa: Isa,
+}
+
+impl Cpu {
+    /// By the instruction set that is fastest here ([`Isa::fastest`]: about a millisecond).
+    pub fn new() -> Cpu {
+        Cpu { isa: Isa::fastest() }
+    }
+    /// By this instruction set; `None` if the CPU lacks it.
+    pub fn with(isa: Isa) -> Option<Cpu> {
+        isa.detect().then_some(Cpu { isa })
+    }
+    /// The instruction set.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    fn hash(&self, p: &Params) -> Arc<dyn TweakableHash> {
+        let family = match p.family {
+            Family::Sha2 => hypergrove_lanes::Family::Sha2,
+            Family::Shake => hypergrove_lanes::Family::Shake,
+        };
+        Arc::from(tweakable_hash(self.isa, family, p.n).expect("detected, and every row has n of 16, 24 or 32"))
+    }
+}
+
+impl Default for Cpu {
+    fn default() -> Cpu {
+        Cpu::new()
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        Ok(vec![Device {
+            backend: "cpu",
+            index: 0,
+            name: "host CPU".into(),
+            detail: self.isa.name().into(),
+            cores,
+            memory: 0,
+        }])
+    }
+
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(policy::axes())
+    }
+
+    fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        let policy = CpuPolicy::of(policy).unwrap_or_default();
+        program::bytes(plan, batch, &policy)
+    }
+
+    fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        let policy = CpuPolicy::of(policy)?;
+        Ok(Box::new(program::CpuProgram::new(self.hash(plan.params), plan.clone(), batch, policy)))
+    }
+}

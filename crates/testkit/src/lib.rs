@@ -1,1 +1,5 @@
-//! testkit
+//! What proves every backend: the test vectors and the conformance suite.
+#![forbid(unsafe_code)]
+
+pub mod suite;
+pub mod vectors;

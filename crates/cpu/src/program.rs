@@ -1,0 +1,307 @@
+//! A plan prepared for the CPU.
+
+use crate::forest::{Forest, Grown, Leaves, Tree, run};
+use crate::policy::CpuPolicy;
+use crate::scratch::{Pool, Scratch, sized};
+use crate::verify::{Group, Kept};
+use crate::wots;
+use hypergrove_engine::nodes::CachedNodes;
+use hypergrove_engine::{Batch, Error, Program, Timing};
+use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
+use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
+use hypergrove_lanes::{KeyState, Keys, Steps, TweakableHash};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) struct CpuProgram {
+    hash: Arc<dyn TweakableHash>,
+    plan: Plan,
+    policy: CpuPolicy,
+    /// Layers that signing grows; those above come with the key.
+    grown: usize,
+    pool: Pool,
+    /// `Kept` of each job of the last run.
+    kept: Vec<u8>,
+    jobs: usize,
+}
+
+/// Bytes that a program holds: estimated from above.
+pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
+    let p = plan.params;
+    let (n, len) = (p.n as u64, p.len() as u64);
+    let (xmss, fors) = (policy.xmss_leaves as u64, policy.fors_leaves as u64);
+    let node = n + 2 * n + 32 + 4;
+    let chains = |leaves: u64| leaves * len * (n + 40);
+    let tops =
+        |trees: usize, height: usize, leaves: u64| ((trees as u64) << height) / leaves.min(1 << height) * (2 * n + 40);
+    let scratch = match plan.op {
+        Op::Verify => (policy.verify_group.min(batch) as u64) * (p.k.max(p.len()) as u64 * (3 * n + 60)),
+        Op::Keygen => chains(xmss) + xmss * node + tops(1, p.hp, xmss),
+        Op::Cache => chains(xmss) + xmss * node + (1u64 << (p.hp * (plan.cached_layers - 1))) * (40 + n),
+        Op::Sign => {
+            let traces = p.d as u64 * len * p.w() as u64 * n;
+            chains(xmss) + fors * node + traces + tops(p.k, p.a, fors) + tops(p.d, p.hp, xmss)
+        }
+    };
+    let kept = if matches!(plan.op, Op::Sign | Op::Verify) { batch * Kept::bytes(p) } else { 0 };
+    scratch * policy.threads as u64 + kept as u64
+}
+
+impl CpuProgram {
+    pub(crate) fn new(hash: Arc<dyn TweakableHash>, plan: Plan, batch: usize, policy: CpuPolicy) -> CpuProgram {
+        let grown = plan
+            .stages
+            .iter()
+            .find_map(|stage| match stage {
+                Stage::WotsSelect { layers } => Some(*layers as usize),
+                _ => None,
+            })
+            .unwrap_or(0);
+        let signs = matches!(plan.op, Op::Sign | Op::Verify);
+        let kept = vec![0; if signs { batch * Kept::bytes(plan.params) } else { 0 }];
+        CpuProgram { hash, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
+    }
+
+    fn forest<'a>(&'a self, keys: &'a [KeyState], leaves: Leaves, trees: &'a [Tree], tasks: usize) -> Forest<'a> {
+        let p = self.plan.params;
+        let (chunk, height) = match leaves {
+            Leaves::Fors => (self.policy.fors_leaves, p.a),
+            Leaves::Xmss => (self.policy.xmss_leaves, p.hp),
+        };
+        // Smaller chunks where there would be too few for the threads.
+        let wanted = ((trees.len() << height) / tasks).max(1).next_power_of_two();
+        let least = if leaves == Leaves::Fors { 64 } else { 4 };
+        Forest { p, hash: &*self.hash, keys, leaves, trees, chunk: chunk.min(wanted.max(least)) }
+    }
+
+    /// Grows XMSS trees with all of a batch's threads: key pairs, caches.
+    fn grow_xmss(&self, keys: &[KeyState], trees: &[Tree], roots: &mut [u8], nodes: &mut [u8]) {
+        let parallel = self.policy.threads > 1;
+        let tasks = if parallel { 4 * self.policy.threads } else { 1 };
+        let forest = self.forest(keys, Leaves::Xmss, trees, tasks);
+        self.pool.with(|scratch| {
+            forest.grow(&self.pool, scratch, parallel, Grown { roots, parts: &mut [], traces: &mut [], nodes });
+        });
+    }
+
+    /// One signature. `parallel` spreads its chunks over the threads.
+    fn sign(&self, scratch: &mut Scratch, parallel: bool, job: Job<'_>) -> Result<(), Error> {
+        let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
+        let Job { keys, key, cached_nodes, at, signature, kept } = job;
+        let mut kept = Kept::new(p, kept);
+        let (fors_parts, ht) = signature[n..].split_at_mut(p.fors_bytes());
+        let (grown_parts, cached_parts) = ht.split_at_mut(self.grown * p.xmss_bytes());
+
+        let tree = Tree { layer: 0, tree: at.idx_tree, key_pair: 0, first: 0, key, revealed: None };
+        let fors: Vec<Tree> = (0..p.k)
+            .map(|i| Tree { key_pair: at.idx_leaf, first: (i << p.a) as u32, revealed: Some(at.fors[i]), ..tree })
+            .collect();
+        let xmss: Vec<Tree> = (0..self.grown)
+            .map(|layer| {
+                let (index, leaf) = at.at_layer(p, layer);
+                Tree { layer: layer as u32, tree: index, revealed: Some(leaf), ..tree }
+            })
+            .collect();
+        let mut fors_roots = std::mem::take(&mut scratch.fors_roots);
+        let mut xmss_roots = std::mem::take(&mut scratch.xmss_roots);
+        let mut traces = std::mem::take(&mut scratch.traces);
+        let trace = len * p.w() * n;
+        sized(&mut fors_roots, p.k * n);
+        sized(&mut xmss_roots, p.d * n);
+        sized(&mut traces, self.grown * trace);
+        {
+            let tasks = if parallel { 4 * self.policy.threads } else { 1 };
+            let fors_forest = self.forest(keys, Leaves::Fors, &fors, tasks);
+            let xmss_forest = self.forest(keys, Leaves::Xmss, &xmss, tasks);
+            let fors_out =
+                Grown { roots: &mut fors_roots[..p.k * n], parts: fors_parts, traces: &mut [], nodes: &mut [] };
+            let xmss_out = Grown {
+                roots: &mut xmss_roots[..self.grown * n],
+                parts: &mut *grown_parts,
+                traces: &mut traces[..self.grown * trace],
+                nodes: &mut [],
+            };
+            if parallel {
+                let grow = |forest: &Forest<'_>, out| {
+                    self.pool.with(|scratch| forest.grow(&self.pool, scratch, true, out));
+                };
+                rayon::join(|| grow(&xmss_forest, xmss_out), || grow(&fors_forest, fors_out));
+            } else {
+                fors_forest.grow(&self.pool, scratch, false, fors_out);
+                xmss_forest.grow(&self.pool, scratch, false, xmss_out);
+            }
+        }
+        kept.fors_roots().copy_from_slice(&fors_roots[..p.k * n]);
+
+        let adrs = Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf);
+        let one = Keys::One(&keys[key as usize]);
+        self.hash.t_l(one, &[adrs.0], p.k, &fors_roots[..p.k * n], kept.fors_pk());
+
+        let digits = sized(&mut scratch.digits, len);
+        for (layer, (part, trace)) in grown_parts.chunks_mut(p.xmss_bytes()).zip(traces.chunks(trace)).enumerate() {
+            let message = if layer == 0 { &*kept.fors_pk() } else { &xmss_roots[(layer - 1) * n..][..n] };
+            wots::digits(p, message, digits);
+            wots::select(p, digits, trace, &mut part[..len * n]);
+            kept.xmss_root(layer).copy_from_slice(&xmss_roots[layer * n..][..n]);
+        }
+        scratch.fors_roots = fors_roots;
+        scratch.traces = traces;
+        let done = self.sign_cached(scratch, one, cached_nodes, at, cached_parts, &mut kept);
+        scratch.xmss_roots = xmss_roots;
+        done
+    }
+
+    /// The layers whose nodes came with the key: their WOTS+ signatures are computed by walking the chains, their
+    /// authentication paths copied. What each layer signs is the root of the tree below, cached too above the first.
+    fn sign_cached(
+        &self,
+        scratch: &mut Scratch,
+        key: Keys<'_>,
+        nodes: &[u8],
+        at: &Position,
+        parts: &mut [u8],
+        kept: &mut Kept<'_>,
+    ) -> Result<(), Error> {
+        let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
+        if self.plan.cached_layers == 0 {
+            return Ok(());
+        }
+        let nodes = CachedNodes::new(p, self.plan.cached_layers, nodes)?;
+        let Scratch { adrs, digits, wide, .. } = scratch;
+        adrs.clear();
+        let all_digits = sized(digits, self.plan.cached_layers * len);
+        for (layer, digits) in nodes.layers().zip(all_digits.chunks_mut(len)) {
+            let (tree, leaf) = at.at_layer(p, layer);
+            kept.xmss_root(layer).copy_from_slice(nodes.root(layer, tree));
+            let message = if layer == 0 { &*kept.fors_pk() } else { &*kept.xmss_root(layer - 1) };
+            wots::digits(p, message, digits);
+            let prf = Adrs::new(layer as u32, tree, AdrsType::WotsPrf).key_pair(leaf);
+            adrs.extend((0..len as u32).map(|i| prf.chain(i).0));
+        }
+        let chains = sized(wide, adrs.len() * n);
+        self.hash.prf(key, adrs, chains);
+        for a in adrs.iter_mut() {
+            a[4] = AdrsType::WotsHash as u32;
+        }
+        self.hash.chain(key, adrs, p.w(), Steps::To(all_digits), chains, None);
+        let parts = parts.chunks_mut(p.xmss_bytes()).zip(chains.chunks(len * n));
+        for (layer, (part, chains)) in nodes.layers().zip(parts) {
+            let (tree, leaf) = at.at_layer(p, layer);
+            let (signature, auth) = part.split_at_mut(len * n);
+            signature.copy_from_slice(chains);
+            for (out, node) in auth.chunks_mut(n).zip(nodes.auth(layer, tree, leaf)) {
+                out.copy_from_slice(node);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What signing one message needs and fills.
+struct Job<'a> {
+    keys: &'a [KeyState],
+    key: u32,
+    cached_nodes: &'a [u8],
+    at: &'a Position,
+    signature: &'a mut [u8],
+    kept: &'a mut [u8],
+}
+
+impl Program for CpuProgram {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        batch.check(&self.plan, out)?;
+        let start = Instant::now();
+        let p: &'static Params = self.plan.params;
+        let (jobs, threads) = (batch.len(), self.policy.threads);
+        let keys: Vec<KeyState> = batch.keys.iter().map(|key| KeyState::new(key.pk_seed, key.sk_seed)).collect();
+        let mut kept = std::mem::take(&mut self.kept);
+        let each = Kept::bytes(p);
+        if matches!(self.plan.op, Op::Sign | Op::Verify) {
+            sized(&mut kept, jobs * each);
+        }
+        let top = Tree { layer: p.d as u32 - 1, tree: 0, key_pair: 0, first: 0, key: 0, revealed: None };
+        let mut failed = Ok(());
+        match self.plan.op {
+            Op::Keygen => {
+                // Many keys at once share lanes; a bounded number share a pass, for memory's sake.
+                for (of, roots) in batch.key_of.chunks(4096).zip(out.chunks_mut(4096 * p.n)) {
+                    let trees: Vec<Tree> = of.iter().map(|key| Tree { key: *key, ..top }).collect();
+                    self.grow_xmss(&keys, &trees, roots, &mut []);
+                }
+            }
+            Op::Cache => {
+                for (key, nodes) in batch.key_of.iter().zip(out.chunks_mut(self.plan.out_bytes().max(1))) {
+                    let mut rest = nodes;
+                    for layer in (0..p.d).rev().take(self.plan.cached_layers) {
+                        let trees: Vec<Tree> = (0..1u64 << (p.hp * (p.d - 1 - layer)))
+                            .map(|tree| Tree { layer: layer as u32, tree, key: *key, ..top })
+                            .collect();
+                        let (these, below) = rest.split_at_mut(trees.len() * ((2 << p.hp) - 1) * p.n);
+                        let mut roots = vec![0; trees.len() * p.n];
+                        self.grow_xmss(&keys, &trees, &mut roots, these);
+                        rest = below;
+                    }
+                }
+            }
+            Op::Sign => {
+                let tasks = out.chunks_mut(p.sig_bytes()).zip(kept.chunks_mut(each)).enumerate().map(
+                    |(job, (signature, kept))| Job {
+                        keys: &keys,
+                        key: batch.key_of[job],
+                        cached_nodes: batch.keys[batch.key_of[job] as usize].cached_nodes,
+                        at: &batch.positions[job],
+                        signature,
+                        kept,
+                    },
+                );
+                // With few messages the threads share each one's trees, else they take a message each.
+                let share = threads > 1 && jobs < 2 * threads;
+                let error = std::sync::Mutex::new(Ok(()));
+                self.pool.with(|scratch| {
+                    run(threads > 1 && !share, &self.pool, scratch, tasks, |scratch, job| {
+                        if let Err(e) = self.sign(scratch, share, job) {
+                            *error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Err(e);
+                        }
+                    });
+                });
+                failed = error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+            Op::Verify => {
+                // Groups of equal size, at least one a thread.
+                let groups = jobs.div_ceil(self.policy.verify_group).max(threads.min(jobs)).max(1);
+                let size = jobs.div_ceil(groups).max(1);
+                let tasks = out.chunks_mut(size * p.n).zip(kept.chunks_mut(size * each)).enumerate().map(
+                    |(group, (roots, kept))| {
+                        let jobs = group * size..(group * size + size).min(jobs);
+                        (Group { p, hash: &*self.hash, keys: &keys, batch, jobs }, roots, kept)
+                    },
+                );
+                self.pool.with(|scratch| {
+                    run(threads > 1 && groups > 1, &self.pool, scratch, tasks, |scratch, (group, roots, kept)| {
+                        group.roots(scratch, roots, kept);
+                    });
+                });
+            }
+        }
+        self.kept = kept;
+        self.jobs = jobs;
+        failed.map(|()| Timing { execute: start.elapsed(), ..Timing::default() })
+    }
+
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        let (p, each) = (self.plan.params, Kept::bytes(self.plan.params));
+        let range = match slot {
+            Slot::ForsRoots => 0..p.k,
+            Slot::ForsPk => p.k..p.k + 1,
+            Slot::XmssRoots => p.k + 1..p.k + 1 + p.d,
+            Slot::Positions | Slot::WotsChains | Slot::Signature => return None,
+        };
+        let jobs = self.kept.chunks(each).take(self.jobs);
+        (!self.kept.is_empty())
+            .then(|| jobs.flat_map(|job| &job[range.start * p.n..range.end * p.n]).copied().collect())
+    }
+}

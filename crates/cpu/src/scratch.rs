@@ -1,0 +1,61 @@
+//! Working memory: taken once, wiped when it goes.
+
+use hypergrove_lanes::AdrsWords;
+use std::sync::{Mutex, PoisonError};
+use zeroize::Zeroize;
+
+/// The buffers of one thread at work. They grow to what a program needs at their first use and stay.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub adrs: Vec<AdrsWords>,
+    pub key_of: Vec<u32>,
+    pub chains: Vec<u32>,
+    pub digits: Vec<u8>,
+    pub order: Vec<u32>,
+    /// Chains, level by level two halves, and the rest: nodes of n bytes. Secret among them.
+    pub wide: Vec<u8>,
+    pub nodes: Vec<u8>,
+    pub parents: Vec<u8>,
+    pub messages: Vec<u8>,
+    /// All values of revealed leaves' chains. Secret.
+    pub traces: Vec<u8>,
+    /// What the upper levels of trees start from, and roots.
+    pub tops: Vec<u8>,
+    pub fors_roots: Vec<u8>,
+    pub xmss_roots: Vec<u8>,
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for secret in [&mut self.wide, &mut self.nodes, &mut self.parents, &mut self.traces] {
+            secret.zeroize();
+        }
+    }
+}
+
+/// `buffer[..len]`, grown if need be; old values stay in it.
+pub(crate) fn sized<T: Copy + Default + Zeroize>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
+    if buffer.len() < len {
+        // Growing in place could leave a copy of secrets behind.
+        buffer.zeroize();
+        *buffer = vec![T::default(); len];
+    }
+    &mut buffer[..len]
+}
+
+/// The scratch of a program's threads.
+#[derive(Default)]
+pub(crate) struct Pool(Mutex<Vec<Scratch>>);
+
+impl Pool {
+    /// Works with a scratch that nobody else has meanwhile.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
+        let mut scratch = self.lock().pop().unwrap_or_default();
+        let out = work(&mut scratch);
+        self.lock().push(scratch);
+        out
+    }
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Scratch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

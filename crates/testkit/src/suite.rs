@@ -1,0 +1,273 @@
+//! The conformance suite: what every backend must pass. A backend proves itself by one line, [`backend_tests!`].
+
+use hypergrove_engine::nodes::CachedNodes;
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
+use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
+use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
+
+/// Makes a module of tests that all call this suite; `$backend` is an `Option<impl Backend>`, `None` where the machine
+/// cannot run it, which is said by name.
+#[macro_export]
+macro_rules! backend_tests {
+    ($name:ident, $backend:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::backend_tests!(@each $name, $backend,
+                odd_batches_and_mixed_keys every_set toys_exhaustively every_policy_gives_the_same_bytes
+                cached_layers_give_the_same_bytes bad_batches_are_refused);
+        }
+    };
+    (@each $name:ident, $backend:expr, $($test:ident)*) => { $(
+        #[test]
+        fn $test() {
+            match $backend {
+                Some(backend) => $crate::suite::$test(&backend),
+                None => println!("skipped: {}: {}: not on this machine", stringify!($name), stringify!($test)),
+            }
+        }
+    )* };
+}
+
+/// Seeds, positions and what a program of the reference makes of them.
+struct Case {
+    p: &'static Params,
+    seeds: Vec<(Vec<u8>, Vec<u8>)>,
+    key_of: Vec<u32>,
+    positions: Vec<Position>,
+}
+
+/// Bytes without structure.
+fn noise(len: usize, salt: u64) -> Vec<u8> {
+    let mut x = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x >> 24) as u8
+        })
+        .collect()
+}
+
+/// What a run gives: the output, and the slots that are kept.
+type Ran = (Vec<u8>, [Option<Vec<u8>>; 3]);
+
+fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>, policy: &Policy) -> Ran {
+    let device = &backend.devices().expect("devices")[0];
+    let mut program = backend.prepare(device, plan, batch.len(), policy).expect("prepared");
+    // Poisoned: every byte must be written.
+    let mut out = vec![0xa5; batch.len() * plan.out_bytes()];
+    program.run(batch, &mut out).expect("runs");
+    if plan.op == Op::Sign {
+        let n = plan.params.n;
+        for signature in out.chunks_mut(plan.params.sig_bytes()) {
+            assert_eq!(signature[..n], vec![0xa5; n], "R is the host's");
+        }
+    }
+    (out, slots(&*program))
+}
+
+fn slots(program: &dyn Program) -> [Option<Vec<u8>>; 3] {
+    [Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots].map(|slot| program.read(slot))
+}
+
+impl Case {
+    fn new(p: &'static Params, keys: usize, jobs: usize) -> Case {
+        let seeds = (0..keys as u64).map(|k| (noise(p.n, 2 * k), noise(p.n, 2 * k + 1))).collect();
+        let key_of = (0..jobs).map(|j| (j * 7 % keys) as u32).collect();
+        let positions = (0..jobs as u64).map(|j| Position::split(p, &noise(p.m, j + 1000))).collect();
+        Case { p, seeds, key_of, positions }
+    }
+    fn keys<'a>(&'a self, secret: bool, cached: &'a [Vec<u8>]) -> Vec<Key<'a>> {
+        let key = |(i, (pk_seed, sk_seed)): (usize, &'a (Vec<u8>, Vec<u8>))| Key {
+            pk_seed,
+            sk_seed: if secret { sk_seed } else { &[] },
+            cached_nodes: cached.get(i).map_or(&[], |nodes| nodes),
+        };
+        self.seeds.iter().enumerate().map(key).collect()
+    }
+    fn keygen(&self, backend: &dyn Backend, policy: &Policy) -> Ran {
+        let batch = Batch { keys: &self.keys(true, &[]), key_of: &self.key_of, positions: &[], signatures: &[] };
+        run(backend, &Plan::new(self.p, Op::Keygen), &batch, policy)
+    }
+    fn sign(&self, backend: &dyn Backend, policy: &Policy) -> Ran {
+        self.sign_with(backend, &Plan::new(self.p, Op::Sign), &[], policy)
+    }
+    fn sign_with(&self, backend: &dyn Backend, plan: &Plan, cached: &[Vec<u8>], policy: &Policy) -> Ran {
+        let keys = self.keys(true, cached);
+        let batch = Batch { keys: &keys, key_of: &self.key_of, positions: &self.positions, signatures: &[] };
+        run(backend, plan, &batch, policy)
+    }
+    fn verify(&self, backend: &dyn Backend, signatures: &[u8], policy: &Policy) -> Ran {
+        let keys = self.keys(false, &[]);
+        let signatures: Vec<&[u8]> = signatures.chunks(self.p.sig_bytes()).collect();
+        let batch = Batch { keys: &keys, key_of: &self.key_of, positions: &self.positions, signatures: &signatures };
+        run(backend, &Plan::new(self.p, Op::Verify), &batch, policy)
+    }
+    /// Keygen, sign and verify against the reference, slots and all; gives the signatures.
+    fn check(&self, backend: &dyn Backend, policy: &Policy) -> Vec<u8> {
+        let jobs = self.key_of.len();
+        let (p, default) = (self.p, Policy::default());
+        let roots = self.keygen(backend, policy).0;
+        assert_eq!(roots, self.keygen(&Reference, &default).0, "{p}, {jobs} key pairs");
+        let signed = self.sign(backend, policy);
+        same(p, "sign", &signed, &self.sign(&Reference, &default));
+        let verified = self.verify(backend, &signed.0, policy);
+        same(p, "verify", &verified, &self.verify(&Reference, &signed.0, &default));
+        assert_eq!(verified.0, roots, "{p}: {jobs} signatures lead to their keys' roots");
+        signed.0
+    }
+}
+
+fn same(p: &Params, what: &str, got: &Ran, want: &Ran) {
+    for (name, (got, want)) in ["FORS roots", "PK_FORS", "XMSS roots"].iter().zip(got.1.iter().zip(&want.1)) {
+        if let (Some(got), Some(want)) = (got, want) {
+            assert!(got == want, "{p}: {what}: {name} differ from the reference's");
+        }
+    }
+    let at = got.0.iter().zip(&want.0).position(|(got, want)| got != want);
+    assert!(got.0 == want.0, "{p}: {what}: byte {at:?} differs from the reference's");
+}
+
+fn toys() -> impl Iterator<Item = &'static Params> {
+    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy"))
+}
+
+/// Batch sizes around every lane width, one key and several.
+pub fn odd_batches_and_mixed_keys(backend: &dyn Backend) {
+    for p in toys() {
+        for jobs in [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65] {
+            for keys in [1, 3] {
+                Case::new(p, keys, jobs).check(backend, &Policy::default());
+            }
+        }
+    }
+    Case::new(&hypergrove_fips205::SLH_DSA_SHA2_128F, 2, 5).check(backend, &Policy::default());
+    Case::new(&hypergrove_fips205::SLH_DSA_SHAKE_192F, 3, 4).check(backend, &Policy::default());
+}
+
+/// The twelve sets of the standard; two keys in a batch for the f sets.
+pub fn every_set(backend: &dyn Backend) {
+    for p in PARAMETER_SETS.iter().filter(|p| p.oid_arc != 0) {
+        let jobs = if p.name.ends_with('f') { 2 } else { 1 };
+        Case::new(p, jobs, jobs).check(backend, &Policy::default());
+    }
+}
+
+/// Every leaf signs what the reference signs there, every value of a digit occurs, and no signature with one changed
+/// byte leads to the root.
+pub fn toys_exhaustively(backend: &dyn Backend) {
+    let default = Policy::default();
+    for p in toys() {
+        let leaves = 1u64 << p.h;
+        let mut case = Case::new(p, 1, leaves as usize);
+        for (leaf, position) in case.positions.iter_mut().enumerate() {
+            position.idx_tree = leaf as u64 >> p.hp;
+            position.idx_leaf = leaf as u32 & ((1 << p.hp) - 1);
+            for (i, index) in position.fors.iter_mut().enumerate() {
+                *index = (leaf + i) as u32 % (1 << p.a);
+            }
+        }
+        let signatures = case.check(backend, &default);
+        let root = case.keygen(backend, &default).0[..p.n].to_vec();
+
+        let signature = &signatures[..p.sig_bytes()];
+        let flips: Vec<u8> = (p.n..p.sig_bytes())
+            .flat_map(|at| {
+                let mut wrong = signature.to_vec();
+                wrong[at] ^= 1 << (at % 8);
+                wrong
+            })
+            .collect();
+        let jobs = p.sig_bytes() - p.n;
+        let wrong = Case {
+            p,
+            seeds: case.seeds.clone(),
+            key_of: vec![0; jobs],
+            positions: vec![case.positions[0].clone(); jobs],
+        };
+        let roots = wrong.verify(backend, &flips, &default).0;
+        for (at, found) in roots.chunks(p.n).enumerate() {
+            assert!(found != root, "{p}: a signature with byte {} changed was accepted", at + p.n);
+        }
+    }
+}
+
+/// The theorem that makes tuning safe: a policy changes time, never bytes.
+pub fn every_policy_gives_the_same_bytes(backend: &dyn Backend) {
+    let device = &backend.devices().expect("devices")[0];
+    for p in toys().chain([&hypergrove_fips205::SLH_DSA_SHA2_128F]) {
+        let jobs = if p.h > 8 { 3 } else { 21 };
+        let case = Case::new(p, 2, jobs);
+        let want = case.sign(&Reference, &Policy::default()).0;
+        let roots = case.keygen(&Reference, &Policy::default()).0;
+        for axis in backend.space(device, &Plan::new(p, Op::Sign)).expect("a space") {
+            for value in axis.values.iter().copied().chain((axis.name == "threads").then_some(3)) {
+                let policy = Policy(vec![(axis.name, value)]);
+                let what = format!("{p}, {} = {value}", axis.name);
+                assert!(case.keygen(backend, &policy).0 == roots, "keygen, {what}");
+                assert!(case.sign(backend, &policy).0 == want, "sign, {what}");
+                assert!(case.verify(backend, &want, &policy).0 == roots, "verify, {what}");
+            }
+        }
+    }
+}
+
+/// Signing with the nodes of any number of top layers at hand.
+pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
+    let default = Policy::default();
+    let f = &hypergrove_fips205::SLH_DSA_SHA2_128F;
+    for (p, most) in toys().map(|p| (p, p.d)).chain([(f, 3)]) {
+        let case = Case::new(p, 2, 5);
+        let want = case.sign(&Reference, &default);
+        for layers in 1..=most {
+            for threads in [1, 2] {
+                let policy = threads_policy(backend, p, threads);
+                let keys = case.keys(true, &[]);
+                let batch = Batch { keys: &keys, key_of: &[0, 1], positions: &[], signatures: &[] };
+                let plan = Plan::cache(p, layers);
+                let nodes = run(backend, &plan, &batch, &policy).0;
+                let each = cache_bytes(p, layers).expect("small");
+                if p.h <= 8 {
+                    assert!(nodes == run(&Reference, &plan, &batch, &default).0, "{p}: nodes of {layers} layers");
+                }
+                let cached: Vec<Vec<u8>> = nodes.chunks(each).map(<[u8]>::to_vec).collect();
+                CachedNodes::new(p, layers, &cached[0]).expect("the right length");
+                let plan = Plan::new(p, Op::Sign).with_cached_layers(layers);
+                let signed = case.sign_with(backend, &plan, &cached, &policy);
+                assert!(signed.0 == want.0, "{p}: {layers} cached layers, {threads} threads");
+            }
+        }
+    }
+}
+
+fn threads_policy(backend: &dyn Backend, p: &'static Params, threads: u32) -> Policy {
+    let device = &backend.devices().expect("devices")[0];
+    let space = backend.space(device, &Plan::new(p, Op::Sign)).expect("a space");
+    let has = space.iter().any(|axis| axis.name == hypergrove_engine::THREADS);
+    Policy(if has { vec![(hypergrove_engine::THREADS, threads)] } else { Vec::new() })
+}
+
+/// Wrong lengths and numbers are errors that name them; a program lives on after one.
+pub fn bad_batches_are_refused(backend: &dyn Backend) {
+    for p in toys() {
+        let case = Case::new(p, 1, 2);
+        let keys = case.keys(true, &[]);
+        let device = &backend.devices().expect("devices")[0];
+        let plan = Plan::new(p, Op::Sign);
+        let mut program = backend.prepare(device, &plan, 2, &Policy::default()).expect("prepared");
+        let good = Batch { keys: &keys, key_of: &case.key_of, positions: &case.positions, signatures: &[] };
+        let mut out = vec![0; 2 * p.sig_bytes()];
+        let mut refused = |batch: &Batch<'_>, out: &mut [u8]| program.run(batch, out).expect_err("a bad batch");
+        let short = [Key { sk_seed: &keys[0].sk_seed[1..], ..keys[0] }];
+        let expected = Error::Length { what: "SK.seed", want: p.n, got: p.n - 1 };
+        assert_eq!(refused(&Batch { keys: &short, ..good }, &mut out), expected);
+        assert!(matches!(refused(&Batch { key_of: &[0, 1], ..good }, &mut out), Error::Value { .. }));
+        assert!(matches!(refused(&Batch { positions: &case.positions[1..], ..good }, &mut out), Error::Length { .. }));
+        assert!(matches!(refused(&good, &mut out[1..]), Error::Length { .. }));
+        program.run(&good, &mut out).expect("a good batch after bad ones");
+        let unknown = Policy(vec![("no such axis", 1)]);
+        assert!(backend.prepare(device, &plan, 2, &unknown).is_err(), "an unknown axis is refused");
+    }
+}

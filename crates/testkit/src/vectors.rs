@@ -1,0 +1,458 @@
+//! The test vectors, read from `HYPERGROVE_VECTORS` or `../shared/vectors` beside the workspace; never copied into it.
+//!
+//! A missing file gives `None`, and a line on standard error that names the suite that is skipped. A damaged file
+//! panics: a test that silently reads half of its vectors proves nothing.
+
+use flate2::read::GzDecoder;
+use hypergrove_fips205::{Mode, Params, PreHash, SigningKey, VerifyingKey};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::{env, fs, str};
+
+/// The directory of the vectors.
+pub fn directory() -> PathBuf {
+    let shared = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
+    env::var_os("HYPERGROVE_VECTORS").map_or_else(shared, PathBuf::from)
+}
+
+/// Says on standard error, which the test harness does not swallow, that a suite is not run.
+fn skip(suite: &str, path: &str) {
+    let path = directory().join(path);
+    let line = format!("skipped: {suite}: no vectors at {} (set HYPERGROVE_VECTORS)", path.display());
+    writeln!(std::io::stderr(), "{line}").expect("standard error takes a line");
+}
+
+/// A file below the vectors' directory.
+pub fn read(suite: &str, path: &str) -> Option<Vec<u8>> {
+    match fs::read(directory().join(path)) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            skip(suite, path);
+            None
+        }
+        Err(error) => panic!("{suite}: cannot read {path}: {error}"),
+    }
+}
+
+/// The files of a directory below the vectors' whose names end so, sorted by name.
+pub fn read_all(suite: &str, path: &str, ending: &str) -> Option<Vec<(String, Vec<u8>)>> {
+    let Ok(entries) = fs::read_dir(directory().join(path)) else {
+        skip(suite, path);
+        return None;
+    };
+    let mut files: Vec<(String, Vec<u8>)> = entries
+        .map(|entry| entry.expect("the directory can be listed").path())
+        .filter(|file| file.to_string_lossy().ends_with(ending))
+        .map(|file| {
+            let name = file.file_name().expect("a file has a name").to_string_lossy().into_owned();
+            (name, fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())))
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{suite}: no file in {path} ends with {ending}");
+    Some(files)
+}
+
+fn json<T: DeserializeOwned>(suite: &str, path: &str) -> Option<T> {
+    let bytes = read(suite, path)?;
+    let mut text = Vec::new();
+    match path.ends_with(".gz") {
+        true => GzDecoder::new(&bytes[..]).read_to_end(&mut text).map(|_| ()),
+        false => (&bytes[..]).read_to_end(&mut text).map(|_| ()),
+    }
+    .unwrap_or_else(|error| panic!("{suite}: cannot inflate {path}: {error}"));
+    Some(serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{suite}: {path}: {error}")))
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    hex::decode(String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
+    Option::<String>::deserialize(from)?.map(|text| hex::decode(text).map_err(D::Error::custom)).transpose()
+}
+
+fn set<'de, D: Deserializer<'de>>(from: D) -> Result<&'static Params, D::Error> {
+    let name = String::deserialize(from)?;
+    Params::by_name(&name).ok_or_else(|| D::Error::custom(format!("no parameter set {name}")))
+}
+
+fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PreHash>, D::Error> {
+    let unknown = |name: String| PreHash::by_name(&name).ok_or_else(|| D::Error::custom(format!("no hash {name}")));
+    Option::<String>::deserialize(from)?.map(unknown).transpose()
+}
+
+/// A file of groups of tests.
+#[derive(Deserialize)]
+struct Groups<G> {
+    groups: Vec<G>,
+}
+
+/// A key generation of ACVP.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyGen {
+    /// The number of the case.
+    pub tc_id: u32,
+    /// SK.seed.
+    #[serde(deserialize_with = "bytes")]
+    pub sk_seed: Vec<u8>,
+    /// SK.prf.
+    #[serde(deserialize_with = "bytes")]
+    pub sk_prf: Vec<u8>,
+    /// PK.seed.
+    #[serde(deserialize_with = "bytes")]
+    pub pk_seed: Vec<u8>,
+    /// The private key.
+    #[serde(deserialize_with = "bytes")]
+    pub sk: Vec<u8>,
+    /// The public key.
+    #[serde(deserialize_with = "bytes")]
+    pub pk: Vec<u8>,
+}
+
+/// The 120 key generations of ACVP, each with its set.
+pub fn acvp_keygen() -> Option<Vec<(&'static Params, KeyGen)>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Group {
+        #[serde(deserialize_with = "set")]
+        parameter_set: &'static Params,
+        tests: Vec<KeyGen>,
+    }
+    let file: Groups<Group> = json("ACVP keyGen", "slh-dsa/acvp-keygen.json.gz")?;
+    Some(file.groups.into_iter().flat_map(|g| g.tests.into_iter().map(move |t| (g.parameter_set, t))).collect())
+}
+
+/// A signature interface of ACVP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interface {
+    /// External, pure.
+    Pure,
+    /// External, pre-hash.
+    PreHash,
+    /// Internal.
+    Internal,
+}
+
+/// What the cases of a group have in common.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(from = "GroupHead")]
+pub struct Group {
+    /// The number of the group.
+    pub tg_id: u32,
+    /// The set.
+    pub params: &'static Params,
+    /// Through which interface.
+    pub interface: Interface,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupHead {
+    tg_id: u32,
+    #[serde(deserialize_with = "set")]
+    parameter_set: &'static Params,
+    signature_interface: String,
+    pre_hash: Option<String>,
+}
+
+impl From<GroupHead> for Group {
+    fn from(head: GroupHead) -> Group {
+        let interface = match (&head.signature_interface[..], head.pre_hash.as_deref()) {
+            ("internal", _) => Interface::Internal,
+            ("external", Some("pure")) => Interface::Pure,
+            ("external", Some("preHash")) => Interface::PreHash,
+            other => panic!("group {} has the interface {other:?}", head.tg_id),
+        };
+        Group { tg_id: head.tg_id, params: head.parameter_set, interface }
+    }
+}
+
+impl Group {
+    fn mode<'a>(&self, context: &'a [u8], hash: Option<PreHash>) -> Mode<'a> {
+        match self.interface {
+            Interface::Pure => Mode::Pure { context },
+            Interface::PreHash => Mode::PreHash { context, hash: hash.expect("a pre-hash case names its hash") },
+            Interface::Internal => Mode::Internal,
+        }
+    }
+}
+
+/// A signature generation of ACVP.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SigGen {
+    /// The number of the case.
+    pub tc_id: u32,
+    #[serde(deserialize_with = "bytes")]
+    sk: Vec<u8>,
+    /// The message; M′ through the internal interface.
+    #[serde(deserialize_with = "bytes")]
+    pub message: Vec<u8>,
+    #[serde(default, deserialize_with = "bytes")]
+    context: Vec<u8>,
+    #[serde(default, deserialize_with = "some_hash")]
+    hash_alg: Option<PreHash>,
+    /// opt_rand; none in the deterministic cases.
+    #[serde(default, deserialize_with = "some_bytes")]
+    pub additional_randomness: Option<Vec<u8>>,
+    /// SHA-256 of the signature.
+    #[serde(deserialize_with = "bytes")]
+    pub signature_sha256: Vec<u8>,
+}
+
+impl SigGen {
+    /// The case's key.
+    pub fn key(&self, group: &Group) -> SigningKey {
+        SigningKey::from_bytes(group.params, &self.sk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
+    }
+    /// The case's mode.
+    pub fn mode(&self, group: &Group) -> Mode<'_> {
+        group.mode(&self.context, self.hash_alg)
+    }
+}
+
+/// A verification of ACVP.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SigVer {
+    /// The number of the case.
+    pub tc_id: u32,
+    #[serde(deserialize_with = "bytes")]
+    pk: Vec<u8>,
+    /// The message; M′ through the internal interface.
+    #[serde(deserialize_with = "bytes")]
+    pub message: Vec<u8>,
+    #[serde(default, deserialize_with = "bytes")]
+    context: Vec<u8>,
+    #[serde(default, deserialize_with = "some_hash")]
+    hash_alg: Option<PreHash>,
+    /// The signature, some with a length that is not the set's.
+    #[serde(deserialize_with = "bytes")]
+    pub signature: Vec<u8>,
+    /// Whether it is valid.
+    pub test_passed: bool,
+}
+
+impl SigVer {
+    /// The case's key.
+    pub fn key(&self, group: &Group) -> VerifyingKey {
+        VerifyingKey::from_bytes(group.params, &self.pk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
+    }
+    /// The case's mode.
+    pub fn mode(&self, group: &Group) -> Mode<'_> {
+        group.mode(&self.context, self.hash_alg)
+    }
+}
+
+fn acvp_groups<T: DeserializeOwned>(suite: &str, path: &str) -> Option<Vec<(Group, T)>> {
+    #[derive(Deserialize)]
+    struct WithTests<T> {
+        #[serde(flatten)]
+        head: Group,
+        tests: Vec<T>,
+    }
+    let file: Groups<WithTests<T>> = json(suite, path)?;
+    Some(file.groups.into_iter().flat_map(|g| g.tests.into_iter().map(move |t| (g.head, t))).collect())
+}
+
+/// The 624 signature generations of ACVP.
+pub fn acvp_siggen() -> Option<Vec<(Group, SigGen)>> {
+    acvp_groups("ACVP sigGen", "slh-dsa/acvp-siggen.json.gz")
+}
+
+/// The 504 verifications of ACVP.
+pub fn acvp_sigver() -> Option<Vec<(Group, SigVer)>> {
+    acvp_groups("ACVP sigVer", "slh-dsa/acvp-sigver.json.gz")
+}
+
+/// Whole signatures of 36 of the [`acvp_siggen`] cases, by the number of the case.
+pub fn acvp_siggen_full() -> Option<BTreeMap<u32, Vec<u8>>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Whole {
+        tc_id: u32,
+        #[serde(deserialize_with = "bytes")]
+        signature: Vec<u8>,
+    }
+    let file: Vec<Whole> = json("ACVP sigGen, whole signatures", "slh-dsa/acvp-siggen-full-36.json.gz")?;
+    Some(file.into_iter().map(|case| (case.tc_id, case.signature)).collect())
+}
+
+/// One block of `name = value` or `name: value` lines.
+#[derive(Clone, Debug)]
+pub struct Record(BTreeMap<String, String>);
+
+impl Record {
+    /// The text of a field.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.0.keys()))
+    }
+    /// A field's bytes.
+    pub fn bytes(&self, name: &str) -> Vec<u8> {
+        hex::decode(self.text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+    /// The set, also by the name it had in SPHINCS+, round 3.1 (`SphincsPlus-shake-128s-r3.1`).
+    pub fn params(&self) -> &'static Params {
+        let name = self.text("SphincsParameterSet");
+        let name = name.replace("SphincsPlus", "SLH-DSA").replace("-r3.1", "");
+        Params::by_name(&name).unwrap_or_else(|| panic!("no parameter set {name}"))
+    }
+}
+
+/// Blocks of lines with a blank line between them; `#` starts a comment.
+fn records(suite: &str, path: &str, separator: char) -> Option<Vec<Record>> {
+    let file = read(suite, path)?;
+    let text = str::from_utf8(&file).unwrap_or_else(|error| panic!("{suite}: {path}: {error}"));
+    let mut blocks = vec![BTreeMap::new()];
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        match line.split_once(separator) {
+            Some((name, value)) => {
+                let last = blocks.last_mut().expect("there is always a block");
+                let twice = last.insert(name.trim().to_string(), value.trim().to_string());
+                assert!(twice.is_none(), "{suite}: {path} gives {name} twice in a block");
+            }
+            None => {
+                assert!(line.is_empty(), "{suite}: {path}: {line}");
+                blocks.push(BTreeMap::new());
+            }
+        }
+    }
+    Some(blocks.into_iter().filter(|block| !block.is_empty()).map(Record).collect())
+}
+
+/// Botan's known answers, pure with an empty context: `seed`, `msg`, `pk`, `sk`, `HashSigDet`, `HashSigRand`.
+pub fn botan() -> Option<Vec<Record>> {
+    records("Botan", "slh-dsa/slh_dsa.vec", '=')
+}
+
+/// Known answers of WOTS+ (SPHINCS+, round 3.1): `Address`, `SecretSeed`, `PublicSeed`, `HashedWotsPk`, `Msg`,
+/// `HashedWotsSig`.
+pub fn sphincsplus_wots() -> Option<Vec<Record>> {
+    records("SPHINCS+ WOTS+", "slh-dsa/sphincsplus_wots.vec", '=')
+}
+
+/// Known answers of FORS (SPHINCS+, round 3.1): `Address`, `SecretSeed`, `PublicSeed`, `PublicKey`, `Msg`, `HashSig`.
+pub fn sphincsplus_fors() -> Option<Vec<Record>> {
+    records("SPHINCS+ FORS", "slh-dsa/sphincsplus_fors.vec", '=')
+}
+
+/// BoringSSL's HashSLH-DSA-SHA2-128s: `pub`, `hash`, `msg` (hashed already), `context`, `sig`.
+pub fn boringssl_prehash() -> Option<Vec<Record>> {
+    records("BoringSSL HashSLH-DSA", "slh-dsa/slhdsa_sha2_128s_prehash.txt", ':')
+}
+
+/// A known answer of a draft set, through the internal interface.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DraftKat {
+    /// The set's name.
+    pub parameter_set: String,
+    /// M′.
+    #[serde(deserialize_with = "bytes")]
+    pub message: Vec<u8>,
+    /// SK.seed.
+    #[serde(deserialize_with = "bytes")]
+    pub sk_seed: Vec<u8>,
+    /// SK.prf.
+    #[serde(deserialize_with = "bytes")]
+    pub sk_prf: Vec<u8>,
+    /// PK.seed.
+    #[serde(deserialize_with = "bytes")]
+    pub pk_seed: Vec<u8>,
+    /// opt_rand.
+    #[serde(deserialize_with = "bytes")]
+    pub additional_randomness: Vec<u8>,
+    /// The public key.
+    #[serde(deserialize_with = "bytes")]
+    pub pk: Vec<u8>,
+    /// R.
+    #[serde(rename = "R", deserialize_with = "bytes")]
+    pub r: Vec<u8>,
+    /// SHA-256, or 32 bytes of SHAKE256 for the SHAKE sets, of the signature, where a right one is known.
+    #[serde(deserialize_with = "some_bytes")]
+    pub signature_digest: Option<Vec<u8>>,
+}
+
+/// Known answers of the sets of draft SP 800-230.
+pub fn sp800_230_draft() -> Option<Vec<DraftKat>> {
+    json("draft SP 800-230", "slh-dsa/sp800-230-draft-kat.json")
+}
+
+/// The example of RFC 9909, in PEM.
+#[derive(Clone, Debug)]
+pub struct Rfc9909 {
+    /// The private key, PKCS#8.
+    pub private_key: Vec<u8>,
+    /// The public key, SPKI.
+    pub public_key: Vec<u8>,
+    /// The self-signed certificate.
+    pub certificate: Vec<u8>,
+}
+
+/// The example of RFC 9909.
+pub fn rfc9909() -> Option<Rfc9909> {
+    let file = |ending| read("RFC 9909", &format!("slh-dsa/rfc9909/id-slh-dsa-sha2-128s.{ending}"));
+    Some(Rfc9909 { private_key: file("priv")?, public_key: file("pub")?, certificate: file("pem")? })
+}
+
+/// A trust anchor made by OpenSSL 3.5, in DER.
+#[derive(Clone, Debug)]
+pub struct TrustAnchor {
+    /// The set.
+    pub params: &'static Params,
+    /// The private key, PKCS#8.
+    pub private_key: Vec<u8>,
+    /// The self-signed certificate.
+    pub certificate: Vec<u8>,
+}
+
+/// The set, and for HashSLH-DSA the hash, in a name such as `slh-dsa-sha2-128s-2.16.840.1.101.3.4.3.20_ta.der` or
+/// `slh-dsa-shake-128f-with-shake128-2.16.840.1.101.3.4.3.42_signed_attrs.der`.
+fn of_file(name: &str) -> (&'static Params, Option<PreHash>) {
+    let (algorithm, _) = name.split_once("-2.16.").unwrap_or_else(|| panic!("{name} names no identifier"));
+    let (set, hash) = algorithm.split_once("-with-").map_or((algorithm, None), |(set, hash)| (set, Some(hash)));
+    let params = Params::by_name(set).unwrap_or_else(|| panic!("{name} names no parameter set"));
+    (params, hash.map(|hash| PreHash::by_name(hash).unwrap_or_else(|| panic!("{name} names no hash"))))
+}
+
+/// The trust anchors made by OpenSSL 3.5, one for each set of FIPS 205.
+pub fn openssl_trust_anchors() -> Option<Vec<TrustAnchor>> {
+    let files = |ending| read_all("OpenSSL trust anchors", "slh-dsa/ossl35_artifacts_certs_r5", ending);
+    let pairs = files("_priv.der")?.into_iter().zip(files("_ta.der")?);
+    let anchors = pairs.map(|((name, private_key), (other, certificate))| {
+        let (params, _) = of_file(&name);
+        assert_eq!(params, of_file(&other).0, "{name} and {other} are no pair");
+        TrustAnchor { params, private_key, certificate }
+    });
+    Some(anchors.collect())
+}
+
+/// A CMS SignedData message with signed attributes, in BER.
+#[derive(Clone, Debug)]
+pub struct Cms {
+    /// The file's name.
+    pub name: String,
+    /// The set.
+    pub params: &'static Params,
+    /// The hash of HashSLH-DSA, which RFC 9814 leaves out; none for SLH-DSA.
+    pub hash: Option<PreHash>,
+    /// The message.
+    pub message: Vec<u8>,
+}
+
+/// CMS messages by OpenSSL 3.5 and by Bouncy Castle.
+pub fn cms() -> Option<Vec<Cms>> {
+    let mut all = Vec::new();
+    for path in ["slh-dsa/ossl35_artifacts_cms_v3", "slh-dsa/bc_artifacts_cms_v3"] {
+        for (name, message) in read_all("CMS", path, "_signed_attrs.der")? {
+            let (params, hash) = of_file(&name);
+            all.push(Cms { name, params, hash, message });
+        }
+    }
+    Some(all)
+}
