@@ -1,1 +1,65 @@
-//! hypergrove
+//! SLH-DSA, the stateless hash-based signatures of FIPS 205, as fast as the hardware allows.
+//!
+//! An [`Engine`] makes keys, signs and verifies, one at a time or by the million:
+//!
+//! ```
+//! use hypergrove::{Engine, Mode, Randomizer, SLH_DSA_SHA2_128F, SignJob, SigningKey, VerifyingKey};
+//! use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
+//!
+//! let engine = Engine::new()?;
+//! let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+//! let context = Mode::Pure { context: b"letters" };
+//! let signature = engine.sign(&key, context, b"Dear reader", Randomizer::Hedged)?;
+//!
+//! // Keys travel as PEM, OpenSSL's too.
+//! let pem = key.verifying_key().to_public_key_pem(LineEnding::LF)?;
+//! let public = VerifyingKey::read_spki(pem.as_bytes())?;
+//! assert!(engine.verify(&public, context, b"Dear reader", signature.as_bytes())?);
+//! assert!(!engine.verify(&public, context, b"Dear writer", signature.as_bytes())?);
+//! let private = key.to_pkcs8_pem(LineEnding::LF)?;
+//! assert_eq!(SigningKey::read_pkcs8(private.as_bytes())?, key);
+//!
+//! // A batch is an iterator of jobs, taken as memory allows; results come in order, as soon as they are there.
+//! let messages = ["one", "two", "three"];
+//! let mut signatures = Vec::new();
+//! engine.sign_batch(messages.iter().map(|text| SignJob::new(&key, text.as_bytes())), |_, signed| {
+//!     signatures.push(signed)
+//! })?;
+//! assert_eq!(signatures.into_iter().flatten().count(), 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Where a program expects the traits of the crate [`signature`], the keys have them:
+//!
+//! ```
+//! use hypergrove::signature::{Signer, Verifier};
+//! use hypergrove::{Engine, SLH_DSA_SHA2_128F};
+//!
+//! let key = Engine::new()?.generate(&SLH_DSA_SHA2_128F)?;
+//! key.verifying_key().verify(b"message", &key.sign(b"message"))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod engine;
+mod explain;
+mod jobs;
+mod keys;
+
+pub use engine::{Engine, EngineBuilder, MEMORY_BUDGET};
+pub use explain::{Explanation, Memory, PolicySource};
+pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
+pub use hypergrove_engine::{Backend, Checked, Device, Error, Policy, Reference};
+pub use hypergrove_fips205::params::*;
+pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
+pub use hypergrove_fips205::{KeyError, Mode, PreHash};
+pub use jobs::{Randomizer, Seeds, SignJob, VerifyJob};
+pub use keys::{Signature, SigningKey, VerifyingKey};
+pub use {pkcs8, signature};
+
+use std::sync::Arc;
+
+/// All backends of this build, the preferred one first.
+pub fn backends() -> Vec<Arc<dyn Backend>> {
+    vec![Arc::new(Cpu::new())]
+}

@@ -1,0 +1,356 @@
+//! What the engine is asked to do, and how each kind of job is laid before a backend.
+
+use crate::engine::Run;
+use crate::keys::{Signature, SigningKey, VerifyingKey};
+use hypergrove_engine::programs::Group;
+use hypergrove_engine::{Batch, Error, Key};
+use hypergrove_fips205::digest::{ContextTooLong, MAX_CONTEXT, h_msg, prf_msg};
+use hypergrove_fips205::plan::Op;
+use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use zeroize::Zeroizing;
+
+/// Where a signature's opt_rand comes from (FIPS 205, 9.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Randomizer<'a> {
+    /// n fresh bytes from the operating system: the default.
+    #[default]
+    Hedged,
+    /// PK.seed: the same message always has the same signature.
+    Deterministic,
+    /// These n bytes.
+    Given(&'a [u8]),
+}
+
+/// A message to be signed.
+#[derive(Clone, Debug)]
+pub struct SignJob<'a> {
+    /// The key that signs.
+    pub key: &'a SigningKey,
+    /// How the message becomes M′.
+    pub mode: Mode<'a>,
+    /// The message. One that the job owns counts against the memory budget; a borrowed one is the caller's memory.
+    pub message: Cow<'a, [u8]>,
+    /// opt_rand.
+    pub randomizer: Randomizer<'a>,
+}
+
+impl<'a> SignJob<'a> {
+    /// Pure mode, empty context, hedged.
+    pub fn new(key: &'a SigningKey, message: impl Into<Cow<'a, [u8]>>) -> SignJob<'a> {
+        let mode = Mode::Pure { context: &[] };
+        SignJob { key, mode, message: message.into(), randomizer: Randomizer::Hedged }
+    }
+}
+
+/// A signature to be verified.
+#[derive(Clone, Debug)]
+pub struct VerifyJob<'a> {
+    /// The key that should have signed.
+    pub key: &'a VerifyingKey,
+    /// How the message becomes M′.
+    pub mode: Mode<'a>,
+    /// The message.
+    pub message: Cow<'a, [u8]>,
+    /// The signature. Like the message, it counts against the memory budget if the job owns it.
+    pub signature: Cow<'a, [u8]>,
+}
+
+impl<'a> VerifyJob<'a> {
+    /// Pure mode, empty context.
+    pub fn new(
+        key: &'a VerifyingKey,
+        message: impl Into<Cow<'a, [u8]>>,
+        signature: impl Into<Cow<'a, [u8]>>,
+    ) -> VerifyJob<'a> {
+        let mode = Mode::Pure { context: &[] };
+        VerifyJob { key, mode, message: message.into(), signature: signature.into() }
+    }
+}
+
+/// What a key is made from (FIPS 205, Algorithm 18): n random bytes each. Wiped on drop.
+#[derive(Clone)]
+pub struct Seeds {
+    /// SK.seed.
+    pub sk_seed: Zeroizing<Vec<u8>>,
+    /// SK.prf.
+    pub sk_prf: Zeroizing<Vec<u8>>,
+    /// PK.seed.
+    pub pk_seed: Vec<u8>,
+}
+
+impl Seeds {
+    /// Seeds from the operating system. There are none without its randomness.
+    pub fn random(p: &Params) -> Result<Seeds, Error> {
+        let mut seeds = Seeds {
+            sk_seed: Zeroizing::new(vec![0; p.n]),
+            sk_prf: Zeroizing::new(vec![0; p.n]),
+            pk_seed: vec![0; p.n],
+        };
+        for seed in [&mut *seeds.sk_seed, &mut *seeds.sk_prf, &mut seeds.pk_seed] {
+            random(seed)?;
+        }
+        Ok(seeds)
+    }
+}
+
+impl std::fmt::Debug for Seeds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seeds").finish_non_exhaustive()
+    }
+}
+
+/// Bytes from the operating system.
+pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {
+    getrandom::fill(bytes).map_err(|_| Error::Randomness)
+}
+
+/// One kind of job: how it is checked, laid before a program, and read from the program's output.
+pub(crate) trait Job: Sync + Sized {
+    const OP: Op;
+    type Out;
+    /// Set and cached layers of the job, or why it cannot be done.
+    fn ask(&self) -> Result<(&'static Params, usize), Error>;
+    /// Bytes that the job owns.
+    fn owned(&self) -> usize;
+    /// Works on jobs of one group.
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error>;
+    /// What the job's share of the output says.
+    fn finish(&self, out: Cow<'_, [u8]>) -> Self::Out;
+}
+
+impl Job for SignJob<'_> {
+    const OP: Op = Op::Sign;
+    type Out = Signature;
+
+    fn ask(&self) -> Result<(&'static Params, usize), Error> {
+        check_context(self.mode)?;
+        let p = self.key.params();
+        if let Randomizer::Given(bytes) = self.randomizer {
+            check_length("opt_rand", p.n, bytes.len())?;
+        }
+        Ok((p, self.key.cached_layers()))
+    }
+
+    fn owned(&self) -> usize {
+        owned(&self.message)
+    }
+
+    /// FIPS 205, Algorithm 19: lines 1–10 here, the others in the program.
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error> {
+        let p = run.plan().params;
+        let mut fresh = Zeroizing::new(vec![0; jobs.len() * p.n]);
+        if jobs.iter().any(|job| job.randomizer == Randomizer::Hedged) {
+            random(&mut fresh)?;
+        }
+        let positions = run.each(jobs, out, p.sig_bytes(), |i, job, sig| {
+            let key = job.key.as_ref();
+            let opt_rand = match job.randomizer {
+                Randomizer::Hedged => &fresh[i * p.n..][..p.n],
+                Randomizer::Deterministic => key.pk_seed(),
+                Randomizer::Given(bytes) => bytes,
+            };
+            let m_prime = MPrime::new(job.mode, &job.message)?;
+            let r = prf_msg(p, key.sk_prf(), opt_rand, &m_prime);
+            sig[p.r_range()].copy_from_slice(&r);
+            Ok(Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime)))
+        })?;
+        let (keys, key_of) = keys(jobs.iter().map(|job| job.key), |key| Key {
+            pk_seed: key.as_ref().pk_seed(),
+            sk_seed: key.as_ref().sk_seed(),
+            cached_nodes: key.cached_nodes(),
+        });
+        let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] };
+        let roots = run.program(&batch, out, run.engine.check_roots)?;
+        // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
+        if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
+            let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
+            run.compare_roots(top, jobs, "the top tree's root")?;
+        }
+        if run.engine.verify_signatures {
+            let keys: Vec<VerifyingKey> = jobs.iter().map(|job| job.key.verifying_key()).collect();
+            let verify: Vec<VerifyJob<'_>> = std::iter::zip(jobs, &keys)
+                .zip(out.chunks_exact(p.sig_bytes()))
+                .map(|((job, key), signature)| VerifyJob {
+                    key,
+                    mode: job.mode,
+                    message: Cow::Borrowed(&job.message),
+                    signature: Cow::Borrowed(signature),
+                })
+                .collect();
+            let facts = run.engine.programs.facts(Group { op: Op::Verify, cached_layers: 0, ..run.facts.group })?;
+            let mut roots = vec![0; jobs.len() * p.n];
+            VerifyJob::run(&Run { facts: &facts, ..*run }, &verify.iter().collect::<Vec<_>>(), &mut roots)?;
+            run.compare_roots(roots.chunks_exact(p.n), jobs, "the root implied by the signature")?;
+        }
+        Ok(())
+    }
+
+    fn finish(&self, out: Cow<'_, [u8]>) -> Signature {
+        Signature::from_bytes(self.key.params(), out).expect("the output has a signature's length")
+    }
+}
+
+impl Run<'_> {
+    /// Withholds signatures that do not belong to their keys.
+    fn compare_roots<'r>(
+        &self,
+        roots: impl Iterator<Item = &'r [u8]>,
+        jobs: &[&SignJob<'_>],
+        what: &str,
+    ) -> Result<(), Error> {
+        match roots.zip(jobs).position(|(root, job)| root != job.key.as_ref().pk_root()) {
+            None => Ok(()),
+            Some(job) => Err(Error::Inconsistent {
+                device: self.engine.programs.device().name.clone(),
+                what: format!("{what} of job {job} is not its key's PK.root: a damaged key, or a fault"),
+            }),
+        }
+    }
+}
+
+impl Job for VerifyJob<'_> {
+    const OP: Op = Op::Verify;
+    type Out = bool;
+
+    fn ask(&self) -> Result<(&'static Params, usize), Error> {
+        check_context(self.mode)?;
+        let (p, got) = (self.key.params(), self.signature.len());
+        if got != p.sig_bytes() {
+            return Err(KeyError::Length { what: "a signature", set: p.name, want: p.sig_bytes(), got }.into());
+        }
+        Ok((p, 0))
+    }
+
+    fn owned(&self) -> usize {
+        owned(&self.message) + owned(&self.signature)
+    }
+
+    /// FIPS 205, Algorithm 20: lines 4–13 here, the others in the program.
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error> {
+        let p = run.plan().params;
+        let positions = run.each(jobs, out, p.n, |_, job, _| {
+            let (key, r) = (job.key.as_ref(), &job.signature[p.r_range()]);
+            let m_prime = MPrime::new(job.mode, &job.message)?;
+            Ok(Position::split(p, &h_msg(p, r, key.pk_seed(), key.pk_root(), &m_prime)))
+        })?;
+        let (keys, key_of) = keys(jobs.iter().map(|job| job.key), |key| Key {
+            pk_seed: key.as_ref().pk_seed(),
+            sk_seed: &[],
+            cached_nodes: &[],
+        });
+        let signatures: Vec<&[u8]> = jobs.iter().map(|job| &*job.signature).collect();
+        let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &signatures };
+        run.program(&batch, out, false).map(drop)
+    }
+
+    fn finish(&self, root: Cow<'_, [u8]>) -> bool {
+        *root == *self.key.as_ref().pk_root()
+    }
+}
+
+/// A key from its seeds.
+pub(crate) struct KeygenJob(pub(crate) &'static Params, pub(crate) Seeds);
+
+impl Job for KeygenJob {
+    const OP: Op = Op::Keygen;
+    type Out = SigningKey;
+
+    fn ask(&self) -> Result<(&'static Params, usize), Error> {
+        let KeygenJob(p, Seeds { sk_seed, sk_prf, pk_seed }) = self;
+        for (what, seed) in [("SK.seed", &**sk_seed), ("SK.prf", &**sk_prf), ("PK.seed", pk_seed)] {
+            check_length(what, p.n, seed.len())?;
+        }
+        Ok((p, 0))
+    }
+
+    fn owned(&self) -> usize {
+        3 * self.0.n
+    }
+
+    /// FIPS 205, Algorithm 18.
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error> {
+        run.grow(jobs.iter().map(|KeygenJob(_, seeds)| (seeds.sk_seed.as_slice(), seeds.pk_seed.as_slice())), out)
+    }
+
+    fn finish(&self, root: Cow<'_, [u8]>) -> SigningKey {
+        let KeygenJob(p, Seeds { sk_seed, sk_prf, pk_seed }) = self;
+        RawSigningKey::from_parts(p, sk_seed, sk_prf, pk_seed, &root).expect("the lengths were checked").into()
+    }
+}
+
+/// The nodes of a key's top layers.
+pub(crate) struct CacheJob<'a>(pub(crate) &'a RawSigningKey, pub(crate) usize);
+
+impl Job for CacheJob<'_> {
+    const OP: Op = Op::Cache;
+    type Out = Vec<u8>;
+
+    fn ask(&self) -> Result<(&'static Params, usize), Error> {
+        Ok((self.0.params(), self.1))
+    }
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error> {
+        run.grow(jobs.iter().map(|CacheJob(key, _)| (key.sk_seed(), key.pk_seed())), out)
+    }
+
+    fn finish(&self, nodes: Cow<'_, [u8]>) -> Vec<u8> {
+        nodes.into_owned()
+    }
+}
+
+impl Run<'_> {
+    /// Runs a program that needs no more than (SK.seed, PK.seed), a key of its own for every job.
+    fn grow<'k>(&self, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
+        let keys: Vec<Key<'_>> = seeds.map(|(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[] }).collect();
+        let key_of: Vec<u32> = (0..keys.len() as u32).collect();
+        let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
+        self.program(&batch, out, false).map(drop)
+    }
+}
+
+fn check_context(mode: Mode<'_>) -> Result<(), Error> {
+    match mode {
+        Mode::Pure { context } | Mode::PreHash { context, .. } if context.len() > MAX_CONTEXT => {
+            Err(ContextTooLong { got: context.len() }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
+    if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
+}
+
+#[expect(clippy::ptr_arg, reason = "whether the bytes are owned is the question")]
+fn owned(bytes: &Cow<'_, [u8]>) -> usize {
+    match bytes {
+        Cow::Borrowed(_) => 0,
+        Cow::Owned(bytes) => bytes.capacity(),
+    }
+}
+
+/// The distinct keys of a batch, told apart by where they lie, and which of them each job uses.
+fn keys<'a, K: 'a>(jobs: impl Iterator<Item = &'a K>, parts: impl Fn(&'a K) -> Key<'a>) -> (Vec<Key<'a>>, Vec<u32>) {
+    let (mut keys, mut numbers) = (Vec::new(), HashMap::new());
+    let mut last = (std::ptr::null(), 0);
+    let key_of = jobs
+        .map(|key| {
+            let place = std::ptr::from_ref(key);
+            if place != last.0 {
+                let number = *numbers.entry(place).or_insert_with(|| {
+                    keys.push(parts(key));
+                    keys.len() as u32 - 1
+                });
+                last = (place, number);
+            }
+            last.1
+        })
+        .collect();
+    (keys, key_of)
+}

@@ -1,0 +1,260 @@
+//! Keys and signatures with the traits that Rust programs expect of them.
+
+use crate::engine::Engine;
+use crate::jobs::Randomizer;
+use hypergrove_engine::Error;
+use hypergrove_fips205::{KeyError, Mode, PARAMETER_SETS, Params};
+use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
+use pkcs8::spki::{Document, EncodePublicKey, SubjectPublicKeyInfoRef};
+use pkcs8::{EncodePrivateKey, PrivateKeyInfoRef, SecretDocument};
+use signature::rand_core::TryCryptoRng;
+use signature::{Keypair, RandomizedSigner, SignatureEncoding, Signer, Verifier};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
+
+/// The engine behind the traits, which have no place for one: it works on the calling thread.
+fn on_this_thread() -> Result<&'static Engine, Error> {
+    static ENGINE: OnceLock<Result<Engine, Error>> = OnceLock::new();
+    ENGINE.get_or_init(|| Engine::builder().threads(1).build()).as_ref().map_err(Clone::clone)
+}
+
+/// A private key, which may hold the nodes of its top layers (see [`Engine::cache`]). Its secrets are wiped on drop,
+/// compared in constant time, and never shown by `Debug`.
+///
+/// Its [`Signer`] signs in pure mode with an empty context, hedged, on the calling thread; [`Engine`] does all else.
+#[derive(Clone)]
+pub struct SigningKey {
+    key: RawSigningKey,
+    cached: Option<Arc<Nodes>>,
+}
+
+/// The top layers of the hypertree. They are no secret: signatures show them.
+struct Nodes {
+    layers: usize,
+    bytes: Vec<u8>,
+}
+
+impl SigningKey {
+    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes. PK.root is taken as it is: see [`Engine::check`].
+    pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        RawSigningKey::from_bytes(params, bytes).map(SigningKey::from)
+    }
+    /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.key.to_bytes()
+    }
+    /// Reads a PKCS#8 private key, PEM or DER; the error says what is wrong with it.
+    pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        RawSigningKey::read_pkcs8(bytes).map(SigningKey::from)
+    }
+    /// The set.
+    pub fn params(&self) -> &'static Params {
+        self.key.params()
+    }
+    /// The public key.
+    pub fn verifying_key(&self) -> VerifyingKey {
+        VerifyingKey(self.key.verifying_key())
+    }
+    /// How many of the top layers' nodes this key holds.
+    pub fn cached_layers(&self) -> usize {
+        self.cached.as_ref().map_or(0, |nodes| nodes.layers)
+    }
+    pub(crate) fn cached_nodes(&self) -> &[u8] {
+        self.cached.as_ref().map_or(&[], |nodes| &nodes.bytes)
+    }
+    pub(crate) fn with_nodes(key: RawSigningKey, layers: usize, bytes: Vec<u8>) -> SigningKey {
+        SigningKey { key, cached: Some(Arc::new(Nodes { layers, bytes })) }
+    }
+    /// Signs in pure mode, hedged, on the calling thread.
+    pub fn try_sign_with_context(&self, message: &[u8], context: &[u8]) -> Result<Signature, Error> {
+        on_this_thread()?.sign(self, Mode::Pure { context }, message, Randomizer::Hedged)
+    }
+}
+
+/// What holds secrets is the key inside, which wipes itself.
+impl ZeroizeOnDrop for SigningKey {}
+
+impl From<RawSigningKey> for SigningKey {
+    fn from(key: RawSigningKey) -> SigningKey {
+        SigningKey { key, cached: None }
+    }
+}
+
+impl AsRef<RawSigningKey> for SigningKey {
+    fn as_ref(&self) -> &RawSigningKey {
+        &self.key
+    }
+}
+
+impl PartialEq for SigningKey {
+    fn eq(&self, other: &SigningKey) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for SigningKey {}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("SigningKey");
+        shown.field("public", &self.verifying_key()).field("cached_layers", &self.cached_layers());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Signer<Signature> for SigningKey {
+    fn try_sign(&self, message: &[u8]) -> Result<Signature, signature::Error> {
+        self.try_sign_with_context(message, &[]).map_err(signature::Error::from_source)
+    }
+}
+
+impl RandomizedSigner<Signature> for SigningKey {
+    fn try_sign_with_rng<R: TryCryptoRng + ?Sized>(
+        &self,
+        rng: &mut R,
+        message: &[u8],
+    ) -> Result<Signature, signature::Error> {
+        let mut opt_rand = Zeroizing::new(vec![0; self.params().n]);
+        rng.try_fill_bytes(&mut opt_rand).map_err(|_| signature::Error::from_source(Error::Randomness))?;
+        on_this_thread()
+            .and_then(|engine| engine.sign(self, Mode::Pure { context: &[] }, message, Randomizer::Given(&opt_rand)))
+            .map_err(signature::Error::from_source)
+    }
+}
+
+impl Keypair for SigningKey {
+    type VerifyingKey = VerifyingKey;
+    fn verifying_key(&self) -> VerifyingKey {
+        self.verifying_key()
+    }
+}
+
+impl TryFrom<PrivateKeyInfoRef<'_>> for SigningKey {
+    type Error = pkcs8::Error;
+    fn try_from(info: PrivateKeyInfoRef<'_>) -> pkcs8::Result<SigningKey> {
+        RawSigningKey::try_from(info).map(SigningKey::from)
+    }
+}
+
+impl EncodePrivateKey for SigningKey {
+    fn to_pkcs8_der(&self) -> pkcs8::Result<SecretDocument> {
+        self.key.to_pkcs8_der()
+    }
+}
+
+/// A public key.
+///
+/// Its [`Verifier`] verifies in pure mode with an empty context on the calling thread; [`Engine`] does all else.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct VerifyingKey(RawVerifyingKey);
+
+impl VerifyingKey {
+    /// Reads PK.seed ‖ PK.root, 2n bytes.
+    pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
+        RawVerifyingKey::from_bytes(params, bytes).map(VerifyingKey)
+    }
+    /// PK.seed ‖ PK.root.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.0.to_bytes()
+    }
+    /// Reads an SPKI public key, PEM or DER; the error says what is wrong with it.
+    pub fn read_spki(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
+        RawVerifyingKey::read_spki(bytes).map(VerifyingKey)
+    }
+    /// The set.
+    pub fn params(&self) -> &'static Params {
+        self.0.params()
+    }
+    /// Verifies in pure mode on the calling thread; a signature of the wrong length is an error.
+    pub fn verify_with_context(&self, message: &[u8], context: &[u8], signature: &[u8]) -> Result<bool, Error> {
+        on_this_thread()?.verify(self, Mode::Pure { context }, message, signature)
+    }
+}
+
+impl From<RawVerifyingKey> for VerifyingKey {
+    fn from(key: RawVerifyingKey) -> VerifyingKey {
+        VerifyingKey(key)
+    }
+}
+
+impl AsRef<RawVerifyingKey> for VerifyingKey {
+    fn as_ref(&self) -> &RawVerifyingKey {
+        &self.0
+    }
+}
+
+impl fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Verifier<Signature> for VerifyingKey {
+    fn verify(&self, message: &[u8], signature: &Signature) -> Result<(), signature::Error> {
+        match self.verify_with_context(message, &[], signature.as_bytes()) {
+            Ok(true) => Ok(()),
+            _ => Err(signature::Error::new()),
+        }
+    }
+}
+
+impl TryFrom<SubjectPublicKeyInfoRef<'_>> for VerifyingKey {
+    type Error = pkcs8::spki::Error;
+    fn try_from(info: SubjectPublicKeyInfoRef<'_>) -> pkcs8::spki::Result<VerifyingKey> {
+        RawVerifyingKey::try_from(info).map(VerifyingKey)
+    }
+}
+
+impl EncodePublicKey for VerifyingKey {
+    fn to_public_key_der(&self) -> pkcs8::spki::Result<Document> {
+        self.0.to_public_key_der()
+    }
+}
+
+/// A signature: R ‖ SIG_FORS ‖ SIG_HT. It does not say which set it is of: SHA2 and SHAKE sets share their lengths.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Signature(Vec<u8>);
+
+impl Signature {
+    /// Takes bytes for a signature of a set; only their number is checked.
+    pub fn from_bytes(params: &'static Params, bytes: impl Into<Vec<u8>>) -> Result<Signature, KeyError> {
+        hypergrove_fips205::Signature::from_bytes(params, bytes).map(|signature| Signature(signature.into_bytes()))
+    }
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+    /// The bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+impl AsRef<[u8]> for Signature {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Takes bytes whose number is that of some set.
+impl TryFrom<&[u8]> for Signature {
+    type Error = signature::Error;
+    fn try_from(bytes: &[u8]) -> Result<Signature, signature::Error> {
+        let known = PARAMETER_SETS.iter().any(|p| p.sig_bytes() == bytes.len());
+        if known { Ok(Signature(bytes.to_vec())) } else { Err(signature::Error::new()) }
+    }
+}
+
+impl From<Signature> for Vec<u8> {
+    fn from(signature: Signature) -> Vec<u8> {
+        signature.0
+    }
+}
+
+impl SignatureEncoding for Signature {
+    type Repr = Vec<u8>;
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+}

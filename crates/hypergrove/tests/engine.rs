@@ -1,0 +1,564 @@
+//! The engine against the oracle of the crate fips205, on toy sets and SLH-DSA-SHA2-128f.
+
+use hypergrove::signature::{RandomizedSigner, SignatureEncoding, Signer, Verifier};
+use hypergrove::*;
+use hypergrove_engine::{Axis, Batch, Program, THREADS, Timing};
+use hypergrove_fips205::plan::Slot;
+use hypergrove_fips205::reference::{hash_slh_sign, slh_keygen_internal, slh_sign, slh_sign_internal};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex};
+
+const PURE: Mode<'static> = Mode::Pure { context: b"" };
+const HASHED: Mode<'static> = Mode::PreHash { context: b"ctx", hash: PreHash::Sha3_256 };
+
+fn toys() -> Vec<&'static Params> {
+    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy")).collect()
+}
+
+fn sets() -> Vec<&'static Params> {
+    [toys(), vec![&SLH_DSA_SHA2_128F]].concat()
+}
+
+fn engine(threads: usize) -> Engine {
+    Engine::builder().backend(Arc::new(Reference)).threads(threads).build().unwrap()
+}
+
+fn within(bytes: u64) -> Engine {
+    Engine::builder().backend(Arc::new(Reference)).threads(1).memory_budget(bytes).build().unwrap()
+}
+
+fn seeds(p: &Params, of: u8) -> Seeds {
+    let seed = |i: u8| (0..p.n).map(|j| of.wrapping_mul(37) ^ (i * 71).wrapping_add(j as u8)).collect::<Vec<u8>>();
+    Seeds { sk_seed: seed(1).into(), sk_prf: seed(2).into(), pk_seed: seed(3) }
+}
+
+fn raw_key(p: &'static Params, of: u8) -> hypergrove_fips205::SigningKey {
+    let Seeds { sk_seed, sk_prf, pk_seed } = seeds(p, of);
+    slh_keygen_internal(p, &sk_seed, &sk_prf, &pk_seed)
+}
+
+fn key(p: &'static Params, of: u8) -> SigningKey {
+    raw_key(p, of).into()
+}
+
+fn message(i: usize) -> Vec<u8> {
+    format!("message {i}").into_bytes()
+}
+
+/// The oracle's signature, deterministic or with `opt_rand`.
+fn expected(key: &SigningKey, mode: Mode<'_>, message: &[u8], opt_rand: Option<&[u8]>) -> Vec<u8> {
+    let key = key.as_ref();
+    match mode {
+        Mode::Pure { context } => slh_sign(message, context, key, opt_rand).unwrap(),
+        Mode::PreHash { context, hash } => hash_slh_sign(message, context, hash, key, opt_rand).unwrap(),
+        Mode::Internal => slh_sign_internal(message, key, opt_rand),
+    }
+    .into_bytes()
+}
+
+fn deterministic<'a>(key: &'a SigningKey, message: impl Into<Cow<'a, [u8]>>) -> SignJob<'a> {
+    SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(key, message) }
+}
+
+/// Runs a batch and sees to it that results come in order, each once.
+fn collect<T>(run: impl FnOnce(&mut dyn FnMut(usize, Result<T, Error>)) -> Result<(), Error>) -> Vec<Result<T, Error>> {
+    let mut results = Vec::new();
+    run(&mut |index, result| {
+        assert_eq!(index, results.len(), "results in order, each once");
+        results.push(result);
+    })
+    .unwrap();
+    results
+}
+
+fn sign_all(engine: &Engine, jobs: Vec<SignJob<'_>>) -> Vec<Result<Vec<u8>, Error>> {
+    let signed = collect(|sink| engine.sign_batch(jobs, sink));
+    signed.into_iter().map(|result| result.map(Signature::into_bytes)).collect()
+}
+
+#[test]
+fn keys_are_the_references() {
+    for p in sets() {
+        for count in [0, 1, 2, 31].into_iter().filter(|count| p.d < 10 || *count < 31) {
+            let seeds: Vec<Seeds> = (0..count).map(|i| seeds(p, i)).collect();
+            let keys = engine(2).from_seeds(p, &seeds).unwrap();
+            assert_eq!(keys, (0..count).map(|i| key(p, i)).collect::<Vec<_>>(), "{p}, {count} keys");
+        }
+    }
+    let short = Seeds { pk_seed: vec![0; 15], ..seeds(&TOY_SHA2_16, 0) };
+    let refused = engine(1).from_seeds(&TOY_SHA2_16, &[seeds(&TOY_SHA2_16, 0), short]);
+    assert_eq!(refused.unwrap_err(), Error::Length { what: "PK.seed", want: 16, got: 15 });
+}
+
+#[test]
+fn generated_keys_differ_and_belong_to_their_seeds() {
+    let (engine, mut keys) = (engine(2), Vec::new());
+    engine
+        .generate_batch(&TOY_SHAKE_24, 9, |index, key| {
+            assert_eq!(index, keys.len());
+            keys.push(key);
+        })
+        .unwrap();
+    keys.push(engine.generate(&TOY_SHAKE_24).unwrap());
+    assert_eq!(keys.len(), 10);
+    for (i, key) in keys.iter().enumerate() {
+        engine.check(key).unwrap();
+        assert!(keys[..i].iter().all(|other| other != key));
+    }
+    let mut bytes = keys[0].to_bytes();
+    bytes[0] ^= 1;
+    let damaged = SigningKey::from_bytes(&TOY_SHAKE_24, &bytes).unwrap();
+    assert!(matches!(engine.check(&damaged), Err(Error::Value { what }) if what.contains("toy-SHAKE-24")));
+}
+
+#[test]
+fn single_signatures_are_the_references_and_verify() {
+    let given = [0x99; 32];
+    for p in sets() {
+        let (key, other) = (key(p, 1), key(p, 2).verifying_key());
+        for threads in [1, 2] {
+            let engine = engine(threads);
+            for mode in [PURE, Mode::Pure { context: &[7; 255] }, HASHED, Mode::Internal] {
+                let same = engine.sign(&key, mode, b"message", Randomizer::Deterministic).unwrap();
+                assert_eq!(same.as_bytes(), expected(&key, mode, b"message", None), "{p} {mode:?}");
+                let given = &given[..p.n];
+                let signature = engine.sign(&key, mode, b"message", Randomizer::Given(given)).unwrap();
+                assert_eq!(signature.as_bytes(), expected(&key, mode, b"message", Some(given)));
+                let public = key.verifying_key();
+                let verify = |key, mode, message| engine.verify(key, mode, message, signature.as_bytes()).unwrap();
+                assert!(verify(&public, mode, b"message"));
+                assert!(!verify(&public, mode, b"massage"));
+                assert!(!verify(&other, mode, b"message"));
+                assert!(!verify(&public, Mode::Pure { context: b"elsewhere" }, b"message"));
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_of_many_sizes_keys_and_sets_are_the_references() {
+    let keys: Vec<SigningKey> = toys().into_iter().flat_map(|p| [key(p, 1), key(p, 2)]).collect();
+    for threads in [1, 2] {
+        let engine = engine(threads);
+        for size in [0, 1, 2, 31] {
+            let key_of = |i: usize| &keys[(i * i + i / 3) % keys.len()];
+            let mode_of = |i: usize| [PURE, HASHED, Mode::Internal][i % 3];
+            let jobs = (0..size).map(|i| SignJob { mode: mode_of(i), ..deterministic(key_of(i), message(i)) });
+            let signatures: Vec<Vec<u8>> = sign_all(&engine, jobs.collect()).into_iter().flatten().collect();
+            let want: Vec<_> = (0..size).map(|i| expected(key_of(i), mode_of(i), &message(i), None)).collect();
+            assert!(signatures == want, "{size} jobs, {threads} threads");
+
+            // Every third signature is given to a verifier with the next message.
+            let publics: Vec<VerifyingKey> = (0..size).map(|i| key_of(i).verifying_key()).collect();
+            let jobs = (0..size).map(|i| VerifyJob {
+                mode: mode_of(i),
+                ..VerifyJob::new(&publics[i], message(i + usize::from(i % 3 == 2)), &signatures[i])
+            });
+            let verdicts = collect(|sink| engine.verify_batch(jobs, sink));
+            assert_eq!(verdicts, (0..size).map(|i| Ok(i % 3 != 2)).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn sha2_128f_in_a_batch_with_toys() {
+    let keys = [key(&SLH_DSA_SHA2_128F, 1), key(&TOY_SHA2_16, 2), key(&SLH_DSA_SHA2_128F, 3)];
+    let jobs = (0..6).map(|i| deterministic(&keys[i % 3], message(i))).collect();
+    for (i, signature) in sign_all(&engine(2), jobs).into_iter().enumerate() {
+        assert!(signature.unwrap() == expected(&keys[i % 3], PURE, &message(i), None), "job {i}");
+    }
+}
+
+#[test]
+fn a_bad_job_fails_alone() {
+    let (p, long) = (&TOY_SHA2_16, [7; 256]);
+    let (key, engine) = (key(p, 1), engine(2));
+    let context =
+        Error::Value { what: "the context has 256 bytes, at most 255 are allowed; shorten or hash it".into() };
+    let good = || deterministic(&key, &b"good"[..]);
+    let jobs = vec![
+        good(),
+        SignJob { mode: Mode::Pure { context: &long }, ..good() },
+        SignJob { mode: Mode::PreHash { context: &long, hash: PreHash::Sha256 }, ..good() },
+        SignJob { randomizer: Randomizer::Given(&long[..17]), ..good() },
+        good(),
+    ];
+    let signature = expected(&key, PURE, b"good", None);
+    let opt_rand = Error::Length { what: "opt_rand", want: 16, got: 17 };
+    let want =
+        [Ok(signature.clone()), Err(context.clone()), Err(context.clone()), Err(opt_rand), Ok(signature.clone())];
+    assert_eq!(sign_all(&engine, jobs), want);
+
+    let (public, shake) = (key.verifying_key(), self::key(&TOY_SHAKE_24, 1).verifying_key());
+    let longer = [&signature[..], &[0]].concat();
+    let mut flipped = signature.clone();
+    flipped[p.sig_bytes() / 2] ^= 4;
+    let good = || VerifyJob::new(&public, &b"good"[..], &signature);
+    let jobs = vec![
+        good(),
+        VerifyJob { mode: Mode::Pure { context: &long }, ..good() },
+        VerifyJob { signature: Cow::Borrowed(&longer), ..good() },
+        VerifyJob { signature: Cow::Borrowed(&[]), ..good() },
+        VerifyJob { key: &shake, ..good() },
+        VerifyJob { signature: Cow::Borrowed(&flipped), ..good() },
+        good(),
+    ];
+    let length = |p: &'static Params, got| {
+        Err(Error::Key(KeyError::Length { what: "a signature", set: p.name, want: p.sig_bytes(), got }))
+    };
+    let (size, other) = (p.sig_bytes(), &TOY_SHAKE_24);
+    let want = [Ok(true), Err(context), length(p, size + 1), length(p, 0), length(other, size), Ok(false), Ok(true)];
+    assert_eq!(collect(|sink| engine.verify_batch(jobs, sink)), want);
+    assert_eq!(engine.verify(&public, PURE, b"good", &longer), length(p, size + 1));
+    assert!(engine.sign(&key, Mode::Pure { context: &long }, b"", Randomizer::Hedged).is_err());
+}
+
+#[test]
+fn a_long_row_streams_through_a_small_budget() {
+    let (p, key) = (&TOY_SHA2_16, key(&TOY_SHA2_16, 1));
+    // Room for about ten signatures of some 1,900 bytes and their program.
+    let engine = within(25_000);
+    let (pulled, done) = (Cell::new(0), RefCell::new(Vec::new()));
+    let mut sub_batches = Vec::new();
+    let jobs = (0..200).map(|i| {
+        pulled.set(pulled.get() + 1);
+        deterministic(&key, message(i))
+    });
+    engine
+        .sign_batch(jobs, |index, signature| {
+            let mut done = done.borrow_mut();
+            assert_eq!(index, done.len());
+            done.push(signature.unwrap().into_bytes());
+            // No job is taken while results are handed out.
+            if sub_batches.last() != Some(&pulled.get()) {
+                sub_batches.push(pulled.get());
+            }
+        })
+        .unwrap();
+    assert!(sub_batches.len() >= 10, "{sub_batches:?}");
+    let most = 25_000 / p.sig_bytes() + 1;
+    assert!(sub_batches.windows(2).all(|pair| pair[1] - pair[0] <= most), "{sub_batches:?}");
+    assert!(sub_batches[0] <= most, "the first results came after {} jobs", sub_batches[0]);
+    let done = done.into_inner();
+    for i in [0, 1, 99, 199] {
+        assert!(done[i] == expected(&key, PURE, &message(i), None));
+    }
+    assert_eq!(done.len(), 200);
+}
+
+#[test]
+fn an_endless_row_is_taken_lazily() {
+    let (key, pulled, seen) = (key(&TOY_SHA2_16, 1), Cell::new(0), Cell::new(0));
+    let engine = within(20_000);
+    let jobs = std::iter::from_fn(|| {
+        // The row ends soon after the first results, or never.
+        pulled.set(pulled.get() + 1);
+        (seen.get() == 0).then(|| SignJob::new(&key, &b"again"[..]))
+    });
+    engine.sign_batch(jobs, |_, _| seen.set(seen.get() + 1)).unwrap();
+    assert!(seen.get() > 0 && seen.get() + 1 == pulled.get(), "{} of {}", seen.get(), pulled.get());
+}
+
+#[test]
+fn a_job_beyond_the_budget_fails_alone() {
+    let (p, key) = (&TOY_SHA2_16, key(&TOY_SHA2_16, 1));
+    let engine = within(15_000);
+    let big = vec![1; 20_000];
+    // Owned, the message is the batch's memory; borrowed, it is the caller's.
+    let jobs = vec![
+        deterministic(&key, &b"small"[..]),
+        deterministic(&key, big.clone()),
+        deterministic(&key, &big),
+        deterministic(&key, &b"small"[..]),
+    ];
+    let results = sign_all(&engine, jobs);
+    assert!(
+        matches!(results[1], Err(Error::OutOfMemory { needs, has: 15_000, .. }) if needs > 20_000 + p.sig_bytes() as u64)
+    );
+    assert!(results[2].as_ref() == Ok(&expected(&key, PURE, &big, None)));
+    assert!(results[0].is_ok() && results[0] == results[3]);
+
+    let poor = within(p.sig_bytes() as u64 + 10);
+    let sign = |job| poor.sign(&key, PURE, job, Randomizer::Hedged);
+    assert!(matches!(sign(b"x"), Err(Error::OutOfMemory { .. })));
+    let all = sign_all(&poor, (0..3).map(|i| deterministic(&key, message(i))).collect());
+    assert!(all.len() == 3 && all.iter().all(|result| matches!(result, Err(Error::OutOfMemory { .. }))));
+    assert!(poor.generate(p).is_err(), "the program of a key generation does not fit either");
+}
+
+#[test]
+fn caching_changes_no_signature() {
+    let engine = engine(2);
+    for p in toys() {
+        let plain = key(p, 5);
+        let messages: Vec<_> = (0..7).map(message).collect();
+        let want: Vec<_> = messages.iter().map(|message| Ok(expected(&plain, PURE, message, None))).collect();
+        for layers in 0..=p.d {
+            let cached = engine.cache(&plain, layers).unwrap();
+            assert_eq!((cached.cached_layers(), &cached), (layers, &plain));
+            let jobs = messages.iter().map(|message| deterministic(&cached, message)).collect();
+            assert!(sign_all(&engine, jobs) == want, "{p}, {layers} layers");
+            // Keys with and without nodes in one batch.
+            let jobs = messages.iter().enumerate();
+            let jobs = jobs.map(|(i, message)| deterministic(if i % 2 == 0 { &cached } else { &plain }, message));
+            assert!(sign_all(&engine, jobs.collect()) == want);
+            assert_eq!(engine.cache(&cached, 0).unwrap().cached_layers(), 0);
+        }
+        assert!(matches!(engine.cache(&plain, p.d + 1), Err(Error::Value { .. })));
+        let bytes = cache_bytes(p, 1).unwrap();
+        for (bytes, layers) in [(0, 0), (bytes - 1, 0), (bytes, 1), (usize::MAX, p.d)] {
+            assert_eq!(engine.cache_within(&plain, bytes).unwrap().cached_layers(), layers);
+        }
+    }
+    let f = key(&SLH_DSA_SHA2_128F, 1);
+    let cached = engine.cache(&f, 1).unwrap();
+    let signature = engine.sign(&cached, PURE, b"message", Randomizer::Deterministic).unwrap();
+    assert!(signature.as_bytes() == expected(&f, PURE, b"message", None));
+    for layers in [10, 12, 22] {
+        assert!(matches!(engine.cache(&f, layers), Err(Error::Value { .. } | Error::OutOfMemory { .. })), "{layers}");
+    }
+}
+
+#[test]
+fn hedged_signatures_differ_and_verify() {
+    let (key, engine) = (key(&TOY_SHAKE_24, 1), engine(2));
+    let public = key.verifying_key();
+    let mut signatures = sign_all(&engine, (0..5).map(|_| SignJob::new(&key, &b"same"[..])).collect());
+    signatures.push(engine.sign(&key, PURE, b"same", Randomizer::Hedged).map(Signature::into_bytes));
+    let mut rs: Vec<_> = signatures.iter().map(|signature| &signature.as_ref().unwrap()[..24]).collect();
+    rs.sort();
+    rs.dedup();
+    assert_eq!(rs.len(), 6);
+    let jobs = signatures.iter().flatten().map(|signature| VerifyJob::new(&public, &b"same"[..], signature));
+    assert_eq!(collect(|sink| engine.verify_batch(jobs, sink)), vec![Ok(true); 6]);
+}
+
+#[test]
+fn keys_have_the_traits_that_programs_expect() {
+    struct Sevens;
+    impl signature::rand_core::TryRng for Sevens {
+        type Error = std::convert::Infallible;
+        fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+            Ok(0x0707_0707)
+        }
+        fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+            Ok(0x0707_0707_0707_0707)
+        }
+        fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Self::Error> {
+            out.fill(7);
+            Ok(())
+        }
+    }
+    impl signature::rand_core::TryCryptoRng for Sevens {}
+
+    let key = key(&SLH_DSA_SHA2_128F, 9);
+    let public = signature::Keypair::verifying_key(&key);
+    let signature: Signature = key.sign(b"message");
+    public.verify(b"message", &signature).unwrap();
+    assert!(public.verify(b"massage", &signature).is_err());
+    let toy = self::key(&TOY_SHA2_16, 1);
+    assert!(public.verify(b"message", &toy.sign(b"message")).is_err(), "a signature of another set");
+    assert_eq!(key.sign_with_rng(&mut Sevens, b"message").to_vec(), expected(&key, PURE, b"message", Some(&[7; 16])));
+
+    assert_eq!(Signature::try_from(&*signature.to_bytes()).unwrap(), signature);
+    assert_eq!(signature.encoded_len(), SLH_DSA_SHA2_128F.sig_bytes());
+    assert!(Signature::try_from(&signature.as_bytes()[1..]).is_err());
+
+    let with_context = key.try_sign_with_context(b"message", b"context").unwrap();
+    assert_eq!(public.verify_with_context(b"message", b"context", with_context.as_bytes()), Ok(true));
+    assert_eq!(public.verify_with_context(b"message", b"", with_context.as_bytes()), Ok(false));
+}
+
+#[test]
+fn keys_travel_as_der_and_pem() {
+    use pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey, EncodePublicKey, LineEnding};
+    let key = key(&SLH_DSA_SHA2_128F, 3);
+    let public = key.verifying_key();
+    let pem = key.to_pkcs8_pem(LineEnding::LF).unwrap();
+    assert_eq!(SigningKey::from_pkcs8_pem(&pem).unwrap(), key);
+    assert_eq!(SigningKey::read_pkcs8(pem.as_bytes()).unwrap(), key);
+    assert_eq!(SigningKey::from_pkcs8_der(key.to_pkcs8_der().unwrap().as_bytes()).unwrap(), key);
+    let pem = public.to_public_key_pem(LineEnding::LF).unwrap();
+    assert_eq!(VerifyingKey::from_public_key_pem(&pem).unwrap(), public);
+    assert_eq!(VerifyingKey::read_spki(public.to_public_key_der().unwrap().as_bytes()).unwrap(), public);
+    assert_eq!(SigningKey::from_bytes(&SLH_DSA_SHA2_128F, &key.to_bytes()).unwrap(), key);
+    assert_eq!(VerifyingKey::from_bytes(&SLH_DSA_SHA2_128F, &public.to_bytes()).unwrap(), public);
+    let secret = format!("{:?}", key.as_ref().sk_seed());
+    assert!(!format!("{key:?} {:?}", seeds(&SLH_DSA_SHA2_128F, 3)).contains(&secret[1..20]));
+}
+
+/// What a [`Probe`] was asked to prepare: op, batch and threads.
+type Prepared = Arc<Mutex<Vec<(Op, usize, Option<u32>)>>>;
+
+/// The reference with a fault, and a log.
+#[derive(Clone)]
+struct Probe {
+    prepared: Prepared,
+    /// Bytes of a program besides those that each job takes.
+    bytes: u64,
+    fault: fn(&Plan, &mut [u8]) -> Result<(), Error>,
+}
+
+impl Probe {
+    fn new(bytes: u64, fault: fn(&Plan, &mut [u8]) -> Result<(), Error>) -> Probe {
+        Probe { prepared: Prepared::default(), bytes, fault }
+    }
+    fn engine(&self) -> EngineBuilder {
+        Engine::builder().backend(Arc::new(self.clone())).threads(2)
+    }
+}
+
+impl Backend for Probe {
+    fn name(&self) -> &'static str {
+        "probe"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        Reference.devices()
+    }
+    fn space(&self, _: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        if plan.op == Op::Sign && plan.params.family == Family::Shake {
+            return Err(Error::Unsupported { device: "probe".into(), what: "SHAKE".into() });
+        }
+        Ok(vec![Axis { name: THREADS, values: Cow::Borrowed(&[1, 2]) }])
+    }
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        self.bytes + Reference.bytes(device, plan, batch, policy)
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        self.prepared.lock().unwrap().push((plan.op, batch, policy.get(THREADS)));
+        Ok(Box::new(ProbeProgram(Reference.prepare(device, plan, batch, policy)?, self.fault)))
+    }
+}
+
+struct ProbeProgram(Box<dyn Program>, fn(&Plan, &mut [u8]) -> Result<(), Error>);
+
+impl Program for ProbeProgram {
+    fn plan(&self) -> &Plan {
+        self.0.plan()
+    }
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        let timing = self.0.run(batch, out)?;
+        (self.1)(self.0.plan(), out)?;
+        Ok(timing)
+    }
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        self.0.read(slot)
+    }
+}
+
+#[test]
+fn a_second_call_prepares_nothing() {
+    let (probe, key) = (Probe::new(0, |_, _| Ok(())), key(&TOY_SHA2_16, 1));
+    let engine = probe.engine().build().unwrap();
+    for _ in 0..3 {
+        let signature = engine.sign(&key, PURE, b"message", Randomizer::Hedged).unwrap();
+        assert!(engine.clone().verify(&key.verifying_key(), PURE, b"message", signature.as_bytes()).unwrap());
+        for size in [5, 8, 7] {
+            sign_all(&engine, (0..size).map(|i| deterministic(&key, message(i))).collect());
+        }
+    }
+    // One signature on all threads, one verification on the caller's, and all batches of 5 to 8 in one program.
+    let want = [(Op::Sign, 1, Some(2)), (Op::Verify, 1, Some(1)), (Op::Sign, 8, Some(2))];
+    assert_eq!(*probe.prepared.lock().unwrap(), want);
+}
+
+#[test]
+fn idle_programs_make_way_for_others() {
+    let key = key(&TOY_SHA2_16, 1);
+    let prepared = |budget| {
+        let probe = Probe::new(10_000_000, |_, _| Ok(()));
+        let engine = probe.engine().memory_budget(budget).build().unwrap();
+        for _ in 0..3 {
+            let signature = engine.sign(&key, PURE, b"message", Randomizer::Hedged).unwrap();
+            engine.verify(&key.verifying_key(), PURE, b"message", signature.as_bytes()).unwrap();
+        }
+        probe.prepared.lock().unwrap().len()
+    };
+    assert_eq!(prepared(25_000_000), 2);
+    assert_eq!(prepared(15_000_000), 6);
+}
+
+#[test]
+fn unsupported_plans_fail_alone() {
+    let (key, shake) = (key(&TOY_SHA2_16, 1), key(&TOY_SHAKE_24, 1));
+    let engine = Probe::new(0, |_, _| Ok(())).engine().build().unwrap();
+    let jobs = [&key, &shake, &key].map(|key| deterministic(key, &b"x"[..])).to_vec();
+    let results = sign_all(&engine, jobs);
+    let declined = Error::Unsupported { device: "probe".into(), what: "SHAKE".into() };
+    assert!(results[0].is_ok() && results[2].is_ok() && results[1] == Err(declined.clone()));
+    assert_eq!(engine.explain(&TOY_SHAKE_24, Op::Sign, 1).unwrap_err(), declined);
+}
+
+#[test]
+fn a_device_that_fails_ends_the_call() {
+    let failure = || Error::Device { device: "probe".into(), what: "unplugged".into() };
+    let key = key(&TOY_SHA2_16, 1);
+    fn unplugged(_: &Plan, _: &mut [u8]) -> Result<(), Error> {
+        Err(Error::Device { device: "probe".into(), what: "unplugged".into() })
+    }
+    let probe = Probe::new(0, unplugged);
+    let engine = probe.engine().build().unwrap();
+    let jobs = (0..4).map(|i| deterministic(&key, message(i)));
+    assert_eq!(engine.sign_batch(jobs, |_, _| panic!("nothing was signed")), Err(failure()));
+    assert_eq!(engine.sign(&key, PURE, b"x", Randomizer::Hedged), Err(failure()));
+    assert_eq!(engine.sign(&key, PURE, b"x", Randomizer::Hedged), Err(failure()));
+    assert_eq!(probe.prepared.lock().unwrap().len(), 3, "a program that failed is not used again");
+}
+
+#[test]
+fn a_key_with_a_wrong_root_signs_nothing() {
+    let mut bytes = key(&TOY_SHA2_16, 1).to_bytes();
+    *bytes.last_mut().unwrap() ^= 1;
+    let damaged = SigningKey::from_bytes(&TOY_SHA2_16, &bytes).unwrap();
+    let signed = engine(1).sign(&damaged, PURE, b"x", Randomizer::Hedged);
+    assert!(matches!(&signed, Err(Error::Inconsistent { what, .. }) if what.contains("PK.root")), "{signed:?}");
+    assert!(matches!(engine(1).cache(&damaged, 1), Err(Error::Value { .. })));
+    let lenient = Engine::builder().backend(Arc::new(Reference)).check_roots(false).build().unwrap();
+    assert!(lenient.sign(&damaged, PURE, b"x", Randomizer::Hedged).is_ok());
+}
+
+#[test]
+fn verified_signing_withholds_faulty_signatures() {
+    let key = key(&TOY_SHA2_16, 1);
+    fn flip(plan: &Plan, out: &mut [u8]) -> Result<(), Error> {
+        if plan.op == Op::Sign {
+            *out.last_mut().unwrap() ^= 1;
+        }
+        Ok(())
+    }
+    let sign = |verify| {
+        let engine = Probe::new(0, flip).engine().verify_signatures(verify).build().unwrap();
+        let (mut signed, jobs) = (0, (0..3).map(|i| deterministic(&key, message(i))));
+        (engine.sign_batch(jobs, |_, _| signed += 1), signed)
+    };
+    assert_eq!(sign(false), (Ok(()), 3));
+    let (outcome, signed) = sign(true);
+    assert!(matches!(&outcome, Err(Error::Inconsistent { what, .. }) if what.contains("job 2")), "{outcome:?}");
+    assert_eq!(signed, 0);
+    let sound = Probe::new(0, |_, _| Ok(())).engine().verify_signatures(true).build().unwrap();
+    assert!(sign_all(&sound, (0..3).map(|i| deterministic(&key, message(i))).collect()).iter().all(Result::is_ok));
+}
+
+#[test]
+fn explanations_tell_plan_memory_and_time() {
+    let engine = within(30_000);
+    let told = engine.explain(&TOY_SHA2_16, Op::Sign, 1_000_000).unwrap();
+    assert_eq!((&told.plan, told.work), (&Plan::new(&TOY_SHA2_16, Op::Sign), told.plan.work()));
+    assert_eq!((told.predicted, told.threads), (None, 1));
+    let Memory { budget, program, output, sub_batch } = told.memory;
+    assert!(sub_batch > 1 && program + sub_batch as u64 * output <= budget, "{:?}", told.memory);
+    engine.calibrate(&TOY_SHA2_16).unwrap();
+    let predict = |batch| engine.explain(&TOY_SHA2_16, Op::Sign, batch).unwrap().predicted.unwrap();
+    assert!(predict(1000) > predict(10) && predict(10).as_nanos() > 0);
+    let poor = within(100).explain(&TOY_SHA2_16, Op::Sign, 1);
+    assert!(matches!(poor, Err(Error::OutOfMemory { has: 100, .. })));
+}
+
+#[test]
+fn impossible_engines_are_refused() {
+    let refused = |builder: EngineBuilder| builder.build().unwrap_err().to_string();
+    assert!(refused(Engine::builder().threads(0)).contains("0 threads"));
+    let said = refused(Engine::builder().backend(Arc::new(Reference)).device(7));
+    assert!(said.contains("device 7 of reference") && said.contains("1 device"), "{said}");
+}
