@@ -1,5 +1,6 @@
 //! Working memory: taken once, wiped when it goes.
 
+use crate::verify::Chain;
 use hypergrove_lanes::AdrsWords;
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
@@ -11,7 +12,7 @@ pub(crate) struct Scratch {
     pub key_of: Vec<u32>,
     pub chains: Vec<u32>,
     pub digits: Vec<u8>,
-    pub order: Vec<u32>,
+    pub order: Vec<Chain>,
     /// Chains, level by level two halves, and the rest: nodes of n bytes. Secret among them.
     pub wide: Vec<u8>,
     pub nodes: Vec<u8>,

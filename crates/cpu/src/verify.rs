@@ -4,7 +4,7 @@ use crate::scratch::{Scratch, sized};
 use crate::wots;
 use hypergrove_engine::Batch;
 use hypergrove_fips205::{Adrs, AdrsType, Params};
-use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
+use hypergrove_lanes::{KeyState, Keys, Steps, TweakableHash};
 use std::ops::Range;
 
 /// The signatures of a batch that are verified together, and what the plan needs of the batch.
@@ -51,136 +51,154 @@ impl Group<'_> {
         Keys::Of { keys: self.keys, of: key_of }
     }
 
-    /// One level up for every node: the sibling from the signature, to the left or right as the index says.
-    fn climb(&self, hash_level: HashLevel<'_>, per: usize, sibling: impl Fn(usize) -> (bool, AdrsWords, Range<usize>)) {
-        let n = self.p.n;
-        let HashLevel { adrs, key_of, pairs, nodes } = hash_level;
-        adrs.clear();
-        let pairs = sized(pairs, 2 * nodes.len());
-        for (i, (pair, node)) in pairs.chunks_mut(2 * n).zip(nodes.chunks(n)).enumerate() {
-            let (is_right, address, at) = sibling(i);
-            let (left, right) = pair.split_at_mut(n);
-            let auth = &self.batch.signatures[self.jobs.start + i / per][at];
-            let (own, other) = if is_right { (right, left) } else { (left, right) };
-            own.copy_from_slice(node);
-            other.copy_from_slice(auth);
-            adrs.push(address);
-        }
-        self.hash.t_l(self.keys(key_of, per), adrs, 2, pairs, nodes);
-    }
-
     /// The roots, n bytes a job.
     pub(crate) fn roots(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8]) {
-        let (p, n, jobs) = (self.p, self.p.n, self.jobs.len());
-        let (first, len) = (self.jobs.start, p.len());
-        let position = |job: usize| &self.batch.positions[first + job];
-        let signature = |job: usize| self.batch.signatures[first + job];
-        let kept_of = |kept: &mut [u8], job: usize, f: &mut dyn FnMut(&mut Kept<'_>)| {
-            let each = Kept::bytes(p);
-            f(&mut Kept::new(p, &mut kept[job * each..][..each]));
-        };
+        // Rows of a known length are copied by one or two instructions instead of a call.
+        match self.p.n {
+            16 => self.roots_n::<16>(scratch, roots, kept),
+            24 => self.roots_n::<24>(scratch, roots, kept),
+            _ => self.roots_n::<32>(scratch, roots, kept),
+        }
+    }
+
+    fn roots_n<const N: usize>(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8]) {
+        let (p, jobs, len) = (self.p, self.jobs.len(), self.p.len());
+        let positions = &self.batch.positions[self.jobs.clone()];
+        let signatures = &self.batch.signatures[self.jobs.clone()];
+        let job_keys = &self.batch.key_of[self.jobs.clone()];
         let Scratch { adrs, key_of, digits, order, wide, nodes, parents, messages, .. } = scratch;
+        let kept = kept.chunks_mut(Kept::bytes(p));
 
         // FORS leaves from the revealed secrets, then the climb (FIPS 205, Algorithm 17).
-        let fors = |job: usize, i: usize| {
-            let at = position(job);
-            let tree = Adrs::new(0, at.idx_tree, AdrsType::ForsTree).key_pair(at.idx_leaf);
-            (tree, (i << p.a) as u32 + at.fors[i])
+        let trees = sized(nodes, jobs * p.k * N);
+        let fors = || positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsTree).key_pair(at.idx_leaf));
+        // Height, global index of the node at that height, and whether it is a right child.
+        let level = |z: usize| {
+            fors().zip(positions).flat_map(move |(tree, at)| {
+                at.fors.iter().enumerate().map(move |(i, leaf)| (tree, ((i << p.a) as u32 + leaf) >> z))
+            })
         };
         adrs.clear();
-        let trees = sized(nodes, jobs * p.k * n);
-        for (x, node) in trees.chunks_mut(n).enumerate() {
-            let (job, i) = (x / p.k, x % p.k);
-            let (tree, leaf) = fors(job, i);
-            node.copy_from_slice(&signature(job)[p.fors_tree_range(i)][..n]);
-            adrs.push(tree.node(0, leaf).0);
+        adrs.extend(level(0).map(|(tree, leaf)| tree.node(0, leaf).0));
+        let parts = || signatures.iter().flat_map(|s| s[p.fors_range()].chunks_exact(p.fors_tree_bytes()));
+        for (node, part) in rows_mut::<N>(trees).iter_mut().zip(parts()) {
+            *node = *row(part, 0);
         }
         self.hash.f(self.keys(key_of, p.k), adrs, trees);
         for z in 0..p.a {
-            let level = HashLevel { adrs, key_of, pairs: wide, nodes: trees };
-            self.climb(level, p.k, |x| {
-                let (tree, leaf) = fors(x / p.k, x % p.k);
-                let at = p.fors_tree_range(x % p.k).start + (1 + z) * n;
-                (leaf >> z & 1 == 1, tree.node(z as u32 + 1, leaf >> (z + 1)).0, at..at + n)
-            });
+            let pairs = sized(wide, 2 * trees.len());
+            adrs.clear();
+            for (((pair, node), part), (tree, index)) in
+                rows_mut::<N>(pairs).as_chunks_mut::<2>().0.iter_mut().zip(rows::<N>(trees)).zip(parts()).zip(level(z))
+            {
+                *pair = siblings(node, row(part, 1 + z), index);
+                adrs.push(tree.node(z as u32 + 1, index >> 1).0);
+            }
+            self.hash.t_l(self.keys(key_of, p.k), adrs, 2, pairs, trees);
         }
-        let messages = sized(messages, jobs * n);
+        let messages = sized(messages, jobs * N);
         adrs.clear();
-        adrs.extend((0..jobs).map(|job| {
-            let at = position(job);
-            Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf).0
-        }));
+        adrs.extend(
+            positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf).0),
+        );
         self.hash.t_l(self.keys(key_of, 1), adrs, p.k, trees, messages);
-        for (job, (roots, message)) in trees.chunks(p.k * n).zip(messages.chunks(n)).enumerate() {
-            kept_of(kept, job, &mut |k| {
-                k.fors_roots().copy_from_slice(roots);
-                k.fors_pk().copy_from_slice(message);
-            });
+        let mut kept: Vec<Kept<'_>> = kept.map(|bytes| Kept::new(p, bytes)).collect();
+        for ((kept, roots), message) in kept.iter_mut().zip(trees.chunks(p.k * N)).zip(messages.chunks(N)) {
+            kept.fors_roots().copy_from_slice(roots);
+            kept.fors_pk().copy_from_slice(message);
         }
 
         // Layer by layer: chains to their ends, T_len, the climb (FIPS 205, Algorithms 8, 11 and 13).
         let digits = sized(digits, 2 * jobs * len);
         let (digits, sorted) = digits.split_at_mut(jobs * len);
+        let one_key = job_keys.iter().all(|key| *key == job_keys[0]);
         for layer in 0..p.d {
-            for (message, digits) in messages.chunks(n).zip(digits.chunks_mut(len)) {
+            let places: Vec<(u64, u32)> = positions.iter().map(|at| at.at_layer(p, layer)).collect();
+            let parts = || signatures.iter().map(|s| &s[p.xmss_range(layer)]);
+            for (message, digits) in messages.chunks(N).zip(digits.chunks_mut(len)) {
                 wots::digits(p, message, digits);
             }
-            sort(p.w(), digits, order);
+            sort(p.w(), len, digits, order);
             adrs.clear();
             key_of.clear();
-            let chains = sized(wide, jobs * len * n);
-            for ((x, chain), digit) in order.iter().zip(chains.chunks_mut(n)).zip(sorted.iter_mut()) {
-                let (job, i) = (*x as usize / len, *x as usize % len);
-                let (tree, leaf) = position(job).at_layer(p, layer);
-                chain.copy_from_slice(&signature(job)[p.xmss_range(layer).start + i * n..][..n]);
-                *digit = digits[*x as usize];
+            let chains = sized(wide, jobs * len * N);
+            for ((chain, value), digit) in order.iter().zip(rows_mut::<N>(chains)).zip(sorted.iter_mut()) {
+                let (job, i) = (chain.job as usize, chain.number as usize);
+                let (tree, leaf) = places[job];
+                *value = *row(&signatures[job][p.xmss_range(layer)], i);
+                *digit = digits[job * len + i];
                 adrs.push(Adrs::new(layer as u32, tree, AdrsType::WotsHash).key_pair(leaf).chain(i as u32).0);
-                key_of.push(self.batch.key_of[first + job]);
+                if !one_key {
+                    key_of.push(job_keys[job]);
+                }
             }
-            let keys = if key_of.iter().all(|key| *key == key_of[0]) {
-                Keys::One(&self.keys[key_of[0] as usize])
+            let keys = if one_key {
+                Keys::One(&self.keys[job_keys[0] as usize])
             } else {
                 Keys::Of { keys: self.keys, of: key_of }
             };
             self.hash.chain(keys, adrs, p.w(), Steps::From(sorted), chains, None);
 
-            let ends = sized(parents, jobs * len * n);
-            for (x, chain) in order.iter().zip(chains.chunks(n)) {
-                ends[*x as usize * n..][..n].copy_from_slice(chain);
+            let ends = sized(parents, jobs * len * N);
+            for (chain, value) in order.iter().zip(rows::<N>(chains)) {
+                rows_mut::<N>(ends)[chain.job as usize * len + chain.number as usize] = *value;
             }
+            let at = |kind| {
+                places.iter().map(move |(tree, leaf)| (Adrs::new(layer as u32, *tree, kind), *leaf))
+            };
             adrs.clear();
-            adrs.extend((0..jobs).map(|job| {
-                let (tree, leaf) = position(job).at_layer(p, layer);
-                Adrs::new(layer as u32, tree, AdrsType::WotsPk).key_pair(leaf).0
-            }));
+            adrs.extend(at(AdrsType::WotsPk).map(|(adrs, leaf)| adrs.key_pair(leaf).0));
             self.hash.t_l(self.keys(key_of, 1), adrs, len, ends, messages);
             for z in 0..p.hp {
-                self.climb(HashLevel { adrs, key_of, pairs: wide, nodes: messages }, 1, |job| {
-                    let (tree, leaf) = position(job).at_layer(p, layer);
-                    let at = p.xmss_range(layer).start + (len + z) * n;
-                    let node = Adrs::new(layer as u32, tree, AdrsType::Tree).node(z as u32 + 1, leaf >> (z + 1));
-                    (leaf >> z & 1 == 1, node.0, at..at + n)
-                });
+                let pairs = sized(wide, 2 * messages.len());
+                adrs.clear();
+                for (((pair, node), part), (tree, leaf)) in rows_mut::<N>(pairs)
+                    .as_chunks_mut::<2>()
+                    .0
+                    .iter_mut()
+                    .zip(rows::<N>(messages))
+                    .zip(parts())
+                    .zip(at(AdrsType::Tree))
+                {
+                    *pair = siblings(node, row(part, len + z), leaf >> z);
+                    adrs.push(tree.node(z as u32 + 1, leaf >> (z + 1)).0);
+                }
+                self.hash.t_l(self.keys(key_of, 1), adrs, 2, pairs, messages);
             }
-            for (job, root) in messages.chunks(n).enumerate() {
-                kept_of(kept, job, &mut |k| k.xmss_root(layer).copy_from_slice(root));
+            for (kept, root) in kept.iter_mut().zip(messages.chunks(N)) {
+                kept.xmss_root(layer).copy_from_slice(root);
             }
         }
         roots.copy_from_slice(messages);
     }
 }
 
-/// The buffers of one level's H.
-struct HashLevel<'a> {
-    adrs: &'a mut Vec<AdrsWords>,
-    key_of: &'a mut Vec<u32>,
-    pairs: &'a mut Vec<u8>,
-    nodes: &'a mut [u8],
+fn rows<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
+    bytes.as_chunks().0
+}
+fn rows_mut<const N: usize>(bytes: &mut [u8]) -> &mut [[u8; N]] {
+    bytes.as_chunks_mut().0
+}
+/// Row `i` of a part of a signature.
+fn row<const N: usize>(part: &[u8], i: usize) -> &[u8; N] {
+    &rows(part)[i]
 }
 
-/// The numbers of all chains, those with the fewest steps left last: lanes of a group then stop together. A counting
-/// sort; digits are public.
-fn sort(w: usize, digits: &[u8], order: &mut Vec<u32>) {
+/// A node and its sibling in the order in which H takes them. The index is public.
+fn siblings<const N: usize>(node: &[u8; N], sibling: &[u8; N], index: u32) -> [[u8; N]; 2] {
+    if index & 1 == 0 { [*node, *sibling] } else { [*sibling, *node] }
+}
+
+/// A chain of one of the group's signatures.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Chain {
+    job: u16,
+    number: u16,
+}
+
+/// All chains, those with the fewest steps left last: lanes of a group then stop together. A counting sort; digits are
+/// public.
+fn sort(w: usize, len: usize, digits: &[u8], order: &mut Vec<Chain>) {
     let mut starts = [0u32; 257];
     for digit in digits {
         starts[usize::from(*digit) + 1] += 1;
@@ -189,10 +207,12 @@ fn sort(w: usize, digits: &[u8], order: &mut Vec<u32>) {
         starts[digit + 1] += starts[digit];
     }
     order.clear();
-    order.resize(digits.len(), 0);
-    for (x, digit) in digits.iter().enumerate() {
-        let at = &mut starts[usize::from(*digit)];
-        order[*at as usize] = x as u32;
-        *at += 1;
+    order.resize(digits.len(), Chain::default());
+    for (job, digits) in digits.chunks(len).enumerate() {
+        for (number, digit) in digits.iter().enumerate() {
+            let at = &mut starts[usize::from(*digit)];
+            order[*at as usize] = Chain { job: job as u16, number: number as u16 };
+            *at += 1;
+        }
     }
 }

@@ -1,0 +1,184 @@
+//! All 1,248 ACVP cases through the engine on the CPU, by the fastest instruction set; the other sets take the f sets'
+//! cases. The draft sets' known answers; two independent crates.
+
+use hypergrove::{
+    Cpu, Engine, Isa, Mode, Randomizer, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey, signature,
+};
+use hypergrove_testkit::vectors;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+fn engine(isa: Isa) -> Option<Engine> {
+    let cpu = Cpu::with(isa)?;
+    Some(Engine::builder().backend(Arc::new(cpu)).build().expect("an engine"))
+}
+
+/// Every instruction set of this CPU, the fastest with everything, the others with the f sets alone.
+fn engines() -> impl Iterator<Item = (Engine, Isa, bool)> {
+    let fastest = Isa::fastest();
+    Isa::available().into_iter().filter_map(move |isa| Some((engine(isa)?, isa, isa == fastest)))
+}
+
+#[test]
+fn keygen() {
+    let Some(cases) = vectors::acvp_keygen() else { return };
+    assert_eq!(cases.len(), 120);
+    for (engine, isa, all) in engines() {
+        let mut done = 0;
+        for (p, case) in cases.iter().filter(|(p, _)| all || p.name.ends_with('f')) {
+            let seeds = Seeds {
+                sk_seed: case.sk_seed.clone().into(),
+                sk_prf: case.sk_prf.clone().into(),
+                pk_seed: case.pk_seed.clone(),
+            };
+            let key = engine.from_seeds(p, &[seeds]).expect("a key").remove(0);
+            assert_eq!(*key.to_bytes(), case.sk, "{p}, {}", isa.name());
+            assert_eq!(key.verifying_key().to_bytes(), case.pk, "{p}, {}", isa.name());
+            done += 1;
+        }
+        println!("ACVP keyGen: {done} cases by {}", isa.name());
+    }
+}
+
+#[test]
+fn siggen_and_every_signature_verified() {
+    let Some(cases) = vectors::acvp_siggen() else { return };
+    assert_eq!(cases.len(), 624);
+    let whole = vectors::acvp_siggen_full().expect("beside the digests");
+    for (engine, isa, all) in engines() {
+        let cases: Vec<_> = cases.iter().filter(|(group, _)| all || group.params.name.ends_with('f')).collect();
+        let keys: Vec<SigningKey> = cases.iter().map(|(group, case)| case.key(group).into()).collect();
+        let jobs = cases.iter().zip(&keys).map(|((group, case), key)| SignJob {
+            key,
+            mode: case.mode(group),
+            message: Cow::Borrowed(&case.message[..]),
+            randomizer: case.additional_randomness.as_deref().map_or(Randomizer::Deterministic, Randomizer::Given),
+        });
+        let mut signatures = Vec::new();
+        engine.sign_batch(jobs, |_, signature| signatures.push(signature.expect("a signature"))).expect("a batch");
+        assert_eq!(signatures.len(), cases.len());
+        for ((group, case), signature) in cases.iter().zip(&signatures) {
+            let what = format!("case {}, {}, {}", case.tc_id, group.params, isa.name());
+            assert_eq!(Sha256::digest(signature.as_bytes())[..], case.signature_sha256, "{what}");
+            if let Some(whole) = whole.get(&case.tc_id) {
+                assert!(signature.as_bytes() == whole, "{what}");
+            }
+        }
+        let public: Vec<VerifyingKey> = keys.iter().map(SigningKey::verifying_key).collect();
+        let jobs = cases.iter().zip(&public).zip(&signatures).map(|(((group, case), key), signature)| VerifyJob {
+            key,
+            mode: case.mode(group),
+            message: Cow::Borrowed(&case.message[..]),
+            signature: Cow::Borrowed(signature.as_bytes()),
+        });
+        let mut verdicts = Vec::new();
+        engine.verify_batch(jobs, |_, verdict| verdicts.push(verdict.expect("a verdict"))).expect("a batch");
+        assert_eq!(verdicts, vec![true; cases.len()], "{}", isa.name());
+        println!("ACVP sigGen: {} cases made and verified by {}", cases.len(), isa.name());
+    }
+}
+
+#[test]
+fn sigver() {
+    let Some(cases) = vectors::acvp_sigver() else { return };
+    assert_eq!(cases.len(), 504);
+    let keys: Vec<VerifyingKey> = cases.iter().map(|(group, case)| case.key(group).into()).collect();
+    for (engine, isa, _) in engines() {
+        let jobs = cases.iter().zip(&keys).map(|((group, case), key)| VerifyJob {
+            key,
+            mode: case.mode(group),
+            message: Cow::Borrowed(&case.message[..]),
+            signature: Cow::Borrowed(&case.signature[..]),
+        });
+        let (mut valid, mut alone) = (0, 0);
+        engine
+            .verify_batch(jobs, |index, verdict| {
+                let (group, case) = &cases[index];
+                // A signature of a wrong length is an error that says so, and never valid.
+                let verdict = verdict.unwrap_or(false);
+                assert_eq!(verdict, case.test_passed, "case {}, {}, {}", case.tc_id, group.params, isa.name());
+                valid += usize::from(verdict);
+            })
+            .expect("a batch");
+        assert_eq!(valid, 72);
+        // One at a time as well: another way through lanes and threads.
+        for ((group, case), key) in cases.iter().zip(&keys).step_by(7) {
+            let verdict = engine.verify(key, case.mode(group), &case.message, &case.signature).unwrap_or(false);
+            assert_eq!(verdict, case.test_passed, "case {} alone", case.tc_id);
+            alone += 1;
+        }
+        println!("ACVP sigVer: {} cases in a batch, {alone} alone, by {}", cases.len(), isa.name());
+    }
+}
+
+/// The draft sets' known answers. 2^22 leaves a key and up to 2^28 in FORS: minutes on one core.
+#[test]
+#[ignore = "about 2^31 compressions a set: minutes"]
+#[cfg(feature = "draft-sp800-230")]
+fn draft_sets() {
+    let Some(cases) = vectors::sp800_230_draft() else { return };
+    let engine = Engine::new().expect("an engine");
+    for case in cases {
+        let p = hypergrove::Params::by_name(&case.parameter_set).expect("a draft set");
+        let seeds = Seeds {
+            sk_seed: case.sk_seed.clone().into(),
+            sk_prf: case.sk_prf.clone().into(),
+            pk_seed: case.pk_seed.clone(),
+        };
+        let start = std::time::Instant::now();
+        let key = engine.from_seeds(p, &[seeds]).expect("a key").remove(0);
+        let made = start.elapsed();
+        if case.signature_digest.is_some() {
+            assert_eq!(key.verifying_key().to_bytes(), case.pk, "{p}");
+        }
+        // With its one tree cached, signing is FORS alone.
+        let start = std::time::Instant::now();
+        let cached = engine.cache(&key, 1).expect("the tree");
+        let cache = start.elapsed();
+        let start = std::time::Instant::now();
+        let randomizer = Randomizer::Given(&case.additional_randomness);
+        let signature = engine.sign(&cached, Mode::Internal, &case.message, randomizer).expect("a signature");
+        println!("{p}: key {made:.1?}, cache {cache:.1?}, signature {:.1?}", start.elapsed());
+        assert_eq!(signature.as_bytes()[..p.n], case.r, "{p}");
+        if let Some(want) = &case.signature_digest {
+            let digest = match p.family {
+                hypergrove::Family::Sha2 => Sha256::digest(signature.as_bytes()).to_vec(),
+                hypergrove::Family::Shake => {
+                    use shake::digest::{ExtendableOutput, Update};
+                    let mut out = vec![0; 32];
+                    shake::Shake256::default().chain(signature.as_bytes()).finalize_xof_into(&mut out);
+                    out
+                }
+            };
+            assert_eq!(digest, *want, "{p}");
+        }
+        let public = key.verifying_key();
+        assert!(engine.verify(&public, Mode::Internal, &case.message, signature.as_bytes()).expect("a verdict"));
+    }
+}
+
+/// Signatures made here are accepted by the independent crate `slh-dsa`, whose own are accepted here.
+#[test]
+fn an_independent_crate_agrees() {
+    use slh_dsa::signature::{Keypair as _, Signer as _, Verifier as _};
+    let engine = Engine::new().expect("an engine");
+    fn check<P: slh_dsa::ParameterSet>(engine: &Engine, p: &'static hypergrove::Params) {
+        let key = engine.generate(p).expect("a key");
+        let theirs = slh_dsa::SigningKey::<P>::try_from(&key.to_bytes()[..]).expect("their key");
+        for message in [&b""[..], b"a", &[7; 5000]] {
+            let ours = engine.sign(&key, Mode::Pure { context: b"" }, message, Randomizer::Hedged).expect("ours");
+            let read = slh_dsa::Signature::<P>::try_from(ours.as_bytes()).expect("a signature");
+            theirs.verifying_key().verify(message, &read).unwrap_or_else(|_| panic!("{p}: they refuse ours"));
+            let made: Signature = Signature::from_bytes(p, theirs.sign(message).to_vec()).expect("a signature");
+            signature::Verifier::verify(&key.verifying_key(), message, &made)
+                .unwrap_or_else(|_| panic!("{p}: we refuse theirs"));
+        }
+    }
+    check::<slh_dsa::Sha2_128f>(&engine, &hypergrove::SLH_DSA_SHA2_128F);
+    check::<slh_dsa::Shake128f>(&engine, &hypergrove::SLH_DSA_SHAKE_128F);
+    check::<slh_dsa::Sha2_192f>(&engine, &hypergrove::SLH_DSA_SHA2_192F);
+    check::<slh_dsa::Sha2_256f>(&engine, &hypergrove::SLH_DSA_SHA2_256F);
+    check::<slh_dsa::Shake256f>(&engine, &hypergrove::SLH_DSA_SHAKE_256F);
+    check::<slh_dsa::Sha2_128s>(&engine, &hypergrove::SLH_DSA_SHA2_128S);
+}
