@@ -82,7 +82,16 @@ struct Levels<'a> {
 
 /// Nodes that the chunks of a forest leave to the last step: with more, chunks are made higher. Keeps the scratch of
 /// the draft sets with 2^25 leaves a tree below 8 MiB.
-const MOST_TOPS: usize = 1 << 16;
+const MOST_TOPS: usize = 1 << 15;
+
+/// Height of the subtrees that chunks of `chunk` leaves are made of.
+pub(crate) fn subtree_height(trees: usize, height: usize, chunk: usize) -> usize {
+    let mut s = height.min(chunk.ilog2() as usize);
+    while trees << (height - s) > MOST_TOPS && s < height {
+        s += 1;
+    }
+    s
+}
 
 impl Forest<'_> {
     fn height(&self) -> usize {
@@ -105,10 +114,7 @@ impl Forest<'_> {
         if trees == 0 {
             return;
         }
-        let mut s = height.min(self.chunk.ilog2() as usize);
-        while trees << (height - s) > MOST_TOPS && s < height {
-            s += 1;
-        }
+        let s = subtree_height(trees, height, self.chunk);
         let ((part, _), trace, tree_nodes) = (self.part_bytes(), self.trace_bytes(), ((2 << height) - 1) * n);
         let work = |scratch: &mut Scratch, chunk: Chunk<'_>| self.grow_chunk(scratch, s, chunk);
         if s == height {

@@ -1,6 +1,6 @@
 //! A plan prepared for the CPU.
 
-use crate::forest::{Forest, Grown, Leaves, Tree, run};
+use crate::forest::{Forest, Grown, Leaves, Tree, run, subtree_height};
 use crate::policy::CpuPolicy;
 use crate::scratch::{Pool, Scratch, sized};
 use crate::verify::{Group, Kept};
@@ -9,7 +9,7 @@ use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::{Batch, Error, Program, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
-use hypergrove_lanes::{KeyState, Keys, Steps, TweakableHash};
+use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,23 +28,32 @@ pub(crate) struct CpuProgram {
 /// Bytes that a program holds: estimated from above.
 pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
     let p = plan.params;
-    let (n, len) = (p.n as u64, p.len() as u64);
-    let (xmss, fors) = (policy.xmss_leaves as u64, policy.fors_leaves as u64);
-    let node = n + 2 * n + 32 + 4;
-    let chains = |leaves: u64| leaves * len * (n + 40);
-    let tops =
-        |trees: usize, height: usize, leaves: u64| ((trees as u64) << height) / leaves.min(1 << height) * (2 * n + 40);
+    let (n, len) = (p.n, p.len());
+    // A job of lanes: its node or nodes, and its address, key and place.
+    let job = |nodes: usize| nodes * n + size_of::<AdrsWords>() + 8;
+    // A chunk's leaves, and what chunks leave to the last step.
+    let forest = |leaves: Leaves, trees: usize| {
+        let (height, chunk) = match leaves {
+            Leaves::Fors => (p.a, policy.fors_leaves),
+            Leaves::Xmss => (p.hp, policy.xmss_leaves),
+        };
+        let s = subtree_height(trees, height, chunk);
+        let per_leaf = job(2) + if leaves == Leaves::Xmss { len * job(1) } else { 0 };
+        let tops = if s < height { (trees << (height - s)) * job(3) } else { trees * job(2) };
+        chunk.max(1 << s) * per_leaf + tops
+    };
     let scratch = match plan.op {
-        Op::Verify => (policy.verify_group.min(batch) as u64) * (p.k.max(p.len()) as u64 * (3 * n + 60)),
-        Op::Keygen => chains(xmss) + xmss * node + tops(1, p.hp, xmss),
-        Op::Cache => chains(xmss) + xmss * node + (1u64 << (p.hp * (plan.cached_layers - 1))) * (40 + n),
+        Op::Verify => policy.verify_group.min(batch.max(1)) * p.k.max(len) * job(4),
+        Op::Keygen => forest(Leaves::Xmss, batch.min(4096)),
+        Op::Cache => forest(Leaves::Xmss, 1 << (p.hp * (plan.cached_layers - 1))),
         Op::Sign => {
-            let traces = p.d as u64 * len * p.w() as u64 * n;
-            chains(xmss) + fors * node + traces + tops(p.k, p.a, fors) + tops(p.d, p.hp, xmss)
+            // The forests use the same buffers one after the other, or a thread's each.
+            let forests = forest(Leaves::Fors, p.k).max(forest(Leaves::Xmss, p.d));
+            p.d * len * (p.w() * n + job(1)) + forests
         }
     };
     let kept = if matches!(plan.op, Op::Sign | Op::Verify) { batch * Kept::bytes(p) } else { 0 };
-    scratch * policy.threads as u64 + kept as u64
+    (scratch * policy.threads + kept) as u64
 }
 
 impl CpuProgram {
@@ -303,5 +312,35 @@ impl Program for CpuProgram {
         let jobs = self.kept.chunks(each).take(self.jobs);
         (!self.kept.is_empty())
             .then(|| jobs.flat_map(|job| &job[range.start * p.n..range.end * p.n]).copied().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_fips205::PARAMETER_SETS;
+
+    /// What the README promises: a signature of any set takes less than 8 MiB of scratch a thread, and no more than
+    /// `bytes` says.
+    #[test]
+    fn scratch_is_bounded_and_estimated_from_above() {
+        for p in PARAMETER_SETS {
+            let plan = Plan::new(p, Op::Sign);
+            let estimate = bytes(&plan, 1, &CpuPolicy::default());
+            assert!(estimate < 8 << 20, "{p}: {estimate}");
+            if p.hp > 9 {
+                continue;
+            }
+            let isa = hypergrove_lanes::Isa::fastest();
+            let hash: Arc<dyn TweakableHash> = crate::Cpu::with(isa).expect("available").hash(p);
+            let mut program = CpuProgram::new(hash, plan.clone(), 1, CpuPolicy::default());
+            let seed = vec![7; p.n];
+            let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[] }];
+            let positions = [Position::split(p, &vec![0x5a; p.m])];
+            let batch = Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] };
+            program.run(&batch, &mut vec![0; p.sig_bytes()]).expect("signs");
+            let held = program.pool.bytes() + program.kept.len();
+            assert!(held as u64 <= estimate, "{p}: holds {held}, estimated {estimate}");
+        }
     }
 }

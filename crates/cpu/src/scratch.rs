@@ -56,6 +56,26 @@ impl Pool {
         self.lock().push(scratch);
         out
     }
+    /// Bytes that all of it holds.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |s: &Scratch| {
+            let nodes = [
+                &s.digits,
+                &s.wide,
+                &s.nodes,
+                &s.parents,
+                &s.messages,
+                &s.traces,
+                &s.tops,
+                &s.fors_roots,
+                &s.xmss_roots,
+            ];
+            let words = 4 * (s.key_of.capacity() + s.chains.capacity() + s.order.capacity());
+            32 * s.adrs.capacity() + words + nodes.iter().map(|buffer| buffer.capacity()).sum::<usize>()
+        };
+        self.lock().iter().map(bytes).sum()
+    }
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Scratch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

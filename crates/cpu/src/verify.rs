@@ -98,9 +98,7 @@ impl Group<'_> {
         }
         let messages = sized(messages, jobs * N);
         adrs.clear();
-        adrs.extend(
-            positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf).0),
-        );
+        adrs.extend(positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf).0));
         self.hash.t_l(self.keys(key_of, 1), adrs, p.k, trees, messages);
         let mut kept: Vec<Kept<'_>> = kept.map(|bytes| Kept::new(p, bytes)).collect();
         for ((kept, roots), message) in kept.iter_mut().zip(trees.chunks(p.k * N)).zip(messages.chunks(N)) {
@@ -143,9 +141,7 @@ impl Group<'_> {
             for (chain, value) in order.iter().zip(rows::<N>(chains)) {
                 rows_mut::<N>(ends)[chain.job as usize * len + chain.number as usize] = *value;
             }
-            let at = |kind| {
-                places.iter().map(move |(tree, leaf)| (Adrs::new(layer as u32, *tree, kind), *leaf))
-            };
+            let at = |kind| places.iter().map(move |(tree, leaf)| (Adrs::new(layer as u32, *tree, kind), *leaf));
             adrs.clear();
             adrs.extend(at(AdrsType::WotsPk).map(|(adrs, leaf)| adrs.key_pair(leaf).0));
             self.hash.t_l(self.keys(key_of, 1), adrs, len, ends, messages);

@@ -181,9 +181,7 @@ fn lanes<V: Lanes<u64>, const N: usize>(
             state[i] = seed[i];
             state[s + 4 + i] = v[i];
         }
-        for i in 0..3 {
-            state[s + i] = a[i];
-        }
+        state[s..s + 3].copy_from_slice(&a[..3]);
         // The hash address is the last byte of ADRS for all the steps there are (w ≤ 256).
         state[s + 3] = a[3].add(V::splat(u64::from(step) << 56));
         state[2 * s + 4] = V::splat(0x1f);

@@ -249,11 +249,11 @@ impl Live<'_> {
     /// The steps that any, and those that all of the jobs take.
     #[inline(always)]
     fn hull(&self, first: usize, rows: usize) -> (core::ops::Range<u32>, core::ops::Range<u32>) {
-        let (mut any, mut all) = (u32::MAX..0, 0..u32::MAX);
         if let Steps::All = self.steps {
             return (0..self.last, 0..self.last);
         }
-        for job in first..first + rows {
+        let (mut any, mut all) = (self.of(first), self.of(first));
+        for job in first + 1..first + rows {
             let steps = self.of(job);
             any = any.start.min(steps.start)..any.end.max(steps.end);
             all = all.start.max(steps.start)..all.end.min(steps.end);
