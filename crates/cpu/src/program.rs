@@ -40,16 +40,17 @@ pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
         let s = subtree_height(trees, height, chunk);
         let per_leaf = job(2) + if leaves == Leaves::Xmss { len * job(1) } else { 0 };
         let tops = if s < height { (trees << (height - s)) * job(3) } else { trees * job(2) };
-        chunk.max(1 << s) * per_leaf + tops
+        (chunk.max(1 << s) * per_leaf, tops)
     };
+    let sum = |(chunk, tops)| chunk + tops;
     let scratch = match plan.op {
         Op::Verify => policy.verify_group.min(batch.max(1)) * p.k.max(len) * job(4),
-        Op::Keygen => forest(Leaves::Xmss, batch.min(4096)),
-        Op::Cache => forest(Leaves::Xmss, 1 << (p.hp * (plan.cached_layers - 1))),
+        Op::Keygen => sum(forest(Leaves::Xmss, batch.min(4096))),
+        Op::Cache => sum(forest(Leaves::Xmss, 1 << (p.hp * (plan.cached_layers - 1)))),
         Op::Sign => {
-            // The forests use the same buffers one after the other, or a thread's each.
-            let forests = forest(Leaves::Fors, p.k).max(forest(Leaves::Xmss, p.d));
-            p.d * len * (p.w() * n + job(1)) + forests
+            // The last step uses the same buffers for one forest after the other, or threads' own.
+            let ((fors, fors_tops), (xmss, xmss_tops)) = (forest(Leaves::Fors, p.k), forest(Leaves::Xmss, p.d));
+            p.d * len * (p.w() * n + job(1)) + fors + xmss + fors_tops.max(xmss_tops)
         }
     };
     let kept = if matches!(plan.op, Op::Sign | Op::Verify) { batch * Kept::bytes(p) } else { 0 };
