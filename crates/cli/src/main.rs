@@ -1,2 +1,57 @@
-//! hypergrove
-fn main() {}
+//! The command line of hypergrove: SLH-DSA (FIPS 205) keys, signatures and measurements.
+#![forbid(unsafe_code)]
+
+mod acvp;
+mod args;
+mod bench;
+mod devices;
+mod explain;
+mod failure;
+mod files;
+mod inspect;
+mod keygen;
+mod keys;
+mod machine;
+mod printer;
+mod pubkey;
+mod quickstart;
+mod sign;
+mod stopwatch;
+mod verdicts;
+mod verify;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::{Exit, Failure};
+use printer::Printer;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let printer = Printer::new(cli.global.quiet, cli.global.verbose);
+    run(&cli, &printer)
+        .unwrap_or_else(|failure| {
+            if failure.silent {
+                return Exit::Good;
+            }
+            printer.failure(&failure);
+            Exit::Error
+        })
+        .into()
+}
+
+fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
+    let machine = &cli.global.machine;
+    match &cli.command {
+        Command::Keygen(args) => keygen::run(args, machine, printer),
+        Command::Pubkey(args) => pubkey::run(args, printer),
+        Command::Sign(args) => sign::run(args, machine, printer),
+        Command::Verify(args) => verify::run(args, machine, printer),
+        Command::Inspect(args) => inspect::run(args, printer),
+        Command::Devices(args) => devices::run(args, machine, printer),
+        Command::Explain(args) => explain::run(args, machine, printer),
+        Command::Bench(args) => bench::run(args, machine, printer),
+        Command::Acvp(args) => acvp::run(args, machine, printer),
+        Command::Quickstart(args) => quickstart::run(args, machine, printer),
+    }
+}

@@ -1,0 +1,290 @@
+//! `hypergrove acvp`: answers NIST's ACVP tests of SLH-DSA, revision FIPS205.
+
+use crate::args::{self, Acvp, MachineOptions};
+use crate::failure::{Exit, Failure};
+use crate::files::{Access, Source, Target};
+use crate::machine;
+use crate::printer::{Printer, grouped};
+use hypergrove::{Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, VerifyJob, VerifyingKey};
+use indicatif::ProgressBar;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Bytes, in ACVP's hexadecimal.
+#[derive(Default)]
+struct Hex(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hex, D::Error> {
+        let digits = Cow::<'_, str>::deserialize(deserializer)?;
+        hex::decode(&*digits).map(Hex).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode_upper(&self.0))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Prompt {
+    vs_id: Option<Value>,
+    algorithm: String,
+    mode: String,
+    revision: String,
+    is_sample: Option<bool>,
+    test_groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Group {
+    tg_id: u64,
+    parameter_set: String,
+    deterministic: Option<bool>,
+    signature_interface: Option<String>,
+    pre_hash: Option<String>,
+    tests: Vec<Test>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Test {
+    tc_id: u64,
+    sk_seed: Option<Hex>,
+    sk_prf: Option<Hex>,
+    pk_seed: Option<Hex>,
+    sk: Option<Hex>,
+    pk: Option<Hex>,
+    message: Option<Hex>,
+    context: Option<Hex>,
+    hash_alg: Option<String>,
+    additional_randomness: Option<Hex>,
+    signature: Option<Hex>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Results {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vs_id: Option<Value>,
+    algorithm: String,
+    mode: String,
+    revision: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_sample: Option<bool>,
+    test_groups: Vec<AnsweredGroup>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnsweredGroup {
+    tg_id: u64,
+    tests: Vec<AnsweredTest>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnsweredTest {
+    tc_id: u64,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answer {
+    KeyGen {
+        sk: Hex,
+        pk: Hex,
+    },
+    SigGen {
+        signature: Hex,
+    },
+    #[serde(rename_all = "camelCase")]
+    SigVer {
+        test_passed: bool,
+    },
+}
+
+pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let (source, target) = (Source::from(args.file.as_path()), Target::from(args.output.as_path()));
+    let force = args.overwrite.force;
+    target.check(false, force)?;
+    let json: Value = serde_json::from_slice(&source.read()?).map_err(|error| {
+        Failure::new(format!("{source} is not JSON: {error}")).hint("name the server's prompt.json")
+    })?;
+    // The protocol's array begins with an object that holds the version alone.
+    let (version, body) = match json {
+        Value::Array(mut parts) if parts.len() == 2 => (Some(parts.remove(0)), parts.remove(0)),
+        body => (None, body),
+    };
+    let results = answer(body, machine, printer).map_err(|failure| failure.of(&source))?;
+    let written = match version {
+        Some(version) => serde_json::to_vec_pretty(&(version, results)),
+        None => serde_json::to_vec_pretty(&results),
+    };
+    let mut bytes = written.map_err(|error| Failure::new(error.to_string()))?;
+    bytes.push(b'\n');
+    target.write(&bytes, Access::Public, force, printer)?;
+    Ok(Exit::Good)
+}
+
+fn answer(body: Value, machine: &MachineOptions, printer: &Printer) -> Result<Results, Failure> {
+    let prompt: Prompt = serde_json::from_value(body).map_err(|error| {
+        Failure::new(format!("this is no ACVP prompt: {error}")).hint("name the server's prompt.json")
+    })?;
+    let Prompt { vs_id, algorithm, mode, revision, is_sample, test_groups } = prompt;
+    if algorithm != "SLH-DSA" || revision != "FIPS205" {
+        return Err(Failure::new(format!("these are tests of {algorithm}, revision {revision}"))
+            .hint("hypergrove answers those of SLH-DSA, revision FIPS205"));
+    }
+    let compute = match mode.as_str() {
+        "keyGen" => key_gen,
+        "sigGen" => sig_gen,
+        "sigVer" => sig_ver,
+        mode => {
+            return Err(
+                Failure::new(format!("there is no mode '{mode}'")).hint("hypergrove answers keyGen, sigGen and sigVer")
+            );
+        }
+    };
+    let mut asked = Vec::new();
+    for group in &test_groups {
+        let params = args::set(&group.parameter_set)
+            .map_err(|error| Failure::new(error).of(format_args!("test group {}", group.tg_id)))?;
+        asked.extend(group.tests.iter().map(|test| Asked { group, params, test }));
+    }
+    let bar = printer.progress(asked.len(), "answering");
+    let mut answers = compute(&machine::engine(machine, printer)?, &asked, &bar)?.into_iter();
+    bar.finish_and_clear();
+    printer.detail(format_args!("answered {} tests", grouped(asked.len() as u64)));
+    let answered = |group: &Group| AnsweredGroup {
+        tg_id: group.tg_id,
+        tests: std::iter::zip(&group.tests, answers.by_ref())
+            .map(|(test, answer)| AnsweredTest { tc_id: test.tc_id, answer })
+            .collect(),
+    };
+    let test_groups = test_groups.iter().map(answered).collect();
+    Ok(Results { vs_id, algorithm, mode, revision, is_sample, test_groups })
+}
+
+/// A test, with what its group says of it.
+struct Asked<'p> {
+    group: &'p Group,
+    params: &'static Params,
+    test: &'p Test,
+}
+
+impl<'p> Asked<'p> {
+    fn failed(&self, failure: impl Into<Failure>) -> Failure {
+        failure.into().of(format_args!("test group {}, test {}", self.group.tg_id, self.test.tc_id))
+    }
+
+    fn need(&self, name: &str, field: impl Fn(&'p Test) -> &'p Option<Hex>) -> Result<&'p [u8], Failure> {
+        match field(self.test) {
+            Some(Hex(bytes)) => Ok(bytes),
+            None => Err(self.failed(Failure::new(format!("{name} is missing")))),
+        }
+    }
+
+    fn message(&self) -> Result<Cow<'p, [u8]>, Failure> {
+        Ok(Cow::Borrowed(self.need("message", |test| &test.message)?))
+    }
+
+    fn mode(&self) -> Result<Mode<'p>, Failure> {
+        let context: &[u8] = self.test.context.as_ref().map_or(&[], |Hex(bytes)| bytes);
+        match (self.group.signature_interface.as_deref(), self.group.pre_hash.as_deref()) {
+            // The first prompts of this revision knew the internal interface alone.
+            (None | Some("internal"), _) => Ok(Mode::Internal),
+            (Some("external"), Some("preHash")) => {
+                let name = self.test.hash_alg.as_deref().unwrap_or("");
+                let hash = args::pre_hash(name).map_err(|error| self.failed(Failure::new(error)))?;
+                Ok(Mode::PreHash { context, hash })
+            }
+            (Some("external"), None | Some("pure")) => Ok(Mode::Pure { context }),
+            (Some("external"), Some(other)) => Err(self.failed(Failure::new(format!("there is no preHash '{other}'")))),
+            (Some(other), _) => Err(self.failed(Failure::new(format!("there is no signatureInterface '{other}'")))),
+        }
+    }
+}
+
+fn key_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Vec<Answer>, Failure> {
+    let mut answers = Vec::with_capacity(asked.len());
+    for of_a_set in asked.chunk_by(|a, b| a.params == b.params) {
+        let mut seeds = Vec::new();
+        for asked in of_a_set {
+            let part = |name: &str, field: fn(&Test) -> &Option<Hex>| {
+                let seed = asked.need(name, field)?;
+                let (got, want) = (seed.len(), asked.params.n);
+                if got == want {
+                    Ok(seed.to_vec())
+                } else {
+                    Err(asked.failed(Failure::new(format!("{name} has {got} bytes, not {want}"))))
+                }
+            };
+            seeds.push(Seeds {
+                sk_seed: part("skSeed", |test| &test.sk_seed)?.into(),
+                sk_prf: part("skPrf", |test| &test.sk_prf)?.into(),
+                pk_seed: part("pkSeed", |test| &test.pk_seed)?,
+            });
+        }
+        for key in engine.from_seeds(of_a_set[0].params, &seeds)? {
+            answers.push(Answer::KeyGen { sk: Hex(key.to_bytes().to_vec()), pk: Hex(key.verifying_key().to_bytes()) });
+            bar.inc(1);
+        }
+    }
+    Ok(answers)
+}
+
+fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Vec<Answer>, Failure> {
+    let key = |asked: &Asked<'_>| {
+        SigningKey::from_bytes(asked.params, asked.need("sk", |test| &test.sk)?).map_err(|error| asked.failed(error))
+    };
+    let keys = asked.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+    let job = |(asked, key)| -> Result<SignJob<'_>, Failure> {
+        let asked: &Asked<'_> = asked;
+        let randomizer = match (asked.group.deterministic, &asked.test.additional_randomness) {
+            (None | Some(false), Some(Hex(bytes))) => Randomizer::Given(bytes),
+            (Some(false), None) => Randomizer::Hedged,
+            _ => Randomizer::Deterministic,
+        };
+        Ok(SignJob { key, mode: asked.mode()?, message: asked.message()?, randomizer })
+    };
+    let jobs = std::iter::zip(asked, &keys).map(job).collect::<Result<Vec<_>, _>>()?;
+    let mut answers = Vec::with_capacity(asked.len());
+    engine.sign_batch(jobs, |index, signature| {
+        let answer = signature.map(|signature| Answer::SigGen { signature: Hex(signature.into_bytes()) });
+        answers.push(answer.map_err(|error| asked[index].failed(error)));
+        bar.inc(1);
+    })?;
+    answers.into_iter().collect()
+}
+
+fn sig_ver(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Vec<Answer>, Failure> {
+    let key = |asked: &Asked<'_>| {
+        VerifyingKey::from_bytes(asked.params, asked.need("pk", |test| &test.pk)?).map_err(|error| asked.failed(error))
+    };
+    let keys = asked.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+    let job = |(asked, key)| -> Result<VerifyJob<'_>, Failure> {
+        let asked: &Asked<'_> = asked;
+        let signature = Cow::Borrowed(asked.need("signature", |test| &test.signature)?);
+        Ok(VerifyJob { key, mode: asked.mode()?, message: asked.message()?, signature })
+    };
+    let jobs = std::iter::zip(asked, &keys).map(job).collect::<Result<Vec<_>, _>>()?;
+    let mut answers = Vec::with_capacity(asked.len());
+    engine.verify_batch(jobs, |index, verdict| {
+        let test_passed = match verdict {
+            // A signature of the wrong length, or a context too long, is the test's point.
+            Err(Error::Key(_) | Error::Length { .. } | Error::Value { .. }) => Ok(false),
+            verdict => verdict.map_err(|error| asked[index].failed(error)),
+        };
+        answers.push(test_passed.map(|test_passed| Answer::SigVer { test_passed }));
+        bar.inc(1);
+    })?;
+    answers.into_iter().collect()
+}

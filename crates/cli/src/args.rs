@@ -1,0 +1,561 @@
+//! What was typed.
+
+use crate::failure::Failure;
+use crate::files::read_list;
+use crate::keys::Encoding;
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use hypergrove::{Mode, Op, PARAMETER_SETS, Params, PreHash};
+use hypergrove_cpu::Isa;
+use hypergrove_fips205::digest::MAX_CONTEXT;
+use std::path::{Path, PathBuf};
+
+/// SLH-DSA (FIPS 205): hash-based post-quantum signatures, as fast as the hardware allows.
+///
+/// Exit codes: 0 all well, 1 a well-formed signature did not verify, 2 an error.
+#[derive(Parser)]
+#[command(
+    name = "hypergrove",
+    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HYPERGROVE_COMMIT"), ")"),
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Args)]
+pub(crate) struct Global {
+    #[command(flatten)]
+    pub(crate) machine: MachineOptions,
+    /// Print results and errors alone
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say what was chosen, and why
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+}
+
+/// Where and how the work is done.
+#[derive(Args)]
+#[command(next_help_heading = "Machine")]
+pub(crate) struct MachineOptions {
+    /// Threads; all cores if not given
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) threads: Option<u16>,
+    /// Memory for the work at hand, for example 256M or 1G
+    #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+    /// What computes
+    #[arg(long, visible_alias = "device", global = true, value_name = "NAME", default_value = "auto")]
+    pub(crate) backend: BackendName,
+    /// The CPU's instruction set: auto, or one that `hypergrove devices` lists
+    #[arg(long, global = true, value_name = "NAME", value_parser = isa, default_value = "auto")]
+    pub(crate) isa: IsaName,
+}
+
+/// A backend.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendName {
+    /// The fastest that there is
+    Auto,
+    /// SIMD lanes and threads
+    Cpu,
+    /// FIPS 205 to the letter, slow
+    Reference,
+}
+
+/// `None`: chosen by measured preference.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IsaName(pub(crate) Option<Isa>);
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Keygen(Keygen),
+    Pubkey(Pubkey),
+    Sign(Sign),
+    Verify(Verify),
+    Inspect(Inspect),
+    Devices(Devices),
+    Explain(Explain),
+    Bench(Bench),
+    Acvp(Acvp),
+    Quickstart(Quickstart),
+}
+
+/// Make a private key
+#[derive(Args)]
+pub(crate) struct Keygen {
+    /// The parameter set, for example SLH-DSA-SHA2-128s (small signatures) or SLH-DSA-SHA2-128f (fast signing)
+    #[arg(long, value_name = "NAME", value_parser = set)]
+    pub(crate) set: &'static Params,
+    /// Where the private key goes, mode 0600; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    /// Where the public key goes as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pubout: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) encoding: EncodingOptions,
+    /// SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes in hexadecimal, instead of the system's randomness. For tests: other users
+    /// of the machine can read a command line
+    #[arg(long, value_name = "HEX", value_parser = bytes)]
+    pub(crate) seeds: Option<Bytes>,
+    #[command(flatten)]
+    pub(crate) overwrite: Overwrite,
+}
+
+/// Write the public key of a private key
+#[derive(Args)]
+pub(crate) struct Pubkey {
+    /// The private key: PEM, DER or raw; `-` is standard input
+    #[arg(value_name = "KEY")]
+    pub(crate) key: PathBuf,
+    /// Where the public key goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) encoding: EncodingOptions,
+    #[command(flatten)]
+    pub(crate) set: KeySet,
+    #[command(flatten)]
+    pub(crate) overwrite: Overwrite,
+}
+
+/// Sign files
+///
+/// The signature of FILE is written to FILE.sig: R ‖ SIG_FORS ‖ SIG_HT, as it is. Standard input is signed to standard
+/// output. Of many files, a bad one does not stop the others.
+#[derive(Args)]
+#[command(group = ArgGroup::new("what").args(["files", "list"]).required(true).multiple(true))]
+pub(crate) struct Sign {
+    /// The private key: PEM, DER or raw; `-` is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// Where the signature of the one file goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["out_dir", "list"])]
+    pub(crate) output: Option<PathBuf>,
+    /// Where the signatures go, each named after its file
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) message: MessageOptions,
+    /// Sign without randomness: the same message always has the same signature
+    #[arg(long)]
+    pub(crate) deterministic: bool,
+    /// Keep the nodes of the key's top N layers in memory, so that signing need not grow them; 1 if many files are
+    /// signed
+    #[arg(long, value_name = "N")]
+    pub(crate) cache_layers: Option<usize>,
+    /// Keep as many of the key's top layers in memory as fit SIZE
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "cache_layers")]
+    pub(crate) cache_memory: Option<u64>,
+    #[command(flatten)]
+    pub(crate) set: KeySet,
+    #[command(flatten)]
+    pub(crate) overwrite: Overwrite,
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+}
+
+/// Verify the signatures of files
+///
+/// One verdict a file goes to standard output: `FILE: OK`, `FILE: FAILED`, or `FILE: ERROR` where there was nothing to
+/// judge. With --quiet, only bad ones do.
+#[derive(Args)]
+#[command(group = ArgGroup::new("what").args(["files", "list"]).required(true).multiple(true))]
+pub(crate) struct Verify {
+    /// The public key, or the private key: PEM, DER or raw; `-` is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The signature of the one file; FILE.sig if not given; `-` is standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["signature_dir", "list"])]
+    pub(crate) signature: Option<PathBuf>,
+    /// Where the signatures are, each named after its file
+    #[arg(long, value_name = "DIR")]
+    pub(crate) signature_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) message: MessageOptions,
+    #[command(flatten)]
+    pub(crate) set: KeySet,
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+}
+
+/// Show what a key or a signature is, every part with its offset
+#[derive(Args)]
+pub(crate) struct Inspect {
+    /// A key (PEM, DER or raw) or a signature; `-` is standard input
+    pub(crate) file: PathBuf,
+    /// The set: what raw keys and signatures do not say themselves
+    #[arg(long, value_name = "NAME", value_parser = set)]
+    pub(crate) set: Option<&'static Params>,
+    /// Show SK.seed and SK.prf as well
+    #[arg(long)]
+    pub(crate) show_secrets: bool,
+    /// Print JSON, values in full
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List the devices and the instruction sets
+#[derive(Args)]
+pub(crate) struct Devices {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show how a batch would be executed: plan, device, policy, work and predicted time
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// The parameter set
+    #[arg(long, value_name = "NAME", value_parser = set)]
+    pub(crate) set: &'static Params,
+    /// The operation
+    #[arg(long, value_name = "OP", default_value = "sign")]
+    pub(crate) op: OpName,
+    /// Jobs
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
+    pub(crate) batch: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Measure, against what the machine's own hash rates allow
+///
+/// Every measurement checks its answers: what was signed is verified, what verifies has to fail with one bit changed,
+/// and a key is made again by the reference.
+#[derive(Args)]
+pub(crate) struct Bench {
+    /// Parameter sets, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
+    pub(crate) set: Vec<Sets>,
+    /// Operations, or all
+    #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
+    pub(crate) op: Vec<OpsName>,
+    /// Jobs submitted together; if not given, enough of them to fill the machine
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) batch: Option<usize>,
+    /// Time for each measurement; at least three runs are timed
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = positive)]
+    pub(crate) seconds: f64,
+    /// Sign with keys that hold the nodes of their top N layers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) cache_layers: usize,
+    /// Print a line of JSON for each measurement
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Answer a NIST ACVP SLH-DSA test: prompt.json in, expectedResults.json out
+///
+/// Modes keyGen, sigGen and sigVer, revision FIPS205; the bare object, or the array with acvVersion.
+#[derive(Args)]
+pub(crate) struct Acvp {
+    /// The prompt; `-` is standard input
+    pub(crate) file: PathBuf,
+    /// Where the answers go; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) overwrite: Overwrite,
+}
+
+/// See it work: make a key, sign every file of a directory, verify all, and measure
+#[derive(Args)]
+pub(crate) struct Quickstart {
+    /// The directory; hidden files and those in target/ are left out, and nothing is written there
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// The parameter set
+    #[arg(long, value_name = "NAME", value_parser = set, default_value = "SLH-DSA-SHA2-128f")]
+    pub(crate) set: &'static Params,
+    /// Keep key and signatures in a new directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+}
+
+/// Which files.
+#[derive(Args)]
+pub(crate) struct Inputs {
+    /// Files; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// A file that lists files, one a line; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) list: Option<PathBuf>,
+}
+
+/// How a file becomes M′.
+#[derive(Args)]
+#[command(next_help_heading = "Message")]
+pub(crate) struct MessageOptions {
+    /// Context string, at most 255 bytes
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["context_hex", "internal"])]
+    pub(crate) context: Option<String>,
+    /// Context string in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with = "internal")]
+    pub(crate) context_hex: Option<Bytes>,
+    /// Hash the file first (HashSLH-DSA), for example with SHA2-256 or SHAKE-128
+    #[arg(long, value_name = "HASH", value_parser = pre_hash, conflicts_with = "internal")]
+    pub(crate) prehash: Option<PreHash>,
+    /// The internal interface: the file is M′ itself
+    #[arg(long)]
+    pub(crate) internal: bool,
+}
+
+impl MessageOptions {
+    pub(crate) fn mode(&self) -> Result<Mode<'_>, Failure> {
+        let context = match (&self.context, &self.context_hex) {
+            (Some(text), _) => text.as_bytes(),
+            (_, Some(Bytes(bytes))) => bytes,
+            _ => &[],
+        };
+        if context.len() > MAX_CONTEXT {
+            return Err(Failure::new(format!(
+                "the context has {} bytes, at most {MAX_CONTEXT} are allowed",
+                context.len()
+            ))
+            .hint("shorten it, or give its hash with --context-hex"));
+        }
+        Ok(match self.prehash {
+            _ if self.internal => Mode::Internal,
+            Some(hash) => Mode::PreHash { context, hash },
+            None => Mode::Pure { context },
+        })
+    }
+}
+
+impl Inputs {
+    /// All files, given and listed.
+    pub(crate) fn paths(&self) -> Result<Vec<PathBuf>, Failure> {
+        let mut paths = self.files.clone();
+        if let Some(list) = &self.list {
+            paths.extend(read_list(&list.as_path().into())?);
+        }
+        Ok(paths)
+    }
+    /// Whether each file gets a verdict of its own.
+    pub(crate) fn many(&self) -> bool {
+        self.files.len() > 1 || self.list.is_some()
+    }
+}
+
+/// Standard input can be read once.
+pub(crate) fn one_stdin<'a>(given: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+    if given.into_iter().filter(|path| path.as_os_str() == "-").count() < 2 {
+        return Ok(());
+    }
+    Err(Failure::new("standard input is given twice, it can be read once").hint("put one of the two into a file"))
+}
+
+/// The set of keys that do not name it.
+#[derive(Args)]
+pub(crate) struct KeySet {
+    /// The key's set: needed for raw keys, checked for others
+    #[arg(long, value_name = "NAME", value_parser = set)]
+    pub(crate) set: Option<&'static Params>,
+}
+
+/// How keys are written.
+#[derive(Args)]
+pub(crate) struct EncodingOptions {
+    /// Write DER (PKCS#8 or SPKI) instead of PEM
+    #[arg(long, conflicts_with = "raw")]
+    der: bool,
+    /// Write the bare bytes instead of PEM
+    #[arg(long)]
+    raw: bool,
+}
+
+impl EncodingOptions {
+    pub(crate) fn encoding(&self) -> Encoding {
+        match (self.der, self.raw) {
+            (true, _) => Encoding::Der,
+            (_, true) => Encoding::Raw,
+            _ => Encoding::Pem,
+        }
+    }
+}
+
+/// What may be replaced.
+#[derive(Args)]
+pub(crate) struct Overwrite {
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// An operation.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OpName {
+    Keygen,
+    Sign,
+    Verify,
+}
+
+impl OpName {
+    pub(crate) fn op(self) -> Op {
+        match self {
+            OpName::Keygen => Op::Keygen,
+            OpName::Sign => Op::Sign,
+            OpName::Verify => Op::Verify,
+        }
+    }
+}
+
+/// An operation or all.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OpsName {
+    Keygen,
+    Sign,
+    Verify,
+    All,
+}
+
+impl OpsName {
+    pub(crate) fn ops(self) -> &'static [Op] {
+        match self {
+            OpsName::Keygen => &[Op::Keygen],
+            OpsName::Sign => &[Op::Sign],
+            OpsName::Verify => &[Op::Verify],
+            OpsName::All => &[Op::Keygen, Op::Sign, Op::Verify],
+        }
+    }
+}
+
+/// Bytes given in hexadecimal: one argument, not a list of them.
+#[derive(Clone)]
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+/// One set or all of them.
+#[derive(Clone)]
+pub(crate) struct Sets(pub(crate) Vec<&'static Params>);
+
+/// The sets that may be used: toy sets are there only where tests built them in.
+pub(crate) fn known_sets() -> impl Iterator<Item = &'static Params> {
+    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("SLH-DSA-"))
+}
+
+/// The set of this name; the prefix may be left out.
+pub(crate) fn set(name: &str) -> Result<&'static Params, String> {
+    let bare = |name: &str| {
+        let lower = name.to_ascii_lowercase();
+        lower.strip_prefix("slh-dsa-").map(String::from).unwrap_or(lower)
+    };
+    let asked = bare(name);
+    known_sets().find(|p| bare(p.name) == asked).ok_or_else(|| {
+        let distance = |p: &&'static Params| strsim::damerau_levenshtein(&bare(p.name), &asked);
+        let nearest = known_sets().min_by_key(distance).map_or("", |p| p.name);
+        let all = known_sets().map(|p| p.name).collect::<Vec<_>>().join(", ");
+        format!("there is no set '{name}'; the nearest is {nearest}\n  the sets are {all}")
+    })
+}
+
+fn sets(name: &str) -> Result<Sets, String> {
+    if name.eq_ignore_ascii_case("all") { Ok(Sets(known_sets().collect())) } else { set(name).map(|p| Sets(vec![p])) }
+}
+
+/// The hash function of this name.
+pub(crate) fn pre_hash(name: &str) -> Result<PreHash, String> {
+    PreHash::by_name(name).ok_or_else(|| {
+        let all = PreHash::ALL.map(PreHash::name).join(", ");
+        format!("there is no hash function '{name}' for HashSLH-DSA; use one of {all}")
+    })
+}
+
+fn isa(name: &str) -> Result<IsaName, String> {
+    if name.eq_ignore_ascii_case("auto") {
+        return Ok(IsaName(None));
+    }
+    match Isa::by_name(name) {
+        Some(isa) if isa.detect() => Ok(IsaName(Some(isa))),
+        known => {
+            let has = Isa::available().into_iter().map(Isa::name).collect::<Vec<_>>().join(", ");
+            let why = if known.is_some() { "this CPU lacks it" } else { "there is no such instruction set" };
+            Err(format!("{why}; use auto or one of {has}"))
+        }
+    }
+}
+
+fn bytes(digits: &str) -> Result<Bytes, String> {
+    hex::decode(digits).map(Bytes).map_err(|error| format!("not hexadecimal: {error}"))
+}
+
+/// `4096`, `64K`, `256M`, `1G`, `1GiB`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        unit => return Err(format!("'{unit}' is no unit of memory; use K, M, G or T, for example 256M")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "not a size; give a whole number, for example 256M".to_string())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more memory than can be addressed".into())
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("not a whole number".into()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|s: &f64| *s > 0.0 && *s <= 86_400.0)
+        .ok_or_else(|| "give a number of seconds above 0".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sets_are_found_by_any_spelling_and_others_are_suggested() {
+        for name in ["SLH-DSA-SHA2-128f", "slh-dsa-sha2-128F", "sha2-128f"] {
+            assert_eq!(set(name).unwrap().name, "SLH-DSA-SHA2-128f");
+        }
+        for (wrong, nearest) in [
+            ("SLH-DSA-SHA2-128x", "SLH-DSA-SHA2-128"),
+            ("SLH-DSA-SHAKE256s", "SLH-DSA-SHAKE-256s"),
+            ("shake-192-f", "SLH-DSA-SHAKE-192f"),
+            ("128s", "SLH-DSA-SHA2-128s"),
+            ("shake-256", "SLH-DSA-SHAKE-256"),
+            ("SPHINCS", "SLH-DSA-"),
+            ("", "SLH-DSA-"),
+        ] {
+            let error = set(wrong).unwrap_err();
+            assert!(error.starts_with(&format!("there is no set '{wrong}'; the nearest is {nearest}")), "{error}");
+            assert!(error.contains("SLH-DSA-SHAKE-256f"), "{error}");
+            assert!(!error.contains("toy"), "{error}");
+        }
+        assert!(set("toy-SHA2-16").is_err());
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("0", 0), ("4096", 4096), ("64K", 65_536), ("256MiB", 256 << 20), ("1g", 1 << 30)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "M", "-1", "1.5G", "12 parsecs", "99999999999T", "1é"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `hypergrove bench`.
+
+use crate::args::{Bench, MachineOptions};
+use crate::explain::{op_name, rates_json};
+use crate::failure::{Exit, Failure};
+use crate::machine::{self, device_name};
+use crate::printer::{Printer, grouped, seconds, significant};
+use crate::stopwatch::{MESSAGE_BYTES, Question, measure};
+use hypergrove::{Op, Params};
+use serde::Serialize;
+use std::time::Duration;
+
+pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let sets: Vec<&'static Params> = args.set.iter().flat_map(|sets| sets.0.iter().copied()).collect();
+    if let Some(p) = sets.iter().find(|p| p.d < args.cache_layers) {
+        return Err(Failure::new(format!("--cache-layers {}: {p} has {} layers", args.cache_layers, p.d)));
+    }
+    let engine = machine::engine(options, printer)?;
+    let device = engine.device().clone();
+    let device_name = device_name(&device);
+    if !args.json {
+        let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT"));
+        printer.note(format_args!("{}; hypergrove {version} at {commit}", machine::describe(&engine)));
+        printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "of limit"]))?;
+    }
+    for p in sets {
+        for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
+            // Right before, so that clock and neighbours are as in the measurement.
+            let rates = machine::rates(options);
+            let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
+            let budget = Duration::from_secs_f64(args.seconds);
+            let mut question = Question { params: p, op, batch: 0, cached_layers, budget };
+            match args.batch {
+                Some(batch) => question.batch = batch,
+                None => question.fill(engine.threads(), &rates),
+            }
+            let batch = question.batch;
+            let measured = measure(&engine, question, &rates)
+                .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
+            if args.json {
+                let record = Record {
+                    scheme: "SLH-DSA",
+                    set: p.name,
+                    op: op_name(op),
+                    batch,
+                    backend: device.backend,
+                    device: &device_name,
+                    detail: &device.detail,
+                    threads: measured.threads,
+                    median_s: measured.median(),
+                    min_s: measured.min(),
+                    spread: measured.spread(),
+                    runs: measured.runs(),
+                    ops_per_s: measured.ops_per_s(),
+                    ideal_s: measured.ideal,
+                    limit_fraction: measured.limit_fraction(),
+                    verified: true,
+                    cached_layers,
+                    message_bytes: MESSAGE_BYTES,
+                    rates: rates_json(&rates),
+                    version: env!("CARGO_PKG_VERSION"),
+                    commit: env!("HYPERGROVE_COMMIT"),
+                };
+                printer.line(serde_json::to_string(&record).map_err(|error| Failure::new(error.to_string()))?)?;
+            } else {
+                printer.line(row([
+                    p.name,
+                    op_name(op),
+                    &grouped(batch as u64),
+                    &seconds(measured.median()),
+                    &seconds(measured.min()),
+                    &format!("{:.1} %", 100.0 * measured.spread()),
+                    &significant(measured.ops_per_s()),
+                    &format!("{:.1} %", 100.0 * measured.limit_fraction()),
+                ]))?;
+            }
+        }
+    }
+    Ok(Exit::Good)
+}
+
+/// One measurement.
+#[derive(Serialize)]
+struct Record<'a> {
+    scheme: &'static str,
+    set: &'static str,
+    op: &'static str,
+    batch: usize,
+    backend: &'static str,
+    device: &'a str,
+    detail: &'a str,
+    threads: usize,
+    median_s: f64,
+    min_s: f64,
+    spread: f64,
+    runs: usize,
+    ops_per_s: f64,
+    ideal_s: f64,
+    limit_fraction: f64,
+    /// Always: a wrong answer ends the benchmark with an error.
+    verified: bool,
+    cached_layers: usize,
+    message_bytes: usize,
+    /// Compressions a second of one core, measured right before.
+    rates: serde_json::Value,
+    version: &'static str,
+    commit: &'static str,
+}
+
+/// A row of a table whose rows are told as they become known.
+fn row(cells: [&str; 8]) -> String {
+    let [set, op, batch, median, min, spread, rate, fraction] = cells;
+    format!("{set:<20} {op:<6} {batch:>6} {median:>9} {min:>9} {spread:>7} {rate:>11} {fraction:>9}")
+}

@@ -1,0 +1,112 @@
+//! `hypergrove explain`.
+
+use crate::args::{Explain, MachineOptions};
+use crate::failure::{Exit, Failure};
+use crate::machine::{self, device_name};
+use crate::printer::{Printer, grouped, seconds, significant};
+use hypergrove::{Op, PolicySource, Work};
+use hypergrove_cpu::Rates;
+use hypergrove_fips205::plan::{Forest, Stage};
+use serde_json::json;
+
+pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let engine = machine::engine(options, printer)?;
+    engine.calibrate(args.set)?;
+    let told = engine.explain(args.set, args.op.op(), args.batch)?;
+    let rates = machine::rates(options);
+    let ideal = machine::ideal_seconds(&told.work, &rates) * args.batch as f64 / told.threads as f64;
+    let predicted = told.predicted.map(|time| time.as_secs_f64());
+    let source = match told.policy_source {
+        PolicySource::Default => "the backend's defaults",
+        _ => "elsewhere",
+    };
+    let p = args.set;
+    if args.json {
+        let stages: Vec<_> = told.plan.stages.iter().map(|stage| format!("{stage:?}")).collect();
+        let policy: serde_json::Map<_, _> =
+            told.policy.0.iter().map(|(axis, value)| ((*axis).into(), (*value).into())).collect();
+        printer.line(json!({
+            "scheme": "SLH-DSA", "set": p.name, "op": op_name(told.plan.op), "batch": args.batch,
+            "backend": told.device.backend, "device": device_name(&told.device), "detail": told.device.detail,
+            "threads": told.threads, "stages": stages, "policy": policy, "policy_source": source,
+            "work": work_json(&told.work), "rates": rates_json(&rates),
+            "ideal_s": ideal, "predicted_s": predicted,
+            "memory": {
+                "budget": told.memory.budget, "program": told.memory.program, "output_a_job": told.memory.output,
+                "sub_batch": told.memory.sub_batch,
+            },
+        }))?;
+        return Ok(Exit::Good);
+    }
+    let line = |name: &str, value: String| printer.line(format_args!("{name:<10} {value}"));
+    line("set", format!("{p}: n {}, h {}, d {}, h′ {}, a {}, k {}, w {}", p.n, p.h, p.d, p.hp, p.a, p.k, p.w()))?;
+    line("op", format!("{}, {} jobs", op_name(told.plan.op), grouped(args.batch as u64)))?;
+    line("device", format!("{}:{} {}", told.device.backend, told.device.index, device_name(&told.device)))?;
+    line("by", format!("{}, {} threads", told.device.detail, told.threads))?;
+    for (i, stage) in told.plan.stages.iter().enumerate() {
+        line(if i == 0 { "plan" } else { "" }, format!("{}. {}", i + 1, describe(stage)))?;
+    }
+    let policy: Vec<_> = told.policy.0.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();
+    let policy = if policy.is_empty() { String::new() } else { format!("{}; otherwise ", policy.join(", ")) };
+    line("policy", format!("{policy}{source}"))?;
+    line("memory", {
+        let mebibytes = |bytes: u64| significant(bytes as f64 / 1_048_576.0);
+        let (budget, program) = (mebibytes(told.memory.budget), mebibytes(told.memory.program));
+        let (jobs, output) = (grouped(told.memory.sub_batch as u64), grouped(told.memory.output));
+        format!("{program} of {budget} MiB for {jobs} jobs at a time, which put out {output} bytes each")
+    })?;
+    line("work", format!("{} compressions a job", shown(&told.work, |calls| grouped(calls.round() as u64), "")))?;
+    let a_core = Work { sha256: rates.sha256, sha512: rates.sha512, keccak: rates.keccak };
+    line("rates", format!("{} of one core, measured now", shown(&a_core, |rate| significant(rate / 1e6), " M/s")))?;
+    line("ideal", format!("{} for all jobs at these rates", seconds(ideal)))?;
+    let predicted = predicted.map_or("nothing is known of this machine yet".into(), |time| {
+        let share = 100.0 * ideal / time;
+        format!("{} for all jobs, {share:.0} % of the ideal, from keys generated now", seconds(time))
+    });
+    line("predicted", predicted)?;
+    Ok(Exit::Good)
+}
+
+/// The hashes that take part.
+fn shown(work: &Work, number: impl Fn(f64) -> String, unit: &str) -> String {
+    let hashes = [("SHA-256", work.sha256), ("SHA-512", work.sha512), ("Keccak", work.keccak)];
+    let used = hashes.iter().filter(|(_, calls)| *calls > 0.0);
+    used.map(|(hash, calls)| format!("{} {hash}{unit}", number(*calls))).collect::<Vec<_>>().join(", ")
+}
+
+/// An operation, as it is typed.
+pub(crate) fn op_name(op: Op) -> &'static str {
+    match op {
+        Op::Keygen => "keygen",
+        Op::Sign => "sign",
+        Op::Verify => "verify",
+        Op::Cache => "cache",
+    }
+}
+
+pub(crate) fn work_json(work: &Work) -> serde_json::Value {
+    json!({ "sha256": work.sha256, "sha512": work.sha512, "keccak": work.keccak })
+}
+
+pub(crate) fn rates_json(rates: &Rates) -> serde_json::Value {
+    json!({ "sha256": rates.sha256, "sha512": rates.sha512, "keccak": rates.keccak })
+}
+
+fn describe(stage: &Stage) -> String {
+    match *stage {
+        Stage::Treehash { forest, trees, height, reveal } => {
+            let whose = match forest {
+                Forest::Fors => "FORS".into(),
+                Forest::Xmss { layers: (from, to) } if to == from + 1 => format!("layer {from}"),
+                Forest::Xmss { layers: (from, to) } => format!("layers {from} to {}", to - 1),
+            };
+            let kept = if reveal { ", keeping what the signature shows" } else { "" };
+            format!("grow {trees} trees of {whose}, {height} levels{kept}")
+        }
+        Stage::ForsPk => "hash the FORS roots".into(),
+        Stage::WotsSelect { layers } => format!("select the WOTS+ signatures of {layers} layers"),
+        Stage::WotsSign { layers: (from, to) } => format!("sign with WOTS+ in the cached layers {from} to {}", to - 1),
+        Stage::ForsRoots { trees, height } => format!("climb {trees} FORS trees, {height} levels"),
+        Stage::XmssRoot { layer } => format!("finish the WOTS+ chains of layer {layer} and climb to its root"),
+    }
+}

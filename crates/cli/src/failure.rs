@@ -1,0 +1,78 @@
+//! What went wrong, and the way out.
+
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
+/// An error for the user: what failed, with its value, and if there is one the way out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// After `error:`.
+    pub(crate) message: String,
+    /// After `hint:`.
+    pub(crate) hint: Option<String>,
+    /// The reader of standard output has gone: nobody is left to be told.
+    pub(crate) silent: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), hint: None, silent: false }
+    }
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+    /// Puts the name of the thing before what is wrong with it.
+    #[must_use]
+    pub(crate) fn of(mut self, thing: impl Display) -> Failure {
+        self.message = format!("{thing}: {}", self.message);
+        self
+    }
+    /// What was attempted with which file, and what the system answered.
+    pub(crate) fn io(action: &str, thing: impl Display, error: &io::Error) -> Failure {
+        let text = error.to_string();
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "there is no such file or directory",
+            io::ErrorKind::PermissionDenied => "permission denied",
+            _ => text.split(" (os error").next().unwrap_or_default(),
+        };
+        let failure = Failure::new(format!("cannot {action} {thing}: {reason}"));
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                failure.hint("free some space or write elsewhere; nothing incomplete was left behind")
+            }
+            io::ErrorKind::PermissionDenied => failure.hint("check its owner and mode, and those of its directory"),
+            _ => failure,
+        }
+    }
+}
+
+impl From<hypergrove::Error> for Failure {
+    fn from(error: hypergrove::Error) -> Failure {
+        let hint = match &error {
+            hypergrove::Error::OutOfMemory { .. } => Some("give more with --memory, for example --memory 1G"),
+            hypergrove::Error::Unsupported { .. } => Some("`hypergrove devices` lists what there is"),
+            _ => None,
+        };
+        Failure { message: error.to_string(), hint: hint.map(Into::into), silent: false }
+    }
+}
+
+/// The exit code, better before worse.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Exit {
+    /// All went well; every signature verified.
+    Good,
+    /// A well-formed signature did not verify.
+    Invalid,
+    /// Bad input, or the system refused.
+    Error,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}

@@ -1,0 +1,180 @@
+//! `hypergrove inspect`.
+
+use crate::args::{Inspect, known_sets};
+use crate::failure::{Exit, Failure};
+use crate::files::Source;
+use crate::keys::{self, Element, Encoding, Found, Key, elements};
+use crate::printer::{Printer, Table, grouped};
+use hypergrove::Params;
+use hypergrove::pkcs8::der::Tag;
+use serde::Serialize;
+use std::ops::Range;
+use zeroize::Zeroizing;
+
+/// Bytes of a value that a table shows.
+const SHOWN: usize = 32;
+
+/// What a file is.
+#[derive(Serialize)]
+struct Report {
+    /// `private key`, `public key` or `signature`.
+    kind: &'static str,
+    /// The sets that it may be of: a signature's length fits two.
+    sets: Vec<&'static str>,
+    /// `PEM`, `DER` or `raw`.
+    format: &'static str,
+    /// Bytes, without the PEM around them.
+    bytes: usize,
+    parts: Vec<Part>,
+}
+
+/// A stretch of the file.
+#[derive(Serialize)]
+struct Part {
+    offset: usize,
+    length: usize,
+    name: String,
+    #[serde(flatten)]
+    value: Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Value {
+    /// What the bytes mean.
+    Means(String),
+    /// The bytes.
+    Hex(String),
+    /// The bytes are not shown.
+    #[serde(untagged)]
+    Hidden { hidden: bool },
+    /// It consists of the parts that follow.
+    #[serde(untagged)]
+    Whole {},
+}
+
+pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
+    let source = Source::from(args.file.as_path());
+    let report = report(&source, args)?;
+    if args.json {
+        let json = serde_json::to_string_pretty(&report).map_err(|error| Failure::new(error.to_string()))?;
+        printer.line(json)?;
+        return Ok(Exit::Good);
+    }
+    printer.line(format_args!("file    {source}"))?;
+    printer.line(format_args!("kind    {} of {}", report.kind, report.sets.join(" or ")))?;
+    printer.line(format_args!("format  {}, {} bytes\n", report.format, grouped(report.bytes as u64)))?;
+    let mut table = Table::new("rrll", ["offset", "bytes", "part", "value"]);
+    for part in &report.parts {
+        let value = match &part.value {
+            Value::Whole {} => String::new(),
+            Value::Means(meaning) => meaning.clone(),
+            Value::Hex(digits) if digits.len() > 2 * SHOWN => format!("{}…", &digits[..2 * SHOWN]),
+            Value::Hex(digits) => digits.clone(),
+            Value::Hidden { .. } => "hidden; --show-secrets shows it".into(),
+        };
+        table.row([part.offset.to_string(), part.length.to_string(), part.name.clone(), value]);
+    }
+    printer.line(table)?;
+    Ok(Exit::Good)
+}
+
+fn report(source: &Source, args: &Inspect) -> Result<Report, Failure> {
+    let bytes = Zeroizing::new(source.read_key()?);
+    let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
+    if fitting.is_empty() || keys::is_pem(&bytes) {
+        let found = keys::recognise(&bytes, args.set).map_err(|failure| failure.of(source))?;
+        return Ok(key(&found, args.show_secrets));
+    }
+    let sets = match args.set {
+        None => fitting,
+        Some(p) if fitting.contains(&p) => vec![p],
+        Some(p) => {
+            let (got, want) = (grouped(bytes.len() as u64), grouped(p.sig_bytes() as u64));
+            return Err(Failure::new(format!("{source} has {got} bytes, a signature of {p} has {want}"))
+                .hint(format!("by its length it is a signature of {}", fitting[0])));
+        }
+    };
+    Ok(signature(&bytes, &sets))
+}
+
+fn part(bytes: &[u8], range: Range<usize>, name: impl Into<String>) -> Part {
+    let value = Value::Hex(hex::encode(&bytes[range.clone()]));
+    Part { offset: range.start, length: range.len(), name: name.into(), value }
+}
+
+/// R, the FORS trees and the layers of the hypertree. Sets of one length have one layout.
+fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
+    let p = sets[0];
+    let mut parts = vec![part(bytes, p.r_range(), "R")];
+    for i in 0..p.k {
+        let Range { start, end } = p.fors_tree_range(i);
+        parts.push(part(bytes, start..start + p.n, format!("FORS tree {i}: secret")));
+        parts.push(part(bytes, start + p.n..end, format!("FORS tree {i}: authentication path")));
+    }
+    for layer in 0..p.d {
+        let Range { start, end } = p.xmss_range(layer);
+        let path = start + p.len() * p.n;
+        parts.push(part(bytes, start..path, format!("layer {layer}: WOTS+ signature")));
+        parts.push(part(bytes, path..end, format!("layer {layer}: authentication path")));
+    }
+    let sets = sets.iter().map(|p| p.name).collect();
+    Report { kind: "signature", sets, format: "raw", bytes: bytes.len(), parts }
+}
+
+fn key(found: &Found, show_secrets: bool) -> Report {
+    let Found { key, encoding, bytes } = found;
+    let p = key.params();
+    let (kind, names): (_, &[&str]) = match key {
+        Key::Private(_) => ("private key", &["SK.seed", "SK.prf", "PK.seed", "PK.root"]),
+        Key::Public(_) => ("public key", &["PK.seed", "PK.root"]),
+    };
+    let fields = |parts: &mut Vec<Part>, start: usize| {
+        for (i, name) in names.iter().enumerate() {
+            let mut field = part(bytes, start + i * p.n..start + (i + 1) * p.n, *name);
+            if name.starts_with("SK") && !show_secrets {
+                field.value = Value::Hidden { hidden: true };
+            }
+            parts.push(field);
+        }
+    };
+    let mut parts = Vec::new();
+    match encoding {
+        Encoding::Raw => fields(&mut parts, 0),
+        Encoding::Pem | Encoding::Der => {
+            let whole = if names.len() == 4 { "PrivateKeyInfo (PKCS#8)" } else { "SubjectPublicKeyInfo" };
+            parts.push(Part { offset: 0, length: bytes.len(), name: whole.into(), value: Value::Whole {} });
+            // The key was decoded from these bytes before, so they are DER.
+            let inside = |range| elements(bytes, range).unwrap_or_default();
+            for element in inside(0..bytes.len()).into_iter().flat_map(|outer| inside(outer.content)) {
+                let Element { tag, whole, content } = element;
+                let (name, value) = match tag {
+                    Tag::Integer => {
+                        ("version", Value::Means(bytes[content.clone()].iter().map(u8::to_string).collect()))
+                    }
+                    Tag::Sequence => {
+                        let oid = p.oid().map(|oid| format!("{oid} ({p})"));
+                        ("algorithm", Value::Means(oid.unwrap_or_default()))
+                    }
+                    Tag::OctetString => ("privateKey", Value::Whole {}),
+                    Tag::BitString => ("subjectPublicKey", Value::Whole {}),
+                    Tag::ContextSpecific { number, .. } if number.value() == 1 => ("publicKey", Value::Whole {}),
+                    _ => ("attributes", Value::Whole {}),
+                };
+                parts.push(Part { offset: whole.start, length: whole.len(), name: name.into(), value });
+                match tag {
+                    Tag::OctetString => fields(&mut parts, content.start),
+                    // The first byte counts the unused bits.
+                    Tag::BitString => fields(&mut parts, content.start + 1),
+                    _ => {}
+                }
+            }
+        }
+    }
+    let format = match encoding {
+        Encoding::Pem => "PEM",
+        Encoding::Der => "DER",
+        Encoding::Raw => "raw",
+    };
+    Report { kind, sets: vec![p.name], format, bytes: bytes.len(), parts }
+}

@@ -1,0 +1,231 @@
+//! Keys in files, whatever their form.
+
+use crate::args::known_sets;
+use crate::failure::Failure;
+use crate::files::Source;
+use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged, pem};
+use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
+use hypergrove::{KeyError, Params, SigningKey, VerifyingKey};
+use std::ops::Range;
+use zeroize::Zeroizing;
+
+/// The first byte of every DER key, and of a version in it.
+const DER_SEQUENCE: u8 = 0x30;
+const DER_INTEGER: u8 = 0x02;
+
+/// How a key is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Encoding {
+    Pem,
+    Der,
+    Raw,
+}
+
+/// Half of a key pair, or all of it.
+pub(crate) enum Key {
+    Private(SigningKey),
+    Public(VerifyingKey),
+}
+
+impl Key {
+    pub(crate) fn params(&self) -> &'static Params {
+        match self {
+            Key::Private(key) => key.params(),
+            Key::Public(key) => key.params(),
+        }
+    }
+    pub(crate) fn public(&self) -> VerifyingKey {
+        match self {
+            Key::Private(key) => key.verifying_key(),
+            Key::Public(key) => key.clone(),
+        }
+    }
+}
+
+/// What a file with a key holds.
+pub(crate) struct Found {
+    pub(crate) key: Key,
+    pub(crate) encoding: Encoding,
+    /// The file without its PEM.
+    pub(crate) bytes: Zeroizing<Vec<u8>>,
+}
+
+/// Reads a key that signs.
+pub(crate) fn read_private(source: &Source, set: Option<&'static Params>) -> Result<SigningKey, Failure> {
+    match read(source, set)? {
+        Key::Private(key) => Ok(key),
+        Key::Public(_) => Err(Failure::new(format!("{source} is a public key, signing takes the private key"))
+            .hint("name the file that `keygen` wrote with --output")),
+    }
+}
+
+/// Reads a key of either kind.
+pub(crate) fn read(source: &Source, set: Option<&'static Params>) -> Result<Key, Failure> {
+    let bytes = Zeroizing::new(source.read_key()?);
+    recognise(&bytes, set).map(|found| found.key).map_err(|failure| failure.of(source))
+}
+
+/// Makes out what key this is.
+pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Found, Failure> {
+    if bytes.is_empty() {
+        return Err(Failure::new("the file is empty, a key was expected"));
+    }
+    let (encoding, key, bytes) = if is_pem(bytes) {
+        let (label, der) = pem::decode_vec(bytes.trim_ascii_end()).map_err(|error| {
+            Failure::new(format!("this is damaged PEM: {error}")).hint("compare it with a copy, or make it again")
+        })?;
+        let der = Zeroizing::new(der);
+        let key = match label {
+            "PRIVATE KEY" => private(&der)?,
+            "PUBLIC KEY" => public(&der)?,
+            "ENCRYPTED PRIVATE KEY" => {
+                return Err(Failure::new("this private key is encrypted, which hypergrove does not read")
+                    .hint("decrypt it, for example with `openssl pkey -in FILE`"));
+            }
+            "CERTIFICATE" => {
+                return Err(Failure::new("this is a certificate, a key was expected")
+                    .hint("take its key out, for example with `openssl x509 -in FILE -noout -pubkey`"));
+            }
+            label => {
+                return Err(Failure::new(format!("its PEM label is '{label}', not 'PRIVATE KEY' or 'PUBLIC KEY'"))
+                    .hint("use a PKCS#8 private key or an SPKI public key"));
+            }
+        };
+        (Encoding::Pem, key, der)
+    } else if let Some(key) = set.and_then(|p| raw(bytes, p)) {
+        (Encoding::Raw, key?, Zeroizing::new(bytes.to_vec()))
+    } else if bytes[0] == DER_SEQUENCE {
+        // PKCS#8 begins with a version, SPKI has none; a file that is cut short shows it as well.
+        let header = match bytes.get(1) {
+            Some(length @ 0x81..=0x84) => usize::from(length & 0x7f) + 2,
+            _ => 2,
+        };
+        let is_private = bytes.get(header) == Some(&DER_INTEGER);
+        let key = if is_private { private(bytes)? } else { public(bytes)? };
+        (Encoding::Der, key, Zeroizing::new(bytes.to_vec()))
+    } else {
+        return Err(unknown(bytes.len(), set));
+    };
+    match set {
+        Some(p) if p != key.params() => Err(Failure::new(format!("this is a key of {}, --set says {p}", key.params()))
+            .hint("leave --set out, or name the right key")),
+        _ => Ok(Found { key, encoding, bytes }),
+    }
+}
+
+/// Whether there is a PEM boundary.
+pub(crate) fn is_pem(bytes: &[u8]) -> bool {
+    let begin = b"-----BEGIN ";
+    bytes.windows(begin.len()).any(|window| window == begin)
+}
+
+fn raw(bytes: &[u8], p: &'static Params) -> Option<Result<Key, Failure>> {
+    let key = match bytes.len() {
+        len if len == p.sk_bytes() => SigningKey::from_bytes(p, bytes).map(Key::Private),
+        len if len == p.pk_bytes() => VerifyingKey::from_bytes(p, bytes).map(Key::Public),
+        _ => return None,
+    };
+    Some(key.map_err(Failure::from))
+}
+
+fn private(der: &[u8]) -> Result<Key, Failure> {
+    Ok(Key::Private(SigningKey::read_pkcs8(der)?))
+}
+
+fn public(der: &[u8]) -> Result<Key, Failure> {
+    Ok(Key::Public(VerifyingKey::read_spki(der)?))
+}
+
+/// Neither PEM nor DER, and no raw key of the set.
+fn unknown(got: usize, set: Option<&'static Params>) -> Failure {
+    if let Some(p) = set {
+        let (private, public) = (p.sk_bytes(), p.pk_bytes());
+        return Failure::new(format!(
+            "this is neither PEM nor DER, and {got} bytes are no raw key of {p}: a private key has {private}, a public \
+             key {public}"
+        ))
+        .hint("check --set, and whether the file is cut short or has bytes too many");
+    }
+    let names = |bytes: fn(&Params) -> usize| {
+        let fitting = known_sets().filter(|p| bytes(p) == got);
+        fitting.map(|p| p.name).collect::<Vec<_>>().join(", ")
+    };
+    let (private, public) = (names(Params::sk_bytes), names(Params::pk_bytes));
+    match (private.is_empty(), public.is_empty()) {
+        (true, true) => Failure::new(format!("this is neither PEM nor DER, and no raw key has {got} bytes"))
+            .hint("check the file: it may be no key, be cut short or have bytes too many"),
+        (private_fits_none, public_fits_none) => {
+            let mut fits = Vec::new();
+            if !private_fits_none {
+                fits.push(format!("a private key of {private}"));
+            }
+            if !public_fits_none {
+                fits.push(format!("a public key of {public}"));
+            }
+            Failure::new(format!("these {got} raw bytes do not name their set"))
+                .hint(format!("name it with --set; by its length this is {}", fits.join(", or ")))
+        }
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Failure {
+        let failure = Failure::new(error.to_string());
+        match error {
+            KeyError::Malformed { .. } => {
+                failure.hint("it may be cut short or have bytes too many; if it is a raw key, name its set with --set")
+            }
+            _ => failure,
+        }
+    }
+}
+
+/// A DER element of a file.
+pub(crate) struct Element {
+    pub(crate) tag: Tag,
+    /// With tag and length.
+    pub(crate) whole: Range<usize>,
+    pub(crate) content: Range<usize>,
+}
+
+/// The DER elements that follow each other in this stretch of the file.
+pub(crate) fn elements(file: &[u8], stretch: Range<usize>) -> der::Result<Vec<Element>> {
+    let mut reader = SliceReader::new(&file[stretch.clone()])?;
+    let mut elements = Vec::new();
+    let mut start = stretch.start;
+    while !reader.is_finished() {
+        let element = AnyRef::decode(&mut reader)?;
+        let end = stretch.start + usize::try_from(reader.position())?;
+        elements.push(Element { tag: element.tag(), whole: start..end, content: end - element.value().len()..end });
+        start = end;
+    }
+    Ok(elements)
+}
+
+/// The bytes of a private key file.
+pub(crate) fn encode_private(key: &SigningKey, encoding: Encoding) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let failed = |error: hypergrove::pkcs8::Error| cannot_encode(key.params(), &error);
+    Ok(match encoding {
+        Encoding::Raw => key.to_bytes(),
+        Encoding::Der => key.to_pkcs8_der().map_err(failed)?.to_bytes(),
+        Encoding::Pem => Zeroizing::new(key.to_pkcs8_pem(LineEnding::LF).map_err(failed)?.as_bytes().to_vec()),
+    })
+}
+
+/// The bytes of a public key file.
+pub(crate) fn encode_public(key: &VerifyingKey, encoding: Encoding) -> Result<Vec<u8>, Failure> {
+    let failed = |error: hypergrove::pkcs8::spki::Error| cannot_encode(key.params(), &error);
+    Ok(match encoding {
+        Encoding::Raw => key.to_bytes(),
+        Encoding::Der => key.to_public_key_der().map_err(failed)?.into_vec(),
+        Encoding::Pem => key.to_public_key_pem(LineEnding::LF).map_err(failed)?.into_bytes(),
+    })
+}
+
+fn cannot_encode(p: &Params, error: &dyn std::fmt::Display) -> Failure {
+    if p.oid_arc == 0 {
+        return Failure::new(format!("{p} has no object identifier yet, so PEM and DER cannot hold its keys"))
+            .hint("write the bare bytes with --raw");
+    }
+    Failure::new(format!("a key of {p} could not be encoded: {error}"))
+}

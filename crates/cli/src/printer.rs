@@ -1,0 +1,168 @@
+//! Results go to standard output; everything said about them goes to standard error.
+
+use crate::failure::Failure;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+/// Speaks to the user.
+pub(crate) struct Printer {
+    /// Only results and errors.
+    pub(crate) quiet: bool,
+    /// Also what was chosen, and why.
+    pub(crate) verbose: bool,
+    bold: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(quiet: bool, verbose: bool) -> Printer {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Printer { quiet, verbose, bold: io::stderr().is_terminal() && !plain }
+    }
+
+    /// A line of the result.
+    pub(crate) fn line(&self, line: impl Display) -> Result<(), Failure> {
+        self.bytes(format!("{line}\n").as_bytes())
+    }
+
+    /// The result itself, as it is.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| {
+            let mut failure = Failure::io("write to", "standard output", &error);
+            failure.silent = error.kind() == io::ErrorKind::BrokenPipe;
+            failure
+        })
+    }
+
+    /// A remark, for people who watch.
+    pub(crate) fn note(&self, note: impl Display) {
+        if !self.quiet {
+            say(note);
+        }
+    }
+
+    /// A remark for people who asked for more of them.
+    pub(crate) fn detail(&self, detail: impl Display) {
+        if self.verbose {
+            say(detail);
+        }
+    }
+
+    /// An error, with the way out.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        let (red, cyan, off) = if self.bold { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
+        say(format_args!("{red}error:{off} {}", failure.message));
+        if let Some(hint) = &failure.hint {
+            say(format_args!("{cyan} hint:{off} {hint}"));
+        }
+    }
+
+    /// A bar on a terminal, nothing elsewhere.
+    pub(crate) fn progress(&self, length: usize, doing: &'static str) -> ProgressBar {
+        // One file is done before anybody could read the bar.
+        if self.quiet || length < 2 || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("{msg:>9} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}");
+        ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr_with_hz(10))
+            .with_style(style.expect("the template is right"))
+            .with_message(doing)
+    }
+}
+
+/// Standard error may be closed; that is no reason to fail.
+fn say(line: impl Display) {
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+/// 1234567 → `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Three significant digits of a time.
+pub(crate) fn seconds(s: f64) -> String {
+    let (value, unit) = match s {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s if s >= 1e-6 => (s * 1e6, "µs"),
+        s => (s * 1e9, "ns"),
+    };
+    format!("{} {unit}", significant(value))
+}
+
+/// Three significant digits, all digits before the point.
+pub(crate) fn significant(value: f64) -> String {
+    match value {
+        v if v >= 100.0 => grouped(v.round() as u64),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+/// A table with a head.
+pub(crate) struct Table {
+    align: &'static str,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// `align` has a letter for each column: `l` for words, `r` for numbers.
+    pub(crate) fn new<const N: usize>(align: &'static str, heads: [&str; N]) -> Table {
+        Table { align, rows: vec![heads.map(String::from).to_vec()] }
+    }
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.to_vec());
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
+        for (i, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().zip(&widths).zip(self.align.chars()).map(|((cell, width), align)| match align {
+                'l' => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            let line = cells.collect::<Vec<_>>().join("  ");
+            write!(f, "{}{}", if i > 0 { "\n" } else { "" }, line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(17_088), "17,088");
+        assert_eq!(grouped(1_000_000), "1,000,000");
+        assert_eq!(seconds(0.000_027_3), "27.3 µs");
+        assert_eq!(seconds(0.0483), "48.3 ms");
+        assert_eq!(seconds(2.0), "2.00 s");
+        assert_eq!(significant(1234.5), "1,235");
+    }
+
+    #[test]
+    fn tables_align() {
+        let mut table = Table::new("lr", ["set", "ms"]);
+        table.row(["a".into(), "10.0".into()]);
+        table.row(["long".into(), "1.0".into()]);
+        assert_eq!(table.to_string(), "set     ms\na     10.0\nlong   1.0");
+    }
+}

@@ -1,0 +1,124 @@
+//! `hypergrove sign`.
+
+use crate::args::{self, MachineOptions, Sign};
+use crate::failure::{Exit, Failure};
+use crate::files::{Access, Shown, Source, Target};
+use crate::printer::Printer;
+use crate::verdicts::{Verdict, Verdicts};
+use crate::{keys, machine};
+use hypergrove::{Engine, Randomizer, SignJob, SigningKey, cache_bytes};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let inputs = &args.inputs;
+    args::one_stdin(inputs.files.iter().chain(&inputs.list).chain([&args.key]).map(PathBuf::as_path))?;
+    let mode = args.message.mode()?;
+    let key = keys::read_private(&args.key.as_path().into(), args.set.set)?;
+    let paths = inputs.paths()?;
+    let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
+    let targets = targets(args, &paths)?;
+    let force = args.overwrite.force;
+    if !inputs.many() {
+        targets[0].check(true, force)?;
+    }
+
+    let engine = machine::engine(machine, printer)?;
+    let key = cache(&engine, key, args, files.len(), printer)?;
+    let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
+    let verdicts = Verdicts::new(printer, &files, inputs.many(), "signing", "SIGNED");
+    let (signed, mut written) = (RefCell::new(VecDeque::new()), HashSet::new());
+    let jobs = files.iter().zip(&targets).enumerate().filter_map(|(index, (file, target))| {
+        let unique = if written.insert(target) {
+            Ok(())
+        } else {
+            Err(Failure::new(format!("{file} would get the signature {target}, which another file has got"))
+                .hint("list each file once, and sign files of the same name into different directories"))
+        };
+        match unique.and_then(|()| target.check(false, force)).and_then(|()| file.read()) {
+            Ok(message) => {
+                signed.borrow_mut().push_back(index);
+                Some(SignJob { key: &key, mode, message: Cow::Owned(message), randomizer })
+            }
+            Err(failure) => {
+                verdicts.tell(index, Verdict::Error(failure));
+                None
+            }
+        }
+    });
+    let done = engine.sign_batch(jobs, |_, signature| {
+        let index = signed.borrow_mut().pop_front().expect("one result a job");
+        let signature = signature.map_err(|error| Failure::from(error).of(&files[index]));
+        let written =
+            signature.and_then(|signature| targets[index].write(signature.as_bytes(), Access::Public, force, printer));
+        verdicts.tell(index, written.map_or_else(Verdict::Error, |()| Verdict::Good));
+    });
+    let exit = verdicts.finish()?;
+    done?;
+    if let (false, Exit::Good, Target::File(_)) = (inputs.many(), exit, &targets[0]) {
+        printer.note(format_args!("wrote {}: a signature of {}", targets[0], key.params()));
+    }
+    Ok(exit)
+}
+
+/// Where each signature goes.
+fn targets(args: &Sign, paths: &[PathBuf]) -> Result<Vec<Target>, Failure> {
+    if let Some(output) = &args.output {
+        if let [_] = paths {
+            return Ok(vec![output.as_path().into()]);
+        }
+        return Err(Failure::new(format!(
+            "--output {} takes one signature, {} files are given",
+            Shown(output),
+            paths.len()
+        ))
+        .hint("name a directory with --out-dir, or leave it out: the signature of FILE goes to FILE.sig"));
+    }
+    let target = |path: &PathBuf| match Source::from(path.as_path()) {
+        Source::Stdin if args.out_dir.is_none() && paths.len() == 1 => Ok(Target::Stdout),
+        Source::Stdin => Err(Failure::new("the signature of standard input has no name")
+            .hint("sign standard input alone, and name its signature with --output")),
+        Source::File(path) => Ok(Target::File(signature_path(&path, args.out_dir.as_deref()))),
+    };
+    paths.iter().map(target).collect()
+}
+
+/// FILE.sig, beside its file or in `directory`.
+pub(crate) fn signature_path(file: &Path, directory: Option<&Path>) -> PathBuf {
+    let mut name = match (directory, file.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
+        _ => file.into(),
+    }
+    .into_os_string();
+    name.push(".sig");
+    name.into()
+}
+
+/// The key with the nodes of its top layers, if that is asked for or worth it.
+fn cache(
+    engine: &Engine,
+    key: SigningKey,
+    args: &Sign,
+    files: usize,
+    printer: &Printer,
+) -> Result<SigningKey, Failure> {
+    let p = key.params();
+    let key = match (args.cache_layers, args.cache_memory) {
+        (_, Some(bytes)) => engine.cache_within(&key, usize::try_from(bytes).unwrap_or(usize::MAX))?,
+        (Some(layers), _) if layers > p.d => {
+            return Err(Failure::new(format!("--cache-layers {layers}: {p} has {} layers", p.d))
+                .hint("1 saves the most for its memory"));
+        }
+        (Some(layers), _) => engine.cache(&key, layers)?,
+        // The top tree is grown once instead of once for each file.
+        _ if files > 1 => engine.cache(&key, 1)?,
+        _ => key,
+    };
+    if let layers @ 1.. = key.cached_layers() {
+        let bytes = cache_bytes(p, layers).unwrap_or_default();
+        printer.detail(format_args!("the nodes of the top {layers} of {} layers are kept: {bytes} bytes", p.d));
+    }
+    Ok(key)
+}

@@ -1,0 +1,220 @@
+//! The one stopwatch: every measurement is checked, and set against what the machine's hash rates allow.
+
+use crate::failure::Failure;
+use crate::machine;
+use hypergrove::{
+    Engine, Mode, Op, Params, Plan, Randomizer, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey,
+};
+use hypergrove_cpu::Rates;
+use hypergrove_fips205::reference;
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+/// Runs that are timed at least.
+const LEAST_RUNS: usize = 3;
+/// Signatures that a verified batch consists of, over and over: making more would take longer than verifying them.
+const DISTINCT: usize = 16;
+/// Bytes of a message, as [`Plan::work`] counts them.
+pub(crate) const MESSAGE_BYTES: usize = 32;
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) params: &'static Params,
+    pub(crate) op: Op,
+    pub(crate) batch: usize,
+    /// Signing with this many cached layers.
+    pub(crate) cached_layers: usize,
+    /// Time for the timed runs.
+    pub(crate) budget: Duration,
+}
+
+impl Question {
+    /// As many jobs as fill lanes and threads, and as take a tenth of a second at these rates if it can be had.
+    pub(crate) fn fill(&mut self, threads: usize, rates: &Rates) {
+        let least = match self.op {
+            // Verification has lanes across signatures alone.
+            Op::Verify => 64,
+            _ => 2,
+        };
+        let job = machine::ideal_seconds(&self.plan().work(), rates) / threads as f64;
+        self.batch = ((0.1 / job) as usize).next_power_of_two().clamp(least * threads, 1024.max(least * threads));
+    }
+
+    fn plan(&self) -> Plan {
+        let plan = Plan::new(self.params, self.op);
+        if self.op == Op::Sign { plan.with_cached_layers(self.cached_layers) } else { plan }
+    }
+}
+
+/// A measurement whose answers were right.
+pub(crate) struct Measurement {
+    /// Seconds of each run, ascending.
+    times: Vec<f64>,
+    batch: usize,
+    /// Threads that worked.
+    pub(crate) threads: usize,
+    /// Seconds at the machine's own hash rates.
+    pub(crate) ideal: f64,
+}
+
+impl Measurement {
+    pub(crate) fn runs(&self) -> usize {
+        self.times.len()
+    }
+    pub(crate) fn median(&self) -> f64 {
+        let middle = self.times.len() / 2;
+        if self.times.len() % 2 == 1 { self.times[middle] } else { (self.times[middle - 1] + self.times[middle]) / 2.0 }
+    }
+    pub(crate) fn min(&self) -> f64 {
+        self.times[0]
+    }
+    /// From the first quartile to the third, as a share of the median.
+    pub(crate) fn spread(&self) -> f64 {
+        let last = self.times.len() - 1;
+        (self.times[last * 3 / 4] - self.times[last / 4]) / self.median()
+    }
+    pub(crate) fn ops_per_s(&self) -> f64 {
+        self.batch as f64 / self.median()
+    }
+    pub(crate) fn limit_fraction(&self) -> f64 {
+        self.ideal / self.median()
+    }
+}
+
+/// Measures. The rates are those of one core. An answer that is wrong is an error.
+pub(crate) fn measure(engine: &Engine, question: Question, rates: &Rates) -> Result<Measurement, Failure> {
+    let Question { params, op, batch, budget, .. } = question;
+    let threads = engine.explain(params, op, batch)?.threads;
+    let times = match op {
+        Op::Keygen => keygen(engine, params, batch, budget)?,
+        Op::Sign => sign(engine, question)?,
+        Op::Verify => verify(engine, params, batch, budget)?,
+        Op::Cache => return Err(Failure::new("caching is no operation that is measured")),
+    };
+    let ideal = machine::ideal_seconds(&question.plan().work(), rates) * batch as f64 / threads as f64;
+    Ok(Measurement { times, batch, threads, ideal })
+}
+
+/// Times `run` until the budget is used up; every run must give the same right answer.
+fn repeat<A: PartialEq>(
+    budget: Duration,
+    answer: &A,
+    mut run: impl FnMut() -> Result<A, Failure>,
+) -> Result<Vec<f64>, Failure> {
+    let (mut times, mut used) = (Vec::new(), Duration::ZERO);
+    while times.len() < LEAST_RUNS || used < budget {
+        let start = Instant::now();
+        let got = run()?;
+        let time = start.elapsed();
+        if got != *answer {
+            return Err(wrong("two runs of the same work differ"));
+        }
+        used += time;
+        times.push(time.as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+fn wrong(what: &str) -> Failure {
+    Failure::new(format!("a wrong answer: {what}")).hint("distrust this machine, and report the fault")
+}
+
+/// Distinct seeds; those of benchmarks need not be secret.
+fn seeds(p: &Params, number: usize) -> Seeds {
+    let part = |which: u8| -> Vec<u8> {
+        (0..p.n).map(|i| (number as u64).to_le_bytes().get(i).copied().unwrap_or(which)).collect()
+    };
+    Seeds { sk_seed: part(1).into(), sk_prf: part(2).into(), pk_seed: part(3) }
+}
+
+fn message(number: usize) -> Vec<u8> {
+    let mut message = vec![0; MESSAGE_BYTES];
+    message[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    message
+}
+
+fn keygen(engine: &Engine, p: &'static Params, batch: usize, budget: Duration) -> Result<Vec<f64>, Failure> {
+    let seeds: Vec<Seeds> = (0..batch).map(|number| seeds(p, number)).collect();
+    let keys = engine.from_seeds(p, &seeds)?;
+    let last = &seeds[batch - 1];
+    let root = reference::pk_root(p, &last.sk_seed, &last.pk_seed);
+    if keys[batch - 1].as_ref().pk_root() != root {
+        return Err(wrong("the reference makes another key from the same seeds"));
+    }
+    repeat(budget, &keys, || Ok(engine.from_seeds(p, &seeds)?))
+}
+
+/// Signs the messages, deterministically.
+fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
+    let (mut signatures, mut failed) = (Vec::with_capacity(messages.len()), None);
+    let jobs = messages.iter().map(|message| SignJob {
+        key,
+        mode: Mode::Pure { context: &[] },
+        message: Cow::Borrowed(message),
+        randomizer: Randomizer::Deterministic,
+    });
+    engine.sign_batch(jobs, |_, signature| match signature {
+        Ok(signature) => signatures.push(signature),
+        Err(error) => failed = Some(error),
+    })?;
+    failed.map_or(Ok(signatures), |error| Err(error.into()))
+}
+
+/// The verdicts on signature i, counted around, of message i.
+fn verify_all(
+    engine: &Engine,
+    key: &VerifyingKey,
+    messages: &[Vec<u8>],
+    signatures: &[Signature],
+) -> Result<Vec<bool>, Failure> {
+    let (mut verdicts, mut failed) = (Vec::with_capacity(messages.len()), None);
+    let jobs = messages.iter().zip(signatures.iter().cycle());
+    let jobs = jobs.map(|(message, signature)| VerifyJob::new(key, message.as_slice(), signature.as_bytes()));
+    engine.verify_batch(jobs, |_, verdict| match verdict {
+        Ok(verdict) => verdicts.push(verdict),
+        Err(error) => failed = Some(error),
+    })?;
+    failed.map_or(Ok(verdicts), |error| Err(error.into()))
+}
+
+/// The engine accepts all of them, the reference accepts the first, and with one bit changed the engine refuses that.
+fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[Signature]) -> Result<(), Failure> {
+    let public = key.verifying_key();
+    if !verify_all(engine, &public, messages, signatures)?.iter().all(|valid| *valid) {
+        return Err(wrong("a signature that was just made does not verify"));
+    }
+    let (p, mut bytes) = (key.params(), signatures[0].as_bytes().to_vec());
+    if !reference::slh_verify(&messages[0], &bytes, &[], public.as_ref()) {
+        return Err(wrong("the reference refuses a signature that was just made"));
+    }
+    bytes[p.sig_bytes() / 2] ^= 1;
+    let changed = Signature::from_bytes(p, bytes)?;
+    if verify_all(engine, &public, &messages[..1], &[changed])? != [false] {
+        return Err(wrong("a changed signature verifies"));
+    }
+    Ok(())
+}
+
+fn sign(engine: &Engine, question: Question) -> Result<Vec<f64>, Failure> {
+    let Question { params, batch, cached_layers, budget, .. } = question;
+    let key = engine.from_seeds(params, &[seeds(params, 0)])?.remove(0);
+    let key = engine.cache(&key, cached_layers)?;
+    let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();
+    let signatures = sign_all(engine, &key, &messages)?;
+    check(engine, &key, &messages, &signatures)?;
+    repeat(budget, &signatures, || sign_all(engine, &key, &messages))
+}
+
+fn verify(engine: &Engine, p: &'static Params, batch: usize, budget: Duration) -> Result<Vec<f64>, Failure> {
+    let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
+    let distinct: Vec<Vec<u8>> = (0..batch.min(DISTINCT)).map(message).collect();
+    let signatures = sign_all(engine, &engine.cache(&key, 1)?, &distinct)?;
+    check(engine, &key, &distinct, &signatures)?;
+    let messages: Vec<Vec<u8>> = distinct.iter().cycle().take(batch).cloned().collect();
+    let public = key.verifying_key();
+    // Once untimed: the program for a batch of this size is prepared.
+    verify_all(engine, &public, &messages, &signatures)?;
+    repeat(budget, &vec![true; batch], || verify_all(engine, &public, &messages, &signatures))
+}

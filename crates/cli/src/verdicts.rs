@@ -1,0 +1,105 @@
+//! One verdict for each of many files, in the order in which they were given.
+
+use crate::failure::{Exit, Failure};
+use crate::files::Source;
+use crate::printer::{Printer, grouped};
+use indicatif::ProgressBar;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// What became of a file.
+pub(crate) enum Verdict {
+    /// Signed, or verified.
+    Good,
+    /// The signature is not the key's for this file.
+    Invalid,
+    /// There was nothing to judge, or nothing could be written.
+    Error(Failure),
+}
+
+/// Collects verdicts as they become known and tells them in order.
+pub(crate) struct Verdicts<'a> {
+    printer: &'a Printer,
+    bar: ProgressBar,
+    files: &'a [Source],
+    /// Whether verdicts are told on standard output.
+    lines: bool,
+    good: &'static str,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeMap<usize, Verdict>,
+    next: usize,
+    good: u64,
+    invalid: u64,
+    errors: u64,
+    /// Standard output takes no more.
+    lost: Option<Failure>,
+}
+
+impl<'a> Verdicts<'a> {
+    /// For these files; `doing` and `good` are the words for what is done and for its success.
+    pub(crate) fn new(
+        printer: &'a Printer,
+        files: &'a [Source],
+        lines: bool,
+        doing: &'static str,
+        good: &'static str,
+    ) -> Verdicts<'a> {
+        let bar = printer.progress(files.len(), doing);
+        Verdicts { printer, bar, files, lines, good, state: RefCell::default() }
+    }
+
+    /// What became of file number `index`.
+    pub(crate) fn tell(&self, index: usize, verdict: Verdict) {
+        self.bar.inc(1);
+        let state = &mut *self.state.borrow_mut();
+        state.waiting.insert(index, verdict);
+        while let Some(verdict) = state.waiting.remove(&state.next) {
+            self.say(state, state.next, &verdict);
+            state.next += 1;
+        }
+    }
+
+    fn say(&self, state: &mut State, index: usize, verdict: &Verdict) {
+        let (word, count, quiet) = match verdict {
+            Verdict::Good => (self.good, &mut state.good, self.printer.quiet),
+            Verdict::Invalid => ("FAILED", &mut state.invalid, false),
+            Verdict::Error(_) => ("ERROR", &mut state.errors, false),
+        };
+        *count += 1;
+        self.bar.suspend(|| {
+            if let Verdict::Error(failure) = verdict {
+                self.printer.failure(failure);
+            }
+            if self.lines && !quiet && state.lost.is_none() {
+                state.lost = self.printer.line(format_args!("{}: {word}", self.files[index])).err();
+            }
+        });
+    }
+
+    /// All verdicts are known, or no more can be.
+    pub(crate) fn finish(self) -> Result<Exit, Failure> {
+        let mut state = self.state.take();
+        for (index, verdict) in std::mem::take(&mut state.waiting) {
+            self.say(&mut state, index, &verdict);
+        }
+        self.bar.finish_and_clear();
+        if self.files.len() > 1 {
+            let word = self.good;
+            let counts = [(state.good, word), (state.invalid, "FAILED"), (state.errors, "ERROR")];
+            let told = counts.iter().filter(|(count, _)| *count > 0);
+            let told: Vec<_> = told.map(|(count, word)| format!("{} {word}", grouped(*count))).collect();
+            self.printer.note(told.join(", "));
+        }
+        match state.lost {
+            // Whoever read the verdicts has gone; the exit code still tells.
+            Some(lost) if !lost.silent => Err(lost),
+            _ if state.errors > 0 => Ok(Exit::Error),
+            _ if state.invalid > 0 => Ok(Exit::Invalid),
+            _ => Ok(Exit::Good),
+        }
+    }
+}

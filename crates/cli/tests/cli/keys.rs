@@ -1,0 +1,255 @@
+//! Keys: made, converted, shown, refused.
+
+use crate::place::Place;
+use slh_dsa::{Sha2_128f, Shake192f};
+use std::fs;
+use std::path::PathBuf;
+
+/// The test vectors, if they are here.
+pub(crate) fn vectors(suite: &str, path: &str) -> Option<PathBuf> {
+    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
+    let directory = std::env::var_os("HYPERGROVE_VECTORS").map_or_else(default, PathBuf::from);
+    let path = directory.join(path);
+    if !path.exists() {
+        println!("skipped: {suite}: no vectors at {} (set HYPERGROVE_VECTORS)", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+#[cfg(unix)]
+fn mode(place: &Place, name: &str) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o7777
+}
+
+#[cfg(unix)]
+#[test]
+fn a_private_key_is_for_its_owner_alone() {
+    let place = Place::new();
+    place.shell("umask 0; $H keygen --set sha2-128f -o k.pem --pubout p.pem").good();
+    assert_eq!((mode(&place, "k.pem"), mode(&place, "p.pem")), (0o600, 0o666));
+    place.shell("umask 077; $H keygen --set sha2-128f -o k2.pem --pubout p2.pem").good();
+    assert_eq!((mode(&place, "k2.pem"), mode(&place, "p2.pem")), (0o600, 0o600));
+    // A file that others could read does not hand its mode on.
+    place.shell("echo old > loose; chmod 644 loose; $H keygen --set sha2-128f -o loose --force").good();
+    assert_eq!(mode(&place, "loose"), 0o600);
+    assert!(place.read("loose").starts_with(b"-----BEGIN PRIVATE KEY-----"));
+    assert_eq!(place.names(), ["k.pem", "k2.pem", "loose", "p.pem", "p2.pem"]);
+}
+
+#[test]
+fn keys_from_seeds_are_those_of_an_independent_crate() {
+    let place = Place::new();
+    let seeds: Vec<u8> = (0..72).collect();
+    let other = slh_dsa::SigningKey::<Sha2_128f>::slh_keygen_internal(&seeds[..16], &seeds[16..32], &seeds[32..48]);
+    let run = place.run(&["keygen", "--set", "SLH-DSA-SHA2-128f", "--raw", "--seeds", &hex::encode(&seeds[..48])]);
+    assert_eq!(run.good().stdout, other.to_bytes().as_slice());
+    let other = slh_dsa::SigningKey::<Shake192f>::slh_keygen_internal(&seeds[..24], &seeds[24..48], &seeds[48..]);
+    let run = place.run(&["keygen", "--set", "slh-dsa-shake-192F", "--raw", "--seeds", &hex::encode(&seeds)]);
+    assert_eq!(run.good().stdout, other.to_bytes().as_slice());
+}
+
+#[test]
+fn fresh_keys_differ() {
+    let place = Place::new();
+    let make = || place.run(&["keygen", "--set", "sha2-128f"]).good().stdout;
+    assert_ne!(make(), make());
+}
+
+#[test]
+fn every_form_of_a_key_is_the_same_key() {
+    let place = Place::with_key();
+    let seeds: String = (0..48).map(|i| format!("{i:02x}")).collect();
+    for form in ["--der", "--raw"] {
+        let name = &format!("k{form}");
+        place.run(&["keygen", "--set", "sha2-128f", "--seeds", &seeds, form, "-o", name]).good();
+    }
+    assert_eq!(place.read("k--raw").len(), 64);
+    assert_eq!(place.read("k--der").len(), 84);
+    let public = place.read("p.pem");
+    assert_eq!(place.run(&["pubkey", "k.pem"]).good().stdout, public);
+    assert_eq!(place.run(&["pubkey", "k--der"]).good().stdout, public);
+    assert_eq!(place.run(&["pubkey", "k--raw", "--set", "sha2-128f"]).good().stdout, public);
+    assert_eq!(place.run_with(&["pubkey", "-"], &place.read("k.pem")).good().stdout, public);
+    let raw = place.run(&["pubkey", "k.pem", "--raw"]).good().stdout;
+    assert_eq!(raw, place.read("k--raw")[32..]);
+    let der = place.run(&["pubkey", "k.pem", "--der"]).good().stdout;
+    assert_eq!(der[18..], raw);
+    // A public key is converted as well.
+    place.write("p.raw", &raw);
+    assert_eq!(place.run(&["pubkey", "p.raw", "--set", "sha2-128f"]).good().stdout, public);
+    place.write("p.der", &der);
+    place.run(&["pubkey", "p.der", "-o", "again.pem"]).good();
+    assert_eq!(place.read("again.pem"), public);
+    // Text may surround PEM in front, as OpenSSL writes it, and lines may end as on Windows.
+    let dos = String::from_utf8(place.read("k.pem")).unwrap().replace('\n', "\r\n");
+    place.write("dos.pem", format!("SLH-DSA-SHA2-128f Private-Key:\r\n{dos}"));
+    assert_eq!(place.run(&["pubkey", "dos.pem"]).good().stdout, public);
+}
+
+#[test]
+fn keys_of_the_standard_and_of_openssl_are_read() {
+    let place = Place::new();
+    if let Some(directory) = vectors("RFC 9909", "slh-dsa/rfc9909") {
+        let private = directory.join("id-slh-dsa-sha2-128s.priv");
+        let public = fs::read_to_string(directory.join("id-slh-dsa-sha2-128s.pub")).unwrap();
+        let run = place.run(&["pubkey", private.to_str().unwrap()]).good();
+        assert_eq!(run.text().trim(), public.trim());
+    }
+    if let Some(directory) = vectors("OpenSSL 3.5", "slh-dsa/ossl35_artifacts_certs_r5") {
+        let mut read = 0;
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let Some(set) = path.to_str().unwrap().strip_suffix("_priv.der") else { continue };
+            let set = set.rsplit('/').next().unwrap().split("-2.16").next().unwrap();
+            let run = place.run(&["inspect", "--json", path.to_str().unwrap(), "--set", set]).good();
+            assert!(run.text().contains(r#""kind": "private key""#));
+            read += 1;
+        }
+        assert_eq!(read, 12);
+    }
+}
+
+#[test]
+fn nothing_is_overwritten_without_force() {
+    let place = Place::with_key();
+    let before = (place.read("k.pem"), place.read("p.pem"));
+    place.run(&["keygen", "--set", "sha2-128f", "-o", "k.pem"]).refuses(&["k.pem exists", "--force"]);
+    place.run(&["keygen", "--set", "sha2-128f", "-o", "new.pem", "--pubout", "p.pem"]).refuses(&["p.pem exists"]);
+    place.run(&["pubkey", "k.pem", "-o", "p.pem"]).refuses(&["p.pem exists"]);
+    assert_eq!((place.read("k.pem"), place.read("p.pem")), before);
+    assert_eq!(place.names(), ["k.pem", "p.pem"]);
+    place.run(&["keygen", "--set", "sha2-128f", "-o", "k.pem", "--pubout", "p.pem", "--force"]).good();
+    assert_ne!(place.read("k.pem"), before.0);
+    assert_eq!(place.run(&["pubkey", "k.pem"]).good().stdout, place.read("p.pem"));
+}
+
+#[test]
+fn bad_arguments_of_keygen() {
+    let place = Place::new();
+    let keygen = |args: &[&str]| place.run(&[&["keygen"], args].concat());
+    keygen(&[]).refuses(&["--set"]);
+    keygen(&["--set", "SLH-DSA-SHA2-128x"]).refuses(&["'SLH-DSA-SHA2-128x'", "the nearest is SLH-DSA-SHA2-128s"]);
+    keygen(&["--set", "shake256f"]).refuses(&["'shake256f'", "the nearest is SLH-DSA-SHAKE-256f", "SLH-DSA-SHA2-192s"]);
+    keygen(&["--set", "sha2-128f", "--seeds", "00"]).refuses(&["1 bytes", "SLH-DSA-SHA2-128f takes 48", "SK.prf"]);
+    keygen(&["--set", "sha2-128f", "--seeds", "xy"]).refuses(&["hexadecimal"]);
+    keygen(&["--set", "sha2-128f", "-o", "a/b.pem"]).refuses(&["cannot write to a", "no such", "make the directory"]);
+    keygen(&["--set", "sha2-128f", "-o", "."]).refuses(&[". is a directory"]);
+    keygen(&["--set", "sha2-128f", "-o", "k", "--pubout", "k"]).refuses(&["both keys would go to k"]);
+    keygen(&["--set", "sha2-128f", "--pubout", "-"]).refuses(&["both keys would go to standard output"]);
+    keygen(&["--set", "sha2-128f", "--der", "--raw"]).refuses(&["--der", "--raw"]);
+    assert_eq!(place.names(), [""; 0]);
+}
+
+/// Each is refused by every command that reads keys.
+#[test]
+fn bad_keys_are_named() {
+    let place = Place::with_key();
+    let refused = |name: &str, more: &[&str], words: &[&str]| {
+        let words = [&[name], words].concat();
+        place.run(&[&["pubkey", name], more].concat()).refuses(&words);
+        place.run(&[&["sign", "--key", name, "p.pem"], more].concat()).refuses(&words);
+        place.run(&[&["verify", "--key", name, "p.pem"], more].concat()).refuses(&words);
+        assert!(!place.path("p.pem.sig").exists());
+    };
+    let pem = place.read("k.pem");
+    let der = {
+        let seeds: String = (0..48).map(|i| format!("{i:02x}")).collect();
+        place.run(&["keygen", "--set", "sha2-128f", "--seeds", &seeds, "--der"]).good().stdout
+    };
+    let public = place.run(&["pubkey", "k.pem", "--der"]).good().stdout;
+    for (name, bytes, words) in [
+        ("empty", &b""[..], &["empty"][..]),
+        ("cut.der", &der[..83], &["PKCS#8", "cut short"]),
+        ("cut-public.der", &public[..49], &["SPKI", "cut short"]),
+        ("long.der", &[&der[..], b"\0"].concat(), &["PKCS#8", "bytes too many"]),
+        ("long-public.der", &[&public[..], b"\0"].concat(), &["SPKI", "bytes too many"]),
+        ("cut.pem", &pem[..100], &["PEM"]),
+        ("no-end.pem", &pem[..pem.len() - 26], &["PEM"]),
+        ("long.pem", &[&pem[..], b"and more"].concat(), &["PEM"]),
+        ("two.pem", &[&pem[..], &pem[..]].concat(), &["PEM"]),
+        ("text", b"no key at all", &["13 bytes"]),
+        (
+            "raw",
+            &[7; 64],
+            &["64 raw bytes", "--set", "private key of SLH-DSA-SHA2-128s", "public key of SLH-DSA-SHA2-256s"],
+        ),
+        ("raw32", &[7; 32], &["32 raw bytes", "--set", "public key of SLH-DSA-SHA2-128s"]),
+        ("sequence", &[0x30; 64], &["--set"]),
+        ("huge", &vec![7; (1 << 20) + 1], &["more than 1,048,576 bytes"]),
+        (
+            "cert.pem",
+            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            &["certificate", "openssl x509"],
+        ),
+        (
+            "locked.pem",
+            b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            &["encrypted", "openssl pkey"],
+        ),
+        ("ssh.pem", b"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n", &["'OPENSSH"]),
+    ] {
+        place.write(name, bytes);
+        refused(name, &[], words);
+    }
+    // One byte inside the object identifier: an unknown algorithm, or another set with keys of another length.
+    let at = der.windows(8).position(|bytes| bytes == [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x03]).unwrap() + 8;
+    for (arc, words) in [(99, &["2.16.840.1.101.3.4.3.99"][..]), (23, &["SLH-DSA-SHA2-192f", "96", "64"])] {
+        let mut bytes = der.clone();
+        bytes[at] = arc;
+        place.write("oid.der", bytes);
+        refused("oid.der", &[], words);
+    }
+    refused("k.pem", &["--set", "shake-128f"], &["SLH-DSA-SHA2-128f", "--set says SLH-DSA-SHAKE-128f"]);
+    refused("raw", &["--set", "sha2-192f"], &["64 bytes", "SLH-DSA-SHA2-192f", "96", "48"]);
+    refused("missing", &[], &["no such file"]);
+    refused(".", &[], &["directory"]);
+    place.run(&["sign", "--key", "p.pem", "k.pem"]).refuses(&["p.pem is a public key", "private"]);
+}
+
+#[test]
+fn inspection_shows_every_part_and_no_secret() {
+    let place = Place::with_key();
+    let raw = place.run(&["keygen", "--set", "sha2-128f", "--raw", "--seeds", &"5a".repeat(48)]).good().stdout;
+    place.write("raw", &raw);
+    for (file, set) in [("k.pem", None), ("raw", Some("sha2-128f"))] {
+        let set = set.map_or(vec![], |set| vec!["--set", set]);
+        for json in [&[][..], &["--json"]] {
+            let run = |more: &[&str]| place.run(&[&["inspect", file], &set[..], json, more].concat()).good();
+            let (hidden, shown) = (run(&[]), run(&["--show-secrets"]));
+            let secret = if file == "raw" { "5a".repeat(16) } else { "000102030405060708090a0b0c0d0e0f".into() };
+            assert!(hidden.text().contains("SK.prf") && hidden.text().contains("PK.root"));
+            // The raw key's public seed is like its secrets.
+            assert_eq!(hidden.text().matches(&secret).count(), usize::from(file == "raw"), "{}", hidden.text());
+            assert_eq!(shown.text().matches(&secret).count(), if file == "raw" { 3 } else { 1 });
+        }
+    }
+    let text = place.run(&["inspect", "k.pem"]).good();
+    for word in ["private key of SLH-DSA-SHA2-128f", "PEM, 84 bytes", "2.16.840.1.101.3.4.3.21", "PrivateKeyInfo"] {
+        assert!(text.text().contains(word), "{word}: {}", text.text());
+    }
+
+    place.run(&["sign", "--key", "k.pem", "p.pem"]).good();
+    let json = place.run(&["inspect", "--json", "p.pem.sig"]).good();
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["sets"], serde_json::json!(["SLH-DSA-SHA2-128f", "SLH-DSA-SHAKE-128f"]));
+    let (signature, mut end) = (place.read("p.pem.sig"), 0);
+    for part in report["parts"].as_array().unwrap() {
+        let (offset, length) = (part["offset"].as_u64().unwrap() as usize, part["length"].as_u64().unwrap() as usize);
+        assert_eq!(offset, end, "the parts follow each other");
+        end += length;
+        assert_eq!(part["hex"], hex::encode(&signature[offset..end]));
+    }
+    assert_eq!(end, 17_088);
+    assert_eq!(report["parts"].as_array().unwrap().len(), 1 + 2 * 33 + 2 * 22);
+    let one = place.run(&["inspect", "--set", "shake-128f", "p.pem.sig"]).good();
+    assert!(one.text().contains("signature of SLH-DSA-SHAKE-128f\n"));
+    place
+        .run(&["inspect", "--set", "sha2-128s", "p.pem.sig"])
+        .refuses(&["17,088 bytes", "SLH-DSA-SHA2-128s has 7,856"]);
+    place.write("cut.sig", &signature[1..]);
+    place.run(&["inspect", "cut.sig"]).refuses(&["cut.sig", "17087 bytes"]);
+    place.run(&["inspect", "."]).refuses(&["directory"]);
+    place.run(&["inspect", "missing"]).refuses(&["missing", "no such file"]);
+}

@@ -1,0 +1,8 @@
+//! The tool as a user meets it: run as a process, judged by its exit code, its output and the files it leaves.
+
+mod acvp;
+mod keys;
+mod measure;
+mod place;
+mod sign_verify;
+mod system;

@@ -1,0 +1,95 @@
+//! What measures and explains.
+
+use crate::place::Place;
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn benchmarks_are_records() {
+    let place = Place::new();
+    let args = ["bench", "--json", "--set", "sha2-128f", "--seconds", "0.01", "--batch", "3", "--threads", "1"];
+    let run = place.run(&args).good();
+    let records: Vec<Value> = run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ops: Vec<&str> = records.iter().map(|record| record["op"].as_str().unwrap()).collect();
+    assert_eq!(ops, ["keygen", "sign", "verify"]);
+    for record in &records {
+        for (field, value) in [("scheme", "SLH-DSA"), ("set", "SLH-DSA-SHA2-128f"), ("backend", "cpu")] {
+            assert_eq!(record[field], value);
+        }
+        assert_eq!((&record["batch"], &record["threads"]), (&3.into(), &1.into()));
+        assert_eq!(record["verified"], true);
+        assert!(!record["device"].as_str().unwrap().is_empty());
+        assert!(!record["commit"].as_str().unwrap().is_empty());
+        let number = |field: &str| record[field].as_f64().unwrap();
+        assert!(0.0 < number("min_s") && number("min_s") <= number("median_s"));
+        assert!((number("ops_per_s") * number("median_s") - 3.0).abs() < 1e-6);
+        assert!((number("limit_fraction") - number("ideal_s") / number("median_s")).abs() < 1e-9);
+        assert!(number("limit_fraction") > 0.0);
+        assert!(record["rates"]["sha256"].as_f64().unwrap() > 1e5);
+    }
+    let table =
+        place.run(&["bench", "--set", "sha2-128f", "--op", "verify", "--seconds", "0.01", "--batch", "1"]).good();
+    assert_eq!(table.text().lines().count(), 2);
+    assert!(table.text().contains("of limit"));
+    for bad in [["--batch", "0"], ["--seconds", "0"], ["--seconds", "x"], ["--op", "hash"], ["--set", "x"]] {
+        place.run(&[&["bench"][..], &bad].concat()).refuses(&[bad[0]]);
+    }
+    place.run(&["bench", "--set", "sha2-128s", "--cache-layers", "8"]).refuses(&["SLH-DSA-SHA2-128s has 7 layers"]);
+}
+
+#[test]
+fn plans_are_explained() {
+    let place = Place::new();
+    for op in ["keygen", "sign", "verify"] {
+        let run = place.run(&["explain", "--set", "sha2-128f", "--op", op, "--batch", "10", "--json"]).good();
+        let told: Value = serde_json::from_slice(&run.stdout).unwrap();
+        assert_eq!((&told["op"], &told["batch"], &told["backend"]), (&op.into(), &10.into(), &"cpu".into()));
+        assert!(told["predicted_s"].as_f64().unwrap() > 0.0 && told["ideal_s"].as_f64().unwrap() > 0.0);
+        assert!(!told["stages"].as_array().unwrap().is_empty());
+        if op == "sign" {
+            assert_eq!(told["work"]["sha256"], 106_796.0);
+        }
+        let text = place.run(&["explain", "--set", "sha2-128f", "--op", op]).good();
+        for line in ["set", "op", "device", "plan", "policy", "work", "predicted"] {
+            assert!(text.text().lines().any(|l| l.starts_with(line)), "{line}: {}", text.text());
+        }
+    }
+}
+
+#[test]
+fn devices_are_listed() {
+    let place = Place::new();
+    let run = place.run(&["devices", "--json"]).good();
+    let told: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(told["devices"][0]["backend"], "cpu");
+    let portable = told["isas"].as_array().unwrap().iter().find(|isa| isa["name"] == "portable").unwrap();
+    assert_eq!(portable["available"], true);
+    assert!(place.run(&["devices"]).good().text().contains("portable"));
+}
+
+#[test]
+fn quickstart_signs_a_directory_and_leaves_it_alone() {
+    let place = Place::new();
+    for directory in ["src/deep", "src/target", "src/.git", "src/empty"] {
+        fs::create_dir_all(place.path(directory)).unwrap();
+    }
+    for (name, text) in [("a", "one"), ("deep/b", "two"), ("target/built", "x"), (".git/HEAD", "x"), (".hidden", "x")] {
+        place.write(&format!("src/{name}"), text);
+    }
+    let run = place.run(&["quickstart", "src"]).good();
+    for word in
+        ["2 files, 6 bytes", "2 of 2", "src/a: its signature is refused", "keygen", "sign", "verify", "hash rate"]
+    {
+        assert!(run.text().contains(word), "{word}: {}", run.text());
+    }
+    assert_eq!(place.names(), ["src"]);
+    assert_eq!(fs::read_dir(place.path("src")).unwrap().count(), 6);
+
+    place.run(&["quickstart", "src", "--keep", "kept"]).good();
+    place.run(&["verify", "--key", "kept/public.pem", "src/a", "-s", "kept/signatures/a.sig"]).good();
+    place.run(&["verify", "--key", "kept/private.pem", "src/deep/b", "-s", "kept/signatures/deep/b.sig"]).good();
+    place.run(&["quickstart", "src", "--keep", "kept"]).refuses(&["kept", "exist"]);
+    place.run(&["quickstart", "src/empty"]).refuses(&["no files to sign in src/empty"]);
+    place.run(&["quickstart", "missing"]).refuses(&["missing", "no such"]);
+    place.run(&["quickstart", "src/a"]).refuses(&["src/a"]);
+}

@@ -1,0 +1,124 @@
+//! A directory to run the tool in.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A directory of one test's own.
+pub(crate) struct Place(TempDir);
+
+/// What a run said, and its exit code.
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    /// With a SHA2-128f key from fixed seeds: `k.pem` and `p.pem`.
+    pub(crate) fn with_key() -> Place {
+        let place = Place::new();
+        place.keygen("SLH-DSA-SHA2-128f", "k.pem", "p.pem");
+        place
+    }
+
+    /// A key of a set from seeds that are counted up.
+    pub(crate) fn keygen(&self, set: &str, private: &str, public: &str) {
+        let n = set.split('-').next_back().unwrap()[..3].parse::<usize>().unwrap() / 8;
+        let seeds: String = (0..3 * n).map(|i| format!("{i:02x}")).collect();
+        self.run(&["keygen", "--set", set, "--seeds", &seeds, "-o", private, "--pubout", public]).good();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// All that is in the directory, hidden files too.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(self.0.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hypergrove"));
+        command.args(args).current_dir(self.0.path());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        self.command(args).stdin(Stdio::null()).output().unwrap().into()
+    }
+
+    pub(crate) fn run_with(&self, args: &[&str], stdin: &[u8]) -> Run {
+        let mut command = self.command(args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A tool that refuses its arguments does not read.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        child.wait_with_output().unwrap().into()
+    }
+
+    /// Runs a shell script; `$H` is the tool.
+    #[cfg(unix)]
+    pub(crate) fn shell(&self, script: &str) -> Run {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).env("H", env!("CARGO_BIN_EXE_hypergrove")).current_dir(self.0.path());
+        shell.stdin(Stdio::null()).output().unwrap().into()
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Run {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        Run { code: output.status.code(), stdout: output.stdout, stderr }
+    }
+}
+
+impl Run {
+    pub(crate) fn text(&self) -> &str {
+        str::from_utf8(&self.stdout).unwrap()
+    }
+
+    pub(crate) fn good(self) -> Run {
+        self.exits(0)
+    }
+
+    pub(crate) fn exits(self, code: i32) -> Run {
+        assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", String::from_utf8_lossy(&self.stdout), self.stderr);
+        self
+    }
+
+    /// Ended with exit code 2, nothing on standard output, and an error with all of these words.
+    pub(crate) fn refuses(self, words: &[&str]) -> Run {
+        let run = self.exits(2);
+        assert!(run.stdout.is_empty(), "{}", String::from_utf8_lossy(&run.stdout));
+        run.says(words)
+    }
+
+    /// There is an error with all of these words.
+    pub(crate) fn says(self, words: &[&str]) -> Run {
+        assert!(self.stderr.lines().any(|line| line.starts_with("error: ")), "{}", self.stderr);
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is not in: {}", self.stderr);
+        }
+        self
+    }
+}

@@ -1,0 +1,319 @@
+//! Signing and verifying: one file, standard input, many files, lists; and what is wrong with them.
+
+use crate::place::Place;
+use slh_dsa::signature::Keypair;
+use slh_dsa::{Sha2_128f, Signature, SigningKey};
+use std::fs;
+
+const SIGN: [&str; 3] = ["sign", "--key", "k.pem"];
+const VERIFY: [&str; 3] = ["verify", "--key", "p.pem"];
+const BYTES: usize = 17_088;
+
+fn sign(args: &[&'static str]) -> Vec<&'static str> {
+    [&SIGN, args].concat()
+}
+
+fn verify(args: &[&'static str]) -> Vec<&'static str> {
+    [&VERIFY, args].concat()
+}
+
+/// The key of [`Place::with_key`], by an independent crate.
+fn other_key() -> SigningKey<Sha2_128f> {
+    let seeds: Vec<u8> = (0..48).collect();
+    SigningKey::slh_keygen_internal(&seeds[..16], &seeds[16..32], &seeds[32..])
+}
+
+#[test]
+fn one_file() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    let run = place.run(&sign(&["m"])).good();
+    assert!(run.stdout.is_empty());
+    assert_eq!(run.stderr, "wrote m.sig: a signature of SLH-DSA-SHA2-128f\n");
+    assert_eq!(place.read("m.sig").len(), BYTES);
+    for key in ["k.pem", "p.pem"] {
+        let run = place.run(&["verify", "--key", key, "m"]).good();
+        assert_eq!((run.text(), run.stderr.as_str()), ("m: OK\n", ""));
+    }
+    place.write("m", "massage");
+    assert_eq!(place.run(&verify(&["m"])).exits(1).text(), "m: FAILED\n");
+    let again = place.run(&sign(&["m"])).refuses(&["m.sig exists", "--force"]);
+    assert!(again.stderr.contains("hint: "));
+    place.run(&sign(&["m", "--force"])).good();
+    place.run(&verify(&["m"])).good();
+    place.run(&sign(&["m", "-o", "elsewhere"])).good();
+    place.run(&verify(&["m", "--signature", "elsewhere"])).good();
+    assert_eq!(place.names(), ["elsewhere", "k.pem", "m", "m.sig", "p.pem"]);
+}
+
+#[test]
+fn standard_input_and_output() {
+    let place = Place::with_key();
+    let signature = place.run_with(&sign(&["-"]), b"message").good().stdout;
+    assert_eq!(signature.len(), BYTES);
+    place.write("s", &signature);
+    let run = place.run_with(&verify(&["-", "--signature", "s"]), b"message").good();
+    assert_eq!(run.text(), "standard input: OK\n");
+    place.run_with(&verify(&["-", "--signature", "s"]), b"massage").exits(1);
+    place.write("m", "message");
+    place.run_with(&verify(&["m", "--signature", "-"]), &signature).good();
+    place.run_with(&["sign", "--key", "-", "m", "-o", "-"], &place.read("k.pem")).good();
+    place.run_with(&sign(&["-", "-o", "t"]), b"message").good();
+    place.run(&verify(&["m", "--signature", "t"])).good();
+    for args in [&["sign", "--key", "-", "-"][..], &["verify", "--key", "p.pem", "-", "--signature", "-"]] {
+        place.run_with(args, b"").refuses(&["standard input is given twice"]);
+    }
+    place.run_with(&verify(&["-"]), b"").refuses(&["standard input has no name", "--signature"]);
+    place.run_with(&sign(&["-", "m"]), b"").refuses(&["standard input has no name"]);
+}
+
+#[test]
+fn an_empty_message_and_a_long_one() {
+    let place = Place::with_key();
+    place.write("empty", "");
+    place.write("long", vec![42; 3_000_000]);
+    place.run(&sign(&["empty", "long"])).good();
+    place.run(&verify(&["empty", "long"])).good();
+    other_key()
+        .verifying_key()
+        .try_verify_with_context(&vec![42; 3_000_000], b"", &read_signature(&place, "long.sig"))
+        .unwrap();
+}
+
+fn read_signature(place: &Place, name: &str) -> Signature<Sha2_128f> {
+    Signature::try_from(&place.read(name)[..]).unwrap()
+}
+
+#[test]
+fn signatures_are_those_of_an_independent_crate() {
+    let place = Place::with_key();
+    let key = other_key();
+    place.write("m", "message");
+    for (options, context) in [
+        (&[][..], &b""[..]),
+        (&["--context", "letters"], b"letters"),
+        (&["--context-hex", "00ff"], b"\x00\xff"),
+        (&["--context-hex", ""], b""),
+    ] {
+        let ours = place.run(&[&sign(&["m", "-o", "-", "--deterministic"]), options].concat()).good().stdout;
+        let theirs = key.try_sign_with_context(b"message", context, None).unwrap();
+        assert_eq!(ours, theirs.to_bytes().as_slice(), "{options:?}");
+        let hedged = place.run(&[&sign(&["m", "-o", "-"]), options].concat()).good().stdout;
+        assert_ne!(hedged, ours);
+        let hedged = Signature::try_from(&hedged[..]).unwrap();
+        key.verifying_key().try_verify_with_context(b"message", context, &hedged).unwrap();
+        place.write("m.sig", theirs.to_bytes());
+        place.run(&[&verify(&["m"]), options].concat()).good();
+        place.run(&verify(&["m", "--context", "other"])).exits(1);
+    }
+    let ours = place.run(&sign(&["m", "-o", "-", "--deterministic", "--internal"])).good().stdout;
+    assert_eq!(ours, key.slh_sign_internal(&[b"message"], None).to_bytes().as_slice());
+}
+
+#[test]
+fn message_options_are_told_apart() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    let options: &[&[&'static str]] = &[
+        &[],
+        &["--context", "a"],
+        &["--context", "b"],
+        &["--prehash", "SHA2-256"],
+        &["--prehash", "sha512"],
+        &["--prehash", "SHAKE-128", "--context", "a"],
+        &["--internal"],
+    ];
+    for signed in options {
+        place.run(&[&sign(&["m", "--force"]), *signed].concat()).good();
+        for verified in options {
+            let run = place.run(&[&verify(&["m"]), *verified].concat());
+            run.exits(if signed == verified { 0 } else { 1 });
+        }
+    }
+}
+
+#[test]
+fn caches_do_not_change_signatures() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    let signed =
+        |more: &[&'static str]| place.run(&[&sign(&["m", "-o", "-", "--deterministic"]), more].concat()).good().stdout;
+    let plain = signed(&[]);
+    assert_eq!(signed(&["--cache-layers", "0"]), plain);
+    assert_eq!(signed(&["--cache-layers", "2"]), plain);
+    assert_eq!(signed(&["--cache-memory", "16K"]), plain);
+    assert_eq!(signed(&["--cache-memory", "1"]), plain);
+    assert_eq!(signed(&["--threads", "1", "--isa", "portable"]), plain);
+    assert_eq!(signed(&["--backend", "reference"]), plain);
+    // Many files are signed with the top tree cached.
+    place.write("n", "message");
+    place.run(&sign(&["m", "n", "--deterministic"])).good();
+    assert_eq!((place.read("m.sig"), place.read("n.sig")), (plain.clone(), plain));
+    place.run(&sign(&["m", "--cache-layers", "23", "-o", "x"])).refuses(&["SLH-DSA-SHA2-128f has 22 layers"]);
+}
+
+#[test]
+fn many_files_get_one_verdict_each_and_the_worst_is_the_exit_code() {
+    let place = Place::with_key();
+    for name in ["a", "b", "c"] {
+        place.write(name, name);
+    }
+    fs::create_dir(place.path("d")).unwrap();
+    let run = place.run(&sign(&["a", "missing", "b", "d", "c"])).exits(2);
+    assert_eq!(run.text(), "a: SIGNED\nmissing: ERROR\nb: SIGNED\nd: ERROR\nc: SIGNED\n");
+    run.says(&["cannot read missing", "d is a directory", "3 SIGNED, 2 ERROR"]);
+    assert_eq!(place.names(), ["a", "a.sig", "b", "b.sig", "c", "c.sig", "d", "k.pem", "p.pem"]);
+
+    let run = place.run(&verify(&["a", "b", "c"])).good();
+    assert_eq!((run.text(), run.stderr.as_str()), ("a: OK\nb: OK\nc: OK\n", "3 OK\n"));
+    place.write("b", "changed");
+    let run = place.run(&verify(&["a", "b", "c"])).exits(1);
+    assert_eq!((run.text(), run.stderr.as_str()), ("a: OK\nb: FAILED\nc: OK\n", "2 OK, 1 FAILED\n"));
+    let run = place.run(&verify(&["missing", "b", "c"])).exits(2);
+    assert_eq!(run.text(), "missing: ERROR\nb: FAILED\nc: OK\n");
+    let run = place.run(&verify(&["-q", "a", "b", "c"])).exits(1);
+    assert_eq!((run.text(), run.stderr.as_str()), ("b: FAILED\n", ""));
+    // A signature of the wrong length is an error of its file alone.
+    place.write("c.sig", &place.read("c.sig")[1..]);
+    let run = place.run(&verify(&["a", "c"])).exits(2);
+    assert_eq!(run.text(), "a: OK\nc: ERROR\n");
+    run.says(&["c.sig has 17,087 bytes", "17,088", "cut short"]);
+}
+
+#[test]
+fn lists_name_files() {
+    let place = Place::with_key();
+    let names: Vec<String> = (0..40).map(|i| format!("file {i}")).collect();
+    for name in &names {
+        place.write(name, name);
+    }
+    place.write("list", names.join("\n") + "\n\n");
+    let run = place.run(&sign(&["--list", "list"])).good();
+    let told: String = names.iter().map(|name| format!("{name}: SIGNED\n")).collect();
+    assert_eq!(run.text(), told);
+    place.write("file 17", "changed");
+    let list = place.read("list");
+    let run = place.run_with(&verify(&["--list", "-", "--threads", "1"]), &list).exits(1);
+    let told: String =
+        names.iter().map(|name| format!("{name}: {}\n", if name == "file 17" { "FAILED" } else { "OK" })).collect();
+    assert_eq!(run.text(), told);
+    assert_eq!(run.stderr, "39 OK, 1 FAILED\n");
+    place.run(&verify(&["--list", "missing"])).refuses(&["cannot read missing"]);
+    place.run(&verify(&["--list", "."])).refuses(&["directory"]);
+    place.run_with(&verify(&["--list", "-", "-"]), b"").refuses(&["standard input is given twice"]);
+    // An empty list is no error: a script's directory may be empty.
+    assert_eq!(place.run_with(&verify(&["--list", "-"]), b"").good().text(), "");
+    place.run(&SIGN).refuses(&["FILE"]);
+    place.run(&VERIFY).refuses(&["FILE"]);
+}
+
+#[test]
+fn signatures_may_go_to_a_directory() {
+    let place = Place::with_key();
+    for directory in ["x", "y", "out"] {
+        fs::create_dir(place.path(directory)).unwrap();
+    }
+    place.write("x/m", "message");
+    place.write("x/n", "another");
+    place.write("y/m", "third");
+    place.run(&sign(&["--out-dir", "out", "x/m", "x/n"])).good();
+    place.run(&verify(&["--signature-dir", "out", "x/m", "x/n"])).good();
+    place.run(&verify(&["x/m"])).exits(2).says(&["x/m.sig"]);
+    // Two files would get one signature: not even --force lets the second win.
+    let run = place.run(&sign(&["--force", "--out-dir", "out", "x/m", "y/m", "x/m"])).exits(2);
+    assert_eq!(run.text(), "x/m: SIGNED\ny/m: ERROR\nx/m: ERROR\n");
+    run.says(&["out/m.sig", "another file has got"]);
+    place.run(&verify(&["--signature-dir", "out", "x/m"])).good();
+    place.run(&sign(&["--out-dir", "none", "x/m"])).refuses(&["none", "no such"]);
+    place.run(&sign(&["-o", "s", "x/m", "x/n"])).refuses(&["--output s takes one signature, 2 files"]);
+    place.run(&verify(&["-s", "s", "x/m", "x/n"])).refuses(&["--signature names one signature, 2 files"]);
+}
+
+#[test]
+fn bad_signatures() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    place.run(&sign(&["m"])).good();
+    let good = place.read("m.sig");
+    let judge = |bytes: &[u8]| {
+        place.write("m.sig", bytes);
+        place.run(&verify(&["m"]))
+    };
+    let error = |bytes: &[u8], words: &[&str]| {
+        let run = judge(bytes).exits(2);
+        assert_eq!(run.text(), "m: ERROR\n");
+        run.says(words);
+    };
+    error(b"", &["m.sig has 0 bytes", "a signature of SLH-DSA-SHA2-128f has 17,088"]);
+    error(&good[..BYTES - 1], &["m.sig has 17,087 bytes", "cut short"]);
+    error(&[&good[..], b"\n"].concat(), &["m.sig has 17,089 bytes", "too many"]);
+    error(&good[..7_856], &["m.sig has 7,856 bytes", "length of a SLH-DSA-SHA2-128s signature"]);
+    error(&[0; 60_000], &["more than 49,856"]);
+    // One byte in each of the parts: R, a FORS secret, a FORS path, the last WOTS+ signature, the last path.
+    for at in [0, 15, 16, 100, 3_696, 10_000, BYTES - 100, BYTES - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x80;
+        assert_eq!(judge(&bad).exits(1).text(), "m: FAILED\n", "byte {at}");
+    }
+    judge(&good).good();
+    // The same lengths, another family; another key.
+    place.keygen("SLH-DSA-SHAKE-128f", "shake.pem", "shake-p.pem");
+    place.run(&["verify", "--key", "shake-p.pem", "m"]).exits(1);
+    place.run(&["keygen", "--set", "sha2-128f", "-o", "k2.pem"]).good();
+    place.run(&["verify", "--key", "k2.pem", "m"]).exits(1);
+    // Another set.
+    place.keygen("SLH-DSA-SHA2-192f", "k192.pem", "p192.pem");
+    let words = ["17,088 bytes", "SLH-DSA-SHA2-192f has 35,664", "length of a SLH-DSA-SHA2-128f signature"];
+    place.run(&["verify", "--key", "p192.pem", "m"]).exits(2).says(&words);
+    fs::remove_file(place.path("m.sig")).unwrap();
+    place.run(&verify(&["m"])).exits(2).says(&["cannot read m.sig"]);
+    fs::create_dir(place.path("m.sig")).unwrap();
+    place.run(&verify(&["m"])).exits(2).says(&["m.sig is a directory"]);
+}
+
+#[test]
+fn a_context_of_256_bytes_is_refused_and_one_of_255_is_not() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    let (longest, too_long) = ("ü".repeat(127) + "x", "ü".repeat(128));
+    for command in [SIGN, VERIFY] {
+        for more in [&["--context", &*too_long][..], &["--context-hex", &"00".repeat(256)]] {
+            place.run(&[&command, &["m"][..], more].concat()).refuses(&["256 bytes", "255", "shorten"]);
+        }
+        place.run(&[&command, &["m", "--context-hex", "0"][..]].concat()).refuses(&["hexadecimal"]);
+        place.run(&[&command, &["m", "--internal", "--context", "x"][..]].concat()).refuses(&["--internal"]);
+        place.run(&[&command, &["m", "--internal", "--prehash", "sha256"][..]].concat()).refuses(&["--internal"]);
+        place.run(&[&command, &["m", "--prehash", "md5"][..]].concat()).refuses(&["'md5'", "SHAKE-256"]);
+    }
+    assert_eq!(place.names(), ["k.pem", "m", "p.pem"]);
+    place.run(&[&SIGN, &["m", "--context", &longest][..]].concat()).good();
+    place.run(&[&VERIFY, &["m", "--context", &longest][..]].concat()).good();
+}
+
+#[test]
+fn a_damaged_private_key_signs_nothing() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    place.write("n", "message");
+    // The root does not follow from the seeds: lower layers would be signed for a tree that is not the key's.
+    let mut raw = place.run(&["keygen", "--set", "sha2-128f", "--raw"]).good().stdout;
+    raw[63] ^= 1;
+    place.write("raw", &raw);
+    for files in [&["m"][..], &["m", "n"]] {
+        place.run(&[&["sign", "--key", "raw", "--set", "sha2-128f"], files].concat()).exits(2).says(&["damaged"]);
+    }
+    assert_eq!(place.names(), ["k.pem", "m", "n", "p.pem", "raw"]);
+}
+
+#[test]
+fn every_set_signs_and_verifies() {
+    for set in ["SHA2-192f", "SHAKE-128f", "SHAKE-192f", "SHA2-256f", "SHAKE-256f", "SHA2-128s"] {
+        let place = Place::new();
+        place.keygen(&format!("SLH-DSA-{set}"), "k.pem", "p.pem");
+        place.write("m", set);
+        place.run(&sign(&["m"])).good();
+        place.run(&verify(&["m"])).good();
+        place.write("m", "else");
+        place.run(&verify(&["m"])).exits(1);
+    }
+}

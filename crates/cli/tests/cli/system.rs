@@ -1,0 +1,169 @@
+//! What the system does to a tool: full disks, closed pipes, little memory, odd names.
+#![cfg(unix)]
+
+use crate::place::Place;
+use std::fs;
+use std::io::pipe;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Standard output on a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    place.run(&["sign", "--key", "k.pem", "m"]).good();
+    for command in [
+        "keygen --set sha2-128f",
+        "pubkey k.pem",
+        "sign --key k.pem m -o -",
+        "verify --key p.pem m",
+        "inspect k.pem",
+        "inspect --json m.sig",
+        "devices",
+    ] {
+        place.shell(&format!("$H {command} > /dev/full")).exits(2).says(&["standard output", "No space left"]);
+    }
+    for command in ["keygen --set sha2-128f", "keygen --set sha2-128f -o - --pubout", "sign --key k.pem m"] {
+        let output = if command.ends_with("--pubout") { "" } else { "-o" };
+        let run = place.shell(&format!("$H {command} {output} /dev/full")).exits(2);
+        run.says(&["cannot write /dev/full: No space left", "hint: free some space"]);
+    }
+    // The device was written to, not replaced.
+    assert!(!fs::metadata("/dev/full").unwrap().is_file());
+    place.shell("$H sign --key k.pem m -o /dev/null").good();
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    assert_eq!(place.names(), ["k.pem", "m", "m.sig", "p.pem"]);
+}
+
+/// A file that cannot be written to its end. The limit counts blocks of 512 bytes.
+#[test]
+fn nothing_partial_is_left_behind() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    place.write("n", "message");
+    place.write("old.sig", "old");
+    let limited = |blocks: u32, command: &str| place.shell(&format!("trap '' XFSZ; ulimit -f {blocks}; $H {command}"));
+    limited(1, "sign --key k.pem m").exits(2).says(&["cannot write m.sig", "hint: free some space"]);
+    limited(1, "sign --key k.pem m n").exits(2).says(&["cannot write m.sig", "cannot write n.sig"]);
+    limited(1, "sign --key k.pem m -o old.sig --force").exits(2).says(&["cannot write old.sig"]);
+    limited(0, "keygen --set sha2-128f -o new.pem").exits(2).says(&["cannot write new.pem"]);
+    limited(0, "keygen --set sha2-128f -o new.pem --pubout new2.pem").exits(2).says(&["cannot write new.pem"]);
+    assert_eq!(place.names(), ["k.pem", "m", "n", "old.sig", "p.pem"]);
+    assert_eq!(place.read("old.sig"), b"old");
+}
+
+/// A file that is there and cannot be read, even by root.
+#[cfg(target_os = "linux")]
+#[test]
+fn unreadable_files_are_named() {
+    let place = Place::with_key();
+    let unreadable = "/proc/self/mem";
+    place.run(&["sign", "--key", unreadable, "p.pem"]).refuses(&["cannot read /proc/self/mem"]);
+    place.run(&["sign", "--key", "k.pem", unreadable, "-o", "s"]).refuses(&["cannot read /proc/self/mem"]);
+    place.run(&["verify", "--key", "k.pem", "p.pem", "-s", unreadable]).exits(2).says(&["cannot read /proc/self/mem"]);
+    place.run(&["acvp", unreadable]).refuses(&["cannot read /proc/self/mem"]);
+    // Without permission, unless this user needs none.
+    place.shell("cp k.pem closed.pem; chmod 0 closed.pem").good();
+    if fs::read(place.path("closed.pem")).is_err() {
+        place.run(&["pubkey", "closed.pem"]).refuses(&["closed.pem: permission denied", "hint: check its owner"]);
+    }
+}
+
+/// The reader of standard output has gone.
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    place.write("n", "message");
+    place.run(&["sign", "--key", "k.pem", "m", "n"]).good();
+    let run = |args: &[&str]| {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let output = place.command(args).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        (output.status.code(), stderr)
+    };
+    for args in [&["devices"][..], &["inspect", "m.sig"], &["explain", "--set", "sha2-128f"], &["--help"]] {
+        assert_eq!(run(args), (Some(0), String::new()), "{args:?}");
+    }
+    // The verdict is in the exit code all the same.
+    assert_eq!(run(&["verify", "--key", "p.pem", "m", "n"]).0, Some(0));
+    place.write("n", "changed");
+    assert_eq!(run(&["verify", "--key", "p.pem", "m", "n"]).0, Some(1));
+    // A key or a signature that nobody took is lost.
+    for args in [&["keygen", "--set", "sha2-128f"][..], &["sign", "--key", "k.pem", "m", "-o", "-"]] {
+        let (code, stderr) = run(args);
+        assert_eq!(code, Some(2));
+        assert!(stderr.contains("standard output"), "{stderr}");
+    }
+}
+
+#[test]
+fn closed_standard_streams_are_survived() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    place.shell("$H sign --key k.pem m 2>&-").good();
+    place.shell("$H verify --key p.pem m 2>&- >&-").good();
+}
+
+#[test]
+fn memory_is_bounded() {
+    let place = Place::with_key();
+    let names: Vec<String> = (0..300).map(|i| format!("m{i}")).collect();
+    for name in &names {
+        place.write(name, name);
+    }
+    place.write("list", names.join("\n"));
+    place.run(&["sign", "--key", "k.pem", "--list", "list", "--memory", "16M"]).good();
+    place.run(&["verify", "--key", "k.pem", "--list", "list", "--memory", "16M"]).good();
+    let run = place.run(&["sign", "--key", "k.pem", "m0", "-o", "s", "--memory", "4K"]).refuses(&["memory budget"]);
+    assert!(run.stderr.contains("hint: give more with --memory"));
+    // A message that does not fit is an error of its file alone.
+    place.write("big", vec![0; 20 << 20]);
+    let run = place.run(&["sign", "--key", "k.pem", "--force", "m0", "big", "m1", "--memory", "16M"]).exits(2);
+    assert_eq!(run.text(), "m0: SIGNED\nbig: ERROR\nm1: SIGNED\n");
+    assert!(!place.path("big.sig").exists());
+    for size in ["lots", "1.5G", ""] {
+        place.run(&["devices", "--memory", size]).refuses(&["--memory"]);
+    }
+    place.run(&["devices", "--threads", "0"]).refuses(&["--threads"]);
+    place.run(&["devices", "--isa", "mmx"]).refuses(&["mmx", "portable"]);
+    place.run(&["devices", "--isa", "portable", "--backend", "reference"]).refuses(&["--isa", "reference"]);
+}
+
+#[test]
+fn a_name_cannot_forge_a_verdict() {
+    let place = Place::with_key();
+    let name = "m: OK\nn";
+    place.write(name, "message");
+    place.run(&["sign", "--key", "k.pem", name]).good();
+    assert_eq!(place.run(&["verify", "--key", "p.pem", name]).good().text(), "m: OK\\nn: OK\n");
+}
+
+#[test]
+fn names_need_not_be_utf8() {
+    let place = Place::with_key();
+    let run = place.shell(
+        "printf message > \"$(printf 'm\\377')\"; $H sign --key k.pem m* && \
+         ls | grep -a sig | sed 's/.sig$//' | $H verify --key p.pem --list -",
+    );
+    assert_eq!(run.good().stdout, "m\u{fffd}: OK\n".as_bytes());
+}
+
+/// Above all, nothing is measured before it is needed.
+#[test]
+fn it_starts_at_once() {
+    let place = Place::new();
+    for args in [&["--version"], &["devices"]] {
+        let time = || {
+            let start = Instant::now();
+            place.run(args).good();
+            start.elapsed()
+        };
+        let best = (0..50).map(|_| time()).min().unwrap();
+        assert!(best < Duration::from_millis(10), "{args:?} took {best:?} at best");
+    }
+}
