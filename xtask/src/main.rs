@@ -1,2 +1,54 @@
-//! hypergrove
-fn main() {}
+//! Developer commands. `cargo xtask ci` is all of CI.
+#![forbid(unsafe_code)]
+
+mod ci;
+mod foreign;
+mod licences;
+mod magic;
+mod process;
+mod sources;
+mod tests;
+mod vectors;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask ci [STEP…]     every step of CI, or those named
+cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
+cargo xtask vectors        which test vectors are found, and where";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = arguments.split_first().map_or(("", &[][..]), |(command, rest)| (command.as_str(), rest));
+    if let Err(error) = std::env::set_current_dir(workspace()) {
+        eprintln!("error: {}: {error}", workspace().display());
+        return ExitCode::from(2);
+    }
+    let good = match command {
+        "ci" => ci::run(rest),
+        "test" => tests::run(rest),
+        "vectors" => {
+            vectors::print();
+            Ok(true)
+        }
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}\n\nSteps of ci:");
+            ci::STEPS.iter().for_each(|step| println!("  {:<10} {}", step.name, step.about));
+            Ok(true)
+        }
+        other => Err(format!("unknown command '{other}'\n{USAGE}")),
+    };
+    match good {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}

@@ -1,0 +1,102 @@
+//! Steps for machines that this one is not: without an operating system, with NEON, and Rust's abstract one.
+
+use crate::process::{self, Outcome, Step, Tally, answers, may_install};
+use std::path::Path;
+
+const BARE: &str = "thumbv7em-none-eabi";
+const ARM: &str = "aarch64-unknown-linux-gnu";
+/// Where Debian's cross packages put the C library.
+const ARM_ROOT: &str = "/usr/aarch64-linux-gnu";
+const ARM_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
+
+/// What lanes' tokens ask of an x86-64 CPU.
+const MIRI_FEATURES: &str = "-C target-feature=+avx512f,+avx512bw,+avx512vl,+avx2,+bmi1,+bmi2,+sha,+sse4.1,+ssse3";
+
+/// A bare-metal target has no `std` to link against by mistake.
+pub(crate) fn no_std() -> Step {
+    let target = process::ensure_target(BARE);
+    for features in [&["--no-default-features"][..], &["--no-default-features", "--features", "pkcs8"]] {
+        let mut command = process::cargo(&["check", "-p", "hypergrove-fips205"]);
+        command.args(features).args(target.is_ok().then_some(["--target", BARE]).iter().flatten());
+        process::run(command)?;
+    }
+    Ok(match target {
+        Ok(()) => Outcome::Passed(format!("{BARE}, with and without pkcs8")),
+        Err(why) => Outcome::Skipped(format!("checked for this machine only; {why}")),
+    })
+}
+
+/// All of lanes, and of cpu what hashes little: qemu takes ten times as long as a CPU.
+pub(crate) fn neon(tally: &mut Tally) -> Step {
+    if cfg!(target_arch = "aarch64") {
+        return Ok(Outcome::Skipped("this machine has NEON itself: see test".into()));
+    }
+    if let Err(why) = process::ensure_target(ARM).and_then(|()| ensure_qemu()) {
+        return Ok(Outcome::Skipped(why));
+    }
+    let before = tally.passed;
+    let cpu = ["neon::toys_exhaustively", "neon::cached_layers_give_the_same_bytes", "neon::bad_batches_are_refused"];
+    for (package, filters) in [("hypergrove-lanes", &[][..]), ("hypergrove-cpu", &cpu)] {
+        let mut command =
+            process::limited(15, "cargo", &["test", "--release", "--tests", "--target", ARM, "-p", package]);
+        command.args(["--", "--show-output"]).args(filters);
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("qemu-aarch64 -L {ARM_ROOT}"));
+        process::run_tests(command, tally)?;
+    }
+    Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
+}
+
+fn ensure_qemu() -> Result<(), String> {
+    let there = || {
+        answers("qemu-aarch64", &["--version"])
+            && answers("aarch64-linux-gnu-gcc", &["--version"])
+            && Path::new(ARM_ROOT).join("lib/crt1.o").exists()
+    };
+    if there() {
+        return Ok(());
+    }
+    let root = process::output("id", &["-u"]).is_some_and(|id| id.trim() == "0");
+    if may_install() && root && answers("apt-get", &["--version"]) {
+        let mut install = vec!["-qq", "install", "--yes", "--no-install-recommends"];
+        install.extend(ARM_PACKAGES);
+        for arguments in [&["-qq", "update"][..], &install] {
+            let mut command = process::limited(5, "apt-get", arguments);
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            if let Err(why) = process::run(command) {
+                return Err(format!("Debian's packages could not be installed: {why}"));
+            }
+        }
+        if there() {
+            return Ok(());
+        }
+    }
+    Err(format!("no qemu-aarch64 or no compiler for it: `apt-get install {}`", ARM_PACKAGES.join(" ")))
+}
+
+/// The host logic, and lanes with the vectors that Miri knows, AVX-512 among them: for a CPU that lacks those this is the
+/// only place where they run.
+pub(crate) fn miri(tally: &mut Tally) -> Step {
+    let there = || answers("rustup", &["run", "nightly", "cargo", "miri", "--version"]);
+    if !there() && may_install() {
+        let parts = ["--component", "miri", "--component", "rust-src"];
+        let new = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
+        let _ = answers("rustup", &["component", "add", "--toolchain", "nightly", "miri", "rust-src"])
+            || answers("rustup", &[&new[..], &parts].concat());
+    }
+    if !there() {
+        return Ok(Outcome::Skipped("no Miri: `rustup toolchain install nightly -c miri -c rust-src`".into()));
+    }
+    let nightly = process::output("rustup", &["run", "nightly", "rustc", "--version"]).unwrap_or_default();
+    let before = tally.passed;
+    // Another target keeps the features from build scripts; under Miri a feature is there if it is compiled in.
+    let test = ["run", "nightly", "cargo", "miri", "test", "--target", "x86_64-unknown-linux-gnu", "--all-features"];
+    let host = ["-p", "hypergrove-fips205", "-p", "hypergrove-engine", "--lib", "--", "--skip", "plan::tests"];
+    let lanes = ["-p", "hypergrove-lanes", "--test", "agreement"];
+    for (packages, features) in [(&host[..], ""), (&lanes, MIRI_FEATURES)] {
+        let mut command = process::limited(10, "rustup", &[&test, packages].concat());
+        command.env("RUSTFLAGS", features);
+        process::run_tests(command, tally)?;
+    }
+    Ok(Outcome::Passed(format!("{} tests, {}", tally.passed - before, nightly.trim())))
+}

@@ -1,0 +1,72 @@
+//! Licences and sources of the dependencies, as deny.toml allows them: by cargo-deny, or without it by our own reading.
+
+use crate::process::{self, Outcome, Step};
+use std::collections::BTreeSet;
+use std::fs;
+
+const CRATES_IO: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+
+pub(crate) fn check() -> Step {
+    if process::answers("cargo", &["deny", "--version"]) {
+        process::run(process::cargo(&["deny", "--offline", "--all-features", "check", "bans", "licenses", "sources"]))?;
+        return Ok(Outcome::Passed("by cargo-deny".into()));
+    }
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+    let (rules, lock) = (read("deny.toml")?, read("Cargo.lock")?);
+    let allowed = allowed(&rules).ok_or("deny.toml: no `allow = [` in [licenses]")?;
+    if let Some(line) = lock.lines().find(|line| line.starts_with("source = ") && *line != CRATES_IO) {
+        return Err(format!("Cargo.lock: {line}: only crates.io is allowed"));
+    }
+    let tree = ["tree", "--workspace", "--all-features", "--target", "all", "--prefix", "none", "--format", "{p}\t{l}"];
+    let output = process::cargo(&tree).output().map_err(|error| format!("cargo tree: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let packages: BTreeSet<_> =
+        text.lines().filter_map(|line| line.trim_end_matches(" (*)").split_once('\t')).collect();
+    match packages.iter().find(|(_, licence)| !permitted(licence, &allowed)) {
+        Some((package, licence)) => Err(format!("{package}: its licence '{licence}' is not allowed by deny.toml")),
+        None => Ok(Outcome::Passed(format!("{} packages, without cargo-deny", packages.len()))),
+    }
+}
+
+fn allowed(rules: &str) -> Option<Vec<&str>> {
+    let list = rules.split_once("[licenses]")?.1.split_once("allow = [")?.1.split_once(']')?.0;
+    Some(list.split('"').skip(1).step_by(2).collect())
+}
+
+/// An SPDX expression without nesting to the right of AND: OR of ANDs, `/` an old OR.
+fn permitted(licence: &str, allowed: &[&str]) -> bool {
+    let open = licence.replace('/', " OR ");
+    let factors: Vec<&str> = match open.contains('(') {
+        // (A OR B) AND C: each factor by itself.
+        true => open.split(" AND ").map(|factor| factor.trim_matches(['(', ')'])).collect(),
+        false => vec![open.as_str()],
+    };
+    let one = |term: &str| term.split(" AND ").all(|id| allowed.contains(&id.trim()));
+    factors.iter().all(|factor| factor.split(" OR ").any(one))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn reads_licence_expressions() {
+        let allowed = allowed("[licenses]\nallow = [\n    \"MIT\", # one\n    \"Unicode-3.0\",\n]").unwrap();
+        assert_eq!(allowed, ["MIT", "Unicode-3.0"]);
+        for (licence, good) in [
+            ("MIT", true),
+            ("Apache-2.0 OR MIT", true),
+            ("MIT/Apache-2.0", true),
+            ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+            ("(MIT OR Apache-2.0) AND Zlib", false),
+            ("MIT AND Zlib", false),
+            ("GPL-3.0", false),
+            ("", false),
+        ] {
+            assert_eq!(permitted(licence, &allowed), good, "{licence}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Starting programs, and reading what test runners say.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+/// What a step found: a note for the table, or why there was nothing to run.
+pub(crate) enum Outcome {
+    Passed(String),
+    Skipped(String),
+}
+
+/// A failure's reason.
+pub(crate) type Step = Result<Outcome, String>;
+
+/// What the test runners have reported so far.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) ignored: u64,
+    /// What tests print as `skipped: what: why`.
+    pub(crate) skipped: BTreeSet<String>,
+}
+
+impl Tally {
+    fn read(&mut self, line: &str) {
+        if let Some(skipped) = line.strip_prefix("skipped: ") {
+            self.skipped.insert(skipped.into());
+        } else if let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) {
+            for count in counts.split("; ") {
+                match count.split_once(' ').and_then(|(number, what)| Some((number.parse::<u64>().ok()?, what))) {
+                    Some((number, "passed")) => self.passed += number,
+                    Some((number, "failed")) => self.failed += number,
+                    Some((number, "ignored")) => self.ignored += number,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// `program arguments…`, ended with all its children after so many minutes where coreutils' `timeout` is to be had.
+pub(crate) fn limited(minutes: u32, program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    if answers("timeout", &["--version"]) {
+        command = Command::new("timeout");
+        command.args(["--kill-after=10s", &format!("{minutes}m"), program]);
+    }
+    command.args(arguments);
+    command
+}
+
+/// Whether the program is there and ends well; it prints nothing.
+pub(crate) fn answers(program: &str, arguments: &[&str]) -> bool {
+    output(program, arguments).is_some()
+}
+
+/// What the program prints if it ends well.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs the command in view.
+pub(crate) fn run(mut command: Command) -> Result<(), String> {
+    let line = shown(&command);
+    let status = command.stdin(Stdio::null()).status().map_err(|error| format!("`{line}`: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{line}`: {status}")) }
+}
+
+/// Runs test binaries in view, counting what they report on either stream.
+pub(crate) fn run_tests(mut command: Command, tally: &mut Tally) -> Result<(), String> {
+    let line = shown(&command);
+    let failed = |error: std::io::Error| format!("`{line}`: {error}");
+    if std::io::stderr().is_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let (stdout, stderr) = child.stdout.take().zip(child.stderr.take()).expect("both are piped");
+    let tally = Mutex::new(tally);
+    let read = |line: &str| tally.lock().expect("no reader panics").read(line);
+    std::thread::scope(|scope| {
+        let errors = scope.spawn(|| pass_on(stderr, std::io::stderr(), &read));
+        pass_on(stdout, std::io::stdout(), &read).and(errors.join().expect("no reader panics"))
+    })
+    .map_err(failed)?;
+    match child.wait().map_err(failed)? {
+        status if status.success() => Ok(()),
+        status if status.code() == Some(124) => Err(format!("`{line}`: out of time")),
+        status => Err(format!("`{line}`: {status}")),
+    }
+}
+
+/// Copies a stream and shows each of its lines to `read`.
+fn pass_on(from: impl Read, mut to: impl Write, read: &impl Fn(&str)) -> std::io::Result<()> {
+    let (mut from, mut bytes) = (BufReader::new(from), Vec::new());
+    while from.read_until(b'\n', &mut bytes)? > 0 {
+        to.write_all(&bytes)?;
+        read(String::from_utf8_lossy(&bytes).trim_end());
+        bytes.clear();
+    }
+    to.flush()
+}
+
+fn shown(command: &Command) -> String {
+    let words: Vec<OsString> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(Into::into).collect();
+    words.join(" ".as_ref()).to_string_lossy().replace(&std::env::var("CARGO").unwrap_or_default(), "cargo")
+}
+
+/// Whether missing tools may be fetched: CI's machines are its own, a developer's are not.
+pub(crate) fn may_install() -> bool {
+    std::env::var("CI").is_ok_and(|ci| ci == "true" || ci == "1")
+}
+
+/// Sees to the standard library of a target, or says how to get it.
+pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
+    let there =
+        || output("rustup", &["target", "list", "--installed"]).is_some_and(|list| list.lines().any(|t| t == target));
+    if there() || (may_install() && answers("rustup", &["target", "add", target]) && there()) {
+        return Ok(());
+    }
+    Err(format!("no standard library for {target}: `rustup target add {target}`"))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn counts_results_and_names_skips() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.01s",
+            "test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s",
+            "skipped: avx512: no such CPU",
+            "skipped: avx512: no such CPU",
+        ] {
+            tally.read(line);
+        }
+        assert_eq!((tally.passed, tally.failed, tally.ignored), (43, 2, 1));
+        assert_eq!(tally.skipped.iter().collect::<Vec<_>>(), ["avx512: no such CPU"]);
+    }
+}

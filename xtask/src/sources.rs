@@ -1,0 +1,113 @@
+//! Rules for the text of the sources that no compiler checks.
+
+use crate::process::{self, Outcome, Step};
+use std::fs;
+use std::path::Path;
+
+/// Folders whose crates may hold `unsafe`: intrinsics are nowhere else.
+const MAY_BE_UNSAFE: &[&str] = &["crates/lanes/"];
+
+/// Beginnings of absolute paths that exist on one machine only; `concat!` keeps this file clean of them.
+const MACHINE_PATHS: &[&str] = &[
+    concat!("/", "home/"),
+    concat!("/", "root/"),
+    concat!("/", "tmp/"),
+    concat!("/", "work/"),
+    concat!("/", "Users/"),
+];
+
+/// File names that say nothing of what is in them.
+const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager", "context"];
+
+/// Files of git, and those it would take.
+fn files() -> Option<Vec<String>> {
+    let list = process::output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
+    Some(list.lines().filter(|path| Path::new(path).is_file()).map(String::from).collect())
+}
+
+fn verdict(faults: &[String], files: usize) -> Step {
+    if faults.is_empty() {
+        return Ok(Outcome::Passed(format!("{files} files")));
+    }
+    faults.iter().for_each(|fault| println!("{fault}"));
+    Err(format!("{} faults, first {}", faults.len(), faults[0]))
+}
+
+/// No file names a place of one machine, nor has a name without a meaning.
+pub(crate) fn words() -> Step {
+    let Some(files) = files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
+    let mut faults = Vec::new();
+    for path in &files {
+        let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+        if EMPTY_NAMES.contains(&&*stem) {
+            faults.push(format!("{path}: name the file after what it holds"));
+        }
+        let bytes = fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+        let Ok(text) = String::from_utf8(bytes) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            if let Some(place) = machine_path(line) {
+                faults.push(format!("{path}:{}: {place} is a place of one machine", number + 1));
+            }
+        }
+    }
+    verdict(&faults, files.len())
+}
+
+/// The first machine path that starts in the line: not one inside a longer path or an address.
+fn machine_path(line: &str) -> Option<&'static str> {
+    let inside = |c: char| c.is_alphanumeric() || "._-~/}{*".contains(c);
+    MACHINE_PATHS.iter().copied().find(|path| line.match_indices(path).any(|(at, _)| !line[..at].ends_with(inside)))
+}
+
+/// Every crate root outside MAY_BE_UNSAFE forbids unsafe code, and no file there (test, bench or build script) uses it.
+pub(crate) fn forbid_unsafe() -> Step {
+    let Some(files) = files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
+    let rust = files
+        .iter()
+        .filter(|path| path.ends_with(".rs") && !MAY_BE_UNSAFE.iter().any(|crate_| path.starts_with(crate_)));
+    let (mut faults, mut count) = (Vec::new(), 0);
+    for path in rust {
+        count += 1;
+        let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        let root = path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs") || path.contains("/src/bin/");
+        if root && !text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]") {
+            faults.push(format!("{path}: a crate root without #![forbid(unsafe_code)]"));
+        }
+        if let Some(number) = text.lines().position(uses_unsafe) {
+            faults.push(format!("{path}:{}: unsafe code outside {}", number + 1, MAY_BE_UNSAFE.join(", ")));
+        }
+    }
+    verdict(&faults, count)
+}
+
+/// Whether the keyword is followed by what makes it one: in strings and comments it seldom is.
+fn uses_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let uses = ["{", "fn ", "impl ", "impl<", "trait ", "extern "];
+    code.split("unsafe ").skip(1).any(|rest| uses.iter().any(|next| rest.starts_with(next)))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn finds_paths_of_one_machine() {
+        for (before, found) in
+            [("see ", true), ("\"", true), ("", true), ("https://example.org", false), ("..", false), ("$x/a", false)]
+        {
+            for path in MACHINE_PATHS {
+                assert_eq!(machine_path(&format!("{before}{path}x")), found.then_some(*path), "{before}{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn finds_unsafe_code() {
+        let keyword = "unsafe";
+        assert!(uses_unsafe(&format!("    let x = {keyword} {{ y() }};")));
+        assert!(uses_unsafe(&format!("pub {keyword} fn y() {{")));
+        assert!(!uses_unsafe(&format!("// {keyword} {{")));
+        assert!(!uses_unsafe("#![forbid(unsafe_code)]"));
+    }
+}

@@ -1,0 +1,50 @@
+//! The one test command.
+
+use crate::process::{self, Outcome, Step, Tally};
+use crate::vectors;
+
+/// `cargo xtask test`: whether all passed.
+pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
+    let mut tally = Tally::default();
+    let result = cargo_test(arguments, &mut tally);
+    if let Err(why) = &result {
+        println!("FAILED {why}");
+    }
+    vectors::print();
+    print_skipped(&tally);
+    print_total(&tally, u64::from(result.is_err() && tally.failed == 0), 0);
+    Ok(result.is_ok())
+}
+
+/// CI's step.
+pub(crate) fn workspace(tally: &mut Tally) -> Step {
+    let result = cargo_test(&[], tally);
+    vectors::print();
+    result?;
+    Ok(Outcome::Passed(format!("{} tests", tally.passed)))
+}
+
+/// `--release`, for the hash kernels: unoptimised they take hours, and the tool is built already; `--show-output`, for a test that skips a suite says so in its output; `--no-fail-fast`, for one run tells all.
+fn cargo_test(arguments: &[String], tally: &mut Tally) -> Result<(), String> {
+    let mut command = process::cargo(&["test", "--release", "--all-features", "--no-fail-fast"]);
+    if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
+        command.arg("--workspace");
+    }
+    let at = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    command.args(&arguments[..at]).args(["--", "--show-output"]).args(arguments.iter().skip(at + 1));
+    process::run_tests(command, tally)
+}
+
+/// What tests have left out, and why.
+pub(crate) fn print_skipped(tally: &Tally) {
+    if !tally.skipped.is_empty() {
+        println!("\n=== skipped by tests");
+        tally.skipped.iter().for_each(|what| println!("{what}"));
+    }
+}
+
+/// The closing line: tests, and steps or suites that failed or were skipped as a whole.
+pub(crate) fn print_total(tally: &Tally, failed: u64, skipped: u64) {
+    let skipped = tally.ignored + tally.skipped.len() as u64 + skipped;
+    println!("\n{} passed, {} failed, {skipped} skipped", tally.passed, tally.failed + failed);
+}
