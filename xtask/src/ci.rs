@@ -1,7 +1,7 @@
 //! CI's steps and their closing table.
 
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{foreign, licences, magic, sources, tests};
+use crate::{benchmarks, foreign, licences, magic, sources, tests};
 use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
@@ -18,6 +18,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "unsafe", about: "every crate but lanes forbids unsafe code",                   run: |_| sources::forbid_unsafe() },
     CiStep { name: "magic",  about: "constants of SHA-2 and Keccak recomputed from their origin",  run: |_| magic::check() },
     CiStep { name: "deny",   about: "licences and sources of all dependencies",                    run: |_| licences::check() },
+    CiStep { name: "bench",  about: "BENCHMARKS.md is what bench/runs says",                         run: |_| benchmarks::current() },
     CiStep { name: "clippy", about: "no warning in any target",                                    run: |_| clippy() },
     CiStep { name: "test",   about: "all tests on this machine",                                   run: tests::workspace },
     CiStep { name: "doc",    about: "documentation without a warning",                             run: |_| doc() },

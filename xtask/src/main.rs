@@ -1,6 +1,7 @@
 //! Developer commands. `cargo xtask ci` is all of CI.
 #![forbid(unsafe_code)]
 
+mod benchmarks;
 mod ci;
 mod foreign;
 mod licences;
@@ -16,7 +17,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask ci [STEP…]     every step of CI, or those named
 cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
-cargo xtask vectors        which test vectors are found, and where";
+cargo xtask vectors        which test vectors are found, and where
+cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
             vectors::print();
             Ok(true)
         }
+        "benchmarks" => benchmarks::write().map(|()| true),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nSteps of ci:");
             ci::STEPS.iter().for_each(|step| println!("  {:<10} {}", step.name, step.about));

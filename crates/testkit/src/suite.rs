@@ -1,4 +1,5 @@
-//! The conformance suite: what every backend must pass. A backend proves itself by one line, [`backend_tests!`].
+//! The conformance suite: what every backend must pass. A backend proves itself by one line,
+//! [`backend_tests!`](crate::backend_tests).
 
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
