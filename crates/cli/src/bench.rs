@@ -25,24 +25,17 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
     }
     for p in sets {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
-            // Right before, so that clock and neighbours are as in the measurement.
-            let rates = machine::rates(options);
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
             let budget = Duration::from_secs_f64(args.seconds);
-            let mut question = Question { params: p, op, batch: 0, cached_layers, budget };
-            match args.batch {
-                Some(batch) => question.batch = batch,
-                None => question.fill(engine.threads(), &rates),
-            }
-            let batch = question.batch;
-            let measured = measure(&engine, question, &rates)
+            let question = Question { params: p, op, batch: args.batch, cached_layers, budget };
+            let measured = measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
             if args.json {
                 let record = Record {
                     scheme: "SLH-DSA",
                     set: p.name,
                     op: op_name(op),
-                    batch,
+                    batch: measured.batch,
                     backend: device.backend,
                     device: &device_name,
                     detail: &device.detail,
@@ -57,7 +50,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                     verified: true,
                     cached_layers,
                     message_bytes: MESSAGE_BYTES,
-                    rates: rates_json(&rates),
+                    rates: rates_json(&measured.rates),
                     version: env!("CARGO_PKG_VERSION"),
                     commit: env!("HYPERGROVE_COMMIT"),
                 };
@@ -66,7 +59,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                 printer.line(row([
                     p.name,
                     op_name(op),
-                    &grouped(batch as u64),
+                    &grouped(measured.batch as u64),
                     &seconds(measured.median()),
                     &seconds(measured.min()),
                     &format!("{:.1} %", 100.0 * measured.spread()),
@@ -101,7 +94,7 @@ struct Record<'a> {
     verified: bool,
     cached_layers: usize,
     message_bytes: usize,
-    /// Compressions a second of one core, measured right before.
+    /// Compressions a second of one core, measured before and after.
     rates: serde_json::Value,
     version: &'static str,
     commit: &'static str,

@@ -3,7 +3,7 @@
 use crate::args::{Bytes, Keygen, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::files::{Access, Target};
-use crate::keys::{Encoding, encode_private, encode_public};
+use crate::keys::{Encoding, check_encoding, encode_private, encode_public};
 use crate::machine;
 use crate::printer::Printer;
 use hypergrove::{Params, Seeds};
@@ -17,6 +17,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
             .hint("name a file for the private key with --output, and another one with --pubout"));
     }
     let seeds = args.seeds.as_ref().map(|bytes| seeds(args.set, bytes)).transpose()?;
+    check_encoding(args.set, encoding)?;
     private.check(encoding != Encoding::Pem, force)?;
     if let Some(public) = &public {
         public.check(encoding != Encoding::Pem, force)?;

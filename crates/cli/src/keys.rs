@@ -202,6 +202,15 @@ pub(crate) fn elements(file: &[u8], stretch: Range<usize>) -> der::Result<Vec<El
     Ok(elements)
 }
 
+/// Refuses, before any work is done, what has no encoding.
+pub(crate) fn check_encoding(p: &Params, encoding: Encoding) -> Result<(), Failure> {
+    if p.oid().is_some() || encoding == Encoding::Raw {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{p} has no object identifier yet, so PEM and DER cannot hold its keys"))
+        .hint("write the bare bytes with --raw"))
+}
+
 /// The bytes of a private key file.
 pub(crate) fn encode_private(key: &SigningKey, encoding: Encoding) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let failed = |error: hypergrove::pkcs8::Error| cannot_encode(key.params(), &error);
@@ -223,9 +232,7 @@ pub(crate) fn encode_public(key: &VerifyingKey, encoding: Encoding) -> Result<Ve
 }
 
 fn cannot_encode(p: &Params, error: &dyn std::fmt::Display) -> Failure {
-    if p.oid_arc == 0 {
-        return Failure::new(format!("{p} has no object identifier yet, so PEM and DER cannot hold its keys"))
-            .hint("write the bare bytes with --raw");
-    }
-    Failure::new(format!("a key of {p} could not be encoded: {error}"))
+    check_encoding(p, Encoding::Pem)
+        .err()
+        .unwrap_or_else(|| Failure::new(format!("a key of {p} could not be encoded: {error}")))
 }

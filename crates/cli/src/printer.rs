@@ -11,6 +11,8 @@ pub(crate) struct Printer {
     pub(crate) quiet: bool,
     /// Also what was chosen, and why.
     pub(crate) verbose: bool,
+    /// Whether results appear among what standard error says.
+    pub(crate) shared: bool,
     bold: bool,
 }
 
@@ -18,7 +20,7 @@ impl Printer {
     pub(crate) fn new(quiet: bool, verbose: bool) -> Printer {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Printer { quiet, verbose, bold: io::stderr().is_terminal() && !plain }
+        Printer { quiet, verbose, shared: io::stdout().is_terminal(), bold: io::stderr().is_terminal() && !plain }
     }
 
     /// A line of the result.
@@ -65,7 +67,7 @@ impl Printer {
         if self.quiet || length < 2 || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
-        let style = ProgressStyle::with_template("{msg:>9} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}");
+        let style = ProgressStyle::with_template("{msg:>9} {wide_bar} {human_pos}/{human_len}, {eta} left");
         ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr_with_hz(10))
             .with_style(style.expect("the template is right"))
             .with_message(doing)

@@ -62,7 +62,8 @@ pub(crate) fn run(args: &Quickstart, options: &MachineOptions, printer: &Printer
     say("verified", format!("{} of {} in {}: {rate} a second", grouped(verified), grouped(count), seconds(time)))?;
 
     let refused = change(&engine, &key, &signed, &mut signatures)?;
-    let (file, verdict) = (Shown(signed[0]), if refused { "refused" } else { "ACCEPTED" });
+    let (file, verdict) = (below(&args.dir, signed[0]), if refused { "refused" } else { "ACCEPTED" });
+    let file = Shown(file);
     say("changed", format!("one bit of {file}: its signature is {verdict}"))?;
     if verified < count || !refused {
         return Err(Failure::new("a signature was judged wrongly, or a file changed meanwhile")
@@ -98,6 +99,11 @@ fn files_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     files.sort();
     Ok(files)
+}
+
+/// A file's path without the directory's.
+fn below<'f>(dir: &Path, file: &'f Path) -> &'f Path {
+    file.strip_prefix(dir).unwrap_or(file)
 }
 
 /// Signatures of one set in a file without a name, which goes when the tool does.
@@ -139,7 +145,7 @@ impl Keeper<'_> {
     }
     /// In the same place below the kept directory as the file below its own.
     fn signature(&self, file: &Path, signature: &[u8]) -> Result<(), Failure> {
-        let path = self.keep.join("signatures").join(file.strip_prefix(self.dir).unwrap_or(file));
+        let path = self.keep.join("signatures").join(below(self.dir, file));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|error| Failure::io("make the directory", Shown(parent), &error))?;
         }
@@ -237,19 +243,17 @@ fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer:
     let mut table = Table::new("lrrrr", ["measured", "batch", "each", "a second", "of this machine's hash rate"]);
     let mut last: Option<Rates> = None;
     for op in [Op::Keygen, Op::Sign, Op::Verify] {
-        let rates = machine::rates(options);
-        let mut question = Question { params: p, op, batch: 0, cached_layers: 0, budget: MEASURE };
-        question.fill(engine.threads(), &rates);
-        let measured = measure(engine, question, &rates)?;
+        let question = Question { params: p, op, batch: None, cached_layers: 0, budget: MEASURE };
+        let measured = measure(engine, question, options)?;
         table.row([
             op_name(op).into(),
-            grouped(question.batch as u64),
-            seconds(measured.median() / question.batch as f64),
+            grouped(measured.batch as u64),
+            seconds(measured.median() / measured.batch as f64),
             significant(measured.ops_per_s()),
             format!("{:.0} %", 100.0 * measured.limit_fraction()),
         ]);
         bar.inc(1);
-        last = Some(rates);
+        last = Some(measured.rates);
     }
     bar.finish_and_clear();
     printer.line(format_args!("\n{table}"))?;

@@ -1,5 +1,6 @@
 //! The one stopwatch: every measurement is checked, and set against what the machine's hash rates allow.
 
+use crate::args::MachineOptions;
 use crate::failure::Failure;
 use crate::machine;
 use hypergrove::{
@@ -22,7 +23,8 @@ pub(crate) const MESSAGE_BYTES: usize = 32;
 pub(crate) struct Question {
     pub(crate) params: &'static Params,
     pub(crate) op: Op,
-    pub(crate) batch: usize,
+    /// `None`: enough jobs to fill the machine.
+    pub(crate) batch: Option<usize>,
     /// Signing with this many cached layers.
     pub(crate) cached_layers: usize,
     /// Time for the timed runs.
@@ -31,14 +33,14 @@ pub(crate) struct Question {
 
 impl Question {
     /// As many jobs as fill lanes and threads, and as take a tenth of a second at these rates if it can be had.
-    pub(crate) fn fill(&mut self, threads: usize, rates: &Rates) {
+    fn filling(&self, threads: usize, rates: &Rates) -> usize {
         let least = match self.op {
             // Verification has lanes across signatures alone.
             Op::Verify => 64,
             _ => 2,
         };
         let job = machine::ideal_seconds(&self.plan().work(), rates) / threads as f64;
-        self.batch = ((0.1 / job) as usize).next_power_of_two().clamp(least * threads, 1024.max(least * threads));
+        ((0.1 / job) as usize).next_power_of_two().clamp(least * threads, 1024.max(least * threads))
     }
 
     fn plan(&self) -> Plan {
@@ -51,10 +53,13 @@ impl Question {
 pub(crate) struct Measurement {
     /// Seconds of each run, ascending.
     times: Vec<f64>,
-    batch: usize,
+    /// Jobs of a run.
+    pub(crate) batch: usize,
     /// Threads that worked.
     pub(crate) threads: usize,
-    /// Seconds at the machine's own hash rates.
+    /// Compressions a second of one core, measured before and after.
+    pub(crate) rates: Rates,
+    /// Seconds at these rates.
     pub(crate) ideal: f64,
 }
 
@@ -82,18 +87,21 @@ impl Measurement {
     }
 }
 
-/// Measures. The rates are those of one core. An answer that is wrong is an error.
-pub(crate) fn measure(engine: &Engine, question: Question, rates: &Rates) -> Result<Measurement, Failure> {
-    let Question { params, op, batch, budget, .. } = question;
+/// Measures. An answer that is wrong is an error.
+pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOptions) -> Result<Measurement, Failure> {
+    let Question { params, op, budget, cached_layers, .. } = question;
+    let before = machine::rates(options);
+    let batch = question.batch.unwrap_or_else(|| question.filling(engine.threads(), &before));
     let threads = engine.explain(params, op, batch)?.threads;
     let times = match op {
         Op::Keygen => keygen(engine, params, batch, budget)?,
-        Op::Sign => sign(engine, question)?,
+        Op::Sign => sign(engine, params, batch, budget, cached_layers)?,
         Op::Verify => verify(engine, params, batch, budget)?,
         Op::Cache => return Err(Failure::new("caching is no operation that is measured")),
     };
-    let ideal = machine::ideal_seconds(&question.plan().work(), rates) * batch as f64 / threads as f64;
-    Ok(Measurement { times, batch, threads, ideal })
+    let rates = machine::best(&before, &machine::rates(options));
+    let ideal = machine::ideal_seconds(&question.plan().work(), &rates) * batch as f64 / threads as f64;
+    Ok(Measurement { times, batch, threads, rates, ideal })
 }
 
 /// Times `run` until the budget is used up; every run must give the same right answer.
@@ -197,8 +205,13 @@ fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[
     Ok(())
 }
 
-fn sign(engine: &Engine, question: Question) -> Result<Vec<f64>, Failure> {
-    let Question { params, batch, cached_layers, budget, .. } = question;
+fn sign(
+    engine: &Engine,
+    params: &'static Params,
+    batch: usize,
+    budget: Duration,
+    cached_layers: usize,
+) -> Result<Vec<f64>, Failure> {
     let key = engine.from_seeds(params, &[seeds(params, 0)])?.remove(0);
     let key = engine.cache(&key, cached_layers)?;
     let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();

@@ -70,14 +70,13 @@ impl<'a> Verdicts<'a> {
             Verdict::Error(_) => ("ERROR", &mut state.errors, false),
         };
         *count += 1;
-        self.bar.suspend(|| {
-            if let Verdict::Error(failure) = verdict {
-                self.printer.failure(failure);
-            }
-            if self.lines && !quiet && state.lost.is_none() {
-                state.lost = self.printer.line(format_args!("{}: {word}", self.files[index])).err();
-            }
-        });
+        if let Verdict::Error(failure) = verdict {
+            self.bar.suspend(|| self.printer.failure(failure));
+        }
+        if self.lines && !quiet && state.lost.is_none() {
+            let line = || self.printer.line(format_args!("{}: {word}", self.files[index])).err();
+            state.lost = if self.printer.shared { self.bar.suspend(line) } else { line() };
+        }
     }
 
     /// All verdicts are known, or no more can be.

@@ -211,9 +211,14 @@ impl Isa {
             }
             best
         };
-        // The portable code never wins against another: no time is spent on it.
-        let vectors = Isa::available().into_iter().filter(|isa| *isa != Isa::Portable);
-        vectors.min_by_key(|isa| race(*isa)).unwrap_or(Isa::Portable)
+        // What cannot win runs no race: the portable code, and lanes that only lack another's SHA instructions.
+        let mut racers = Isa::available();
+        #[cfg(target_arch = "x86_64")]
+        if racers.contains(&Isa::Avx512Sha) {
+            racers.retain(|isa| *isa != Isa::Avx512);
+        }
+        racers.retain(|isa| *isa != Isa::Portable);
+        racers.into_iter().min_by_key(|isa| race(*isa)).unwrap_or(Isa::Portable)
     }
 }
 

@@ -142,6 +142,17 @@ fn bad_arguments_of_keygen() {
     assert_eq!(place.names(), [""; 0]);
 }
 
+#[cfg(feature = "draft-sp800-230")]
+#[test]
+fn keys_of_draft_sets_are_raw() {
+    let place = Place::new();
+    let run = place.run(&["keygen", "--set", "SLH-DSA-SHA2-128-24", "-o", "k.pem"]);
+    run.refuses(&["SLH-DSA-SHA2-128-24 has no object identifier yet", "--raw"]);
+    place.write("raw", [7; 32]);
+    assert_eq!(place.run(&["pubkey", "raw", "--set", "SHA2-128-24", "--raw"]).good().stdout, [7; 32]);
+    place.run(&["pubkey", "raw", "--set", "SHA2-128-24"]).refuses(&["no object identifier yet", "--raw"]);
+}
+
 /// Each is refused by every command that reads keys.
 #[test]
 fn bad_keys_are_named() {

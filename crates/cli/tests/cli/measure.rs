@@ -77,9 +77,15 @@ fn quickstart_signs_a_directory_and_leaves_it_alone() {
         place.write(&format!("src/{name}"), text);
     }
     let run = place.run(&["quickstart", "src"]).good();
-    for word in
-        ["2 files, 6 bytes", "2 of 2", "src/a: its signature is refused", "keygen", "sign", "verify", "hash rate"]
-    {
+    for word in [
+        "2 files, 6 bytes",
+        "2 of 2",
+        "one bit of a: its signature is refused",
+        "keygen",
+        "sign",
+        "verify",
+        "hash rate",
+    ] {
         assert!(run.text().contains(word), "{word}: {}", run.text());
     }
     assert_eq!(place.names(), ["src"]);
