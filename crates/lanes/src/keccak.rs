@@ -1,4 +1,4 @@
-//! Keccak-f[1600] over lanes, and FIPS 205's functions on SHAKE256 (11.1).
+//! Keccak-f\[1600\] over lanes, and FIPS 205's functions on SHAKE256 (11.1).
 //!
 //! PK.seed, ADRS and nodes are whole 64-bit words for every n, so nothing is shifted: a chain's value is four words of
 //! the state that go back where the node stands.
@@ -48,7 +48,7 @@ fn round<V: Lanes<u64>>(a: &[V; 25], rc: u64) -> [V; 25] {
     out
 }
 
-/// Keccak-f[1600] (FIPS 202, 3.3), two rounds an iteration.
+/// Keccak-f\[1600\] (FIPS 202, 3.3), two rounds an iteration.
 #[inline(always)]
 fn permute<V: Lanes<u64>>(state: &mut [V; 25]) {
     for rc in RC.as_chunks::<2>().0 {

@@ -10,7 +10,7 @@ pub struct Rates {
     pub sha256: f64,
     /// SHA-512 compressions.
     pub sha512: f64,
-    /// Keccak-f[1600] permutations.
+    /// Keccak-f\[1600\] permutations.
     pub keccak: f64,
 }
 
