@@ -80,7 +80,7 @@ macro_rules! ternary {
 
 x86_vector!(U32x16, __m512i, u32, 16, 4, 4,
     set1 _mm512_set1_epi32, add _mm512_add_epi32, xor _mm512_xor_si512, and _mm512_and_si512, or _mm512_or_si512,
-    andnot _mm512_andnot_si512, shr |x, S| _mm512_srl_epi32(x, _mm_cvtsi32_si128(S)), shl |x, S| _mm512_sll_epi32(x, _mm_cvtsi32_si128(S)),
+    andnot _mm512_andnot_si512, shr |x, S| _mm512_srlv_epi32(x, _mm512_set1_epi32(S)), shl |x, S| _mm512_sllv_epi32(x, _mm512_set1_epi32(S)),
     // The counts are constants: the compiler makes immediates of them (the immediate intrinsics want a u32).
     rotr |x, R, L| _mm512_ror_epi32::<R>(x),
     bswap |x| _mm512_shuffle_epi8(x, swap32()),
@@ -92,7 +92,7 @@ x86_vector!(U32x16, __m512i, u32, 16, 4, 4,
 );
 x86_vector!(U64x8, __m512i, u64, 8, 2, 4,
     set1 _mm512_set1_epi64, add _mm512_add_epi64, xor _mm512_xor_si512, and _mm512_and_si512, or _mm512_or_si512,
-    andnot _mm512_andnot_si512, shr |x, S| _mm512_srl_epi64(x, _mm_cvtsi32_si128(S)), shl |x, S| _mm512_sll_epi64(x, _mm_cvtsi32_si128(S)),
+    andnot _mm512_andnot_si512, shr |x, S| _mm512_srlv_epi64(x, _mm512_set1_epi64(S as i64)), shl |x, S| _mm512_sllv_epi64(x, _mm512_set1_epi64(S as i64)),
     // The counts are constants: the compiler makes immediates of them (the immediate intrinsics want a u32).
     rotr |x, R, L| _mm512_ror_epi64::<R>(x),
     bswap |x| _mm512_shuffle_epi8(x, swap64()),
@@ -100,7 +100,7 @@ x86_vector!(U64x8, __m512i, u64, 8, 2, 4,
     registers two_registers join,
     // SAFETY: see splat.
     |v| unsafe { split(v) },
-    ternary!(_mm512_ternarylogic_epi64);
+    ternary!(_mm512_ternarylogic_epi32);
 );
 
 macro_rules! avx512_token {
