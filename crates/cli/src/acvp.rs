@@ -115,6 +115,7 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
     let (source, target) = (Source::from(args.file.as_path()), Target::from(args.output.as_path()));
     let force = args.overwrite.force;
     target.check(false, force)?;
+    target.spare(&source)?;
     let json: Value = serde_json::from_slice(&source.read()?).map_err(|error| {
         Failure::new(format!("{source} is not JSON: {error}")).hint("name the server's prompt.json")
     })?;

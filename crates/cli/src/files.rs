@@ -159,6 +159,18 @@ impl Target {
         }
     }
 
+    /// Refuses, even by force, to replace a file that is read.
+    pub(crate) fn spare(&self, source: &Source) -> Result<(), Failure> {
+        let (Target::File(target), Source::File(source)) = (self, source) else { return Ok(()) };
+        match (fs::canonicalize(target), fs::canonicalize(source)) {
+            (Ok(a), Ok(b)) if a == b && b.is_file() => {
+                Err(Failure::new(format!("{self} would be replaced, and it is read"))
+                    .hint("choose another name for what is written"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn exists(&self) -> Failure {
         Failure::new(format!("{self} exists")).hint("replace it with --force, or choose another name")
     }

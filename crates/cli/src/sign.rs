@@ -16,13 +16,15 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let inputs = &args.inputs;
     args::one_stdin(inputs.files.iter().chain(&inputs.list).chain([&args.key]).map(PathBuf::as_path))?;
     let mode = args.message.mode()?;
-    let key = keys::read_private(&args.key.as_path().into(), args.set.set)?;
+    let key_file = Source::from(args.key.as_path());
+    let key = keys::read_private(&key_file, args.set.set)?;
     let paths = inputs.paths()?;
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
     let targets = targets(args, &paths)?;
     let force = args.overwrite.force;
     if !inputs.many() {
         targets[0].check(true, force)?;
+        targets[0].spare(&files[0])?;
     }
 
     let engine = machine::engine(machine, printer)?;
@@ -37,7 +39,11 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
             Err(Failure::new(format!("{file} would get the signature {target}, which another file has got"))
                 .hint("list each file once, and sign files of the same name into different directories"))
         };
-        match unique.and_then(|()| target.check(false, force)).and_then(|()| file.read()) {
+        match unique
+            .and_then(|()| target.check(false, force))
+            .and_then(|()| target.spare(&key_file))
+            .and_then(|()| file.read())
+        {
             Ok(message) => {
                 signed.borrow_mut().push_back(index);
                 Some(SignJob { key: &key, mode, message: Cow::Owned(message), randomizer })

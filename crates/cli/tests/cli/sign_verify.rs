@@ -290,6 +290,21 @@ fn a_context_of_256_bytes_is_refused_and_one_of_255_is_not() {
     place.run(&[&VERIFY, &["m", "--context", &longest][..]].concat()).good();
 }
 
+/// Not even by force.
+#[test]
+fn what_is_read_is_not_replaced() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    let before = place.read("k.pem");
+    place.run(&sign(&["m", "-o", "./m", "--force"])).refuses(&["./m would be replaced"]);
+    place.run(&sign(&["m", "-o", "k.pem", "--force"])).exits(2).says(&["k.pem would be replaced"]);
+    place.run(&["pubkey", "k.pem", "-o", "k.pem", "--force"]).refuses(&["k.pem would be replaced"]);
+    place.run(&["acvp", "m", "-o", "m", "--force"]).refuses(&["m would be replaced"]);
+    fs::rename(place.path("k.pem"), place.path("m.sig")).unwrap();
+    place.run(&["sign", "--key", "m.sig", "m", "--force"]).exits(2).says(&["m.sig would be replaced"]);
+    assert_eq!((place.read("m"), place.read("m.sig")), (b"message".to_vec(), before));
+}
+
 #[test]
 fn a_damaged_private_key_signs_nothing() {
     let place = Place::with_key();
