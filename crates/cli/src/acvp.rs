@@ -3,7 +3,7 @@
 use crate::args::{self, Acvp, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Target};
-use crate::machine;
+use crate::machine::{self, Watched};
 use crate::printer::{Printer, grouped};
 use hypergrove::{Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, VerifyJob, VerifyingKey};
 use indicatif::ProgressBar;
@@ -124,7 +124,8 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
         Value::Array(mut parts) if parts.len() == 2 => (Some(parts.remove(0)), parts.remove(0)),
         body => (None, body),
     };
-    let results = answer(body, machine, printer).map_err(|failure| failure.of(&source))?;
+    let engine = || machine::engine_with(machine, printer, |builder| builder.redundant(args.redundancy.redundant));
+    let results = answer(body, engine, printer).map_err(|failure| failure.of(&source))?;
     let written = match version {
         Some(version) => serde_json::to_vec_pretty(&(version, results)),
         None => serde_json::to_vec_pretty(&results),
@@ -135,7 +136,11 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
     Ok(Exit::Good)
 }
 
-fn answer(body: Value, machine: &MachineOptions, printer: &Printer) -> Result<Results, Failure> {
+fn answer<'p>(
+    body: Value,
+    engine: impl FnOnce() -> Result<Watched<'p>, Failure>,
+    printer: &Printer,
+) -> Result<Results, Failure> {
     let prompt: Prompt = serde_json::from_value(body).map_err(|error| {
         Failure::new(format!("this is no ACVP prompt: {error}")).hint("name the server's prompt.json")
     })?;
@@ -161,7 +166,7 @@ fn answer(body: Value, machine: &MachineOptions, printer: &Printer) -> Result<Re
         asked.extend(group.tests.iter().map(|test| Asked { group, params, test }));
     }
     let bar = printer.progress(asked.len(), "answering");
-    let mut answers = compute(&machine::engine(machine, printer)?, &asked, &bar)?.into_iter();
+    let mut answers = compute(&*engine()?, &asked, &bar)?.into_iter();
     bar.finish_and_clear();
     printer.detail(format_args!("answered {} tests", grouped(asked.len() as u64)));
     let answered = |group: &Group| AnsweredGroup {

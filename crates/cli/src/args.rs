@@ -3,8 +3,9 @@
 use crate::failure::Failure;
 use crate::files::read_list;
 use crate::keys::Encoding;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use hypergrove::{Mode, Op, PARAMETER_SETS, Params, PreHash};
+use hypergrove::{BACKENDS, Mode, Op, PARAMETER_SETS, Params, PreHash};
 use hypergrove_cpu::Isa;
 use hypergrove_fips205::digest::MAX_CONTEXT;
 use std::path::{Path, PathBuf};
@@ -49,23 +50,38 @@ pub(crate) struct MachineOptions {
     /// Memory for the work at hand, for example 256M or 1G
     #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
-    /// What computes
-    #[arg(long, visible_alias = "device", global = true, value_name = "NAME", default_value = "auto")]
+    /// What computes: the first device of a backend
+    #[arg(long, global = true, value_name = "NAME", value_parser = backend(), default_value = "auto")]
     pub(crate) backend: BackendName,
+    /// What computes: one device or several, for example cuda:0 or cuda:0,cuda:1,cpu. Work is split by speed. A backend's
+    /// name alone means all of its devices; `hypergrove devices` lists them
+    #[arg(long, global = true, value_name = "LIST", value_delimiter = ',', value_parser = device)]
+    pub(crate) device: Vec<DeviceName>,
     /// The CPU's instruction set: auto, or one that `hypergrove devices` lists
     #[arg(long, global = true, value_name = "NAME", value_parser = isa, default_value = "auto")]
     pub(crate) isa: IsaName,
 }
 
-/// A backend.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendName {
-    /// The fastest that there is
-    Auto,
-    /// SIMD lanes and threads
-    Cpu,
-    /// FIPS 205 to the letter, slow
-    Reference,
+/// The backend that is no product of the library's list.
+pub(crate) const REFERENCE: &str = "reference";
+
+/// A backend, `None` for the first that has a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BackendName(pub(crate) Option<&'static str>);
+
+/// A device as it is named: `cuda:1`, or a backend's name for all of its devices.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DeviceName {
+    pub(crate) backend: String,
+    pub(crate) index: Option<u32>,
+}
+
+/// Computing twice.
+#[derive(Args)]
+pub(crate) struct Redundancy {
+    /// Compute everything twice, the second time in other places of the device, and compare before anything comes out
+    #[arg(long)]
+    pub(crate) redundant: bool,
 }
 
 /// `None`: chosen by measured preference.
@@ -153,6 +169,8 @@ pub(crate) struct Sign {
     /// Keep as many of the key's top layers in memory as fit SIZE
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "cache_layers")]
     pub(crate) cache_memory: Option<u64>,
+    #[command(flatten)]
+    pub(crate) redundancy: Redundancy,
     #[command(flatten)]
     pub(crate) set: KeySet,
     #[command(flatten)]
@@ -247,6 +265,8 @@ pub(crate) struct Bench {
     /// Sign with keys that hold the nodes of their top N layers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) cache_layers: usize,
+    #[command(flatten)]
+    pub(crate) redundancy: Redundancy,
     /// Print a line of JSON for each measurement
     #[arg(long)]
     pub(crate) json: bool,
@@ -262,6 +282,8 @@ pub(crate) struct Acvp {
     /// Where the answers go; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) redundancy: Redundancy,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
 }
@@ -474,6 +496,29 @@ pub(crate) fn pre_hash(name: &str) -> Result<PreHash, String> {
     })
 }
 
+fn backend() -> impl TypedValueParser<Value = BackendName> {
+    let listed = BACKENDS.iter().map(|entry| (entry.name, entry.what));
+    let all = [("auto", "The first of these that has a device")].into_iter().chain(listed);
+    let all = all.chain([(REFERENCE, "FIPS 205 to the letter, slow")]);
+    PossibleValuesParser::new(all.map(|(name, what)| PossibleValue::new(name).help(what))).map(|name| {
+        let known = BACKENDS.iter().map(|entry| entry.name).chain([REFERENCE]);
+        BackendName(known.into_iter().find(|known| **known == *name))
+    })
+}
+
+/// Whether there is such a device is found out later.
+fn device(name: &str) -> Result<DeviceName, String> {
+    let (backend, index) = match name.split_once(':') {
+        None => (name, None),
+        Some((backend, index)) => {
+            let number =
+                index.parse().map_err(|_| format!("'{index}' is no number of a device, for example cuda:0"))?;
+            (backend, Some(number))
+        }
+    };
+    Ok(DeviceName { backend: backend.to_ascii_lowercase(), index })
+}
+
 fn isa(name: &str) -> Result<IsaName, String> {
     if name.eq_ignore_ascii_case("auto") {
         return Ok(IsaName(None));
@@ -552,6 +597,16 @@ mod tests {
             assert!(!error.contains("toy"), "{error}");
         }
         assert!(set("toy-SHA2-16").is_err());
+    }
+
+    #[test]
+    fn devices() {
+        let named = |backend: &str, index| Ok(DeviceName { backend: backend.into(), index });
+        assert_eq!(device("cuda:1"), named("cuda", Some(1)));
+        assert_eq!(device("CPU"), named("cpu", None));
+        for text in ["cuda:", "cuda:x", "cuda:-1", "cuda:0:1"] {
+            assert!(device(text).is_err(), "{text}");
+        }
     }
 
     #[test]

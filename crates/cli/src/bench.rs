@@ -1,9 +1,9 @@
 //! `hypergrove bench`.
 
 use crate::args::{Bench, MachineOptions};
-use crate::explain::{op_name, rates_json};
+use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, device_name};
+use crate::machine;
 use crate::printer::{Printer, grouped, seconds, significant};
 use crate::stopwatch::{MESSAGE_BYTES, Question, measure};
 use hypergrove::{Op, Params};
@@ -15,9 +15,9 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
     if let Some(p) = sets.iter().find(|p| p.d < args.cache_layers) {
         return Err(Failure::new(format!("--cache-layers {}: {p} has {} layers", args.cache_layers, p.d)));
     }
-    let engine = machine::engine(options, printer)?;
+    let redundant = args.redundancy.redundant;
+    let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant))?;
     let device = engine.device().clone();
-    let device_name = device_name(&device);
     if !args.json {
         let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT"));
         printer.note(format_args!("{}; hypergrove {version} at {commit}", machine::describe(&engine)));
@@ -37,8 +37,9 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                     op: op_name(op),
                     batch: measured.batch,
                     backend: device.backend,
-                    device: &device_name,
+                    device: &device.name,
                     detail: &device.detail,
+                    devices: engine.working().iter().map(hypergrove::Device::id).collect(),
                     threads: measured.threads,
                     median_s: measured.median(),
                     min_s: measured.min(),
@@ -50,7 +51,9 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                     verified: true,
                     cached_layers,
                     message_bytes: MESSAGE_BYTES,
-                    rates: rates_json(&measured.rates),
+                    redundant,
+                    rates: measured.limits.core.as_ref().map(rates_json),
+                    limit: measured.limits.all(measured.threads).as_ref().map(work_json),
                     version: env!("CARGO_PKG_VERSION"),
                     commit: env!("HYPERGROVE_COMMIT"),
                 };
@@ -64,7 +67,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                     &seconds(measured.min()),
                     &format!("{:.1} %", 100.0 * measured.spread()),
                     &significant(measured.ops_per_s()),
-                    &format!("{:.1} %", 100.0 * measured.limit_fraction()),
+                    &measured.limit_fraction().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
                 ]))?;
             }
         }
@@ -82,20 +85,27 @@ struct Record<'a> {
     backend: &'static str,
     device: &'a str,
     detail: &'a str,
+    /// All that worked.
+    devices: Vec<String>,
     threads: usize,
     median_s: f64,
     min_s: f64,
     spread: f64,
     runs: usize,
     ops_per_s: f64,
-    ideal_s: f64,
-    limit_fraction: f64,
+    /// At the limit; null where that is not known.
+    ideal_s: Option<f64>,
+    limit_fraction: Option<f64>,
     /// Always: a wrong answer ends the benchmark with an error.
     verified: bool,
     cached_layers: usize,
     message_bytes: usize,
-    /// Compressions a second of one core, measured before and after.
-    rates: serde_json::Value,
+    /// Whether everything was computed twice and compared.
+    redundant: bool,
+    /// Compressions a second of one core, measured before and after; null where no cores were used.
+    rates: Option<serde_json::Value>,
+    /// Compressions a second of all devices together.
+    limit: Option<serde_json::Value>,
     version: &'static str,
     commit: &'static str,
 }

@@ -2,16 +2,23 @@
 
 use crate::args::{Devices, MachineOptions};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, device_name};
-use crate::printer::{Printer, Table};
+use crate::machine;
+use crate::printer::{Printer, Table, significant};
+use hypergrove::Device;
 use hypergrove_cpu::Isa;
 use serde_json::json;
 
 pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let engine = machine::engine(options, printer)?;
-    let mut devices = Vec::new();
-    for backend in hypergrove::backends() {
-        devices.extend(backend.devices()?);
+    let (mut devices, mut absent) = (Vec::new(), Vec::new());
+    for backend in machine::backends() {
+        match backend.devices() {
+            Ok(there) if there.is_empty() => {
+                absent.push((backend.name(), backend.absent().unwrap_or_else(|| "no reason is known".into())));
+            }
+            Ok(there) => devices.extend(there),
+            Err(why) => absent.push((backend.name(), why.to_string())),
+        }
     }
     let used = |isa: &Isa| options.isa.0 == Some(*isa);
     if args.json {
@@ -19,22 +26,28 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
             .iter()
             .map(|device| {
                 json!({
-                    "backend": device.backend, "index": device.index, "name": device_name(device), "detail": device.detail,
-                    "cores": device.cores, "memory": device.memory,
+                    "backend": device.backend, "index": device.index, "name": device.name, "detail": device.detail,
+                    "cores": device.cores, "memory": device.memory, "queue": device.queue,
                 })
             })
             .collect();
         let isas: Vec<_> =
             Isa::ALL.iter().map(|isa| json!({ "name": isa.name(), "available": isa.detect() })).collect();
-        printer.line(json!({ "devices": devices, "isas": isas, "threads": engine.threads() }))?;
+        let absent: Vec<_> = absent.iter().map(|(backend, why)| json!({ "backend": backend, "reason": why })).collect();
+        printer.line(json!({
+            "devices": devices, "absent": absent, "isas": isas, "threads": engine.threads(),
+        }))?;
         return Ok(Exit::Good);
     }
-    let mut table = Table::new("lllr", ["backend", "device", "by", "cores"]);
+    let mut table = Table::new("lllrr", ["device", "name", "by", "of", "memory"]);
     for device in devices {
-        let backend = format!("{}:{}", device.backend, device.index);
-        table.row([backend, device_name(&device), device.detail, device.cores.to_string()]);
+        let (units, memory) = sizes(&device);
+        table.row([device.id(), device.name, device.detail, units, memory]);
     }
     printer.line(table)?;
+    for (backend, why) in absent {
+        printer.line(format_args!("{backend} has no devices here: {why}"))?;
+    }
     let mut table = Table::new("ll", ["isa", "this CPU"]);
     for isa in Isa::ALL {
         let state = match isa.detect() {
@@ -46,4 +59,15 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
     }
     printer.line(format_args!("\n{table}"))?;
     Ok(Exit::Good)
+}
+
+/// Cores and memory.
+fn sizes(device: &Device) -> (String, String) {
+    match device.memory {
+        0 => (format!("{} cores", device.cores), "the host's".into()),
+        bytes => {
+            let gibibytes = significant(bytes as f64 / f64::from(1 << 30));
+            (format!("{} multiprocessors", device.cores), format!("{gibibytes} GiB"))
+        }
+    }
 }

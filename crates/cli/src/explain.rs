@@ -2,7 +2,7 @@
 
 use crate::args::{Explain, MachineOptions};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, device_name};
+use crate::machine::{self, Limits};
 use crate::printer::{Printer, grouped, seconds, significant};
 use hypergrove::{Op, PolicySource, Work};
 use hypergrove_cpu::Rates;
@@ -13,8 +13,9 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
     let engine = machine::engine(options, printer)?;
     engine.calibrate(args.set)?;
     let told = engine.explain(args.set, args.op.op(), args.batch)?;
-    let rates = machine::rates(options);
-    let ideal = machine::ideal_seconds(&told.work, &rates) * args.batch as f64 / told.threads as f64;
+    let limits = Limits::measure(&engine, options);
+    let ideal = limits.seconds(&told.work, told.threads).map(|seconds| seconds * args.batch as f64);
+    let used = engine.working();
     let predicted = told.predicted.map(|time| time.as_secs_f64());
     let source = match told.policy_source {
         PolicySource::Default => "the backend's defaults",
@@ -27,9 +28,10 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
             told.policy.0.iter().map(|(axis, value)| ((*axis).into(), (*value).into())).collect();
         printer.line(json!({
             "scheme": "SLH-DSA", "set": p.name, "op": op_name(told.plan.op), "batch": args.batch,
-            "backend": told.device.backend, "device": device_name(&told.device), "detail": told.device.detail,
+            "backend": told.device.backend, "device": told.device.name, "detail": told.device.detail,
+            "devices": used.iter().map(hypergrove::Device::id).collect::<Vec<_>>(),
             "threads": told.threads, "stages": stages, "policy": policy, "policy_source": source,
-            "work": work_json(&told.work), "rates": rates_json(&rates),
+            "work": work_json(&told.work), "rates": limits.core.as_ref().map(rates_json),
             "ideal_s": ideal, "predicted_s": predicted,
             "memory": {
                 "budget": told.memory.budget, "program": told.memory.program, "output_a_job": told.memory.output,
@@ -41,7 +43,9 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
     let line = |name: &str, value: String| printer.line(format_args!("{name:<10} {value}"));
     line("set", format!("{p}: n {}, h {}, d {}, h′ {}, a {}, k {}, w {}", p.n, p.h, p.d, p.hp, p.a, p.k, p.w()))?;
     line("op", format!("{}, {} jobs", op_name(told.plan.op), grouped(args.batch as u64)))?;
-    line("device", format!("{}:{} {}", told.device.backend, told.device.index, device_name(&told.device)))?;
+    for (i, device) in used.iter().enumerate() {
+        line(if i == 0 { "device" } else { "" }, format!("{} {}", device.id(), device.name))?;
+    }
     line("by", format!("{}, {} threads", told.device.detail, told.threads))?;
     for (i, stage) in told.plan.stages.iter().enumerate() {
         line(if i == 0 { "plan" } else { "" }, format!("{}. {}", i + 1, describe(stage)))?;
@@ -56,12 +60,28 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
         format!("{program} of {budget} MiB for {jobs} jobs at a time, which put out {output} bytes each")
     })?;
     line("work", format!("{} compressions a job", shown(&told.work, |calls| grouped(calls.round() as u64), "")))?;
-    let a_core = Work { sha256: rates.sha256, sha512: rates.sha512, keccak: rates.keccak };
-    line("rates", format!("{} of one core, measured now", shown(&a_core, |rate| significant(rate / 1e6), " M/s")))?;
-    line("ideal", format!("{} for all jobs at these rates", seconds(ideal)))?;
+    let millions = |rates: &Work| {
+        let used = |rate: f64, calls: f64| if calls > 0.0 { rate } else { 0.0 };
+        let rates = Work {
+            sha256: used(rates.sha256, told.work.sha256),
+            sha512: used(rates.sha512, told.work.sha512),
+            keccak: used(rates.keccak, told.work.keccak),
+        };
+        shown(&rates, |rate| significant(rate / 1e6), " M/s")
+    };
+    let rates = match (&limits.core, &limits.all(told.threads)) {
+        (Some(Rates { sha256, sha512, keccak }), _) if used.len() == 1 => {
+            let core = Work { sha256: *sha256, sha512: *sha512, keccak: *keccak };
+            format!("{} of one core, measured now", millions(&core))
+        }
+        (_, Some(all)) => format!("{} of all devices, measured now", millions(all)),
+        (_, None) => "not known of these devices".into(),
+    };
+    line("rates", rates)?;
+    line("ideal", ideal.map_or("-".into(), |ideal| format!("{} for all jobs at these rates", seconds(ideal))))?;
     let predicted = predicted.map_or("nothing is known of this machine yet".into(), |time| {
-        let share = 100.0 * ideal / time;
-        format!("{} for all jobs, {share:.0} % of the ideal, from keys generated now", seconds(time))
+        let share = ideal.map_or(String::new(), |ideal| format!(", {:.0} % of the ideal", 100.0 * ideal / time));
+        format!("{} for all jobs{share}, from keys generated now", seconds(time))
     });
     line("predicted", predicted)?;
     Ok(Exit::Good)

@@ -1,21 +1,61 @@
 //! The machine: what computes, and how fast it can hash at all.
 
-use crate::args::{BackendName, IsaName, MachineOptions};
+use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
 use crate::printer::Printer;
-use hypergrove::{Backend, Device, Engine, Reference, Work};
+use hypergrove::{BACKENDS, Backend, Engine, EngineBuilder, Fault, Reference, Work};
 use hypergrove_cpu::{Cpu, Isa, Rates};
+use std::env;
+use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the hash rates are measured, for each instruction set.
 const RATES_TIME: Duration = Duration::from_millis(60);
 
+/// An engine; once done with it, the user learns which devices failed.
+pub(crate) struct Watched<'p> {
+    engine: Engine,
+    printer: &'p Printer,
+}
+
+impl Deref for Watched<'_> {
+    type Target = Engine;
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        set_aside(&self.engine).for_each(|warning| self.printer.warning(warning));
+    }
+}
+
+/// What is to be said of devices that failed. The failure of the last one is the command's.
+fn set_aside(engine: &Engine) -> impl Iterator<Item = String> {
+    let working = engine.working();
+    let lost = engine.faults().into_iter().filter(move |fault| !working.contains(&fault.device));
+    lost.map(|Fault { device, error, jobs }| {
+        format!("{error}; {} was set aside, jobs that others do in its place: {jobs}", device.id())
+    })
+}
+
 /// The engine that was asked for.
-pub(crate) fn engine(options: &MachineOptions, printer: &Printer) -> Result<Engine, Failure> {
-    let mut builder = Engine::builder();
-    if let Some(backend) = backend(options)? {
-        builder = builder.backend(backend);
+pub(crate) fn engine<'p>(options: &MachineOptions, printer: &'p Printer) -> Result<Watched<'p>, Failure> {
+    engine_with(options, printer, |builder| builder)
+}
+
+/// The same, with more asked for.
+pub(crate) fn engine_with<'p>(
+    options: &MachineOptions,
+    printer: &'p Printer,
+    more: impl FnOnce(EngineBuilder) -> EngineBuilder,
+) -> Result<Watched<'p>, Failure> {
+    let mut builder = more(Engine::builder());
+    if let Some(devices) = devices(options)? {
+        builder = builder.devices(devices);
     }
     if let Some(threads) = options.threads {
         builder = builder.threads(threads.into());
@@ -27,48 +67,159 @@ pub(crate) fn engine(options: &MachineOptions, printer: &Printer) -> Result<Engi
     if printer.verbose {
         printer.detail(describe(&engine));
     }
-    Ok(engine)
+    Ok(Watched { engine, printer })
 }
 
-/// Device and threads, in a line.
+/// Devices and threads, in a line.
 pub(crate) fn describe(engine: &Engine) -> String {
-    let device = engine.device();
-    let (backend, index, threads) = (device.backend, device.index, engine.threads());
-    format!("{backend}:{index} {}, {}, {threads} threads", device_name(device), device.detail)
+    let device = |device: &hypergrove::Device| format!("{} {}, {}", device.id(), device.name, device.detail);
+    let devices: Vec<_> = engine.working().iter().map(device).collect();
+    format!("{}, {} threads", devices.join("; "), engine.threads())
 }
 
-/// What the maker calls the device; of a host CPU, the operating system knows.
-pub(crate) fn device_name(device: &Device) -> String {
-    let model = || {
-        let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-        let line = text.lines().find(|line| line.starts_with("model name"))?;
-        Some(line.split_once(':')?.1.trim().to_string())
+/// Devices by backend and index.
+type Devices = Vec<(Arc<dyn Backend>, u32)>;
+
+/// The devices that were asked for; `None` for the first that there is.
+fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
+    let first;
+    let names = match (options.backend, options.isa) {
+        (BackendName(None), IsaName(None)) if options.device.is_empty() => return Ok(None),
+        (BackendName(None), IsaName(Some(_))) if options.device.is_empty() => {
+            first = [DeviceName { backend: "cpu".into(), index: Some(0) }];
+            &first[..]
+        }
+        (BackendName(None), _) => &options.device[..],
+        (BackendName(Some(_)), _) if !options.device.is_empty() => {
+            return Err(Failure::new("--backend and --device both say what computes").hint("leave one of the two out"));
+        }
+        (BackendName(Some(name)), _) => {
+            first = [DeviceName { backend: name.into(), index: Some(0) }];
+            &first[..]
+        }
     };
-    match device.backend {
-        "cpu" => model().unwrap_or_else(|| device.name.clone()),
-        _ => device.name.clone(),
+    if options.isa.0.is_some() && !names.iter().any(|name| name.backend == "cpu") {
+        return Err(Failure::new(format!(
+            "--isa chooses the CPU's instruction set, {} has none",
+            names.iter().map(|name| name.backend.as_str()).collect::<Vec<_>>().join(" and ")
+        ))
+        .hint("leave --isa out, or have the CPU compute"));
+    }
+    let (mut made, mut chosen) = (Vec::<Arc<dyn Backend>>::new(), Devices::new());
+    for DeviceName { backend: name, index } in names {
+        let backend = match made.iter().find(|backend| backend.name() == name) {
+            Some(backend) => backend.clone(),
+            None => make(name, options.isa)?,
+        };
+        let there = backend.devices()?;
+        let matching = there.iter().filter(|device| index.is_none_or(|index| index == device.index));
+        let matching: Vec<u32> = matching.map(|device| device.index).collect();
+        if matching.is_empty() {
+            return Err(match (backend.absent(), index) {
+                (Some(why), _) => Failure::new(format!("{name} has no devices here: {why}")),
+                (None, Some(index)) => Failure::new(format!("there is no device '{name}:{index}'")),
+                (None, None) => Failure::new(format!("{name} has no devices here")),
+            }
+            .hint(present()));
+        }
+        chosen.extend(matching.into_iter().map(|index| (backend.clone(), index)));
+        made.push(backend);
+    }
+    Ok(Some(chosen))
+}
+
+/// The backend of this name.
+fn make(name: &str, isa: IsaName) -> Result<Arc<dyn Backend>, Failure> {
+    let entry = BACKENDS.iter().find(|entry| entry.name == name);
+    match (name, isa, entry) {
+        ("cpu", IsaName(Some(isa)), _) => {
+            let lacking = || Failure::new(format!("this CPU lacks {}", isa.name()));
+            Ok(Arc::new(Cpu::with(isa).ok_or_else(lacking)?))
+        }
+        (REFERENCE, ..) => Ok(Arc::new(Reference)),
+        (.., Some(entry)) => Ok((entry.make)(cache().as_deref())),
+        (.., None) => Err(Failure::new(format!("there is no device '{name}'")).hint(present())),
     }
 }
 
-fn backend(options: &MachineOptions) -> Result<Option<Arc<dyn Backend>>, Failure> {
-    Ok(match (options.backend, options.isa) {
-        (BackendName::Reference, IsaName(None)) => Some(Arc::new(Reference)),
-        (BackendName::Reference, _) => {
-            return Err(Failure::new("--isa chooses the CPU's instruction set, --backend reference has none")
-                .hint("leave one of the two out"));
+/// All backends of the library.
+pub(crate) fn backends() -> Vec<Arc<dyn Backend>> {
+    BACKENDS.iter().map(|entry| (entry.make)(cache().as_deref())).collect()
+}
+
+/// The devices that could have been named.
+fn present() -> String {
+    let devices = backends().into_iter().chain([Arc::new(Reference) as Arc<dyn Backend>]);
+    let devices = devices.flat_map(|backend| backend.devices().unwrap_or_default());
+    format!("the devices are {}", devices.map(|device| device.id()).collect::<Vec<_>>().join(", "))
+}
+
+/// Where backends may keep what they compile.
+fn cache() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| Some(set("HOME")?.join(".cache")));
+    base.map(|base| base.join("hypergrove"))
+}
+
+/// How fast what is used can hash.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// Compressions a second of one core, if cores are used.
+    pub(crate) core: Option<Rates>,
+    /// Compressions a second of all other devices together, if that is known.
+    others: Option<Work>,
+}
+
+impl Limits {
+    /// Measures.
+    pub(crate) fn measure(engine: &Engine, options: &MachineOptions) -> Limits {
+        let mut limits = Limits { core: None, others: Some(Work::default()) };
+        for (device, known) in engine.rates() {
+            // What has no memory of its own is the host.
+            if device.memory == 0 && known.is_none() {
+                limits.core = Some(rates(options));
+            } else {
+                limits.others = limits.others.zip(known).map(|(a, b)| sum(&a, &b));
+            }
         }
-        (_, IsaName(Some(isa))) => {
-            let lacking = || Failure::new(format!("this CPU lacks {}", isa.name()));
-            Some(Arc::new(Cpu::with(isa).ok_or_else(lacking)?))
-        }
-        (BackendName::Cpu, IsaName(None)) => Some(Arc::new(Cpu::new())),
-        (BackendName::Auto, IsaName(None)) => None,
-    })
+        limits
+    }
+
+    /// The better of two measurements, for each hash: whatever else runs can only slow one down.
+    pub(crate) fn best(self, other: Limits) -> Limits {
+        let core = self.core.zip(other.core).map(|(a, b)| best(&a, &b));
+        let others = self.others.zip(other.others).map(|(a, b)| Work {
+            sha256: a.sha256.max(b.sha256),
+            sha512: a.sha512.max(b.sha512),
+            keccak: a.keccak.max(b.keccak),
+        });
+        Limits { core, others }
+    }
+
+    /// Compressions a second of so many threads and all other devices.
+    pub(crate) fn all(&self, threads: usize) -> Option<Work> {
+        let threads = threads as f64;
+        let core = self.core.unwrap_or(Rates { sha256: 0.0, sha512: 0.0, keccak: 0.0 });
+        let Rates { sha256, sha512, keccak } = core;
+        let cores = Work { sha256: sha256 * threads, sha512: sha512 * threads, keccak: keccak * threads };
+        self.others.map(|others| sum(&cores, &others))
+    }
+
+    /// Seconds that this work takes at these rates, nothing else being done.
+    pub(crate) fn seconds(&self, work: &Work, threads: usize) -> Option<f64> {
+        let all = self.all(threads)?;
+        let of = |calls: f64, rate: f64| if calls > 0.0 { calls / rate } else { 0.0 };
+        Some(of(work.sha256, all.sha256) + of(work.sha512, all.sha512) + of(work.keccak, all.keccak))
+    }
+}
+
+fn sum(a: &Work, b: &Work) -> Work {
+    Work { sha256: a.sha256 + b.sha256, sha512: a.sha512 + b.sha512, keccak: a.keccak + b.keccak }
 }
 
 /// Compressions a second of one core, measured now: with the instruction set that was asked for, or with the best for
 /// each hash.
-pub(crate) fn rates(options: &MachineOptions) -> Rates {
+fn rates(options: &MachineOptions) -> Rates {
     let sets = match options.isa {
         IsaName(Some(isa)) => vec![isa],
         IsaName(None) => match Isa::available() {
@@ -81,12 +232,48 @@ pub(crate) fn rates(options: &MachineOptions) -> Rates {
     measured.fold(Rates { sha256: 0.0, sha512: 0.0, keccak: 0.0 }, |a, b| best(&a, &b))
 }
 
-/// The better of two measurements, for each hash: whatever else runs can only slow one down.
-pub(crate) fn best(a: &Rates, b: &Rates) -> Rates {
+fn best(a: &Rates, b: &Rates) -> Rates {
     Rates { sha256: a.sha256.max(b.sha256), sha512: a.sha512.max(b.sha512), keccak: a.keccak.max(b.keccak) }
 }
 
-/// Seconds that this work takes at these rates on one core, nothing else being done.
-pub(crate) fn ideal_seconds(work: &Work, rates: &Rates) -> f64 {
-    work.sha256 / rates.sha256 + work.sha512 / rates.sha512 + work.keccak / rates.keccak
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove::{Device, Error, Plan, Policy, SLH_DSA_SHA2_128F};
+    use hypergrove_engine::{Axis, Program};
+
+    /// A device that was there when it was listed.
+    struct Unplugged;
+
+    impl Backend for Unplugged {
+        fn name(&self) -> &'static str {
+            "unplugged"
+        }
+        fn devices(&self) -> Result<Vec<Device>, Error> {
+            Ok(vec![Device { backend: "unplugged", ..Reference.devices()?.remove(0) }])
+        }
+        fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+            Ok(Vec::new())
+        }
+        fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
+            0
+        }
+        fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
+            Err(Error::Device { device: device.id(), what: "no answer".into() })
+        }
+    }
+
+    #[test]
+    fn the_user_learns_which_devices_failed() {
+        let unplugged: Arc<dyn Backend> = Arc::new(Unplugged);
+        let engine = Engine::builder().devices(vec![(unplugged.clone(), 0), (Arc::new(Reference), 0)]).build().unwrap();
+        engine.generate(&SLH_DSA_SHA2_128F).unwrap();
+        engine.generate(&SLH_DSA_SHA2_128F).unwrap();
+        let said = "unplugged:0 failed: no answer; unplugged:0 was set aside, jobs that others do in its place: 1";
+        assert_eq!(set_aside(&engine).collect::<Vec<_>>(), [said]);
+
+        let alone = Engine::builder().backend(unplugged).build().unwrap();
+        assert!(alone.generate(&SLH_DSA_SHA2_128F).is_err());
+        assert_eq!(set_aside(&alone).count(), 0);
+    }
 }

@@ -52,6 +52,12 @@ impl Printer {
         }
     }
 
+    /// What went wrong without stopping the command.
+    pub(crate) fn warning(&self, warning: impl Display) {
+        let (yellow, off) = if self.bold { ("\x1b[1;33m", "\x1b[0m") } else { ("", "") };
+        say(format_args!("{yellow}warning:{off} {warning}"));
+    }
+
     /// An error, with the way out.
     pub(crate) fn failure(&self, failure: &Failure) {
         let (red, cyan, off) = if self.bold { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };

@@ -250,10 +250,10 @@ fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer:
             grouped(measured.batch as u64),
             seconds(measured.median() / measured.batch as f64),
             significant(measured.ops_per_s()),
-            format!("{:.0} %", 100.0 * measured.limit_fraction()),
+            measured.limit_fraction().map_or("-".into(), |share| format!("{:.0} %", 100.0 * share)),
         ]);
         bar.inc(1);
-        last = Some(measured.rates);
+        last = measured.limits.core;
     }
     bar.finish_and_clear();
     printer.line(format_args!("\n{table}"))?;

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         targets[0].spare(&files[0])?;
     }
 
-    let engine = machine::engine(machine, printer)?;
+    let engine = machine::engine_with(machine, printer, |builder| builder.redundant(args.redundancy.redundant))?;
     let key = cache(&engine, key, args, files.len(), printer)?;
     let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
     let verdicts = Verdicts::new(printer, &files, inputs.many(), "signing", "SIGNED");

@@ -2,11 +2,10 @@
 
 use crate::args::MachineOptions;
 use crate::failure::Failure;
-use crate::machine;
+use crate::machine::Limits;
 use hypergrove::{
     Engine, Mode, Op, Params, Plan, Randomizer, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey,
 };
-use hypergrove_cpu::Rates;
 use hypergrove_fips205::reference;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -32,20 +31,29 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// As many jobs as fill lanes and threads, and as take a tenth of a second at these rates if it can be had.
-    fn filling(&self, threads: usize, rates: &Rates) -> usize {
+    /// As many jobs as fill lanes and threads, and as take a tenth of a second at these rates if it can be had; or as keep
+    /// devices with memory of their own busy.
+    fn filling(&self, engine: &Engine, limits: &Limits) -> Result<usize, Failure> {
+        let threads = engine.threads();
+        let host = engine.working().iter().all(|device| device.memory == 0);
+        let Some(job) = limits.seconds(&self.plan().work(), threads).filter(|_| host) else {
+            return Ok(engine.filling(self.params, self.op, self.cached_layers_of_keys())?);
+        };
         let least = match self.op {
             // Verification has lanes across signatures alone.
             Op::Verify => 64,
             _ => 2,
         };
-        let job = machine::ideal_seconds(&self.plan().work(), rates) / threads as f64;
-        ((0.1 / job) as usize).next_power_of_two().clamp(least * threads, 1024.max(least * threads))
+        Ok(((0.1 / job) as usize).next_power_of_two().clamp(least * threads, 1024.max(least * threads)))
+    }
+
+    fn cached_layers_of_keys(&self) -> usize {
+        if self.op == Op::Sign { self.cached_layers } else { 0 }
     }
 
     fn plan(&self) -> Plan {
         let plan = Plan::new(self.params, self.op);
-        if self.op == Op::Sign { plan.with_cached_layers(self.cached_layers) } else { plan }
+        if self.op == Op::Sign { plan.with_cached_layers(self.cached_layers_of_keys()) } else { plan }
     }
 }
 
@@ -57,10 +65,10 @@ pub(crate) struct Measurement {
     pub(crate) batch: usize,
     /// Threads that worked.
     pub(crate) threads: usize,
-    /// Compressions a second of one core, measured before and after.
-    pub(crate) rates: Rates,
-    /// Seconds at these rates.
-    pub(crate) ideal: f64,
+    /// How fast the machine hashes, measured before and after.
+    pub(crate) limits: Limits,
+    /// Seconds at these rates, if they are known.
+    pub(crate) ideal: Option<f64>,
 }
 
 impl Measurement {
@@ -82,16 +90,16 @@ impl Measurement {
     pub(crate) fn ops_per_s(&self) -> f64 {
         self.batch as f64 / self.median()
     }
-    pub(crate) fn limit_fraction(&self) -> f64 {
-        self.ideal / self.median()
+    pub(crate) fn limit_fraction(&self) -> Option<f64> {
+        self.ideal.map(|ideal| ideal / self.median())
     }
 }
 
 /// Measures. An answer that is wrong is an error.
 pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOptions) -> Result<Measurement, Failure> {
     let Question { params, op, budget, cached_layers, .. } = question;
-    let before = machine::rates(options);
-    let batch = question.batch.unwrap_or_else(|| question.filling(engine.threads(), &before));
+    let before = Limits::measure(engine, options);
+    let batch = question.batch.map_or_else(|| question.filling(engine, &before), Ok)?;
     let threads = engine.explain(params, op, batch)?.threads;
     let times = match op {
         Op::Keygen => keygen(engine, params, batch, budget)?,
@@ -99,9 +107,9 @@ pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOpti
         Op::Verify => verify(engine, params, batch, budget)?,
         Op::Cache => return Err(Failure::new("caching is no operation that is measured")),
     };
-    let rates = machine::best(&before, &machine::rates(options));
-    let ideal = machine::ideal_seconds(&question.plan().work(), &rates) * batch as f64 / threads as f64;
-    Ok(Measurement { times, batch, threads, rates, ideal })
+    let limits = before.best(Limits::measure(engine, options));
+    let ideal = limits.seconds(&question.plan().work(), threads).map(|seconds| seconds * batch as f64);
+    Ok(Measurement { times, batch, threads, limits, ideal })
 }
 
 /// Times `run` until the budget is used up; every run must give the same right answer.

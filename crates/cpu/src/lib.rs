@@ -56,6 +56,13 @@ impl Default for Cpu {
     }
 }
 
+/// What the maker calls the CPU, where the operating system says so.
+fn model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().into())
+}
+
 impl Backend for Cpu {
     fn name(&self) -> &'static str {
         "cpu"
@@ -66,10 +73,11 @@ impl Backend for Cpu {
         Ok(vec![Device {
             backend: "cpu",
             index: 0,
-            name: "host CPU".into(),
+            name: model().unwrap_or_else(|| "host CPU".into()),
             detail: self.isa.name().into(),
             cores,
             memory: 0,
+            queue: 1,
         }])
     }
 

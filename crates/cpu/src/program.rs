@@ -336,7 +336,7 @@ mod tests {
             let hash: Arc<dyn TweakableHash> = crate::Cpu::with(isa).expect("available").hash(p);
             let mut program = CpuProgram::new(hash, plan.clone(), 1, CpuPolicy::default());
             let seed = vec![7; p.n];
-            let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[] }];
+            let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[], cached_id: 0 }];
             let positions = [Position::split(p, &vec![0x5a; p.m])];
             let batch = Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] };
             program.run(&batch, &mut vec![0; p.sig_bytes()]).expect("signs");

@@ -1,7 +1,7 @@
 //! What a backend is: it prepares plans for a device, and the prepared programs run batches.
 
 use crate::Error;
-use hypergrove_fips205::plan::{Plan, Slot};
+use hypergrove_fips205::plan::{Plan, Slot, Work};
 use hypergrove_fips205::{Params, Position};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,10 +21,20 @@ pub struct Device {
     pub cores: u32,
     /// Bytes of memory that it has of its own; 0 where it uses the host's.
     pub memory: u64,
+    /// Programs in flight that keep it busy: 1 where they would only share what one of them can use.
+    pub queue: u32,
+}
+
+impl Device {
+    /// Backend and index, as errors and command lines name it: `cuda:0`.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.backend, self.index)
+    }
 }
 
 /// Name of the axis that the engine itself sets, if a backend's space has it: host threads that a program may use. With
-/// 1 a program runs on the calling thread and touches no thread pool; with more, `run` is called inside the pool.
+/// 1 a program runs on the calling thread and touches no thread pool; with more, `run` is called inside a pool. Programs
+/// of the host itself share that pool; on any other device each run in flight has a pool of its own, which may be smaller.
 pub const THREADS: &str = "threads";
 
 /// One tunable choice and the values it may take. The tuner never learns what it means.
@@ -56,6 +66,9 @@ pub struct Key<'a> {
     pub sk_seed: &'a [u8],
     /// Nodes of the top layers, as [`Op::Cache`](hypergrove_fips205::Op) puts them out; empty if the plan caches none.
     pub cached_nodes: &'a [u8],
+    /// Names `cached_nodes`, so that a backend may keep its own copy between batches: keys with equal ids have equal
+    /// nodes, whatever else differs. 0 where there are none, or none that will be seen again.
+    pub cached_id: u64,
 }
 
 /// Jobs submitted together. Every list but `keys` has one entry a job, or none where the op does not need it.
@@ -124,10 +137,30 @@ pub trait Backend: Send + Sync {
     fn devices(&self) -> Result<Vec<Device>, Error>;
     /// What can be tuned for this plan. `Err(Unsupported)` declines the plan.
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error>;
-    /// Bytes that a program prepared for batches of up to `batch` jobs holds, scratch of all its threads included; the
-    /// batch itself and its output are the caller's. Cheap: planning asks often.
+    /// Why there are no devices: no driver, no hardware. `None` where there are some, or no reason is known.
+    fn absent(&self) -> Option<String> {
+        None
+    }
+    /// Jobs of one program that fill the device: more of them make it no faster. Of a device with memory of its own,
+    /// programs are made for that many jobs if there are as many; elsewhere they may be smaller, so that results come
+    /// out sooner. By default enough to fill the widest lanes of every thread several times over, and enough that
+    /// handing results out costs little, also when a job takes mere microseconds.
+    fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
+        let _ = (device, plan);
+        1024.max(64 * policy.get(THREADS).unwrap_or(1) as usize)
+    }
+    /// Compressions a second of the whole device, at most: a limit for what plans can reach on it, measured now or known
+    /// of its kind. `None` where they are not known.
+    fn rates(&self, device: &Device) -> Option<Work> {
+        let _ = device;
+        None
+    }
+    /// Bytes of the host's memory that a program prepared for batches of up to `batch` jobs holds, scratch of all its
+    /// threads included; the batch itself and its output are the caller's. What it holds of the device's own memory does
+    /// not count. Cheap: planning asks often.
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64;
-    /// Readies a program for batches of up to `batch` jobs; all that can be allocated is allocated here.
+    /// Readies a program for batches of up to `batch` jobs; all that can be allocated is allocated here. Where the
+    /// device's own memory does not suffice, `Err(OutOfMemory)` has the caller try fewer jobs.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error>;
 }
 

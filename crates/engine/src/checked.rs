@@ -1,7 +1,7 @@
 //! Two backends, one answer: every result and every value on the way to it is compared.
 
 use crate::{Axis, Backend, Batch, Device, Error, Policy, Program, Timing};
-use hypergrove_fips205::plan::{Plan, Slot};
+use hypergrove_fips205::plan::{Plan, Slot, Work};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
@@ -34,6 +34,15 @@ impl Backend for Checked {
     }
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         self.subject.space(device, plan)
+    }
+    fn absent(&self) -> Option<String> {
+        self.subject.absent()
+    }
+    fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
+        self.subject.jobs(device, plan, policy)
+    }
+    fn rates(&self, device: &Device) -> Option<Work> {
+        self.subject.rates(device)
     }
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         let reference =

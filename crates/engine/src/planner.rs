@@ -1,6 +1,7 @@
 //! Cuts an endless row of jobs into sub-batches: large enough to keep lanes and threads busy, small enough for the
 //! memory budget and for results to come out soon.
 
+use std::collections::VecDeque;
 use std::iter::{Enumerate, Fuse};
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ pub struct Bounds {
     pub jobs: usize,
     /// Predicted time; but `least` jobs are always taken together.
     pub time: Duration,
-    /// Jobs that it takes to keep every thread busy.
+    /// Jobs that it takes to keep the device busy.
     pub least: usize,
 }
 
-/// What the planner knows of jobs.
+/// What the planner knows of jobs on the device that the sub-batch is for.
 pub trait Weigh<J> {
     /// Jobs of one group run in one program.
     type Group: PartialEq;
@@ -25,6 +26,10 @@ pub trait Weigh<J> {
     fn group(&self, job: &J) -> Option<Self::Group>;
     /// Bytes that the job and its output take while its sub-batch is worked on.
     fn held(&self, job: &J) -> u64;
+    /// Whether the device executes this group.
+    fn takes(&self, group: &Self::Group) -> bool;
+    /// Jobs of this group that one program takes.
+    fn most(&self, group: &Self::Group) -> usize;
     /// Bytes of the program for up to `jobs` jobs of a group.
     fn program(&self, group: &Self::Group, jobs: usize) -> u64;
     /// Predicted time of one job in a full sub-batch.
@@ -39,75 +44,116 @@ pub fn bucket(jobs: usize) -> usize {
 /// What comes out of [`SubBatches`], each job with its index.
 #[derive(Debug, PartialEq)]
 pub enum SubBatch<J> {
-    /// Jobs to be worked on together, and the bytes that they and their outputs take.
+    /// Jobs to be worked on together, their indices without gaps, and the bytes that they and their outputs take.
     Run(Vec<(usize, J)>, u64),
-    /// A job that exceeds the budget by itself, and the bytes that it needs.
+    /// A job that exceeds the memory by itself, and the bytes that it needs.
     TooLarge(usize, J, u64),
 }
 
-/// An iterator of sub-batches. It takes one job more from its source than the sub-batch that it gives out, at most.
-pub struct SubBatches<I: Iterator, W> {
+/// A row of jobs that is cut into sub-batches. It takes one job more from its source than it gives out, at most.
+pub struct SubBatches<I: Iterator> {
     jobs: Fuse<Enumerate<I>>,
-    /// Taken from the source, but too much for the sub-batch before.
-    waiting: Option<(usize, I::Item)>,
-    weigh: W,
-    bounds: Bounds,
+    /// Taken from the source, but not given out, or given back: in order.
+    waiting: VecDeque<(usize, I::Item)>,
 }
 
 /// The jobs of one group in the sub-batch that is being filled.
 struct Part<G> {
     group: G,
     jobs: usize,
+    most: usize,
     seconds: f64,
     /// Bytes of the program for bucket(jobs) jobs.
     program: u64,
 }
 
-impl<I: Iterator, W: Weigh<I::Item>> SubBatches<I, W> {
+impl<I: Iterator> SubBatches<I> {
     /// Cuts `jobs`.
-    pub fn new(jobs: I, weigh: W, bounds: Bounds) -> SubBatches<I, W> {
-        SubBatches { jobs: jobs.enumerate().fuse(), waiting: None, weigh, bounds }
+    pub fn new(jobs: I) -> SubBatches<I> {
+        SubBatches { jobs: jobs.enumerate().fuse(), waiting: VecDeque::new() }
     }
 
-    /// Adds a job to the parts and gives the bytes that all of them then need: programs run one after the other.
-    fn add(&self, parts: &mut Vec<Part<W::Group>>, job: &I::Item) -> u64 {
-        if let Some(group) = self.weigh.group(job) {
-            let at = parts.iter().position(|part| part.group == group).unwrap_or_else(|| {
-                let seconds = self.weigh.seconds(&group);
-                parts.push(Part { group, jobs: 0, seconds, program: 0 });
-                parts.len() - 1
-            });
+    /// The next job of those that were taken from the source already.
+    pub fn waiting(&self) -> Option<&(usize, I::Item)> {
+        self.waiting.front()
+    }
+
+    /// The next job.
+    pub fn peek(&mut self) -> Option<&(usize, I::Item)> {
+        if self.waiting.is_empty() {
+            self.waiting.extend(self.jobs.next());
+        }
+        self.waiting.front()
+    }
+
+    /// Takes the next job out of the row.
+    pub fn pop(&mut self) -> Option<(usize, I::Item)> {
+        self.waiting.pop_front().or_else(|| self.jobs.next())
+    }
+
+    /// The jobs that are left, if the source says how many there are at most.
+    pub fn left(&self) -> Option<usize> {
+        self.jobs.size_hint().1.map(|left| left.saturating_add(self.waiting.len()))
+    }
+
+    /// Takes jobs back that were given out, to be given out again.
+    pub fn give_back(&mut self, jobs: Vec<(usize, I::Item)>) {
+        let Some((first, _)) = jobs.first() else { return };
+        let at = self.waiting.partition_point(|(index, _)| index < first);
+        let later = self.waiting.split_off(at);
+        self.waiting.extend(jobs);
+        self.waiting.extend(later);
+    }
+
+    /// Adds a job to the parts. Gives the bytes that all of them then need, since programs run one after the other, and
+    /// whether the job's program takes no more; `None` if the device does not execute the job.
+    fn add<W: Weigh<I::Item>>(weigh: &W, parts: &mut Vec<Part<W::Group>>, job: &I::Item) -> Option<(u64, bool)> {
+        let mut full = false;
+        if let Some(group) = weigh.group(job) {
+            let at = match parts.iter().position(|part| part.group == group) {
+                Some(at) => at,
+                None if weigh.takes(&group) => {
+                    let (seconds, most) = (weigh.seconds(&group), weigh.most(&group));
+                    parts.push(Part { group, jobs: 0, most, seconds, program: 0 });
+                    parts.len() - 1
+                }
+                None => return None,
+            };
             let part = &mut parts[at];
             part.jobs += 1;
+            full = part.jobs >= part.most;
             // A bucket is left when its power of two is passed.
             if (part.jobs - 1).is_power_of_two() || part.jobs == 1 {
-                part.program = self.weigh.program(&part.group, bucket(part.jobs));
+                part.program = weigh.program(&part.group, bucket(part.jobs));
             }
         }
-        parts.iter().map(|part| part.program).max().unwrap_or(0)
+        Some((parts.iter().map(|part| part.program).max().unwrap_or(0), full))
     }
-}
 
-impl<I: Iterator, W: Weigh<I::Item>> Iterator for SubBatches<I, W> {
-    type Item = SubBatch<I::Item>;
-
-    fn next(&mut self) -> Option<SubBatch<I::Item>> {
-        let (mut taken, mut parts, mut held) = (Vec::new(), Vec::new(), 0u64);
-        while let Some((index, job)) = self.waiting.take().or_else(|| self.jobs.next()) {
-            let with_job = held.saturating_add(self.weigh.held(&job));
-            let needs = with_job.saturating_add(self.add(&mut parts, &job));
-            if needs > self.bounds.memory {
+    /// The next sub-batch; `None` if there are no more jobs, or the next one is not for this device.
+    pub fn cut<W: Weigh<I::Item>>(&mut self, weigh: &W, bounds: Bounds) -> Option<SubBatch<I::Item>> {
+        let room = bounds.jobs.min(self.left().unwrap_or(0)).min(1 << 16);
+        let (mut taken, mut parts, mut held) = (Vec::<(usize, I::Item)>::with_capacity(room), Vec::new(), 0u64);
+        while let Some((index, job)) = self.pop() {
+            let follows = taken.last().is_none_or(|(last, _)| last + 1 == index);
+            let Some((programs, full)) = follows.then(|| Self::add(weigh, &mut parts, &job)).flatten() else {
+                self.waiting.push_front((index, job));
+                break;
+            };
+            let with_job = held.saturating_add(weigh.held(&job));
+            let needs = with_job.saturating_add(programs);
+            if needs > bounds.memory {
                 if taken.is_empty() {
                     return Some(SubBatch::TooLarge(index, job, needs));
                 }
-                self.waiting = Some((index, job));
+                self.waiting.push_front((index, job));
                 break;
             }
             held = with_job;
             taken.push((index, job));
             let seconds: f64 = parts.iter().map(|part| part.jobs as f64 * part.seconds).sum();
-            let long = seconds >= self.bounds.time.as_secs_f64() && taken.len() >= self.bounds.least;
-            if taken.len() >= self.bounds.jobs || long {
+            let long = seconds >= bounds.time.as_secs_f64() && taken.len() >= bounds.least;
+            if full || long || taken.len() >= bounds.jobs {
                 break;
             }
         }
@@ -120,7 +166,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// A job is (group, bytes); a program takes 100 bytes and 10 a job; a job of group 9 takes a second, others none.
+    /// A job is (group, bytes); a program takes 100 bytes and 10 a job; a job of group 9 takes a second, others none;
+    /// two jobs of group 7 fill a program; the device declines group 8.
     struct Fake;
     impl Weigh<(u8, u64)> for Fake {
         type Group = u8;
@@ -129,6 +176,12 @@ mod tests {
         }
         fn held(&self, job: &(u8, u64)) -> u64 {
             job.1
+        }
+        fn takes(&self, group: &u8) -> bool {
+            *group != 8
+        }
+        fn most(&self, group: &u8) -> usize {
+            if *group == 7 { 2 } else { usize::MAX }
         }
         fn program(&self, _: &u8, jobs: usize) -> u64 {
             assert!(jobs.is_power_of_two());
@@ -142,8 +195,8 @@ mod tests {
     const WIDE: Bounds = Bounds { memory: u64::MAX, jobs: usize::MAX, time: Duration::MAX, least: 1 };
 
     fn sizes(jobs: &[(u8, u64)], bounds: Bounds) -> Vec<usize> {
-        let mut next = 0;
-        SubBatches::new(jobs.iter().copied(), Fake, bounds)
+        let (mut next, mut subs) = (0, SubBatches::new(jobs.iter().copied()));
+        std::iter::from_fn(|| subs.cut(&Fake, bounds))
             .map(|sub| {
                 let (indices, size): (Vec<usize>, usize) = match sub {
                     SubBatch::Run(jobs, held) => {
@@ -182,8 +235,44 @@ mod tests {
     fn a_job_too_large_by_itself_is_set_aside() {
         let jobs = [(1, 1), (1, 900), (1, 1), (1, 900)];
         assert_eq!(sizes(&jobs, Bounds { memory: 200, ..WIDE }), [1, 0, 1, 0]);
-        let mut subs = SubBatches::new(jobs.iter().copied(), Fake, Bounds { memory: 200, ..WIDE });
-        assert_eq!(subs.nth(1), Some(SubBatch::TooLarge(1, (1, 900), 1010)));
+        let mut subs = SubBatches::new(jobs.iter().copied());
+        let bounds = Bounds { memory: 200, ..WIDE };
+        subs.cut(&Fake, bounds);
+        assert_eq!(subs.cut(&Fake, bounds), Some(SubBatch::TooLarge(1, (1, 900), 1010)));
+    }
+
+    #[test]
+    fn programs_and_devices_bound_a_sub_batch() {
+        assert_eq!(sizes(&[(7, 0); 5], WIDE), [2, 2, 1]);
+        assert_eq!(sizes(&[(7, 0), (1, 0), (1, 0), (7, 0), (1, 0)], WIDE), [4, 1]);
+        // The next job's device is chosen for it; others wait for theirs.
+        let mut subs = SubBatches::new([(1, 0), (1, 0), (8, 0)].into_iter());
+        assert!(matches!(subs.cut(&Fake, WIDE), Some(SubBatch::Run(jobs, 0)) if jobs.len() == 2));
+        assert_eq!((subs.cut(&Fake, WIDE), subs.waiting()), (None, Some(&(2, (8, 0)))));
+    }
+
+    #[test]
+    fn what_is_given_back_comes_again_and_first() {
+        let mut subs = SubBatches::new((0..10).map(|i| (1, i)));
+        let bounds = Bounds { jobs: 3, ..WIDE };
+        let cut = |subs: &mut SubBatches<_>| match subs.cut(&Fake, bounds) {
+            Some(SubBatch::Run(jobs, _)) => jobs,
+            other => panic!("{other:?}"),
+        };
+        let [first, second, third] = [(); 3].map(|()| cut(&mut subs));
+        assert_eq!(subs.left(), Some(1));
+        subs.give_back(third);
+        subs.give_back(first);
+        assert_eq!((subs.left(), subs.waiting()), (Some(7), Some(&(0, (1, 0)))));
+        // No sub-batch reaches over those that are still out.
+        let indices = |jobs: Vec<(usize, (u8, u64))>| jobs.iter().map(|job| job.0).collect::<Vec<_>>();
+        assert_eq!(indices(cut(&mut subs)), [0, 1, 2]);
+        subs.give_back(second[1..].to_vec());
+        assert_eq!(subs.peek(), Some(&(4, (1, 4))));
+        assert_eq!(indices(cut(&mut subs)), [4, 5, 6]);
+        assert_eq!(indices(cut(&mut subs)), [7, 8, 9]);
+        assert_eq!(subs.peek(), None);
+        assert_eq!(subs.cut(&Fake, bounds), None);
     }
 
     #[test]
@@ -193,9 +282,9 @@ mod tests {
             pulled.set(pulled.get() + 1);
             (1, 5)
         });
-        let mut subs = SubBatches::new(source, Fake, Bounds { memory: 160, ..WIDE });
+        let mut subs = SubBatches::new(source);
         for round in 1..=10 {
-            subs.next();
+            subs.cut(&Fake, Bounds { memory: 160, ..WIDE });
             assert_eq!(pulled.get(), 4 * round + 1);
         }
     }

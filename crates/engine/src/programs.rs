@@ -5,15 +5,16 @@ use crate::planner::bucket;
 use crate::{Backend, Device, Error, Policy, Program};
 use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Idle programs that are kept; the memory budget usually holds fewer.
 const MOST_IDLE: usize = 16;
 
-/// Compressions a second and thread that are taken for granted until a run was measured: low on purpose, so that the
-/// first results come soon.
-const FIRST_GUESS: f64 = 1e7;
+/// Compressions a second that are taken for granted, until a run was measured: of a host's thread, and of a
+/// multiprocessor. Low on purpose, so that the first results come soon.
+const FIRST_GUESS: (f64, f64) = (1e7, 5e7);
 
 /// Jobs that can run in one program.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +45,10 @@ pub struct Facts {
     pub plan: Plan,
     /// The policy of its programs.
     pub policy: Policy,
+    /// Jobs that fill the device, or the fewer that its memory was found to allow.
+    most: AtomicUsize,
+    /// Compressions a second, by guess.
+    guess: f64,
     work: OnceLock<Work>,
     /// Seconds a job, by the logarithm of the bucket; 0 where none ran yet.
     measured: Mutex<[f64; usize::BITS as usize]>,
@@ -79,36 +84,55 @@ impl Facts {
     pub fn seconds(&self) -> f64 {
         self.measured(1 << (usize::BITS - 1)).unwrap_or_else(|| {
             let Work { sha256, sha512, keccak } = self.work();
-            (sha256 + sha512 + keccak) / (FIRST_GUESS * self.group.threads as f64)
+            (sha256 + sha512 + keccak) / self.guess
         })
+    }
+
+    /// Jobs that one program takes.
+    pub fn most(&self) -> usize {
+        self.most.load(Relaxed)
+    }
+
+    /// Takes note that the device's memory allows no more than so many jobs.
+    pub fn limit(&self, jobs: usize) {
+        self.most.fetch_min(jobs.max(1), Relaxed);
     }
 }
 
 /// A program and what it was prepared for.
-pub struct Prepared {
-    /// What is known of its group.
-    pub facts: Arc<Facts>,
-    /// The program.
-    pub program: Box<dyn Program>,
+struct Prepared {
+    facts: Arc<Facts>,
+    program: Box<dyn Program>,
     bucket: usize,
     bytes: u64,
+}
+
+/// The programs of a device, between runs and in them.
+#[derive(Default)]
+struct Shelf {
+    /// The one that ran last is last.
+    idle: Vec<Prepared>,
+    /// Bytes of the programs that run.
+    running: u64,
 }
 
 /// The plans of one device.
 pub struct Programs {
     backend: Arc<dyn Backend>,
     device: Device,
-    /// Bytes that idle programs may hold.
+    /// Bytes that programs may hold between two calls.
     budget: u64,
     known: Mutex<Vec<Arc<Facts>>>,
-    /// The one that ran last is last.
-    idle: Mutex<Vec<Prepared>>,
+    shelf: Mutex<Shelf>,
+    /// When the last run ended.
+    ended: Mutex<Option<Instant>>,
 }
 
 impl Programs {
     /// Nothing is prepared yet.
     pub fn new(backend: Arc<dyn Backend>, device: Device, budget: u64) -> Programs {
-        Programs { backend, device, budget, known: Mutex::default(), idle: Mutex::default() }
+        let (known, shelf, ended) = Default::default();
+        Programs { backend, device, budget, known, shelf, ended }
     }
 
     /// The device.
@@ -131,13 +155,13 @@ impl Programs {
         let space = self.backend.space(&self.device, &plan)?;
         let threads = space.iter().any(|axis| axis.name == THREADS).then_some((THREADS, group.threads as u32));
         let policy = Policy(threads.into_iter().collect());
-        let facts = Arc::new(Facts {
-            group,
-            plan,
-            policy,
-            work: OnceLock::new(),
-            measured: Mutex::new([0.0; usize::BITS as usize]),
-        });
+        let most = AtomicUsize::new(self.backend.jobs(&self.device, &plan, &policy).max(1));
+        let guess = match self.device.memory {
+            0 => FIRST_GUESS.0 * group.threads as f64,
+            _ => FIRST_GUESS.1 * f64::from(self.device.cores.max(1)),
+        };
+        let (work, measured) = (OnceLock::new(), Mutex::new([0.0; usize::BITS as usize]));
+        let facts = Arc::new(Facts { group, plan, policy, most, guess, work, measured });
         known.push(facts.clone());
         Ok(facts)
     }
@@ -152,52 +176,85 @@ impl Programs {
         self.backend.bytes(&self.device, &facts.plan, bucket(jobs), &facts.policy)
     }
 
-    /// A program for up to `jobs` jobs, for the caller alone: an idle one, or a new one. Idle programs make way until
-    /// all together take at most `room` bytes.
-    pub fn take(&self, facts: &Arc<Facts>, jobs: usize, room: u64) -> Result<Prepared, Error> {
+    /// Has `work` use a program for up to `jobs` jobs that is its own meanwhile: an idle one, or a new one of at most
+    /// `room` bytes. Idle programs make way until all of the device together take at most `all` bytes. A program that
+    /// failed is not used again.
+    pub fn with<T>(
+        &self,
+        facts: &Arc<Facts>,
+        jobs: usize,
+        (room, all): (u64, u64),
+        work: impl FnOnce(&mut dyn Program) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let bucket = bucket(jobs);
-        let found = {
-            let mut idle = lock(&self.idle);
-            let at = idle.iter().rposition(|old| old.bucket == bucket && old.facts.group == facts.group);
-            at.map(|at| idle.remove(at))
-        };
-        let bytes = found.as_ref().map_or_else(|| self.bytes(facts, jobs), |found| found.bytes);
-        let Some(others) = room.checked_sub(bytes) else {
-            return Err(Error::OutOfMemory { device: self.device.name.clone(), needs: bytes, has: room });
-        };
-        self.shrink(others);
-        match found {
-            Some(found) => Ok(found),
-            None => {
-                let program = self.backend.prepare(&self.device, &facts.plan, bucket, &facts.policy)?;
-                Ok(Prepared { facts: facts.clone(), program, bucket, bytes })
-            }
+        let bytes = self.bytes(facts, jobs);
+        if bytes > room {
+            return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
-    }
-
-    /// Gives a program back that ran well; one that failed is dropped instead.
-    pub fn put(&self, program: Prepared) {
-        lock(&self.idle).push(program);
-        self.shrink(self.budget);
-    }
-
-    /// Drops the programs that ran longest ago until the idle ones hold at most `bytes`.
-    fn shrink(&self, bytes: u64) {
-        let dropped: Vec<Prepared> = {
-            let mut idle = lock(&self.idle);
-            let (mut held, mut kept) = (0, 0);
-            for program in idle.iter().rev().take(MOST_IDLE) {
-                held += program.bytes;
-                if held > bytes {
-                    break;
-                }
-                kept += 1;
-            }
-            let surplus = idle.len() - kept;
-            idle.drain(..surplus).collect()
+        let (found, dropped) = {
+            let mut shelf = lock(&self.shelf);
+            let at = shelf.idle.iter().rposition(|old| old.bucket == bucket && old.facts.group == facts.group);
+            let found = at.map(|at| shelf.idle.remove(at));
+            shelf.running += bytes;
+            (found, shelf.shrink(all))
         };
         // Wiping takes a while: not under the lock.
         drop(dropped);
+        let prepared = match found {
+            Some(found) => Ok(found.program),
+            None => self.prepare(facts, bucket),
+        };
+        let done = prepared.and_then(|mut program| {
+            let start = Instant::now();
+            let done = work(&mut *program)?;
+            facts.record(jobs, self.took(start));
+            Ok((program, done))
+        });
+        let mut shelf = lock(&self.shelf);
+        shelf.running -= bytes;
+        let (program, done) = done?;
+        shelf.idle.push(Prepared { facts: facts.clone(), program, bucket, bytes });
+        let dropped = shelf.shrink(self.budget);
+        drop(shelf);
+        drop(dropped);
+        Ok(done)
+    }
+
+    /// A new program. Where the device's memory does not suffice, idle programs make way first.
+    fn prepare(&self, facts: &Facts, bucket: usize) -> Result<Box<dyn Program>, Error> {
+        let prepare = || self.backend.prepare(&self.device, &facts.plan, bucket, &facts.policy);
+        match prepare() {
+            Err(Error::OutOfMemory { .. }) if !lock(&self.shelf).idle.is_empty() => {
+                let dropped = std::mem::take(&mut lock(&self.shelf).idle);
+                drop(dropped);
+                prepare()
+            }
+            prepared => prepared,
+        }
+    }
+
+    /// The device's time for a run that ends now: of runs that overlap, the later one's begins where the other ended.
+    fn took(&self, start: Instant) -> Duration {
+        let mut ended = lock(&self.ended);
+        let now = Instant::now();
+        let before = ended.replace(now);
+        now.duration_since(before.map_or(start, |before| before.max(start)))
+    }
+}
+
+impl Shelf {
+    /// The programs that ran longest ago are taken out until all hold at most `bytes`.
+    fn shrink(&mut self, bytes: u64) -> Vec<Prepared> {
+        let (mut held, mut kept) = (self.running, 0);
+        for program in self.idle.iter().rev().take(MOST_IDLE) {
+            held += program.bytes;
+            if held > bytes {
+                break;
+            }
+            kept += 1;
+        }
+        let surplus = self.idle.len() - kept;
+        self.idle.drain(..surplus).collect()
     }
 }
 

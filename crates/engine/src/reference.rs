@@ -23,6 +23,7 @@ impl Backend for Reference {
             detail: "FIPS 205 to the letter".into(),
             cores: 1,
             memory: 0,
+            queue: 1,
         }])
     }
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {

@@ -27,7 +27,7 @@ fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>) -> Result<(Vec<u8>
 }
 
 fn key(p: &Params) -> Key<'static> {
-    Key { pk_seed: &PK_SEED[..p.n], sk_seed: &SK_SEED[..p.n], cached_nodes: &[] }
+    Key { pk_seed: &PK_SEED[..p.n], sk_seed: &SK_SEED[..p.n], cached_nodes: &[], cached_id: 0 }
 }
 
 fn signing<'a>(keys: &'a [Key<'a>], positions: &'a [Position]) -> Batch<'a> {

@@ -90,7 +90,7 @@ fn short_hash(p: &Params, pk_seed: &[u8], adrs: Adrs, m: &[u8]) -> Zeroizing<Vec
 }
 
 /// PRF (FIPS 205, 11.1 and 11.2).
-fn prf(p: &Params, pk_seed: &[u8], sk_seed: &[u8], adrs: Adrs) -> Zeroizing<Vec<u8>> {
+pub fn prf(p: &Params, pk_seed: &[u8], sk_seed: &[u8], adrs: Adrs) -> Zeroizing<Vec<u8>> {
     short_hash(p, pk_seed, adrs, sk_seed)
 }
 

@@ -1,34 +1,27 @@
-//! The engine: one device, its threads, its memory budget and its prepared programs.
+//! The engine: its devices, its threads and its memory budget.
 
 use crate::explain::{Explanation, Memory, PolicySource};
-use crate::jobs::{CacheJob, Job, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
+use crate::jobs::{CacheJob, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use hypergrove_engine::planner::{Bounds, SubBatch, SubBatches, Weigh};
-use hypergrove_engine::programs::{Facts, Group, Programs};
-use hypergrove_engine::{Backend, Batch, Device, Error};
-use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
+use crate::worker::{Asked, Fault, HOST, Scale, Worker};
+use hypergrove_engine::planner::{SubBatch, SubBatches};
+use hypergrove_engine::programs::{Group, Programs};
+use hypergrove_engine::{Backend, Device, Error};
+use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
-use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
-use zeroize::Zeroize;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-/// Bytes that an engine takes for its programs and the batch at hand, unless told otherwise.
+/// Bytes of the host's memory that an engine takes for its programs and the batches at hand, unless told otherwise.
 pub const MEMORY_BUDGET: u64 = 256 << 20;
 
-/// Results of a batch come out at least this often, as far as one job does not take longer.
-const SUB_BATCH_TIME: Duration = Duration::from_millis(500);
+/// The same, if one of its devices has memory of its own: it takes that many signatures in flight to keep it busy.
+pub const DEVICE_MEMORY_BUDGET: u64 = 2 << 30;
 
-/// Jobs of a sub-batch, at most: enough that handing results out between sub-batches costs little, also when every job
-/// takes mere microseconds.
-const MOST_JOBS: usize = 1024;
-
-/// The same for each thread, where there are many: enough to fill the widest lanes several times over.
-const MOST_JOBS_A_THREAD: usize = 64;
-
-/// Signs, verifies and makes keys on one device. Cheap to clone: the clones share programs and threads.
+/// Signs, verifies and makes keys, on one device or several. Cheap to clone: the clones share programs and threads.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
@@ -37,10 +30,12 @@ pub struct Engine(Arc<Inner>);
 pub struct EngineBuilder {
     backend: Option<Arc<dyn Backend>>,
     device: u32,
+    devices: Option<Vec<(Arc<dyn Backend>, u32)>>,
     threads: Option<usize>,
     memory_budget: Option<u64>,
     skip_root_check: bool,
     verify_signatures: bool,
+    redundant: bool,
 }
 
 impl EngineBuilder {
@@ -54,13 +49,20 @@ impl EngineBuilder {
         self.device = index;
         self
     }
+    /// Several devices, each by its backend and index, instead of one. Batches are split over them by their speed; what
+    /// cannot be split is done by the first. A device that fails is set aside for good, and its part is done by the
+    /// others: see [`Engine::faults`].
+    pub fn devices(mut self, devices: Vec<(Arc<dyn Backend>, u32)>) -> EngineBuilder {
+        self.devices = Some(devices);
+        self
+    }
     /// Host threads; otherwise as many as the operating system offers. With 1, all work is done on the calling thread.
     pub fn threads(mut self, threads: usize) -> EngineBuilder {
         self.threads = Some(threads);
         self
     }
-    /// Bytes for prepared programs, and for each call's outputs and the messages that its jobs own; otherwise
-    /// [`MEMORY_BUDGET`].
+    /// Bytes of the host's memory for prepared programs, and for each call's outputs and the messages that its jobs own;
+    /// otherwise [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] with a device that has memory of its own.
     pub fn memory_budget(mut self, bytes: u64) -> EngineBuilder {
         self.memory_budget = Some(bytes);
         self
@@ -75,33 +77,94 @@ impl EngineBuilder {
         self.verify_signatures = verify;
         self
     }
+    /// Whether everything is computed twice and compared before it is handed out (not the default: it takes twice the
+    /// time). The second time, the jobs of a batch change places, so that a fault that stays in one place of the device
+    /// shows; a single job has no other place, and only a passing fault shows.
+    pub fn redundant(mut self, redundant: bool) -> EngineBuilder {
+        self.redundant = redundant;
+        self
+    }
     /// The engine. Nothing is prepared and no thread started before the first call.
-    pub fn build(self) -> Result<Engine, Error> {
+    pub fn build(mut self) -> Result<Engine, Error> {
         let threads = match self.threads {
             Some(0) => return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() }),
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
         };
-        let candidates = self.backend.map_or_else(crate::backends, |backend| vec![backend]);
-        let mut devices = Vec::new();
-        for backend in &candidates {
-            devices = backend.devices()?;
-            if let Some(device) = devices.iter().find(|device| device.index == self.device) {
-                let memory_budget = self.memory_budget.unwrap_or(MEMORY_BUDGET);
-                return Ok(Engine(Arc::new(Inner {
-                    programs: Programs::new(backend.clone(), device.clone(), memory_budget),
-                    pool: OnceLock::new(),
-                    threads,
-                    memory_budget,
-                    check_roots: !self.skip_root_check,
-                    verify_signatures: self.verify_signatures,
-                })));
+        let devices = match self.devices.take() {
+            Some(devices) => devices
+                .into_iter()
+                .map(|(backend, index)| {
+                    Ok((find(&backend, index)?.map_err(|has| none(&[backend.name()], index, has))?, backend))
+                })
+                .collect::<Result<Vec<_>, Error>>()?,
+            None => vec![self.one_device()?],
+        };
+        for (i, (device, _)) in devices.iter().enumerate() {
+            if devices[..i].iter().any(|(other, _)| other.id() == device.id()) {
+                return Err(Error::Value { what: format!("{} is named twice; name each device once", device.id()) });
             }
         }
-        let names: Vec<_> = candidates.iter().map(|backend| backend.name()).collect();
-        let what = format!("device {} of {}: it has {} devices", self.device, names.join(", "), devices.len());
-        Err(Error::Value { what })
+        if devices.is_empty() {
+            return Err(Error::Value { what: "an engine without a device; name at least one".into() });
+        }
+        let rich = devices.iter().any(|(device, _)| device.memory > 0);
+        let memory_budget = self.memory_budget.unwrap_or(if rich { DEVICE_MEMORY_BUDGET } else { MEMORY_BUDGET });
+        let workers: Vec<Worker> = {
+            let queues = || devices.iter().map(|(device, _)| u64::from(device.queue.max(1)));
+            let slots = slots(queues());
+            let shares: Vec<u64> = queues().map(|queue| memory_budget / slots * queue).collect();
+            let worker = |((device, backend), share)| Worker::new(Programs::new(backend, device, share));
+            devices.into_iter().zip(shares).map(worker).collect()
+        };
+        Ok(Engine(Arc::new(Inner {
+            workers,
+            faults: Mutex::default(),
+            pool: OnceLock::new(),
+            pools: Mutex::default(),
+            threads,
+            memory_budget,
+            check_roots: !self.skip_root_check,
+            verify_signatures: self.verify_signatures,
+            redundant: self.redundant,
+        })))
     }
+
+    fn one_device(&mut self) -> Result<(Device, Arc<dyn Backend>), Error> {
+        let (mut names, mut had) = (Vec::new(), 0);
+        // One after the other: to ask a driver that is not needed takes time.
+        let all = || crate::BACKENDS.iter().map(|entry| (entry.make)(None));
+        let candidates: Box<dyn Iterator<Item = _>> = match self.backend.take() {
+            Some(backend) => Box::new(std::iter::once(backend)),
+            None => Box::new(all()),
+        };
+        for backend in candidates {
+            match find(&backend, self.device)? {
+                Ok(device) => return Ok((device, backend)),
+                Err(has) => had = has,
+            }
+            names.push(backend.name());
+        }
+        Err(none(&names, self.device, had))
+    }
+}
+
+/// A backend's device, or how many devices it has instead.
+fn find(backend: &Arc<dyn Backend>, index: u32) -> Result<Result<Device, usize>, Error> {
+    let devices = backend.devices()?;
+    let has = devices.len();
+    Ok(devices.into_iter().find(|device| device.index == index).ok_or(has))
+}
+
+fn none(backends: &[&str], index: u32, has: usize) -> Error {
+    Error::Value { what: format!("device {index} of {}: it has {has} devices", backends.join(", ")) }
+}
+
+/// Shares of the memory budget: one for each sub-batch in flight, and where there are some of them at a time, one a
+/// device for results that wait to be handed out.
+pub(crate) fn slots(queues: impl Iterator<Item = u64>) -> u64 {
+    let (devices, queues) = queues.fold((0, 0), |(devices, queues), queue| (devices + 1, queues + queue));
+    if queues == 1 { 1 } else { devices + queues }
 }
 
 impl Engine {
@@ -115,14 +178,32 @@ impl Engine {
         EngineBuilder::default()
     }
 
-    /// The devices of the engine's backend.
+    /// The devices of the engine's first backend.
     pub fn devices(&self) -> Result<Vec<Device>, Error> {
-        self.0.programs.backend().devices()
+        self.0.workers[0].programs.backend().devices()
     }
 
-    /// The device that this engine uses.
+    /// The device that this engine uses: the first, if there are several.
     pub fn device(&self) -> &Device {
-        self.0.programs.device()
+        self.0.workers[0].device()
+    }
+
+    /// The devices that work is split over: those that the engine was built with, but for those that it set aside.
+    pub fn working(&self) -> Vec<Device> {
+        self.0.live().map(|worker| worker.device().clone()).collect()
+    }
+
+    /// What devices failed so far, and how, in order. After a failure the work went on elsewhere, or the call ended with
+    /// an error if there was no other device. Whoever keeps an engine for long should look here now and then.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.0.faults()
+    }
+
+    /// What each of the [`working`](Engine::working) devices could do at most, if its backend knows: compressions a
+    /// second, measured now.
+    pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
+        let rates = |worker: &Worker| worker.programs.backend().rates(worker.device());
+        self.0.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
     }
 
     /// Host threads.
@@ -177,14 +258,7 @@ impl Engine {
     /// Computes PK.root again: an error if it is not the key's own. Keys that were read from a file may be checked once;
     /// signing a batch with a wrong root fails.
     pub fn check(&self, key: &SigningKey) -> Result<(), Error> {
-        let raw = key.as_ref();
-        let seeds = Seeds {
-            sk_seed: raw.sk_seed().to_vec().into(),
-            sk_prf: raw.sk_prf().to_vec().into(),
-            pk_seed: raw.pk_seed().to_vec(),
-        };
-        let again = self.0.one(KeygenJob(key.params(), seeds))?;
-        if again.as_ref().pk_root() == raw.pk_root() { Ok(()) } else { Err(wrong_root(key)) }
+        if self.0.one(KeygenJob::again(key))? == *key { Ok(()) } else { Err(wrong_root(key)) }
     }
 
     /// A signature.
@@ -201,9 +275,11 @@ impl Engine {
     }
 
     /// Signs any number of messages in bounded memory. Jobs are taken from the iterator a sub-batch at a time; `sink`
-    /// gets every job's index and result, in order, as soon as its sub-batch is done. A job with bad input has an error
-    /// of its own; an error of the whole call (a device, or randomness, that fails) ends it, and the jobs whose result
-    /// was not handed out are not signed.
+    /// gets every job's index and result, in order, as soon as its sub-batch and those before it are done. Iterator and
+    /// sink are called on this thread, while devices that take several programs at a time, or several devices, work on
+    /// sub-batches that were taken ahead. A job with bad input has an error of its own; an error of the whole call (a
+    /// device that fails and is the last, or randomness) ends it, and the jobs whose result was not handed out are not
+    /// signed.
     pub fn sign_batch<'a>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
@@ -252,6 +328,13 @@ impl Engine {
         self.cache(key, layers)
     }
 
+    /// Jobs of a batch that keeps all devices busy for a while.
+    pub fn filling(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
+        let group = Group { params, op, cached_layers, threads: self.0.threads };
+        let programs = |worker: &Worker| Ok(worker.programs.facts(group)?.most() * worker.queue());
+        Ok(2 * self.0.live().map(programs).sum::<Result<usize, Error>>()?)
+    }
+
     /// How a batch would be executed, and how long that takes if this engine has timed such work before.
     pub fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
         self.0.explain(params, op, batch)
@@ -262,9 +345,22 @@ impl Engine {
     pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
         let alike = PARAMETER_SETS.iter().filter(|p| (p.family, p.n) == (params.family, params.n));
         let cheapest = alike.min_by_key(|p| p.hp).copied().unwrap_or(params);
-        // The first run prepares the program.
-        for _ in 0..3 {
-            self.generate_batch(cheapest, 16 * self.0.threads, |_, _| {})?;
+        for worker in self.0.live() {
+            let group = Group { params: cheapest, op: Op::Keygen, cached_layers: 0, threads: self.0.threads };
+            let count = match worker.programs.facts(group) {
+                Ok(facts) if worker.has_memory() => facts.most(),
+                _ => 16 * self.0.threads,
+            };
+            let seeds = (0..count).map(|_| Seeds::random(cheapest)).collect::<Result<Vec<_>, _>>()?;
+            // The first run prepares the program.
+            for _ in 0..3 {
+                let mut lost = Ok(());
+                let jobs = seeds.iter().map(|seeds| KeygenJob(cheapest, seeds.clone()));
+                self.0.stream_on(&[worker], jobs, |_, key| {
+                    lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop))
+                })?;
+                lost?;
+            }
         }
         Ok(())
     }
@@ -273,12 +369,12 @@ impl Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Engine");
-        shown.field("device", self.device()).field("threads", &self.0.threads);
+        shown.field("devices", &self.working()).field("threads", &self.0.threads);
         shown.field("memory_budget", &self.0.memory_budget).finish_non_exhaustive()
     }
 }
 
-fn wrong_root(key: &SigningKey) -> Error {
+pub(crate) fn wrong_root(key: &SigningKey) -> Error {
     let set = key.params().name;
     Error::Value {
         what: format!("PK.root of this {set} private key does not follow from its seeds; the key is damaged"),
@@ -286,238 +382,110 @@ fn wrong_root(key: &SigningKey) -> Error {
 }
 
 pub(crate) struct Inner {
-    pub(crate) programs: Programs,
+    /// At least one.
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) faults: Mutex<Vec<Fault>>,
     /// Started at the first call that has use for it.
-    pool: OnceLock<Result<rayon::ThreadPool, String>>,
-    threads: usize,
-    memory_budget: u64,
+    pool: OnceLock<Result<ThreadPool, Error>>,
+    /// For the host's share of what other devices do; see [`Inner::with_pool`].
+    pools: Mutex<Vec<ThreadPool>>,
+    pub(crate) threads: usize,
+    pub(crate) memory_budget: u64,
     pub(crate) check_roots: bool,
     pub(crate) verify_signatures: bool,
-}
-
-/// Jobs of one group being worked on.
-#[derive(Clone, Copy)]
-pub(crate) struct Run<'a> {
-    pub(crate) engine: &'a Inner,
-    pub(crate) facts: &'a Arc<Facts>,
-    /// Bytes for programs, idle ones included.
-    pub(crate) room: u64,
-}
-
-impl Run<'_> {
-    pub(crate) fn plan(&self) -> &Plan {
-        &self.facts.plan
-    }
-
-    /// Does the host's share of every job, given its index and its `size` bytes of the output.
-    pub(crate) fn each<J: Sync, T: Send>(
-        &self,
-        jobs: &[&J],
-        out: &mut [u8],
-        size: usize,
-        work: impl Fn(usize, &J, &mut [u8]) -> Result<T, Error> + Sync,
-    ) -> Result<Vec<T>, Error> {
-        if self.facts.group.threads == 1 || jobs.len() == 1 {
-            jobs.iter().zip(out.chunks_exact_mut(size)).enumerate().map(|(i, (job, out))| work(i, job, out)).collect()
-        } else {
-            let pairs = jobs.par_iter().zip(out.par_chunks_exact_mut(size));
-            pairs.enumerate().map(|(i, (job, out))| work(i, job, out)).collect()
-        }
-    }
-
-    /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.
-    pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
-        let programs = &self.engine.programs;
-        let mut prepared = programs.take(self.facts, batch.len(), self.room)?;
-        let start = Instant::now();
-        prepared.program.run(batch, out)?;
-        self.facts.record(batch.len(), start.elapsed());
-        let roots = if roots { prepared.program.read(Slot::XmssRoots) } else { None };
-        programs.put(prepared);
-        Ok(roots)
-    }
-}
-
-/// A job on its way, with what the planner must know of it.
-struct Asked<J> {
-    job: J,
-    facts: Result<Arc<Facts>, Error>,
-    held: u64,
-}
-
-impl<J> Weigh<Asked<J>> for &Inner {
-    type Group = Arc<Facts>;
-    fn group(&self, asked: &Asked<J>) -> Option<Arc<Facts>> {
-        asked.facts.as_ref().ok().cloned()
-    }
-    fn held(&self, asked: &Asked<J>) -> u64 {
-        asked.held
-    }
-    fn program(&self, facts: &Arc<Facts>, jobs: usize) -> u64 {
-        let own = self.programs.bytes(facts, jobs);
-        match self.verifying(facts) {
-            Some(verify) => own.max(self.programs.bytes(&verify, jobs)),
-            None => own,
-        }
-    }
-    fn seconds(&self, facts: &Arc<Facts>) -> f64 {
-        facts.seconds()
-    }
+    pub(crate) redundant: bool,
 }
 
 impl Inner {
-    /// What is known of the verification that follows this signing, if there is one.
-    fn verifying(&self, facts: &Facts) -> Option<Arc<Facts>> {
-        let follows = self.verify_signatures && facts.group.op == Op::Sign;
-        follows.then(|| self.programs.facts(Group { op: Op::Verify, cached_layers: 0, ..facts.group }).ok()).flatten()
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds {
-            memory: self.memory_budget,
-            jobs: MOST_JOBS.max(MOST_JOBS_A_THREAD * self.threads),
-            time: SUB_BATCH_TIME,
-            least: self.threads,
-        }
-    }
-
-    fn ask<J: Job>(&self, job: J, threads: usize) -> Asked<J> {
-        let facts = job.ask().and_then(|(params, cached_layers)| {
-            self.programs.facts(Group { params, op: J::OP, cached_layers, threads })
-        });
-        let out = facts.as_ref().map_or(0, |facts| facts.plan.out_bytes());
-        Asked { held: (job.owned() + out) as u64, facts, job }
-    }
-
-    /// Runs `work` where the group's threads are.
-    fn inside<R: Send>(&self, threads: usize, work: impl FnOnce() -> R + Send) -> Result<R, Error> {
-        if threads == 1 {
-            return Ok(work());
-        }
-        let start = || {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads);
-            pool.thread_name(|i| format!("hypergrove-{i}")).build().map_err(|why| why.to_string())
-        };
-        match self.pool.get_or_init(start) {
-            Ok(pool) => Ok(pool.install(work)),
-            Err(why) => Err(Error::Device {
-                device: "the host".into(),
-                what: format!("{} threads could not be started: {why}", self.threads),
-            }),
-        }
-    }
-
-    /// The output of jobs of one group. What a failed run left behind is wiped.
-    fn execute<J: Job>(&self, facts: &Arc<Facts>, jobs: &[&J], held: u64) -> Result<Vec<u8>, Error> {
-        let mut out = vec![0; jobs.len() * facts.plan.out_bytes()];
-        let run = Run { engine: self, facts, room: self.memory_budget.saturating_sub(held) };
-        let done = self.inside(facts.group.threads, || J::run(&run, jobs, &mut out)).flatten();
-        match done {
-            Ok(()) => Ok(out),
-            Err(why) => {
-                out.zeroize();
-                Err(why)
-            }
-        }
-    }
-
-    fn out_of_memory(&self, needs: u64) -> Error {
-        Error::OutOfMemory { device: self.programs.device().name.clone(), needs, has: self.memory_budget }
-    }
-
-    /// A single verification is a row of dependent stages: more threads would only add their hand-over to it.
-    fn threads_for(&self, op: Op, jobs: usize) -> usize {
-        if op == Op::Verify && jobs == 1 { 1 } else { self.threads }
-    }
-
-    /// One job.
-    fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
-        let Asked { job, facts, held } = self.ask(job, self.threads_for(J::OP, 1));
-        let facts = facts?;
-        if held > self.memory_budget {
-            return Err(self.out_of_memory(held));
-        }
-        let out = self.execute(&facts, &[&job], held)?;
-        Ok(job.finish(Cow::Owned(out)))
-    }
-
-    /// Any number of jobs.
-    fn stream<J: Job>(
+    /// Has `work` use the threads for a device's programs and for the host's share of their jobs: none with one thread.
+    ///
+    /// All of the host's own programs share one pool. A program on another device blocks the thread that waits for it, and
+    /// one that waits for others of its pool may begin with whatever else the pool has to do, such as another such program:
+    /// each sub-batch in flight has a pool of its own.
+    pub(crate) fn with_pool<R>(
         &self,
-        jobs: impl Iterator<Item = J>,
-        mut sink: impl FnMut(usize, Result<J::Out, Error>),
-    ) -> Result<(), Error> {
-        let asked = jobs.map(|job| self.ask(job, self.threads));
-        for sub_batch in SubBatches::new(asked, self, self.bounds()) {
-            let (jobs, held) = match sub_batch {
-                SubBatch::Run(jobs, held) => (jobs, held),
-                SubBatch::TooLarge(index, asked, needs) => {
-                    sink(index, Err(asked.facts.err().unwrap_or_else(|| self.out_of_memory(needs))));
-                    continue;
-                }
-            };
-            let mut groups: Vec<(&Arc<Facts>, Vec<&J>)> = Vec::new();
-            for (_, asked) in &jobs {
-                let Ok(facts) = &asked.facts else { continue };
-                match groups.iter_mut().find(|(other, _)| *other == facts) {
-                    Some((_, members)) => members.push(&asked.job),
-                    None => groups.push((facts, vec![&asked.job])),
-                }
-            }
-            let outputs: Vec<(&Arc<Facts>, Vec<u8>)> = groups
-                .into_iter()
-                .map(|(facts, members)| Ok((facts, self.execute(facts, &members, held)?)))
-                .collect::<Result<_, Error>>()?;
-            let mut results: Vec<_> =
-                outputs.iter().map(|(facts, out)| (*facts, out.chunks_exact(facts.plan.out_bytes()))).collect();
-            for (index, asked) in &jobs {
-                let result = match &asked.facts {
-                    Err(why) => Err(why.clone()),
-                    Ok(facts) => {
-                        let (_, shares) = results.iter_mut().find(|(other, _)| *other == facts).expect("it was run");
-                        let share = shares.next().expect("one share a job");
-                        Ok(asked.job.finish(Cow::Borrowed(share)))
-                    }
-                };
-                sink(*index, result);
-            }
+        worker: &Worker,
+        threads: usize,
+        work: impl FnOnce(Option<&ThreadPool>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        if threads == 1 {
+            return work(None);
         }
-        Ok(())
+        if !worker.is_apart() {
+            return work(Some(self.pool.get_or_init(|| self.new_pool(threads)).as_ref().map_err(Clone::clone)?));
+        }
+        let lock = || self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = lock().pop();
+        let devices = self.workers.iter().filter(|worker| worker.is_apart()).count();
+        let pool = spare.map_or_else(|| self.new_pool(threads.div_ceil(devices).max(2)), Ok)?;
+        let done = work(Some(&pool));
+        lock().push(pool);
+        done
+    }
+
+    fn new_pool(&self, threads: usize) -> Result<ThreadPool, Error> {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("hypergrove-{i}"));
+        pool.build().map_err(|why| Error::Device {
+            device: HOST.into(),
+            what: format!("{threads} threads could not be started: {why}"),
+        })
+    }
+
+    /// A single verification is a row of dependent stages, and the host's share of any single job is small: more threads
+    /// would only add their hand-over to it.
+    pub(crate) fn threads_for(&self, worker: &Worker, op: Op, jobs: usize) -> usize {
+        if jobs == 1 && (op == Op::Verify || worker.is_apart()) { 1 } else { self.threads }
     }
 
     fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
+        let (worker, live) = (self.first(), self.live().collect::<Vec<_>>());
         let cached_layers = usize::from(op == Op::Cache);
-        let facts = self.programs.facts(Group { params, op, cached_layers, threads: self.threads_for(op, batch) })?;
-        let job = || Asked { job: (), facts: Ok(facts.clone()), held: facts.plan.out_bytes() as u64 };
-        let jobs = (0..batch).map(|_| job());
-        let sub_batch = match SubBatches::new(jobs, self, self.bounds()).next() {
+        let group = Group { params, op, cached_layers, threads: self.threads_for(worker, op, batch) };
+        let facts = worker.programs.facts(group)?;
+        let scale = Scale { engine: self, worker };
+        let memory = self.memory_budget / slots(live.iter().map(|worker| worker.queue() as u64));
+        let held = (self.copies(&live) * facts.plan.out_bytes()) as u64;
+        let mut jobs = SubBatches::new((0..batch).map(|_| Asked { job: (), group: Ok(group), held }));
+        let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
+        let bounds = scale.bounds(memory, Some(group), others);
+        let sub_batch = match jobs.cut(&scale, bounds) {
             Some(SubBatch::Run(jobs, _)) => jobs.len(),
-            Some(SubBatch::TooLarge(.., needs)) => return Err(self.out_of_memory(needs)),
+            Some(SubBatch::TooLarge(.., needs)) if needs > self.memory_budget => {
+                return Err(self.out_of_memory(worker, needs));
+            }
+            Some(SubBatch::TooLarge(..)) => 1,
             None => 0,
         };
         let work = *facts.work();
-        let compressions = |work: &hypergrove_fips205::Work| work.sha256 + work.sha512 + work.keccak;
-        let seconds = facts.measured(sub_batch.max(1)).or_else(|| {
-            let known = self.programs.known();
-            let alike = known.iter().filter(|other| {
-                let (a, b) = (other.group.params, params);
-                (a.family, a.n, other.group.threads) == (b.family, b.n, facts.group.threads)
+        let compressions = |work: &Work| work.sha256 + work.sha512 + work.keccak;
+        let jobs_a_second = |worker: &Worker| {
+            let facts = worker.programs.facts(group).ok()?;
+            let seconds = facts.measured(sub_batch.max(1)).or_else(|| {
+                let known = worker.programs.known();
+                let alike = known.iter().filter(|other| {
+                    let (a, b) = (other.group.params, params);
+                    (a.family, a.n, other.group.threads) == (b.family, b.n, facts.group.threads)
+                });
+                let per_compression =
+                    alike.filter_map(|other| Some(other.measured(sub_batch.max(1))? / compressions(other.work())));
+                per_compression.reduce(f64::min).map(|seconds| seconds * compressions(&work))
             });
-            let per_compression =
-                alike.filter_map(|other| Some(other.measured(sub_batch.max(1))? / compressions(other.work())));
-            per_compression.reduce(f64::min).map(|seconds| seconds * compressions(&work))
-        });
+            Some(1.0 / seconds?)
+        };
+        // One job is one device's.
+        let sharing = if batch > 1 { &live[..] } else { &live[..1] };
+        let speed: Option<f64> = sharing.iter().filter(|worker| worker.takes(group)).map(|w| jobs_a_second(w)).sum();
         Ok(Explanation {
             plan: facts.plan.clone(),
-            device: self.programs.device().clone(),
+            device: worker.device().clone(),
             threads: facts.group.threads,
             policy: facts.policy.clone(),
             policy_source: PolicySource::Default,
             work,
-            predicted: seconds.map(|seconds| Duration::from_secs_f64(seconds * batch as f64)),
+            predicted: speed.map(|speed| Duration::from_secs_f64(batch as f64 / speed)),
             memory: Memory {
                 budget: self.memory_budget,
-                program: self.programs.bytes(&facts, sub_batch.max(1)),
+                program: worker.programs.bytes(&facts, sub_batch.max(1)),
                 output: facts.plan.out_bytes() as u64,
                 sub_batch,
             },

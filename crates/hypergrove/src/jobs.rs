@@ -1,7 +1,8 @@
 //! What the engine is asked to do, and how each kind of job is laid before a backend.
 
-use crate::engine::Run;
+use crate::engine::wrong_root;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
+use crate::run::Run;
 use hypergrove_engine::programs::Group;
 use hypergrove_engine::{Batch, Error, Key};
 use hypergrove_fips205::digest::{ContextTooLong, MAX_CONTEXT, h_msg, prf_msg};
@@ -9,7 +10,7 @@ use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Where a signature's opt_rand comes from (FIPS 205, 9.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -107,9 +108,9 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {
 }
 
 /// One kind of job: how it is checked, laid before a program, and read from the program's output.
-pub(crate) trait Job: Sync + Sized {
+pub(crate) trait Job: Send + Sync + Sized {
     const OP: Op;
-    type Out;
+    type Out: Send;
     /// Set and cached layers of the job, or why it cannot be done.
     fn ask(&self) -> Result<(&'static Params, usize), Error>;
     /// Bytes that the job owns.
@@ -118,6 +119,10 @@ pub(crate) trait Job: Sync + Sized {
     fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error>;
     /// What the job's share of the output says.
     fn finish(&self, out: Cow<'_, [u8]>) -> Self::Out;
+    /// Does away with a result that nobody gets.
+    fn discard(out: Self::Out) {
+        drop(out);
+    }
 }
 
 impl Job for SignJob<'_> {
@@ -160,6 +165,7 @@ impl Job for SignJob<'_> {
             pk_seed: key.as_ref().pk_seed(),
             sk_seed: key.as_ref().sk_seed(),
             cached_nodes: key.cached_nodes(),
+            cached_id: key.cached_id(),
         });
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] };
         let roots = run.program(&batch, out, run.engine.check_roots)?;
@@ -179,7 +185,7 @@ impl Job for SignJob<'_> {
                     signature: Cow::Borrowed(signature),
                 })
                 .collect();
-            let facts = run.engine.programs.facts(Group { op: Op::Verify, cached_layers: 0, ..run.facts.group })?;
+            let facts = run.worker.programs.facts(Group { op: Op::Verify, cached_layers: 0, ..run.facts.group })?;
             let mut roots = vec![0; jobs.len() * p.n];
             VerifyJob::run(&Run { facts: &facts, ..*run }, &verify.iter().collect::<Vec<_>>(), &mut roots)?;
             run.compare_roots(roots.chunks_exact(p.n), jobs, "the root implied by the signature")?;
@@ -189,6 +195,10 @@ impl Job for SignJob<'_> {
 
     fn finish(&self, out: Cow<'_, [u8]>) -> Signature {
         Signature::from_bytes(self.key.params(), out).expect("the output has a signature's length")
+    }
+
+    fn discard(signature: Signature) {
+        signature.into_bytes().zeroize();
     }
 }
 
@@ -200,13 +210,20 @@ impl Run<'_> {
         jobs: &[&SignJob<'_>],
         what: &str,
     ) -> Result<(), Error> {
-        match roots.zip(jobs).position(|(root, job)| root != job.key.as_ref().pk_root()) {
-            None => Ok(()),
-            Some(job) => Err(Error::Inconsistent {
-                device: self.engine.programs.device().name.clone(),
-                what: format!("{what} of job {job} is not its key's PK.root: a damaged key, or a fault"),
-            }),
+        let Some(job) = roots.zip(jobs).position(|(root, job)| root != job.key.as_ref().pk_root()) else {
+            return Ok(());
+        };
+        // Another device can tell which of the two it is; the call fails for a damaged key, no device does.
+        let key = jobs[job].key;
+        let mut others = self.engine.live().filter(|other| !std::ptr::eq(*other, self.worker));
+        let other = others.next().and_then(|other| self.engine.one_on(other, KeygenJob::again(key)).ok());
+        if other.is_some_and(|again| again != *key) {
+            return Err(wrong_root(key));
         }
+        Err(Error::Inconsistent {
+            device: self.worker.device().id(),
+            what: format!("{what} of job {job} is not its key's PK.root: a damaged key, or a fault"),
+        })
     }
 }
 
@@ -239,6 +256,7 @@ impl Job for VerifyJob<'_> {
             pk_seed: key.as_ref().pk_seed(),
             sk_seed: &[],
             cached_nodes: &[],
+            cached_id: 0,
         });
         let signatures: Vec<&[u8]> = jobs.iter().map(|job| &*job.signature).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &signatures };
@@ -252,6 +270,19 @@ impl Job for VerifyJob<'_> {
 
 /// A key from its seeds.
 pub(crate) struct KeygenJob(pub(crate) &'static Params, pub(crate) Seeds);
+
+impl KeygenJob {
+    /// A key from its own seeds.
+    pub(crate) fn again(key: &SigningKey) -> KeygenJob {
+        let raw = key.as_ref();
+        let seeds = Seeds {
+            sk_seed: raw.sk_seed().to_vec().into(),
+            sk_prf: raw.sk_prf().to_vec().into(),
+            pk_seed: raw.pk_seed().to_vec(),
+        };
+        KeygenJob(key.params(), seeds)
+    }
+}
 
 impl Job for KeygenJob {
     const OP: Op = Op::Keygen;
@@ -307,7 +338,8 @@ impl Job for CacheJob<'_> {
 impl Run<'_> {
     /// Runs a program that needs no more than (SK.seed, PK.seed), a key of its own for every job.
     fn grow<'k>(&self, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
-        let keys: Vec<Key<'_>> = seeds.map(|(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[] }).collect();
+        let key = |(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
+        let keys: Vec<Key<'_>> = seeds.map(key).collect();
         let key_of: Vec<u32> = (0..keys.len() as u32).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
         self.program(&batch, out, false).map(drop)

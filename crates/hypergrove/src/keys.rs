@@ -10,6 +10,7 @@ use pkcs8::{EncodePrivateKey, PrivateKeyInfoRef, SecretDocument};
 use signature::rand_core::TryCryptoRng;
 use signature::{Keypair, RandomizedSigner, SignatureEncoding, Signer, Verifier};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
@@ -32,6 +33,8 @@ pub struct SigningKey {
 /// The top layers of the hypertree. They are no secret: signatures show them.
 struct Nodes {
     layers: usize,
+    /// No other nodes of this process have it.
+    id: u64,
     bytes: Vec<u8>,
 }
 
@@ -63,8 +66,13 @@ impl SigningKey {
     pub(crate) fn cached_nodes(&self) -> &[u8] {
         self.cached.as_ref().map_or(&[], |nodes| &nodes.bytes)
     }
+    pub(crate) fn cached_id(&self) -> u64 {
+        self.cached.as_ref().map_or(0, |nodes| nodes.id)
+    }
     pub(crate) fn with_nodes(key: RawSigningKey, layers: usize, bytes: Vec<u8>) -> SigningKey {
-        SigningKey { key, cached: Some(Arc::new(Nodes { layers, bytes })) }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = LAST.fetch_add(1, Relaxed) + 1;
+        SigningKey { key, cached: Some(Arc::new(Nodes { layers, id, bytes })) }
     }
     /// Signs in pure mode, hedged, on the calling thread.
     pub fn try_sign_with_context(&self, message: &[u8], context: &[u8]) -> Result<Signature, Error> {

@@ -45,8 +45,11 @@ mod engine;
 mod explain;
 mod jobs;
 mod keys;
+mod run;
+mod stream;
+mod worker;
 
-pub use engine::{Engine, EngineBuilder, MEMORY_BUDGET};
+pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
 pub use explain::{Explanation, Memory, PolicySource};
 pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
 pub use hypergrove_engine::{Backend, Checked, Device, Error, Policy, Reference};
@@ -55,11 +58,31 @@ pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, Mode, PreHash};
 pub use jobs::{Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
+pub use worker::Fault;
 pub use {pkcs8, signature};
 
+use std::path::Path;
 use std::sync::Arc;
+
+/// A backend that can be made.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendEntry {
+    /// Its [`Backend::name`].
+    pub name: &'static str,
+    /// What it computes with, in a few words.
+    pub what: &'static str,
+    /// Makes it. It may keep what it compiles in a directory, if one is given.
+    pub make: fn(Option<&Path>) -> Arc<dyn Backend>,
+}
+
+/// All backends of this build, the preferred one first. The one place where they are listed.
+pub static BACKENDS: &[BackendEntry] = &[
+    BackendEntry { name: "cpu", what: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
+    #[cfg(feature = "cuda")]
+    BackendEntry { name: "cuda", what: "NVIDIA GPUs", make: |cache| Arc::new(hypergrove_cuda::Cuda::new(cache)) },
+];
 
 /// All backends of this build, the preferred one first.
 pub fn backends() -> Vec<Arc<dyn Backend>> {
-    vec![Arc::new(Cpu::new())]
+    BACKENDS.iter().map(|entry| (entry.make)(None)).collect()
 }

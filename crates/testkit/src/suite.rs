@@ -5,6 +5,7 @@ use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
 use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
+use std::hash::{Hash, Hasher};
 
 /// Makes a module of tests that all call this suite; `$backend` is an `Option<impl Backend>`, `None` where the machine
 /// cannot run it, which is said by name.
@@ -73,6 +74,13 @@ fn slots(program: &dyn Program) -> [Option<Vec<u8>>; 3] {
     [Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots].map(|slot| program.read(slot))
 }
 
+/// A number that nodes share with their equals alone, except by a chance of 2^−64 or so.
+fn identity(nodes: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    nodes.hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
 impl Case {
     fn new(p: &'static Params, keys: usize, jobs: usize) -> Case {
         let seeds = (0..keys as u64).map(|k| (noise(p.n, 2 * k), noise(p.n, 2 * k + 1))).collect();
@@ -85,6 +93,7 @@ impl Case {
             pk_seed,
             sk_seed: if secret { sk_seed } else { &[] },
             cached_nodes: cached.get(i).map_or(&[], |nodes| nodes),
+            cached_id: cached.get(i).map_or(0, |nodes| identity(nodes)),
         };
         self.seeds.iter().enumerate().map(key).collect()
     }
@@ -236,8 +245,11 @@ pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
                 let cached: Vec<Vec<u8>> = nodes.chunks(each).map(<[u8]>::to_vec).collect();
                 CachedNodes::new(p, layers, &cached[0]).expect("the right length");
                 let plan = Plan::new(p, Op::Sign).with_cached_layers(layers);
-                let signed = case.sign_with(backend, &plan, &cached, &policy);
-                assert!(signed.0 == want.0, "{p}: {layers} cached layers, {threads} threads");
+                for again in [false, true] {
+                    let signed = case.sign_with(backend, &plan, &cached, &policy);
+                    let what = if again { "seen before" } else { "at first sight" };
+                    assert!(signed.0 == want.0, "{p}: {layers} cached layers, {threads} threads, {what}");
+                }
             }
         }
     }

@@ -26,7 +26,15 @@ fn benchmarks_are_records() {
         assert!((number("limit_fraction") - number("ideal_s") / number("median_s")).abs() < 1e-9);
         assert!(number("limit_fraction") > 0.0);
         assert!(record["rates"]["sha256"].as_f64().unwrap() > 1e5);
+        assert!(
+            (record["limit"]["sha256"].as_f64().unwrap() - record["rates"]["sha256"].as_f64().unwrap()).abs() < 1.0
+        );
+        assert_eq!((&record["devices"], &record["redundant"]), (&serde_json::json!(["cpu:0"]), &false.into()));
     }
+    let twice = ["--op", "sign", "--redundant", "--device", "cpu,reference", "--batch", "20"];
+    let run = place.run(&[&args[..4], &["--seconds", "0.01"], &twice].concat()).good();
+    let record: Value = serde_json::from_str(run.text()).unwrap();
+    assert_eq!((&record["devices"][1], &record["redundant"]), (&"reference:0".into(), &true.into()));
     let table =
         place.run(&["bench", "--set", "sha2-128f", "--op", "verify", "--seconds", "0.01", "--batch", "1"]).good();
     assert_eq!(table.text().lines().count(), 2);
@@ -64,7 +72,57 @@ fn devices_are_listed() {
     assert_eq!(told["devices"][0]["backend"], "cpu");
     let portable = told["isas"].as_array().unwrap().iter().find(|isa| isa["name"] == "portable").unwrap();
     assert_eq!(portable["available"], true);
-    assert!(place.run(&["devices"]).good().text().contains("portable"));
+    let device = &told["devices"][0];
+    assert!(!device["name"].as_str().unwrap().is_empty());
+    assert_eq!((&device["memory"], &device["queue"]), (&0.into(), &1.into()));
+    // A backend without a device says why.
+    for backend in told["absent"].as_array().unwrap() {
+        assert!(!backend["reason"].as_str().unwrap().is_empty());
+    }
+    let text = place.run(&["devices"]).good();
+    for word in ["portable", "cpu:0", "memory", "the host's"] {
+        assert!(text.text().contains(word), "{word}: {}", text.text());
+    }
+}
+
+#[test]
+fn devices_are_chosen_by_name() {
+    let place = Place::with_key();
+    for i in 0..5 {
+        place.write(&format!("m{i}"), format!("message {i}"));
+    }
+    let sign = |chosen: &[&str]| {
+        let files = ["m0", "m1", "m2", "m3", "m4"];
+        let args = ["sign", "-v", "--key", "k.pem", "--deterministic", "--force", "--threads", "2"];
+        let said = place.run(&[&args[..], &files, chosen].concat()).good().stderr;
+        (files.map(|file| fs::read(place.path(&format!("{file}.sig"))).unwrap()), said)
+    };
+    let (plain, said) = sign(&[]);
+    assert!(said.contains("cpu:0"), "{said}");
+    for (device, ids) in [
+        ("cpu", &["cpu:0"][..]),
+        ("CPU:0", &["cpu:0"]),
+        ("reference", &["reference:0"]),
+        ("cpu,reference:0", &["cpu:0", "reference:0"]),
+    ] {
+        let (signatures, said) = sign(&["--device", device]);
+        assert!(signatures == plain, "{device}");
+        assert!(ids.iter().all(|id| said.contains(id)), "{device}: {said}");
+    }
+    assert!(sign(&["--device", "cpu", "--isa", "portable", "--redundant"]).0 == plain);
+    assert!(sign(&["--redundant", "--backend", "reference"]).0 == plain);
+
+    let refuses = |args: &[&str], words: &[&str]| place.run(&[&["devices"][..], args].concat()).refuses(words);
+    refuses(&["--device", "tpu:0"], &["'tpu'", "the devices are cpu:0", "reference:0"]);
+    refuses(&["--device", "cpu:1"], &["'cpu:1'", "the devices are cpu:0"]);
+    refuses(&["--device", "cpu,cpu:0"], &["cpu:0 is named twice"]);
+    refuses(&["--device", "cpu:x"], &["'x' is no number"]);
+    refuses(&["--device", ""], &["no device ''"]);
+    refuses(&["--device", "cpu", "--backend", "cpu"], &["--backend and --device"]);
+    refuses(&["--device", "reference", "--isa", "portable"], &["--isa", "reference has none"]);
+    refuses(&["--backend", "abacus"], &["abacus", "auto", "cpu", "reference"]);
+    let help = place.run(&["sign", "--help"]).good();
+    assert!(help.text().contains("SIMD lanes and threads"), "{}", help.text());
 }
 
 #[test]

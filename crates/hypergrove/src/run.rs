@@ -1,0 +1,120 @@
+//! Jobs of one group on one device: the host's share of them, their program, and the checks of what comes out.
+
+use crate::engine::Inner;
+use crate::jobs::Job;
+use crate::worker::Worker;
+use hypergrove_engine::programs::Facts;
+use hypergrove_engine::{Batch, Error, Program, THREADS};
+use hypergrove_fips205::plan::{Op, Plan, Slot};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use std::sync::Arc;
+use zeroize::{Zeroize, Zeroizing};
+
+/// Jobs of one group being worked on.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    pub(crate) engine: &'a Inner,
+    pub(crate) worker: &'a Worker,
+    pub(crate) facts: &'a Arc<Facts>,
+    /// Bytes for the program, and for all programs of the device.
+    pub(crate) room: (u64, u64),
+    /// Threads; without, all is done on the calling one.
+    pub(crate) pool: Option<&'a ThreadPool>,
+}
+
+impl Run<'_> {
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.facts.plan
+    }
+
+    /// Does the host's share of every job, given its index and its `size` bytes of the output.
+    pub(crate) fn each<J: Sync, T: Send>(
+        &self,
+        jobs: &[&J],
+        out: &mut [u8],
+        size: usize,
+        work: impl Fn(usize, &J, &mut [u8]) -> Result<T, Error> + Sync,
+    ) -> Result<Vec<T>, Error> {
+        match self.pool {
+            Some(pool) if jobs.len() > 1 => {
+                let pairs = jobs.par_iter().zip(out.par_chunks_exact_mut(size)).enumerate();
+                pool.install(|| pairs.map(|(i, (job, out))| work(i, job, out)).collect())
+            }
+            _ => {
+                let pairs = jobs.iter().zip(out.chunks_exact_mut(size)).enumerate();
+                pairs.map(|(i, (job, out))| work(i, job, out)).collect()
+            }
+        }
+    }
+
+    /// The jobs' output; what a failed run left behind is wiped. Where the device's memory does not suffice for all,
+    /// they are done in two halves.
+    pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<(), Error> {
+        let mut done = J::run(self, jobs, out);
+        if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.worker.has_memory() {
+            let half = jobs.len().div_ceil(2);
+            self.facts.limit(half);
+            out.zeroize();
+            let (first, second) = out.split_at_mut(half * self.plan().out_bytes());
+            done = self.output(&jobs[..half], first).and_then(|()| self.output(&jobs[half..], second));
+        }
+        if done.is_err() {
+            out.zeroize();
+        }
+        done
+    }
+
+    /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.
+    pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
+        let mut compute = |program: &mut dyn Program| {
+            program.run(batch, out)?;
+            let grown = if roots { program.read(Slot::XmssRoots) } else { None };
+            if self.engine.redundant {
+                self.again(program, batch, out)?;
+            }
+            Ok(grown)
+        };
+        let pool = self.pool.filter(|_| self.facts.policy.get(THREADS).is_some());
+        self.worker.programs.with(self.facts, batch.len(), self.room, |program| match pool {
+            Some(pool) => pool.install(|| compute(program)),
+            None => compute(program),
+        })
+    }
+
+    /// Computes a batch once more, its jobs in reversed order so that other lanes work on each, and compares.
+    fn again(&self, program: &mut dyn Program, batch: &Batch<'_>, out: &[u8]) -> Result<(), Error> {
+        const SLOTS: [Slot; 2] = [Slot::ForsPk, Slot::XmssRoots];
+        let (plan, jobs, size) = (self.plan(), batch.len(), self.plan().out_bytes());
+        let key_of: Vec<u32> = batch.key_of.iter().rev().copied().collect();
+        let positions: Vec<_> = batch.positions.iter().rev().cloned().collect();
+        let signatures: Vec<&[u8]> = batch.signatures.iter().rev().copied().collect();
+        let reversed = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
+        let first = SLOTS.map(|slot| program.read(slot));
+        let mut second = Zeroizing::new(vec![0; out.len()]);
+        if plan.op == Op::Sign {
+            // R is the host's.
+            for (to, from) in second.chunks_exact_mut(size).zip(out.chunks_exact(size).rev()) {
+                to[plan.params.r_range()].copy_from_slice(&from[plan.params.r_range()]);
+            }
+        }
+        program.run(&reversed, &mut second)?;
+        let agree = |what: &str, first: &[u8], second: &[u8]| {
+            let each = (first.len() / jobs.max(1)).max(1);
+            let mut pairs = first.chunks(each).zip(second.rchunks(each));
+            match pairs.position(|(a, b)| a != b).or((first.len() != second.len()).then_some(0)) {
+                None => Ok(()),
+                Some(job) => Err(Error::Inconsistent {
+                    device: self.worker.device().id(),
+                    what: format!("{what} of job {job} differs when it is computed again"),
+                }),
+            }
+        };
+        for (slot, first) in SLOTS.into_iter().zip(first) {
+            if let (Some(first), Some(second)) = (first, program.read(slot)) {
+                agree(&format!("{slot:?}"), &first, &second)?;
+            }
+        }
+        agree(&format!("the output of {:?}", plan.op), out, &second)
+    }
+}

@@ -1,0 +1,587 @@
+//! Rows of jobs on devices that take their time, run out of memory, fail and lie.
+
+use hypergrove::*;
+use hypergrove_engine::{Axis, Batch, Program, Timing};
+use hypergrove_fips205::plan::Slot;
+use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const P: &Params = &TOY_SHA2_16;
+const PURE: Mode<'static> = Mode::Pure { context: b"" };
+
+fn key(of: u8) -> SigningKey {
+    slh_keygen_internal(P, &[of; 16], &[of ^ 0x55; 16], &[of ^ 0xaa; 16]).into()
+}
+
+fn message(i: usize) -> Vec<u8> {
+    format!("message {i}").into_bytes()
+}
+
+fn job(key: &SigningKey, i: usize) -> SignJob<'_> {
+    SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(key, message(i)) }
+}
+
+/// A run of a program, about to be answered.
+struct Call<'a> {
+    device: u32,
+    /// Runs of this device so far.
+    nth: usize,
+    op: Op,
+    out: &'a mut [u8],
+}
+
+impl Call<'_> {
+    fn fails<T>(&self, what: &str) -> Result<T, Error> {
+        Err(Error::Device { device: format!("mock:{}", self.device), what: what.into() })
+    }
+}
+
+type Answer = dyn Fn(Call<'_>) -> Result<(), Error> + Send + Sync;
+
+/// What a mock saw.
+#[derive(Default)]
+struct Log {
+    /// Device and jobs of each run, in order of their ends.
+    runs: Mutex<Vec<(u32, usize)>>,
+    /// Runs of each device: ever, now, and at most at a time.
+    counts: [(AtomicUsize, AtomicUsize, AtomicUsize); 4],
+    prepared: AtomicUsize,
+    /// Bytes of programs that live.
+    bytes: AtomicU64,
+    cached_ids: Mutex<HashSet<u64>>,
+}
+
+/// Devices that compute what the reference does, then take their time.
+#[derive(Clone)]
+struct Mock {
+    count: u32,
+    queue: u32,
+    memory: u64,
+    /// Jobs that fill a device.
+    jobs: usize,
+    /// Jobs that a device's memory suffices for.
+    capacity: usize,
+    /// Bytes that a program takes of the host, for each job.
+    bytes: u64,
+    /// Time of a job on each device.
+    delay: [Duration; 4],
+    /// What else happens after a run.
+    answer: Arc<Answer>,
+    /// Device 0 declines SHAKE.
+    picky: bool,
+    log: Arc<Log>,
+}
+
+fn mock(count: u32, queue: u32) -> Mock {
+    Mock {
+        count,
+        queue,
+        memory: 0,
+        jobs: 8,
+        capacity: usize::MAX,
+        bytes: 0,
+        delay: [Duration::from_micros(100); 4],
+        answer: Arc::new(|_| Ok(())),
+        picky: false,
+        log: Arc::default(),
+    }
+}
+
+impl Mock {
+    fn answering(self, answer: impl Fn(Call<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Mock {
+        Mock { answer: Arc::new(answer), ..self }
+    }
+    fn builder(&self) -> EngineBuilder {
+        let backend: Arc<dyn Backend> = Arc::new(self.clone());
+        Engine::builder().devices((0..self.count).map(|i| (backend.clone(), i)).collect()).threads(2)
+    }
+    fn engine(&self) -> Engine {
+        self.builder().build().unwrap()
+    }
+    /// Jobs that each device ran.
+    fn shares(&self) -> [usize; 4] {
+        let mut shares = [0; 4];
+        self.log.runs.lock().unwrap().iter().for_each(|(device, jobs)| shares[*device as usize] += jobs);
+        shares
+    }
+}
+
+impl Backend for Mock {
+    fn name(&self) -> &'static str {
+        "mock"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        let of = |index| Device {
+            backend: "mock",
+            index,
+            queue: self.queue,
+            memory: self.memory,
+            ..Reference.devices().unwrap().remove(0)
+        };
+        Ok((0..self.count).map(of).collect())
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        if self.picky && device.index == 0 && plan.params.family == Family::Shake {
+            return Err(Error::Unsupported { device: device.id(), what: "SHAKE".into() });
+        }
+        Ok(Vec::new())
+    }
+    fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
+        self.jobs
+    }
+    fn bytes(&self, _: &Device, _: &Plan, batch: usize, _: &Policy) -> u64 {
+        self.bytes * batch as u64
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        if batch > self.capacity {
+            return Err(Error::OutOfMemory { device: device.id(), needs: batch as u64, has: self.capacity as u64 });
+        }
+        self.log.prepared.fetch_add(1, SeqCst);
+        let bytes = self.bytes * batch as u64;
+        self.log.bytes.fetch_add(bytes, SeqCst);
+        let program = Reference.prepare(device, plan, batch, policy)?;
+        Ok(Box::new(MockProgram { mock: self.clone(), device: device.index, batch, bytes, program }))
+    }
+}
+
+struct MockProgram {
+    mock: Mock,
+    device: u32,
+    batch: usize,
+    bytes: u64,
+    program: Box<dyn Program>,
+}
+
+impl Drop for MockProgram {
+    fn drop(&mut self) {
+        self.mock.log.bytes.fetch_sub(self.bytes, SeqCst);
+    }
+}
+
+impl Program for MockProgram {
+    fn plan(&self) -> &Plan {
+        self.program.plan()
+    }
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        assert!(batch.len() <= self.batch, "{} jobs in a program for {}", batch.len(), self.batch);
+        let log = &self.mock.log;
+        log.cached_ids.lock().unwrap().extend(batch.keys.iter().map(|key| key.cached_id));
+        let (ever, now, most) = &log.counts[self.device as usize];
+        let nth = ever.fetch_add(1, SeqCst);
+        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        let timing = self.program.run(batch, out);
+        std::thread::sleep(self.mock.delay[self.device as usize] * batch.len() as u32);
+        now.fetch_sub(1, SeqCst);
+        let (device, op) = (self.device, self.plan().op);
+        (self.mock.answer)(Call { device, nth, op, out })?;
+        log.runs.lock().unwrap().push((device, batch.len()));
+        timing
+    }
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        self.program.read(slot)
+    }
+}
+
+/// Signs messages 0 to `count`, deterministically; every signature that comes out is right, and in its place.
+fn sign(engine: &Engine, key: &SigningKey, count: usize) -> (Result<(), Error>, usize) {
+    let mut next = 0;
+    let done = engine.sign_batch((0..count).map(|i| job(key, i)), |index, signature| {
+        assert_eq!(index, next, "results in order, each once");
+        let expected = slh_sign(&message(index), b"", key.as_ref(), None).unwrap();
+        assert!(signature.unwrap().as_bytes() == expected.as_bytes(), "signature {index}");
+        next += 1;
+    });
+    (done, next)
+}
+
+#[test]
+fn sub_batches_overlap_and_results_come_in_order() {
+    // Every other sub-batch takes long.
+    let slow = mock(1, 2).answering(|call| {
+        std::thread::sleep(Duration::from_millis(if call.nth % 2 == 0 { 5 } else { 0 }));
+        Ok(())
+    });
+    let (engine, key) = (slow.engine(), key(1));
+    for count in [0, 1, 7, 8, 9, 100] {
+        assert_eq!(sign(&engine, &key, count), (Ok(()), count));
+    }
+    assert_eq!(slow.log.counts[0].2.load(SeqCst), 2, "two runs at a time, never three");
+    assert!(slow.log.runs.lock().unwrap().iter().all(|(_, jobs)| *jobs <= 8));
+
+    let public = key.verifying_key();
+    let signatures: Vec<_> =
+        (0..50).map(|i| engine.sign(&key, PURE, &message(i), Randomizer::Hedged).unwrap().into_bytes()).collect();
+    let jobs = (0..50).map(|i| VerifyJob::new(&public, message(i + usize::from(i % 3 == 0)), &signatures[i]));
+    let mut verdicts = Vec::new();
+    engine.verify_batch(jobs, |index, verdict| verdicts.push((index, verdict))).unwrap();
+    assert_eq!(verdicts, (0..50).map(|i| (i, Ok(i % 3 != 0))).collect::<Vec<_>>());
+}
+
+#[test]
+fn bad_jobs_fail_alone_in_flight() {
+    let (engine, key, long) = (mock(1, 2).engine(), key(1), [0; 256]);
+    let bad = |i| i % 5 == 3 || (40..60).contains(&i);
+    let jobs = (0..100).map(|i| match bad(i) {
+        true => SignJob { mode: Mode::Pure { context: &long }, ..job(&key, i) },
+        false => job(&key, i),
+    });
+    let mut next = 0;
+    engine
+        .sign_batch(jobs, |index, signature| {
+            assert_eq!((index, signature.is_err()), (next, bad(index)));
+            next += 1;
+        })
+        .unwrap();
+    assert_eq!(next, 100);
+}
+
+/// Messages, outputs (those that wait to be handed out, and those that they are taken from) and programs together.
+#[test]
+fn all_that_is_in_flight_fits_the_memory_budget() {
+    const MESSAGE: usize = 3_000;
+    const BUDGET: u64 = 200_000;
+    for (devices, queue) in [(1, 2), (2, 2), (3, 1), (1, 3)] {
+        let slow = Mock { bytes: 500, jobs: 64, ..mock(devices, queue) };
+        let engine = slow.builder().memory_budget(BUDGET).build().unwrap();
+        let (key, held, most) = (key(1), AtomicU64::new(0), AtomicU64::new(0));
+        let each = (MESSAGE + 2 * P.sig_bytes()) as u64;
+        let watch = || {
+            most.fetch_max(held.load(SeqCst) + slow.log.bytes.load(SeqCst), SeqCst);
+        };
+        let jobs = (0..300).map(|i| {
+            // The job that is taken now waits for room.
+            watch();
+            held.fetch_add(each, SeqCst);
+            SignJob::new(&key, vec![i as u8; MESSAGE])
+        });
+        let mut count = 0;
+        engine
+            .sign_batch(jobs, |_, signature| {
+                watch();
+                signature.unwrap();
+                held.fetch_sub(each, SeqCst);
+                count += 1;
+            })
+            .unwrap();
+        assert_eq!(count, 300);
+        let most = most.load(SeqCst);
+        assert!(most <= BUDGET, "{devices} devices, {queue} at a time: {most} bytes");
+        assert!(most > BUDGET / 3, "the budget is made use of: {most} bytes");
+        let prepared = slow.log.prepared.load(SeqCst) as u32;
+        assert!(prepared <= 3 * devices * queue, "programs are used again: {prepared} were prepared");
+    }
+}
+
+#[test]
+fn a_job_may_take_the_whole_budget() {
+    let (engine, key) = (mock(2, 2).builder().memory_budget(100_000).build().unwrap(), key(1));
+    let sizes = [10, 80_000, 10, 10, 200_000, 10];
+    let mut results = Vec::new();
+    engine
+        .sign_batch(sizes.iter().map(|size| SignJob::new(&key, vec![1; *size])), |_, signature| {
+            results.push(signature.map(drop));
+        })
+        .unwrap();
+    assert!(matches!(results.remove(4), Err(Error::OutOfMemory { has: 100_000, .. })));
+    assert_eq!(results, vec![Ok(()); 5]);
+    assert_eq!(engine.faults(), [], "no device is to blame");
+
+    // An endless row of such jobs is as lazy as any.
+    let (pulled, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let jobs = std::iter::from_fn(|| {
+        pulled.fetch_add(1, SeqCst);
+        (seen.load(SeqCst) < 3).then(|| SignJob::new(&key, vec![1; 200_000]))
+    });
+    engine
+        .sign_batch(jobs, |_, signature| {
+            assert!(signature.is_err());
+            seen.fetch_add(1, SeqCst);
+        })
+        .unwrap();
+    assert!(pulled.load(SeqCst) < 20);
+}
+
+#[test]
+fn work_is_split_by_speed() {
+    let key = key(1);
+    let mut two = mock(2, 2);
+    (two.delay[0], two.delay[1]) = (Duration::from_millis(3), Duration::from_millis(12));
+    let engine = two.engine();
+    assert_eq!(sign(&engine, &key, 300), (Ok(()), 300));
+    let [fast, slow, ..] = two.shares();
+    let ratio = fast as f64 / slow as f64;
+    assert!((1.5..12.0).contains(&ratio), "{fast} and {slow} jobs, {ratio:.1} instead of 4");
+
+    // Rows too short to be pulled again and again are shared out too.
+    let even = Mock { jobs: 1000, ..mock(2, 1) };
+    let engine = even.engine();
+    assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
+    let [a, b, ..] = even.shares();
+    assert!(a.abs_diff(b) < 40, "{a} and {b} jobs");
+    // An unknown length is no reason to wait.
+    let mut seen = 0;
+    let jobs = std::iter::successors(Some(0), |i| (*i < 99).then_some(i + 1));
+    engine.sign_batch(jobs.map(|i| job(&key, i)), |_, _| seen += 1).unwrap();
+    assert_eq!(seen, 100);
+}
+
+#[test]
+fn a_device_that_fails_is_set_aside_and_nothing_is_lost() {
+    for queue in [1, 2] {
+        let failing = mock(3, queue).answering(|call| match (call.device, call.nth) {
+            (1, 2..) => call.fails("fell off the bus"),
+            _ => Ok(()),
+        });
+        let (engine, key) = (failing.engine(), key(1));
+        assert_eq!(sign(&engine, &key, 300), (Ok(()), 300));
+        let faults = engine.faults();
+        assert!(!faults.is_empty() && faults.len() <= queue as usize);
+        for Fault { device, error, jobs } in &faults {
+            assert_eq!((device.id().as_str(), *jobs > 0), ("mock:1", true));
+            assert_eq!(*error, Error::Device { device: "mock:1".into(), what: "fell off the bus".into() });
+        }
+        assert_eq!(engine.working().iter().map(|device| device.index).collect::<Vec<_>>(), [0, 2]);
+        let before = failing.log.counts[1].0.load(SeqCst);
+        assert_eq!(sign(&engine.clone(), &key, 100), (Ok(()), 100));
+        assert_eq!(failing.log.counts[1].0.load(SeqCst), before, "it is not used again");
+        assert_eq!(engine.faults().len(), faults.len());
+    }
+}
+
+#[test]
+fn when_no_device_is_left_the_call_fails_with_the_first_error() {
+    for queue in [1, 2] {
+        let failing = mock(2, queue).answering(|call| match (call.device, call.nth) {
+            (0, 2..) => call.fails("first"),
+            (1, 6..) => call.fails("second"),
+            _ => Ok(()),
+        });
+        let (engine, key) = (failing.engine(), key(1));
+        let (done, count) = sign(&engine, &key, 500);
+        assert_eq!(done, Err(Error::Device { device: "mock:0".into(), what: "first".into() }));
+        assert!((16..=500 - 8).contains(&count), "{count} results were good and came out");
+        assert_eq!(engine.working().len(), 1, "the last one may be tried again");
+        assert_eq!(sign(&engine, &key, 3).1, 0);
+    }
+}
+
+#[test]
+fn an_error_ends_the_call_after_the_results_before_it() {
+    // Of two in flight, the later one fails first.
+    let failing = mock(1, 2).answering(|call| match call.nth {
+        2 => {
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(())
+        }
+        3 => call.fails("dead"),
+        _ => Ok(()),
+    });
+    let (engine, key) = (failing.engine(), key(1));
+    let (done, count) = sign(&engine, &key, 400);
+    assert_eq!(done, Err(Error::Device { device: "mock:0".into(), what: "dead".into() }));
+    // Two that start at a time may change places.
+    assert!(matches!(count, 16 | 24), "two or three sub-batches of 8 came before: {count}");
+    assert!(failing.log.counts[0].0.load(SeqCst) <= 6, "no new ones are started");
+    let faults = engine.faults();
+    assert_eq!((faults.len(), faults[0].jobs), (1, 8));
+    assert_eq!(engine.working().len(), 1);
+
+    // What is not a device's fault is not done again elsewhere.
+    let refusing = mock(2, 2).answering(|call| match call.nth {
+        3 => Err(Error::Unsupported { device: format!("mock:{}", call.device), what: "this".into() }),
+        _ => Ok(()),
+    });
+    let engine = refusing.engine();
+    assert!(matches!(sign(&engine, &key, 400).0, Err(Error::Unsupported { .. })));
+    assert_eq!((engine.faults(), engine.working().len()), (vec![], 2));
+}
+
+#[test]
+fn single_operations_go_on_with_the_next_device() {
+    let failing = mock(3, 2).answering(|call| if call.device < 2 { call.fails("dead") } else { Ok(()) });
+    let (engine, key) = (failing.engine(), key(1));
+    let signature = engine.sign(&key, PURE, b"x", Randomizer::Hedged).unwrap();
+    assert!(engine.verify(&key.verifying_key(), PURE, b"x", signature.as_bytes()).unwrap());
+    engine.check(&engine.generate(P).unwrap()).unwrap();
+    assert_eq!(
+        engine.faults().iter().map(|fault| (fault.device.index, fault.jobs)).collect::<Vec<_>>(),
+        [(0, 1), (1, 1)]
+    );
+    assert_eq!((engine.device().index, engine.working()[0].index), (0, 2));
+    assert_eq!(failing.shares(), [0, 0, 4, 0]);
+}
+
+#[test]
+fn out_of_memory_halves_the_batch() {
+    let key = key(1);
+    for queue in [1, 2] {
+        let small = Mock { memory: 1 << 30, jobs: 64, capacity: 10, ..mock(1, queue) };
+        let engine = small.engine();
+        assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
+        assert!(small.log.runs.lock().unwrap().iter().all(|(_, jobs)| *jobs <= 8));
+        assert_eq!(engine.faults(), [], "that is no failure");
+        assert_eq!(engine.explain(P, Op::Sign, 100).unwrap().memory.sub_batch, 8);
+    }
+    // Not even one job: another device does them.
+    let tiny = mock(2, 1).answering(|call| match call.device {
+        0 => Err(Error::OutOfMemory { device: "mock:0".into(), needs: 2, has: 1 }),
+        _ => Ok(()),
+    });
+    let engine = Mock { memory: 1 << 30, ..tiny.clone() }.engine();
+    assert_eq!(sign(&engine, &key, 50), (Ok(()), 50));
+    assert!(
+        matches!(&engine.faults()[..], [Fault { device, error: Error::OutOfMemory { .. }, .. }] if device.index == 0)
+    );
+    // The host's memory is not a device's own: nothing is gained by halving.
+    let engine = Mock { count: 1, ..tiny }.engine();
+    assert_eq!(sign(&engine, &key, 50).1, 0);
+}
+
+/// Flips a bit of device 0's output from run `from` on.
+fn flip(from: usize) -> impl Fn(Call<'_>) -> Result<(), Error> {
+    move |call| {
+        if (call.device, call.op) == (0, Op::Sign) && call.nth >= from {
+            *call.out.last_mut().unwrap() ^= 1;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn redundant_computing_catches_a_fault_that_stays_in_its_place() {
+    let key = key(1);
+    for (devices, queue) in [(1, 1), (1, 2), (2, 2)] {
+        let sound = mock(devices, queue);
+        let engine = sound.builder().redundant(true).build().unwrap();
+        assert_eq!(sign(&engine, &key, 50), (Ok(()), 50));
+        assert_eq!(sound.shares().iter().sum::<usize>(), 100, "everything is computed twice");
+        engine.cache(&engine.generate(P).unwrap(), 1).unwrap();
+        let signature = engine.sign(&key, PURE, b"x", Randomizer::Hedged).unwrap();
+        assert_eq!(engine.verify(&key.verifying_key(), PURE, b"x", signature.as_bytes()), Ok(true));
+        assert_eq!(engine.verify(&key.verifying_key(), PURE, b"y", signature.as_bytes()), Ok(false));
+    }
+    // In every run, the last job's signature is wrong, whichever job it is; or only in a second run.
+    for from in [0, 1, 5] {
+        let alone = mock(1, 1).answering(flip(from));
+        let engine = alone.builder().redundant(true).build().unwrap();
+        let (done, count) = sign(&engine, &key, 50);
+        assert!(
+            matches!(&done, Err(Error::Inconsistent { device, what })
+            if device == "mock:0" && what.contains("the output of Sign of job")),
+            "{done:?}"
+        );
+        assert_eq!(count, from / 2 * 8);
+
+        let pair = mock(2, 2).answering(flip(from));
+        let engine = pair.builder().redundant(true).build().unwrap();
+        assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
+        assert!(matches!(&engine.faults()[..], [Fault { error: Error::Inconsistent { .. }, .. }, ..]));
+        assert_eq!(engine.working().iter().map(|device| device.index).collect::<Vec<_>>(), [1]);
+    }
+    let single = mock(1, 1).answering(flip(1)).builder().redundant(true).build().unwrap();
+    let signed = single.sign(&key, PURE, b"x", Randomizer::Hedged);
+    assert!(matches!(signed, Err(Error::Inconsistent { .. })));
+}
+
+#[test]
+fn a_damaged_key_is_no_fault_of_any_device() {
+    let mut bytes = key(1).to_bytes();
+    *bytes.last_mut().unwrap() ^= 1;
+    let damaged = SigningKey::from_bytes(P, &bytes).unwrap();
+    let engine = mock(2, 2).engine();
+    let jobs = (0..100).map(|i| job(&damaged, i));
+    let done = engine.sign_batch(jobs, |_, _| panic!("nothing is signed"));
+    assert!(matches!(&done, Err(Error::Value { what }) if what.contains("damaged")), "{done:?}");
+    assert!(matches!(engine.sign(&damaged, PURE, b"x", Randomizer::Hedged), Err(Error::Value { .. })));
+    assert_eq!((engine.faults(), engine.working().len()), (vec![], 2));
+
+    // A device that gets a root wrong is told from a damaged key.
+    let lying = mock(2, 2).answering(|_| Ok(()));
+    let lying = Mock { answer: Arc::new(flip(0)), ..lying };
+    let engine = lying.builder().verify_signatures(true).build().unwrap();
+    assert_eq!(sign(&engine, &key(1), 100), (Ok(()), 100));
+    assert_eq!(engine.working().len(), 1);
+}
+
+#[test]
+fn a_device_does_what_it_can() {
+    let picky = Mock { picky: true, ..mock(2, 1) };
+    let seed = |of: u8| vec![of; 24];
+    let shake: SigningKey = slh_keygen_internal(&TOY_SHAKE_24, &seed(1), &seed(2), &seed(3)).into();
+    let (engine, sha2) = (picky.engine(), key(1));
+    let keys = [&sha2, &shake];
+    let mut next = 0;
+    let jobs = (0..100).map(|i| job(keys[i / 7 % 2], i));
+    engine
+        .sign_batch(jobs, |index, signature| {
+            assert_eq!(index, next);
+            let expected = slh_sign(&message(index), b"", keys[index / 7 % 2].as_ref(), None).unwrap();
+            assert!(signature.unwrap().as_bytes() == expected.as_bytes());
+            next += 1;
+        })
+        .unwrap();
+    assert_eq!(next, 100);
+    engine.sign(&shake, PURE, b"x", Randomizer::Hedged).unwrap();
+    assert_eq!(engine.faults(), []);
+
+    let alone = Mock { picky: true, ..mock(1, 2) };
+    let mut results = Vec::new();
+    alone.engine().sign_batch(keys.map(|key| job(key, 0)), |_, signature| results.push(signature.map(drop))).unwrap();
+    assert_eq!(results, [Ok(()), Err(Error::Unsupported { device: "mock:0".into(), what: "SHAKE".into() })]);
+}
+
+#[test]
+fn a_panic_of_a_backend_is_the_callers() {
+    let panicking = mock(2, 2).answering(|call| if call.nth == 2 { panic!("a fault of the mock") } else { Ok(()) });
+    let (engine, key) = (panicking.engine(), key(1));
+    let caught = catch_unwind(AssertUnwindSafe(|| sign(&engine, &key, 200)));
+    assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"a fault of the mock"));
+}
+
+#[test]
+fn cached_nodes_have_an_identity() {
+    let plain = mock(1, 1);
+    let (engine, key) = (plain.engine(), key(1));
+    assert_eq!(sign(&engine, &key, 3), (Ok(()), 3));
+    assert_eq!(*plain.log.cached_ids.lock().unwrap(), HashSet::from([0]));
+    let cached = engine.cache(&key, 1).unwrap();
+    let ids = |key: &SigningKey| {
+        plain.log.cached_ids.lock().unwrap().clear();
+        assert_eq!(sign(&engine, key, 3), (Ok(()), 3));
+        plain.log.cached_ids.lock().unwrap().iter().copied().collect::<Vec<_>>()
+    };
+    let [first] = ids(&cached)[..] else { panic!("one key") };
+    assert_eq!(ids(&cached.clone()), [first], "a clone has the same nodes");
+    let [second] = ids(&engine.cache(&key, 1).unwrap())[..] else { panic!("one key") };
+    assert!(first > 0 && second > first);
+    assert_eq!(ids(&engine.cache(&cached, 0).unwrap()), [0]);
+}
+
+#[test]
+fn devices_are_named_once_and_exist() {
+    let backend: Arc<dyn Backend> = Arc::new(mock(2, 1));
+    let refused = |indices: &[u32]| {
+        let devices = indices.iter().map(|index| (backend.clone(), *index)).collect();
+        Engine::builder().devices(devices).build().unwrap_err().to_string()
+    };
+    assert!(refused(&[]).contains("without a device"));
+    assert!(refused(&[0, 1, 0]).contains("mock:0 is named twice"));
+    assert!(refused(&[1, 2]).contains("device 2 of mock: it has 2 devices"));
+}
+
+#[test]
+fn a_device_with_memory_of_its_own_is_filled() {
+    let rich = Mock { memory: 1 << 30, jobs: 5000, ..mock(1, 2) };
+    let told = rich.engine().explain(P, Op::Sign, 1_000_000).unwrap();
+    assert_eq!((told.memory.sub_batch, told.memory.budget), (5000, DEVICE_MEMORY_BUDGET));
+    let told = mock(1, 1).engine().explain(P, Op::Sign, 1_000_000).unwrap();
+    assert_eq!((told.memory.sub_batch, told.memory.budget), (8, MEMORY_BUDGET));
+    let engine = mock(2, 2).engine();
+    engine.calibrate(P).unwrap();
+    let told = engine.explain(P, Op::Sign, 1000).unwrap();
+    assert!(told.predicted.is_some());
+}
