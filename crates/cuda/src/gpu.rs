@@ -1,0 +1,97 @@
+//! What programs need of a GPU: `driver.rs` has the real one; tests have one that runs the same kernels on the host.
+
+use hypergrove_engine::{Error, Timing};
+use hypergrove_kernels::{Args, Config, Kernel};
+use std::sync::Arc;
+
+/// A device as its driver describes it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Facts {
+    /// `cuda:0`, as errors name it.
+    pub id: String,
+    /// What the maker calls it.
+    pub name: String,
+    /// Compute capability and driver version.
+    pub detail: String,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Cycles a second, at most; 0 if it is not known.
+    pub clock: u64,
+    /// Whether memory corrects errors.
+    pub ecc: bool,
+}
+
+/// One launch of a kernel. Blocks and threads are the kernel's parallelism: every kernel goes through its jobs in steps
+/// of all its threads, so that any shape gives the same bytes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Launch {
+    pub kernel: Kernel,
+    pub blocks: u32,
+    pub threads: u32,
+    pub args: Args,
+}
+
+/// What a queue does, in order. Addresses are the device's; a host range is a part of a [`Gpu::HostMemory`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Step {
+    /// Host memory to device memory.
+    Upload { to: u64, from: u64, bytes: usize },
+    /// Device memory to host memory.
+    Download { to: u64, from: u64, bytes: usize },
+    /// Zeros.
+    Zero { at: u64, bytes: usize },
+    /// On the main row.
+    Launch(Launch),
+    /// On the side row, which runs beside the main row from `Fork` to `Join`.
+    Beside(Launch),
+    /// The side row starts when all steps so far are done.
+    Fork,
+    /// The main row goes on when the side row is done.
+    Join,
+}
+
+/// A GPU. Dropping its memory frees it.
+pub(crate) trait Gpu: Send + Sync + Sized + 'static {
+    /// Device memory.
+    type Memory: Send + Sync;
+    /// Host memory that the device reads and writes: page-locked, and mapped at the same address.
+    type HostMemory: Send + Sync;
+    /// Kernels ready to launch.
+    type Kernels: Send + Sync;
+    /// An ordered row of work, with a row beside it.
+    type Queue: Queue<Kernels = Self::Kernels>;
+
+    fn facts(&self) -> &Facts;
+    /// Bytes of device memory that are free now.
+    fn free(&self) -> Result<u64, Error>;
+    /// Uninitialised memory. `Error::OutOfMemory` if there is not enough.
+    fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Self::Memory, Error>;
+    fn address(memory: &Self::Memory) -> u64;
+    /// Zeroed host memory.
+    fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Self::HostMemory, Error>;
+    fn host_address(memory: &Self::HostMemory) -> u64;
+    /// Only to be used while no queue works on the memory: after [`Queue::wait`].
+    fn host_bytes(memory: &mut Self::HostMemory) -> &mut [u8];
+    /// Compiles what is neither loaded nor in the cache.
+    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<Self::Kernels, Error>;
+    fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;
+}
+
+/// An ordered row of work on one device.
+pub(crate) trait Queue: Send {
+    type Kernels;
+    /// Steps that are submitted at once.
+    type Recording: Send;
+    /// Submits steps; returns before they are done.
+    fn submit(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
+    /// Prepares steps to be submitted again and again at little cost.
+    fn record(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<Self::Recording, Error>;
+    fn replay(&mut self, recording: &Self::Recording) -> Result<(), Error>;
+    /// Submits steps that [`Queue::wait`] does not wait for; what is submitted later does. An error of theirs shows then.
+    fn follow(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
+    /// Waits until all is done that was submitted or replayed. The device's times for it, as far as they were measured:
+    /// up to the first launch, launches, and after the last; a recording's as a whole.
+    fn wait(&mut self) -> Result<Option<Timing>, Error>;
+}

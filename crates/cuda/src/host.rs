@@ -1,0 +1,149 @@
+//! A GPU for tests: kernels run as functions of the host, memory is the host's.
+
+use crate::gpu::{Facts, Gpu, Queue, Step};
+use hypergrove_engine::{Error, Timing};
+use hypergrove_kernels::{Config, Kernel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) struct HostGpu {
+    facts: Facts,
+    /// Bytes that one allocation may have.
+    pub(crate) most: AtomicU64,
+    /// Submissions that may still succeed.
+    pub(crate) submissions: AtomicU64,
+    /// What freed device memory held.
+    pub(crate) freed: std::sync::Mutex<Vec<Vec<u8>>>,
+    pub(crate) keep_freed: bool,
+}
+
+impl HostGpu {
+    pub(crate) fn new(keep_freed: bool) -> HostGpu {
+        HostGpu {
+            facts: Facts {
+                id: "host:0".into(),
+                name: "kernels on the host".into(),
+                detail: "no GPU".into(),
+                multiprocessors: 2,
+                memory: 1 << 30,
+                clock: 0,
+                ecc: true,
+            },
+            most: AtomicU64::new(u64::MAX),
+            submissions: AtomicU64::new(u64::MAX),
+            freed: std::sync::Mutex::default(),
+            keep_freed,
+        }
+    }
+}
+
+pub(crate) struct Memory {
+    words: Vec<u64>,
+    gpu: Arc<HostGpu>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.gpu.keep_freed {
+            let bytes = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            self.gpu.freed.lock().expect("no panic").push(bytes);
+        }
+    }
+}
+
+impl Gpu for HostGpu {
+    type Memory = Memory;
+    type HostMemory = Memory;
+    type Kernels = Config;
+    type Queue = HostQueue;
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+    fn free(&self) -> Result<u64, Error> {
+        Ok(1 << 30)
+    }
+    fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
+        let most = self.most.load(Ordering::Relaxed);
+        if bytes as u64 > most {
+            return Err(Error::OutOfMemory { device: self.facts.id.clone(), needs: bytes as u64, has: most });
+        }
+        // Poisoned: what a kernel reads it must have written.
+        Ok(Memory { words: vec![0xa5a5_5a5a_dead_beef; bytes.div_ceil(8)], gpu: self.clone() })
+    }
+    fn address(memory: &Memory) -> u64 {
+        memory.words.as_ptr() as u64
+    }
+    fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
+        Ok(Memory { words: vec![0; bytes.div_ceil(8)], gpu: self.clone() })
+    }
+    fn host_address(memory: &Memory) -> u64 {
+        memory.words.as_ptr() as u64
+    }
+    #[allow(unsafe_code)]
+    fn host_bytes(memory: &mut Memory) -> &mut [u8] {
+        let bytes = memory.words.len() * 8;
+        // SAFETY: words are plain bytes, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(memory.words.as_mut_ptr().cast(), bytes) }
+    }
+    fn kernels(self: &Arc<Self>, config: &Config, _: &[Kernel]) -> Result<Config, Error> {
+        Ok(config.clone())
+    }
+    fn queue(self: &Arc<Self>) -> Result<HostQueue, Error> {
+        Ok(HostQueue { gpu: self.clone() })
+    }
+}
+
+pub(crate) struct HostQueue {
+    gpu: Arc<HostGpu>,
+}
+
+impl Queue for HostQueue {
+    type Kernels = Config;
+    type Recording = (Config, Vec<Step>);
+
+    #[allow(unsafe_code)]
+    fn submit(&mut self, config: &Config, steps: &[Step]) -> Result<(), Error> {
+        let left = &self.gpu.submissions;
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err() {
+            let what = "the device was lost (a test said so)".into();
+            return Err(Error::Device { device: self.gpu.facts.id.clone(), what });
+        }
+        for step in steps {
+            // SAFETY: the program under test gives addresses inside memory that it holds; that it does is what tests
+            // under a sanitizer would notice, as on a GPU.
+            unsafe {
+                match *step {
+                    Step::Upload { to, from, bytes } | Step::Download { to, from, bytes } => {
+                        std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes);
+                    }
+                    Step::Zero { at, bytes } => std::ptr::write_bytes(at as *mut u8, 0, bytes),
+                    Step::Launch(l) | Step::Beside(l) => {
+                        hypergrove_kernels::host::launch(
+                            config.family,
+                            config.n,
+                            l.kernel,
+                            l.blocks,
+                            l.threads,
+                            &l.args,
+                        );
+                    }
+                    Step::Fork | Step::Join => {}
+                }
+            }
+        }
+        Ok(())
+    }
+    fn record(&mut self, config: &Config, steps: &[Step]) -> Result<(Config, Vec<Step>), Error> {
+        Ok((config.clone(), steps.to_vec()))
+    }
+    fn replay(&mut self, (config, steps): &(Config, Vec<Step>)) -> Result<(), Error> {
+        self.submit(config, steps)
+    }
+    fn follow(&mut self, config: &Config, steps: &[Step]) -> Result<(), Error> {
+        self.submit(config, steps)
+    }
+    fn wait(&mut self) -> Result<Option<Timing>, Error> {
+        Ok(None)
+    }
+}

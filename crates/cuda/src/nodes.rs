@@ -1,0 +1,45 @@
+//! Cached nodes of keys in device memory, kept between batches.
+
+use crate::gpu::Gpu;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Nodes by the identity of their key, the one that was used last at the end.
+pub(crate) struct NodesCache<G: Gpu> {
+    budget: u64,
+    held: Mutex<Vec<Held<G>>>,
+}
+
+struct Held<G: Gpu> {
+    id: u64,
+    bytes: u64,
+    nodes: Arc<G::Memory>,
+}
+
+impl<G: Gpu> NodesCache<G> {
+    pub(crate) fn new(budget: u64) -> NodesCache<G> {
+        NodesCache { budget, held: Mutex::default() }
+    }
+
+    /// Nodes of that identity and size.
+    pub(crate) fn get(&self, id: u64, bytes: u64) -> Option<Arc<G::Memory>> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = held.iter().position(|one| (one.id, one.bytes) == (id, bytes) && id != 0)?;
+        let one = held.remove(at);
+        let nodes = one.nodes.clone();
+        held.push(one);
+        Some(nodes)
+    }
+
+    /// Keeps nodes, if they have an identity and fit the budget; those used longest ago make way.
+    pub(crate) fn put(&self, id: u64, nodes: G::Memory, bytes: u64) -> Arc<G::Memory> {
+        let nodes = Arc::new(nodes);
+        if id != 0 && bytes <= self.budget {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            while held.iter().map(|one| one.bytes).sum::<u64>() + bytes > self.budget {
+                held.remove(0);
+            }
+            held.push(Held { id, bytes, nodes: nodes.clone() });
+        }
+        nodes
+    }
+}

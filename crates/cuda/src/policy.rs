@@ -1,0 +1,151 @@
+//! What can be tuned, and the values that were measured to be good.
+
+use hypergrove_engine::{Axis, Error, Policy, THREADS};
+use hypergrove_fips205::Params;
+use hypergrove_kernels::{Config, TILE_WORDS};
+use std::borrow::Cow;
+
+/// Choices that change time and memory, never bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CudaPolicy {
+    /// Host threads that lay batches out.
+    pub threads: usize,
+    /// Threads of a block, where there is work for them.
+    pub block: u32,
+    /// Blocks of 256 threads a multiprocessor that the chain kernel's registers must leave room for.
+    pub occupancy: u32,
+    /// The places of additions in a SHA-256 compression that go to the multiply-add pipe, as a mask.
+    pub imad: u32,
+    /// Whether the rounds of SHA-512 and Keccak are unrolled.
+    pub unrolled: u32,
+    /// Levels that a launch goes up, in shared memory, where there is plenty of work.
+    pub subtree_height: u32,
+    /// log2 of the nodes that a block works on at a time, if they fit.
+    pub tile: u32,
+    /// log2 of the chains that a block sorts by length.
+    pub sort: u32,
+    /// log2 of the leaves whose chains are grown at a time; 0: as many as a fixed amount of memory takes.
+    pub window: u32,
+    /// 0: all chain values of revealed leaves are kept until their digits are known; 1: they are computed again.
+    pub replay: u32,
+    /// Levels of parallelism: 0 none, 1 trees, 2 and nodes, 3 and chains, 4 and what a hash allows.
+    pub levels: u32,
+    /// Whether each layer's root is computed once more, from the signature.
+    pub check: u32,
+    /// Whether FORS runs beside the hypertree.
+    pub beside: u32,
+    /// Whether small batches are submitted as one recording.
+    pub record: u32,
+}
+
+impl Default for CudaPolicy {
+    fn default() -> CudaPolicy {
+        CudaPolicy {
+            threads: 1,
+            block: 128,
+            occupancy: 4,
+            imad: 0x1d1,
+            unrolled: 0,
+            subtree_height: 2,
+            tile: 9,
+            sort: 9,
+            window: 0,
+            replay: 0,
+            levels: 4,
+            check: 1,
+            beside: 1,
+            record: 1,
+        }
+    }
+}
+
+static BLOCK: &[u32] = &[32, 64, 128, 256];
+static OCCUPANCY: &[u32] = &[2, 3, 4, 5, 6];
+static IMAD: &[u32] = &[0, 0x1d1, 0xfff];
+static SUBTREE_HEIGHT: &[u32] = &[2, 3, 4, 6, 9];
+static TILE: &[u32] = &[5, 7, 9, 10];
+static SORT: &[u32] = &[5, 7, 8, 9, 10, 11];
+static WINDOW: &[u32] = &[0, 6, 20];
+static SWITCH: &[u32] = &[0, 1];
+static LEVELS: &[u32] = &[0, 1, 2, 3, 4];
+
+/// The space of this backend.
+pub(crate) fn axes() -> Vec<Axis> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values) };
+    vec![
+        Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) },
+        axis("block", BLOCK),
+        axis("occupancy", OCCUPANCY),
+        axis("imad", IMAD),
+        axis("unrolled", SWITCH),
+        axis("subtree_height", SUBTREE_HEIGHT),
+        axis("tile", TILE),
+        axis("sort", SORT),
+        axis("window", WINDOW),
+        axis("replay", SWITCH),
+        axis("levels", LEVELS),
+        axis("check", SWITCH),
+        axis("beside", SWITCH),
+        axis("record", SWITCH),
+    ]
+}
+
+impl CudaPolicy {
+    /// The named values, defaults for the rest.
+    pub fn of(policy: &Policy) -> Result<CudaPolicy, Error> {
+        let mut out = CudaPolicy::default();
+        for (name, value) in &policy.0 {
+            let (field, allowed) = match *name {
+                THREADS => {
+                    out.threads = (*value).max(1) as usize;
+                    continue;
+                }
+                "block" => (&mut out.block, BLOCK),
+                "occupancy" => (&mut out.occupancy, OCCUPANCY),
+                "imad" => (&mut out.imad, &[][..]),
+                "unrolled" => (&mut out.unrolled, SWITCH),
+                "subtree_height" => (&mut out.subtree_height, &[][..]),
+                "tile" => (&mut out.tile, &[][..]),
+                "sort" => (&mut out.sort, SORT),
+                "window" => (&mut out.window, &[][..]),
+                "replay" => (&mut out.replay, SWITCH),
+                "levels" => (&mut out.levels, LEVELS),
+                "check" => (&mut out.check, SWITCH),
+                "beside" => (&mut out.beside, SWITCH),
+                "record" => (&mut out.record, SWITCH),
+                other => return Err(Error::Value { what: format!("a GPU has no policy axis {other:?}") }),
+            };
+            let fits = match *name {
+                "imad" => *value < 1 << 12,
+                "subtree_height" | "tile" => (1..=10).contains(value),
+                "window" => *value == 0 || (4..=24).contains(value),
+                _ => allowed.contains(value),
+            };
+            if !fits {
+                let allowed = match *name {
+                    "imad" => "below 4096".into(),
+                    "subtree_height" | "tile" => "1 to 10".into(),
+                    "window" => "0, or 4 to 24".into(),
+                    _ => format!("one of {allowed:?}"),
+                };
+                return Err(Error::Value { what: format!("policy axis {name} is {value}, must be {allowed}") });
+            }
+            *field = *value;
+        }
+        Ok(out)
+    }
+
+    /// log2 of the nodes that a block's tile may hold for this set, and that a window may be cut into.
+    pub(crate) fn most_chunk(&self, p: &Params) -> u32 {
+        let fit = (TILE_WORDS / (p.n / 4)).ilog2();
+        if self.window > 0 { fit.min(self.window) } else { fit }
+    }
+
+    /// What kernels are built for; see `Shape::is_thin`.
+    pub(crate) fn config(&self, p: &Params, thin: bool) -> Config {
+        let imad = if thin { 0 } else { self.imad };
+        let defines = vec![("CHAINS_BLOCKS", self.occupancy), ("IMAD", imad), ("UNROLLED", self.unrolled)];
+        Config { family: p.family, n: p.n, defines }
+    }
+}

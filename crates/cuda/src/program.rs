@@ -1,0 +1,963 @@
+//! A plan prepared for a GPU: memory, kernels, and the steps of a batch.
+
+use crate::gpu::{Gpu, Launch, Queue, Step};
+use crate::keys;
+use crate::nodes::NodesCache;
+use crate::policy::CudaPolicy;
+use hypergrove_engine::{Batch, Error, Program, Timing};
+use hypergrove_fips205::plan::{Op, Plan, Slot};
+use hypergrove_fips205::{Family, Params, Position};
+use hypergrove_kernels::flags::COPY;
+use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, flags};
+use rayon::prelude::*;
+use std::sync::Arc;
+use std::time::Instant;
+use zeroize::Zeroize;
+
+/// Device memory for the chain ends of one window of leaves, at most.
+const ENDS_BYTES: usize = 512 << 20;
+
+/// Where everything of a pass lies. Offsets are from the start of the device's or the host's memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Layout {
+    /// Jobs of a pass.
+    jobs: usize,
+    /// Leaves whose chains are grown at a time.
+    window: usize,
+    // The host's memory; the device's begins alike.
+    seeds: Part,
+    positions: Part,
+    flag: Part,
+    input: Part,
+    roots: Part,
+    fors: Part,
+    output: Part,
+    // The device's alone.
+    keys: Part,
+    trace: Part,
+    cached_trace: Part,
+    ends: Part,
+    checked_ends: Part,
+    leaves: Part,
+    nodes: [Part; 2],
+    fors_nodes: [Part; 2],
+    shared: usize,
+    device: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    at: usize,
+    bytes: usize,
+}
+
+/// The sizes that a set and a policy ask for.
+#[derive(Clone, Copy)]
+struct Shape {
+    p: &'static Params,
+    op: Op,
+    /// Layers that are grown, and layers whose nodes come with the key.
+    grown: usize,
+    cached: usize,
+    policy: CudaPolicy,
+}
+
+impl Shape {
+    fn new(plan: &Plan, policy: CudaPolicy) -> Shape {
+        let p = plan.params;
+        let (grown, cached) = match plan.op {
+            Op::Sign => (p.d - plan.cached_layers, plan.cached_layers),
+            Op::Verify => (0, 0),
+            Op::Keygen => (1, 0),
+            Op::Cache => (1, plan.cached_layers),
+        };
+        Shape { p, op: plan.op, grown, cached, policy }
+    }
+    /// XMSS leaves of a job.
+    fn leaves(&self) -> usize {
+        self.grown << self.p.hp
+    }
+    /// Whether the chains of a batch leave multiprocessors short of work: then an addition's latency counts, which is
+    /// lower where additions usually go.
+    fn is_thin(&self, jobs: usize, multiprocessors: u32) -> bool {
+        let units = if self.op == Op::Verify { 1 } else { self.leaves() };
+        jobs * units * self.p.len() < 256 * multiprocessors as usize
+    }
+    /// Nodes that the first launch leaves of each tree, at most.
+    fn left(&self, height: usize) -> usize {
+        let up = self.policy.subtree_height.min(self.policy.most_chunk(self.p)).min(WIDE_CHUNK) as usize;
+        1 << height.saturating_sub(up)
+    }
+
+    fn layout(&self, jobs: usize) -> Layout {
+        let Shape { p, op, .. } = *self;
+        let (n, len) = (p.n, p.len());
+        let signs = op == Op::Sign;
+        let hashes = signs || op == Op::Verify;
+        let mut at = 0;
+        let mut part = |bytes: usize| {
+            let part = Part { at, bytes };
+            at += bytes.next_multiple_of(256);
+            part
+        };
+        let when = |yes: bool, bytes: usize| if yes { bytes } else { 0 };
+        let leaves = jobs * self.leaves();
+        // Windows of whole tiles of the largest chunk.
+        let tile = 1usize << self.policy.most_chunk(p);
+        let asked = if self.policy.window > 0 { 1 << self.policy.window } else { ENDS_BYTES / (len * n) };
+        let window = asked.next_multiple_of(tile).min(leaves);
+        let left = |trees: usize, height: usize| trees * self.left(height) * n;
+        let xmss = left(jobs * self.grown, p.hp);
+        let fors = left(jobs * p.k, p.a);
+        let keep = self.policy.replay == 0;
+        let mut layout = Layout {
+            jobs,
+            window,
+            seeds: part((when(op != Op::Cache, jobs).max(1) * (2 * n + 8)).max(FEW_KEYS * KEY_WORDS * 4)),
+            positions: part(when(hashes, jobs * (JOB_WORDS + p.k) * 4)),
+            flag: part(4),
+            input: part(when(op == Op::Verify, jobs * p.sig_bytes())),
+            roots: part(if op == Op::Cache { jobs * n } else { when(hashes, jobs * (p.d + 1) * n) }),
+            fors: part(when(hashes, jobs * p.k * n)),
+            output: part(match op {
+                Op::Sign => jobs * p.sig_bytes(),
+                Op::Keygen => jobs * n,
+                Op::Verify => 0,
+                Op::Cache => jobs * ((2 << p.hp) - 1) * n,
+            }),
+            ..Layout::default()
+        };
+        layout.shared = layout.output.at + layout.output.bytes.next_multiple_of(256);
+        layout.keys = part(when(op != Op::Cache && jobs > FEW_KEYS, jobs) * KEY_WORDS * 4);
+        layout.trace = part(when(signs && keep, jobs * self.grown * len * p.w() * n));
+        layout.cached_trace = part(when(signs && keep, jobs * self.cached * len * p.w() * n));
+        layout.ends = part(when(op != Op::Verify, window * len * n));
+        let checks = match op {
+            Op::Verify => 1,
+            Op::Sign => self.grown.max(self.cached).max(when(!keep, p.d)),
+            _ => 0,
+        };
+        layout.checked_ends = part(jobs * checks * len * n);
+        layout.leaves = part(when(signs && keep, jobs * p.d * n));
+        layout.nodes = [part(when(op != Op::Verify, xmss)), part(when(op != Op::Verify, xmss / 2))];
+        layout.fors_nodes = [part(when(signs, fors)), part(when(signs, fors / 2))];
+        layout.device = at;
+        layout
+    }
+
+    /// Whether every index of a pass of this size fits its 32 bits.
+    fn indexable(&self, layout: &Layout) -> bool {
+        let p = self.p;
+        let most = u32::MAX as usize / 2;
+        let parts = [layout.input, layout.output, layout.trace, layout.cached_trace, layout.ends, layout.checked_ends];
+        parts.iter().all(|part| part.bytes / 4 <= most)
+            && layout.jobs * (p.k << p.a).max(self.leaves()) <= most
+            && layout.window * p.len() <= most
+    }
+}
+
+/// Keys that the host lays out itself: with no more of them, a launch would take longer.
+const FEW_KEYS: usize = 8;
+
+/// Bytes of device memory for a pass of one job: less cannot be had.
+pub(crate) fn least_bytes(plan: &Plan, policy: CudaPolicy) -> u64 {
+    Shape::new(plan, policy).layout(1).device as u64
+}
+
+/// Bytes of device memory for a pass of `jobs` jobs.
+#[cfg(test)]
+pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: CudaPolicy) -> u64 {
+    Shape::new(plan, policy).layout(jobs).device as u64
+}
+
+/// Bytes of host memory for a program of `batch` jobs.
+pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: CudaPolicy) -> u64 {
+    Shape::new(plan, policy).layout(batch.clamp(1, 1 << 20)).shared as u64
+}
+
+pub(crate) struct GpuProgram<G: Gpu> {
+    plan: Plan,
+    shape: Shape,
+    layout: Layout,
+    gpu: Arc<G>,
+    kernels: G::Kernels,
+    queue: G::Queue,
+    memory: G::Memory,
+    host: G::HostMemory,
+    cache: Arc<NodesCache<G>>,
+    /// Whether the host has laid the keys of this pass out: then they stay where they are uploaded to.
+    keys_laid_out: bool,
+    /// Steps that were recorded, for some number of jobs and keys.
+    recorded: Option<Recorded<<G::Queue as Queue>::Recording>>,
+    /// Roots and FORS roots of the last run, as words.
+    kept: Kept,
+}
+
+struct Recorded<R> {
+    jobs_and_keys: (usize, usize),
+    steps: R,
+}
+
+#[derive(Default)]
+struct Kept {
+    jobs: usize,
+    roots: Vec<u8>,
+    fors: Vec<u8>,
+}
+
+impl<G: Gpu> GpuProgram<G> {
+    pub(crate) fn new(
+        gpu: &Arc<G>,
+        cache: &Arc<NodesCache<G>>,
+        plan: &Plan,
+        batch: usize,
+        budget: u64,
+        policy: CudaPolicy,
+    ) -> Result<GpuProgram<G>, Error> {
+        let shape = Shape::new(plan, policy);
+        let p = plan.params;
+        let wanted: &[Kernel] = match plan.op {
+            Op::Keygen | Op::Cache => {
+                &[Kernel::Keys, Kernel::Chains, Kernel::Xmss, Kernel::XmssWide, Kernel::XmssAbove]
+            }
+            Op::Sign => Kernel::ALL,
+            Op::Verify => {
+                &[Kernel::Keys, Kernel::Complete, Kernel::ForsClimb, Kernel::ForsPk, Kernel::ForsPkWide, Kernel::Climb]
+            }
+        };
+        let wanted: Vec<Kernel> = wanted
+            .iter()
+            .copied()
+            .filter(|kernel| match kernel {
+                Kernel::Select => policy.replay == 0,
+                Kernel::Cached => shape.cached > 0,
+                Kernel::Keys => batch > FEW_KEYS,
+                Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => {
+                    policy.levels == 4 && batch <= MOST_RECORDED
+                }
+                Kernel::ForsClimb => plan.op == Op::Verify,
+                Kernel::Climb | Kernel::Complete => plan.op == Op::Verify || policy.check == 1,
+                _ => true,
+            })
+            .collect();
+        let kernels = gpu.kernels(&policy.config(p, shape.is_thin(batch, gpu.facts().multiprocessors)), &wanted)?;
+        let mut jobs = match plan.op {
+            Op::Cache => 1usize << (p.hp * (plan.cached_layers - 1)).min(16),
+            _ => batch.max(1),
+        };
+        loop {
+            let layout = shape.layout(jobs);
+            if shape.indexable(&layout) && layout.device as u64 <= budget {
+                match gpu.alloc(layout.device) {
+                    Ok(memory) => {
+                        return Ok(GpuProgram {
+                            plan: plan.clone(),
+                            shape,
+                            host: gpu.alloc_host(layout.shared)?,
+                            layout,
+                            gpu: gpu.clone(),
+                            kernels,
+                            queue: gpu.queue()?,
+                            memory,
+                            cache: cache.clone(),
+                            keys_laid_out: false,
+                            recorded: None,
+                            kept: Kept::default(),
+                        });
+                    }
+                    Err(Error::OutOfMemory { .. }) if jobs > 1 => {}
+                    Err(why) => return Err(why),
+                }
+            } else if jobs == 1 {
+                let needs = layout.device as u64;
+                return Err(Error::OutOfMemory { device: gpu.facts().id.clone(), needs, has: budget });
+            }
+            jobs = jobs.div_ceil(2);
+        }
+    }
+
+    fn p(&self) -> &'static Params {
+        self.plan.params
+    }
+    fn device(&self, part: Part) -> u64 {
+        G::address(&self.memory) + part.at as u64
+    }
+    fn on_host(&self, part: Part) -> u64 {
+        G::host_address(&self.host) + part.at as u64
+    }
+    fn bytes(&mut self, part: Part) -> &mut [u8] {
+        &mut G::host_bytes(&mut self.host)[part.at..part.at + part.bytes]
+    }
+    fn upload(&self, part: Part, bytes: usize) -> Step {
+        Step::Upload { to: self.device(part), from: self.on_host(part), bytes }
+    }
+    fn download(&self, part: Part, bytes: usize) -> Step {
+        Step::Download { to: self.on_host(part), from: self.device(part), bytes }
+    }
+    /// What all launches have in common.
+    fn args(&self) -> Args {
+        Args {
+            keys: self.device(if self.keys_laid_out { self.layout.seeds } else { self.layout.keys }),
+            jobs: self.device(self.layout.positions),
+            roots: self.device(self.layout.roots),
+            sigs: self.device(if self.plan.op == Op::Verify { self.layout.input } else { self.layout.output }),
+            flag: self.device(self.layout.flag),
+            ..Args::new(self.p())
+        }
+    }
+
+    /// A launch of `args.total` threads, or of as many as the policy's levels of parallelism allow.
+    fn flat(&self, kernel: Kernel, allowed: [usize; 3], args: Args) -> Launch {
+        let levels = self.shape.policy.levels as usize;
+        let most = if levels < 3 { allowed[levels] } else { usize::MAX };
+        let threads = (args.total as usize).min(most).max(1) as u32;
+        // Spread thin work over all multiprocessors, evenly: with few large blocks some would get one more than others.
+        let even = threads.div_ceil(self.gpu.facts().multiprocessors).next_multiple_of(32);
+        let most = if even <= 2048 { self.shape.policy.block.min(64) } else { self.shape.policy.block };
+        let block = even.clamp(32, most).min(threads);
+        Launch { kernel, blocks: threads.div_ceil(block), threads: block, args }
+    }
+    /// A launch over tiles of `args.count` nodes of trees `height` high; sets chunk and up.
+    fn tiled(&self, kernel: Kernel, trees: usize, height: u32, mut args: Args) -> Launch {
+        let policy = &self.shape.policy;
+        let (left, most) = (height - args.base, policy.most_chunk(self.p()));
+        let each = args.count / self.gpu.facts().multiprocessors;
+        if each >= policy.block {
+            // Plenty of work: few levels a launch, so that warps do not run empty towards the top of a tile.
+            args.up = left.min(policy.subtree_height).min(most);
+            args.chunk = most.min(policy.tile).max(args.up);
+        } else {
+            // Little of it: as many levels a launch as leave a tile to every multiprocessor; or all, where levels are
+            // shorter than launches.
+            let even = each.max(1).ilog2();
+            args.up = if each < 4 { left } else { left.min(even.max(policy.subtree_height)) }.min(most);
+            args.chunk = even.max(args.up).min(most);
+        }
+        let tiles = args.count.div_ceil(1 << args.chunk);
+        let threads = (1u32 << args.chunk).clamp(32, policy.block);
+        let (blocks, threads) = match policy.levels {
+            0 => (1, 1),
+            1 => (tiles.min(trees as u32), 1),
+            _ => (tiles, threads),
+        };
+        Launch { kernel, blocks, threads, args }
+    }
+
+    /// Trees of `trees` and `height`: the first launch is given, the others go up from what it leaves.
+    fn above(&self, kernel: Kernel, trees: usize, height: u32, first: Launch, nodes: [Part; 2]) -> Vec<Launch> {
+        let mut launches = vec![first];
+        let mut last = first.args;
+        let mut into = 1;
+        while last.base + last.up < height {
+            let base = last.base + last.up;
+            let count = (trees as u32) << (height - base);
+            let args = Args { base, count, skip: 0, nodes: last.outs, outs: self.device(nodes[into]), ..last };
+            let launch = self.tiled(kernel, trees, height, args);
+            launches.push(launch);
+            last = launch.args;
+            into = 1 - into;
+        }
+        launches
+    }
+
+    /// Chains, leaves and trees of XMSS: `trees` of them.
+    fn xmss(&self, trees: usize, args: Args, steps: &mut Vec<Step>) {
+        let (p, hp) = (self.p(), self.p().hp as u32);
+        let leaves = trees << p.hp;
+        let args = Args { ends: self.device(self.layout.ends), outs: self.device(self.layout.nodes[0]), ..args };
+        let mut last: Option<Launch> = None;
+        for skip in (0..leaves).step_by(self.layout.window) {
+            let count = self.layout.window.min(leaves - skip);
+            let here = Args { skip: skip as u32, count: count as u32, total: (count * p.len()) as u32, ..args };
+            steps.push(Step::Launch(self.flat(Kernel::Chains, [1, trees, count], here)));
+            let up = Args { flags: here.flags & !flags::TRACE, ..here };
+            let up = if here.flags & flags::KEEP == 0 { up } else { Args { trace: args.trace, ..up } };
+            let mut launch = self.tiled(Kernel::Xmss, trees, hp, up);
+            if self.is_few(trees.div_ceil(self.shape.grown.max(1))) {
+                let up = hp.min(WIDE_CHUNK);
+                let args = Args { chunk: WIDE_CHUNK, up, ..launch.args };
+                let blocks = args.count.div_ceil(1 << WIDE_CHUNK);
+                launch = Launch { kernel: Kernel::XmssWide, blocks, threads: 96, args };
+            }
+            // All windows go up by the same number of levels: by that of the first, the largest.
+            if let Some(Launch { args: Args { chunk, up, .. }, .. }) = last {
+                let tiles = launch.args.count.div_ceil(1 << chunk);
+                launch = Launch { blocks: launch.blocks.min(tiles), args: Args { chunk, up, ..launch.args }, ..launch };
+            }
+            steps.push(Step::Launch(launch));
+            last = last.or(Some(launch));
+        }
+        let Some(first) = last else { return };
+        let more = self.above(Kernel::XmssAbove, trees, hp, first, self.layout.nodes);
+        steps.extend(more.into_iter().skip(1).map(Step::Launch));
+    }
+
+    fn fors(&self, jobs: usize, steps: &mut Vec<Step>, on: impl Fn(Launch) -> Step) {
+        let (p, trees) = (self.p(), jobs * self.p().k);
+        let args = Args {
+            count: (trees << p.a) as u32,
+            flags: flags::REVEAL,
+            outs: self.device(self.layout.fors_nodes[0]),
+            roots: self.device(self.layout.fors),
+            ..self.args()
+        };
+        let first = self.tiled(Kernel::Fors, trees, p.a as u32, args);
+        let launches = self.above(Kernel::ForsAbove, trees, p.a as u32, first, self.layout.fors_nodes);
+        steps.extend(launches.into_iter().map(&on));
+        steps.push(on(self.fors_pk(jobs, Args { nodes: self.device(self.layout.fors), ..self.args() })));
+    }
+
+    /// Whether all of a few jobs' hashes at once leave multiprocessors idle: then latency counts, not work.
+    fn is_few(&self, jobs: usize) -> bool {
+        let leaves = jobs * self.shape.leaves().max(1);
+        self.shape.policy.levels == 4
+            && jobs <= MOST_RECORDED
+            && leaves <= 64 * self.gpu.facts().multiprocessors as usize
+    }
+
+    /// PK_FORS of `jobs` jobs from the roots at `args.nodes`.
+    fn fors_pk(&self, jobs: usize, args: Args) -> Launch {
+        let args = Args { total: jobs as u32, ..args };
+        if self.is_few(jobs) {
+            return Launch { kernel: Kernel::ForsPkWide, blocks: jobs as u32, threads: 32, args };
+        }
+        self.flat(Kernel::ForsPk, [1, jobs, jobs], args)
+    }
+
+    /// Keys to the device, laid out there unless the host has done it.
+    fn keys(&self, keys: usize) -> Vec<Step> {
+        let seeds = self.layout.seeds;
+        if self.keys_laid_out {
+            return vec![self.upload(seeds, keys * KEY_WORDS * 4)];
+        }
+        let args = Args { nodes: self.device(seeds), total: keys as u32, ..self.args() };
+        let upload = self.upload(seeds, keys * (2 * self.p().n + 8));
+        vec![upload, Step::Launch(self.flat(Kernel::Keys, [1, keys, keys], args))]
+    }
+
+    /// Chains from digits to ends, in sorted tiles.
+    fn complete(&self, jobs: usize, mut args: Args) -> Launch {
+        let policy = &self.shape.policy;
+        let even = (args.total / (8 * self.gpu.facts().multiprocessors)).max(1).ilog2();
+        args.chunk = even.clamp(5, policy.sort.max(5));
+        let tiles = args.total.div_ceil(1 << args.chunk);
+        let (blocks, threads) = match policy.levels {
+            0 => (1, 1),
+            1 => (tiles.min(jobs as u32), 1),
+            2 => (tiles.min(args.count), 1),
+            _ => (tiles, policy.block.min(1 << args.chunk)),
+        };
+        Launch { kernel: Kernel::Complete, blocks, threads, args }
+    }
+
+    /// Chains from digits to ends at `args.ends`, and on to the roots, for `layers` from `layer0` on.
+    fn climb(&self, jobs: usize, args: Args, layer0: usize, layers: usize, compare: bool, launches: &mut Vec<Launch>) {
+        let units = jobs * layers;
+        if units == 0 {
+            return;
+        }
+        let args = Args { layer0: layer0 as u32, layers: layers as u32, ..args };
+        let chains = Args { count: units as u32, total: (units * self.p().len()) as u32, ..args };
+        launches.push(self.complete(jobs, chains));
+        let args = Args { flags: if compare { flags::COMPARE } else { 0 }, total: units as u32, ..args };
+        launches.push(self.flat(Kernel::Climb, [1, jobs, units], args));
+    }
+
+    fn sign_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
+        let (p, l, policy) = (self.p(), &self.layout, self.shape.policy);
+        let (grown, cached, keep) = (self.shape.grown, self.shape.cached, policy.replay == 0);
+        let few = keep && self.is_few(jobs);
+        let mut steps = self.keys(keys);
+        steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
+        if !few {
+            steps.push(self.upload(l.flag, 4));
+        }
+        if policy.beside == 1 {
+            steps.push(Step::Fork);
+            self.fors(jobs, &mut steps, Step::Beside);
+        } else {
+            self.fors(jobs, &mut steps, Step::Launch);
+        }
+        let kept = if keep { flags::TRACE } else { 0 };
+        let trees = jobs * grown;
+        let xmss = Args { layers: grown.max(1) as u32, rows: trees as u32, trace: self.device(l.trace), ..self.args() };
+        if grown > 0 {
+            self.xmss(trees, Args { flags: flags::REVEAL | kept, ..xmss }, &mut steps);
+        }
+        let units = jobs * cached;
+        let above = Args {
+            layer0: grown as u32,
+            layers: cached.max(1) as u32,
+            rows: units as u32,
+            count: units as u32,
+            trace: self.device(l.cached_trace),
+            ends: self.device(l.checked_ends),
+            ..self.args()
+        };
+        let all = |units: usize| (units * p.len()) as u32;
+        let mut chained = Vec::new();
+        if cached > 0 {
+            let args = Args { total: units as u32, ..above };
+            steps.push(Step::Launch(self.flat(Kernel::Cached, [1, jobs, units], args)));
+            if keep {
+                let args = Args { flags: flags::ONLY | flags::TRACE, total: all(units), ..above };
+                steps.push(Step::Launch(self.flat(Kernel::Chains, [1, units, units], args)));
+            }
+        }
+        let compare = if policy.check == 1 { flags::COMPARE } else { 0 };
+        let both = [(Args { count: trees as u32, ..xmss }, trees), (above, units)];
+        let both = both.into_iter().filter(|(_, units)| *units > 0);
+        // Where the leaves of each of the two are, computed once more for the check.
+        let again = |args: &Args| self.device(l.leaves) + u64::from(args.layer0) * (jobs * p.n) as u64;
+        if few && policy.check == 1 {
+            for (args, units) in both.clone() {
+                let args = Args { outs: again(&args), ..args };
+                let launch = Launch { kernel: Kernel::LeafWide, blocks: units as u32, threads: 32, args };
+                if policy.beside == 1 {
+                    chained.push(Step::Beside(launch));
+                } else {
+                    chained.push(Step::Launch(launch));
+                }
+            }
+        }
+        // The leaves are grown beside what has the chains to wait for.
+        let after_chains =
+            steps.iter().rposition(|step| matches!(step, Step::Launch(Launch { kernel: Kernel::Chains, .. })));
+        if let (Some(at), false) = (after_chains, chained.is_empty()) {
+            if policy.beside == 1 {
+                chained.insert(0, Step::Fork);
+            }
+            steps.splice(at + 1..at + 1, chained);
+        }
+        if policy.beside == 1 {
+            steps.push(Step::Join);
+        }
+        if few {
+            let launches = both.clone().count();
+            for (i, (args, units)) in both.enumerate() {
+                let slots = (l.fors.at + l.fors.bytes - l.roots.at) / 4;
+                let (copy, copied) = if i + 1 == launches { (COPY, slots + jobs * p.sig_bytes() / 4) } else { (0, 0) };
+                let checked = if policy.check == 1 { units } else { 0 };
+                let args = Args {
+                    nodes: again(&args),
+                    ends: self.on_host(l.output),
+                    outs: self.on_host(l.roots),
+                    flag: self.on_host(l.flag),
+                    flags: compare | copy,
+                    chunk: slots as u32,
+                    total: all(units * p.w()) + (checked + copied) as u32,
+                    ..args
+                };
+                steps.push(Step::Launch(self.flat(Kernel::Links, [1, units, units], args)));
+            }
+        } else if keep {
+            for (args, units) in both {
+                let args = Args { total: all(units), ..args };
+                steps.push(Step::Launch(self.flat(Kernel::Select, [1, units, units], args)));
+            }
+        } else {
+            let units = jobs * p.d;
+            let args = Args { layer0: 0, layers: p.d as u32, count: units as u32, total: all(units), ..self.args() };
+            let args = Args { flags: flags::REPLAY, ..args };
+            steps.push(Step::Launch(self.flat(Kernel::Chains, [1, jobs, units], args)));
+        }
+        if policy.check == 1 && !few {
+            if keep && cached > 0 {
+                // The cached layers' chains were walked to their ends already.
+                let args = Args { flags: flags::COMPARE, total: units as u32, ..above };
+                steps.push(Step::Launch(self.flat(Kernel::Climb, [1, jobs, units], args)));
+            }
+            let (layers, mut launches) = (if keep { grown } else { p.d }, Vec::new());
+            let args = Args { ends: self.device(l.checked_ends), ..self.args() };
+            self.climb(jobs, args, 0, layers, true, &mut launches);
+            steps.extend(launches.into_iter().map(Step::Launch));
+        }
+        if !few {
+            steps.push(self.download(l.flag, 4));
+            steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
+            steps.push(self.download(l.fors, jobs * p.k * p.n));
+            steps.push(self.download(l.output, jobs * p.sig_bytes()));
+        }
+        steps
+    }
+
+    /// Wipes what was secret in device memory.
+    fn wipes(&self) -> Vec<Step> {
+        let l = &self.layout;
+        let secrets = [l.seeds, l.keys, l.trace, l.cached_trace];
+        let secrets = secrets.into_iter().filter(|part| part.bytes > 0 && self.plan.op != Op::Verify);
+        secrets.map(|part| Step::Zero { at: self.device(part), bytes: part.bytes }).collect()
+    }
+
+    /// Two parts of the batch side by side: the few threads that climb in one leave room for the chains of the other.
+    /// Equal parts would do the same at the same time.
+    fn verify_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
+        let (p, l) = (self.p(), &self.layout);
+        let mut steps = self.keys(keys);
+        steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
+        steps.push(self.upload(l.input, jobs * p.sig_bytes()));
+        let splits = self.shape.policy.beside == 1 && jobs >= LEAST_SPLIT;
+        let half = if splits { jobs * 3 / 8 } else { jobs };
+        let (mut main, mut side) = (Vec::new(), Vec::new());
+        self.verify_part(0..half, &mut main);
+        if splits {
+            self.verify_part(half..jobs, &mut side);
+            steps.push(Step::Fork);
+        }
+        let mut side = side.into_iter();
+        for launch in main {
+            steps.push(Step::Launch(launch));
+            steps.extend(side.next().map(Step::Beside));
+        }
+        if splits {
+            steps.push(Step::Join);
+        }
+        steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
+        steps.push(self.download(l.fors, jobs * p.k * p.n));
+        steps
+    }
+
+    fn verify_part(&self, jobs: std::ops::Range<usize>, launches: &mut Vec<Launch>) {
+        let (p, l, first, jobs) = (self.p(), &self.layout, jobs.start, jobs.len());
+        let after = |part: Part, each: usize| self.device(part) + (first * each) as u64;
+        let args = Args {
+            jobs: after(l.positions, (JOB_WORDS + p.k) * 4),
+            roots: after(l.roots, (p.d + 1) * p.n),
+            sigs: after(l.input, p.sig_bytes()),
+            ends: after(l.checked_ends, p.len() * p.n),
+            ..self.args()
+        };
+        let fors = after(l.fors, p.k * p.n);
+        let climb = Args { roots: fors, total: (jobs * p.k) as u32, ..args };
+        launches.push(self.flat(Kernel::ForsClimb, [1, jobs, jobs * p.k], climb));
+        launches.push(self.fors_pk(jobs, Args { nodes: fors, ..args }));
+        for layer in 0..p.d {
+            self.climb(jobs, args, layer, 1, false, launches);
+        }
+    }
+
+    fn keygen_steps(&self, jobs: usize) -> Vec<Step> {
+        let (p, l) = (self.p(), &self.layout);
+        let mut steps = self.keys(jobs);
+        // A few roots are written to the host's memory at once.
+        let few = jobs <= MOST_RECORDED;
+        let roots = if few { self.on_host(l.output) } else { self.device(l.output) };
+        let args = Args { layer0: p.d as u32 - 1, roots, ..self.args() };
+        self.xmss(jobs, Args { flags: flags::EACH_KEY | flags::TOPS, ..args }, &mut steps);
+        if !few {
+            steps.push(self.download(l.output, jobs * p.n));
+        }
+        steps
+    }
+
+    /// All nodes of `trees` trees of a layer.
+    fn cache_steps(&self, layer: usize, first: usize, trees: usize) -> Vec<Step> {
+        let (p, l) = (self.p(), &self.layout);
+        let mut steps = self.keys(1);
+        let args = Args {
+            layer0: layer as u32,
+            first: first as u32,
+            trace: self.device(l.output),
+            flags: flags::ALL_TREES | flags::TOPS | flags::KEEP,
+            ..self.args()
+        };
+        self.xmss(trees, args, &mut steps);
+        steps.push(self.download(l.output, trees * ((2 << p.hp) - 1) * p.n));
+        steps
+    }
+
+    /// Submits steps; or with `record` replays what was recorded for as many jobs and keys.
+    fn submit(&mut self, steps: impl Fn(&Self) -> Vec<Step>, record: Option<(usize, usize)>) -> Result<(), Error> {
+        let Some(jobs_and_keys) = record else {
+            let steps = merged(&steps(self));
+            return self.queue.submit(&self.kernels, &steps);
+        };
+        let recorded = self.recorded.take().filter(|recorded| recorded.jobs_and_keys == jobs_and_keys);
+        let recorded = match recorded {
+            Some(recorded) => recorded,
+            None => {
+                let steps = self.queue.record(&self.kernels, &merged(&steps(self)))?;
+                Recorded { jobs_and_keys, steps }
+            }
+        };
+        let done = self.queue.replay(&recorded.steps);
+        self.recorded = Some(recorded);
+        done
+    }
+
+    /// Submits and waits. What is on the host of the keys is wiped in any case.
+    fn go(&mut self, steps: impl Fn(&Self) -> Vec<Step>, record: Option<(usize, usize)>) -> Result<Timing, Error> {
+        let done = self.submit(steps, record);
+        let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
+        let waited = self.queue.wait();
+        let seeds = self.layout.seeds;
+        self.bytes(seeds).zeroize();
+        done?;
+        wiped?;
+        Ok(waited?.unwrap_or_default())
+    }
+
+    /// Lays the keys of a pass out; gives their number, and the number of each in `numbers`.
+    fn put_keys(&mut self, batch: &Batch<'_>, of: &[u32], numbers: &mut [u32], nodes: &[u64]) -> usize {
+        let each = self.plan.op == Op::Keygen;
+        let mut distinct = Vec::new();
+        for key in of {
+            if each || numbers[*key as usize] == u32::MAX {
+                numbers[*key as usize] = distinct.len() as u32;
+                distinct.push(*key as usize);
+            }
+        }
+        let (p, few, seeds) = (self.p(), distinct.len() <= FEW_KEYS, self.layout.seeds);
+        let row = if few { KEY_WORDS * 4 } else { 2 * p.n + 8 };
+        for (to, key) in self.bytes(seeds).chunks_exact_mut(row).zip(&distinct) {
+            let (key, nodes) = (&batch.keys[*key], nodes.get(*key).copied().unwrap_or(0));
+            if few {
+                keys::lay_out(p, key, nodes, to);
+            } else {
+                to[..p.n].copy_from_slice(key.pk_seed);
+                to[p.n..2 * p.n].fill(0);
+                to[p.n..p.n + key.sk_seed.len()].copy_from_slice(key.sk_seed);
+                to[2 * p.n..].copy_from_slice(&nodes.to_le_bytes());
+            }
+        }
+        self.keys_laid_out = few;
+        distinct.len()
+    }
+
+    fn put_positions(&mut self, of: &[u32], numbers: &[u32], positions: &[Position]) {
+        let (k, part, parallel) = (self.p().k, self.layout.positions, self.shape.policy.threads > 1);
+        let row = (JOB_WORDS + k) * 4;
+        let put = |((to, key), at): ((&mut [u8], &u32), &Position)| {
+            let head = [numbers[*key as usize], (at.idx_tree >> 32) as u32, at.idx_tree as u32, at.idx_leaf];
+            for (to, word) in to.chunks_exact_mut(4).zip(head.iter().chain(&at.fors)) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+        };
+        let rows = &mut self.bytes(part)[..of.len() * row];
+        if parallel && of.len() >= 256 {
+            rows.par_chunks_exact_mut(row).zip(of).zip(positions).with_min_len(64).for_each(put);
+        } else {
+            rows.chunks_exact_mut(row).zip(of).zip(positions).for_each(put);
+        }
+    }
+
+    fn put_signatures(&mut self, signatures: &[&[u8]]) {
+        let (part, row, parallel) = (self.layout.input, self.p().sig_bytes(), self.shape.policy.threads > 1);
+        let rows = &mut self.bytes(part)[..signatures.len() * row];
+        if parallel && signatures.len() >= 16 {
+            rows.par_chunks_exact_mut(row).zip(signatures).for_each(|(to, from)| to.copy_from_slice(from));
+        } else {
+            rows.chunks_exact_mut(row).zip(signatures).for_each(|(to, from)| to.copy_from_slice(from));
+        }
+    }
+
+    /// Copies signatures out, all but R.
+    fn take_signatures(&mut self, out: &mut [u8]) {
+        let (part, p, parallel) = (self.layout.output, self.p(), self.shape.policy.threads > 1);
+        let (row, n) = (p.sig_bytes(), p.n);
+        let rows = &self.bytes(part)[..out.len()];
+        let copy = |(to, from): (&mut [u8], &[u8])| to[n..].copy_from_slice(&from[n..]);
+        if parallel && out.len() >= 1 << 18 {
+            out.par_chunks_exact_mut(row).zip(rows.par_chunks_exact(row)).for_each(copy);
+        } else {
+            out.chunks_exact_mut(row).zip(rows.chunks_exact(row)).for_each(copy);
+        }
+    }
+
+    fn keep(&mut self, jobs: usize) {
+        let (p, roots, fors) = (self.p(), self.layout.roots, self.layout.fors);
+        let bytes = self.bytes(roots)[..jobs * (p.d + 1) * p.n].to_vec();
+        self.kept.roots.extend(bytes);
+        let bytes = self.bytes(fors)[..jobs * p.k * p.n].to_vec();
+        self.kept.fors.extend(bytes);
+        self.kept.jobs += jobs;
+    }
+
+    /// The cached nodes of the batch's keys in device memory: uploaded, unless they are there from an earlier batch.
+    fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<G::Memory>>, Error> {
+        let (staging, cache) = (self.layout.output, self.cache.clone());
+        let mut held = Vec::with_capacity(batch.keys.len());
+        for key in batch.keys {
+            if let Some(nodes) = cache.get(key.cached_id, key.cached_nodes.len() as u64) {
+                held.push(nodes);
+                continue;
+            }
+            let nodes = self.gpu.alloc(key.cached_nodes.len())?;
+            for (i, part) in key.cached_nodes.chunks(staging.bytes).enumerate() {
+                self.bytes(staging)[..part.len()].copy_from_slice(part);
+                let to = G::address(&nodes) + (i * staging.bytes) as u64;
+                let step = Step::Upload { to, from: self.on_host(staging), bytes: part.len() };
+                self.queue.submit(&self.kernels, &[step])?;
+                self.queue.wait()?;
+            }
+            held.push(cache.put(key.cached_id, nodes, key.cached_nodes.len() as u64));
+        }
+        Ok(held)
+    }
+
+    /// A pass of a batch that signs, verifies or makes keys.
+    fn pass(
+        &mut self,
+        batch: &Batch<'_>,
+        jobs: std::ops::Range<usize>,
+        nodes: &[u64],
+        out: &mut [u8],
+    ) -> Result<Timing, Error> {
+        let start = Instant::now();
+        let (p, op, count) = (self.p(), self.plan.op, jobs.len());
+        let of = &batch.key_of[jobs.clone()];
+        let mut numbers = vec![u32::MAX; batch.keys.len()];
+        let keys = self.put_keys(batch, of, &mut numbers, nodes);
+        let flag = self.layout.flag;
+        self.bytes(flag)[..4].fill(0);
+        if op != Op::Keygen {
+            self.put_positions(of, &numbers, &batch.positions[jobs.clone()]);
+        }
+        if op == Op::Verify {
+            self.put_signatures(&batch.signatures[jobs.clone()]);
+        }
+        let record = (self.shape.policy.record == 1 && count <= MOST_RECORDED).then_some((count, keys));
+        let laid_out = start.elapsed();
+        let steps = |program: &Self| match op {
+            Op::Keygen => program.keygen_steps(count),
+            Op::Sign => program.sign_steps(count, keys),
+            _ => program.verify_steps(count, keys),
+        };
+        let mut timing = self.go(steps, record)?;
+        let start = Instant::now();
+        match op {
+            Op::Keygen => {
+                let part = self.layout.output;
+                out.copy_from_slice(&self.bytes(part)[..out.len()]);
+            }
+            Op::Sign => {
+                let flag = self.layout.flag;
+                if self.shape.policy.check == 1 && self.bytes(flag).iter().any(|byte| *byte != 0) {
+                    let device = self.gpu.facts().id.clone();
+                    let what = "a layer's root is not the one that its signature leads to".into();
+                    return Err(Error::Inconsistent { device, what });
+                }
+                self.take_signatures(out);
+                self.keep(count);
+            }
+            _ => {
+                self.keep(count);
+                let row = (p.d + 1) * p.n;
+                let from = self.kept.roots.len() - count * row;
+                for (to, roots) in out.chunks_exact_mut(p.n).zip(self.kept.roots[from..].chunks_exact(row)) {
+                    to.copy_from_slice(&roots[p.d * p.n..]);
+                    in_bytes(p, to);
+                }
+            }
+        }
+        timing.upload += laid_out;
+        timing.download += start.elapsed();
+        Ok(timing)
+    }
+
+    fn cache(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        let (p, mut timing) = (self.p(), Timing::default());
+        let tree = ((2 << p.hp) - 1) * p.n;
+        for (key, mut rest) in batch.key_of.iter().zip(out.chunks_exact_mut(self.plan.out_bytes())) {
+            for layer in (0..p.d).rev().take(self.plan.cached_layers) {
+                let trees = 1usize << (p.hp * (p.d - 1 - layer));
+                let mut numbers = vec![u32::MAX; batch.keys.len()];
+                for first in (0..trees).step_by(self.layout.jobs) {
+                    let count = self.layout.jobs.min(trees - first);
+                    numbers.fill(u32::MAX);
+                    self.put_keys(batch, &[*key], &mut numbers, &[]);
+                    timing.execute += self.go(|program| program.cache_steps(layer, first, count), None)?.execute;
+                    let (to, left) = std::mem::take(&mut rest).split_at_mut(count * tree);
+                    let part = self.layout.output;
+                    to.copy_from_slice(&self.bytes(part)[..count * tree]);
+                    rest = left;
+                }
+            }
+        }
+        Ok(timing)
+    }
+}
+
+/// Signatures that are verified in two parts.
+const LEAST_SPLIT: usize = 2048;
+
+/// log2 of the leaves that a block of the wide kernels works on at a time.
+const WIDE_CHUNK: u32 = 3;
+
+/// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
+const MOST_RECORDED: usize = 16;
+
+/// Words of a node, as the device keeps them, become bytes.
+fn in_bytes(p: &Params, words: &mut [u8]) {
+    if p.family == Family::Sha2 {
+        words.chunks_exact_mut(4).for_each(<[u8]>::reverse);
+    }
+}
+
+/// Copies that follow each other on both sides become one.
+fn merged(steps: &[Step]) -> Vec<Step> {
+    let mut out: Vec<Step> = Vec::with_capacity(steps.len());
+    for step in steps {
+        match (out.last_mut(), *step) {
+            (Some(Step::Upload { to, from, bytes: have }), Step::Upload { to: to2, from: from2, bytes })
+            | (Some(Step::Download { to, from, bytes: have }), Step::Download { to: to2, from: from2, bytes })
+                if near(*to, *from, *have, to2, from2) =>
+            {
+                *have = (to2 - *to) as usize + bytes;
+            }
+            _ => out.push(*step),
+        }
+    }
+    out
+}
+
+/// Whether the gap after one copy is no more than alignment, and the same on both sides.
+fn near(to: u64, from: u64, have: usize, to2: u64, from2: u64) -> bool {
+    let end = to + have as u64;
+    to2 >= end && to2 - end < 256 && to2 - to == from2.wrapping_sub(from)
+}
+
+impl<G: Gpu> Program for GpuProgram<G> {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        batch.check(&self.plan, out)?;
+        self.kept = Kept::default();
+        if self.plan.op == Op::Cache {
+            return self.cache(batch, out);
+        }
+        let held = if self.shape.cached > 0 { self.hold_nodes(batch)? } else { Vec::new() };
+        let nodes: Vec<u64> = held.iter().map(|nodes| G::address(nodes)).collect();
+        let (each, mut timing) = (self.plan.out_bytes(), Timing::default());
+        for first in (0..batch.len()).step_by(self.layout.jobs) {
+            let jobs = first..(first + self.layout.jobs).min(batch.len());
+            let out = &mut out[jobs.start * each..jobs.end * each];
+            let pass = self.pass(batch, jobs, &nodes, out)?;
+            timing.upload += pass.upload;
+            timing.execute += pass.execute;
+            timing.download += pass.download;
+        }
+        Ok(timing)
+    }
+
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        let p = self.p();
+        if !matches!(self.plan.op, Op::Sign | Op::Verify) {
+            return None;
+        }
+        let row = (p.d + 1) * p.n;
+        let jobs = || self.kept.roots.chunks_exact(row);
+        let mut bytes = match slot {
+            Slot::ForsRoots => self.kept.fors.clone(),
+            Slot::ForsPk => jobs().flat_map(|roots| &roots[..p.n]).copied().collect(),
+            Slot::XmssRoots => {
+                jobs().flat_map(|roots| &roots[p.n..row - self.plan.cached_layers * p.n]).copied().collect()
+            }
+            Slot::Positions | Slot::WotsChains | Slot::Signature => return None,
+        };
+        in_bytes(p, &mut bytes);
+        Some(bytes)
+    }
+}

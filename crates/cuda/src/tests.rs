@@ -1,0 +1,126 @@
+//! The conformance suite on kernels that run on the host, and what only a GPU that obeys can show.
+
+use crate::backend::Gpus;
+use crate::host::HostGpu;
+use hypergrove_engine::{Axis, Backend, Batch, Device, Error, Key, Policy, Program};
+use hypergrove_fips205::plan::{Op, Plan};
+use hypergrove_fips205::{Position, TOY_SHA2_16};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+struct Host(Gpus<HostGpu>);
+
+impl Host {
+    fn new() -> Host {
+        Host(Gpus::new(vec![Arc::new(HostGpu::new(false))]))
+    }
+}
+
+impl Backend for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        Ok(self.0.devices("host"))
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        self.0.space(device, plan)
+    }
+    fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        self.0.bytes(plan, batch, policy)
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        self.0.prepare(device, plan, batch, policy)
+    }
+}
+
+hypergrove_testkit::backend_tests!(kernels_on_the_host, Some(Host::new()));
+
+/// A batch of one job of the first toy set.
+fn one<R>(run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
+    let p = &TOY_SHA2_16;
+    let keys = [Key { pk_seed: &[1; 16], sk_seed: &SK_SEED, cached_nodes: &[], cached_id: 0 }];
+    let positions = [Position { fors: vec![1, 2, 3, 4], idx_tree: 2, idx_leaf: 3 }];
+    run(&Plan::new(p, Op::Sign), &Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] })
+}
+
+const SK_SEED: [u8; 16] = *b"no one may know.";
+
+fn contains(memory: &[u8], secret: &[u8]) -> bool {
+    memory.windows(secret.len()).any(|window| window == secret)
+}
+
+#[test]
+fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
+    let gpu = Arc::new(HostGpu::new(true));
+    let gpus = Gpus::new(vec![gpu.clone()]);
+    let device = gpus.devices("host").remove(0);
+    let mut signature = vec![0; TOY_SHA2_16.sig_bytes()];
+    let (prf, chains) = one(|plan, batch| {
+        let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
+        program.run(batch, &mut signature).unwrap();
+        drop(program);
+        // The first value of the first revealed chain, and the secret of a leaf that was not revealed.
+        let p = plan.params;
+        let hash = |adrs: hypergrove_fips205::Adrs| hypergrove_fips205::reference::prf(p, &[1; 16], &SK_SEED, adrs);
+        use hypergrove_fips205::{Adrs, AdrsType};
+        let wots = |chain| hash(Adrs::new(0, 2, AdrsType::WotsPrf).key_pair(3).chain(chain)).to_vec();
+        (hash(Adrs::new(0, 2, AdrsType::ForsPrf).key_pair(3).node(0, 0)).to_vec(), [wots(0), wots(7)])
+    });
+    let freed = gpu.freed.lock().unwrap();
+    assert!(freed.len() >= 2, "device memory and host memory");
+    for memory in freed.iter() {
+        let swapped: Vec<u8> = memory.chunks_exact(4).flat_map(|word| [word[3], word[2], word[1], word[0]]).collect();
+        for memory in [memory, &swapped] {
+            assert!(!contains(memory, &SK_SEED), "SK.seed");
+            assert!(!contains(memory, &prf), "a FORS secret");
+            // A chain's first value is public where its digit is 0: then the signature shows it.
+            for chain in chains.iter().filter(|chain| !contains(&signature, chain)) {
+                assert!(!contains(memory, chain), "a WOTS+ secret");
+            }
+        }
+    }
+    // The scan sees what is there.
+    assert!(freed.iter().any(|memory| contains(memory, &signature[16..32])), "the signature is not secret");
+}
+
+#[test]
+fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let gpus = Gpus::new(vec![gpu.clone()]);
+    let device = gpus.devices("host").remove(0);
+    one(|plan, batch| {
+        let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
+        let mut out = vec![0; TOY_SHA2_16.sig_bytes()];
+        gpu.submissions.store(0, Ordering::Relaxed);
+        let why = program.run(batch, &mut out).unwrap_err();
+        assert!(matches!(&why, Error::Device { device, .. } if device == "host:0"), "{why}");
+        assert!(out.iter().all(|byte| *byte == 0), "no part of a signature");
+        gpu.submissions.store(u64::MAX, Ordering::Relaxed);
+        program.run(batch, &mut out).unwrap();
+    });
+}
+
+#[test]
+fn too_little_memory_halves_the_pass_and_gives_the_same_bytes() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let gpus = Gpus::new(vec![gpu.clone()]);
+    let device = gpus.devices("host").remove(0);
+    one(|plan, batch| {
+        let key_of = [0; 9];
+        let positions = vec![batch.positions[0].clone(); 9];
+        let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+        let run = || {
+            let mut program = gpus.prepare(&device, plan, 9, &Policy::default())?;
+            let mut out = vec![0; 9 * TOY_SHA2_16.sig_bytes()];
+            program.run(&batch, &mut out)?;
+            Ok::<_, Error>((out, program.read(hypergrove_fips205::plan::Slot::XmssRoots)))
+        };
+        let whole = run().unwrap();
+        let all = crate::program::device_bytes(plan, 9, Default::default());
+        gpu.most.store(all / 2, Ordering::Relaxed);
+        assert_eq!(run().unwrap(), whole);
+        gpu.most.store(1000, Ordering::Relaxed);
+        assert!(matches!(run(), Err(Error::OutOfMemory { .. })));
+    });
+}

@@ -1,0 +1,179 @@
+//! Compiles the kernels for the host or for devices, where a feature asks for it.
+
+#[cfg(feature = "ready")]
+#[path = "src/defines.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod defines;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    for path in ["entry", "hash", "host", "stage", "dialect.h", "args.h", "family.h", "src/defines.rs"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    #[cfg(feature = "host")]
+    host();
+    #[cfg(feature = "ready")]
+    if let Err(why) = ready::make() {
+        println!("cargo::error={}", why.trim().replace('\n', " / "));
+        std::process::exit(1);
+    }
+}
+
+#[cfg(feature = "host")]
+fn host() {
+    for (family, name) in ["sha2", "shake"].iter().enumerate() {
+        for n in [16, 24, 32] {
+            let name = format!("hypergrove_{name}_{n}");
+            let mut build = cc::Build::new();
+            build.cpp(true).std("c++17").opt_level(2).warnings(false).include(".").file("host/kernels.cpp");
+            build.define("FAMILY", family.to_string().as_str()).define("N", n.to_string().as_str());
+            build.define("NAME", name.as_str()).define("IMAD", "0").define("UNROLLED", "0");
+            build.compile(&name);
+        }
+    }
+}
+
+/// Fatbins by nvcc, for the configurations of the default policies.
+#[cfg(feature = "ready")]
+mod ready {
+    use crate::defines::{DEFAULTS, Defines, defines};
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+    use std::sync::Mutex;
+
+    /// Names the compiler; `none` builds the feature without anything ready.
+    const VARIABLE: &str = "HYPERGROVE_NVCC";
+    /// Architectures, as far as the compiler knows them; of the newest it adds PTX. Machine code runs on later minor
+    /// versions too: 8.7 has 8.6's, 10.3 has 10.0's, 12.1 has 12.0's.
+    const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
+
+    pub(crate) fn make() -> Result<(), String> {
+        println!("cargo::rerun-if-env-changed={VARIABLE}");
+        let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
+        let (mut images, mut architectures) = (Vec::new(), Vec::new());
+        if let Some(nvcc) = find()? {
+            let known = run(Command::new(&nvcc).arg("--list-gpu-code"))?;
+            architectures = ARCHITECTURES.to_vec();
+            architectures.retain(|number| known.lines().any(|line| line.trim() == format!("sm_{number}")));
+            if architectures.is_empty() {
+                return Err(format!("{} makes no code for any of sm_{ARCHITECTURES:?}", nvcc.display()));
+            }
+            images = configurations()?;
+            compile_all(&nvcc, &architectures, &images, &out)?;
+        }
+        let ptx = architectures.last().copied().unwrap_or(u32::MAX);
+        let mut text = format!("static ARCHITECTURES: &[u32] = &{architectures:?};\nstatic PTX: u32 = {ptx};\n");
+        text += "static IMAGES: &[Image] = &[\n";
+        for (kernel, defines) in &images {
+            let file = out.join(file(kernel, defines));
+            let code = format!("&Aligned(*include_bytes!({file:?}))");
+            text += &format!("    Image {{ kernel: {kernel:?}, defines: {defines:?}, code: {code} }},\n");
+        }
+        text += "];\n";
+        std::fs::write(out.join("ready.rs"), text).map_err(|error| format!("{}: {error}", out.display()))
+    }
+
+    /// Every kernel in every default configuration, each once.
+    fn configurations() -> Result<Vec<(String, Defines)>, String> {
+        let mut kernels = Vec::new();
+        for entry in std::fs::read_dir("entry").map_err(|error| format!("entry: {error}"))? {
+            let path = entry.map_err(|error| format!("entry: {error}"))?.path();
+            if path.extension().is_some_and(|extension| extension == "k") {
+                kernels.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+            }
+        }
+        kernels.sort();
+        let mut found = Vec::new();
+        for family in 0..2 {
+            for n in [16, 24, 32] {
+                for choices in DEFAULTS {
+                    let of = |kernel: &String| (kernel.clone(), defines(kernel, family, n, &choices));
+                    found.extend(kernels.iter().map(of));
+                }
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+
+    fn file(kernel: &str, defines: &Defines) -> String {
+        defines.iter().fold(kernel.to_owned(), |name, (_, value)| format!("{name}-{value}")) + ".fatbin"
+    }
+
+    /// On all cores that cargo grants.
+    fn compile_all(nvcc: &Path, architectures: &[u32], images: &[(String, Defines)], out: &Path) -> Result<(), String> {
+        let jobs = std::env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
+        let queue = Mutex::new(images.iter());
+        let failures = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(|| {
+                    while let Some((kernel, defines)) = queue.lock().expect("no panic").next() {
+                        if let Err(why) = compile(nvcc, architectures, kernel, defines, out) {
+                            failures.lock().expect("no panic").push(why);
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        match failures.into_inner().expect("no panic").pop() {
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
+    }
+
+    fn compile(nvcc: &Path, architectures: &[u32], kernel: &str, defines: &Defines, out: &Path) -> Result<(), String> {
+        let mut command = Command::new(nvcc);
+        command.args(["-fatbin", "-std=c++17", "-I."]);
+        command.args(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
+        for number in architectures {
+            command.arg(format!("-gencode=arch=compute_{number},code=sm_{number}"));
+        }
+        if let Some(newest) = architectures.last() {
+            command.arg(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
+        }
+        command.args(["-x", "cu"]).arg(format!("entry/{kernel}.k")).arg("-o").arg(out.join(file(kernel, defines)));
+        run(&mut command).map(|_| ())
+    }
+
+    /// The compiler that is named, or on the path, or in PyPI's wheels of the Python on the path.
+    fn find() -> Result<Option<PathBuf>, String> {
+        let works = |nvcc: &Path| Command::new(nvcc).arg("--version").output().is_ok_and(|done| done.status.success());
+        if let Some(named) = std::env::var_os(VARIABLE) {
+            let nvcc = PathBuf::from(&named);
+            return match () {
+                () if named == "none" => Ok(None),
+                () if works(&nvcc) => Ok(Some(nvcc)),
+                () => Err(format!("{VARIABLE} is {:?}, which is no nvcc that runs", nvcc.display())),
+            };
+        }
+        let program = if cfg!(windows) { "nvcc.exe" } else { "nvcc" };
+        let mut places = vec![PathBuf::from(program)];
+        let ask = "import site, sysconfig; print(sysconfig.get_path('purelib')); print(site.getusersitepackages())";
+        for python in ["python3", "python"] {
+            if let Ok(folders) = run(Command::new(python).args(["-c", ask])) {
+                places.extend(folders.lines().map(|line| Path::new(line.trim()).join("nvidia/cu13/bin").join(program)));
+            }
+        }
+        match places.into_iter().find(|nvcc| works(nvcc)) {
+            Some(nvcc) => Ok(Some(nvcc)),
+            None => Err(format!(
+                "the feature `ready` needs CUDA's nvcc: put it on the path, name it in {VARIABLE}, or `pip install \
+                 nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt nvidia-nvvm`; with \
+                 {VARIABLE}=none nothing is ready and devices' kernels are compiled when they are used"
+            )),
+        }
+    }
+
+    fn run(command: &mut Command) -> Result<String, String> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let done = command.output().map_err(|error| format!("{program}: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if done.status.success() {
+            return Ok(text(&done.stdout));
+        }
+        Err(format!("{program}: {}\n{}{}", done.status, text(&done.stdout), text(&done.stderr)))
+    }
+}

@@ -1,0 +1,126 @@
+// What differs between CUDA C++, GLSL (Vulkan) and host C++. Every kernel is written once, against these names.
+//
+//   U32, U64               words                        ARR/ARRIN(T, x, N)   array parameter, in-out / in
+//   FN                     a function of the device     CONST_U32(x, N) … CONST_END
+//   U32Ptr, AT(p, i), POINTER(u64)   memory             a.x, a.y …           the arguments (args.h)
+//   TID, THREADS, BID      place in the block           GID, GRID            place among all threads
+//   SHARED(x, N)           words of the block           BARRIER()            all threads of the block
+#ifndef DIALECT_H
+#define DIALECT_H
+
+#if defined(VULKAN)
+  #extension GL_EXT_buffer_reference : require
+  #extension GL_EXT_scalar_block_layout : require
+  #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+  #define FN
+  #define U32 uint
+  #define U64 uint64_t
+  #define ARR(T, x, N) inout T x[N]
+  #define ARRIN(T, x, N) in T x[N]
+  #define CONST_U32(x, N) const uint x[N] = uint[N](
+  #define CONST_END );
+  layout(buffer_reference, scalar, buffer_reference_align = 4) buffer U32Ptr { uint v[]; };
+  #define AT(p, i) (p).v[i]
+  #define POINTER(address) U32Ptr(address)
+  #define ARGS(body) layout(push_constant, scalar) uniform Args_ { body } a;
+  #define PTR(name) U32Ptr name;
+  #define VAL(name) uint name;
+  #define SHARED(x, N) shared uint x[N];
+  #define KERNEL(name) layout(local_size_x_id = 0) in; void main()
+  #define TID gl_LocalInvocationID.x
+  #define THREADS gl_WorkGroupSize.x
+  #define BID gl_WorkGroupID.x
+  #define BLOCKS gl_NumWorkGroups.x
+  #define BARRIER() { memoryBarrierShared(); barrier(); }
+  #define SHARED_ADD(x, v) atomicAdd(x, v)
+  #define UNROLL
+  #define ROLL
+#else
+  #if defined(__CUDACC_RTC__)
+    typedef unsigned int uint32_t;
+    typedef unsigned long long uint64_t;
+  #else
+    #include <stdint.h>
+  #endif
+  typedef uint32_t U32;
+  typedef uint64_t U64;
+  typedef uint32_t* U32Ptr;
+  #define ARR(T, x, N) T (&x)[N]
+  #define ARRIN(T, x, N) const T (&x)[N]
+  #define AT(p, i) (p)[i]
+  #define POINTER(address) ((U32Ptr)(address))
+  #define ARGS(body) struct Args { body };
+  #define PTR(name) U32Ptr name;
+  #define VAL(name) U32 name;
+  #define CONST_END };
+  #if defined(HOST)
+    #define FN static inline
+    #define CONST_U32(x, N) static const U32 x[N] = {
+    #define SHARED(x, N) static thread_local U32 x[N];
+    #define KERNEL(name) static void name(const Args a)
+    #define UNROLL
+    #define ROLL
+  #else
+    #define FN static __device__ __forceinline__
+    #define CONST_U32(x, N) static __device__ __constant__ U32 x[N] = {
+    #define SHARED(x, N) static __device__ __shared__ U32 x[N];
+    #define KERNEL(name) extern "C" __global__ void __launch_bounds__(MAX_THREADS, MIN_BLOCKS) name(const Args a)
+    #define UNROLL _Pragma("unroll")
+    #define ROLL _Pragma("unroll 1")
+    #define TID (threadIdx.x)
+    #define THREADS (blockDim.x)
+    #define BID (blockIdx.x)
+    #define BLOCKS (gridDim.x)
+    #define BARRIER() __syncthreads()
+    #define SHARED_ADD(x, v) atomicAdd(&(x), v)
+  #endif
+#endif
+
+// Rounds of the hashes of 64-bit words.
+#if UNROLLED
+  #define ROLL_64 UNROLL
+#else
+  #define ROLL_64 ROLL
+#endif
+
+#define GID (BID * THREADS + TID)
+#define GRID (BLOCKS * THREADS)
+
+FN U32 bswap(U32 x) {
+#if defined(__CUDA_ARCH__)
+  return __byte_perm(x, 0u, 0x0123u);
+#else
+  return (x << 24) | ((x & 0xff00u) << 8) | ((x >> 8) & 0xff00u) | (x >> 24);
+#endif
+}
+// The low word of (hi ‖ lo) >> s, for 0 < s < 32.
+FN U32 funnel(U32 hi, U32 lo, U32 s) { return (hi << (32u - s)) | (lo >> s); }
+
+// An addition that a policy may move to the multiply-add pipe, which is otherwise idle: x·1 + y, where the compiler
+// cannot see that the factor is 1. `site` numbers the places in a compression; bit `site` of IMAD decides.
+#if defined(__CUDA_ARCH__) && IMAD != 0
+FN U32 add_at(U32 site, U32 x, U32 y, U32 one) {
+  if (((U32(IMAD) >> site) & 1u) != 0u) {
+    U32 sum;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(one), "r"(y));
+    return sum;
+  }
+  return x + y;
+}
+// The same for a shift to the right, as the high half of a product.
+FN U32 shift_at(U32 site, U32 x, U32 by, U32 one) {
+  if (((U32(IMAD) >> site) & 1u) != 0u) {
+    U32 high;
+    asm("mul.hi.u32 %0, %1, %2;" : "=r"(high) : "r"(x), "r"(one << (32u - by)));
+    return high;
+  }
+  return x >> by;
+}
+  #define ADD(site, x, y) add_at(site, x, y, one)
+  #define SHIFT(site, x, by) shift_at(site, x, by, one)
+#else
+  #define ADD(site, x, y) ((x) + (y))
+  #define SHIFT(site, x, by) ((x) >> (by))
+#endif
+
+#endif

@@ -1,0 +1,80 @@
+// SHA-256's compression (FIPS 180-4, 6.2.2), one block a thread.
+#ifndef SHA256_H
+#define SHA256_H
+
+FN U32 rotr(U32 x, U32 s) {
+#if defined(__CUDA_ARCH__)
+  return __funnelshift_r(x, x, s);
+#else
+  return (x >> s) | (x << (32u - s));
+#endif
+}
+FN U32 sum0(U32 x) { return rotr(x, 2u) ^ rotr(x, 13u) ^ rotr(x, 22u); }
+FN U32 sum1(U32 x) { return rotr(x, 6u) ^ rotr(x, 11u) ^ rotr(x, 25u); }
+FN U32 sigma0(U32 x, U32 one) { return rotr(x, 7u) ^ rotr(x, 18u) ^ SHIFT(10, x, 3u); }
+FN U32 sigma1(U32 x, U32 one) { return rotr(x, 17u) ^ rotr(x, 19u) ^ SHIFT(11, x, 10u); }
+FN U32 choose(U32 x, U32 y, U32 z) { return (x & y) ^ (~x & z); }
+FN U32 majority(U32 x, U32 y, U32 z) { return (x & y) ^ (x & z) ^ (y & z); }
+
+// One round; the callers rotate the names of the working variables instead of their values.
+#define ROUND(a, b, c, d, e, f, g, h, k, w) { \
+  U32 t1 = ADD(5, ADD(4, h, ADD(3, w, k)), ADD(6, sum1(e), choose(e, f, g))); \
+  U32 t2 = ADD(7, sum0(a), majority(a, b, c)); \
+  d = ADD(8, d, t1); h = ADD(9, t1, t2); }
+#define EXPAND(i) w[(i) & 15] = ADD(0, ADD(1, sigma1(w[((i) + 14) & 15], one), w[((i) + 9) & 15]), ADD(2, sigma0(w[((i) + 1) & 15], one), w[(i) & 15]));
+
+#define ROUNDS_0_4 \
+  ROUND(a, b, c, d, e, f, g, h, 0x428a2f98u, w[0]) ROUND(h, a, b, c, d, e, f, g, 0x71374491u, w[1]) \
+  ROUND(g, h, a, b, c, d, e, f, 0xb5c0fbcfu, w[2]) ROUND(f, g, h, a, b, c, d, e, 0xe9b5dba5u, w[3]) \
+  ROUND(e, f, g, h, a, b, c, d, 0x3956c25bu, w[4])
+#define ROUNDS_5_15 \
+  ROUND(d, e, f, g, h, a, b, c, 0x59f111f1u, w[5]) ROUND(c, d, e, f, g, h, a, b, 0x923f82a4u, w[6]) \
+  ROUND(b, c, d, e, f, g, h, a, 0xab1c5ed5u, w[7]) ROUND(a, b, c, d, e, f, g, h, 0xd807aa98u, w[8]) \
+  ROUND(h, a, b, c, d, e, f, g, 0x12835b01u, w[9]) ROUND(g, h, a, b, c, d, e, f, 0x243185beu, w[10]) \
+  ROUND(f, g, h, a, b, c, d, e, 0x550c7dc3u, w[11]) ROUND(e, f, g, h, a, b, c, d, 0x72be5d74u, w[12]) \
+  ROUND(d, e, f, g, h, a, b, c, 0x80deb1feu, w[13]) ROUND(c, d, e, f, g, h, a, b, 0x9bdc06a7u, w[14]) \
+  ROUND(b, c, d, e, f, g, h, a, 0xc19bf174u, w[15])
+#define SIXTEEN(k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11, k12, k13, k14, k15) \
+  EXPAND(16) ROUND(a, b, c, d, e, f, g, h, k0, w[0]) EXPAND(17) ROUND(h, a, b, c, d, e, f, g, k1, w[1]) \
+  EXPAND(18) ROUND(g, h, a, b, c, d, e, f, k2, w[2]) EXPAND(19) ROUND(f, g, h, a, b, c, d, e, k3, w[3]) \
+  EXPAND(20) ROUND(e, f, g, h, a, b, c, d, k4, w[4]) EXPAND(21) ROUND(d, e, f, g, h, a, b, c, k5, w[5]) \
+  EXPAND(22) ROUND(c, d, e, f, g, h, a, b, k6, w[6]) EXPAND(23) ROUND(b, c, d, e, f, g, h, a, k7, w[7]) \
+  EXPAND(24) ROUND(a, b, c, d, e, f, g, h, k8, w[8]) EXPAND(25) ROUND(h, a, b, c, d, e, f, g, k9, w[9]) \
+  EXPAND(26) ROUND(g, h, a, b, c, d, e, f, k10, w[10]) EXPAND(27) ROUND(f, g, h, a, b, c, d, e, k11, w[11]) \
+  EXPAND(28) ROUND(e, f, g, h, a, b, c, d, k12, w[12]) EXPAND(29) ROUND(d, e, f, g, h, a, b, c, k13, w[13]) \
+  EXPAND(30) ROUND(c, d, e, f, g, h, a, b, k14, w[14]) EXPAND(31) ROUND(b, c, d, e, f, g, h, a, k15, w[15])
+#define ROUNDS_16_63 \
+  SIXTEEN(0xe49b69c1u, 0xefbe4786u, 0x0fc19dc6u, 0x240ca1ccu, 0x2de92c6fu, 0x4a7484aau, 0x5cb0a9dcu, 0x76f988dau, \
+          0x983e5152u, 0xa831c66du, 0xb00327c8u, 0xbf597fc7u, 0xc6e00bf3u, 0xd5a79147u, 0x06ca6351u, 0x14292967u) \
+  SIXTEEN(0x27b70a85u, 0x2e1b2138u, 0x4d2c6dfcu, 0x53380d13u, 0x650a7354u, 0x766a0abbu, 0x81c2c92eu, 0x92722c85u, \
+          0xa2bfe8a1u, 0xa81a664bu, 0xc24b8b70u, 0xc76c51a3u, 0xd192e819u, 0xd6990624u, 0xf40e3585u, 0x106aa070u) \
+  SIXTEEN(0x19a4c116u, 0x1e376c08u, 0x2748774cu, 0x34b0bcb5u, 0x391c0cb3u, 0x4ed8aa4au, 0x5b9cca4fu, 0x682e6ff3u, \
+          0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u)
+
+// The working variables after rounds 0 to 4, which see only w[0..5].
+FN void sha256_begin(ARR(U32, s, 8), ARRIN(U32, w, 16), U32 one) {
+  U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
+  ROUNDS_0_4
+  // Five rounds on, the variable a stands in d's place, and so on.
+  s[0] = d; s[1] = e; s[2] = f; s[3] = g; s[4] = h; s[5] = a; s[6] = b; s[7] = c;
+}
+// Rounds 5 to 63, without the final addition. `w` is used up.
+FN void sha256_finish(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
+  U32 d = s[0], e = s[1], f = s[2], g = s[3], h = s[4], a = s[5], b = s[6], c = s[7];
+  ROUNDS_5_15
+  ROUNDS_16_63
+  s[0] = a; s[1] = b; s[2] = c; s[3] = d; s[4] = e; s[5] = f; s[6] = g; s[7] = h;
+}
+// The whole compression. `w` is used up.
+FN void sha256_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
+  U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
+  ROUNDS_0_4
+  ROUNDS_5_15
+  ROUNDS_16_63
+  s[0] += a; s[1] += b; s[2] += c; s[3] += d; s[4] += e; s[5] += f; s[6] += g; s[7] += h;
+}
+FN void sha256_iv(ARR(U32, s, 8)) {
+  s[0] = 0x6a09e667u; s[1] = 0xbb67ae85u; s[2] = 0x3c6ef372u; s[3] = 0xa54ff53au;
+  s[4] = 0x510e527fu; s[5] = 0x9b05688cu; s[6] = 0x1f83d9abu; s[7] = 0x5be0cd19u;
+}
+#endif

@@ -1,0 +1,40 @@
+//! What the compiler is told of a kernel. The build script, which makes ready ones, has this file too.
+
+/// Threads that a block may have.
+pub const MAX_THREADS: u32 = 256;
+/// Default of `CHAINS_BLOCKS`.
+pub const CHAINS_BLOCKS: u32 = 4;
+/// Default of `IMAD` where there is work for all pipes; else it is 0.
+pub const IMAD: u32 = 0x1d1;
+/// Default of `UNROLLED`.
+pub const UNROLLED: u32 = 0;
+
+/// Blocks of [`MAX_THREADS`] that a multiprocessor must have room for: 80 registers a thread.
+const MIN_BLOCKS: u32 = 3;
+
+/// A kernel's definitions: its family's number, n, and what of the choices changes its code.
+pub(crate) type Defines = [(&'static str, u32); 6];
+
+/// Choices that make no difference are left at one value, so that the same code is not made twice.
+pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
+    let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
+    let sha2 = family == 0;
+    [
+        ("FAMILY", family),
+        ("N", n as u32),
+        ("MAX_THREADS", MAX_THREADS),
+        (
+            "MIN_BLOCKS",
+            if matches!(kernel, "chains" | "fors") { choice("CHAINS_BLOCKS", MIN_BLOCKS) } else { MIN_BLOCKS },
+        ),
+        // Only SHA-256 has additions by ADD, and only the others have rolled rounds.
+        ("IMAD", if sha2 { choice("IMAD", 0) } else { 0 }),
+        ("UNROLLED", if sha2 && n == 16 { 0 } else { choice("UNROLLED", 0) }),
+    ]
+}
+
+/// The choices of the default policies: with plenty of work, and with little.
+pub(crate) const DEFAULTS: [[(&str, u32); 3]; 2] = [
+    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED)],
+    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED)],
+];

@@ -1,0 +1,243 @@
+//! The GPU kernels, as sources: written once in a C dialect that CUDA, GLSL and host compilers understand.
+//!
+//! Four layers: a backend's `program.rs` launches `entry/*.k`, thin kernels over `stage/*.h`, which use `hash/*.h`. A
+//! build asks for a hash family and n; a set's other parameters are arguments. Nothing here knows a device.
+#![cfg_attr(not(feature = "host"), forbid(unsafe_code))]
+
+mod defines;
+#[cfg(feature = "host")]
+pub mod host;
+#[cfg(feature = "ready")]
+mod ready;
+
+pub use defines::{CHAINS_BLOCKS, IMAD, MAX_THREADS, UNROLLED};
+use hypergrove_fips205::{Family, Params};
+
+macro_rules! sources {
+    ($($path:literal)*) => { &[$(($path, include_str!(concat!("../", $path))),)*] };
+}
+
+/// Every file that a kernel may include.
+static SOURCES: &[(&str, &str)] = sources! {
+    "dialect.h" "args.h" "family.h"
+    "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
+    "stage/place.h" "stage/treehash.h" "stage/wide.h"
+};
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
+        /// A kernel; its file is `entry/<name>.k`.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Kernel { $($(#[$doc])* $variant,)* }
+
+        impl Kernel {
+            /// All kernels, in order.
+            pub const ALL: &[Kernel] = &[$(Kernel::$variant,)*];
+            /// The name of its entry point.
+            pub fn name(self) -> &'static str {
+                match self { $(Kernel::$variant => $name,)* }
+            }
+            fn entry(self) -> &'static str {
+                match self { $(Kernel::$variant => include_str!(concat!("../entry/", $name, ".k")),)* }
+            }
+        }
+    };
+}
+
+kernels! {
+    /// Keys laid out, with the hash states after PK.seed.
+    Keys "keys";
+    /// WOTS+ chains from their secrets, to their ends or to a digit.
+    Chains "chains";
+    /// WOTS+ chains from a signature's values to their ends.
+    Complete "complete";
+    /// XMSS leaves from chain ends, and subtrees above.
+    Xmss "xmss";
+    /// XMSS subtrees above given nodes.
+    XmssAbove "xmss_above";
+    /// FORS leaves, and subtrees above.
+    Fors "fors";
+    /// FORS subtrees above given nodes.
+    ForsAbove "fors_above";
+    /// PK_FORS from the roots.
+    ForsPk "fors_pk";
+    /// WOTS+ signatures out of kept chain values.
+    Select "select";
+    /// FORS roots from a signature.
+    ForsClimb "fors_climb";
+    /// XMSS roots from chain ends and a signature's path.
+    Climb "climb";
+    /// Paths and roots out of cached nodes.
+    Cached "cached";
+    /// As `Xmss`, for little work.
+    XmssWide "xmss_wide";
+    /// As `ForsPk`, for few jobs.
+    ForsPkWide "fors_pk_wide";
+    /// Revealed leaves once more, for the check of few signatures.
+    LeafWide "leaf_wide";
+    /// WOTS+ signatures out of kept chain values, and their check, for few signatures.
+    Links "links";
+}
+
+/// The arguments of every kernel; `args.h` says what each is. Addresses are the device's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Args {
+    pub keys: u64,
+    pub jobs: u64,
+    pub ends: u64,
+    pub trace: u64,
+    pub nodes: u64,
+    pub outs: u64,
+    pub roots: u64,
+    pub sigs: u64,
+    pub flag: u64,
+    pub total: u32,
+    pub count: u32,
+    pub shape0: u32,
+    pub shape1: u32,
+    pub layer0: u32,
+    pub layers: u32,
+    pub base: u32,
+    pub up: u32,
+    pub chunk: u32,
+    pub first: u32,
+    pub flags: u32,
+    pub one: u32,
+    pub skip: u32,
+    pub rows: u32,
+}
+const _: () = assert!(size_of::<Args>() == 128, "args.h says so, and push constants hold no more");
+
+impl Args {
+    /// The shape of a set; all else 0.
+    pub fn new(p: &Params) -> Args {
+        let pack = |bytes: [usize; 4]| u32::from_le_bytes(bytes.map(|b| u8::try_from(b).expect("below 256")));
+        let shape0 = pack([p.k, p.a, p.hp, p.d]);
+        Args { shape0, shape1: pack([p.len(), p.len1(), p.lg_w, 0]), layers: 1, one: 1, ..Args::default() }
+    }
+}
+
+/// Bits of [`Args::flags`]; see `args.h` and `entry/chains.k`.
+#[allow(missing_docs)]
+pub mod flags {
+    pub const REVEAL: u32 = 1;
+    pub const KEEP: u32 = 2;
+    pub const TRACE: u32 = 8;
+    pub const ONLY: u32 = 16;
+    pub const ALL_TREES: u32 = 32;
+    pub const REPLAY: u32 = 64;
+    pub const COMPARE: u32 = 256;
+    pub const EACH_KEY: u32 = 512;
+    pub const TOPS: u32 = 1024;
+    pub const COPY: u32 = 2048;
+}
+
+/// Words of a key on the device.
+pub const KEY_WORDS: usize = 42;
+/// Words of a job on the device before its k FORS leaves.
+pub const JOB_WORDS: usize = 4;
+/// Words of a block's tile of nodes.
+pub const TILE_WORDS: usize = 4096;
+
+/// What a build of a kernel is specialised for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Config {
+    /// The hash family.
+    pub family: Family,
+    /// Bytes of a node.
+    pub n: usize,
+    /// Choices of a policy that the compiler must know: `CHAINS_BLOCKS`, the blocks of [`MAX_THREADS`] that the chain
+    /// kernel's registers leave room for; `IMAD`, a mask for `ADD` in `dialect.h`; `UNROLLED`, whether the rounds of
+    /// SHA-512 and Keccak are. The same bytes come out with any.
+    pub defines: Vec<(&'static str, u32)>,
+}
+
+/// What the default policies ask for: what [`ready`] has, where the build made it.
+pub fn default_configs(family: Family, n: usize) -> Vec<Config> {
+    defines::DEFAULTS.iter().map(|choices| Config { family, n, defines: choices.to_vec() }).collect()
+}
+
+/// The whole source of a kernel, without includes. Of choices that make no difference to it, it is the same.
+pub fn source(kernel: Kernel, config: &Config) -> String {
+    let mut text = String::new();
+    for (name, value) in defines::defines(kernel.name(), config.family as u32, config.n, &config.defines) {
+        text += &format!("#define {name} {value}\n");
+    }
+    let mut included = Vec::new();
+    include(kernel.entry(), &mut included, &mut text);
+    text
+}
+
+/// Ready machine code for a device of this compute capability, if this build has it: feature `ready`.
+pub fn ready(kernel: Kernel, config: &Config, capability: (u32, u32)) -> Option<&'static [u8]> {
+    #[cfg(feature = "ready")]
+    return ready::find(kernel, config, capability);
+    #[cfg(not(feature = "ready"))]
+    {
+        let _ = (kernel, config, capability);
+        None
+    }
+}
+
+/// Every header is included once: their guards would drop it the second time.
+fn include(from: &str, included: &mut Vec<&'static str>, text: &mut String) {
+    for line in from.lines() {
+        match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
+            Some(path) => {
+                let (path, body) = SOURCES.iter().find(|(name, _)| *name == path).expect("all headers are listed");
+                if !included.contains(path) {
+                    included.push(path);
+                    include(body, included, text);
+                }
+            }
+            None => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_whole() {
+        for family in [Family::Sha2, Family::Shake] {
+            for kernel in Kernel::ALL {
+                let config = Config { family, n: 16, defines: vec![("IMAD", 3)] };
+                let imad = if family == Family::Sha2 { 3 } else { 0 };
+                let text = source(*kernel, &config);
+                assert!(!text.contains("#include \""), "{kernel:?}");
+                assert!(
+                    text.contains(&format!("KERNEL({})", kernel.name()))
+                        && text.contains(&format!("#define IMAD {imad}\n"))
+                );
+            }
+        }
+    }
+
+    /// What `defines` takes for granted.
+    #[test]
+    fn choices_make_no_difference_elsewhere() {
+        let entries = Kernel::ALL.iter().map(|kernel| (kernel.name(), kernel.entry()));
+        for (path, text) in SOURCES.iter().copied().chain(entries) {
+            let uses = |word| {
+                text.match_indices(word).any(|(at, _)| !text[..at].ends_with(|c: char| c == '_' || c.is_alphanumeric()))
+            };
+            assert!(!uses("ADD(") && !uses("SHIFT(") || ["hash/sha256.h", "dialect.h"].contains(&path), "{path}: IMAD");
+            assert!(
+                !uses("ROLL_64") || ["hash/sha512.h", "hash/keccak.h", "dialect.h"].contains(&path),
+                "{path}: UNROLLED"
+            );
+        }
+        let with = |family, n, defines| source(Kernel::Xmss, &Config { family, n, defines });
+        assert_eq!(with(Family::Shake, 16, vec![("IMAD", 3)]), with(Family::Shake, 16, vec![("CHAINS_BLOCKS", 6)]));
+        assert_eq!(with(Family::Sha2, 16, vec![("UNROLLED", 1)]), with(Family::Sha2, 16, vec![]));
+        assert_ne!(with(Family::Sha2, 24, vec![("UNROLLED", 1)]), with(Family::Sha2, 24, vec![]));
+    }
+}

@@ -1,0 +1,70 @@
+//! Fatbins that the build made: machine code of several architectures, and PTX of the newest.
+
+use crate::defines::{Defines, defines};
+use crate::{Config, Kernel};
+
+/// A driver may read words of it.
+#[repr(align(64))]
+struct Aligned<Bytes: ?Sized>(Bytes);
+
+struct Image {
+    kernel: &'static str,
+    defines: Defines,
+    code: &'static Aligned<[u8]>,
+}
+
+// `IMAGES`, `ARCHITECTURES`, of which there is machine code (90 for compute capability 9.0), and `PTX`, the newest.
+include!(concat!(env!("OUT_DIR"), "/ready.rs"));
+
+pub(crate) fn find(kernel: Kernel, config: &Config, capability: (u32, u32)) -> Option<&'static [u8]> {
+    let wanted = defines(kernel.name(), config.family as u32, config.n, &config.defines);
+    let image = IMAGES.iter().find(|image| image.kernel == kernel.name() && image.defines == wanted)?;
+    covers(ARCHITECTURES, PTX, capability).then_some(&image.code.0)
+}
+
+/// Machine code runs on later devices of its major version; PTX is compiled by the driver of any later one.
+fn covers(architectures: &[u32], ptx: u32, (major, minor): (u32, u32)) -> bool {
+    let runs = |made: u32| made / 10 == major && made % 10 <= minor;
+    architectures.iter().copied().any(runs) || ptx <= major * 10 + minor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_fips205::Family;
+
+    #[test]
+    fn every_default_is_ready() {
+        if IMAGES.is_empty() {
+            return println!("skipped: ready kernels: built with HYPERGROVE_NVCC=none");
+        }
+        for family in [Family::Sha2, Family::Shake] {
+            for n in [16, 24, 32] {
+                for config in crate::default_configs(family, n) {
+                    for &kernel in Kernel::ALL {
+                        for capability in [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (12, 0), (13, 0)] {
+                            let code = crate::ready(kernel, &config, capability);
+                            let code = code.unwrap_or_else(|| panic!("{kernel:?} {config:?} {capability:?}"));
+                            assert!(code.starts_with(&0xba55_ed50u32.to_le_bytes()), "a fatbin's first word");
+                            assert_eq!(code.as_ptr() as usize % 64, 0);
+                        }
+                        assert!(crate::ready(kernel, &config, (7, 0)).is_none());
+                    }
+                    let other = Config { defines: vec![("CHAINS_BLOCKS", 6)], ..config };
+                    assert!(crate::ready(Kernel::Chains, &other, (9, 0)).is_none());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn devices_that_code_covers() {
+        let covers = |capability| covers(&[75, 80, 90, 120], 120, capability);
+        for good in [(7, 5), (8, 0), (8, 9), (9, 0), (12, 0), (12, 1), (13, 0)] {
+            assert!(covers(good), "{good:?}");
+        }
+        for bad in [(7, 0), (7, 4), (10, 0), (11, 0)] {
+            assert!(!covers(bad), "{bad:?}");
+        }
+    }
+}
