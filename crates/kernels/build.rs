@@ -40,11 +40,13 @@ mod ready {
     use std::path::{Path, PathBuf};
     use std::process::Command;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     /// Names the compiler; `none` builds the feature without anything ready.
     const VARIABLE: &str = "HYPERGROVE_NVCC";
-    /// Architectures, as far as the compiler knows them; of the newest it adds PTX. Machine code runs on later minor
-    /// versions too: 8.7 has 8.6's, 10.3 has 10.0's, 12.1 has 12.0's.
+    /// Architectures, as far as the compiler knows them. Machine code runs on later minor versions too: 8.7 has 8.6's,
+    /// 10.3 has 10.0's, 12.1 has 12.0's. All is made from PTX of the oldest, in a third of the time: the kernels use
+    /// nothing newer, and the machine code for 9.0 is the same as from its own. That PTX goes along, for other devices.
     const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
 
     pub(crate) fn make() -> Result<(), String> {
@@ -59,9 +61,9 @@ mod ready {
                 return Err(format!("{} makes no code for any of sm_{ARCHITECTURES:?}", nvcc.display()));
             }
             images = configurations()?;
-            compile_all(&nvcc, &architectures, &images, &out)?;
+            compile_all(&nvcc, &options(&nvcc, &architectures)?, &images, &out)?;
         }
-        let ptx = architectures.last().copied().unwrap_or(u32::MAX);
+        let ptx = architectures.first().copied().unwrap_or(u32::MAX);
         let mut text = format!("static ARCHITECTURES: &[u32] = &{architectures:?};\nstatic PTX: u32 = {ptx};\n");
         text += "static IMAGES: &[Image] = &[\n";
         for (kernel, defines) in &images {
@@ -101,39 +103,41 @@ mod ready {
         defines.iter().fold(kernel.to_owned(), |name, (_, value)| format!("{name}-{value}")) + ".fatbin"
     }
 
+    fn options(nvcc: &Path, architectures: &[u32]) -> Result<Vec<String>, String> {
+        let oldest = architectures[0];
+        let codes: Vec<String> = architectures.iter().map(|number| format!("sm_{number}")).collect();
+        let code = format!("-gencode=arch=compute_{oldest},code=[{},compute_{oldest}]", codes.join(","));
+        let mut options = ["-fatbin", "-std=c++17", "-I."].map(str::to_owned).to_vec();
+        options.push(code);
+        // A third of the size. CUDA 12.8 is the first to have it.
+        if run(Command::new(nvcc).arg("--help"))?.contains("--compress-mode") {
+            options.push("--compress-mode=size".to_owned());
+        }
+        Ok(options)
+    }
+
     /// On all cores that cargo grants.
-    fn compile_all(nvcc: &Path, architectures: &[u32], images: &[(String, Defines)], out: &Path) -> Result<(), String> {
+    fn compile_all(nvcc: &Path, options: &[String], images: &[(String, Defines)], out: &Path) -> Result<(), String> {
         let jobs = std::env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
-        let queue = Mutex::new(images.iter());
-        let failures = Mutex::new(Vec::new());
+        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         std::thread::scope(|scope| {
             for _ in 0..jobs {
                 scope.spawn(|| {
-                    while let Some((kernel, defines)) = queue.lock().expect("no panic").next() {
-                        if let Err(why) = compile(nvcc, architectures, kernel, defines, out) {
-                            failures.lock().expect("no panic").push(why);
-                            break;
+                    while let Some((kernel, defines)) = images.get(next.fetch_add(1, Relaxed)) {
+                        if let Err(why) = compile(nvcc, options, kernel, defines, out) {
+                            next.store(images.len(), Relaxed);
+                            *failure.lock().expect("no panic") = Some(why);
                         }
                     }
                 });
             }
         });
-        match failures.into_inner().expect("no panic").pop() {
-            Some(why) => Err(why),
-            None => Ok(()),
-        }
+        failure.into_inner().expect("no panic").map_or(Ok(()), Err)
     }
 
-    fn compile(nvcc: &Path, architectures: &[u32], kernel: &str, defines: &Defines, out: &Path) -> Result<(), String> {
+    fn compile(nvcc: &Path, options: &[String], kernel: &str, defines: &Defines, out: &Path) -> Result<(), String> {
         let mut command = Command::new(nvcc);
-        command.args(["-fatbin", "-std=c++17", "-I."]);
-        command.args(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
-        for number in architectures {
-            command.arg(format!("-gencode=arch=compute_{number},code=sm_{number}"));
-        }
-        if let Some(newest) = architectures.last() {
-            command.arg(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
-        }
+        command.args(options).args(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
         command.args(["-x", "cu"]).arg(format!("entry/{kernel}.k")).arg("-o").arg(out.join(file(kernel, defines)));
         run(&mut command).map(|_| ())
     }

@@ -1,7 +1,7 @@
 //! CI's steps and their closing table.
 
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{benchmarks, foreign, licences, magic, sources, tests};
+use crate::{benchmarks, foreign, kernels, licences, magic, sources, tests};
 use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
@@ -15,12 +15,13 @@ pub(crate) struct CiStep {
 pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "fmt",    about: "formatting is rustfmt's",                                     run: |_| fmt() },
     CiStep { name: "words",  about: "no path of one machine, no file name without a meaning",      run: |_| sources::words() },
-    CiStep { name: "unsafe", about: "every crate but lanes forbids unsafe code",                   run: |_| sources::forbid_unsafe() },
+    CiStep { name: "unsafe", about: "unsafe code is where it may be and nowhere else",              run: |_| sources::forbid_unsafe() },
     CiStep { name: "magic",  about: "constants of SHA-2 and Keccak recomputed from their origin",  run: |_| magic::check() },
     CiStep { name: "deny",   about: "licences and sources of all dependencies",                    run: |_| licences::check() },
     CiStep { name: "bench",  about: "BENCHMARKS.md is what bench/runs says",                         run: |_| benchmarks::current() },
     CiStep { name: "clippy", about: "no warning in any target",                                    run: |_| clippy() },
     CiStep { name: "test",   about: "all tests on this machine",                                   run: tests::workspace },
+    CiStep { name: "kernels", about: "the GPU kernels compile for all architectures, without a GPU",   run: kernels::check },
     CiStep { name: "doc",    about: "documentation without a warning",                             run: |_| doc() },
     CiStep { name: "no-std", about: "fips205 on a machine without an operating system",            run: |_| foreign::no_std() },
     CiStep { name: "neon",   about: "lanes and cpu on aarch64 under qemu",                         run: foreign::neon },

@@ -1,4 +1,5 @@
-//! The constants of the hashes, recomputed from where their standards take them and compared with the literals in lanes.
+//! The constants of the hashes, recomputed from where their standards take them and compared with the literals in lanes
+//! and in the GPU kernels.
 
 use crate::process::{Outcome, Step};
 use std::cmp::Ordering;
@@ -6,11 +7,21 @@ use std::fs;
 
 const SHA2: &str = "crates/lanes/src/sha2.rs";
 const KECCAK: &str = "crates/lanes/src/keccak.rs";
+const KERNELS: &str = "crates/kernels";
+
+pub(crate) fn check() -> Step {
+    let seen = [lanes()?, kernels()?];
+    Ok(Outcome::Passed(format!("lanes: {}; kernels: {}", seen[0].join(", "), seen[1].join(", "))))
+}
+
+/// The first `count` primes' roots: their fractions.
+fn roots(count: usize, root: u32, bits: u32) -> Vec<u64> {
+    primes(count).map(|p| fraction_of_root(p, root, bits)).collect()
+}
 
 /// Every table of literals in these two files must be one of those below.
-pub(crate) fn check() -> Step {
+fn lanes() -> Result<Vec<&'static str>, String> {
     let (sha2, keccak) = (read(SHA2)?, read(KECCAK)?);
-    let roots = |count, root, bits: u32| primes(count).map(|p| fraction_of_root(p, root, bits)).collect();
     let known: [(&str, &str, Vec<u64>); 5] = [
         ("K512", SHA2, roots(80, 3, 64)),
         ("K256", SHA2, roots(64, 3, 32)),
@@ -22,7 +33,7 @@ pub(crate) fn check() -> Step {
     for (path, text) in [(SHA2, &sha2), (KECCAK, &keccak)] {
         for (name, literals) in tables(text) {
             match known.iter().find(|(known, file, _)| *known == name && *file == path) {
-                Some((.., values)) if *values == literals => seen.push(name),
+                Some((known, _, values)) if *values == literals => seen.push(*known),
                 Some((.., values)) => {
                     let at = (0..).find(|&i| values.get(i) != literals.get(i)).unwrap_or_default();
                     faults.push(format!("{path}: {name}[{at}] should be {:#x?}", values.get(at)));
@@ -42,10 +53,92 @@ pub(crate) fn check() -> Step {
         true => seen.push("rho and pi"),
         false => faults.push(format!("{KECCAK}: the sources and rotations of row! are {rows:?}")),
     }
-    match faults.first() {
-        None => Ok(Outcome::Passed(seen.join(", "))),
-        Some(_) => Err(faults.join("\n")),
+    if faults.is_empty() { Ok(seen) } else { Err(faults.join("\n")) }
+}
+
+/// The kernels' words are of 32 bits: one of 64 is written high, low. A header of a hash holds its constants alone, in the
+/// order of their use; elsewhere every table must be known by its name.
+fn kernels() -> Result<Vec<&'static str>, String> {
+    let halves = |words: Vec<u64>| words.into_iter().flat_map(|word| [word >> 32, word & 0xffff_ffff]).collect();
+    let (k256, k512, rc): (_, Vec<u64>, Vec<u64>) =
+        (roots(64, 3, 32), halves(roots(80, 3, 64)), halves(keccak_round_constants()));
+    let headers = [
+        ("hash/sha256.h", [k256.clone(), roots(8, 2, 32)].concat()),
+        ("hash/sha512.h", [k512.clone(), halves(roots(8, 2, 64))].concat()),
+        ("hash/keccak.h", rc.clone()),
+    ];
+    let mut faults = Vec::new();
+    for (path, want) in &headers {
+        let words = words(&read(&format!("{KERNELS}/{path}"))?);
+        if words != *want {
+            let at = (0..).find(|&i| want.get(i) != words.get(i)).unwrap_or_default();
+            let should = want.get(at).map_or("no more".into(), |word| format!("{word:#010x}"));
+            faults.push(format!("{KERNELS}/{path}: the constant at {at} should be {should}"));
+        }
     }
+    let (mut seen, mut checked) = (Vec::new(), 0);
+    for path in sources(KERNELS)? {
+        let text = read(&path)?;
+        for (name, count, words) in c_tables(&text) {
+            let known = [("K256", &k256), ("K512", &k512), ("KECCAK_RC", &rc)];
+            match known.into_iter().find(|(known, _)| *known == name) {
+                Some((known, values)) if *values == words && count == words.len() => {
+                    checked += 1;
+                    seen.push(known);
+                }
+                Some((..)) => faults.push(format!("{path}: {name} differs from what the standard derives")),
+                None => faults.push(format!("{path}: {name} is a table that xtask cannot recompute")),
+            }
+        }
+    }
+    if checked < 3 && faults.is_empty() {
+        faults.push(format!("{KERNELS}: of K256, K512 and KECCAK_RC only {} are there", seen.join(", ")));
+    }
+    seen.sort();
+    seen.dedup();
+    seen.push("IVs");
+    match c_keccak_moves(&read(&format!("{KERNELS}/hash/keccak.h"))?) {
+        moves if moves == expected_keccak_moves() => seen.push("rho and pi"),
+        moves => faults.push(format!("{KERNELS}/hash/keccak.h: the lanes' sources, ends and rotations are {moves:?}")),
+    }
+    if faults.is_empty() { Ok(seen) } else { Err(faults.join("\n")) }
+}
+
+/// The kernels' files.
+fn sources(folder: &str) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| format!("{folder}: {error}"))? {
+        let path = entry.map_err(|error| format!("{folder}: {error}"))?.path();
+        let name = path.to_string_lossy().into_owned();
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("h" | "k" | "cpp") => found.push(name),
+            None if path.is_dir() => found.extend(sources(&name)?),
+            _ => {}
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The literals of eight hexadecimal digits, in order.
+fn words(source: &str) -> Vec<u64> {
+    let literal = |rest: &str| match rest.get(..9) {
+        Some(word) if word.ends_with('u') => u64::from_str_radix(&word[..8], 16).ok(),
+        _ => None,
+    };
+    source.split("0x").skip(1).filter_map(literal).collect()
+}
+
+/// `CONST_U32(NAME, count) literals CONST_END`: the dialect's tables.
+fn c_tables(source: &str) -> Vec<(&str, usize, Vec<u64>)> {
+    let bodies = source.split("CONST_U32(").skip(1).filter_map(|rest| rest.split_once("CONST_END"));
+    bodies.filter_map(|(body, _)| c_table(body)).collect()
+}
+
+fn c_table(body: &str) -> Option<(&str, usize, Vec<u64>)> {
+    let (name, rest) = body.split_once(", ")?;
+    let (count, literals) = rest.split_once(')')?;
+    Some((name, count.parse().ok()?, integers(&literals.replace('u', "")).unwrap_or_default()))
 }
 
 fn read(path: &str) -> Result<String, String> {
@@ -150,9 +243,44 @@ fn keccak_rows(source: &str) -> Vec<u64> {
     calls.filter_map(|(call, _)| integers(&call.replace(':', ","))).flatten().collect()
 }
 
+/// FIPS 202, Algorithms 2 and 3: source, end, column of the source, and rotation of each lane.
+fn expected_keccak_moves() -> Vec<[u64; 4]> {
+    let offsets = keccak_offsets();
+    let end = |from: usize| from / 5 + 5 * ((2 * (from % 5) + 3 * (from / 5)) % 5);
+    (0..25).map(|from| [from as u64, end(from) as u64, from as u64 % 5, offsets[from]]).collect()
+}
+
+/// `b[end] = rotl64(A[source] ^ t<column>, <rotation>u);` by source; without `rotl64` the rotation is 0.
+fn c_keccak_moves(source: &str) -> Vec<[u64; 4]> {
+    let moves = source.split(';').filter(|move_| move_.trim_start().starts_with("b[") && move_.contains("^ t"));
+    let numbers = |move_: &str| -> Vec<u64> {
+        let text = move_.replace("rotl64", "");
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+    };
+    let mut found: Vec<_> = moves
+        .map(|move_| match numbers(move_)[..] {
+            [end, source, column] => [source, end, column, 0],
+            [end, source, column, rotation] => [source, end, column, rotation],
+            _ => [u64::MAX; 4],
+        })
+        .collect();
+    found.sort();
+    found
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn reads_the_kernels_dialect() {
+        let source = "CONST_U32(A, 2)\n  0x00000010u, 0x80000001u,\nCONST_END\nx = 0xffu & 0x6a09e667u;";
+        assert_eq!(c_tables(source), [("A", 2, vec![16, 0x8000_0001])]);
+        assert_eq!(words(source), [16, 0x8000_0001, 0x6a09_e667]);
+        let source = "U64 b[25];\nb[10] = rotl64(A[1] ^ t1, 1u); b[0] = A[0] ^ t0;\nA[0] = b[0] ^ (~b[1] & b[2]);";
+        assert_eq!(c_keccak_moves(source), [[0, 0, 0, 0], [1, 10, 1, 1]]);
+        assert_eq!(c_keccak_moves(source), expected_keccak_moves()[..2]);
+    }
 
     #[test]
     fn first_and_last_constants() {

@@ -4,6 +4,7 @@
 mod benchmarks;
 mod ci;
 mod foreign;
+mod kernels;
 mod licences;
 mod magic;
 mod process;

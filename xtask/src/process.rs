@@ -42,9 +42,12 @@ impl Tally {
     }
 }
 
-/// The cargo that runs us.
+/// The cargo that runs us. Without nvcc, "all features" are all but the ready kernels.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    if std::env::var_os("HYPERGROVE_NVCC").is_none() {
+        command.env("HYPERGROVE_NVCC", "none");
+    }
     command.args(arguments);
     command
 }
@@ -116,7 +119,8 @@ fn pass_on(from: impl Read, mut to: impl Write, read: &impl Fn(&str)) -> std::io
 fn shown(command: &Command) -> String {
     let words: Vec<OsString> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(Into::into).collect();
-    words.join(" ".as_ref()).to_string_lossy().replace(&std::env::var("CARGO").unwrap_or_default(), "cargo")
+    let line = words.join(" ".as_ref()).to_string_lossy().into_owned();
+    std::env::var("CARGO").map_or(line.clone(), |cargo| line.replace(&cargo, "cargo"))
 }
 
 /// Whether missing tools may be fetched: CI's machines are its own, a developer's are not.

@@ -4,8 +4,9 @@ use crate::process::{self, Outcome, Step};
 use std::fs;
 use std::path::Path;
 
-/// Folders whose crates may hold `unsafe`: intrinsics are nowhere else.
-const MAY_BE_UNSAFE: &[&str] = &["crates/lanes/"];
+/// Where `unsafe` may be: intrinsics, CUDA's C functions, and for tests the kernels as C functions of the host.
+const MAY_BE_UNSAFE: &[&str] =
+    &["crates/lanes/", "crates/cuda/src/driver.rs", "crates/cuda/src/host.rs", "crates/kernels/src/host.rs"];
 
 /// Beginnings of absolute paths that exist on one machine only; `concat!` keeps this file clean of them.
 const MACHINE_PATHS: &[&str] = &[
@@ -59,7 +60,8 @@ fn machine_path(line: &str) -> Option<&'static str> {
     MACHINE_PATHS.iter().copied().find(|path| line.match_indices(path).any(|(at, _)| !line[..at].ends_with(inside)))
 }
 
-/// Every crate root outside MAY_BE_UNSAFE forbids unsafe code, and no file there (test, bench or build script) uses it.
+/// Every crate root outside MAY_BE_UNSAFE forbids unsafe code, or denies it if one of the crate's files may hold it; and no
+/// other file (test, bench or build script) uses it.
 pub(crate) fn forbid_unsafe() -> Step {
     let Some(files) = files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
     let rust = files
@@ -70,7 +72,7 @@ pub(crate) fn forbid_unsafe() -> Step {
         count += 1;
         let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
         let root = path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs") || path.contains("/src/bin/");
-        if root && !text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]") {
+        if root && !text.lines().any(|line| forbids(line, holds_exceptions(path))) {
             faults.push(format!("{path}: a crate root without #![forbid(unsafe_code)]"));
         }
         if let Some(number) = text.lines().position(uses_unsafe) {
@@ -78,6 +80,20 @@ pub(crate) fn forbid_unsafe() -> Step {
         }
     }
     verdict(&faults, count)
+}
+
+/// Whether files beside or below this crate root may hold `unsafe`.
+fn holds_exceptions(root: &str) -> bool {
+    let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
+    MAY_BE_UNSAFE.iter().any(|place| place.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// Whether the line is the attribute; where there are exceptions a module can be let out of a denial, or the whole crate of
+/// a prohibition by a feature.
+fn forbids(line: &str, exceptions: bool) -> bool {
+    let line = line.trim();
+    let conditional = || line.starts_with("#![cfg_attr(not(feature = ") && line.ends_with(", forbid(unsafe_code))]");
+    line == "#![forbid(unsafe_code)]" || exceptions && (line == "#![deny(unsafe_code)]" || conditional())
 }
 
 /// Whether the keyword is followed by what makes it one: in strings and comments it seldom is.
@@ -99,6 +115,22 @@ mod test {
             for path in MACHINE_PATHS {
                 assert_eq!(machine_path(&format!("{before}{path}x")), found.then_some(*path), "{before}{path}");
             }
+        }
+    }
+
+    #[test]
+    fn roots_forbid_or_deny() {
+        assert!(holds_exceptions("crates/cuda/src/lib.rs") && holds_exceptions("crates/kernels/src/lib.rs"));
+        assert!(!holds_exceptions("crates/cpu/src/lib.rs") && !holds_exceptions("xtask/src/main.rs"));
+        let conditional = "#![cfg_attr(not(feature = \"host\"), forbid(unsafe_code))]";
+        for (line, without, with) in [
+            ("#![forbid(unsafe_code)]", true, true),
+            ("#![deny(unsafe_code)]", false, true),
+            (conditional, false, true),
+            ("#![allow(unsafe_code)]", false, false),
+            ("// #![forbid(unsafe_code)]", false, false),
+        ] {
+            assert_eq!((forbids(line, false), forbids(line, true)), (without, with), "{line}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::vectors;
+use std::process::Command;
 
 /// `cargo xtask test`: whether all passed.
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
@@ -24,15 +25,19 @@ pub(crate) fn workspace(tally: &mut Tally) -> Step {
     Ok(Outcome::Passed(format!("{} tests", tally.passed)))
 }
 
-/// `--release`, for the hash kernels: unoptimised they take hours, and the tool is built already; `--show-output`, for a test that skips a suite says so in its output; `--no-fail-fast`, for one run tells all.
 fn cargo_test(arguments: &[String], tally: &mut Tally) -> Result<(), String> {
+    process::run_tests(command(arguments), tally)
+}
+
+/// `--release`, for the hash kernels: unoptimised they take hours, and the tool is built already; `--show-output`, for a test that skips a suite says so in its output; `--no-fail-fast`, for one run tells all.
+pub(crate) fn command(arguments: &[String]) -> Command {
     let mut command = process::cargo(&["test", "--release", "--all-features", "--no-fail-fast"]);
     if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
         command.arg("--workspace");
     }
     let at = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     command.args(&arguments[..at]).args(["--", "--show-output"]).args(arguments.iter().skip(at + 1));
-    process::run_tests(command, tally)
+    command
 }
 
 /// What tests have left out, and why.

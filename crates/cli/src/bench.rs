@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
     if !args.json {
         let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT"));
         printer.note(format_args!("{}; hypergrove {version} at {commit}", machine::describe(&engine)));
-        printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "of limit"]))?;
+        printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "of limit", "kernels/s"]))?;
     }
     for p in sets {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
@@ -48,6 +48,8 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                     ops_per_s: measured.ops_per_s(),
                     ideal_s: measured.ideal,
                     limit_fraction: measured.limit_fraction(),
+                    kernels_per_s: measured.kernels_per_s(),
+                    kernels_limit_fraction: measured.kernels_limit_fraction(),
                     verified: true,
                     cached_layers,
                     message_bytes: MESSAGE_BYTES,
@@ -68,6 +70,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                     &format!("{:.1} %", 100.0 * measured.spread()),
                     &significant(measured.ops_per_s()),
                     &measured.limit_fraction().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
+                    &measured.kernels_per_s().map_or("-".into(), significant),
                 ]))?;
             }
         }
@@ -96,6 +99,9 @@ struct Record<'a> {
     /// At the limit; null where that is not known.
     ideal_s: Option<f64>,
     limit_fraction: Option<f64>,
+    /// Of a GPU's kernels alone; null elsewhere.
+    kernels_per_s: Option<f64>,
+    kernels_limit_fraction: Option<f64>,
     /// Always: a wrong answer ends the benchmark with an error.
     verified: bool,
     cached_layers: usize,
@@ -111,7 +117,7 @@ struct Record<'a> {
 }
 
 /// A row of a table whose rows are told as they become known.
-fn row(cells: [&str; 8]) -> String {
-    let [set, op, batch, median, min, spread, rate, fraction] = cells;
-    format!("{set:<20} {op:<6} {batch:>6} {median:>9} {min:>9} {spread:>7} {rate:>11} {fraction:>9}")
+fn row(cells: [&str; 9]) -> String {
+    let [set, op, batch, median, min, spread, rate, fraction, kernels] = cells;
+    format!("{set:<20} {op:<6} {batch:>6} {median:>9} {min:>9} {spread:>7} {rate:>11} {fraction:>9} {kernels:>11}")
 }

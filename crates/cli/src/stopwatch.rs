@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Runs that are timed at least.
 const LEAST_RUNS: usize = 3;
-/// Signatures that a verified batch consists of, over and over: making more would take longer than verifying them.
+/// Runs by which kernels alone are timed.
+const KERNEL_RUNS: usize = 9;
+/// Signatures that a batch which a CPU verifies consists of, over and over: making more would take longer than verifying them.
 const DISTINCT: usize = 16;
 /// Bytes of a message, as [`Plan::work`] counts them.
 pub(crate) const MESSAGE_BYTES: usize = 32;
@@ -47,6 +49,12 @@ impl Question {
         Ok(((0.1 / job) as usize).next_power_of_two().clamp(least * threads, 1024.max(least * threads)))
     }
 
+    /// Jobs of one program of the first device.
+    fn program(&self, engine: &Engine) -> Result<usize, Failure> {
+        let programs = 2 * engine.device().queue.max(1) as usize;
+        Ok((engine.filling(self.params, self.op, self.cached_layers_of_keys())? / programs).max(1))
+    }
+
     fn cached_layers_of_keys(&self) -> usize {
         if self.op == Op::Sign { self.cached_layers } else { 0 }
     }
@@ -69,6 +77,8 @@ pub(crate) struct Measurement {
     pub(crate) limits: Limits,
     /// Seconds at these rates, if they are known.
     pub(crate) ideal: Option<f64>,
+    /// Seconds a job of a device's kernels alone, its inputs being in its memory: median, with one program at a time.
+    pub(crate) kernels: Option<f64>,
 }
 
 impl Measurement {
@@ -90,6 +100,12 @@ impl Measurement {
     pub(crate) fn ops_per_s(&self) -> f64 {
         self.batch as f64 / self.median()
     }
+    pub(crate) fn kernels_per_s(&self) -> Option<f64> {
+        self.kernels.map(|seconds| 1.0 / seconds)
+    }
+    pub(crate) fn kernels_limit_fraction(&self) -> Option<f64> {
+        Some(self.ideal? / self.batch as f64 / self.kernels?)
+    }
     pub(crate) fn limit_fraction(&self) -> Option<f64> {
         self.ideal.map(|ideal| ideal / self.median())
     }
@@ -101,15 +117,18 @@ pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOpti
     let before = Limits::measure(engine, options);
     let batch = question.batch.map_or_else(|| question.filling(engine, &before), Ok)?;
     let threads = engine.explain(params, op, batch)?.threads;
-    let times = match op {
-        Op::Keygen => keygen(engine, params, batch, budget)?,
-        Op::Sign => sign(engine, params, batch, budget, cached_layers)?,
-        Op::Verify => verify(engine, params, batch, budget)?,
+    // A program's worth of jobs, for the kernels' own time.
+    let apart = engine.working().iter().all(|device| device.memory > 0) && engine.working().len() == 1;
+    let program = if apart { Some(question.program(engine)?.min(batch)) } else { None };
+    let (times, kernels) = match op {
+        Op::Keygen => keygen(engine, params, batch, budget, program)?,
+        Op::Sign => sign(engine, params, batch, budget, (cached_layers, program))?,
+        Op::Verify => verify(engine, params, batch, budget, program)?,
         Op::Cache => return Err(Failure::new("caching is no operation that is measured")),
     };
     let limits = before.best(Limits::measure(engine, options));
     let ideal = limits.seconds(&question.plan().work(), threads).map(|seconds| seconds * batch as f64);
-    Ok(Measurement { times, batch, threads, limits, ideal })
+    Ok(Measurement { times, batch, threads, limits, ideal, kernels })
 }
 
 /// Times `run` until the budget is used up; every run must give the same right answer.
@@ -133,6 +152,26 @@ fn repeat<A: PartialEq>(
     Ok(times)
 }
 
+/// Seconds a job of the kernels alone, in runs of one program.
+fn kernels(
+    engine: &Engine,
+    program: Option<usize>,
+    mut run: impl FnMut(usize) -> Result<(), Failure>,
+) -> Result<Option<f64>, Failure> {
+    let Some(jobs) = program else { return Ok(None) };
+    let mut times = Vec::new();
+    // The first run prepares the program.
+    for round in 0..=KERNEL_RUNS {
+        let before = engine.timing().execute;
+        run(jobs)?;
+        if round > 0 {
+            times.push((engine.timing().execute - before).as_secs_f64());
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Some(times[times.len() / 2] / jobs as f64))
+}
+
 fn wrong(what: &str) -> Failure {
     Failure::new(format!("a wrong answer: {what}")).hint("distrust this machine, and report the fault")
 }
@@ -151,7 +190,16 @@ fn message(number: usize) -> Vec<u8> {
     message
 }
 
-fn keygen(engine: &Engine, p: &'static Params, batch: usize, budget: Duration) -> Result<Vec<f64>, Failure> {
+/// Times of whole runs, and seconds a job of kernels alone.
+type Times = (Vec<f64>, Option<f64>);
+
+fn keygen(
+    engine: &Engine,
+    p: &'static Params,
+    batch: usize,
+    budget: Duration,
+    program: Option<usize>,
+) -> Result<Times, Failure> {
     let seeds: Vec<Seeds> = (0..batch).map(|number| seeds(p, number)).collect();
     let keys = engine.from_seeds(p, &seeds)?;
     let last = &seeds[batch - 1];
@@ -159,7 +207,8 @@ fn keygen(engine: &Engine, p: &'static Params, batch: usize, budget: Duration) -
     if keys[batch - 1].as_ref().pk_root() != root {
         return Err(wrong("the reference makes another key from the same seeds"));
     }
-    repeat(budget, &keys, || Ok(engine.from_seeds(p, &seeds)?))
+    let times = repeat(budget, &keys, || Ok(engine.from_seeds(p, &seeds)?))?;
+    Ok((times, kernels(engine, program, |jobs| Ok(engine.from_seeds(p, &seeds[..jobs]).map(drop)?))?))
 }
 
 /// Signs the messages, deterministically.
@@ -218,24 +267,35 @@ fn sign(
     params: &'static Params,
     batch: usize,
     budget: Duration,
-    cached_layers: usize,
-) -> Result<Vec<f64>, Failure> {
+    (cached_layers, program): (usize, Option<usize>),
+) -> Result<Times, Failure> {
     let key = engine.from_seeds(params, &[seeds(params, 0)])?.remove(0);
     let key = engine.cache(&key, cached_layers)?;
     let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();
     let signatures = sign_all(engine, &key, &messages)?;
     check(engine, &key, &messages, &signatures)?;
-    repeat(budget, &signatures, || sign_all(engine, &key, &messages))
+    let times = repeat(budget, &signatures, || sign_all(engine, &key, &messages))?;
+    Ok((times, kernels(engine, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?))
 }
 
-fn verify(engine: &Engine, p: &'static Params, batch: usize, budget: Duration) -> Result<Vec<f64>, Failure> {
+fn verify(
+    engine: &Engine,
+    p: &'static Params,
+    batch: usize,
+    budget: Duration,
+    program: Option<usize>,
+) -> Result<Times, Failure> {
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
-    let distinct: Vec<Vec<u8>> = (0..batch.min(DISTINCT)).map(message).collect();
+    // A GPU makes them soon, and its host's memory would be spared too much by a few.
+    let distinct = if program.is_some() { batch } else { batch.min(DISTINCT) };
+    let distinct: Vec<Vec<u8>> = (0..distinct).map(message).collect();
     let signatures = sign_all(engine, &engine.cache(&key, 1)?, &distinct)?;
     check(engine, &key, &distinct, &signatures)?;
     let messages: Vec<Vec<u8>> = distinct.iter().cycle().take(batch).cloned().collect();
     let public = key.verifying_key();
     // Once untimed: the program for a batch of this size is prepared.
     verify_all(engine, &public, &messages, &signatures)?;
-    repeat(budget, &vec![true; batch], || verify_all(engine, &public, &messages, &signatures))
+    let times = repeat(budget, &vec![true; batch], || verify_all(engine, &public, &messages, &signatures))?;
+    let alone = |jobs: usize| verify_all(engine, &public, &messages[..jobs], &signatures).map(drop);
+    Ok((times, kernels(engine, program, alone)?))
 }

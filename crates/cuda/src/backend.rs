@@ -8,11 +8,11 @@ use hypergrove_engine::{Axis, Device, Error, Policy, Program};
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use std::sync::Arc;
 
-/// Compressions of one program: about 60 ms of work for a large GPU, so that launches and tails are a small part of it.
-const PROGRAM_WORK: f64 = 1e9;
+/// Compressions of one program: about 30 ms of work for a large GPU, so that launches and tails are a small part of it.
+const PROGRAM_WORK: f64 = 5e8;
 
-/// Bytes of one program's signatures, at most: they are page-locked host memory.
-const PROGRAM_BYTES: usize = 512 << 20;
+/// Bytes of one program's signatures, at most.
+const PROGRAM_BYTES: usize = 1280 << 20;
 
 /// The share of a device's memory that one program may take: two are in flight, and keys are cached beside them.
 const PROGRAM_SHARE: u64 = 3;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) type Capability = (u32, u32);
 
 /// Options of every compilation, beside the architecture.
-const OPTIONS: [&str; 2] = ["-std=c++17", "-default-device"];
+pub(crate) const OPTIONS: [&str; 2] = ["-std=c++17", "-default-device"];
 
 /// The first bytes of a cached file. A change of the format changes them.
 const MAGIC: &[u8; 16] = b"hypergrove-code1";

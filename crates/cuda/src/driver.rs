@@ -2,7 +2,7 @@
 //! the crate's `unsafe` is here: CUDA is called through C functions, and knows memory by addresses.
 
 use crate::compile::{Capability, Compiler, Output, Toolchain};
-use crate::gpu::{Facts, Gpu, Launch, Queue, Step};
+use crate::gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step};
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
     CUgraphExec, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
@@ -15,7 +15,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// The oldest CUDA version of a driver that is used, as the driver spells it.
@@ -214,6 +214,8 @@ pub(crate) struct CudaGpu {
     /// Whether host memory has its address on the device too.
     unified: bool,
     context: OnceLock<Result<Context, Error>>,
+    /// When the launches that were submitted last are done: whoever launches next waits for it.
+    last_computed: Mutex<Weak<Event>>,
     /// The error after which the device answers nothing any more.
     lost: OnceLock<Error>,
     /// Loaded kernels, kept until the device goes.
@@ -372,6 +374,7 @@ impl CudaGpu {
             capability,
             unified,
             context: OnceLock::new(),
+            last_computed: Mutex::default(),
             lost: OnceLock::new(),
             modules: Mutex::default(),
             allocations: Mutex::default(),
@@ -668,10 +671,12 @@ impl Gpu for CudaGpu {
             join: event(order)?,
             start: event(0)?,
             launched: event(0)?,
-            computed: event(0)?,
+            computed: Arc::new(event(0)?),
+            slots: [event(order)?, event(order)?, event(order)?, event(order)?],
+            marked: [false; SLOTS],
             end: event(0)?,
             started: false,
-            split: false,
+            launches: 0,
             gpu: self.clone(),
         })
     }
@@ -714,6 +719,8 @@ struct Event {
 }
 // SAFETY: events are handles that any thread may use.
 unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
 
 impl Event {
     fn new(gpu: &Arc<CudaGpu>, flags: c_uint) -> Result<Event, Error> {
@@ -741,10 +748,13 @@ pub(crate) struct CudaQueue {
     start: Event,
     /// Before the first launch and after the last, of steps that were submitted once since the last wait.
     launched: Event,
-    computed: Event,
+    computed: Arc<Event>,
+    slots: [Event; SLOTS],
+    marked: [bool; SLOTS],
     end: Event,
     started: bool,
-    split: bool,
+    /// Submissions with launches since the last wait.
+    launches: u32,
     gpu: Arc<CudaGpu>,
 }
 
@@ -773,7 +783,7 @@ impl CudaQueue {
         Err(self.gpu.error(format!("it was given what belongs to {}", other.facts.id)))
     }
 
-    fn mark(&self, event: &Event) -> Result<(), Error> {
+    fn mark_event(&self, event: &Event) -> Result<(), Error> {
         // SAFETY: both handles are this queue's.
         let code = unsafe { (self.gpu.driver.cuEventRecord)(event.event, self.main.stream) };
         self.gpu.check(code, "recording an event")
@@ -791,10 +801,9 @@ impl CudaQueue {
     /// Runs what submits, between the events that measure.
     fn measured(&mut self, submit: impl FnOnce(&CudaQueue) -> Result<(), Error>) -> Result<(), Error> {
         if !self.started {
-            self.mark(&self.start)?;
+            self.mark_event(&self.start)?;
         }
-        let done = submit(self).and_then(|()| self.mark(&self.end));
-        self.split = false;
+        let done = submit(self).and_then(|()| self.mark_event(&self.end));
         self.started = done.is_ok();
         if done.is_err() {
             self.settle();
@@ -900,16 +909,26 @@ impl Queue for CudaQueue {
         let is_launch = |step: &Step| matches!(step, Step::Launch(_) | Step::Beside(_) | Step::Fork | Step::Join);
         let first = steps.iter().position(is_launch).unwrap_or(steps.len());
         let last = steps.iter().rposition(is_launch).map_or(first, |at| at + 1);
-        let whole = !self.started && first < last;
+        if first == last {
+            return self.measured(|queue| queue.enqueue(kernels, steps));
+        }
+        self.launches += 1;
         self.measured(|queue| {
             queue.enqueue(kernels, &steps[..first])?;
-            queue.mark(&queue.launched)?;
+            // Launches of several queues side by side would end together, and leave the device idle while all copy.
+            let mut last_computed = lock(&queue.gpu.last_computed);
+            if let Some(computed) = last_computed.upgrade() {
+                // SAFETY: the stream is this queue's, the event another's or its own, which lives.
+                let code = unsafe { (queue.gpu.driver.cuStreamWaitEvent)(queue.main.stream, computed.event, 0) };
+                queue.gpu.check(code, "taking turns")?;
+            }
+            queue.mark_event(&queue.launched)?;
             queue.enqueue(kernels, &steps[first..last])?;
-            queue.mark(&queue.computed)?;
+            queue.mark_event(&queue.computed)?;
+            *last_computed = Arc::downgrade(&queue.computed);
+            drop(last_computed);
             queue.enqueue(kernels, &steps[last..])
-        })?;
-        self.split = whole;
-        Ok(())
+        })
     }
 
     fn record(&mut self, kernels: &CudaKernels, steps: &[Step]) -> Result<CudaRecording, Error> {
@@ -953,6 +972,22 @@ impl Queue for CudaQueue {
         })
     }
 
+    fn mark(&mut self, slot: usize) -> Result<(), Error> {
+        self.gpu.bind()?;
+        self.mark_event(&self.slots[slot])?;
+        self.marked[slot] = true;
+        Ok(())
+    }
+
+    fn wait_for(&mut self, slot: usize) -> Result<(), Error> {
+        self.gpu.bind()?;
+        if !std::mem::take(&mut self.marked[slot]) {
+            return Ok(());
+        }
+        // SAFETY: the event is this queue's and was recorded.
+        self.gpu.check(unsafe { (self.gpu.driver.cuEventSynchronize)(self.slots[slot].event) }, "working")
+    }
+
     fn follow(&mut self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
         self.gpu.bind()?;
         self.check_gpu(&kernels.gpu)?;
@@ -975,8 +1010,9 @@ impl Queue for CudaQueue {
         }
         // SAFETY: the event is this queue's and was recorded after all that is waited for.
         self.gpu.check(unsafe { (driver.cuEventSynchronize)(self.end.event) }, "working")?;
+        let launches = std::mem::take(&mut self.launches);
         let (start, end) = (&self.start, &self.end);
-        if !self.split {
+        if launches != 1 {
             return Ok(Some(Timing { execute: self.between(start, end)?, ..Timing::default() }));
         }
         Ok(Some(Timing {
@@ -997,6 +1033,10 @@ struct Nvrtc {
 impl Nvrtc {
     /// The compiler; or what an error says that a device cannot execute.
     fn open() -> Result<Box<dyn Toolchain>, String> {
+        Ok(Box::new(Nvrtc::load()?))
+    }
+
+    fn load() -> Result<Nvrtc, String> {
         // SAFETY: it loads the library and lets it go again.
         if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
             return Err(
@@ -1020,7 +1060,35 @@ impl Nvrtc {
         // SAFETY: it writes as many numbers as it said.
         ok(unsafe { (rtc.nvrtcGetSupportedArchs)(architectures.as_mut_ptr()) })?;
         let architectures = architectures.into_iter().map(|known| known.max(0) as u32).collect();
-        Ok(Box::new(Nvrtc { version: (major.max(0) as u32, minor.max(0) as u32), architectures, rtc }))
+        Ok(Nvrtc { version: (major.max(0) as u32, minor.max(0) as u32), architectures, rtc })
+    }
+
+    /// The code, and the compiler's log, which holds its warnings.
+    fn build(&self, source: &str, options: &[String], output: Output) -> Result<(Vec<u8>, String), String> {
+        let rtc = &self.rtc;
+        let c = |text: &str| CString::new(text).map_err(|_| "a NUL in the source or an option".to_owned());
+        let source = c(source)?;
+        let options = options.iter().map(|option| c(option)).collect::<Result<Vec<_>, _>>()?;
+        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let mut program = null_mut();
+        // SAFETY: the source ends with NUL and outlives the program; it has no name and no headers.
+        match unsafe { (rtc.nvrtcCreateProgram)(&mut program, source.as_ptr(), null(), 0, null(), null()) } {
+            0 => {}
+            code => return Err(rtc.describe(code)),
+        }
+        let program = Program { rtc, program };
+        // SAFETY: the program lives, and the list has as many options as it says, each ending with NUL.
+        let done = unsafe { (rtc.nvrtcCompileProgram)(program.program, options.len() as c_int, options.as_ptr()) };
+        let log = program.get(rtc.nvrtcGetProgramLogSize, rtc.nvrtcGetProgramLog).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
+        if done != 0 {
+            return Err(format!("{}\n{log}", rtc.describe(done)));
+        }
+        let code = match output {
+            Output::Cubin => program.get(rtc.nvrtcGetCUBINSize, rtc.nvrtcGetCUBIN)?,
+            Output::Ptx => program.get(rtc.nvrtcGetPTXSize, rtc.nvrtcGetPTX)?,
+        };
+        if code.is_empty() { Err("NVRTC made no code".to_owned()) } else { Ok((code, log)) }
     }
 }
 
@@ -1079,39 +1147,17 @@ impl Toolchain for Nvrtc {
     }
 
     fn compile(&self, source: &str, options: &[String], output: Output) -> Result<Vec<u8>, String> {
-        let rtc = &self.rtc;
-        let c = |text: &str| CString::new(text).map_err(|_| "a NUL in the source or an option".to_owned());
-        let source = c(source)?;
-        let options = options.iter().map(|option| c(option)).collect::<Result<Vec<_>, _>>()?;
-        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        let mut program = null_mut();
-        // SAFETY: the source ends with NUL and outlives the program; it has no name and no headers.
-        match unsafe { (rtc.nvrtcCreateProgram)(&mut program, source.as_ptr(), null(), 0, null(), null()) } {
-            0 => {}
-            code => return Err(rtc.describe(code)),
-        }
-        let program = Program { rtc, program };
-        // SAFETY: the program lives, and the list has as many options as it says, each ending with NUL.
-        match unsafe { (rtc.nvrtcCompileProgram)(program.program, options.len() as c_int, options.as_ptr()) } {
-            0 => {}
-            code => {
-                let log = program.get(rtc.nvrtcGetProgramLogSize, rtc.nvrtcGetProgramLog).unwrap_or_default();
-                let log = String::from_utf8_lossy(&log);
-                return Err(format!("{}\n{}", rtc.describe(code), log.trim_end_matches('\0')));
-            }
-        }
-        let code = match output {
-            Output::Cubin => program.get(rtc.nvrtcGetCUBINSize, rtc.nvrtcGetCUBIN)?,
-            Output::Ptx => program.get(rtc.nvrtcGetPTXSize, rtc.nvrtcGetPTX)?,
-        };
-        if code.is_empty() { Err("NVRTC made no code".to_owned()) } else { Ok(code) }
+        self.build(source, options, output).map(|(code, _)| code)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compile::OPTIONS;
+    use hypergrove_fips205::Family;
     use hypergrove_kernels::Args;
+    use std::collections::HashSet;
 
     fn launch() -> Launch {
         Launch { kernel: Kernel::ALL[0], blocks: 1, threads: 1, args: Args::default() }
@@ -1286,5 +1332,50 @@ mod tests {
             assert!(words.trim_start().starts_with(&*String::from_utf8_lossy(start)), "{capability:?}");
             assert!(words.contains(Kernel::ALL[0].name()), "{capability:?}");
         }
+    }
+
+    /// For the architectures that CI is to cover, by all cores: no GPU is needed.
+    #[test]
+    fn nvrtc_compiles_every_kernel_without_a_warning() {
+        const ARCHITECTURES: [u32; 4] = [75, 80, 90, 120];
+        // No kernel uses all functions of a header, nor all that a macro sets.
+        let harmless = ["#177-D: function", "#550-D: variable", "Remark: The warnings can be suppressed"];
+        let warns = |line: &str| line.contains("warning") && !harmless.iter().any(|known| line.contains(known));
+        let nvrtc = match Nvrtc::load() {
+            Ok(nvrtc) => nvrtc,
+            Err(why) => return println!("skipped: nvrtc for all architectures: a device cannot execute {why}"),
+        };
+        let (mut wanted, mut seen) = (Vec::new(), HashSet::new());
+        for family in [Family::Sha2, Family::Shake] {
+            for config in [16, 24, 32].into_iter().flat_map(|n| hypergrove_kernels::default_configs(family, n)) {
+                for &kernel in Kernel::ALL {
+                    let source = hypergrove_kernels::source(kernel, &config);
+                    if seen.insert(source.clone()) {
+                        wanted.extend(ARCHITECTURES.map(|number| (kernel, config.clone(), number, source.clone())));
+                    }
+                }
+            }
+        }
+        let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| {
+                    while let Some((kernel, config, number, source)) = wanted.get(next.fetch_add(1, Relaxed)) {
+                        let mut options = OPTIONS.map(str::to_owned).to_vec();
+                        options.push(format!("--gpu-architecture=sm_{number}"));
+                        let log = match nvrtc.build(source, &options, Output::Cubin) {
+                            Ok((_, log)) => log.lines().filter(|line| warns(line)).collect::<Vec<_>>().join("\n"),
+                            Err(log) => log,
+                        };
+                        if !log.is_empty() {
+                            lock(&faults).push(format!("{kernel:?} for sm_{number} with {config:?}:\n{log}"));
+                        }
+                    }
+                });
+            }
+        });
+        let faults = lock(&faults);
+        assert!(faults.is_empty(), "{} of {} builds:\n{}", faults.len(), wanted.len(), faults.join("\n\n"));
+        println!("{} builds of {} kernels by NVRTC {:?}", wanted.len(), Kernel::ALL.len(), nvrtc.version);
     }
 }

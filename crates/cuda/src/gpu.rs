@@ -79,16 +79,24 @@ pub(crate) trait Gpu: Send + Sync + Sized + 'static {
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;
 }
 
+/// Numbers that a queue remembers states of its work under.
+pub(crate) const SLOTS: usize = 4;
+
 /// An ordered row of work on one device.
 pub(crate) trait Queue: Send {
     type Kernels;
     /// Steps that are submitted at once.
     type Recording: Send;
-    /// Submits steps; returns before they are done.
+    /// Submits steps; returns before they are done. Launches of several queues of one device take turns: while one
+    /// queue's run, the copies of others do.
     fn submit(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
     /// Prepares steps to be submitted again and again at little cost.
     fn record(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<Self::Recording, Error>;
     fn replay(&mut self, recording: &Self::Recording) -> Result<(), Error>;
+    /// Remembers under a number below [`SLOTS`] all that was submitted so far.
+    fn mark(&mut self, slot: usize) -> Result<(), Error>;
+    /// Waits until what was remembered under that number is done, if anything was.
+    fn wait_for(&mut self, slot: usize) -> Result<(), Error>;
     /// Submits steps that [`Queue::wait`] does not wait for; what is submitted later does. An error of theirs shows then.
     fn follow(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
     /// Waits until all is done that was submitted or replayed. The device's times for it, as far as they were measured:

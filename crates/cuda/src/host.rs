@@ -140,6 +140,12 @@ impl Queue for HostQueue {
     fn replay(&mut self, (config, steps): &(Config, Vec<Step>)) -> Result<(), Error> {
         self.submit(config, steps)
     }
+    fn mark(&mut self, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+    fn wait_for(&mut self, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
     fn follow(&mut self, config: &Config, steps: &[Step]) -> Result<(), Error> {
         self.submit(config, steps)
     }

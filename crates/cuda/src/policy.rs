@@ -2,7 +2,7 @@
 
 use hypergrove_engine::{Axis, Error, Policy, THREADS};
 use hypergrove_fips205::Params;
-use hypergrove_kernels::{Config, TILE_WORDS};
+use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, TILE_WORDS, UNROLLED};
 use std::borrow::Cow;
 
 /// Choices that change time and memory, never bytes.
@@ -43,9 +43,9 @@ impl Default for CudaPolicy {
         CudaPolicy {
             threads: 1,
             block: 128,
-            occupancy: 4,
-            imad: 0x1d1,
-            unrolled: 0,
+            occupancy: CHAINS_BLOCKS,
+            imad: IMAD,
+            unrolled: UNROLLED,
             subtree_height: 2,
             tile: 9,
             sort: 9,
@@ -61,7 +61,7 @@ impl Default for CudaPolicy {
 
 static BLOCK: &[u32] = &[32, 64, 128, 256];
 static OCCUPANCY: &[u32] = &[2, 3, 4, 5, 6];
-static IMAD: &[u32] = &[0, 0x1d1, 0xfff];
+static IMADS: &[u32] = &[0, IMAD, 0xfff];
 static SUBTREE_HEIGHT: &[u32] = &[2, 3, 4, 6, 9];
 static TILE: &[u32] = &[5, 7, 9, 10];
 static SORT: &[u32] = &[5, 7, 8, 9, 10, 11];
@@ -77,7 +77,7 @@ pub(crate) fn axes() -> Vec<Axis> {
         Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) },
         axis("block", BLOCK),
         axis("occupancy", OCCUPANCY),
-        axis("imad", IMAD),
+        axis("imad", IMADS),
         axis("unrolled", SWITCH),
         axis("subtree_height", SUBTREE_HEIGHT),
         axis("tile", TILE),

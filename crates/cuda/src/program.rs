@@ -1,6 +1,6 @@
 //! A plan prepared for a GPU: memory, kernels, and the steps of a batch.
 
-use crate::gpu::{Gpu, Launch, Queue, Step};
+use crate::gpu::{Gpu, Launch, Queue, SLOTS, Step};
 use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::CudaPolicy;
@@ -17,14 +17,14 @@ use zeroize::Zeroize;
 /// Device memory for the chain ends of one window of leaves, at most.
 const ENDS_BYTES: usize = 512 << 20;
 
-/// Where everything of a pass lies. Offsets are from the start of the device's or the host's memory.
+/// Where everything of a pass lies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Layout {
     /// Jobs of a pass.
     jobs: usize,
     /// Leaves whose chains are grown at a time.
     window: usize,
-    // The host's memory; the device's begins alike.
+    // In both memories.
     seeds: Part,
     positions: Part,
     flag: Part,
@@ -41,14 +41,20 @@ struct Layout {
     leaves: Part,
     nodes: [Part; 2],
     fors_nodes: [Part; 2],
-    shared: usize,
+    /// The host's alone: what large copies go through, a slot after the other.
+    ring: Part,
+    host: usize,
     device: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
+    /// Offset in the device's memory.
     at: usize,
     bytes: usize,
+    /// Offset in the host's memory, and bytes there.
+    on_host: usize,
+    host_bytes: usize,
 }
 
 /// The sizes that a set and a policy ask for.
@@ -94,10 +100,11 @@ impl Shape {
         let (n, len) = (p.n, p.len());
         let signs = op == Op::Sign;
         let hashes = signs || op == Op::Verify;
-        let mut at = 0;
-        let mut part = |bytes: usize| {
-            let part = Part { at, bytes };
+        let (mut at, mut host) = (0, 0);
+        let mut both = |bytes: usize, host_bytes: usize| {
+            let part = Part { at, bytes, on_host: host, host_bytes };
             at += bytes.next_multiple_of(256);
+            host += host_bytes.next_multiple_of(256);
             part
         };
         let when = |yes: bool, bytes: usize| if yes { bytes } else { 0 };
@@ -110,24 +117,28 @@ impl Shape {
         let xmss = left(jobs * self.grown, p.hp);
         let fors = left(jobs * p.k, p.a);
         let keep = self.policy.replay == 0;
+        let mut shared = |bytes: usize| both(bytes, bytes);
         let mut layout = Layout {
             jobs,
             window,
-            seeds: part((when(op != Op::Cache, jobs).max(1) * (2 * n + 8)).max(FEW_KEYS * KEY_WORDS * 4)),
-            positions: part(when(hashes, jobs * (JOB_WORDS + p.k) * 4)),
-            flag: part(4),
-            input: part(when(op == Op::Verify, jobs * p.sig_bytes())),
-            roots: part(if op == Op::Cache { jobs * n } else { when(hashes, jobs * (p.d + 1) * n) }),
-            fors: part(when(hashes, jobs * p.k * n)),
-            output: part(match op {
-                Op::Sign => jobs * p.sig_bytes(),
-                Op::Keygen => jobs * n,
-                Op::Verify => 0,
-                Op::Cache => jobs * ((2 << p.hp) - 1) * n,
-            }),
+            seeds: shared((when(op != Op::Cache, jobs).max(1) * (2 * n + 8)).max(FEW_KEYS * KEY_WORDS * 4)),
+            positions: shared(when(hashes, jobs * (JOB_WORDS + p.k) * 4)),
+            flag: shared(4),
+            roots: shared(if op == Op::Cache { jobs * n } else { when(hashes, jobs * (p.d + 1) * n) }),
+            fors: shared(when(hashes, jobs * p.k * n)),
             ..Layout::default()
         };
-        layout.shared = layout.output.at + layout.output.bytes.next_multiple_of(256);
+        // Few signatures are copied as a whole, many through the ring.
+        let (signatures, few) = (jobs * p.sig_bytes(), jobs.min(MOST_RECORDED) * p.sig_bytes());
+        layout.input = both(when(op == Op::Verify, signatures), when(op == Op::Verify, few));
+        layout.output = match op {
+            Op::Sign => both(signatures, few),
+            Op::Keygen => both(jobs * n, jobs * n),
+            Op::Verify => both(0, 0),
+            Op::Cache => both(jobs * ((2 << p.hp) - 1) * n, jobs * ((2 << p.hp) - 1) * n),
+        };
+        layout.ring = both(0, when(hashes && signatures > few, SLOTS * signatures.div_ceil(SLOTS).min(SLOT_BYTES)));
+        let mut part = |bytes: usize| both(bytes, 0);
         layout.keys = part(when(op != Op::Cache && jobs > FEW_KEYS, jobs) * KEY_WORDS * 4);
         layout.trace = part(when(signs && keep, jobs * self.grown * len * p.w() * n));
         layout.cached_trace = part(when(signs && keep, jobs * self.cached * len * p.w() * n));
@@ -142,6 +153,7 @@ impl Shape {
         layout.nodes = [part(when(op != Op::Verify, xmss)), part(when(op != Op::Verify, xmss / 2))];
         layout.fors_nodes = [part(when(signs, fors)), part(when(signs, fors / 2))];
         layout.device = at;
+        layout.host = host;
         layout
     }
 
@@ -155,6 +167,16 @@ impl Shape {
             && layout.window * p.len() <= most
     }
 }
+
+/// Bytes of nodes that one pass of a cache puts out.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// Bytes of one slot of the ring, at most. With 8 MiB, handing each slot to 16 threads and back took longer than the
+/// copying: 15 GB/s, where the same threads copy 50 (docs/cuda.md).
+const SLOT_BYTES: usize = 64 << 20;
+
+/// Rows that one thread copies, at least.
+const SHARE: usize = 16;
 
 /// Keys that the host lays out itself: with no more of them, a launch would take longer.
 const FEW_KEYS: usize = 8;
@@ -172,7 +194,7 @@ pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: CudaPolicy) -> u64 
 
 /// Bytes of host memory for a program of `batch` jobs.
 pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: CudaPolicy) -> u64 {
-    Shape::new(plan, policy).layout(batch.clamp(1, 1 << 20)).shared as u64
+    Shape::new(plan, policy).layout(batch.clamp(1, 1 << 20)).host as u64
 }
 
 pub(crate) struct GpuProgram<G: Gpu> {
@@ -242,7 +264,11 @@ impl<G: Gpu> GpuProgram<G> {
             .collect();
         let kernels = gpu.kernels(&policy.config(p, shape.is_thin(batch, gpu.facts().multiprocessors)), &wanted)?;
         let mut jobs = match plan.op {
-            Op::Cache => 1usize << (p.hp * (plan.cached_layers - 1)).min(16),
+            // Trees of a pass: as many as there are in a layer, and as fit page-locked memory.
+            Op::Cache => {
+                let most = (CACHE_BYTES / (((2 << p.hp) - 1) * p.n)).max(1);
+                most.min(1usize.checked_shl((p.hp * (plan.cached_layers - 1)) as u32).unwrap_or(most))
+            }
             _ => batch.max(1),
         };
         loop {
@@ -253,7 +279,7 @@ impl<G: Gpu> GpuProgram<G> {
                         return Ok(GpuProgram {
                             plan: plan.clone(),
                             shape,
-                            host: gpu.alloc_host(layout.shared)?,
+                            host: gpu.alloc_host(layout.host)?,
                             layout,
                             gpu: gpu.clone(),
                             kernels,
@@ -283,10 +309,10 @@ impl<G: Gpu> GpuProgram<G> {
         G::address(&self.memory) + part.at as u64
     }
     fn on_host(&self, part: Part) -> u64 {
-        G::host_address(&self.host) + part.at as u64
+        G::host_address(&self.host) + part.on_host as u64
     }
     fn bytes(&mut self, part: Part) -> &mut [u8] {
-        &mut G::host_bytes(&mut self.host)[part.at..part.at + part.bytes]
+        &mut G::host_bytes(&mut self.host)[part.on_host..part.on_host + part.host_bytes]
     }
     fn upload(&self, part: Part, bytes: usize) -> Step {
         Step::Upload { to: self.device(part), from: self.on_host(part), bytes }
@@ -576,7 +602,9 @@ impl<G: Gpu> GpuProgram<G> {
             steps.push(self.download(l.flag, 4));
             steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
             steps.push(self.download(l.fors, jobs * p.k * p.n));
-            steps.push(self.download(l.output, jobs * p.sig_bytes()));
+            if jobs <= MOST_RECORDED {
+                steps.push(self.download(l.output, jobs * p.sig_bytes()));
+            }
         }
         steps
     }
@@ -589,51 +617,26 @@ impl<G: Gpu> GpuProgram<G> {
         secrets.map(|part| Step::Zero { at: self.device(part), bytes: part.bytes }).collect()
     }
 
-    /// Two parts of the batch side by side: the few threads that climb in one leave room for the chains of the other.
-    /// Equal parts would do the same at the same time.
     fn verify_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(keys);
         steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
-        steps.push(self.upload(l.input, jobs * p.sig_bytes()));
-        let splits = self.shape.policy.beside == 1 && jobs >= LEAST_SPLIT;
-        let half = if splits { jobs * 3 / 8 } else { jobs };
-        let (mut main, mut side) = (Vec::new(), Vec::new());
-        self.verify_part(0..half, &mut main);
-        if splits {
-            self.verify_part(half..jobs, &mut side);
-            steps.push(Step::Fork);
+        if jobs <= MOST_RECORDED {
+            steps.push(self.upload(l.input, jobs * p.sig_bytes()));
         }
-        let mut side = side.into_iter();
-        for launch in main {
-            steps.push(Step::Launch(launch));
-            steps.extend(side.next().map(Step::Beside));
+        let args = Args { ends: self.device(l.checked_ends), ..self.args() };
+        let climb = Args { roots: self.device(l.fors), total: (jobs * p.k) as u32, ..args };
+        let mut launches = vec![
+            self.flat(Kernel::ForsClimb, [1, jobs, jobs * p.k], climb),
+            self.fors_pk(jobs, Args { nodes: self.device(l.fors), ..args }),
+        ];
+        for layer in 0..p.d {
+            self.climb(jobs, args, layer, 1, false, &mut launches);
         }
-        if splits {
-            steps.push(Step::Join);
-        }
+        steps.extend(launches.into_iter().map(Step::Launch));
         steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
         steps.push(self.download(l.fors, jobs * p.k * p.n));
         steps
-    }
-
-    fn verify_part(&self, jobs: std::ops::Range<usize>, launches: &mut Vec<Launch>) {
-        let (p, l, first, jobs) = (self.p(), &self.layout, jobs.start, jobs.len());
-        let after = |part: Part, each: usize| self.device(part) + (first * each) as u64;
-        let args = Args {
-            jobs: after(l.positions, (JOB_WORDS + p.k) * 4),
-            roots: after(l.roots, (p.d + 1) * p.n),
-            sigs: after(l.input, p.sig_bytes()),
-            ends: after(l.checked_ends, p.len() * p.n),
-            ..self.args()
-        };
-        let fors = after(l.fors, p.k * p.n);
-        let climb = Args { roots: fors, total: (jobs * p.k) as u32, ..args };
-        launches.push(self.flat(Kernel::ForsClimb, [1, jobs, jobs * p.k], climb));
-        launches.push(self.fors_pk(jobs, Args { nodes: fors, ..args }));
-        for layer in 0..p.d {
-            self.climb(jobs, args, layer, 1, false, launches);
-        }
     }
 
     fn keygen_steps(&self, jobs: usize) -> Vec<Step> {
@@ -685,9 +688,19 @@ impl<G: Gpu> GpuProgram<G> {
         done
     }
 
-    /// Submits and waits. What is on the host of the keys is wiped in any case.
-    fn go(&mut self, steps: impl Fn(&Self) -> Vec<Step>, record: Option<(usize, usize)>) -> Result<Timing, Error> {
-        let done = self.submit(steps, record);
+    /// Has the device work on a pass, and wipes what was secret. What is on the host of the keys is wiped in any case.
+    fn go(
+        &mut self,
+        steps: impl Fn(&Self) -> Vec<Step>,
+        record: Option<(usize, usize)>,
+        signatures: &[&[u8]],
+        out: Option<&mut [u8]>,
+    ) -> Result<Timing, Error> {
+        let mut done = self.send(signatures);
+        done = done.and_then(|()| self.submit(steps, record));
+        if let Some(out) = out {
+            done = done.and_then(|()| self.receive(out));
+        }
         let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
         let waited = self.queue.wait();
         let seeds = self.layout.seeds;
@@ -695,6 +708,77 @@ impl<G: Gpu> GpuProgram<G> {
         done?;
         wiped?;
         Ok(waited?.unwrap_or_default())
+    }
+
+    /// A slot of the ring, and the rows that it holds.
+    fn slot(&self, slot: usize, row: usize) -> (Part, usize) {
+        let (ring, bytes) = (self.layout.ring, self.layout.ring.host_bytes / SLOTS);
+        (Part { on_host: ring.on_host + slot * bytes, host_bytes: bytes, ..ring }, (bytes / row).max(1))
+    }
+
+    /// Signatures to the device, through the ring: the device copies one slot while the host fills the next.
+    fn send(&mut self, signatures: &[&[u8]]) -> Result<(), Error> {
+        let (row, parallel) = (self.p().sig_bytes(), self.shape.policy.threads > 1);
+        let (_, rows) = self.slot(0, row);
+        for (i, signatures) in signatures.chunks(rows).enumerate() {
+            let (slot, _) = self.slot(i % SLOTS, row);
+            self.queue.wait_for(i % SLOTS)?;
+            let to = &mut self.bytes(slot)[..signatures.len() * row];
+            if parallel {
+                let rows = to.par_chunks_exact_mut(row).zip(signatures).with_min_len(SHARE);
+                rows.for_each(|(to, from)| to.copy_from_slice(from));
+            } else {
+                to.chunks_exact_mut(row).zip(signatures).for_each(|(to, from)| to.copy_from_slice(from));
+            }
+            let to = self.device(self.layout.input) + (i * rows * row) as u64;
+            let step = Step::Upload { to, from: self.on_host(slot), bytes: signatures.len() * row };
+            self.queue.submit(&self.kernels, &[step])?;
+            self.queue.mark(i % SLOTS)?;
+        }
+        Ok(())
+    }
+
+    /// Signatures from the device, all but R, through the ring; none of them if a check failed.
+    fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
+        let (p, parallel) = (self.p(), self.shape.policy.threads > 1);
+        let (row, n) = (p.sig_bytes(), p.n);
+        self.queue.mark(0)?;
+        self.queue.wait_for(0)?;
+        self.checked()?;
+        let (_, rows) = self.slot(0, row);
+        let chunks = out.len().div_ceil(rows * row);
+        let mut out = out.chunks_mut(rows * row);
+        for i in 0..chunks + SLOTS - 1 {
+            if i < chunks {
+                let (slot, _) = self.slot(i % SLOTS, row);
+                let bytes = (rows * row).min((self.layout.output.bytes).saturating_sub(i * rows * row));
+                let from = self.device(self.layout.output) + (i * rows * row) as u64;
+                self.queue.submit(&self.kernels, &[Step::Download { to: self.on_host(slot), from, bytes }])?;
+                self.queue.mark(i % SLOTS)?;
+            }
+            let Some(done) = (i + 1).checked_sub(SLOTS) else { continue };
+            let Some(to) = out.next() else { break };
+            let (slot, _) = self.slot(done % SLOTS, row);
+            self.queue.wait_for(done % SLOTS)?;
+            let from = &self.bytes(slot)[..to.len()];
+            let copy = |(to, from): (&mut [u8], &[u8])| to[n..].copy_from_slice(&from[n..]);
+            if parallel {
+                to.par_chunks_exact_mut(row).zip(from.par_chunks_exact(row)).with_min_len(SHARE).for_each(copy);
+            } else {
+                to.chunks_exact_mut(row).zip(from.chunks_exact(row)).for_each(copy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the root-consistency check of the pass at hand found nothing.
+    fn checked(&mut self) -> Result<(), Error> {
+        let flag = self.layout.flag;
+        if self.shape.policy.check == 0 || self.bytes(flag)[..4] == [0; 4] {
+            return Ok(());
+        }
+        let device = self.gpu.facts().id.clone();
+        Err(Error::Inconsistent { device, what: "a layer's root is not the one that its signature leads to".into() })
     }
 
     /// Lays the keys of a pass out; gives their number, and the number of each in `numbers`.
@@ -709,7 +793,8 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let (p, few, seeds) = (self.p(), distinct.len() <= FEW_KEYS, self.layout.seeds);
         let row = if few { KEY_WORDS * 4 } else { 2 * p.n + 8 };
-        for (to, key) in self.bytes(seeds).chunks_exact_mut(row).zip(&distinct) {
+        let parallel = self.shape.policy.threads > 1 && distinct.len() >= 1024;
+        let put = |(to, key): (&mut [u8], &usize)| {
             let (key, nodes) = (&batch.keys[*key], nodes.get(*key).copied().unwrap_or(0));
             if few {
                 keys::lay_out(p, key, nodes, to);
@@ -719,6 +804,12 @@ impl<G: Gpu> GpuProgram<G> {
                 to[p.n..p.n + key.sk_seed.len()].copy_from_slice(key.sk_seed);
                 to[2 * p.n..].copy_from_slice(&nodes.to_le_bytes());
             }
+        };
+        let rows = &mut self.bytes(seeds)[..distinct.len() * row];
+        if parallel {
+            rows.par_chunks_exact_mut(row).zip(&distinct).with_min_len(256).for_each(put);
+        } else {
+            rows.chunks_exact_mut(row).zip(&distinct).for_each(put);
         }
         self.keys_laid_out = few;
         distinct.len()
@@ -741,29 +832,6 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    fn put_signatures(&mut self, signatures: &[&[u8]]) {
-        let (part, row, parallel) = (self.layout.input, self.p().sig_bytes(), self.shape.policy.threads > 1);
-        let rows = &mut self.bytes(part)[..signatures.len() * row];
-        if parallel && signatures.len() >= 16 {
-            rows.par_chunks_exact_mut(row).zip(signatures).for_each(|(to, from)| to.copy_from_slice(from));
-        } else {
-            rows.chunks_exact_mut(row).zip(signatures).for_each(|(to, from)| to.copy_from_slice(from));
-        }
-    }
-
-    /// Copies signatures out, all but R.
-    fn take_signatures(&mut self, out: &mut [u8]) {
-        let (part, p, parallel) = (self.layout.output, self.p(), self.shape.policy.threads > 1);
-        let (row, n) = (p.sig_bytes(), p.n);
-        let rows = &self.bytes(part)[..out.len()];
-        let copy = |(to, from): (&mut [u8], &[u8])| to[n..].copy_from_slice(&from[n..]);
-        if parallel && out.len() >= 1 << 18 {
-            out.par_chunks_exact_mut(row).zip(rows.par_chunks_exact(row)).for_each(copy);
-        } else {
-            out.chunks_exact_mut(row).zip(rows.chunks_exact(row)).for_each(copy);
-        }
-    }
-
     fn keep(&mut self, jobs: usize) {
         let (p, roots, fors) = (self.p(), self.layout.roots, self.layout.fors);
         let bytes = self.bytes(roots)[..jobs * (p.d + 1) * p.n].to_vec();
@@ -775,7 +843,8 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// The cached nodes of the batch's keys in device memory: uploaded, unless they are there from an earlier batch.
     fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<G::Memory>>, Error> {
-        let (staging, cache) = (self.layout.output, self.cache.clone());
+        let Layout { output, ring, .. } = self.layout;
+        let (staging, cache) = (if ring.host_bytes > output.host_bytes { ring } else { output }, self.cache.clone());
         let mut held = Vec::with_capacity(batch.keys.len());
         for key in batch.keys {
             if let Some(nodes) = cache.get(key.cached_id, key.cached_nodes.len() as u64) {
@@ -783,9 +852,9 @@ impl<G: Gpu> GpuProgram<G> {
                 continue;
             }
             let nodes = self.gpu.alloc(key.cached_nodes.len())?;
-            for (i, part) in key.cached_nodes.chunks(staging.bytes).enumerate() {
+            for (i, part) in key.cached_nodes.chunks(staging.host_bytes).enumerate() {
                 self.bytes(staging)[..part.len()].copy_from_slice(part);
-                let to = G::address(&nodes) + (i * staging.bytes) as u64;
+                let to = G::address(&nodes) + (i * staging.host_bytes) as u64;
                 let step = Step::Upload { to, from: self.on_host(staging), bytes: part.len() };
                 self.queue.submit(&self.kernels, &[step])?;
                 self.queue.wait()?;
@@ -813,17 +882,23 @@ impl<G: Gpu> GpuProgram<G> {
         if op != Op::Keygen {
             self.put_positions(of, &numbers, &batch.positions[jobs.clone()]);
         }
-        if op == Op::Verify {
-            self.put_signatures(&batch.signatures[jobs.clone()]);
+        let (few, row) = (count <= MOST_RECORDED, p.sig_bytes());
+        let mut sent: &[&[u8]] = if op == Op::Verify { &batch.signatures[jobs.clone()] } else { &[] };
+        if few {
+            let input = self.layout.input;
+            for (to, from) in self.bytes(input).chunks_exact_mut(row).zip(std::mem::take(&mut sent)) {
+                to.copy_from_slice(from);
+            }
         }
-        let record = (self.shape.policy.record == 1 && count <= MOST_RECORDED).then_some((count, keys));
+        let record = (self.shape.policy.record == 1 && few).then_some((count, keys));
         let laid_out = start.elapsed();
         let steps = |program: &Self| match op {
             Op::Keygen => program.keygen_steps(count),
             Op::Sign => program.sign_steps(count, keys),
             _ => program.verify_steps(count, keys),
         };
-        let mut timing = self.go(steps, record)?;
+        let received = if op == Op::Sign && !few { Some(&mut *out) } else { None };
+        let mut timing = self.go(steps, record, sent, received)?;
         let start = Instant::now();
         match op {
             Op::Keygen => {
@@ -831,13 +906,13 @@ impl<G: Gpu> GpuProgram<G> {
                 out.copy_from_slice(&self.bytes(part)[..out.len()]);
             }
             Op::Sign => {
-                let flag = self.layout.flag;
-                if self.shape.policy.check == 1 && self.bytes(flag).iter().any(|byte| *byte != 0) {
-                    let device = self.gpu.facts().id.clone();
-                    let what = "a layer's root is not the one that its signature leads to".into();
-                    return Err(Error::Inconsistent { device, what });
+                if few {
+                    self.checked()?;
+                    let output = self.layout.output;
+                    for (to, from) in out.chunks_exact_mut(row).zip(self.bytes(output).chunks_exact(row)) {
+                        to[p.n..].copy_from_slice(&from[p.n..]);
+                    }
                 }
-                self.take_signatures(out);
                 self.keep(count);
             }
             _ => {
@@ -866,7 +941,8 @@ impl<G: Gpu> GpuProgram<G> {
                     let count = self.layout.jobs.min(trees - first);
                     numbers.fill(u32::MAX);
                     self.put_keys(batch, &[*key], &mut numbers, &[]);
-                    timing.execute += self.go(|program| program.cache_steps(layer, first, count), None)?.execute;
+                    timing.execute +=
+                        self.go(|program| program.cache_steps(layer, first, count), None, &[], None)?.execute;
                     let (to, left) = std::mem::take(&mut rest).split_at_mut(count * tree);
                     let part = self.layout.output;
                     to.copy_from_slice(&self.bytes(part)[..count * tree]);
@@ -877,9 +953,6 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(timing)
     }
 }
-
-/// Signatures that are verified in two parts.
-const LEAST_SPLIT: usize = 2048;
 
 /// log2 of the leaves that a block of the wide kernels works on at a time.
 const WIDE_CHUNK: u32 = 3;

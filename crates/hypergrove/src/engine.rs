@@ -6,7 +6,7 @@ use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::worker::{Asked, Fault, HOST, Scale, Worker};
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Programs};
-use hypergrove_engine::{Backend, Device, Error};
+use hypergrove_engine::{Backend, Device, Error, Timing};
 use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -120,6 +120,7 @@ impl EngineBuilder {
         Ok(Engine(Arc::new(Inner {
             workers,
             faults: Mutex::default(),
+            timing: Mutex::default(),
             pool: OnceLock::new(),
             pools: Mutex::default(),
             threads,
@@ -199,8 +200,13 @@ impl Engine {
         self.0.faults()
     }
 
+    /// Where the devices' time went, summed over all programs that ran so far; of those that ran side by side each counts.
+    pub fn timing(&self) -> Timing {
+        self.0.timing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What each of the [`working`](Engine::working) devices could do at most, if its backend knows: compressions a
-    /// second, measured now.
+    /// second.
     pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
         let rates = |worker: &Worker| worker.programs.backend().rates(worker.device());
         self.0.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
@@ -215,7 +221,7 @@ impl Engine {
     ///
     /// FIPS 205, Algorithm 21.
     pub fn generate(&self, params: &'static Params) -> Result<SigningKey, Error> {
-        self.0.one(KeygenJob(params, Seeds::random(params)?))
+        self.0.one(KeygenJob(params, Cow::Owned(Seeds::random(params)?)))
     }
 
     /// `count` new keys, handed to `sink` with their number as they become ready.
@@ -228,7 +234,7 @@ impl Engine {
         // Without randomness there are no more jobs, and this says why.
         let mut failed = None;
         let jobs = (0..count).map_while(|_| match Seeds::random(params) {
-            Ok(seeds) => Some(KeygenJob(params, seeds)),
+            Ok(seeds) => Some(KeygenJob(params, Cow::Owned(seeds))),
             Err(why) => {
                 failed = Some(why);
                 None
@@ -248,7 +254,7 @@ impl Engine {
     pub fn from_seeds(&self, params: &'static Params, seeds: &[Seeds]) -> Result<Vec<SigningKey>, Error> {
         let mut keys = Vec::with_capacity(seeds.len());
         let mut failed = None;
-        self.0.stream(seeds.iter().map(|seeds| KeygenJob(params, seeds.clone())), |_, key| match key {
+        self.0.stream(seeds.iter().map(|seeds| KeygenJob(params, Cow::Borrowed(seeds))), |_, key| match key {
             Ok(key) => keys.push(key),
             Err(why) => failed = failed.take().or(Some(why)),
         })?;
@@ -355,7 +361,7 @@ impl Engine {
             // The first run prepares the program.
             for _ in 0..3 {
                 let mut lost = Ok(());
-                let jobs = seeds.iter().map(|seeds| KeygenJob(cheapest, seeds.clone()));
+                let jobs = seeds.iter().map(|seeds| KeygenJob(cheapest, Cow::Borrowed(seeds)));
                 self.0.stream_on(&[worker], jobs, |_, key| {
                     lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop))
                 })?;
@@ -385,6 +391,8 @@ pub(crate) struct Inner {
     /// At least one.
     pub(crate) workers: Vec<Worker>,
     pub(crate) faults: Mutex<Vec<Fault>>,
+    /// Of all runs so far.
+    pub(crate) timing: Mutex<Timing>,
     /// Started at the first call that has use for it.
     pool: OnceLock<Result<ThreadPool, Error>>,
     /// For the host's share of what other devices do; see [`Inner::with_pool`].
@@ -397,6 +405,13 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    pub(crate) fn note(&self, timing: &Timing) {
+        let mut sum = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.upload += timing.upload;
+        sum.execute += timing.execute;
+        sum.download += timing.download;
+    }
+
     /// Has `work` use the threads for a device's programs and for the host's share of their jobs: none with one thread.
     ///
     /// All of the host's own programs share one pool. A program on another device blocks the thread that waits for it, and

@@ -269,27 +269,28 @@ impl Job for VerifyJob<'_> {
 }
 
 /// A key from its seeds.
-pub(crate) struct KeygenJob(pub(crate) &'static Params, pub(crate) Seeds);
+pub(crate) struct KeygenJob<'a>(pub(crate) &'static Params, pub(crate) Cow<'a, Seeds>);
 
-impl KeygenJob {
+impl KeygenJob<'_> {
     /// A key from its own seeds.
-    pub(crate) fn again(key: &SigningKey) -> KeygenJob {
+    pub(crate) fn again(key: &SigningKey) -> KeygenJob<'static> {
         let raw = key.as_ref();
         let seeds = Seeds {
             sk_seed: raw.sk_seed().to_vec().into(),
             sk_prf: raw.sk_prf().to_vec().into(),
             pk_seed: raw.pk_seed().to_vec(),
         };
-        KeygenJob(key.params(), seeds)
+        KeygenJob(key.params(), Cow::Owned(seeds))
     }
 }
 
-impl Job for KeygenJob {
+impl Job for KeygenJob<'_> {
     const OP: Op = Op::Keygen;
     type Out = SigningKey;
 
     fn ask(&self) -> Result<(&'static Params, usize), Error> {
-        let KeygenJob(p, Seeds { sk_seed, sk_prf, pk_seed }) = self;
+        let KeygenJob(p, seeds) = self;
+        let Seeds { sk_seed, sk_prf, pk_seed } = &**seeds;
         for (what, seed) in [("SK.seed", &**sk_seed), ("SK.prf", &**sk_prf), ("PK.seed", pk_seed)] {
             check_length(what, p.n, seed.len())?;
         }
@@ -297,7 +298,7 @@ impl Job for KeygenJob {
     }
 
     fn owned(&self) -> usize {
-        3 * self.0.n
+        if matches!(self.1, Cow::Owned(_)) { 3 * self.0.n } else { 0 }
     }
 
     /// FIPS 205, Algorithm 18.
@@ -306,7 +307,8 @@ impl Job for KeygenJob {
     }
 
     fn finish(&self, root: Cow<'_, [u8]>) -> SigningKey {
-        let KeygenJob(p, Seeds { sk_seed, sk_prf, pk_seed }) = self;
+        let KeygenJob(p, seeds) = self;
+        let Seeds { sk_seed, sk_prf, pk_seed } = &**seeds;
         RawSigningKey::from_parts(p, sk_seed, sk_prf, pk_seed, &root).expect("the lengths were checked").into()
     }
 }

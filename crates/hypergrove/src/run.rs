@@ -68,7 +68,8 @@ impl Run<'_> {
     /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.
     pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
         let mut compute = |program: &mut dyn Program| {
-            program.run(batch, out)?;
+            let timing = program.run(batch, out)?;
+            self.engine.note(&timing);
             let grown = if roots { program.read(Slot::XmssRoots) } else { None };
             if self.engine.redundant {
                 self.again(program, batch, out)?;

@@ -1,5 +1,5 @@
-//! All 1,248 ACVP cases through the engine on the CPU, by the fastest instruction set; the other sets take the f sets'
-//! cases. The draft sets' known answers; two independent crates.
+//! All 1,248 ACVP cases through the engine, by the fastest instruction set of the CPU and by the first GPU; the other
+//! instruction sets take the f sets' cases. The draft sets' known answers; two independent crates.
 
 use hypergrove::{
     Cpu, Engine, Isa, Mode, Randomizer, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey, signature,
@@ -14,10 +14,28 @@ fn engine(isa: Isa) -> Option<Engine> {
     Some(Engine::builder().backend(Arc::new(cpu)).build().expect("an engine"))
 }
 
-/// Every instruction set of this CPU, the fastest with everything, the others with the f sets alone.
-fn engines() -> impl Iterator<Item = (Engine, Isa, bool)> {
+/// Every instruction set of this CPU, the fastest with everything, the others with the f sets alone; and the first GPU
+/// with everything, if there is one.
+fn engines() -> impl Iterator<Item = (Engine, &'static str, bool)> {
     let fastest = Isa::fastest();
-    Isa::available().into_iter().filter_map(move |isa| Some((engine(isa)?, isa, isa == fastest)))
+    let cpus = Isa::available().into_iter().filter_map(move |isa| Some((engine(isa)?, isa.name(), isa == fastest)));
+    cpus.chain(cuda().map(|engine| (engine, "cuda", true)))
+}
+
+#[cfg(feature = "cuda")]
+fn cuda() -> Option<Engine> {
+    let entry = hypergrove::BACKENDS.iter().find(|entry| entry.name == "cuda")?;
+    let backend = (entry.make)(Some(&std::env::temp_dir().join("hypergrove-test-kernels")));
+    if let Some(why) = backend.absent() {
+        println!("skipped: cuda: ACVP: {why}");
+        return None;
+    }
+    Some(Engine::builder().backend(backend).build().expect("an engine"))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Option<Engine> {
+    None
 }
 
 #[test]
@@ -33,11 +51,11 @@ fn keygen() {
                 pk_seed: case.pk_seed.clone(),
             };
             let key = engine.from_seeds(p, &[seeds]).expect("a key").remove(0);
-            assert_eq!(*key.to_bytes(), case.sk, "{p}, {}", isa.name());
-            assert_eq!(key.verifying_key().to_bytes(), case.pk, "{p}, {}", isa.name());
+            assert_eq!(*key.to_bytes(), case.sk, "{p}, {isa}");
+            assert_eq!(key.verifying_key().to_bytes(), case.pk, "{p}, {isa}");
             done += 1;
         }
-        println!("ACVP keyGen: {done} cases by {}", isa.name());
+        println!("ACVP keyGen: {done} cases by {isa}");
     }
 }
 
@@ -59,7 +77,7 @@ fn siggen_and_every_signature_verified() {
         engine.sign_batch(jobs, |_, signature| signatures.push(signature.expect("a signature"))).expect("a batch");
         assert_eq!(signatures.len(), cases.len());
         for ((group, case), signature) in cases.iter().zip(&signatures) {
-            let what = format!("case {}, {}, {}", case.tc_id, group.params, isa.name());
+            let what = format!("case {}, {}, {isa}", case.tc_id, group.params);
             assert_eq!(Sha256::digest(signature.as_bytes())[..], case.signature_sha256, "{what}");
             if let Some(whole) = whole.get(&case.tc_id) {
                 assert!(signature.as_bytes() == whole, "{what}");
@@ -74,8 +92,8 @@ fn siggen_and_every_signature_verified() {
         });
         let mut verdicts = Vec::new();
         engine.verify_batch(jobs, |_, verdict| verdicts.push(verdict.expect("a verdict"))).expect("a batch");
-        assert_eq!(verdicts, vec![true; cases.len()], "{}", isa.name());
-        println!("ACVP sigGen: {} cases made and verified by {}", cases.len(), isa.name());
+        assert_eq!(verdicts, vec![true; cases.len()], "{isa}");
+        println!("ACVP sigGen: {} cases made and verified by {isa}", cases.len());
     }
 }
 
@@ -97,7 +115,7 @@ fn sigver() {
                 let (group, case) = &cases[index];
                 // A signature of a wrong length is an error that says so, and never valid.
                 let verdict = verdict.unwrap_or(false);
-                assert_eq!(verdict, case.test_passed, "case {}, {}, {}", case.tc_id, group.params, isa.name());
+                assert_eq!(verdict, case.test_passed, "case {}, {}, {isa}", case.tc_id, group.params);
                 valid += usize::from(verdict);
             })
             .expect("a batch");
@@ -108,7 +126,7 @@ fn sigver() {
             assert_eq!(verdict, case.test_passed, "case {} alone", case.tc_id);
             alone += 1;
         }
-        println!("ACVP sigVer: {} cases in a batch, {alone} alone, by {}", cases.len(), isa.name());
+        println!("ACVP sigVer: {} cases in a batch, {alone} alone, by {isa}", cases.len());
     }
 }
 

@@ -10,7 +10,7 @@
 #include "entry/fors.k"
 #include "entry/fors_above.k"
 #include "entry/fors_pk.k"
-#include "entry/select.k"
+#include "entry/wots_select.k"
 #include "entry/fors_climb.k"
 #include "entry/climb.k"
 #include "entry/cached.k"
@@ -27,7 +27,7 @@ extern "C" int NAME(uint32_t number, uint32_t blocks, uint32_t threads, const Ar
   void (*run)(const void*) = nullptr;
   switch (number) {
     CASE(0, keys) CASE(1, chains) CASE(2, complete) CASE(3, xmss) CASE(4, xmss_above) CASE(5, fors)
-    CASE(6, fors_above) CASE(7, fors_pk) CASE(8, select) CASE(9, fors_climb) CASE(10, climb) CASE(11, cached)
+    CASE(6, fors_above) CASE(7, fors_pk) CASE(8, wots_select) CASE(9, fors_climb) CASE(10, climb) CASE(11, cached)
     CASE(12, xmss_wide) CASE(13, fors_pk_wide) CASE(14, leaf_wide) CASE(15, links)
     default: return 1;
   }

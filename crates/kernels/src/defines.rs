@@ -25,7 +25,11 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
         ("MAX_THREADS", MAX_THREADS),
         (
             "MIN_BLOCKS",
-            if matches!(kernel, "chains" | "fors") { choice("CHAINS_BLOCKS", MIN_BLOCKS) } else { MIN_BLOCKS },
+            if matches!(kernel, "chains" | "complete" | "fors") {
+                choice("CHAINS_BLOCKS", MIN_BLOCKS)
+            } else {
+                MIN_BLOCKS
+            },
         ),
         // Only SHA-256 has additions by ADD, and only the others have rolled rounds.
         ("IMAD", if sha2 { choice("IMAD", 0) } else { 0 }),

@@ -63,7 +63,7 @@ kernels! {
     /// PK_FORS from the roots.
     ForsPk "fors_pk";
     /// WOTS+ signatures out of kept chain values.
-    Select "select";
+    Select "wots_select";
     /// FORS roots from a signature.
     ForsClimb "fors_climb";
     /// XMSS roots from chain ends and a signature's path.
