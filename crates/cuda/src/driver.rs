@@ -627,6 +627,11 @@ impl Gpu for CudaGpu {
         unsafe { std::slice::from_raw_parts_mut(memory.start, memory.bytes) }
     }
 
+    fn host_view(memory: &CudaHostMemory) -> &[u8] {
+        // SAFETY: as in `host_bytes`; what is borrowed is not written.
+        unsafe { std::slice::from_raw_parts(memory.start, memory.bytes) }
+    }
+
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<CudaKernels, Error> {
         self.bind()?;
         let (mut functions, mut missing) = (Vec::new(), Vec::new());

@@ -74,6 +74,8 @@ pub(crate) trait Gpu: Send + Sync + Sized + 'static {
     fn host_address(memory: &Self::HostMemory) -> u64;
     /// Only to be used while no queue works on the memory: after [`Queue::wait`].
     fn host_bytes(memory: &mut Self::HostMemory) -> &mut [u8];
+    /// As [`Gpu::host_bytes`].
+    fn host_view(memory: &Self::HostMemory) -> &[u8];
     /// Compiles what is neither loaded nor in the cache.
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<Self::Kernels, Error>;
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;

@@ -86,6 +86,11 @@ impl Gpu for HostGpu {
         // SAFETY: words are plain bytes, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(memory.words.as_mut_ptr().cast(), bytes) }
     }
+    #[allow(unsafe_code)]
+    fn host_view(memory: &Memory) -> &[u8] {
+        // SAFETY: words are plain bytes.
+        unsafe { std::slice::from_raw_parts(memory.words.as_ptr().cast(), memory.words.len() * 8) }
+    }
     fn kernels(self: &Arc<Self>, config: &Config, _: &[Kernel]) -> Result<Config, Error> {
         Ok(config.clone())
     }

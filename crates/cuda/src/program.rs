@@ -171,9 +171,8 @@ impl Shape {
 /// Bytes of nodes that one pass of a cache puts out.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// Bytes of one slot of the ring, at most. With 8 MiB, handing each slot to 16 threads and back took longer than the
-/// copying: 15 GB/s, where the same threads copy 50 (docs/cuda.md).
-const SLOT_BYTES: usize = 64 << 20;
+/// Bytes of one slot of the ring, at most: little enough to stay in the host's cache until the device has read it.
+const SLOT_BYTES: usize = 32 << 20;
 
 /// Rows that one thread copies, at least.
 const SHARE: usize = 16;
@@ -222,6 +221,8 @@ struct Recorded<R> {
 
 #[derive(Default)]
 struct Kept {
+    /// Whether there were several passes; else the values of these jobs are in the host's memory.
+    passes: bool,
     jobs: usize,
     roots: Vec<u8>,
     fors: Vec<u8>,
@@ -832,13 +833,21 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
+    /// Of a batch of several passes, every pass's values are kept; of a single one they stay where they are.
     fn keep(&mut self, jobs: usize) {
+        if !self.kept.passes {
+            self.kept.jobs = jobs;
+            return;
+        }
         let (p, roots, fors) = (self.p(), self.layout.roots, self.layout.fors);
-        let bytes = self.bytes(roots)[..jobs * (p.d + 1) * p.n].to_vec();
-        self.kept.roots.extend(bytes);
-        let bytes = self.bytes(fors)[..jobs * p.k * p.n].to_vec();
-        self.kept.fors.extend(bytes);
-        self.kept.jobs += jobs;
+        let (roots, fors) = (self.view(roots, jobs * (p.d + 1) * p.n), self.view(fors, jobs * p.k * p.n));
+        let (roots, fors) = (roots.to_vec(), fors.to_vec());
+        self.kept.roots.extend(roots);
+        self.kept.fors.extend(fors);
+    }
+
+    fn view(&self, part: Part, bytes: usize) -> &[u8] {
+        &G::host_view(&self.host)[part.on_host..part.on_host + bytes]
     }
 
     /// The cached nodes of the batch's keys in device memory: uploaded, unless they are there from an earlier batch.
@@ -918,8 +927,8 @@ impl<G: Gpu> GpuProgram<G> {
             _ => {
                 self.keep(count);
                 let row = (p.d + 1) * p.n;
-                let from = self.kept.roots.len() - count * row;
-                for (to, roots) in out.chunks_exact_mut(p.n).zip(self.kept.roots[from..].chunks_exact(row)) {
+                let roots = self.view(self.layout.roots, count * row);
+                for (to, roots) in out.chunks_exact_mut(p.n).zip(roots.chunks_exact(row)) {
                     to.copy_from_slice(&roots[p.d * p.n..]);
                     in_bytes(p, to);
                 }
@@ -997,7 +1006,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         batch.check(&self.plan, out)?;
-        self.kept = Kept::default();
+        self.kept = Kept { passes: batch.len() > self.layout.jobs, ..Kept::default() };
         if self.plan.op == Op::Cache {
             return self.cache(batch, out);
         }
@@ -1020,10 +1029,14 @@ impl<G: Gpu> Program for GpuProgram<G> {
         if !matches!(self.plan.op, Op::Sign | Op::Verify) {
             return None;
         }
-        let row = (p.d + 1) * p.n;
-        let jobs = || self.kept.roots.chunks_exact(row);
+        let (kept, row, each) = (&self.kept, (p.d + 1) * p.n, p.k * p.n);
+        let (roots, fors) = match kept.passes {
+            true => (&kept.roots[..], &kept.fors[..]),
+            false => (self.view(self.layout.roots, kept.jobs * row), self.view(self.layout.fors, kept.jobs * each)),
+        };
+        let jobs = || roots.chunks_exact(row);
         let mut bytes = match slot {
-            Slot::ForsRoots => self.kept.fors.clone(),
+            Slot::ForsRoots => fors.to_vec(),
             Slot::ForsPk => jobs().flat_map(|roots| &roots[..p.n]).copied().collect(),
             Slot::XmssRoots => {
                 jobs().flat_map(|roots| &roots[p.n..row - self.plan.cached_layers * p.n]).copied().collect()
