@@ -9,86 +9,412 @@ use std::{fs, io};
 const RUNS: &str = "bench/runs";
 const PAGE: &str = "BENCHMARKS.md";
 
+/// Backends that compute on the host's cores; all others are GPUs.
+const HOSTS: &[&str] = &["cpu", "reference"];
+/// What stands for a figure that is not known.
+const UNKNOWN: &str = "–";
+
+const INTRODUCTION: &str = "# Benchmarks\n\n\
+    Rendered by `cargo xtask benchmarks` from the records in `bench/runs`, JSON lines of `hypergrove bench --json`; every\n\
+    measurement verified its own answers. `of limit` is the time that the operation's hash compressions take at the\n\
+    machine's own primitive rates, measured in the same run, everything in registers, over the median time. One row is\n\
+    the median of at least three runs.\n";
+
+/// Said if there is a GPU among the runs.
+const OF_GPUS: &str = "\n\
+    A GPU's limit is not measured: it is what the integer pipes of all its multiprocessors allow at the highest clock;\n\
+    devices that work together have the sum of theirs. `end to end` is from the host's memory to the host's memory, digests\n\
+    of messages included; `kernels alone` is one device at work on one program at a time, its inputs in its memory. Where\n\
+    everything is computed twice and compared (redundant), the limit and the kernels' figures are of computing it once.\n";
+
 /// `cargo xtask benchmarks`: writes the page.
 pub(crate) fn write() -> Result<(), String> {
-    fs::write(PAGE, render()?).map_err(|error| format!("cannot write {PAGE}: {error}"))
+    fs::write(PAGE, page(&runs()?)).map_err(|error| format!("cannot write {PAGE}: {error}"))
 }
 
-/// CI's step: the page is what the records say.
+/// CI's step: the records hold together, and the page is what they say.
 pub(crate) fn current() -> Step {
-    let page = fs::read_to_string(PAGE).map_err(|error| format!("cannot read {PAGE}: {error}"))?;
-    if page != render()? {
+    let runs = runs()?;
+    let there = fs::read_to_string(PAGE).map_err(|error| format!("cannot read {PAGE}: {error}"))?;
+    if there != page(&runs) {
         return Err(format!("{PAGE} is not what {RUNS} says: `cargo xtask benchmarks` renders it"));
     }
-    Ok(Outcome::Passed(format!("{} runs", runs()?.len())))
+    let records: usize = runs.iter().map(|run| run.records.len()).sum();
+    Ok(Outcome::Passed(format!("{} runs, {records} records", runs.len())))
 }
 
-/// The folders of runs, the newest first.
-fn runs() -> Result<Vec<PathBuf>, String> {
+/// A folder of `bench/runs`.
+struct Run {
+    name: String,
+    setup: String,
+    records: Vec<Record>,
+}
+
+/// All runs, the newest first.
+fn runs() -> Result<Vec<Run>, String> {
     let list = |path: &Path| -> io::Result<Vec<PathBuf>> {
         let mut found: Vec<_> = fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
         found.sort();
         found.reverse();
         Ok(found)
     };
-    list(Path::new(RUNS)).map_err(|error| format!("cannot read {RUNS}: {error}"))
+    let folders = list(Path::new(RUNS)).map_err(|error| format!("cannot read {RUNS}: {error}"))?;
+    let run = |folder: PathBuf| {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let read = |file: &str| {
+            fs::read_to_string(folder.join(file)).map_err(|error| format!("cannot read {RUNS}/{name}/{file}: {error}"))
+        };
+        let records = records(&read("raw.jsonl")?).map_err(|why| format!("{RUNS}/{name}/raw.jsonl: {why}"))?;
+        Ok(Run { setup: read("setup.md")?, records, name })
+    };
+    folders.into_iter().map(run).collect()
 }
 
-fn render() -> Result<String, String> {
-    let mut page = String::from(
-        "# Benchmarks\n\n\
-         Rendered by `cargo xtask benchmarks` from the records in `bench/runs`, JSON lines of `hypergrove bench --json`; every\n\
-         measurement verified its own answers. `of limit` is the time that the operation's hash compressions take at the\n\
-         machine's own primitive rates, measured in the same run, everything in registers, over the median time. One row is\n\
-         the median of at least three runs.\n",
-    );
-    for run in runs()? {
-        let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let read = |file: &str| {
-            fs::read_to_string(run.join(file)).map_err(|error| format!("cannot read {RUNS}/{name}/{file}: {error}"))
+/// Compressions a second.
+#[derive(Clone, Copy)]
+struct Rates {
+    sha256: f64,
+    sha512: f64,
+    keccak: f64,
+}
+
+/// One measurement.
+struct Record {
+    set: String,
+    op: String,
+    batch: u64,
+    device: String,
+    detail: String,
+    /// All that worked.
+    devices: Vec<String>,
+    threads: u64,
+    median_s: f64,
+    min_s: f64,
+    spread: f64,
+    ops_per_s: f64,
+    limit_fraction: Option<f64>,
+    kernels_per_s: Option<f64>,
+    kernels_limit_fraction: Option<f64>,
+    cached_layers: u64,
+    redundant: bool,
+    /// Of one core, if cores were used.
+    rates: Option<Rates>,
+    /// Of all devices together.
+    limit: Option<Rates>,
+    commit: String,
+}
+
+/// The records of JSON lines; or which line is wrong, and why.
+fn records(lines: &str) -> Result<Vec<Record>, String> {
+    let numbered = lines.lines().enumerate();
+    let found: Vec<_> = numbered
+        .map(|(i, line)| {
+            let value = serde_json::from_str(line).map_err(|error| error.to_string());
+            value.and_then(|value| Record::read(&Fields(value))).map_err(|why| format!("line {}: {why}", i + 1))
+        })
+        .collect::<Result<_, _>>()?;
+    if found.is_empty() { Err("no record in it".into()) } else { Ok(found) }
+}
+
+/// A record's fields; what is missing reads as null.
+struct Fields(Value);
+
+impl Fields {
+    fn get<T>(&self, field: &str, kind: &str, read: impl FnOnce(&Value) -> Option<T>) -> Result<T, String> {
+        read(&self.0[field]).ok_or_else(|| format!("`{field}` is {}, not {kind}", self.0[field]))
+    }
+    fn text(&self, field: &str) -> Result<String, String> {
+        self.get(field, "a text", |value| Some(value.as_str()?.to_owned()))
+    }
+    fn count(&self, field: &str) -> Result<u64, String> {
+        self.get(field, "a whole number", Value::as_u64)
+    }
+    fn positive(&self, field: &str) -> Result<f64, String> {
+        self.get(field, "a positive number", positive)
+    }
+    /// `None` where the field is null or, as in records older than it, missing.
+    fn optional<T>(
+        &self,
+        field: &str,
+        kind: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        if self.0[field].is_null() { Ok(None) } else { self.get(field, kind, read).map(Some) }
+    }
+    fn known(&self, field: &str) -> Result<Option<f64>, String> {
+        self.optional(field, "a positive number", positive)
+    }
+    fn rates(&self, field: &str) -> Result<Option<Rates>, String> {
+        self.optional(field, "the rates of three hashes", |value| {
+            let of = |hash: &str| positive(&value[hash]);
+            Some(Rates { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")? })
+        })
+    }
+}
+
+fn positive(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|number| *number > 0.0)
+}
+
+impl Record {
+    fn read(fields: &Fields) -> Result<Record, String> {
+        let (backend, devices) = (fields.text("backend")?, |value: &Value| {
+            let ids: Option<Vec<String>> = value.as_array()?.iter().map(|id| Some(id.as_str()?.to_owned())).collect();
+            ids.filter(|ids| !ids.is_empty())
+        });
+        let record = Record {
+            set: fields.text("set")?,
+            op: fields.text("op")?,
+            batch: fields.count("batch")?,
+            device: fields.text("device")?,
+            detail: fields.text("detail")?,
+            devices: fields.optional("devices", "a list of devices", devices)?.unwrap_or_else(|| vec![backend + ":0"]),
+            threads: fields.count("threads")?,
+            median_s: fields.positive("median_s")?,
+            min_s: fields.positive("min_s")?,
+            spread: fields.get("spread", "a share", |value| value.as_f64().filter(|share| *share >= 0.0))?,
+            ops_per_s: fields.positive("ops_per_s")?,
+            limit_fraction: fields.known("limit_fraction")?,
+            kernels_per_s: fields.known("kernels_per_s")?,
+            kernels_limit_fraction: fields.known("kernels_limit_fraction")?,
+            cached_layers: fields.count("cached_layers")?,
+            redundant: fields.optional("redundant", "true or false", Value::as_bool)?.unwrap_or(false),
+            rates: fields.rates("rates")?,
+            limit: fields.rates("limit")?,
+            commit: fields.text("commit")?,
         };
-        let _ = write!(page, "\n## {name}\n\n{}\n", read("setup.md")?.trim());
-        let records: Vec<Value> = read("raw.jsonl")?
-            .lines()
-            .map(|line| serde_json::from_str(line).map_err(|error| format!("{RUNS}/{name}/raw.jsonl: {error}")))
-            .collect::<Result<_, _>>()?;
-        let mut heading = String::new();
-        for record in &records {
-            let text = |field: &str| record[field].as_str().unwrap_or("?");
-            let number = |field: &str| record[field].as_f64().unwrap_or(f64::NAN);
-            let rate = |field: &str| record["rates"][field].as_f64().unwrap_or(f64::NAN) / 1e6;
-            let under = format!("{}, {}, threads {}", text("device"), text("detail"), number("threads"));
-            if under != heading {
-                let _ = write!(
-                    page,
-                    "\n### {under}\n\nCommit {}. One core: SHA-256 {:.1}, SHA-512 {:.1}, Keccak {:.1} million a second.\n\n\
-                     | set | op | batch | median | per second | spread | of limit |\n\
-                     | --- | --- | ---: | ---: | ---: | ---: | ---: |\n",
-                    text("commit"),
-                    rate("sha256"),
-                    rate("sha512"),
-                    rate("keccak"),
-                );
-                heading = under;
-            }
-            let cached = match number("cached_layers") as u32 {
-                0 => String::new(),
-                layers => format!(", {layers} cached"),
-            };
-            let _ = writeln!(
-                page,
-                "| {} | {}{cached} | {} | {} | {} | {:.1} % | {:.0} % |",
-                text("set"),
-                text("op"),
-                number("batch"),
-                time(number("median_s") / number("batch")),
-                significant(number("ops_per_s")),
-                100.0 * number("spread"),
-                100.0 * number("limit_fraction"),
-            );
+        record.check(fields)?;
+        Ok(record)
+    }
+
+    /// Whether the figures agree with one another.
+    fn check(&self, fields: &Fields) -> Result<(), String> {
+        let agree = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-6;
+        let wrong = |field: &str, why: &str| Err(format!("`{field}` is {}, {why}", fields.0[field]));
+        if fields.0["verified"] != Value::Bool(true) {
+            return wrong("verified", "and what was not verified does not count");
+        }
+        if self.batch == 0 {
+            return wrong("batch", "a measurement of nothing");
+        }
+        if self.min_s > self.median_s {
+            return wrong("min_s", "more than the median");
+        }
+        if !agree(self.ops_per_s, self.batch as f64 / self.median_s) {
+            return wrong("ops_per_s", "not the batch over the median");
+        }
+        match (fields.known("ideal_s")?, self.limit_fraction) {
+            (Some(ideal), Some(fraction)) if agree(fraction, ideal / self.median_s) => {}
+            (None, None) => {}
+            _ => return wrong("limit_fraction", "not the ideal time over the median"),
+        }
+        if self.kernels_per_s.is_none() && self.kernels_limit_fraction.is_some() {
+            return wrong("kernels_limit_fraction", "but the kernels' time is not known");
+        }
+        if !self.uses_gpu() && self.rates.is_none() {
+            return wrong("rates", "but the host's cores worked");
+        }
+        Ok(())
+    }
+
+    fn uses_gpu(&self) -> bool {
+        let backend = |id: &str| id.split(':').next().is_some_and(|name| HOSTS.contains(&name));
+        !self.devices.iter().all(|id| backend(id))
+    }
+
+    /// Seconds a job.
+    fn job(&self, seconds: f64) -> String {
+        time(seconds / self.batch as f64)
+    }
+}
+
+fn page(runs: &[Run]) -> String {
+    let mut page = String::from(INTRODUCTION);
+    if runs.iter().flat_map(|run| &run.records).any(Record::uses_gpu) {
+        page += OF_GPUS;
+    }
+    for run in runs {
+        let _ = write!(page, "\n## {}\n\n{}\n", run.name, run.setup.trim());
+        for section in sections(&run.records) {
+            let _ = write!(page, "\n### {}\n\n", section.heading);
+            if section.gpu { gpu(&mut page, &section.records) } else { host(&mut page, &section.records) }
         }
     }
-    Ok(page)
+    page
+}
+
+/// Records under one heading.
+struct Section<'a> {
+    heading: String,
+    gpu: bool,
+    records: Vec<&'a Record>,
+}
+
+/// A host's records keep the order in which they were measured; a GPU's come together.
+fn sections(records: &[Record]) -> Vec<Section<'_>> {
+    let mut sections = Vec::<Section<'_>>::new();
+    for record in records {
+        let gpu = record.uses_gpu();
+        let mut heading = format!("{}, {}", record.device, record.detail);
+        if !gpu {
+            let _ = write!(heading, ", threads {}", record.threads);
+        }
+        let last = sections.len().saturating_sub(1);
+        let mut open = sections.iter_mut().enumerate().filter(|(i, _)| gpu || *i == last).map(|(_, section)| section);
+        match open.find(|section| section.gpu == gpu && section.heading == heading) {
+            Some(section) => section.records.push(record),
+            None => sections.push(Section { heading, gpu, records: vec![record] }),
+        }
+    }
+    sections
+}
+
+/// Adds a host's section.
+fn host(page: &mut String, records: &[&Record]) {
+    if let Some(Record { commit, rates: Some(rates), .. }) = records.first() {
+        let [sha256, sha512, keccak] = [rates.sha256, rates.sha512, rates.keccak].map(|rate| rate / 1e6);
+        let _ = write!(
+            page,
+            "Commit {commit}. One core: SHA-256 {sha256:.1}, SHA-512 {sha512:.1}, Keccak {keccak:.1} million a second.\n\n"
+        );
+    }
+    let columns = ["set", "op", "batch", "median", "per second", "spread", "of limit"];
+    table(page, columns, records, |record| {
+        let mut op = record.op.clone();
+        if record.cached_layers > 0 {
+            let _ = write!(op, ", {} cached", record.cached_layers);
+        }
+        if record.redundant {
+            op += ", redundant";
+        }
+        [
+            record.set.clone(),
+            op,
+            record.batch.to_string(),
+            record.job(record.median_s),
+            significant(record.ops_per_s),
+            spread(record),
+            share(record.limit_fraction),
+        ]
+    });
+}
+
+/// Adds a GPU's section: many jobs, one job, and whatever is not one device's plain work.
+fn gpu(page: &mut String, records: &[&Record]) {
+    let distinct = |of: &dyn Fn(&Record) -> String, among: &mut dyn Iterator<Item = &&Record>| {
+        let mut found = Vec::new();
+        for value in among.map(|record| of(record)) {
+            if !found.contains(&value) {
+                found.push(value);
+            }
+        }
+        found
+    };
+    let commits = distinct(&|record| record.commit.clone(), &mut records.iter());
+    let _ = write!(page, "Commit{} {}.", if commits.len() > 1 { "s" } else { "" }, commits.join(", "));
+    // The host's share of one job is done by one thread.
+    let threads = distinct(&|record| record.threads.to_string(), &mut records.iter().filter(|record| record.batch > 1));
+    if !threads.is_empty() {
+        let _ = write!(page, " Host threads: {}.", threads.join(", "));
+    }
+    let alone = records.iter().filter(|record| record.devices.len() == 1);
+    if let Some(limit) = alone.clone().find_map(|record| record.limit) {
+        let [sha256, sha512, keccak] = [limit.sha256, limit.sha512, limit.keccak].map(|rate| significant(rate / 1e9));
+        let _ =
+            write!(page, " The limit: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak} thousand million a second.");
+    } else if alone.count() > 0 {
+        *page += " Its limit is not known.";
+    }
+    *page += "\n";
+
+    let op = |record: &Record| match &threads[..] {
+        [_, _, ..] if record.batch > 1 => format!("{}, {} threads", record.op, record.threads),
+        _ => record.op.clone(),
+    };
+    let per_second = |rate: Option<f64>| rate.map_or(UNKNOWN.into(), significant);
+    let special = |record: &Record| record.cached_layers > 0 || record.redundant || record.devices.len() > 1;
+    let (special, plain): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|record| special(record));
+    let (one, many): (Vec<&Record>, Vec<&Record>) = plain.iter().partition(|record| record.batch == 1);
+
+    let (ours, kernels) = ("end to end, per second", "kernels alone, per second");
+    if !many.is_empty() {
+        *page += "\nThroughput:\n\n";
+        let columns = ["set", "op", "batch", ours, "spread", "of limit", kernels, "of limit"];
+        table(page, columns, &many, |record| {
+            [
+                record.set.clone(),
+                op(record),
+                record.batch.to_string(),
+                significant(record.ops_per_s),
+                spread(record),
+                share(record.limit_fraction),
+                per_second(record.kernels_per_s),
+                share(record.kernels_limit_fraction),
+            ]
+        });
+    }
+    if !one.is_empty() {
+        *page += "\nLatency of one job:\n\n";
+        table(page, ["set", "op", "median", "min"], &one, |record| {
+            [record.set.clone(), op(record), record.job(record.median_s), record.job(record.min_s)]
+        });
+    }
+    if !special.is_empty() {
+        *page += "\nWith layers cached, redundant, or by several devices; the median is a job's share of the time:\n\n";
+        let columns = [
+            "set",
+            "op",
+            "cached layers",
+            "redundant",
+            "devices",
+            "batch",
+            "median",
+            ours,
+            "spread",
+            "of limit",
+            kernels,
+            "of limit",
+        ];
+        table(page, columns, &special, |record| {
+            [
+                record.set.clone(),
+                op(record),
+                record.cached_layers.to_string(),
+                if record.redundant { "yes" } else { "no" }.into(),
+                record.devices.join(", "),
+                record.batch.to_string(),
+                record.job(record.median_s),
+                significant(record.ops_per_s),
+                spread(record),
+                share(record.limit_fraction),
+                per_second(record.kernels_per_s),
+                share(record.kernels_limit_fraction),
+            ]
+        });
+    }
+}
+
+/// Adds a table; words stand left, figures right.
+fn table<const N: usize>(
+    page: &mut String,
+    columns: [&str; N],
+    records: &[&Record],
+    row: impl Fn(&Record) -> [String; N],
+) {
+    let words = ["set", "op", "redundant", "devices"];
+    let align = columns.map(|column| if words.contains(&column) { "---" } else { "---:" });
+    let _ = write!(page, "| {} |\n| {} |\n", columns.join(" | "), align.join(" | "));
+    for record in records {
+        let _ = writeln!(page, "| {} |", row(record).join(" | "));
+    }
+}
+
+fn spread(record: &Record) -> String {
+    format!("{:.1} %", 100.0 * record.spread)
+}
+
+fn share(fraction: Option<f64>) -> String {
+    fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.0} %", 100.0 * fraction))
 }
 
 /// Seconds a job, in a unit that suits.
@@ -104,4 +430,164 @@ fn time(seconds: f64) -> String {
 fn significant(x: f64) -> String {
     let digits = (2 - x.log10().floor() as i32).clamp(0, 4);
     format!("{x:.*}", digits as usize)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use serde_json::json;
+
+    /// A record of before there were GPUs.
+    fn cpu() -> Value {
+        json!({
+            "scheme": "SLH-DSA", "set": "A", "op": "sign", "batch": 4, "backend": "cpu", "device": "A CPU", "detail": "isa",
+            "threads": 2, "median_s": 0.5, "min_s": 0.25, "spread": 0.125, "runs": 3, "ops_per_s": 8.0, "ideal_s": 0.25,
+            "limit_fraction": 0.5, "verified": true, "cached_layers": 0, "message_bytes": 32,
+            "rates": { "sha256": 8e7, "sha512": 3e7, "keccak": 2e7 }, "version": "0.1.0", "commit": "c0ffee",
+        })
+    }
+
+    /// A record of one GPU's throughput.
+    fn gpu() -> Value {
+        let limit = json!({ "sha256": 1.63e10, "sha512": 5.08e9, "keccak": 3.4e9 });
+        with(
+            cpu(),
+            json!({
+                "backend": "cuda", "device": "A GPU", "detail": "driver", "devices": ["cuda:0"], "threads": 16,
+                "batch": 65536, "ops_per_s": 131072.0, "kernels_per_s": 140000.0, "kernels_limit_fraction": 0.75,
+                "redundant": false, "rates": null, "limit": limit,
+            }),
+        )
+    }
+
+    fn with(mut record: Value, changes: Value) -> Value {
+        for (field, value) in changes.as_object().unwrap() {
+            record[field] = value.clone();
+        }
+        record
+    }
+
+    /// The same of a single job.
+    fn one(record: Value) -> Value {
+        let changes = json!({
+            "batch": 1, "threads": 1, "median_s": 0.001, "min_s": 0.0005, "ops_per_s": 1000.0, "ideal_s": 0.0005,
+        });
+        with(record, changes)
+    }
+
+    fn read(all: &[Value]) -> Result<Vec<Record>, String> {
+        records(&all.iter().map(|record| format!("{record}\n")).collect::<String>())
+    }
+
+    fn rendered(all: &[Value]) -> String {
+        page(&[Run { name: "day-machine".into(), setup: "What it is.\n".into(), records: read(all).unwrap() }])
+    }
+
+    #[test]
+    fn hosts_of_old_and_new() {
+        let new = with(
+            cpu(),
+            json!({
+                "devices": ["cpu:0"], "limit": { "sha256": 1.6e8, "sha512": 6e7, "keccak": 4e7 }, "kernels_per_s": null,
+                "kernels_limit_fraction": null, "redundant": true, "cached_layers": 2, "ideal_s": null, "limit_fraction": null,
+            }),
+        );
+        let other = with(cpu(), json!({ "threads": 1 }));
+        let section = "\n### A CPU, isa, threads 2\n\n\
+            Commit c0ffee. One core: SHA-256 80.0, SHA-512 30.0, Keccak 20.0 million a second.\n\n\
+            | set | op | batch | median | per second | spread | of limit |\n\
+            | --- | --- | ---: | ---: | ---: | ---: | ---: |\n\
+            | A | sign | 4 | 125 ms | 8.00 | 12.5 % | 50 % |\n";
+        let expected = [
+            INTRODUCTION,
+            "\n## day-machine\n\nWhat it is.\n",
+            section,
+            "| A | sign, 2 cached, redundant | 4 | 125 ms | 8.00 | 12.5 % | – |\n",
+            &section.replace("threads 2", "threads 1"),
+            section,
+        ];
+        assert_eq!(rendered(&[cpu(), new, other, cpu()]), expected.concat());
+    }
+
+    #[test]
+    fn gpus_have_a_table_of_each_kind() {
+        let plain = with(gpu(), json!({ "kernels_per_s": null, "kernels_limit_fraction": null }));
+        let all = [
+            one(gpu()),
+            cpu(),
+            gpu(),
+            with(gpu(), json!({ "op": "sign", "cached_layers": 8, "commit": "decaf" })),
+            with(gpu(), json!({ "redundant": true, "ideal_s": null, "limit_fraction": null })),
+            with(
+                plain,
+                json!({ "devices": ["cuda:0", "cuda:1"], "limit": { "sha256": 9e10, "sha512": 9e10, "keccak": 9e10 } }),
+            ),
+            with(one(gpu()), json!({ "cached_layers": 1, "kernels_limit_fraction": null })),
+        ];
+        let page = rendered(&all);
+        assert!(page.starts_with(&[INTRODUCTION, OF_GPUS, "\n## day-machine\n"].concat()));
+        let (_, section) = page.split_once("\n### A GPU, driver\n\n").unwrap();
+        let (section, cpu) = section.split_once("\n### ").unwrap();
+        assert_eq!(
+            section,
+            "Commits c0ffee, decaf. Host threads: 16. \
+             The limit: SHA-256 16.3, SHA-512 5.08, Keccak 3.40 thousand million a second.\n\n\
+             Throughput:\n\n\
+             | set | op | batch | end to end, per second | spread | of limit | kernels alone, per second | of limit |\n\
+             | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n\
+             | A | sign | 65536 | 131072 | 12.5 % | 50 % | 140000 | 75 % |\n\n\
+             Latency of one job:\n\n\
+             | set | op | median | min |\n\
+             | --- | --- | ---: | ---: |\n\
+             | A | sign | 1.00 ms | 500 µs |\n\n\
+             With layers cached, redundant, or by several devices; the median is a job's share of the time:\n\n\
+             | set | op | cached layers | redundant | devices | batch | median | end to end, per second | spread | of limit \
+             | kernels alone, per second | of limit |\n\
+             | --- | --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n\
+             | A | sign | 8 | no | cuda:0 | 65536 | 7.63 µs | 131072 | 12.5 % | 50 % | 140000 | 75 % |\n\
+             | A | sign | 0 | yes | cuda:0 | 65536 | 7.63 µs | 131072 | 12.5 % | – | 140000 | 75 % |\n\
+             | A | sign | 0 | no | cuda:0, cuda:1 | 65536 | 7.63 µs | 131072 | 12.5 % | 50 % | – | – |\n\
+             | A | sign | 1 | no | cuda:0 | 1 | 1.00 ms | 1000 | 12.5 % | 50 % | 140000 | – |\n"
+        );
+        assert!(cpu.starts_with("A CPU, isa, threads 2\n"));
+    }
+
+    #[test]
+    fn gpus_with_less_known() {
+        let less = json!({ "limit": null, "ideal_s": null, "limit_fraction": null });
+        let page = rendered(&[with(gpu(), less.clone())]);
+        assert!(page.contains("Commit c0ffee. Host threads: 16. Its limit is not known.\n\nThroughput:"), "{page}");
+        assert!(!page.contains("Latency") && !page.contains("redundant, or"), "{page}");
+        // Of one job the host's threads say nothing, and of a CPU's help the limit of one device is not told.
+        let helped = with(one(gpu()), json!({ "devices": ["cpu:0", "cuda:0"], "rates": cpu()["rates"] }));
+        let page = rendered(&[helped]);
+        assert!(page.contains("Commit c0ffee.\n\nWith layers cached") && !page.contains("Throughput"), "{page}");
+        let page = rendered(&[gpu(), with(gpu(), json!({ "threads": 8 }))]);
+        assert!(page.contains("| A | sign, 16 threads |") && page.contains("| A | sign, 8 threads |"), "{page}");
+    }
+
+    #[test]
+    fn records_that_do_not_hold_together() {
+        for (changes, why) in [
+            (json!({ "verified": false }), "`verified` is false"),
+            (json!({ "set": null }), "`set` is null, not a text"),
+            (json!({ "batch": 0 }), "`batch` is 0"),
+            (json!({ "median_s": 0 }), "`median_s` is 0, not a positive number"),
+            (json!({ "spread": -0.5 }), "`spread` is -0.5"),
+            (json!({ "min_s": 0.75 }), "`min_s` is 0.75, more than the median"),
+            (json!({ "ops_per_s": 9.0 }), "`ops_per_s` is 9.0"),
+            (json!({ "limit_fraction": 0.75 }), "`limit_fraction` is 0.75"),
+            (json!({ "limit_fraction": null }), "`limit_fraction` is null"),
+            (json!({ "kernels_limit_fraction": 0.5 }), "`kernels_limit_fraction` is 0.5"),
+            (json!({ "kernels_per_s": "many" }), "`kernels_per_s` is \"many\""),
+            (json!({ "devices": [] }), "`devices` is []"),
+            (json!({ "rates": null }), "`rates` is null, but the host's cores worked"),
+            (json!({ "rates": { "sha256": 1.0 } }), "`rates` is {"),
+        ] {
+            let error = read(&[cpu(), with(cpu(), changes)]).err().unwrap_or_default();
+            assert!(error.starts_with(&format!("line 2: {why}")), "{error}");
+        }
+        assert!(records("").is_err() && records("[]\n").is_err() && records("{\n").is_err());
+        assert!(read(&[cpu(), gpu(), one(gpu())]).is_ok());
+    }
 }

@@ -150,10 +150,25 @@ impl Inner {
     /// Any number of jobs.
     pub(crate) fn stream<J: Job>(
         &self,
-        jobs: impl Iterator<Item = J>,
-        sink: impl FnMut(usize, Result<J::Out, Error>),
+        mut jobs: impl Iterator<Item = J>,
+        mut sink: impl FnMut(usize, Result<J::Out, Error>),
     ) -> Result<(), Error> {
-        self.stream_on(&self.live().collect::<Vec<_>>(), jobs, sink)
+        let live: Vec<&Worker> = self.live().collect();
+        if alone(&live) {
+            return self.stream_on(&live, jobs, sink);
+        }
+        // A job alone needs no thread of its own, which takes longer to start than a GPU to sign.
+        let (first, second) = (jobs.next(), jobs.next());
+        match (first, second) {
+            (Some(job), None) if job.ask().is_ok() => match self.one(job) {
+                Err(why) if is_fault(&why) => Err(why),
+                result => {
+                    sink(0, result);
+                    Ok(())
+                }
+            },
+            (first, second) => self.stream_on(&live, first.into_iter().chain(second).chain(jobs), sink),
+        }
     }
 
     /// Any number of jobs, on these devices.
