@@ -2,9 +2,9 @@
 
 use crate::gpu::{Facts, Gpu, Queue, Step};
 use hypergrove_engine::{Error, Timing};
-use hypergrove_kernels::{Config, Kernel};
+use hypergrove_kernels::{Args, Config, Kernel};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub(crate) struct HostGpu {
     facts: Facts,
@@ -12,6 +12,8 @@ pub(crate) struct HostGpu {
     pub(crate) most: AtomicU64,
     /// Submissions that may still succeed.
     pub(crate) submissions: AtomicU64,
+    /// The kernel (its number) after whose next launch one bit of what it wrote is changed; `u32::MAX` for none.
+    pub(crate) fault: AtomicU32,
     /// What freed device memory held.
     pub(crate) freed: std::sync::Mutex<Vec<Vec<u8>>>,
     pub(crate) keep_freed: bool,
@@ -31,6 +33,7 @@ impl HostGpu {
             },
             most: AtomicU64::new(u64::MAX),
             submissions: AtomicU64::new(u64::MAX),
+            fault: AtomicU32::new(u32::MAX),
             freed: std::sync::Mutex::default(),
             keep_freed,
         }
@@ -99,6 +102,16 @@ impl Gpu for HostGpu {
     }
 }
 
+/// The leaf that the first job reveals in its first tree, where a fault is asked for. One in another leaf's chain would
+/// show in no root that a signature leads to: that is what computing twice is for.
+pub(crate) const REVEALED: u64 = 3;
+
+/// Where the WOTS+ signature of the first job's lowest layer begins.
+fn wots_offset(args: &Args) -> u32 {
+    let [k, a, ..] = args.shape0.to_le_bytes().map(u32::from);
+    16 * (1 + k * (1 + a))
+}
+
 pub(crate) struct HostQueue {
     gpu: Arc<HostGpu>,
 }
@@ -132,6 +145,17 @@ impl Queue for HostQueue {
                             l.threads,
                             &l.args,
                         );
+                        let fault = &self.gpu.fault;
+                        if fault.load(Ordering::Relaxed) == l.kernel as u32 {
+                            fault.store(u32::MAX, Ordering::Relaxed);
+                            // The end of a chain of the revealed leaf, a signature's WOTS+ value, or the root of layer 0.
+                            let word = match l.kernel {
+                                Kernel::Chains => l.args.ends + 4 * REVEALED,
+                                Kernel::Select => l.args.sigs + u64::from(wots_offset(&l.args)),
+                                _ => l.args.roots + config.n as u64,
+                            };
+                            *(word as *mut u32) ^= 1;
+                        }
                     }
                     Step::Fork | Step::Join => {}
                 }

@@ -702,13 +702,28 @@ impl<G: Gpu> GpuProgram<G> {
         if let Some(out) = out {
             done = done.and_then(|()| self.receive(out));
         }
-        let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
+        let wipes = if done.is_ok() { self.wipes() } else { self.wipe_all() };
+        let wiped = self.queue.follow(&self.kernels, &wipes);
         let waited = self.queue.wait();
         let seeds = self.layout.seeds;
         self.bytes(seeds).zeroize();
+        if done.is_err() {
+            self.forget();
+        }
         done?;
         wiped?;
         Ok(waited?.unwrap_or_default())
+    }
+
+    /// A failed pass leaves nothing behind: a signature that failed its check would help an attacker.
+    fn wipe_all(&self) -> Vec<Step> {
+        vec![Step::Zero { at: G::address(&self.memory), bytes: self.layout.device }]
+    }
+
+    /// The same for the host's memory.
+    fn forget(&mut self) {
+        G::host_bytes(&mut self.host).zeroize();
+        self.kept = Kept::default();
     }
 
     /// A slot of the ring, and the rows that it holds.
@@ -916,7 +931,12 @@ impl<G: Gpu> GpuProgram<G> {
             }
             Op::Sign => {
                 if few {
-                    self.checked()?;
+                    if let Err(why) = self.checked() {
+                        self.forget();
+                        self.queue.submit(&self.kernels, &self.wipe_all())?;
+                        self.queue.wait()?;
+                        return Err(why);
+                    }
                     let output = self.layout.output;
                     for (to, from) in out.chunks_exact_mut(row).zip(self.bytes(output).chunks_exact(row)) {
                         to[p.n..].copy_from_slice(&from[p.n..]);

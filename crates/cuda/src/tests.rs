@@ -1,10 +1,11 @@
 //! The conformance suite on kernels that run on the host, and what only a GPU that obeys can show.
 
 use crate::backend::Gpus;
-use crate::host::HostGpu;
+use crate::host::{HostGpu, REVEALED};
 use hypergrove_engine::{Axis, Backend, Batch, Device, Error, Key, Policy, Program};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Position, TOY_SHA2_16};
+use hypergrove_kernels::Kernel;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -40,7 +41,7 @@ hypergrove_testkit::backend_tests!(kernels_on_the_host, Some(Host::new()));
 fn one<R>(run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
     let p = &TOY_SHA2_16;
     let keys = [Key { pk_seed: &[1; 16], sk_seed: &SK_SEED, cached_nodes: &[], cached_id: 0 }];
-    let positions = [Position { fors: vec![1, 2, 3, 4], idx_tree: 2, idx_leaf: 3 }];
+    let positions = [Position { fors: vec![1, 2, 3, 4], idx_tree: 2, idx_leaf: REVEALED as u32 }];
     run(&Plan::new(p, Op::Sign), &Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] })
 }
 
@@ -99,6 +100,47 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
         gpu.submissions.store(u64::MAX, Ordering::Relaxed);
         program.run(batch, &mut out).unwrap();
     });
+}
+
+/// One bit of what the kernels gave is changed before the check reads it: nothing leaves, nothing stays.
+#[test]
+fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
+    for jobs in [1, 40] {
+        let gpu = Arc::new(HostGpu::new(true));
+        let gpus = Gpus::new(vec![gpu.clone()]);
+        let device = gpus.devices("host").remove(0);
+        one(|plan, batch| {
+            let (key_of, positions) = (vec![0; jobs], vec![batch.positions[0].clone(); jobs]);
+            let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+            let mut program = gpus.prepare(&device, plan, jobs, &Policy::default()).unwrap();
+            let mut right = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
+            program.run(&batch, &mut right).unwrap();
+            let mut hits = Vec::new();
+            for kernel in [Kernel::Xmss, Kernel::XmssWide, Kernel::Select, Kernel::Chains] {
+                gpu.fault.store(kernel as u32, Ordering::Relaxed);
+                let mut out = vec![0; right.len()];
+                let result = program.run(&batch, &mut out);
+                let hit = gpu.fault.swap(u32::MAX, Ordering::Relaxed) == u32::MAX;
+                if !hit {
+                    continue;
+                }
+                hits.push(kernel);
+                match result {
+                    Err(Error::Inconsistent { .. }) => assert!(out.iter().all(|byte| *byte == 0), "{kernel:?}"),
+                    other => panic!("{kernel:?}, {jobs} jobs: a fault gave {other:?}"),
+                }
+            }
+            let all = if jobs == 1 {
+                &[Kernel::XmssWide, Kernel::Chains][..]
+            } else {
+                &[Kernel::Xmss, Kernel::Select, Kernel::Chains]
+            };
+            assert_eq!(hits, all);
+            let mut again = vec![0; right.len()];
+            program.run(&batch, &mut again).unwrap();
+            assert!(again == right, "right again after faults");
+        });
+    }
 }
 
 #[test]
