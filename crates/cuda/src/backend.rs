@@ -12,7 +12,7 @@ use std::sync::Arc;
 const PROGRAM_WORK: f64 = 5e8;
 
 /// Bytes of one program's signatures, at most.
-const PROGRAM_BYTES: usize = 640 << 20;
+const PROGRAM_BYTES: usize = 1280 << 20;
 
 /// The share of a device's memory that one program may take: two are in flight, and keys are cached beside them.
 const PROGRAM_SHARE: u64 = 3;
