@@ -1,12 +1,13 @@
-//! Cached nodes of keys in device memory, kept between batches.
+//! What the programs of one device share: cached nodes of keys in device memory, kept between batches, and turns.
 
 use crate::gpu::Gpu;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Nodes by the identity of their key, the one that was used last at the end.
 pub(crate) struct NodesCache<G: Gpu> {
     budget: u64,
     held: Mutex<Vec<Held<G>>>,
+    sending: Mutex<()>,
 }
 
 struct Held<G: Gpu> {
@@ -17,7 +18,12 @@ struct Held<G: Gpu> {
 
 impl<G: Gpu> NodesCache<G> {
     pub(crate) fn new(budget: u64) -> NodesCache<G> {
-        NodesCache { budget, held: Mutex::default() }
+        NodesCache { budget, held: Mutex::default(), sending: Mutex::default() }
+    }
+
+    /// The link to the device for one program alone: sharing it, two would begin to compute late and together.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nodes of that identity and size.

@@ -736,6 +736,8 @@ impl<G: Gpu> GpuProgram<G> {
     fn send(&mut self, signatures: &[&[u8]]) -> Result<(), Error> {
         let (row, parallel) = (self.p().sig_bytes(), self.shape.policy.threads > 1);
         let (_, rows) = self.slot(0, row);
+        let shared = self.cache.clone();
+        let _turn = (!signatures.is_empty()).then(|| shared.turn());
         for (i, signatures) in signatures.chunks(rows).enumerate() {
             let (slot, _) = self.slot(i % SLOTS, row);
             self.queue.wait_for(i % SLOTS)?;
