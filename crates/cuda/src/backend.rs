@@ -43,7 +43,10 @@ impl<G: Gpu> Gpus<G> {
 
     pub(crate) fn devices(&self, backend: &'static str) -> Vec<Device> {
         let device = |(index, (gpu, _)): (usize, &(Arc<G>, _))| {
-            let Facts { name, detail, multiprocessors, memory, .. } = gpu.facts().clone();
+            let Facts { name, mut detail, multiprocessors, memory, ecc, .. } = gpu.facts().clone();
+            if !ecc {
+                detail += ", memory without error correction";
+            }
             Device { backend, index: index as u32, name, detail, cores: multiprocessors, memory, queue: 2 }
         };
         self.gpus.iter().enumerate().map(device).collect()

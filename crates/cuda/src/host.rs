@@ -57,7 +57,7 @@ impl Drop for Memory {
 impl Gpu for HostGpu {
     type Memory = Memory;
     type HostMemory = Memory;
-    type Kernels = Config;
+    type Kernels = (Config, Vec<Kernel>);
     type Queue = HostQueue;
 
     fn facts(&self) -> &Facts {
@@ -94,8 +94,8 @@ impl Gpu for HostGpu {
         // SAFETY: words are plain bytes.
         unsafe { std::slice::from_raw_parts(memory.words.as_ptr().cast(), memory.words.len() * 8) }
     }
-    fn kernels(self: &Arc<Self>, config: &Config, _: &[Kernel]) -> Result<Config, Error> {
-        Ok(config.clone())
+    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<(Config, Vec<Kernel>), Error> {
+        Ok((config.clone(), kernels.to_vec()))
     }
     fn queue(self: &Arc<Self>) -> Result<HostQueue, Error> {
         Ok(HostQueue { gpu: self.clone() })
@@ -117,11 +117,11 @@ pub(crate) struct HostQueue {
 }
 
 impl Queue for HostQueue {
-    type Kernels = Config;
-    type Recording = (Config, Vec<Step>);
+    type Kernels = (Config, Vec<Kernel>);
+    type Recording = ((Config, Vec<Kernel>), Vec<Step>);
 
     #[allow(unsafe_code)]
-    fn submit(&mut self, config: &Config, steps: &[Step]) -> Result<(), Error> {
+    fn submit(&mut self, (config, loaded): &(Config, Vec<Kernel>), steps: &[Step]) -> Result<(), Error> {
         let left = &self.gpu.submissions;
         if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err() {
             let what = "the device was lost (a test said so)".into();
@@ -137,6 +137,7 @@ impl Queue for HostQueue {
                     }
                     Step::Zero { at, bytes } => std::ptr::write_bytes(at as *mut u8, 0, bytes),
                     Step::Launch(l) | Step::Beside(l) => {
+                        assert!(loaded.contains(&l.kernel), "{:?} was launched and not loaded", l.kernel);
                         hypergrove_kernels::host::launch(
                             config.family,
                             config.n,
@@ -163,11 +164,11 @@ impl Queue for HostQueue {
         }
         Ok(())
     }
-    fn record(&mut self, config: &Config, steps: &[Step]) -> Result<(Config, Vec<Step>), Error> {
-        Ok((config.clone(), steps.to_vec()))
+    fn record(&mut self, kernels: &(Config, Vec<Kernel>), steps: &[Step]) -> Result<Self::Recording, Error> {
+        Ok((kernels.clone(), steps.to_vec()))
     }
-    fn replay(&mut self, (config, steps): &(Config, Vec<Step>)) -> Result<(), Error> {
-        self.submit(config, steps)
+    fn replay(&mut self, (kernels, steps): &Self::Recording) -> Result<(), Error> {
+        self.submit(kernels, steps)
     }
     fn mark(&mut self, _: usize) -> Result<(), Error> {
         Ok(())
@@ -175,8 +176,8 @@ impl Queue for HostQueue {
     fn wait_for(&mut self, _: usize) -> Result<(), Error> {
         Ok(())
     }
-    fn follow(&mut self, config: &Config, steps: &[Step]) -> Result<(), Error> {
-        self.submit(config, steps)
+    fn follow(&mut self, kernels: &(Config, Vec<Kernel>), steps: &[Step]) -> Result<(), Error> {
+        self.submit(kernels, steps)
     }
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
         Ok(None)

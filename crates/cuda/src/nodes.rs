@@ -36,6 +36,18 @@ impl<G: Gpu> NodesCache<G> {
         Some(nodes)
     }
 
+    pub(crate) fn remove(&self, id: u64) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| one.id != id);
+    }
+
+    /// Gives back what no program uses now; whether there was any.
+    pub(crate) fn drop_unused(&self) -> bool {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = held.len();
+        held.retain(|one| Arc::strong_count(&one.nodes) > 1);
+        held.len() < before
+    }
+
     /// Keeps nodes, if they have an identity and fit the budget; those used longest ago make way.
     pub(crate) fn put(&self, id: u64, nodes: G::Memory, bytes: u64) -> Arc<G::Memory> {
         let nodes = Arc::new(nodes);

@@ -161,7 +161,17 @@ impl Shape {
     fn indexable(&self, layout: &Layout) -> bool {
         let p = self.p;
         let most = u32::MAX as usize / 2;
-        let parts = [layout.input, layout.output, layout.trace, layout.cached_trace, layout.ends, layout.checked_ends];
+        let [nodes, fors_nodes] = [layout.nodes[0], layout.fors_nodes[0]];
+        let parts = [
+            layout.input,
+            layout.output,
+            layout.trace,
+            layout.cached_trace,
+            layout.ends,
+            layout.checked_ends,
+            nodes,
+            fors_nodes,
+        ];
         parts.iter().all(|part| part.bytes / 4 <= most)
             && layout.jobs * (p.k << p.a).max(self.leaves()) <= most
             && layout.window * p.len() <= most
@@ -193,7 +203,15 @@ pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: CudaPolicy) -> u64 
 
 /// Bytes of host memory for a program of `batch` jobs.
 pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: CudaPolicy) -> u64 {
-    Shape::new(plan, policy).layout(batch.clamp(1, 1 << 20)).host as u64
+    let jobs = if plan.op == Op::Cache { cache_trees(plan) } else { batch.clamp(1, 1 << 20) };
+    Shape::new(plan, policy).layout(jobs).host as u64
+}
+
+/// Trees of a pass of a cache: as many as there are in its largest layer, and as fit page-locked memory.
+fn cache_trees(plan: &Plan) -> usize {
+    let p = plan.params;
+    let most = (CACHE_BYTES / (((2 << p.hp) - 1) * p.n)).max(1);
+    most.min(1usize.checked_shl((p.hp * (plan.cached_layers - 1)) as u32).unwrap_or(most))
 }
 
 pub(crate) struct GpuProgram<G: Gpu> {
@@ -255,9 +273,8 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::Select => policy.replay == 0,
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Keys => batch > FEW_KEYS,
-                Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => {
-                    policy.levels == 4 && batch <= MOST_RECORDED
-                }
+                // The last pass of a large batch may be a small one.
+                Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => policy.levels == 4,
                 Kernel::ForsClimb => plan.op == Op::Verify,
                 Kernel::Climb | Kernel::Complete => plan.op == Op::Verify || policy.check == 1,
                 _ => true,
@@ -265,11 +282,7 @@ impl<G: Gpu> GpuProgram<G> {
             .collect();
         let kernels = gpu.kernels(&policy.config(p, shape.is_thin(batch, gpu.facts().multiprocessors)), &wanted)?;
         let mut jobs = match plan.op {
-            // Trees of a pass: as many as there are in a layer, and as fit page-locked memory.
-            Op::Cache => {
-                let most = (CACHE_BYTES / (((2 << p.hp) - 1) * p.n)).max(1);
-                most.min(1usize.checked_shl((p.hp * (plan.cached_layers - 1)) as u32).unwrap_or(most))
-            }
+            Op::Cache => cache_trees(plan),
             _ => batch.max(1),
         };
         loop {
@@ -292,6 +305,8 @@ impl<G: Gpu> GpuProgram<G> {
                             kept: Kept::default(),
                         });
                     }
+                    // Keys' nodes make way first.
+                    Err(Error::OutOfMemory { .. }) if cache.drop_unused() => continue,
                     Err(Error::OutOfMemory { .. }) if jobs > 1 => {}
                     Err(why) => return Err(why),
                 }
@@ -625,6 +640,8 @@ impl<G: Gpu> GpuProgram<G> {
         if jobs <= MOST_RECORDED {
             steps.push(self.upload(l.input, jobs * p.sig_bytes()));
         }
+        // Roots of an earlier batch must not pass for those of this one.
+        steps.push(Step::Zero { at: self.device(l.roots), bytes: jobs * (p.d + 1) * p.n });
         let args = Args { ends: self.device(l.checked_ends), ..self.args() };
         let climb = Args { roots: self.device(l.fors), total: (jobs * p.k) as u32, ..args };
         let mut launches = vec![
@@ -877,7 +894,10 @@ impl<G: Gpu> GpuProgram<G> {
                 held.push(nodes);
                 continue;
             }
-            let nodes = self.gpu.alloc(key.cached_nodes.len())?;
+            let nodes = match self.gpu.alloc(key.cached_nodes.len()) {
+                Err(Error::OutOfMemory { .. }) if cache.drop_unused() => self.gpu.alloc(key.cached_nodes.len())?,
+                nodes => nodes?,
+            };
             for (i, part) in key.cached_nodes.chunks(staging.host_bytes).enumerate() {
                 self.bytes(staging)[..part.len()].copy_from_slice(part);
                 let to = G::address(&nodes) + (i * staging.host_bytes) as u64;
@@ -1021,6 +1041,16 @@ fn near(to: u64, from: u64, have: usize, to2: u64, from2: u64) -> bool {
     to2 >= end && to2 - end < 256 && to2 - to == from2.wrapping_sub(from)
 }
 
+impl<G: Gpu> Drop for GpuProgram<G> {
+    /// What was computed may have been rejected later, by the caller: nothing of it stays.
+    fn drop(&mut self) {
+        let wiped = self.queue.follow(&self.kernels, &self.wipe_all());
+        // A device that fails now has nothing that could be wiped any more.
+        let _ = wiped.and_then(|()| self.queue.wait());
+        self.forget();
+    }
+}
+
 impl<G: Gpu> Program for GpuProgram<G> {
     fn plan(&self) -> &Plan {
         &self.plan
@@ -1038,7 +1068,10 @@ impl<G: Gpu> Program for GpuProgram<G> {
         for first in (0..batch.len()).step_by(self.layout.jobs) {
             let jobs = first..(first + self.layout.jobs).min(batch.len());
             let out = &mut out[jobs.start * each..jobs.end * each];
-            let pass = self.pass(batch, jobs, &nodes, out)?;
+            let pass = self.pass(batch, jobs, &nodes, out).inspect_err(|_| {
+                // Nodes that are damaged would fail every batch of their key.
+                batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
+            })?;
             timing.upload += pass.upload;
             timing.execute += pass.execute;
             timing.download += pass.download;

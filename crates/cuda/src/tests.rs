@@ -60,6 +60,8 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
     let (prf, chains) = one(|plan, batch| {
         let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
         program.run(batch, &mut signature).unwrap();
+        // Without this, dropping would wipe all: what the pass itself has wiped is the question.
+        gpu.submissions.store(0, Ordering::Relaxed);
         drop(program);
         // The first value of the first revealed chain, and the secret of a leaf that was not revealed.
         let p = plan.params;
@@ -81,8 +83,25 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
             }
         }
     }
+    gpu.submissions.store(u64::MAX, Ordering::Relaxed);
     // The scan sees what is there.
     assert!(freed.iter().any(|memory| contains(memory, &signature[16..32])), "the signature is not secret");
+}
+
+#[test]
+fn a_dropped_program_leaves_nothing() {
+    let gpu = Arc::new(HostGpu::new(true));
+    let gpus = Gpus::new(vec![gpu.clone()]);
+    let device = gpus.devices("host").remove(0);
+    one(|plan, batch| {
+        let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
+        program.run(batch, &mut vec![0; TOY_SHA2_16.sig_bytes()]).unwrap();
+    });
+    let freed = gpu.freed.lock().unwrap();
+    let pinned_and_device = freed.iter().filter(|memory| memory.len() > TOY_SHA2_16.sig_bytes()).count();
+    assert!(
+        pinned_and_device >= 2 && freed.iter().all(|memory| memory[..memory.len() - 8].iter().all(|byte| *byte == 0))
+    );
 }
 
 #[test]
@@ -141,6 +160,21 @@ fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
             assert!(again == right, "right again after faults");
         });
     }
+}
+
+#[test]
+fn a_program_for_many_runs_few() {
+    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
+    let device = gpus.devices("host").remove(0);
+    one(|plan, batch| {
+        let sign = |prepared| {
+            let mut out = vec![0; TOY_SHA2_16.sig_bytes()];
+            let mut program = gpus.prepare(&device, plan, prepared, &Policy::default()).unwrap();
+            program.run(batch, &mut out).unwrap();
+            out
+        };
+        assert_eq!(sign(4096), sign(1));
+    });
 }
 
 #[test]

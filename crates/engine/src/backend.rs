@@ -110,6 +110,9 @@ impl Batch<'_> {
         }
         let positions = if matches!(plan.op, Op::Sign | Op::Verify) { jobs } else { 0 };
         length("the list of positions", positions, self.positions.len())?;
+        for position in self.positions {
+            length("a position's list of FORS leaves", p.k, position.fors.len())?;
+        }
         length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
         for signature in self.signatures {
             length("a signature", p.sig_bytes(), signature.len())?;

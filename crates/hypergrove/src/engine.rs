@@ -318,6 +318,12 @@ impl Engine {
             return Ok(SigningKey::from(key.as_ref().clone()));
         }
         let nodes = self.0.one(CacheJob(key.as_ref(), layers))?;
+        // A wrong node below the top tree would be signed with a one-time key that signs the right one elsewhere.
+        let apart = self.0.workers.iter().any(Worker::is_apart);
+        if apart && self.0.one(CacheJob(key.as_ref(), layers))? != nodes {
+            let what = format!("the nodes of {layers} layers differ when they are computed again");
+            return Err(Error::Inconsistent { device: self.device().id(), what });
+        }
         // The root of the top tree follows that tree's other nodes.
         let p = key.params();
         let root = &nodes[((2 << p.hp) - 2) * p.n..][..p.n];

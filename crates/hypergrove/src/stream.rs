@@ -150,7 +150,7 @@ impl Inner {
     /// Any number of jobs.
     pub(crate) fn stream<J: Job>(
         &self,
-        mut jobs: impl Iterator<Item = J>,
+        jobs: impl Iterator<Item = J>,
         mut sink: impl FnMut(usize, Result<J::Out, Error>),
     ) -> Result<(), Error> {
         let live: Vec<&Worker> = self.live().collect();
@@ -158,10 +158,12 @@ impl Inner {
             return self.stream_on(&live, jobs, sink);
         }
         // A job alone needs no thread of its own, which takes longer to start than a GPU to sign.
-        let (first, second) = (jobs.next(), jobs.next());
+        let mut jobs = jobs.fuse();
+        let first = jobs.next();
+        let second = first.as_ref().and_then(|_| jobs.next());
         match (first, second) {
             (Some(job), None) if job.ask().is_ok() => match self.one(job) {
-                Err(why) if is_fault(&why) => Err(why),
+                Err(why) if !matches!(why, Error::OutOfMemory { .. }) => Err(why),
                 result => {
                     sink(0, result);
                     Ok(())

@@ -19,18 +19,20 @@ pub(crate) type Defines = [(&'static str, u32); 6];
 pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
     let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
     let sha2 = family == 0;
+    // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128, which
+    // is faster too (docs/cuda.md).
+    let blocks = match kernel {
+        _ if !sha2 => 2,
+        "chains" | "complete" => choice("CHAINS_BLOCKS", MIN_BLOCKS),
+        "fors" if n == 16 => choice("CHAINS_BLOCKS", MIN_BLOCKS),
+        "fors" => 2,
+        _ => MIN_BLOCKS,
+    };
     [
         ("FAMILY", family),
         ("N", n as u32),
         ("MAX_THREADS", MAX_THREADS),
-        (
-            "MIN_BLOCKS",
-            if matches!(kernel, "chains" | "complete" | "fors") {
-                choice("CHAINS_BLOCKS", MIN_BLOCKS)
-            } else {
-                MIN_BLOCKS
-            },
-        ),
+        ("MIN_BLOCKS", blocks),
         // Only SHA-256 has additions by ADD, and only the others have rolled rounds.
         ("IMAD", if sha2 { choice("IMAD", 0) } else { 0 }),
         ("UNROLLED", if sha2 && n == 16 { 0 } else { choice("UNROLLED", 0) }),
