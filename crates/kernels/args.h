@@ -35,12 +35,15 @@ ARGS(
 #define P_LG_W ((a.shape1 >> 16) & 255u)
 
 #define REVEAL 1u      // authentication paths go to the signatures
-#define KEEP 2u        // all nodes go to `outs`, laid out as cached nodes
+#define KEEP 2u        // all nodes go to `trace`, laid out as cached nodes
 #define TRACE 8u       // values of the revealed leaves' chains are kept
 #define ONLY 16u       // of each tree the revealed leaf alone
 #define ALL_TREES 32u  // the trees of one layer of key 0, from number `first` on
+#define REPLAY 64u     // of each tree the revealed leaf alone, up to the message's digits
+#define COMPARE 256u   // roots are compared with those that are there
 #define EACH_KEY 512u  // one tree a key, tree 0 of its layer
 #define TOPS 1024u     // roots go to `roots` as bytes, one after the other
+#define COPY 2048u     // what else is asked for goes to the host's memory
 
 #define NW (N / 4)
 // PK.seed, SK.seed, both states after PK.seed, the address of the cached nodes.

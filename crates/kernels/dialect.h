@@ -93,6 +93,7 @@ FN U32 bswap(U32 x) {
   return (x << 24) | ((x & 0xff00u) << 8) | ((x >> 8) & 0xff00u) | (x >> 24);
 #endif
 }
+FN U64 u64(U32 hi, U32 lo) { return (U64(hi) << 32) | U64(lo); }
 // The low word of (hi ‖ lo) >> s, for 0 < s < 32.
 FN U32 funnel(U32 hi, U32 lo, U32 s) { return (hi << (32u - s)) | (lo >> s); }
 

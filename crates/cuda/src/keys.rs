@@ -18,7 +18,7 @@ pub(crate) fn lay_out(p: &Params, key: &Key<'_>, nodes: u64, to: &mut [u8]) {
     if p.family == Family::Sha2 {
         let mut block = [0; 128];
         block[..p.n].copy_from_slice(key.pk_seed);
-        let mut state = IV256;
+        let mut state = IV512.map(|word| (word >> 32) as u32);
         compress256(&mut state, &[block[..64].try_into().expect("64 bytes")]);
         words[16..24].copy_from_slice(&state);
         let mut state = IV512;
@@ -34,10 +34,7 @@ pub(crate) fn lay_out(p: &Params, key: &Key<'_>, nodes: u64, to: &mut [u8]) {
     }
 }
 
-/// FIPS 180-4, 5.3.3.
-const IV256: [u32; 8] =
-    [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
-/// FIPS 180-4, 5.3.5.
+/// FIPS 180-4, 5.3.5; the upper halves are SHA-256's.
 const IV512: [u64; 8] = [
     0x6a09e667f3bcc908,
     0xbb67ae8584caa73b,

@@ -719,8 +719,7 @@ impl<G: Gpu> GpuProgram<G> {
         if let Some(out) = out {
             done = done.and_then(|()| self.receive(out));
         }
-        let wipes = if done.is_ok() { self.wipes() } else { self.wipe_all() };
-        let wiped = self.queue.follow(&self.kernels, &wipes);
+        let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
         let waited = self.queue.wait();
         let seeds = self.layout.seeds;
         self.bytes(seeds).zeroize();
@@ -732,13 +731,12 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(waited?.unwrap_or_default())
     }
 
-    /// A failed pass leaves nothing behind: a signature that failed its check would help an attacker.
-    fn wipe_all(&self) -> Vec<Step> {
-        vec![Step::Zero { at: G::address(&self.memory), bytes: self.layout.device }]
-    }
-
-    /// The same for the host's memory.
+    /// Wipes all memory: of a failed pass nothing stays, since a signature that failed its check would help an attacker.
     fn forget(&mut self) {
+        let all = Step::Zero { at: G::address(&self.memory), bytes: self.layout.device };
+        let wiped = self.queue.follow(&self.kernels, &[all]);
+        // A device that fails now has nothing that could be wiped any more.
+        let _ = wiped.and_then(|()| self.queue.wait());
         G::host_bytes(&mut self.host).zeroize();
         self.kept = Kept::default();
     }
@@ -955,8 +953,6 @@ impl<G: Gpu> GpuProgram<G> {
                 if few {
                     if let Err(why) = self.checked() {
                         self.forget();
-                        self.queue.submit(&self.kernels, &self.wipe_all())?;
-                        self.queue.wait()?;
                         return Err(why);
                     }
                     let output = self.layout.output;
@@ -1044,9 +1040,6 @@ fn near(to: u64, from: u64, have: usize, to2: u64, from2: u64) -> bool {
 impl<G: Gpu> Drop for GpuProgram<G> {
     /// What was computed may have been rejected later, by the caller: nothing of it stays.
     fn drop(&mut self) {
-        let wiped = self.queue.follow(&self.kernels, &self.wipe_all());
-        // A device that fails now has nothing that could be wiped any more.
-        let _ = wiped.and_then(|()| self.queue.wait());
         self.forget();
     }
 }

@@ -13,7 +13,6 @@ CONST_U32(KECCAK_RC, 48)
   0x80000000u, 0x80008081u, 0x80000000u, 0x00008080u, 0x00000000u, 0x80000001u, 0x80000000u, 0x80008008u
 CONST_END
 
-FN U64 u64(U32 hi, U32 lo) { return (U64(hi) << 32) | U64(lo); }
 FN U64 rotl64(U64 x, U32 s) { return (x << s) | (x >> (64u - s)); }
 
 FN void keccak_f(ARR(U64, A, 25)) {

@@ -42,6 +42,20 @@ FN void key_states(U32Ptr keys, U32 at, U32 one) {
 #endif
 }
 
+// The next of T_l's `left` − 1 words in memory, then the word that begins the padding, then zeros. `word` counts within
+// a node.
+#define NEXT_WORD(m) \
+  U32 m = 0u; \
+  if (left > 1u) { \
+    m = AT(p, from); \
+    word++; \
+    from += word_step; \
+    if (word == U32(NW)) { word = 0u; from += node_step - U32(NW) * word_step; } \
+  } else if (left == 1u) { \
+    m = 0x80000000u; \
+  } \
+  left = left > 0u ? left - 1u : 0u;
+
 // The block of F and PRF after ADRSc: n bytes, the padding, the length.
 FN void short_block(U32 half, ARRIN(U32, node, NW), ARR(U32, w, 16)) {
   w[5] = (half << 16) | (node[0] >> 16);
@@ -108,16 +122,7 @@ FN void thash_tl(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32Ptr p, U32 from, U
   ROLL for (U32 b = 0u; b < blocks; b++) {
     UNROLL for (int i = 0; i < 16; i++) {
       if (i < 5 && b == 0u) continue;
-      U32 m = 0u;
-      if (left > 1u) {
-        m = AT(p, from);
-        word++;
-        from += word_step;
-        if (word == U32(NW)) { word = 0u; from += node_step - U32(NW) * word_step; }
-      } else if (left == 1u) {
-        m = 0x80000000u;
-      }
-      left = left > 0u ? left - 1u : 0u;
+      NEXT_WORD(m)
       w[i] = (before << 16) | (m >> 16);
       before = m;
     }
@@ -160,16 +165,7 @@ FN void thash_tl(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32Ptr p, U32 from, U
   ROLL for (U32 b = 0u; b < blocks; b++) {
     UNROLL for (int i = 0; i < 32; i++) {
       if (i < 5 && b == 0u) { x[i] = head[i < 5 ? i : 0]; continue; }
-      U32 m = 0u;
-      if (left > 1u) {
-        m = AT(p, from);
-        word++;
-        from += word_step;
-        if (word == U32(NW)) { word = 0u; from += node_step - U32(NW) * word_step; }
-      } else if (left == 1u) {
-        m = 0x80000000u;
-      }
-      left = left > 0u ? left - 1u : 0u;
+      NEXT_WORD(m)
       x[i] = (before << 16) | (m >> 16);
       before = m;
     }

@@ -21,7 +21,7 @@ macro_rules! sources {
 static SOURCES: &[(&str, &str)] = sources! {
     "dialect.h" "args.h" "family.h"
     "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
-    "stage/place.h" "stage/treehash.h" "stage/wide.h"
+    "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h"
 };
 
 macro_rules! kernels {
@@ -120,7 +120,7 @@ impl Args {
     }
 }
 
-/// Bits of [`Args::flags`]; see `args.h` and `entry/chains.k`.
+/// Bits of [`Args::flags`]; see `args.h`.
 #[allow(missing_docs)]
 pub mod flags {
     pub const REVEAL: u32 = 1;
