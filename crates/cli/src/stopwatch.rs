@@ -16,6 +16,8 @@ const LEAST_RUNS: usize = 3;
 const KERNEL_RUNS: usize = 9;
 /// Signatures that a batch which a CPU verifies consists of, over and over: making more would take longer than verifying them.
 const DISTINCT: usize = 16;
+/// Bytes of the signatures that a batch which a GPU verifies consists of: more than a server's caches hold.
+const DISTINCT_BYTES: usize = 1 << 30;
 /// Bytes of a message, as [`Plan::work`] counts them.
 pub(crate) const MESSAGE_BYTES: usize = 32;
 
@@ -51,8 +53,7 @@ impl Question {
 
     /// Jobs of one program of the first device.
     fn program(&self, engine: &Engine) -> Result<usize, Failure> {
-        let programs = 2 * engine.device().queue.max(1) as usize;
-        Ok((engine.filling(self.params, self.op, self.cached_layers_of_keys())? / programs).max(1))
+        Ok(engine.program(self.params, self.op, self.cached_layers_of_keys())?)
     }
 
     fn cached_layers_of_keys(&self) -> usize {
@@ -286,8 +287,9 @@ fn verify(
     program: Option<usize>,
 ) -> Result<Times, Failure> {
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
-    // A GPU makes them soon, and its host's memory would be spared too much by a few.
-    let distinct = if program.is_some() { batch } else { batch.min(DISTINCT) };
+    // A GPU makes them soon, and its host's memory would be spared too much by what stays in caches.
+    let distinct = if program.is_some() { DISTINCT_BYTES / p.sig_bytes() } else { DISTINCT };
+    let distinct = batch.min(distinct);
     let distinct: Vec<Vec<u8>> = (0..distinct).map(message).collect();
     let signatures = sign_all(engine, &engine.cache(&key, 1)?, &distinct)?;
     check(engine, &key, &distinct, &signatures)?;

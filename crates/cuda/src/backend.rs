@@ -11,8 +11,13 @@ use std::sync::Arc;
 /// Compressions of one program: about 30 ms of work for a large GPU, so that launches and tails are a small part of it.
 const PROGRAM_WORK: f64 = 5e8;
 
-/// Bytes of one program's signatures, at most.
-const PROGRAM_BYTES: usize = 1280 << 20;
+/// Bytes of one program's signatures, at most: the copies of the first and the computing of the last have nothing beside them.
+const PROGRAM_BYTES: usize = 640 << 20;
+
+/// Programs in flight: one computes, one is copied, and of verifications, which take the host as long as the device, two more
+/// are laid out (docs/cuda.md).
+const QUEUE: u32 = 4;
+const QUEUE_OF_OTHERS: u32 = 2;
 
 /// The share of a device's memory that one program may take: two are in flight, and keys are cached beside them.
 pub(crate) const PROGRAM_SHARE: u64 = 3;
@@ -47,7 +52,7 @@ impl<G: Gpu> Gpus<G> {
             if !ecc {
                 detail += ", memory without error correction";
             }
-            Device { backend, index: index as u32, name, detail, cores: multiprocessors, memory, queue: 2 }
+            Device { backend, index: index as u32, name, detail, cores: multiprocessors, memory, queue: QUEUE }
         };
         self.gpus.iter().enumerate().map(device).collect()
     }
@@ -79,6 +84,10 @@ impl<G: Gpu> Gpus<G> {
         let bytes = if plan.op == Op::Keygen { plan.params.n } else { plan.params.sig_bytes() };
         let jobs = ((PROGRAM_WORK / work) as usize).min(PROGRAM_BYTES / bytes).max(1);
         1 << jobs.ilog2()
+    }
+
+    pub(crate) fn queue(&self, plan: &Plan) -> u32 {
+        if plan.op == Op::Verify { QUEUE } else { QUEUE_OF_OTHERS }
     }
 
     /// What the integer pipes of all multiprocessors allow, at the highest clock.

@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Compute capability: 9 and 0 of `sm_90`.
 pub(crate) type Capability = (u32, u32);
 
+/// The oldest devices that kernels are compiled for and tried on.
+const OLDEST: Capability = (7, 5);
+
 /// Options of every compilation, beside the architecture.
 pub(crate) const OPTIONS: [&str; 2] = ["-std=c++17", "-default-device"];
 
@@ -68,6 +71,12 @@ impl Compiler {
         capability: Capability,
         device: &str,
     ) -> Result<Cow<'static, [u8]>, Error> {
+        if capability < OLDEST {
+            let ((major, minor), (least, more)) = (capability, OLDEST);
+            let what =
+                format!("the kernels: it has compute capability {major}.{minor}, they need {least}.{more} or newer");
+            return Err(Error::Unsupported { device: device.to_owned(), what });
+        }
         match hypergrove_kernels::ready(kernel, config, capability) {
             Some(code) => Ok(Cow::Borrowed(code)),
             None => {

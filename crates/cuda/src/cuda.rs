@@ -43,6 +43,9 @@ impl Backend for Cuda {
     fn jobs(&self, _: &Device, plan: &Plan, _: &Policy) -> usize {
         self.gpus.jobs(plan)
     }
+    fn queue(&self, _: &Device, plan: &Plan) -> u32 {
+        self.gpus.queue(plan)
+    }
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         self.gpus.bytes(plan, batch, policy)
     }

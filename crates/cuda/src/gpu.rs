@@ -82,7 +82,7 @@ pub(crate) trait Gpu: Send + Sync + Sized + 'static {
 }
 
 /// Numbers that a queue remembers states of its work under.
-pub(crate) const SLOTS: usize = 4;
+pub(crate) const SLOTS: usize = 16;
 
 /// An ordered row of work on one device.
 pub(crate) trait Queue: Send {

@@ -14,6 +14,7 @@ mod keys;
 mod nodes;
 mod policy;
 mod program;
+mod ring;
 
 #[cfg(test)]
 #[allow(unsafe_code)]

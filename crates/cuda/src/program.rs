@@ -1,9 +1,10 @@
 //! A plan prepared for a GPU: memory, kernels, and the steps of a batch.
 
-use crate::gpu::{Gpu, Launch, Queue, SLOTS, Step};
+use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::CudaPolicy;
+use crate::ring::{Ring, ring_bytes};
 use hypergrove_engine::{Batch, Error, Program, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
@@ -137,7 +138,7 @@ impl Shape {
             Op::Verify => both(0, 0),
             Op::Cache => both(jobs * ((2 << p.hp) - 1) * n, jobs * ((2 << p.hp) - 1) * n),
         };
-        layout.ring = both(0, when(hashes && signatures > few, SLOTS * signatures.div_ceil(SLOTS).min(SLOT_BYTES)));
+        layout.ring = both(0, when(hashes && signatures > few, ring_bytes(signatures)));
         let mut part = |bytes: usize| both(bytes, 0);
         layout.keys = part(when(op != Op::Cache && jobs > FEW_KEYS, jobs) * KEY_WORDS * 4);
         layout.trace = part(when(signs && keep, jobs * self.grown * len * p.w() * n));
@@ -173,19 +174,13 @@ impl Shape {
             fors_nodes,
         ];
         parts.iter().all(|part| part.bytes / 4 <= most)
-            && layout.jobs * (p.k << p.a).max(self.leaves()) <= most
+            && (self.op == Op::Verify || layout.jobs * (p.k << p.a).max(self.leaves()) <= most)
             && layout.window * p.len() <= most
     }
 }
 
 /// Bytes of nodes that one pass of a cache puts out.
 const CACHE_BYTES: usize = 64 << 20;
-
-/// Bytes of one slot of the ring, at most: little enough to stay in the host's cache until the device has read it.
-const SLOT_BYTES: usize = 32 << 20;
-
-/// Rows that one thread copies, at least.
-const SHARE: usize = 16;
 
 /// Words of the check: one for the chains of all, and one for each layer of each job.
 fn flag_words(p: &Params, jobs: usize) -> usize {
@@ -745,67 +740,32 @@ impl<G: Gpu> GpuProgram<G> {
         self.kept = Kept::default();
     }
 
-    /// A slot of the ring, and the rows that it holds.
-    fn slot(&self, slot: usize, row: usize) -> (Part, usize) {
-        let (ring, bytes) = (self.layout.ring, self.layout.ring.host_bytes / SLOTS);
-        (Part { on_host: ring.on_host + slot * bytes, host_bytes: bytes, ..ring }, (bytes / row).max(1))
-    }
-
-    /// Signatures to the device, through the ring: the device copies one slot while the host fills the next.
+    /// Signatures to the device.
     fn send(&mut self, signatures: &[&[u8]]) -> Result<(), Error> {
-        let (row, parallel) = (self.p().sig_bytes(), self.shape.policy.threads > 1);
-        let (_, rows) = self.slot(0, row);
-        let shared = self.cache.clone();
-        let _turn = (!signatures.is_empty()).then(|| shared.turn());
-        for (i, signatures) in signatures.chunks(rows).enumerate() {
-            let (slot, _) = self.slot(i % SLOTS, row);
-            self.queue.wait_for(i % SLOTS)?;
-            let to = &mut self.bytes(slot)[..signatures.len() * row];
-            if parallel {
-                let rows = to.par_chunks_exact_mut(row).zip(signatures).with_min_len(SHARE);
-                rows.for_each(|(to, from)| to.copy_from_slice(from));
-            } else {
-                to.chunks_exact_mut(row).zip(signatures).for_each(|(to, from)| to.copy_from_slice(from));
-            }
-            let to = self.device(self.layout.input) + (i * rows * row) as u64;
-            let step = Step::Upload { to, from: self.on_host(slot), bytes: signatures.len() * row };
-            self.queue.submit(&self.kernels, &[step])?;
-            self.queue.mark(i % SLOTS)?;
+        if signatures.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let (shared, part, to) = (self.cache.clone(), self.layout.ring, self.device(self.layout.input));
+        let (mut ring, host) = self.ring();
+        let _turn = shared.turn();
+        ring.send(&mut G::host_bytes(host)[part.on_host..][..part.host_bytes], signatures, to)
     }
 
-    /// Signatures from the device, all but R, through the ring; none of them if a check failed.
+    /// Signatures from the device, all but R; none of them if a check failed.
     fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
-        let (p, parallel) = (self.p(), self.shape.policy.threads > 1);
-        let (row, n) = (p.sig_bytes(), p.n);
+        let (p, part, from) = (self.p(), self.layout.ring, self.device(self.layout.output));
         self.queue.mark(0)?;
         self.queue.wait_for(0)?;
-        self.checked(out.len() / row)?;
-        let (_, rows) = self.slot(0, row);
-        let chunks = out.len().div_ceil(rows * row);
-        let mut out = out.chunks_mut(rows * row);
-        for i in 0..chunks + SLOTS - 1 {
-            if i < chunks {
-                let (slot, _) = self.slot(i % SLOTS, row);
-                let bytes = (rows * row).min((self.layout.output.bytes).saturating_sub(i * rows * row));
-                let from = self.device(self.layout.output) + (i * rows * row) as u64;
-                self.queue.submit(&self.kernels, &[Step::Download { to: self.on_host(slot), from, bytes }])?;
-                self.queue.mark(i % SLOTS)?;
-            }
-            let Some(done) = (i + 1).checked_sub(SLOTS) else { continue };
-            let Some(to) = out.next() else { break };
-            let (slot, _) = self.slot(done % SLOTS, row);
-            self.queue.wait_for(done % SLOTS)?;
-            let from = &self.bytes(slot)[..to.len()];
-            let copy = |(to, from): (&mut [u8], &[u8])| to[n..].copy_from_slice(&from[n..]);
-            if parallel {
-                to.par_chunks_exact_mut(row).zip(from.par_chunks_exact(row)).with_min_len(SHARE).for_each(copy);
-            } else {
-                to.chunks_exact_mut(row).zip(from.chunks_exact(row)).for_each(copy);
-            }
-        }
-        Ok(())
+        self.checked(out.len() / p.sig_bytes())?;
+        let (mut ring, host) = self.ring();
+        ring.receive(&G::host_view(host)[part.on_host..][..part.host_bytes], out, p.n, from)
+    }
+
+    fn ring(&mut self) -> (Ring<'_, G::Queue>, &mut G::HostMemory) {
+        let (row, parallel, part) = (self.p().sig_bytes(), self.shape.policy.threads > 1, self.layout.ring);
+        let (address, bytes) = (self.on_host(part), part.host_bytes);
+        let (queue, kernels) = (&mut self.queue, &self.kernels);
+        (Ring { queue, kernels, address, bytes, row, parallel }, &mut self.host)
     }
 
     /// Whether every layer of every job of the pass at hand passed its root-consistency check: what was not checked has not.

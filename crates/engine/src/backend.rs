@@ -21,7 +21,7 @@ pub struct Device {
     pub cores: u32,
     /// Bytes of memory that it has of its own; 0 where it uses the host's.
     pub memory: u64,
-    /// Programs in flight that keep it busy: 1 where they would only share what one of them can use.
+    /// Programs in flight that keep it busy, at most: 1 where they would only share what one of them can use.
     pub queue: u32,
 }
 
@@ -160,6 +160,11 @@ pub trait Backend: Send + Sync {
     fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
         let _ = (device, plan);
         1024.max(64 * policy.get(THREADS).unwrap_or(1) as usize)
+    }
+    /// Programs of this plan in flight that keep the device busy, of [`Device::queue`].
+    fn queue(&self, device: &Device, plan: &Plan) -> u32 {
+        let _ = plan;
+        device.queue
     }
     /// Compressions a second of the whole device, at most: a limit for what plans can reach on it, measured now or known
     /// of its kind. `None` where they are not known.

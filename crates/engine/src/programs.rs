@@ -49,6 +49,8 @@ pub struct Facts {
     pub plan: Plan,
     /// The policy of its programs.
     pub policy: Policy,
+    /// Programs in flight that keep the device busy.
+    pub queue: usize,
     /// Jobs that fill the device.
     full: usize,
     /// The same, or the fewer that its memory was found to allow.
@@ -170,13 +172,14 @@ impl Programs {
         let threads = space.iter().any(|axis| axis.name == THREADS).then_some((THREADS, group.threads as u32));
         let policy = Policy(threads.into_iter().collect());
         let full = self.backend.jobs(&self.device, &plan, &policy).max(1);
+        let queue = self.backend.queue(&self.device, &plan).clamp(1, self.device.queue.max(1)) as usize;
         let (most, runs) = (AtomicUsize::new(full), AtomicUsize::new(0));
         let guess = match self.device.memory {
             0 => FIRST_GUESS.0 * group.threads as f64,
             _ => FIRST_GUESS.1 * f64::from(self.device.cores.max(1)),
         };
         let (work, measured) = (OnceLock::new(), Mutex::new([0.0; usize::BITS as usize]));
-        let facts = Arc::new(Facts { group, plan, policy, full, most, runs, guess, work, measured });
+        let facts = Arc::new(Facts { group, plan, policy, queue, full, most, runs, guess, work, measured });
         known.push(facts.clone());
         Ok(facts)
     }

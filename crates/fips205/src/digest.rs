@@ -5,7 +5,7 @@ use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use digest::{Digest, ExtendableOutput, KeyInit, Update, XofReader};
+use digest::{Digest, ExtendableOutput, KeyInit, Output, Update, XofReader};
 use hmac::{Hmac, Mac};
 use sha2::{Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
@@ -115,16 +115,16 @@ impl PreHash {
     /// PH(parts\[0\] ‖ parts\[1\] ‖ …).
     pub fn hash(self, parts: &[&[u8]]) -> Vec<u8> {
         match self {
-            PreHash::Sha224 => fixed::<Sha224>(parts),
-            PreHash::Sha256 => fixed::<Sha256>(parts),
-            PreHash::Sha384 => fixed::<Sha384>(parts),
-            PreHash::Sha512 => fixed::<Sha512>(parts),
-            PreHash::Sha512_224 => fixed::<Sha512_224>(parts),
-            PreHash::Sha512_256 => fixed::<Sha512_256>(parts),
-            PreHash::Sha3_224 => fixed::<Sha3_224>(parts),
-            PreHash::Sha3_256 => fixed::<Sha3_256>(parts),
-            PreHash::Sha3_384 => fixed::<Sha3_384>(parts),
-            PreHash::Sha3_512 => fixed::<Sha3_512>(parts),
+            PreHash::Sha224 => fixed::<Sha224>(parts).to_vec(),
+            PreHash::Sha256 => fixed::<Sha256>(parts).to_vec(),
+            PreHash::Sha384 => fixed::<Sha384>(parts).to_vec(),
+            PreHash::Sha512 => fixed::<Sha512>(parts).to_vec(),
+            PreHash::Sha512_224 => fixed::<Sha512_224>(parts).to_vec(),
+            PreHash::Sha512_256 => fixed::<Sha512_256>(parts).to_vec(),
+            PreHash::Sha3_224 => fixed::<Sha3_224>(parts).to_vec(),
+            PreHash::Sha3_256 => fixed::<Sha3_256>(parts).to_vec(),
+            PreHash::Sha3_384 => fixed::<Sha3_384>(parts).to_vec(),
+            PreHash::Sha3_512 => fixed::<Sha3_512>(parts).to_vec(),
             PreHash::Shake128 => xof::<Shake128>(parts, 32),
             PreHash::Shake256 => xof::<Shake256>(parts, 64),
         }
@@ -137,10 +137,10 @@ impl fmt::Display for PreHash {
     }
 }
 
-fn fixed<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
+fn fixed<D: Digest>(parts: &[&[u8]]) -> Output<D> {
     let mut hash = D::new();
     parts.iter().for_each(|part| hash.update(part));
-    hash.finalize().to_vec()
+    hash.finalize()
 }
 
 fn xof<X: Default + Update + ExtendableOutput>(parts: &[&[u8]], bytes: usize) -> Vec<u8> {
@@ -238,14 +238,10 @@ pub fn prf_msg(p: &Params, sk_prf: &[u8], opt_rand: &[u8], m_prime: &MPrime<'_>)
 pub fn h_msg(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPrime<'_>) -> Vec<u8> {
     fn mgf1<D: Digest>(r: &[u8], pk_seed: &[u8], message: &[&[u8]], bytes: usize) -> Vec<u8> {
         let inner = fixed::<D>(message);
-        let mut out = Vec::new();
-        for counter in 0u32.. {
-            if out.len() >= bytes {
-                break;
-            }
-            out.extend(fixed::<D>(&[r, pk_seed, &inner, &counter.to_be_bytes()]));
+        let mut out = vec![0; bytes];
+        for (counter, out) in (0u32..).zip(out.chunks_mut(<D as Digest>::output_size())) {
+            out.copy_from_slice(&fixed::<D>(&[r, pk_seed, &inner, &counter.to_be_bytes()])[..out.len()]);
         }
-        out.truncate(bytes);
         out
     }
     let [a, b, c, d] = m_prime.parts();

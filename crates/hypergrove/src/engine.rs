@@ -343,8 +343,14 @@ impl Engine {
     /// Jobs of a batch that keeps all devices busy for a while.
     pub fn filling(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
         let group = Group { params, op, cached_layers, threads: self.0.threads };
-        let programs = |worker: &Worker| Ok(worker.programs.facts(group)?.most() * worker.queue());
+        let programs = |worker: &Worker| Ok(worker.programs.facts(group)?.most() * worker.queue_of(Some(group)));
         Ok(2 * self.0.live().map(programs).sum::<Result<usize, Error>>()?)
+    }
+
+    /// Jobs of one program of the first device.
+    pub fn program(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
+        let group = Group { params, op, cached_layers, threads: self.0.threads };
+        Ok(self.0.first().programs.facts(group)?.most())
     }
 
     /// How a batch would be executed, and how long that takes if this engine has timed such work before.
@@ -438,7 +444,8 @@ impl Inner {
         let lock = || self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = lock().pop();
         let devices = self.workers.iter().filter(|worker| worker.is_apart()).count();
-        let pool = spare.map_or_else(|| self.new_pool(threads.div_ceil(devices).max(2)), Ok)?;
+        // Each run waits for its device half of the time (docs/cuda.md).
+        let pool = spare.map_or_else(|| self.new_pool(threads.div_ceil(2 * devices).max(2)), Ok)?;
         let done = work(Some(&pool));
         lock().push(pool);
         done

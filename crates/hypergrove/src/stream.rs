@@ -444,7 +444,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         }
         (0..self.lanes.len()).any(|lane| {
             let it = &self.lanes[lane];
-            able(it) && it.flying < it.worker.queue() && self.start_on(lane, index, group, most, scope, sender)
+            able(it) && it.flying < it.worker.queue_of(group) && self.start_on(lane, index, group, most, scope, sender)
         })
     }
 

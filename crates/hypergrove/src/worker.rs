@@ -47,9 +47,14 @@ impl Worker {
         self.aside.load(Relaxed)
     }
 
-    /// Sub-batches that keep it busy.
+    /// Sub-batches that keep it busy, at most.
     pub(crate) fn queue(&self) -> usize {
         self.device().queue.max(1) as usize
+    }
+
+    /// The same of one group.
+    pub(crate) fn queue_of(&self, group: Option<Group>) -> usize {
+        group.and_then(|group| self.programs.facts(group).ok()).map_or(self.queue(), |facts| facts.queue)
     }
 
     /// Whether it is not the host itself that computes.

@@ -1,0 +1,138 @@
+//! Large copies between rows of the caller's and a device: through a ring of page-locked slots, which threads fill or
+//! empty while the device copies others.
+
+use crate::gpu::{Queue, SLOTS, Step};
+use hypergrove_engine::Error;
+use rayon::{Scope, Yield, in_place_scope, yield_now};
+use std::sync::mpsc::{Receiver, channel};
+
+/// Bytes of one slot, at most: little enough for all slots to stay in the host's cache until they are read.
+const SLOT_BYTES: usize = 4 << 20;
+
+/// Bytes of a ring for `bytes` bytes.
+pub(crate) fn ring_bytes(bytes: usize) -> usize {
+    SLOTS * bytes.div_ceil(SLOTS).min(SLOT_BYTES)
+}
+
+/// What copies go through, and how.
+pub(crate) struct Ring<'a, Q: Queue> {
+    pub queue: &'a mut Q,
+    pub kernels: &'a Q::Kernels,
+    /// The ring's address.
+    pub address: u64,
+    /// Bytes of it.
+    pub bytes: usize,
+    /// Bytes of a row; a slot holds one at least.
+    pub row: usize,
+    /// Whether the threads of the current pool share the copying; else the calling one does all.
+    pub parallel: bool,
+}
+
+impl<Q: Queue> Ring<'_, Q> {
+    fn slot(&self) -> usize {
+        self.bytes / SLOTS
+    }
+    fn rows(&self) -> usize {
+        (self.slot() / self.row).max(1)
+    }
+
+    /// Copies rows to the device; returns when the last copies are under way.
+    pub(crate) fn send(&mut self, ring: &mut [u8], rows: &[&[u8]], to: u64) -> Result<(), Error> {
+        let (slot, row, parallel) = (self.slot(), self.row, self.parallel);
+        let chunks: Vec<&[&[u8]]> = rows.chunks(self.rows()).collect();
+        let mut slots: Vec<Option<&mut [u8]>> = ring.chunks_exact_mut(slot).map(Some).collect();
+        crew(parallel, |crew| {
+            let (sender, filled) = channel::<(usize, &mut [u8])>();
+            for i in 0..chunks.len() + SLOTS {
+                // A slot goes to the device before anything else is copied into it.
+                while i >= SLOTS && slots[i % SLOTS].is_none() {
+                    let (i, full) = next(&filled);
+                    slots[i % SLOTS] = Some(full);
+                    let (to, from) = (to + (i * self.rows() * row) as u64, self.address + (i % SLOTS * slot) as u64);
+                    self.queue.submit(self.kernels, &[Step::Upload { to, from, bytes: chunks[i].len() * row }])?;
+                    self.queue.mark(i % SLOTS)?;
+                }
+                let Some(&chunk) = chunks.get(i) else { continue };
+                self.queue.wait_for(i % SLOTS)?;
+                let to = slots[i % SLOTS].take().expect("it was put back");
+                let sender = sender.clone();
+                crew.does(move || {
+                    to.chunks_exact_mut(row).zip(chunk).for_each(|(to, from)| to.copy_from_slice(from));
+                    // Nobody waits for it after an error.
+                    let _ = sender.send((i, to));
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// Copies rows from the device, all but the first `skip` bytes of each.
+    pub(crate) fn receive(&mut self, ring: &[u8], out: &mut [u8], skip: usize, from: u64) -> Result<(), Error> {
+        /// Slots that the device may fill while threads empty the others.
+        const AHEAD: usize = SLOTS / 2;
+        let (slot, row, size, parallel) = (self.slot(), self.row, self.rows() * self.row, self.parallel);
+        let slots: Vec<&[u8]> = ring.chunks_exact(slot).collect();
+        crew(parallel, |crew| {
+            let (sender, emptied) = channel();
+            let (total, chunks, mut free) = (out.len(), out.len().div_ceil(size), [true; SLOTS]);
+            let mut out = out.chunks_mut(size).enumerate();
+            for i in 0..chunks + AHEAD {
+                if i < chunks {
+                    while !free[i % SLOTS] {
+                        free[next(&emptied)] = true;
+                    }
+                    free[i % SLOTS] = false;
+                    let (to, from) = (self.address + (i % SLOTS * slot) as u64, from + (i * size) as u64);
+                    let bytes = size.min(total - i * size);
+                    self.queue.submit(self.kernels, &[Step::Download { to, from, bytes }])?;
+                    self.queue.mark(i % SLOTS)?;
+                }
+                if i < AHEAD {
+                    continue;
+                }
+                let Some((done, to)) = out.next() else { break };
+                self.queue.wait_for(done % SLOTS)?;
+                let (from, sender) = (slots[done % SLOTS], sender.clone());
+                crew.does(move || {
+                    for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(row)) {
+                        to[skip..].copy_from_slice(&from[skip..]);
+                    }
+                    // As above.
+                    let _ = sender.send(done % SLOTS);
+                });
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Who does tasks: the threads of a pool, or the calling one.
+enum Crew<'a, 's> {
+    Pool(&'a Scope<'s>),
+    Alone,
+}
+
+impl<'s> Crew<'_, 's> {
+    fn does(&self, task: impl FnOnce() + Send + 's) {
+        match self {
+            Crew::Pool(scope) => scope.spawn(move |_| task()),
+            Crew::Alone => task(),
+        }
+    }
+}
+
+/// Returns when all tasks are done.
+fn crew<'s, R>(parallel: bool, work: impl FnOnce(&Crew<'_, 's>) -> R) -> R {
+    if parallel { in_place_scope(|scope| work(&Crew::Pool(scope))) } else { work(&Crew::Alone) }
+}
+
+/// What a task sends. Until then this thread, if it is one of the pool's, does tasks too.
+fn next<T>(tasks: &Receiver<T>) -> T {
+    loop {
+        match tasks.try_recv() {
+            Ok(sent) => return sent,
+            Err(_) if yield_now() == Some(Yield::Executed) => {}
+            Err(_) => return tasks.recv().expect("a sender is held until all tasks are done"),
+        }
+    }
+}
