@@ -3,6 +3,7 @@
 //   U32, U64               words                        ARR/ARRIN(T, x, N)   array parameter, in-out / in
 //   FN                     a function of the device     CONST_U32(x, N) … CONST_END
 //   U32Ptr, AT(p, i), POINTER(u64)   memory             a.x, a.y …           the arguments (args.h)
+//   QUAD(p, i, w, j)       w[j] … w[j + 3] from p at i, four words at once: at a multiple of 16 bytes
 //   TID, THREADS, BID      place in the block           GID, GRID            place among all threads
 //   SHARED(x, N)           words of the block           BARRIER()            all threads of the block
 #ifndef DIALECT_H
@@ -81,6 +82,15 @@
   #define ROLL_64 UNROLL
 #else
   #define ROLL_64 ROLL
+#endif
+
+#if defined(__CUDA_ARCH__)
+  #define QUAD(p, i, w, j) { \
+    uint4 quad = *(const uint4*)((p) + (i)); \
+    w[j] = quad.x; w[(j) + 1] = quad.y; w[(j) + 2] = quad.z; w[(j) + 3] = quad.w; }
+#else
+  #define QUAD(p, i, w, j) { \
+    w[j] = AT(p, i); w[(j) + 1] = AT(p, (i) + 1u); w[(j) + 2] = AT(p, (i) + 2u); w[(j) + 3] = AT(p, (i) + 3u); }
 #endif
 
 #define GID (BID * THREADS + TID)

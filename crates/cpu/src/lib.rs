@@ -6,16 +6,17 @@
 #![forbid(unsafe_code)]
 
 mod forest;
+mod hash;
 mod policy;
 mod program;
 mod scratch;
 mod verify;
 mod wots;
 
-pub use hypergrove_lanes::{Isa, Rates, rates};
+pub use hypergrove_lanes::{Isa, Part, Rates, SHA256_START, Sha256, rates, sha256};
 pub use policy::CpuPolicy;
 
-use hypergrove_engine::{Axis, Backend, Device, Error, Policy, Program};
+use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program};
 use hypergrove_fips205::plan::Plan;
 use hypergrove_fips205::{Family, Params};
 use hypergrove_lanes::{TweakableHash, tweakable_hash};
@@ -93,5 +94,10 @@ impl Backend for Cpu {
     fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let policy = CpuPolicy::of(policy)?;
         Ok(Box::new(program::CpuProgram::new(self.hash(plan.params), plan.clone(), batch, policy)))
+    }
+
+    fn hasher(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        let threads = CpuPolicy::of(policy)?.threads;
+        Ok(Box::new(hash::CpuHasher { hash: sha256(self.isa).expect("detected"), threads }))
     }
 }

@@ -26,12 +26,17 @@ static XMSS_LEAVES: &[u32] = &[4, 8, 16, 32, 64, 128];
 static FORS_LEAVES: &[u32] = &[64, 128, 256, 512, 1024, 2048, 4096];
 static VERIFY_GROUP: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
 
+/// Threads, up to one a core.
+pub(crate) fn threads() -> Axis {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) }
+}
+
 /// The space of this backend.
 pub(crate) fn axes() -> Vec<Axis> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values) };
     vec![
-        Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) },
+        threads(),
         axis("xmss_leaves", XMSS_LEAVES),
         axis("fors_leaves", FORS_LEAVES),
         axis("verify_group", VERIFY_GROUP),

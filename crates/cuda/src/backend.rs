@@ -4,7 +4,8 @@ use crate::gpu::{Facts, Gpu};
 use crate::nodes::NodesCache;
 use crate::policy::{self, CudaPolicy};
 use crate::program::{self, GpuProgram};
-use hypergrove_engine::{Axis, Device, Error, Policy, Program};
+use crate::sha256::{GpuHasher, HashPolicy};
+use hypergrove_engine::{Axis, Device, Error, Hasher, Policy, Program};
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use std::sync::Arc;
 
@@ -113,5 +114,9 @@ impl<G: Gpu> Gpus<G> {
         let policy = CudaPolicy::of(policy)?;
         let budget = gpu.facts().memory / PROGRAM_SHARE;
         Ok(Box::new(GpuProgram::new(gpu, cache, plan, batch, budget, policy)?))
+    }
+
+    pub(crate) fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        Ok(Box::new(GpuHasher::new(&self.gpu(device)?.0, HashPolicy::of(policy)?)?))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::backend::Gpus;
 use crate::driver::{self, CudaGpu};
-use hypergrove_engine::{Axis, Backend, Device, Error, Policy, Program};
+use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program};
 use hypergrove_fips205::plan::{Plan, Work};
 use std::path::Path;
 
@@ -51,5 +51,8 @@ impl Backend for Cuda {
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         self.gpus.prepare(device, plan, batch, policy)
+    }
+    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        self.gpus.hasher(device, policy)
     }
 }

@@ -15,6 +15,7 @@ mod nodes;
 mod policy;
 mod program;
 mod ring;
+mod sha256;
 
 #[cfg(test)]
 #[allow(unsafe_code)]
@@ -24,3 +25,4 @@ mod tests;
 
 pub use cuda::Cuda;
 pub use policy::CudaPolicy;
+pub use sha256::HashPolicy;

@@ -2,7 +2,7 @@
 
 use crate::backend::Gpus;
 use crate::host::{HostGpu, REVEALED};
-use hypergrove_engine::{Axis, Backend, Batch, Device, Error, Key, Policy, Program};
+use hypergrove_engine::{Axis, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, Reference};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Position, TOY_SHA2_16};
 use hypergrove_kernels::Kernel;
@@ -32,6 +32,9 @@ impl Backend for Host {
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         self.0.prepare(device, plan, batch, policy)
+    }
+    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        self.0.hasher(device, policy)
     }
 }
 
@@ -225,4 +228,71 @@ fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
         tiny.facts.memory = 1000;
         assert!(matches!(run(tiny), Err(Error::OutOfMemory { .. })));
     });
+}
+
+/// The digests by the oracle.
+fn digests(messages: Messages<'_>) -> Vec<[u8; 32]> {
+    let device = Reference.devices().unwrap().remove(0);
+    let mut digests = vec![[0; 32]; messages.len()];
+    Reference.hasher(&device, &Policy::default()).unwrap().run(messages, &mut digests).unwrap();
+    digests
+}
+
+#[test]
+fn messages_in_any_launch_shape() {
+    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
+    let device = gpus.devices("host").remove(0);
+    let shape = |block, blocks, streams| Policy(vec![("block", block), ("blocks", blocks), ("streams", streams)]);
+    let data: Vec<u8> = (0..5 << 20).map(|i: u32| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    for policy in [shape(0, 0, 3), shape(1, 1, 1), shape(64, 2, 2), shape(512, 1, 8)] {
+        let policy = Policy([&policy.0[..], &[("piece", 1), ("threads", 2)]].concat());
+        let mut hasher = gpus.hasher(&device, &policy).unwrap();
+        // Two pieces and more; one word, words that are no quads, odd lengths, whole blocks and not.
+        for (each, count) in [(4, 20_000), (20, 99), (64, 3), (55, 40), (1000, 1100), (1024, 2051)] {
+            let messages = Messages::equal(&data[..each * count], each).unwrap();
+            let mut got = vec![[0; 32]; count];
+            hasher.run(messages, &mut got).unwrap();
+            assert!(got == digests(messages), "{count} messages of {each} bytes, {policy:?}");
+        }
+        let mut ends: Vec<usize> = (0..900).map(|i| i * i * 3 + 1).collect();
+        ends.insert(0, 0);
+        let messages = Messages::new(&data[..*ends.last().unwrap()], &ends).unwrap();
+        let mut got = vec![[0; 32]; ends.len()];
+        hasher.run(messages, &mut got).unwrap();
+        assert!(got == digests(messages), "{policy:?}");
+        let long = Messages::new(&data[..(1 << 20) + 1], &[(1 << 20) + 1]).unwrap();
+        assert!(matches!(hasher.run(long, &mut got[..1]), Err(Error::Unsupported { .. })));
+        assert!(matches!(hasher.run(long, &mut got), Err(Error::Length { .. })));
+    }
+}
+
+#[test]
+fn messages_in_the_devices_memory() {
+    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
+    let device = gpus.devices("host").remove(0);
+    let mut hasher = gpus.hasher(&device, &Policy(vec![("piece", 1)])).unwrap();
+    let data: Vec<u8> = (0..1024).map(|i| i as u8).collect();
+    let messages = Messages::equal(&data, 128).unwrap();
+    let mut got = vec![[0; 32]; 8];
+    assert_eq!(hasher.resident(messages, 5, 2, &mut got).unwrap().map(|times| times.len()), Some(2));
+    assert_eq!(got, digests(messages));
+    assert!(hasher.resident(Messages::equal(&data[..1022], 2).unwrap(), 1, 1, &mut [[0; 32]; 511]).is_err());
+}
+
+#[test]
+fn a_device_that_fails_says_so_and_goes_on() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let gpus = Gpus::new(vec![gpu.clone()]);
+    let mut hasher = gpus.hasher(&gpus.devices("host").remove(0), &Policy(vec![("piece", 1)])).unwrap();
+    let data = vec![7; 4 << 20];
+    let messages = Messages::equal(&data, 4096).unwrap();
+    let mut got = vec![[0; 32]; 1024];
+    gpu.submissions.store(2, Ordering::Relaxed);
+    assert!(matches!(hasher.run(messages, &mut got), Err(Error::Device { .. })));
+    gpu.submissions.store(u64::MAX, Ordering::Relaxed);
+    hasher.run(messages, &mut got).unwrap();
+    assert_eq!(got, digests(messages));
+    for axis in [("block", 2048), ("occupancy", 0), ("imad", 4096), ("streams", 0), ("piece", 0), ("tile", 1)] {
+        assert!(matches!(gpus.hasher(&gpus.devices("host").remove(0), &Policy(vec![axis])), Err(Error::Value { .. })));
+    }
 }

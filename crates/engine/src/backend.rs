@@ -1,6 +1,6 @@
 //! What a backend is: it prepares plans for a device, and the prepared programs run batches.
 
-use crate::Error;
+use crate::{Error, Hasher};
 use hypergrove_fips205::plan::{Plan, Slot, Work};
 use hypergrove_fips205::{Params, Position};
 use std::borrow::Cow;
@@ -179,6 +179,12 @@ pub trait Backend: Send + Sync {
     /// Readies a program for batches of up to `batch` jobs; all that can be allocated is allocated here. Where the
     /// device's own memory does not suffice, `Err(OutOfMemory)` has the caller try fewer jobs.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error>;
+    /// Readies a device for SHA-256 of messages. No plan: it has no stages, and keys, slots and checks mean nothing to it.
+    /// `Err(Unsupported)` declines, and is what backends do that only know plans.
+    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        let _ = policy;
+        Err(Error::Unsupported { device: device.id(), what: "SHA-256 of messages".into() })
+    }
 }
 
 /// A plan prepared for one device.

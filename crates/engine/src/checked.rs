@@ -1,6 +1,6 @@
 //! Two backends, one answer: every result and every value on the way to it is compared.
 
-use crate::{Axis, Backend, Batch, Device, Error, Policy, Program, Timing};
+use crate::{Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Timing};
 use hypergrove_fips205::plan::{Plan, Slot, Work};
 use std::sync::Arc;
 use zeroize::Zeroize;
@@ -56,6 +56,40 @@ impl Backend for Checked {
             subject: self.subject.prepare(device, plan, batch, policy)?,
             reference: self.reference.prepare(&other, plan, batch, &Policy::default())?,
         }))
+    }
+    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        Ok(Box::new(CheckedHasher {
+            device: device.name.clone(),
+            subject: self.subject.hasher(device, policy)?,
+            reference: self.reference.hasher(&self.reference_device()?, &Policy::default())?,
+        }))
+    }
+}
+
+struct CheckedHasher {
+    device: String,
+    subject: Box<dyn Hasher>,
+    reference: Box<dyn Hasher>,
+}
+
+impl Hasher for CheckedHasher {
+    fn space(&self) -> Vec<Axis> {
+        self.subject.space()
+    }
+    fn longest(&self) -> usize {
+        self.subject.longest().min(self.reference.longest())
+    }
+    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+        let timing = self.subject.run(messages, digests)?;
+        let mut expected = vec![[0; 32]; digests.len()];
+        self.reference.run(messages, &mut expected)?;
+        match digests.iter().zip(&expected).position(|(a, b)| a != b) {
+            None => Ok(timing),
+            Some(at) => {
+                let what = format!("SHA-256 of message {at} differs");
+                Err(Error::Inconsistent { device: self.device.clone(), what })
+            }
+        }
     }
 }
 

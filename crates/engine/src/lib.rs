@@ -5,6 +5,7 @@
 pub mod backend;
 mod checked;
 mod error;
+pub mod hash;
 pub mod nodes;
 pub mod planner;
 pub mod programs;
@@ -13,4 +14,5 @@ mod reference;
 pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, THREADS, Timing};
 pub use checked::Checked;
 pub use error::Error;
+pub use hash::{Hasher, Messages};
 pub use reference::Reference;

@@ -1,10 +1,11 @@
 //! The oracle as a backend: slow, and what the others are compared with.
 
 use crate::nodes::CachedNodes;
-use crate::{Axis, Backend, Batch, Device, Error, Policy, Program, Timing};
+use crate::{Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::reference::{Implied, implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType};
+use sha2::{Digest, Sha256};
 use std::time::Instant;
 
 /// Executes plans with [`hypergrove_fips205::reference`], one job after the other on the calling thread.
@@ -36,6 +37,26 @@ impl Backend for Reference {
     }
     fn prepare(&self, _: &Device, plan: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
         Ok(Box::new(ReferenceProgram { plan: plan.clone(), kept: Vec::new() }))
+    }
+    fn hasher(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        Ok(Box::new(ReferenceHasher))
+    }
+}
+
+/// By an independent crate.
+struct ReferenceHasher;
+
+impl Hasher for ReferenceHasher {
+    fn space(&self) -> Vec<Axis> {
+        Vec::new()
+    }
+    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+        messages.check(digests)?;
+        let start = Instant::now();
+        for (i, digest) in digests.iter_mut().enumerate() {
+            *digest = Sha256::digest(messages.get(i)).into();
+        }
+        Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
 }
 

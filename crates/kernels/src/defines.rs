@@ -9,6 +9,9 @@ pub const IMAD: u32 = 0x1d1;
 /// Default of `UNROLLED`.
 pub const UNROLLED: u32 = 0;
 
+/// Default of `MIN_BLOCKS` for SHA-256 of messages.
+pub const HASH_BLOCKS: u32 = 4;
+
 /// Blocks of [`MAX_THREADS`] that a multiprocessor must have room for: 80 registers a thread.
 const MIN_BLOCKS: u32 = 3;
 
@@ -18,6 +21,17 @@ pub(crate) type Defines = [(&'static str, u32); 6];
 /// Choices that make no difference are left at one value, so that the same code is not made twice.
 pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
     let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
+    if kernel == "sha256" {
+        // One code for all: messages have no family.
+        return [
+            ("FAMILY", 0),
+            ("N", 16),
+            ("MAX_THREADS", choice("MAX_THREADS", MAX_THREADS)),
+            ("MIN_BLOCKS", choice("MIN_BLOCKS", HASH_BLOCKS)),
+            ("IMAD", choice("IMAD", 0)),
+            ("UNROLLED", 0),
+        ];
+    }
     let sha2 = family == 0;
     // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128, which
     // is faster too (docs/cuda.md).

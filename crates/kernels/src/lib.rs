@@ -10,7 +10,7 @@ pub mod host;
 #[cfg(feature = "ready")]
 mod ready;
 
-pub use defines::{CHAINS_BLOCKS, IMAD, MAX_THREADS, UNROLLED};
+pub use defines::{CHAINS_BLOCKS, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED};
 use hypergrove_fips205::{Family, Params};
 
 macro_rules! sources {
@@ -78,6 +78,8 @@ kernels! {
     LeafWide "leaf_wide";
     /// WOTS+ signatures out of kept chain values, and their check, for few signatures.
     Links "links";
+    /// SHA-256 of messages.
+    Sha256 "sha256";
 }
 
 /// The arguments of every kernel; `args.h` says what each is. Addresses are the device's.
@@ -133,6 +135,8 @@ pub mod flags {
     pub const EACH_KEY: u32 = 512;
     pub const TOPS: u32 = 1024;
     pub const COPY: u32 = 2048;
+    pub const SPANS: u32 = 4096;
+    pub const QUADS: u32 = 8192;
 }
 
 /// Words of a key on the device.
@@ -151,7 +155,8 @@ pub struct Config {
     pub n: usize,
     /// Choices of a policy that the compiler must know: `CHAINS_BLOCKS`, the blocks of [`MAX_THREADS`] that the chain
     /// kernel's registers leave room for; `IMAD`, a mask for `ADD` in `dialect.h`; `UNROLLED`, whether the rounds of
-    /// SHA-512 and Keccak are. The same bytes come out with any.
+    /// SHA-512 and Keccak are; of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and `MIN_BLOCKS`, the
+    /// blocks of that size that its registers leave room for. The same bytes come out with any.
     pub defines: Vec<(&'static str, u32)>,
 }
 
@@ -210,7 +215,7 @@ mod tests {
         for family in [Family::Sha2, Family::Shake] {
             for kernel in Kernel::ALL {
                 let config = Config { family, n: 16, defines: vec![("IMAD", 3)] };
-                let imad = if family == Family::Sha2 { 3 } else { 0 };
+                let imad = if family == Family::Sha2 || *kernel == Kernel::Sha256 { 3 } else { 0 };
                 let text = source(*kernel, &config);
                 assert!(!text.contains("#include \""), "{kernel:?}");
                 assert!(

@@ -1,7 +1,7 @@
 //! The machine's primitive rates, by instruction set: `cargo bench -p hypergrove-lanes`. `chain` is F along WOTS+
 //! chains of 255 steps, which loads and stores next to nothing.
 
-use hypergrove_lanes::{Family, Isa, KeyState, Keys, Steps, rates, tweakable_hash};
+use hypergrove_lanes::{Family, Isa, KeyState, Keys, Steps, rates, sha256, tweakable_hash};
 use std::time::{Duration, Instant};
 
 /// The shortest of many runs, in seconds.
@@ -16,12 +16,33 @@ fn best(mut run: impl FnMut()) -> f64 {
     best
 }
 
+/// SHA-256 of 256 messages, by their bytes: GB/s, and the share of the bare compression's rate; then of lengths from 0 to
+/// twice as many.
+fn messages(isa: Isa, compressions: f64) {
+    let (hash, count) = (sha256(isa).expect("available"), 256);
+    let mut digests = vec![[0; 32]; count];
+    for bytes in [4, 64, 256, 1024, 16 << 10] {
+        let data: Vec<u8> = (0..2 * count * bytes).map(|i| i as u8).collect();
+        let equal: Vec<&[u8]> = data.chunks_exact(bytes).take(count).collect();
+        let mixed: Vec<&[u8]> = (0..count).map(|i| &data[i * bytes..][..i * 157 % (2 * bytes)]).collect();
+        let rate = |messages: &[&[u8]], digests: &mut [[u8; 32]]| {
+            let seconds = best(|| hash.hash(messages, digests));
+            let blocks: usize = messages.iter().map(|message| (message.len() + 72) / 64).sum();
+            let all: usize = messages.iter().map(|message| message.len()).sum();
+            (all as f64 / seconds / 1e9, 100.0 * blocks as f64 / seconds / compressions)
+        };
+        let ((equal, of), (mixed, share)) = (rate(&equal, &mut digests), rate(&mixed, &mut digests));
+        println!("  messages of {bytes:5} bytes: {equal:6.3} GB/s, {of:3.0} %; mixed {mixed:6.3} GB/s, {share:3.0} %");
+    }
+}
+
 fn main() {
     println!("million a second, one core: compressions, then PRF, F, H, T_35 and chain steps");
     println!("{:12} {:>8} {:>8} {:>8}   by family and n", "", "SHA-256", "SHA-512", "Keccak");
     for isa in Isa::available() {
         let r = rates(isa, Duration::from_millis(900)).expect("available");
         println!("{:12} {:8.2} {:8.2} {:8.2}", isa.name(), r.sha256 / 1e6, r.sha512 / 1e6, r.keccak / 1e6);
+        messages(isa, r.sha256);
         for (family, n) in
             [(Family::Sha2, 16), (Family::Sha2, 24), (Family::Sha2, 32), (Family::Shake, 16), (Family::Shake, 32)]
         {

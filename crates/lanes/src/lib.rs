@@ -11,9 +11,11 @@ mod arch;
 mod keccak;
 mod rates;
 mod sha2;
+mod sha256;
 mod simd;
 
 pub use rates::{Rates, rates};
+pub use sha256::{Part, SHA256_START, Sha256};
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -164,6 +166,11 @@ macro_rules! isas {
         pub fn tweakable_hash(isa: Isa, family: Family, n: usize) -> Option<Box<dyn TweakableHash>> {
             use simd::Simd;
             match isa { $($(#[$meta])* Isa::$isa => instance(<$token>::detect()?, family, n),)* }
+        }
+        /// SHA-256 of messages by an instruction set; `None` if the CPU lacks it.
+        pub fn sha256(isa: Isa) -> Option<Box<dyn Sha256>> {
+            use simd::Simd;
+            match isa { $($(#[$meta])* Isa::$isa => Some(Box::new(sha256::Messages(<$token>::detect()?))),)* }
         }
     };
 }

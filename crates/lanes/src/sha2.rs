@@ -37,7 +37,7 @@ pub(crate) static K256: [u32; 64] = {
     k
 };
 /// SHA-512's initial state (FIPS 180-4, 5.3.5); the upper halves are SHA-256's.
-static IV512: [u64; 8] = [
+pub(crate) const IV512: [u64; 8] = [
     0x6a09e667f3bcc908,
     0xbb67ae8584caa73b,
     0x3c6ef372fe94f82b,
@@ -88,7 +88,7 @@ macro_rules! sha2_core {
         }
         /// One block. The loop stays rolled: unrolled, two interleaved groups outgrow the instruction cache.
         #[inline(always)]
-        fn $compress<V: Lanes<$w>>(state: &mut [V; 8], w: &mut [V; 16]) {
+        pub(crate) fn $compress<V: Lanes<$w>>(state: &mut [V; 8], w: &mut [V; 16]) {
             let mut s = *state;
             macro_rules! first {
                 ($i:literal) => {

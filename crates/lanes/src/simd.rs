@@ -57,7 +57,13 @@ pub(crate) trait Lanes<W: Copy>: Copy {
     /// Word i of lane j is word i of row min(first + j, rows − 1), rows being `stride` bytes apart; words are
     /// big-endian (BE) or the machine's own. Short groups thus repeat their last row.
     fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N];
-    /// The inverse, for rows below `rows` alone.
+    /// Word i of lane j is big-endian word i of the block `at` bytes from `rows[j]`.
+    ///
+    /// # Safety
+    ///
+    /// Sixteen words lie there, for every lane.
+    unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16];
+    /// The inverse of `load_rows`, for rows below `rows` alone.
     fn store_rows<const N: usize, const BE: bool>(
         words: &[Self; N],
         dst: &mut [u8],
@@ -187,6 +193,16 @@ impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
     fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N] {
         let low = V::load_rows::<N, BE>(src, stride, first, rows);
         let high = V::load_rows::<N, BE>(src, stride, first + V::LANES, rows);
+        array(
+            #[inline(always)]
+            |i| Pair(low[i], high[i]),
+        )
+    }
+    #[inline(always)]
+    unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16] {
+        let (low, high) = rows.split_at(V::LANES);
+        // SAFETY: the caller's promise for both halves of the lanes.
+        let (low, high) = unsafe { (V::load_blocks(low, at), V::load_blocks(high, at)) };
         array(
             #[inline(always)]
             |i| Pair(low[i], high[i]),

@@ -1,7 +1,7 @@
 //! Every instruction set computes what the portable code does: few enough hashes for Miri, which is also how sets that
 //! this CPU lacks are run.
 
-use hypergrove_lanes::{AdrsWords, Family, Isa, KeyState, Keys, Steps, Trace, TweakableHash, tweakable_hash};
+use hypergrove_lanes::{AdrsWords, Family, Isa, KeyState, Keys, Steps, Trace, TweakableHash, sha256, tweakable_hash};
 
 const W: usize = 4;
 
@@ -49,5 +49,20 @@ fn instruction_sets_agree() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn instruction_sets_agree_on_messages() {
+    let data: Vec<u8> = (0..400u32).map(|i| (i * i / 3) as u8).collect();
+    for isa in Isa::available().into_iter().filter(|isa| *isa != Isa::Portable) {
+        let digests = |isa, messages: &[&[u8]]| {
+            let mut digests = vec![[0; 32]; messages.len()];
+            sha256(isa).expect("available").hash(messages, &mut digests);
+            digests
+        };
+        let lanes = sha256(isa).expect("available").lanes();
+        let messages: Vec<&[u8]> = (0..lanes + 1).map(|i| &data[i..][..i * 37 % 140]).collect();
+        assert_eq!(digests(isa, &messages), digests(Isa::Portable, &messages), "{}", isa.name());
     }
 }

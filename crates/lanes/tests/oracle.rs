@@ -1,7 +1,9 @@
 //! Every instruction set against FIPS 205, section 11, written with independent hash crates; group sizes of every
 //! partial width.
 
-use hypergrove_lanes::{AdrsWords, Family, Isa, KeyState, Keys, Steps, Trace, TweakableHash, tweakable_hash};
+use hypergrove_lanes::{
+    AdrsWords, Family, Isa, KeyState, Keys, Part, SHA256_START, Steps, Trace, TweakableHash, sha256, tweakable_hash,
+};
 use sha2::Digest;
 use shake::digest::{ExtendableOutput, Update, XofReader};
 
@@ -183,6 +185,58 @@ fn every_instruction_set_computes_section_11() {
                 check(isa, &*hash, &fixture);
                 check_chains(isa, &*hash, &fixture);
             }
+        }
+    }
+}
+
+/// Lengths around every boundary of blocks and padding, in no order, so that lanes end at all times.
+#[test]
+fn messages_of_any_lengths() {
+    let data = bytes(1 << 16, 5);
+    let around = [0, 1, 3, 4, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 1000, 1024, 4097, 20_000];
+    for isa in Isa::available() {
+        let hash = sha256(isa).expect("available");
+        for jobs in JOBS.into_iter().chain([500]) {
+            for equal in [false, true] {
+                let length = |i: usize| around[if equal { jobs } else { i * i + 7 * i } % around.len()];
+                let messages: Vec<&[u8]> = (0..jobs).map(|i| &data[i * 31..][..length(i)]).collect();
+                let mut digests = vec![[0; 32]; jobs];
+                hash.hash(&messages, &mut digests);
+                for (i, (message, digest)) in messages.iter().zip(digests).enumerate() {
+                    let want: [u8; 32] = sha2::Sha256::digest(message).into();
+                    assert!(digest == want, "{}: {} bytes, number {i} of {jobs}", isa.name(), message.len());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_in_parts() {
+    let data = bytes(1 << 14, 6);
+    for isa in Isa::available() {
+        let hash = sha256(isa).expect("available");
+        let messages: Vec<&[u8]> = (0..40).map(|i| &data[i..][..i * 300]).collect();
+        let mut states = [SHA256_START; 40];
+        for round in 0.. {
+            let rest = |i: usize| messages[i].get(round * 1024..);
+            let open: Vec<usize> = (0..40).filter(|&i| rest(i).is_some()).collect();
+            let mut parts: Vec<Part<'_>> = open
+                .iter()
+                .map(|&i| {
+                    let rest = rest(i).expect("open");
+                    let end = (rest.len() < 1024).then_some(messages[i].len() as u64);
+                    Part { state: states[i], bytes: &rest[..rest.len().min(1024)], end }
+                })
+                .collect();
+            hash.absorb(&mut parts);
+            open.iter().zip(&parts).for_each(|(&i, part)| states[i] = part.state);
+            if open.is_empty() {
+                break;
+            }
+        }
+        for (message, state) in messages.iter().zip(states) {
+            assert!(state == <[u8; 32]>::from(sha2::Sha256::digest(message)), "{}, {}", isa.name(), message.len());
         }
     }
 }

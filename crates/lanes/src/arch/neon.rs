@@ -101,6 +101,17 @@ macro_rules! neon_vector {
                 )
             }
             #[inline(always)]
+            unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16] {
+                array(
+                    #[inline(always)]
+                    |i| {
+                        // SAFETY: the caller's promise; words may lie anywhere.
+                        let word = |lane: usize| unsafe { rows[lane].add(at).cast::<$w>().add(i).read_unaligned() };
+                        Self::from_fn(|lane| $w::from_be(word(lane)))
+                    },
+                )
+            }
+            #[inline(always)]
             fn store_rows<const N: usize, const BE: bool>(
                 words: &[Self; N],
                 dst: &mut [u8],

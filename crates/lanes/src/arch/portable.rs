@@ -67,6 +67,12 @@ macro_rules! scalar {
                 })
             }
             #[inline(always)]
+            unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16] {
+                // SAFETY: the caller's promise.
+                let block: [[u8; size_of::<$w>()]; 16] = unsafe { rows[0].add(at).cast::<[_; 16]>().read() };
+                block.map(<$w>::from_be_bytes)
+            }
+            #[inline(always)]
             fn store_rows<const N: usize, const BE: bool>(
                 words: &[Self; N],
                 dst: &mut [u8],

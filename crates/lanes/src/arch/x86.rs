@@ -127,6 +127,35 @@ macro_rules! x86_vector {
                 words
             }
             #[inline(always)]
+            unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16] {
+                assert!(rows.len() >= $lanes);
+                let mut words = [Self::splat(0); 16];
+                let mut chunk = 0;
+                while chunk < 16 {
+                    macro_rules! row { ($e:expr) => {
+                        _mm_loadu_si128(rows.get_unchecked($e).add(at + chunk * size_of::<$w>()).cast())
+                    } }
+                    // 16 bytes at word `chunk` of each block, as the caller promises; rows are as many as lanes.
+                    let mut registers: [$raw; $per_quarter] = $registers!($join, row);
+                    let mut i = 0;
+                    while i < $per_quarter {
+                        let $bx = registers[i];
+                        // SAFETY: see splat.
+                        registers[i] = unsafe { $bswap };
+                        i += 1;
+                    }
+                    // SAFETY: see splat.
+                    let block = unsafe { $transpose(registers) };
+                    let mut i = 0;
+                    while i < $per_quarter {
+                        words[chunk + i] = $name(block[i]);
+                        i += 1;
+                    }
+                    chunk += $per_quarter;
+                }
+                words
+            }
+            #[inline(always)]
             fn store_rows<const N: usize, const BE: bool>(words: &[Self; N], dst: &mut [u8], stride: usize, first: usize, rows: usize) {
                 const { assert!(N >= $per_quarter) };
                 if first >= rows {

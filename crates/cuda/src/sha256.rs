@@ -1,0 +1,399 @@
+//! SHA-256 of many messages: pieces of them go through several rows of work, so that copies and launches overlap.
+
+use crate::gpu::{Gpu, Launch, Queue, Step};
+use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
+use hypergrove_fips205::Family;
+use hypergrove_kernels::{Args, Config, HASH_BLOCKS, IMAD, Kernel, MAX_THREADS, flags};
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where a message begins that lies where the table says.
+const ALIGNMENT: usize = 16;
+/// Words of the table for a message.
+const SPAN_WORDS: usize = 3;
+/// Bytes of a piece for each message that it has room for: more, shorter messages fill it by their number.
+const ROOM: usize = 64;
+/// Threads of a block, at most.
+const MOST_THREADS: u32 = 1024;
+
+/// Choices for hashing that change time and memory, never bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct HashPolicy {
+    /// Host threads that lay messages out.
+    pub threads: usize,
+    /// Threads of a block; 0: as many as spread the messages over all multiprocessors.
+    pub block: u32,
+    /// Blocks; 0: a thread for each message.
+    pub blocks: u32,
+    /// Blocks of 256 threads a multiprocessor that the kernel's registers must leave room for; 64 registers where blocks
+    /// are larger.
+    pub occupancy: u32,
+    /// The places of additions and shifts of a compression that go to the multiply-add pipe, as a mask.
+    pub imad: u32,
+    /// Rows of work, each with memory of its own.
+    pub streams: u32,
+    /// MiB of messages that one of them takes at a time.
+    pub piece: u32,
+}
+
+impl Default for HashPolicy {
+    fn default() -> HashPolicy {
+        HashPolicy { threads: 1, block: 0, blocks: 0, occupancy: HASH_BLOCKS, imad: IMAD, streams: 3, piece: 32 }
+    }
+}
+
+static BLOCK: &[u32] = &[0, 1, 32, 64, 128, 256, 512, 1024];
+static BLOCKS: &[u32] = &[0, 1, 82, 128, 132, 256, 264, 528, 1056];
+static OCCUPANCY: &[u32] = &[2, 3, 4, 5, 6];
+static IMADS: &[u32] = &[0, IMAD, 0x3ff, 0xfff];
+static STREAMS: &[u32] = &[1, 2, 3, 4, 6, 8];
+static PIECE: &[u32] = &[1, 4, 16, 32, 64, 256];
+
+impl HashPolicy {
+    fn axes() -> Vec<Axis> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values) };
+        vec![
+            Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) },
+            axis("block", BLOCK),
+            axis("blocks", BLOCKS),
+            axis("occupancy", OCCUPANCY),
+            axis("imad", IMADS),
+            axis("streams", STREAMS),
+            axis("piece", PIECE),
+        ]
+    }
+
+    /// The named values, defaults for the rest.
+    pub fn of(policy: &Policy) -> Result<HashPolicy, Error> {
+        let mut out = HashPolicy::default();
+        for (name, value) in &policy.0 {
+            let (field, least, most) = match *name {
+                THREADS => {
+                    out.threads = (*value).max(1) as usize;
+                    continue;
+                }
+                "block" => (&mut out.block, 0, MOST_THREADS),
+                "blocks" => (&mut out.blocks, 0, i32::MAX as u32),
+                "occupancy" => (&mut out.occupancy, 1, 8),
+                "imad" => (&mut out.imad, 0, (1 << 12) - 1),
+                "streams" => (&mut out.streams, 1, 64),
+                "piece" => (&mut out.piece, 1, 4096),
+                other => return Err(Error::Value { what: format!("hashing on a GPU has no policy axis {other:?}") }),
+            };
+            if !(least..=most).contains(value) {
+                let what = format!("policy axis {name} is {value}, must be {least} to {most}");
+                return Err(Error::Value { what });
+            }
+            *field = *value;
+        }
+        Ok(out)
+    }
+
+    fn config(&self, imad: u32) -> Config {
+        let (threads, blocks) =
+            if self.block > MAX_THREADS { (MOST_THREADS, 1) } else { (MAX_THREADS, self.occupancy) };
+        let defines = vec![("IMAD", imad), ("MAX_THREADS", threads), ("MIN_BLOCKS", blocks)];
+        Config { family: Family::Sha2, n: 16, defines }
+    }
+
+    /// Blocks and threads for so many messages.
+    fn shape(&self, messages: usize, multiprocessors: u32) -> (u32, u32) {
+        let share = messages.div_ceil(multiprocessors as usize).next_multiple_of(32);
+        let threads = if self.block > 0 { self.block } else { share.min(MAX_THREADS as usize) as u32 };
+        let blocks = if self.blocks > 0 { self.blocks } else { messages.div_ceil(threads as usize).max(1) as u32 };
+        (blocks, threads)
+    }
+}
+
+/// Where a piece lies in both memories, from the start.
+#[derive(Clone, Copy)]
+struct Layout {
+    bytes: usize,
+    table: usize,
+    digests: usize,
+    all: usize,
+}
+
+/// A row of work and its memory. The row comes first: it is waited for before the memory goes.
+struct Row<G: Gpu> {
+    queue: G::Queue,
+    device: G::Memory,
+    host: G::HostMemory,
+    /// The messages that are under way.
+    busy: Option<Range<usize>>,
+}
+
+pub(crate) struct GpuHasher<G: Gpu> {
+    gpu: Arc<G>,
+    policy: HashPolicy,
+    layout: Layout,
+    /// For many messages and for few: with few, an addition's latency counts.
+    kernels: [G::Kernels; 2],
+    rows: Vec<Row<G>>,
+}
+
+impl<G: Gpu> GpuHasher<G> {
+    pub(crate) fn new(gpu: &Arc<G>, policy: HashPolicy) -> Result<GpuHasher<G>, Error> {
+        let bytes = (policy.piece as usize) << 20;
+        let messages = bytes / ROOM;
+        let (table, digests) = (bytes, bytes + 4 * SPAN_WORDS * messages);
+        let layout = Layout { bytes, table, digests, all: digests + 32 * messages };
+        let kernels = |imad| gpu.kernels(&policy.config(imad), &[Kernel::Sha256]);
+        let row = |_| {
+            let (device, host) = (gpu.alloc(layout.all)?, gpu.alloc_host(layout.all)?);
+            Ok(Row { queue: gpu.queue()?, device, host, busy: None })
+        };
+        let rows = (0..policy.streams).map(row).collect::<Result<_, Error>>()?;
+        Ok(GpuHasher { gpu: gpu.clone(), policy, layout, kernels: [kernels(policy.imad)?, kernels(0)?], rows })
+    }
+
+    /// Messages that a piece has room for.
+    fn room(&self) -> usize {
+        self.layout.bytes / ROOM
+    }
+
+    /// The messages of the piece that begins with message `from`.
+    fn piece(&self, messages: Messages<'_>, from: usize) -> Range<usize> {
+        let most = messages.len().min(from + self.room());
+        if let Some(each) = messages.each() {
+            let room = self.layout.bytes / packed(messages.each(), each);
+            return from..most.min(from + room);
+        }
+        let (mut to, mut left) = (from, self.layout.bytes);
+        while to < most {
+            match left.checked_sub(packed(None, messages.get(to).len())) {
+                Some(less) => left = less,
+                None => break,
+            }
+            to += 1;
+        }
+        from..to
+    }
+
+    /// A launch for messages on the device; `table` where they lie as that says.
+    fn launch(&self, messages: usize, at: u64, table: Option<u64>, each: usize, outs: u64) -> Launch {
+        let facts = self.gpu.facts();
+        let (blocks, threads) = self.policy.shape(messages, facts.multiprocessors);
+        let quads = table.is_some() || each.is_multiple_of(ALIGNMENT);
+        let flag = |yes, flag| if yes { flag } else { 0 };
+        let args = Args {
+            sigs: at,
+            jobs: table.unwrap_or(0),
+            outs,
+            total: messages as u32,
+            count: each as u32,
+            flags: flag(table.is_some(), flags::SPANS) | flag(quads, flags::QUADS),
+            one: 1,
+            ..Args::default()
+        };
+        Launch { kernel: Kernel::Sha256, blocks, threads, args }
+    }
+
+    /// Which of the kernels is right for so many messages.
+    fn thin(&self, messages: usize) -> usize {
+        usize::from(messages < (MAX_THREADS * self.gpu.facts().multiprocessors) as usize)
+    }
+
+    /// Lays a piece out and submits it.
+    fn submit(&mut self, row: usize, messages: Messages<'_>, piece: Range<usize>) -> Result<(), Error> {
+        let (layout, part) = (self.layout, messages.range(piece.clone()));
+        let host = G::host_bytes(&mut self.rows[row].host);
+        let (bytes, rest) = host.split_at_mut(layout.bytes);
+        let straight = part.each().filter(|each| each.is_multiple_of(4));
+        let used = match straight {
+            Some(_) => copy(self.policy.threads, part.bytes(), bytes),
+            None => pack(self.policy.threads, part, bytes, &mut rest[..4 * SPAN_WORDS * part.len()]),
+        };
+        let (device, host) = (G::address(&self.rows[row].device), G::host_address(&self.rows[row].host));
+        let upload = |at, bytes| Step::Upload { to: device + at as u64, from: host + at as u64, bytes };
+        let table = (device + layout.table as u64, 4 * SPAN_WORDS * part.len());
+        let outs = device + layout.digests as u64;
+        let launch =
+            self.launch(part.len(), device, straight.is_none().then_some(table.0), straight.unwrap_or(0), outs);
+        let steps = [
+            upload(0, used),
+            upload(layout.table, if straight.is_none() { table.1 } else { 0 }),
+            Step::Launch(launch),
+            Step::Download { to: host + layout.digests as u64, from: outs, bytes: 32 * part.len() },
+        ];
+        self.rows[row].busy = Some(piece);
+        let thin = self.thin(part.len());
+        self.rows[row].queue.submit(&self.kernels[thin], &steps)
+    }
+
+    /// Waits for a row, and takes its digests.
+    fn collect(&mut self, row: usize, digests: &mut [[u8; 32]], timing: &mut Timing) -> Result<(), Error> {
+        let (layout, row) = (self.layout, &mut self.rows[row]);
+        let Some(piece) = row.busy.take() else { return Ok(()) };
+        if let Some(took) = row.queue.wait()? {
+            timing.upload += took.upload;
+            timing.execute += took.execute;
+            timing.download += took.download;
+        }
+        let from = &G::host_view(&row.host)[layout.digests..][..32 * piece.len()];
+        copy(self.policy.threads, from, digests[piece].as_flattened_mut());
+        Ok(())
+    }
+
+    /// Leaves nothing under way.
+    fn settle(&mut self) {
+        for row in &mut self.rows {
+            row.busy = None;
+            // What failed has been said.
+            let _ = row.queue.wait();
+        }
+    }
+
+    fn run_all(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+        let (mut timing, mut from, mut turn) = (Timing::default(), 0, 0);
+        while from < messages.len() {
+            let (row, piece) = (turn % self.rows.len(), self.piece(messages, from));
+            if piece.is_empty() {
+                return Err(self.too_long(messages.get(from).len()));
+            }
+            self.collect(row, digests, &mut timing)?;
+            from = piece.end;
+            self.submit(row, messages, piece)?;
+            turn += 1;
+        }
+        for later in 0..self.rows.len() {
+            self.collect((turn + later) % self.rows.len(), digests, &mut timing)?;
+        }
+        Ok(timing)
+    }
+
+    fn too_long(&self, bytes: usize) -> Error {
+        let what = format!("a message of {bytes} bytes: it takes up to {}", self.longest());
+        Error::Unsupported { device: self.gpu.facts().id.clone(), what }
+    }
+}
+
+/// Bytes that a message takes of a piece.
+fn packed(each: Option<usize>, bytes: usize) -> usize {
+    if each.is_some_and(|each| each.is_multiple_of(4)) { bytes } else { bytes.next_multiple_of(ALIGNMENT) }
+}
+
+/// Bytes that one thread copies at a time.
+const SHARE: usize = 1 << 20;
+
+/// Copies by all threads; gives the bytes.
+fn copy(threads: usize, from: &[u8], to: &mut [u8]) -> usize {
+    let to = &mut to[..from.len()];
+    if threads > 1 && from.len() > SHARE {
+        to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE)).for_each(|(to, from)| to.copy_from_slice(from));
+    } else {
+        to.copy_from_slice(from);
+    }
+    from.len()
+}
+
+/// Lays messages out, each at a multiple of 16 bytes, and says in the table where they are, the longest first: threads
+/// side by side then end together. Gives the bytes used.
+fn pack(threads: usize, messages: Messages<'_>, to: &mut [u8], table: &mut [u8]) -> usize {
+    let (mut spans, mut used) = (Vec::with_capacity(messages.len()), 0);
+    for number in 0..messages.len() {
+        let bytes = messages.get(number).len();
+        spans.push([(used / ALIGNMENT) as u32, bytes as u32, number as u32]);
+        used += bytes.next_multiple_of(ALIGNMENT);
+    }
+    let start = |number: usize| spans.get(number).map_or(used, |span| span[0] as usize * ALIGNMENT);
+    let some = |range: Range<usize>, to: &mut [u8]| {
+        let base = start(range.start);
+        for number in range {
+            let message = messages.get(number);
+            to[start(number) - base..][..message.len()].copy_from_slice(message);
+        }
+    };
+    if threads > 1 && used > SHARE {
+        let task = messages.len().div_ceil(4 * threads);
+        let (mut tasks, mut rest) = (Vec::new(), &mut to[..used]);
+        for first in (0..messages.len()).step_by(task) {
+            let range = first..(first + task).min(messages.len());
+            let (mine, others) = rest.split_at_mut(start(range.end) - start(range.start));
+            tasks.push((range, mine));
+            rest = others;
+        }
+        tasks.into_par_iter().for_each(|(range, to)| some(range, to));
+    } else {
+        some(0..messages.len(), to);
+    }
+    if messages.each().is_none() {
+        let key = |span: &[u32; 3]| (!span[1], span[2]);
+        if threads > 1 { spans.par_sort_unstable_by_key(key) } else { spans.sort_unstable_by_key(key) }
+    }
+    for (bytes, word) in table.as_chunks_mut::<4>().0.iter_mut().zip(spans.as_flattened()) {
+        *bytes = word.to_le_bytes();
+    }
+    used
+}
+
+impl<G: Gpu> Hasher for GpuHasher<G> {
+    fn space(&self) -> Vec<Axis> {
+        HashPolicy::axes()
+    }
+
+    fn longest(&self) -> usize {
+        self.layout.bytes
+    }
+
+    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+        messages.check(digests)?;
+        let done = self.run_all(messages, digests);
+        if done.is_err() {
+            self.settle();
+        }
+        done
+    }
+
+    fn resident(
+        &mut self,
+        messages: Messages<'_>,
+        copies: usize,
+        runs: usize,
+        digests: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        messages.check(digests)?;
+        let (count, bytes) = (messages.len(), messages.bytes().len());
+        let each = messages.each().filter(|each| each.is_multiple_of(4) && bytes <= self.layout.bytes);
+        // Words are numbered by 32 bits, and messages too.
+        let all = (copies * count, copies * bytes);
+        let (Some(each), true) = (each, copies > 0 && count <= self.room() && all.1 / 4 < 1 << 32) else {
+            let what = format!("{copies} times {count} messages of {bytes} bytes: not measured in its memory");
+            return Err(Error::Unsupported { device: self.gpu.facts().id.clone(), what });
+        };
+        copy(self.policy.threads, messages.bytes(), G::host_bytes(&mut self.rows[0].host));
+        let (memory, outs) = (self.gpu.alloc(all.1)?, self.gpu.alloc(32 * all.0)?);
+        let (at, out) = (G::address(&memory), G::address(&outs));
+        let launch = self.launch(all.0, at, None, each, out);
+        let thin = self.thin(all.0);
+        let (kernels, row) = (&self.kernels[thin], &mut self.rows[0]);
+        let host = G::host_address(&row.host);
+        let mut timed = |row: &mut Row<G>, steps: &[Step]| {
+            let start = Instant::now();
+            row.queue.submit(kernels, steps)?;
+            Ok::<_, Error>(row.queue.wait()?.map_or(start.elapsed(), |timing| timing.execute))
+        };
+        let mut measure = || {
+            let upload = |copy| Step::Upload { to: at + (copy * bytes) as u64, from: host, bytes };
+            timed(row, &(0..copies).map(upload).collect::<Vec<_>>())?;
+            let times = (0..runs).map(|_| timed(row, &[Step::Launch(launch)])).collect::<Result<Vec<_>, Error>>()?;
+            let to = host + self.layout.digests as u64;
+            let from = out + 32 * (all.0 - count) as u64;
+            timed(row, &[Step::Download { to, from, bytes: 32 * count }])?;
+            Ok(times)
+        };
+        let times: Result<_, Error> = measure();
+        if times.is_err() {
+            // The memory goes when nothing uses it any more.
+            let _ = row.queue.wait();
+        }
+        let times = times?;
+        let from = &G::host_view(&row.host)[self.layout.digests..][..32 * count];
+        digests.as_flattened_mut().copy_from_slice(from);
+        Ok(Some(times))
+    }
+}

@@ -1,0 +1,157 @@
+//! SHA-256 of many messages (FIPS 180-4): what a backend may do beside plans.
+
+use crate::{Axis, Error, Timing};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Messages that lie one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages<'a> {
+    bytes: &'a [u8],
+    spans: Spans<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Spans<'a> {
+    Equal {
+        each: usize,
+        count: usize,
+    },
+    /// The first message begins at `base`.
+    Ends {
+        ends: &'a [usize],
+        base: usize,
+    },
+}
+
+impl<'a> Messages<'a> {
+    /// Messages of `each` bytes, at least one.
+    pub fn equal(bytes: &'a [u8], each: usize) -> Result<Messages<'a>, Error> {
+        if each == 0 || !bytes.len().is_multiple_of(each) {
+            let what = format!("{} bytes are no whole messages of {each} bytes each", bytes.len());
+            return Err(Error::Value { what });
+        }
+        Ok(Messages { bytes, spans: Spans::Equal { each, count: bytes.len() / each } })
+    }
+
+    /// Message i ends before byte `ends[i]` and begins where the one before ends; the last ends with the bytes.
+    pub fn new(bytes: &'a [u8], ends: &'a [usize]) -> Result<Messages<'a>, Error> {
+        if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != bytes.len() {
+            let what = format!("the ends of {} messages do not ascend to {}, the end of all", ends.len(), bytes.len());
+            return Err(Error::Value { what });
+        }
+        Ok(Messages { bytes, spans: Spans::Ends { ends, base: 0 } })
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self.spans {
+            Spans::Equal { count, .. } => count,
+            Spans::Ends { ends, .. } => ends.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All bytes, one message after the other.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The length of all, if it is known to be one.
+    pub fn each(&self) -> Option<usize> {
+        match self.spans {
+            Spans::Equal { each, .. } => Some(each),
+            Spans::Ends { .. } => None,
+        }
+    }
+
+    /// Where message i begins among the bytes; for i = [`len`](Messages::len), where the last one ends.
+    pub fn start(&self, i: usize) -> usize {
+        match self.spans {
+            Spans::Equal { each, .. } => i * each,
+            Spans::Ends { .. } if i == 0 => 0,
+            Spans::Ends { ends, base } => ends[i - 1] - base,
+        }
+    }
+
+    /// Message i.
+    pub fn get(&self, i: usize) -> &'a [u8] {
+        &self.bytes[self.start(i)..self.start(i + 1)]
+    }
+
+    /// Some of them.
+    pub fn range(&self, range: Range<usize>) -> Messages<'a> {
+        let (start, end) = (self.start(range.start), self.start(range.end));
+        let spans = match self.spans {
+            Spans::Equal { each, .. } => Spans::Equal { each, count: range.len() },
+            Spans::Ends { ends, base } => Spans::Ends { ends: &ends[range], base: base + start },
+        };
+        Messages { bytes: &self.bytes[start..end], spans }
+    }
+
+    /// Checks that there is a digest for each.
+    pub fn check(&self, digests: &[[u8; 32]]) -> Result<(), Error> {
+        match 32 * self.len() {
+            want if want == 32 * digests.len() => Ok(()),
+            want => Err(Error::Length { what: "the list of digests", want, got: 32 * digests.len() }),
+        }
+    }
+}
+
+/// Computes SHA-256 on one device.
+pub trait Hasher: Send {
+    /// What can be tuned: for [`Backend::hasher`](crate::Backend::hasher).
+    fn space(&self) -> Vec<Axis>;
+    /// Bytes that a message may have.
+    fn longest(&self) -> usize {
+        usize::MAX
+    }
+    /// The hash of each message.
+    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error>;
+    /// The device's time for the messages, `copies` times over, when all are in its own memory: once for each of `runs`.
+    /// The digests are those of the last copy. `None` if the device has no memory of its own.
+    fn resident(
+        &mut self,
+        messages: Messages<'_>,
+        copies: usize,
+        runs: usize,
+        digests: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        let _ = (messages, copies, runs, digests);
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_cut_where_they_end() {
+        let bytes = b"abcdefgh";
+        let ends = [0, 3, 3, 8];
+        let all = Messages::new(bytes, &ends).unwrap();
+        let texts = |messages: Messages<'_>| -> Vec<String> {
+            (0..messages.len()).map(|i| String::from_utf8(messages.get(i).to_vec()).unwrap()).collect()
+        };
+        assert_eq!(texts(all), ["", "abc", "", "defgh"]);
+        assert_eq!(texts(all.range(1..4).range(1..3)), ["", "defgh"]);
+        let equal = Messages::equal(bytes, 2).unwrap();
+        assert_eq!(texts(equal.range(1..4)), ["cd", "ef", "gh"]);
+        assert_eq!((equal.each(), all.each(), equal.range(1..2).bytes()), (Some(2), None, &b"cd"[..]));
+        assert!(Messages::new(&[], &[]).unwrap().is_empty() && Messages::equal(&[], 4).unwrap().is_empty());
+        assert!(all.check(&[[0; 32]; 4]).is_ok() && all.check(&[[0; 32]; 3]).is_err());
+    }
+
+    #[test]
+    fn messages_that_do_not_fit_the_bytes_are_refused() {
+        for ends in [&[][..], &[1], &[3], &[2, 1, 2]] {
+            assert!(Messages::new(b"ab", ends).is_err(), "{ends:?}");
+        }
+        assert!(Messages::equal(b"abc", 2).is_err() && Messages::equal(b"abc", 0).is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! SHA-256 of whole messages (FIPS 180-4, 6.2), many side by side and of any lengths.
+//!
+//! A lane takes a message from the queue, goes through its whole blocks where they lie, then through one or two blocks of
+//! its own with the padding, and takes the next. Between two such ends nothing is looked at: all lanes run as many blocks
+//! as the one that is nearest to an end has left. The longest messages come first, so that lanes end together and the
+//! last ones leave few of them idle.
+
+use crate::sha2::{IV512, compress256};
+use crate::simd::{Lanes, Sha256Streams, Simd, array};
+
+/// The state before any block, as [`Part::state`] has it.
+pub const SHA256_START: [u8; 32] = {
+    let (mut out, mut i) = ([0; 32], 0);
+    while i < 32 {
+        // The upper halves of SHA-512's words.
+        out[i] = IV512[i / 4].to_be_bytes()[i % 4];
+        i += 1;
+    }
+    out
+};
+
+/// A part of a message.
+pub struct Part<'a> {
+    /// The state, its words big-endian: before the part, and when it is absorbed, after it. That of a message's end is the
+    /// message's SHA-256.
+    pub state: [u8; 32],
+    /// The bytes; whole blocks of 64, unless the message ends with them.
+    pub bytes: &'a [u8],
+    /// Where the message ends with this part, the length of all of it.
+    pub end: Option<u64>,
+}
+
+/// SHA-256 over batches of messages. Running time depends on lengths alone.
+pub trait Sha256: Send + Sync {
+    /// Messages that fill the widest group: fewer take as long.
+    fn lanes(&self) -> usize;
+    /// The hash of each message. There must be as many digests as messages.
+    fn hash(&self, messages: &[&[u8]], digests: &mut [[u8; 32]]);
+    /// Takes every part into its state.
+    fn absorb(&self, parts: &mut [Part<'_>]);
+}
+
+/// Messages in flight, at most.
+const MOST: usize = 32;
+
+/// What is left of a message in a lane.
+#[derive(Clone, Copy)]
+struct Lane<'a> {
+    /// Whole blocks, where they lie.
+    body: &'a [[u8; 64]],
+    /// The last of these blocks hold the end of the message and its padding.
+    padding: [[u8; 64]; 2],
+    /// How many: 0 if the message goes on elsewhere.
+    padded: usize,
+    /// The length that `padding` is right for, but for the message's bytes.
+    length: Option<u64>,
+    /// The message's number.
+    job: usize,
+}
+
+impl<'a> Lane<'a> {
+    const IDLE: Lane<'static> = Lane { body: &[], padding: [[0; 64]; 2], padded: 0, length: None, job: 0 };
+
+    #[inline(always)]
+    fn take(&mut self, job: usize, bytes: &'a [u8], end: Option<u64>) {
+        let (body, rest) = bytes.as_chunks::<64>();
+        (self.body, self.job, self.padded) = (body, job, 0);
+        let Some(length) = end else {
+            assert!(rest.is_empty(), "a message that goes on has whole blocks");
+            return;
+        };
+        // The end mark and the length take nine bytes.
+        self.padded = 1 + usize::from(rest.len() + 9 > 64);
+        let first = 2 - self.padded;
+        if self.length != Some(length) {
+            self.length = Some(length);
+            self.padding = [[0; 64]; 2];
+            self.padding[first][rest.len()] = 0x80;
+            self.padding[1][56..].copy_from_slice(&length.wrapping_mul(8).to_be_bytes());
+        }
+        self.padding[first][..rest.len()].copy_from_slice(rest);
+    }
+
+    /// Where the blocks at hand begin, and how many follow each other there: none at the message's end.
+    #[inline(always)]
+    fn next(&self) -> (*const u8, usize) {
+        match self.body {
+            [] => (self.padding[2 - self.padded..].as_ptr().cast(), self.padded),
+            body => (body.as_ptr().cast(), body.len()),
+        }
+    }
+
+    #[inline(always)]
+    fn skip(&mut self, blocks: usize) {
+        match self.body {
+            [] => self.padded -= blocks,
+            body => self.body = &body[blocks..],
+        }
+    }
+}
+
+/// What there is to do, and where it goes. No closures: for each the drivers would be compiled once more.
+enum Jobs<'j, 'a> {
+    Messages(&'j [&'a [u8]], &'j mut [[u8; 32]]),
+    Parts(&'j mut [Part<'a>]),
+}
+
+impl<'a> Jobs<'_, 'a> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        match self {
+            Jobs::Messages(messages, _) => messages.len(),
+            Jobs::Parts(parts) => parts.len(),
+        }
+    }
+    /// State, bytes and end of the message.
+    #[inline(always)]
+    fn get(&self, job: usize) -> ([u8; 32], &'a [u8], Option<u64>) {
+        match self {
+            Jobs::Messages(messages, _) => (SHA256_START, messages[job], Some(messages[job].len() as u64)),
+            Jobs::Parts(parts) => (parts[job].state, parts[job].bytes, parts[job].end),
+        }
+    }
+    #[inline(always)]
+    fn done(&mut self, job: usize, state: &[u8; 32]) {
+        match self {
+            Jobs::Messages(_, digests) => digests[job] = *state,
+            Jobs::Parts(parts) => parts[job].state = *state,
+        }
+    }
+    /// The longest first: lengths, as their complements, above numbers, so that plain words are sorted. Nothing if all
+    /// are alike.
+    fn order(&self) -> Vec<u64> {
+        let length = |job| self.get(job).1.len() as u64;
+        if (1..self.len()).all(|job| length(job) == length(0)) {
+            return Vec::new();
+        }
+        let key = |job| !length(job).min((1 << 40) - 1) << 24 | job as u64;
+        let mut keys: Vec<u64> = (0..self.len()).map(key).collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+/// As many jobs as a number in their order holds.
+const AT_A_TIME: usize = 1 << 24;
+
+/// Messages that were not taken yet, and those under way. States are rows, as digests are.
+struct Flight<'j, 'a> {
+    jobs: Jobs<'j, 'a>,
+    order: Vec<u64>,
+    next: usize,
+    lanes: [Lane<'a>; MOST],
+    states: [[u8; 32]; MOST],
+    active: usize,
+}
+
+impl<'j, 'a> Flight<'j, 'a> {
+    fn new(jobs: Jobs<'j, 'a>) -> Self {
+        let (lanes, states) = ([Lane::IDLE; MOST], [[0; 32]; MOST]);
+        Flight { order: jobs.order(), jobs, next: 0, lanes, states, active: 0 }
+    }
+
+    /// Gives a lane the next message, if there is one.
+    #[inline(always)]
+    fn refill(&mut self, lane: usize) -> bool {
+        if self.next == self.jobs.len() {
+            return false;
+        }
+        let job = self.order.get(self.next).map_or(self.next, |key| *key as usize % AT_A_TIME);
+        self.next += 1;
+        let (state, bytes, end) = self.jobs.get(job);
+        self.states[lane] = state;
+        self.lanes[lane].take(job, bytes, end);
+        true
+    }
+
+    /// Until no more than `few` messages are left. `run` takes the states of `width` lanes through as many blocks as it
+    /// is told, each lane's from its address.
+    #[inline(always)]
+    fn drive(
+        &mut self,
+        width: usize,
+        few: usize,
+        mut run: impl FnMut(&mut [[u8; 32]; MOST], &[*const u8; MOST], usize, usize),
+    ) {
+        loop {
+            while self.active < width && self.refill(self.active) {
+                self.active += 1;
+            }
+            if self.active <= few {
+                return;
+            }
+            let used = self.active.min(width);
+            let (first, mut blocks) = self.lanes[0].next();
+            // Lanes without a message repeat the first one's.
+            let mut rows = [first; MOST];
+            for lane in 1..used {
+                let (row, left) = self.lanes[lane].next();
+                rows[lane] = row;
+                blocks = blocks.min(left);
+            }
+            if blocks > 0 {
+                run(&mut self.states, &rows, blocks, used);
+            }
+            // From the last on, so that what moves into a place was looked at.
+            for lane in (0..used).rev() {
+                self.lanes[lane].skip(blocks);
+                if self.lanes[lane].next().1 > 0 {
+                    continue;
+                }
+                self.jobs.done(self.lanes[lane].job, &self.states[lane]);
+                if !self.refill(lane) {
+                    self.active -= 1;
+                    self.lanes[lane] = self.lanes[self.active];
+                    self.states[lane] = self.states[self.active];
+                }
+            }
+        }
+    }
+}
+
+/// `blocks` blocks of each lane of a vector.
+#[inline(always)]
+fn vectors<V: Lanes<u32>>(states: &mut [[u8; 32]; MOST], rows: &[*const u8; MOST], blocks: usize) {
+    let mut s: [V; 8] = V::load_rows::<8, true>(states.as_flattened(), 32, 0, MOST);
+    for block in 0..blocks {
+        // SAFETY: `drive` gives as many blocks as follow each other at every row.
+        let mut w = unsafe { V::load_blocks(&rows[..V::LANES], 64 * block) };
+        compress256(&mut s, &mut w);
+    }
+    V::store_rows::<8, true>(&s, states.as_flattened_mut(), 32, 0, MOST);
+}
+
+/// The same by SHA-256 instructions, S streams.
+#[inline(always)]
+fn streams<T: Sha256Streams, const S: usize>(states: &mut [[u8; 32]; MOST], rows: &[*const u8; MOST], blocks: usize) {
+    let mut s: [T::State; S] = array(
+        #[inline(always)]
+        |i| {
+            T::load(&array(
+                #[inline(always)]
+                |j| u32::from_be_bytes(states[i].as_chunks::<4>().0[j]),
+            ))
+        },
+    );
+    for block in 0..blocks {
+        let at: [&[u8; 64]; S] = array(
+            #[inline(always)]
+            // SAFETY: `drive` gives as many blocks as follow each other at every row.
+            |i| unsafe { &*rows[i].add(64 * block).cast() },
+        );
+        T::compress::<S>(&mut s, at);
+    }
+    for i in 0..S {
+        let words = T::store(s[i]);
+        for (bytes, word) in states[i].as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *bytes = word.to_be_bytes();
+        }
+    }
+}
+
+/// SHA-256 by one instruction set.
+pub(crate) struct Messages<T>(pub(crate) T);
+
+impl<T: Simd> Messages<T> {
+    #[inline(never)]
+    fn run(&self, jobs: Jobs<'_, '_>) {
+        let few = T::Streams::UP_TO;
+        let mut flight = Flight::new(jobs);
+        if few < flight.jobs.len() {
+            self.0.vectorize(
+                #[inline(always)]
+                || {
+                    let (wide, narrow) = (T::Sha256Wide::LANES, T::U32s::LANES);
+                    if wide > narrow {
+                        flight.drive(
+                            wide,
+                            narrow.max(few),
+                            #[inline(always)]
+                            |states, rows, blocks, _| vectors::<T::Sha256Wide>(states, rows, blocks),
+                        );
+                    }
+                    // One message alone is faster in plain registers.
+                    flight.drive(
+                        narrow,
+                        few.max(usize::from(narrow > 1)),
+                        #[inline(always)]
+                        |states, rows, blocks, _| vectors::<T::U32s>(states, rows, blocks),
+                    );
+                    if few == 0 && narrow > 1 {
+                        flight.drive(
+                            1,
+                            0,
+                            #[inline(always)]
+                            |states, rows, blocks, _| vectors::<u32>(states, rows, blocks),
+                        );
+                    }
+                },
+            );
+        }
+        if few > 0 {
+            T::Streams::vectorize(
+                #[inline(always)]
+                || {
+                    flight.drive(
+                        4,
+                        0,
+                        #[inline(always)]
+                        |states, rows, blocks, used| match used {
+                            1 => streams::<T::Streams, 1>(states, rows, blocks),
+                            2 => streams::<T::Streams, 2>(states, rows, blocks),
+                            _ => streams::<T::Streams, 4>(states, rows, blocks),
+                        },
+                    );
+                },
+            );
+        }
+    }
+}
+
+impl<T: Simd> Sha256 for Messages<T> {
+    fn lanes(&self) -> usize {
+        if T::Streams::UP_TO == usize::MAX { 4 } else { T::Sha256Wide::LANES }
+    }
+
+    fn hash(&self, messages: &[&[u8]], digests: &mut [[u8; 32]]) {
+        assert_eq!(messages.len(), digests.len(), "a digest for each message");
+        for (messages, digests) in messages.chunks(AT_A_TIME).zip(digests.chunks_mut(AT_A_TIME)) {
+            self.run(Jobs::Messages(messages, digests));
+        }
+    }
+
+    fn absorb(&self, parts: &mut [Part<'_>]) {
+        parts.chunks_mut(AT_A_TIME).for_each(|parts| self.run(Jobs::Parts(parts)));
+    }
+}
