@@ -98,6 +98,7 @@ pub(crate) enum Command {
     Devices(Devices),
     Explain(Explain),
     Bench(Bench),
+    Hash(Hash),
     Acvp(Acvp),
     Quickstart(Quickstart),
 }
@@ -203,6 +204,50 @@ pub(crate) struct Verify {
     pub(crate) inputs: Inputs,
 }
 
+/// Print or check SHA-256 sums of files, as sha256sum does
+///
+/// Lines, escapes and exit codes are sha256sum's: 1 if a file cannot be read or a sum does not match. With --records, input
+/// is a row of records, each its length, a big-endian number of four bytes, and as many bytes; a line for each is its
+/// sum alone.
+#[derive(Args)]
+pub(crate) struct Hash {
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Read sums from the files, and check them
+    #[arg(short, long)]
+    pub(crate) check: bool,
+    /// Mark names as those of binary files
+    #[arg(short, long, conflicts_with_all = ["check", "tag", "text"])]
+    pub(crate) binary: bool,
+    /// Mark names as those of text files, as by default: all files are read alike
+    #[arg(short, long, conflicts_with_all = ["check", "tag"])]
+    pub(crate) text: bool,
+    /// Write BSD's lines
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) tag: bool,
+    /// End lines with NUL instead of a newline, and escape no names
+    #[arg(short, long, conflicts_with = "check")]
+    pub(crate) zero: bool,
+    /// Pass over listed files that are not there
+    #[arg(long, requires = "check")]
+    pub(crate) ignore_missing: bool,
+    /// Print no verdicts: the exit code tells
+    #[arg(long, requires = "check")]
+    pub(crate) status: bool,
+    /// Fail for lines that are no sums, too
+    #[arg(long, requires = "check")]
+    pub(crate) strict: bool,
+    /// Name every line that is no sum
+    #[arg(short, long, requires = "check")]
+    pub(crate) warn: bool,
+    /// Hash the records in the input instead of whole files
+    #[arg(long, conflicts_with_all = ["check", "binary", "text", "tag"])]
+    pub(crate) records: bool,
+    /// Print the root of the Merkle tree over all records (RFC 9162, 2.1.1) instead of their sums
+    #[arg(long, requires = "records")]
+    pub(crate) merkle_root: bool,
+}
+
 /// Show what a key or a signature is, every part with its offset
 #[derive(Args)]
 pub(crate) struct Inspect {
@@ -262,6 +307,12 @@ pub(crate) struct Bench {
     /// Time for each measurement; at least three runs are timed
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = positive)]
     pub(crate) seconds: f64,
+    /// Measure SHA-256 of messages of these sizes instead, for example 64,1K,128K, from host to host and in a device's memory
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size)]
+    pub(crate) sha256: Vec<u64>,
+    /// With --sha256: choices to try, for example block=256,blocks=128 or streams=4; given again, measured again
+    #[arg(long, value_name = "AXES", requires = "sha256")]
+    pub(crate) axes: Vec<String>,
     /// Sign with keys that hold the nodes of their top N layers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) cache_layers: usize,
@@ -550,6 +601,10 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| "not a size; give a whole number, for example 256M".to_string())?;
     number.checked_mul(1 << shift).ok_or_else(|| "more memory than can be addressed".into())
+}
+
+fn message_size(text: &str) -> Result<u64, String> {
+    size(text).and_then(|bytes| if (1..=1 << 30).contains(&bytes) { Ok(bytes) } else { Err("1 to 1G".into()) })
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

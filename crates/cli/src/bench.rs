@@ -5,12 +5,16 @@ use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::{Exit, Failure};
 use crate::machine;
 use crate::printer::{Printer, grouped, seconds, significant};
+use crate::sha256;
 use crate::stopwatch::{MESSAGE_BYTES, Question, measure};
 use hypergrove::{Op, Params};
 use serde::Serialize;
 use std::time::Duration;
 
 pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    if !args.sha256.is_empty() {
+        return sha256::run(args, options, printer);
+    }
     let sets: Vec<&'static Params> = args.set.iter().flat_map(|sets| sets.0.iter().copied()).collect();
     if let Some(p) = sets.iter().find(|p| p.d < args.cache_layers) {
         return Err(Failure::new(format!("--cache-layers {}: {p} has {} layers", args.cache_layers, p.d)));

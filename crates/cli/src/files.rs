@@ -85,20 +85,31 @@ impl Source {
     }
 }
 
+impl Source {
+    /// To be read piece by piece.
+    pub(crate) fn open(&self) -> io::Result<Box<dyn Read>> {
+        Ok(match self {
+            Source::Stdin => Box::new(io::stdin()),
+            Source::File(path) => Box::new(File::open(path)?),
+        })
+    }
+}
+
 /// The paths that a list names, one a line.
 pub(crate) fn read_list(list: &Source) -> Result<Vec<PathBuf>, Failure> {
     let bytes = list.read()?;
     bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| path_of(list, line)).collect()
 }
 
+/// The path with this name.
 #[cfg(unix)]
-fn path_of(_: &Source, line: &[u8]) -> Result<PathBuf, Failure> {
+pub(crate) fn path_of(_: &Source, line: &[u8]) -> Result<PathBuf, Failure> {
     use std::os::unix::ffi::OsStrExt;
     Ok(std::ffi::OsStr::from_bytes(line).into())
 }
 
 #[cfg(not(unix))]
-fn path_of(list: &Source, line: &[u8]) -> Result<PathBuf, Failure> {
+pub(crate) fn path_of(list: &Source, line: &[u8]) -> Result<PathBuf, Failure> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let text = str::from_utf8(line).map_err(|_| Failure::new(format!("{list} lists a path that is not UTF-8")))?;
     Ok(text.into())

@@ -3,7 +3,7 @@
 use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
 use crate::printer::Printer;
-use hypergrove::{BACKENDS, Backend, Engine, EngineBuilder, Fault, Reference, Work};
+use hypergrove::{BACKENDS, Backend, Device, Engine, EngineBuilder, Fault, Reference, Work};
 use hypergrove_cpu::{Cpu, Isa, Rates};
 use std::env;
 use std::ops::Deref;
@@ -128,6 +128,20 @@ fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
     Ok(Some(chosen))
 }
 
+/// The devices that were asked for, the first that there is if none was.
+pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<(Arc<dyn Backend>, Device)>, Failure> {
+    let devices = match devices(options)? {
+        Some(devices) => devices,
+        None => vec![(make("cpu", IsaName(None))?, 0)],
+    };
+    let device = |(backend, index): (Arc<dyn Backend>, u32)| {
+        let device = backend.devices()?.into_iter().find(|device| device.index == index);
+        let gone = || Failure::new(format!("there is no device '{}:{index}' any more", backend.name()));
+        device.ok_or_else(gone).map(|device| (backend, device))
+    };
+    devices.into_iter().map(device).collect()
+}
+
 /// The backend of this name.
 fn make(name: &str, isa: IsaName) -> Result<Arc<dyn Backend>, Failure> {
     let entry = BACKENDS.iter().find(|entry| entry.name == name);
@@ -239,7 +253,7 @@ fn best(a: &Rates, b: &Rates) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove::{Device, Error, Plan, Policy, SLH_DSA_SHA2_128F};
+    use hypergrove::{Error, Plan, Policy, SLH_DSA_SHA2_128F};
     use hypergrove_engine::{Axis, Program};
 
     /// A device that was there when it was listed.

@@ -8,6 +8,7 @@ mod devices;
 mod explain;
 mod failure;
 mod files;
+mod hash;
 mod inspect;
 mod keygen;
 mod keys;
@@ -15,6 +16,7 @@ mod machine;
 mod printer;
 mod pubkey;
 mod quickstart;
+mod sha256;
 mod sign;
 mod stopwatch;
 mod verdicts;
@@ -51,6 +53,7 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Devices(args) => devices::run(args, machine, printer),
         Command::Explain(args) => explain::run(args, machine, printer),
         Command::Bench(args) => bench::run(args, machine, printer),
+        Command::Hash(args) => hash::run(args, machine, printer),
         Command::Acvp(args) => acvp::run(args, machine, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }

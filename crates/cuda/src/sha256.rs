@@ -372,7 +372,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         let thin = self.thin(all.0);
         let (kernels, row) = (&self.kernels[thin], &mut self.rows[0]);
         let host = G::host_address(&row.host);
-        let mut timed = |row: &mut Row<G>, steps: &[Step]| {
+        let timed = |row: &mut Row<G>, steps: &[Step]| {
             let start = Instant::now();
             row.queue.submit(kernels, steps)?;
             Ok::<_, Error>(row.queue.wait()?.map_or(start.elapsed(), |timing| timing.execute))

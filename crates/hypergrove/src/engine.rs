@@ -23,7 +23,7 @@ pub const DEVICE_MEMORY_BUDGET: u64 = 2 << 30;
 
 /// Signs, verifies and makes keys, on one device or several. Cheap to clone: the clones share programs and threads.
 #[derive(Clone)]
-pub struct Engine(Arc<Inner>);
+pub struct Engine(pub(crate) Arc<Inner>);
 
 /// What an engine shall be; see [`Engine::builder`].
 #[derive(Clone, Default)]
@@ -123,6 +123,7 @@ impl EngineBuilder {
             timing: Mutex::default(),
             pool: OnceLock::new(),
             pools: Mutex::default(),
+            host: OnceLock::new(),
             threads,
             memory_budget,
             check_roots: !self.skip_root_check,
@@ -409,6 +410,8 @@ pub(crate) struct Inner {
     pool: OnceLock<Result<ThreadPool, Error>>,
     /// For the host's share of what other devices do; see [`Inner::with_pool`].
     pools: Mutex<Vec<ThreadPool>>,
+    /// The host's instruction set, once messages are hashed on it.
+    pub(crate) host: OnceLock<hypergrove_cpu::Isa>,
     pub(crate) threads: usize,
     pub(crate) memory_budget: u64,
     pub(crate) check_roots: bool,

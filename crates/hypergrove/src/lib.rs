@@ -43,6 +43,7 @@
 
 mod engine;
 mod explain;
+mod hash;
 mod jobs;
 mod keys;
 mod run;
@@ -51,8 +52,9 @@ mod worker;
 
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
 pub use explain::{Explanation, Memory, PolicySource};
+pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
-pub use hypergrove_engine::{Backend, Checked, Device, Error, Policy, Reference, Timing};
+pub use hypergrove_engine::{Backend, Checked, Device, Error, Hasher, Messages, Policy, Reference, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, Mode, PreHash};

@@ -1,6 +1,7 @@
 //! The devices of an engine: what each may hold, and what becomes of one that fails.
 
 use crate::engine::Inner;
+use crate::hash::Hashing;
 use hypergrove_engine::planner::{Bounds, Weigh};
 use hypergrove_engine::programs::{Facts, Group, Programs};
 use hypergrove_engine::{Device, Error};
@@ -30,13 +31,14 @@ pub struct Fault {
 /// A device that the engine uses.
 pub(crate) struct Worker {
     pub(crate) programs: Programs,
+    pub(crate) hashing: Hashing,
     /// It failed, and another one took its part.
     aside: AtomicBool,
 }
 
 impl Worker {
     pub(crate) fn new(programs: Programs) -> Worker {
-        Worker { programs, aside: AtomicBool::new(false) }
+        Worker { programs, hashing: Hashing::default(), aside: AtomicBool::new(false) }
     }
 
     pub(crate) fn device(&self) -> &Device {

@@ -1,0 +1,326 @@
+//! `hypergrove hash`.
+
+use crate::args::{self, Hash, MachineOptions};
+use crate::failure::{Exit, Failure};
+use crate::files::{Source, path_of};
+use crate::machine;
+use crate::printer::Printer;
+use hypergrove::{Engine, MerkleTree};
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+pub(crate) fn run(args: &Hash, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    args::one_stdin(args.inputs.files.iter().chain(&args.inputs.list).map(PathBuf::as_path))?;
+    let mut paths = args.inputs.paths()?;
+    if !args.inputs.many() && paths.is_empty() {
+        paths.push("-".into());
+    }
+    let engine = machine::engine(machine, printer)?;
+    match (args.check, args.records) {
+        (true, _) => check(args, &engine, &paths, printer),
+        (_, true) => records(args, &engine, &paths, printer),
+        _ => sums(args, &engine, &paths, printer),
+    }
+}
+
+/// Lines on their way to standard output, some at a time.
+struct Lines<'p> {
+    printer: &'p Printer,
+    waiting: Vec<u8>,
+    lost: Result<(), Failure>,
+}
+
+impl<'p> Lines<'p> {
+    /// Bytes that are written together, at least.
+    const TOGETHER: usize = 64 << 10;
+
+    fn new(printer: &'p Printer) -> Lines<'p> {
+        Lines { printer, waiting: Vec::new(), lost: Ok(()) }
+    }
+
+    fn add(&mut self, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.waiting.extend_from_slice(part));
+        if self.printer.shared || self.waiting.len() >= Lines::TOGETHER {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.lost.is_ok() && !self.waiting.is_empty() {
+            self.lost = self.printer.bytes(&self.waiting);
+        }
+        self.waiting.clear();
+    }
+
+    /// All are written, or this says why not.
+    fn finish(mut self) -> Result<(), Failure> {
+        self.flush();
+        self.lost
+    }
+}
+
+/// A name as a line has it, and the backslash that goes before the line if something was escaped.
+fn escaped(path: &Path) -> (&'static [u8], Vec<u8>) {
+    let (mut mark, mut name) = (&b""[..], Vec::new());
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        let letter = match byte {
+            b'\\' => b'\\',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            _ => {
+                name.push(byte);
+                continue;
+            }
+        };
+        mark = b"\\";
+        name.extend([b'\\', letter]);
+    }
+    (mark, name)
+}
+
+/// A sum for each file.
+fn sums(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
+    let bar = printer.progress(paths.len(), "hashing");
+    let (mut lines, mut exit) = (Lines::new(printer), Exit::Good);
+    let open = |i: usize| Source::from(paths[i].as_path()).open();
+    engine.sha256_each(paths.len(), open, |i, digest| {
+        bar.inc(1);
+        match digest {
+            Ok(digest) => {
+                let digest = hex::encode(digest);
+                let (mark, name) = match args.zero {
+                    true => (&b""[..], paths[i].as_os_str().as_encoded_bytes().to_vec()),
+                    false => escaped(&paths[i]),
+                };
+                let end: &[u8] = if args.zero { b"\0" } else { b"\n" };
+                bar.suspend(|| match args.tag {
+                    true => lines.add(&[mark, b"SHA256 (", &name, b") = ", digest.as_bytes(), end]),
+                    false => {
+                        let kind: &[u8] = if args.binary { b" *" } else { b"  " };
+                        lines.add(&[mark, digest.as_bytes(), kind, &name, end]);
+                    }
+                });
+            }
+            Err(error) => {
+                exit = Exit::Invalid;
+                bar.suspend(|| unreadable(&paths[i], &error, printer));
+            }
+        }
+    })?;
+    bar.finish_and_clear();
+    lines.finish()?;
+    Ok(exit)
+}
+
+fn unreadable(path: &Path, error: &io::Error, printer: &Printer) {
+    printer.failure(&Failure::io("read", Source::from(path), error));
+}
+
+/// A file and the sum it should have.
+struct Listed {
+    path: PathBuf,
+    digest: [u8; 32],
+}
+
+/// What became of a list of sums.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    improper: usize,
+    unreadable: usize,
+    wrong: usize,
+}
+
+/// The sums that the files list.
+fn check(args: &Hash, engine: &Engine, lists: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
+    let (mut lines, mut exit) = (Lines::new(printer), Exit::Good);
+    for list in lists {
+        let source = Source::from(list.as_path());
+        let text = match source.read() {
+            Ok(text) => text,
+            Err(failure) => {
+                printer.failure(&failure);
+                exit = Exit::Invalid;
+                continue;
+            }
+        };
+        if !check_list(args, engine, &source, &text, printer, &mut lines)? {
+            exit = Exit::Invalid;
+        }
+        lines.flush();
+    }
+    lines.finish()?;
+    Ok(exit)
+}
+
+/// Whether all is well with one list.
+fn check_list(
+    args: &Hash,
+    engine: &Engine,
+    source: &Source,
+    text: &[u8],
+    printer: &Printer,
+    lines: &mut Lines<'_>,
+) -> Result<bool, Failure> {
+    let (mut counts, mut listed) = (Counts::default(), Vec::new());
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        match parse(line).map(|(name, digest)| Ok::<_, Failure>(Listed { path: path_of(source, &name)?, digest })) {
+            Some(entry) => listed.push(entry?),
+            None => {
+                counts.improper += 1;
+                if args.warn {
+                    printer.warning(format_args!("{source}: {}: no properly formatted SHA-256 line", number + 1));
+                }
+            }
+        }
+    }
+    args::one_stdin(listed.iter().map(|entry| entry.path.as_path()))?;
+    if listed.is_empty() {
+        printer.failure(&Failure::new(format!("{source}: no properly formatted SHA-256 lines found")));
+        return Ok(false);
+    }
+
+    let (mut right, bar) = (0, printer.progress(listed.len(), "checking"));
+    engine.sha256_each(
+        listed.len(),
+        |i| Source::from(listed[i].path.as_path()).open(),
+        |i, digest| {
+            bar.inc(1);
+            let Listed { path, digest: want } = &listed[i];
+            let word: &[u8] = match digest {
+                Ok(digest) if digest == *want => {
+                    right += 1;
+                    if printer.quiet {
+                        return;
+                    }
+                    b": OK\n"
+                }
+                Ok(_) => {
+                    counts.wrong += 1;
+                    b": FAILED\n"
+                }
+                Err(error) if args.ignore_missing && error.kind() == io::ErrorKind::NotFound => return,
+                Err(error) => {
+                    counts.unreadable += 1;
+                    bar.suspend(|| unreadable(path, &error, printer));
+                    b": FAILED open or read\n"
+                }
+            };
+            if !args.status {
+                let (mark, name) = escaped(path);
+                bar.suspend(|| lines.add(&[mark, &name, word]));
+            }
+        },
+    )?;
+    bar.finish_and_clear();
+    lines.flush();
+    if args.ignore_missing && right + counts.wrong == 0 {
+        printer.failure(&Failure::new(format!("{source}: no file was verified")));
+    }
+    if !args.status {
+        let tell = |count: usize, one: &str, many: &str| match count {
+            0 => {}
+            1 => printer.warning(format_args!("1 {one}")),
+            _ => printer.warning(format_args!("{count} {many}")),
+        };
+        tell(counts.improper, "line is improperly formatted", "lines are improperly formatted");
+        tell(counts.unreadable, "listed file could not be read", "listed files could not be read");
+        tell(counts.wrong, "computed checksum did NOT match", "computed checksums did NOT match");
+    }
+    let bad = counts.wrong + counts.unreadable + if args.strict { counts.improper } else { 0 };
+    Ok(bad == 0 && right > 0)
+}
+
+/// Name and sum of a line: `SUM  NAME`, `SUM *NAME`, `SUM NAME`, or `SHA256 (NAME) = SUM`. After a backslash the name is
+/// escaped.
+fn parse(line: &[u8]) -> Option<(Vec<u8>, [u8; 32])> {
+    let line = line.trim_ascii_start();
+    let (is_escaped, line) = line.strip_prefix(b"\\").map_or((false, line), |rest| (true, rest));
+    let (name, digest) = match line.strip_prefix(b"SHA256") {
+        Some(rest) => {
+            let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"(")?;
+            let close = rest.iter().rposition(|byte| *byte == b')')?;
+            let digest = rest[close + 1..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+            (&rest[..close], digest)
+        }
+        None => {
+            let (digest, rest) = line.split_at_checked(64)?;
+            let name = rest.strip_prefix(b" ").or(rest.strip_prefix(b"\t"))?;
+            (name.strip_prefix(b" ").or(name.strip_prefix(b"*")).unwrap_or(name), digest)
+        }
+    };
+    let mut sum = [0; 32];
+    hex::decode_to_slice(digest, &mut sum).ok()?;
+    let name = if is_escaped { unescaped(name)? } else { name.to_vec() };
+    (!name.is_empty() && !name.contains(&0)).then_some((name, sum))
+}
+
+fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
+    let (mut out, mut bytes) = (Vec::new(), name.iter());
+    while let Some(&byte) = bytes.next() {
+        out.push(match (byte, byte == b'\\') {
+            (_, true) => match bytes.next()? {
+                b'\\' => b'\\',
+                b'n' => b'\n',
+                b'r' => b'\r',
+                _ => return None,
+            },
+            (byte, false) => byte,
+        });
+    }
+    Some(out)
+}
+
+/// A sum for each record, or the root of the tree over them.
+fn records(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
+    let (mut lines, mut failed) = (Lines::new(printer), None);
+    let mut tree = args.merkle_root.then(|| MerkleTree::new(engine));
+    let prefix: &[u8] = if args.merkle_root { &[MerkleTree::LEAF] } else { &[] };
+    let mut stream = engine.sha256_stream(|_, digest| match &mut tree {
+        Some(tree) => failed = failed.take().or(tree.push(digest).err()),
+        None => lines.add(&[hex::encode(digest).as_bytes(), if args.zero { b"\0" } else { b"\n" }]),
+    });
+    let mut wrong = Ok(());
+    for path in paths {
+        let source = Source::from(path.as_path());
+        let read = source.open().map_err(|error| Failure::io("read", &source, &error));
+        wrong = read.and_then(|reader| {
+            let mut reader = BufReader::with_capacity(1 << 20, reader);
+            let failed = |error: io::Error| Failure::io("read", &source, &error);
+            for number in 0u64.. {
+                let cut = |at: &str| {
+                    Failure::new(format!("{source}: record {number}, counted from 0, ends within its {at}"))
+                        .hint("a record is its length, four bytes of which the first is the highest, and as many bytes")
+                };
+                let mut length = Vec::new();
+                reader.by_ref().take(4).read_to_end(&mut length).map_err(failed)?;
+                let Ok(bytes) = <[u8; 4]>::try_from(length.as_slice()) else {
+                    return if length.is_empty() { Ok(()) } else { Err(cut("length")) };
+                };
+                let bytes = u64::from(u32::from_be_bytes(bytes));
+                if stream.read(prefix, &mut reader.by_ref().take(bytes))?.map_err(failed)? < bytes {
+                    return Err(cut("bytes"));
+                }
+            }
+            Ok(())
+        });
+        if wrong.is_err() {
+            break;
+        }
+    }
+    if wrong.is_err() && args.merkle_root {
+        return wrong.map(|()| Exit::Good);
+    }
+    stream.finish()?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if let Some(tree) = tree {
+        lines.add(&[hex::encode(tree.root()?).as_bytes(), b"\n"]);
+    }
+    lines.finish()?;
+    wrong.map(|()| Exit::Good)
+}

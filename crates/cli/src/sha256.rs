@@ -1,0 +1,243 @@
+//! SHA-256 of equal messages, measured: `hypergrove bench --sha256`.
+
+use crate::args::{Bench, MachineOptions};
+use crate::failure::{Exit, Failure};
+use crate::machine;
+use crate::printer::{Printer, seconds, significant};
+use hypergrove::{Backend, Cpu, Device, Hasher, Messages, Policy};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// What is measured.
+#[derive(Clone)]
+pub(crate) struct Point {
+    /// Bytes of a message.
+    pub(crate) size: usize,
+    /// Messages; `None`: as many as keep the device busy.
+    pub(crate) count: Option<usize>,
+    /// Threads, launch shape, streams: what [`Hasher::space`] lists.
+    pub(crate) policy: Policy,
+    /// Time for the timed runs.
+    pub(crate) budget: Duration,
+}
+
+/// Times of messages whose sums were right.
+#[derive(Serialize)]
+pub(crate) struct Sample {
+    /// Bytes of a message, and messages of a run.
+    pub(crate) size: usize,
+    pub(crate) count: usize,
+    /// Seconds of each run from the caller's memory to the caller's memory, ascending.
+    pub(crate) seconds: Vec<f64>,
+    /// Messages of a run in the device's own memory, and seconds of each run; none where there is no such memory.
+    pub(crate) resident_count: usize,
+    pub(crate) resident_seconds: Vec<f64>,
+}
+
+impl Sample {
+    /// Million bytes of messages a second, by the median: end to end.
+    pub(crate) fn megabytes(&self) -> f64 {
+        rate(self.size * self.count, &self.seconds).unwrap_or_default()
+    }
+    /// The same for messages in the device's own memory.
+    pub(crate) fn resident_megabytes(&self) -> Option<f64> {
+        rate(self.size * self.resident_count, &self.resident_seconds)
+    }
+}
+
+fn rate(bytes: usize, seconds: &[f64]) -> Option<f64> {
+    Some(bytes as f64 / 1e6 / seconds.get(seconds.len() / 2)?)
+}
+
+/// Runs that are timed at least.
+const LEAST_RUNS: usize = 5;
+/// Messages that fill the largest devices several times over.
+const MANY: usize = 1 << 20;
+/// Bytes of a run from host to host.
+const BYTES: usize = 1 << 30;
+/// Bytes of a run in the device's memory: as many as 32-bit numbers of words tell apart.
+const RESIDENT_BYTES: usize = (16 << 30) - 4;
+/// Bytes for a thread of a fixed launch shape: a GPU's thread alone hashes about 50 MB a second.
+const THREAD_BYTES: usize = 8 << 20;
+/// Bytes for each of the host's threads.
+const CORE_BYTES: usize = 16 << 20;
+
+/// Measures one point on a device; a wrong sum is an error.
+pub(crate) fn sha256_point(backend: &dyn Backend, device: &Device, point: &Point) -> Result<Sample, Failure> {
+    let Point { size, ref policy, budget, .. } = *point;
+    let mut hasher = backend.hasher(device, policy)?;
+    let most = most_bytes(device, policy);
+    let count = point.count.unwrap_or((most.min(BYTES) / size).clamp(1, 4 * MANY));
+    let mut bytes = vec![0; size * count];
+    // A message tells its number where it is long enough, and no two pages are alike.
+    for (number, word) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        *word = (number as u32).wrapping_mul(0x9e37_79b9).to_le_bytes();
+    }
+    let messages = Messages::equal(&bytes, size)?;
+    let want = wanted(messages)?;
+    let mut digests = vec![[0; 32]; count];
+    let (mut times, mut used) = (Vec::new(), Duration::ZERO);
+    // The first run is not timed: memory is touched for the first time.
+    hasher.run(messages, &mut digests)?;
+    while times.len() < LEAST_RUNS || used < budget {
+        digests.fill([0; 32]);
+        let start = Instant::now();
+        hasher.run(messages, &mut digests)?;
+        let time = start.elapsed();
+        if digests != want {
+            return Err(wrong());
+        }
+        used += time;
+        times.push(time.as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    let (resident_count, resident_seconds) = resident(&mut *hasher, device, messages, &want, most)?;
+    Ok(Sample { size, count, seconds: times, resident_count, resident_seconds })
+}
+
+/// Bytes of messages that a policy's threads are busy with for a while.
+fn most_bytes(device: &Device, policy: &Policy) -> usize {
+    let axis = |name| policy.get(name).unwrap_or(0) as usize;
+    match (device.memory, axis("blocks") * axis("block")) {
+        (0, _) => CORE_BYTES * axis(hypergrove_engine::THREADS).max(1),
+        (_, 0) => RESIDENT_BYTES,
+        (_, threads) => THREAD_BYTES.saturating_mul(threads),
+    }
+}
+
+fn wrong() -> Failure {
+    Failure::new("a wrong answer: SHA-256 differs from the host's").hint("distrust this machine, and report the fault")
+}
+
+/// The sums by the host, on all its threads.
+fn wanted(messages: Messages<'_>) -> Result<Vec<[u8; 32]>, Failure> {
+    let (cpu, mut want) = (Cpu::new(), vec![[0; 32]; messages.len()]);
+    let device = cpu.devices()?.remove(0);
+    let threads = Policy(vec![(hypergrove_engine::THREADS, device.cores)]);
+    cpu.hasher(&device, &threads)?.run(messages, &mut want)?;
+    Ok(want)
+}
+
+/// Messages of a run in the device's memory, and the times.
+fn resident(
+    hasher: &mut dyn Hasher,
+    device: &Device,
+    messages: Messages<'_>,
+    want: &[[u8; 32]],
+    most: usize,
+) -> Result<(usize, Vec<f64>), Failure> {
+    let size = messages.start(1.min(messages.len()));
+    if device.memory == 0 || !size.is_multiple_of(4) || size > hasher.longest() {
+        return Ok((0, Vec::new()));
+    }
+    // What is uploaded once and copied: a piece of what ran from host to host.
+    let part = messages.len().min(hasher.longest() / size.max(64)).max(1);
+    let room = most.min(RESIDENT_BYTES).min((device.memory / 2) as usize);
+    let copies = (MANY.div_ceil(part)).min(room / (part * size)).max(1);
+    let mut digests = vec![[0; 32]; part];
+    let times = hasher.resident(messages.range(0..part), copies, LEAST_RUNS, &mut digests)?;
+    if digests != want[..part] {
+        return Err(wrong());
+    }
+    let mut times: Vec<f64> = times.into_iter().flatten().map(|time| time.as_secs_f64()).collect();
+    times.sort_by(f64::total_cmp);
+    Ok((part * copies, times))
+}
+
+/// One line of JSON.
+#[derive(Serialize)]
+struct Record<'a> {
+    study: &'static str,
+    backend: &'a str,
+    device: &'a str,
+    detail: &'a str,
+    policy: Vec<(&'static str, u32)>,
+    #[serde(flatten)]
+    sample: &'a Sample,
+    mb_per_s: f64,
+    resident_mb_per_s: Option<f64>,
+    version: &'static str,
+    commit: &'static str,
+}
+
+/// Every size with every policy that was asked for.
+pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    if !args.json {
+        printer.line(row(["device", "size", "messages", "median", "MB/s", "resident MB/s", "policy"]))?;
+    }
+    for (backend, device) in machine::chosen(options)? {
+        let space = backend.hasher(&device, &Policy::default())?.space();
+        let threads = options.threads.map_or(device.cores, u32::from);
+        let threads = if device.memory > 0 { options.threads.map_or(host_threads(), u32::from) } else { threads };
+        let policies = match &args.axes[..] {
+            [] => vec![Vec::new()],
+            asked => asked.iter().map(|text| axes(text, &space)).collect::<Result<_, _>>()?,
+        };
+        for policy in policies {
+            let threads = [(hypergrove_engine::THREADS, threads)];
+            let all =
+                if policy.iter().any(|(name, _)| *name == hypergrove_engine::THREADS) { &[][..] } else { &threads };
+            let policy = Policy([all, &policy].concat());
+            for &size in &args.sha256 {
+                let (size, budget) = (size as usize, Duration::from_secs_f64(args.seconds));
+                let point = Point { size, count: args.batch, policy: policy.clone(), budget };
+                let sample = sha256_point(&*backend, &device, &point)?;
+                if args.json {
+                    let record = Record {
+                        study: "sha256",
+                        backend: device.backend,
+                        device: &device.name,
+                        detail: &device.detail,
+                        policy: policy.0.clone(),
+                        sample: &sample,
+                        mb_per_s: sample.megabytes(),
+                        resident_mb_per_s: sample.resident_megabytes(),
+                        version: env!("CARGO_PKG_VERSION"),
+                        commit: env!("HYPERGROVE_COMMIT"),
+                    };
+                    printer.line(serde_json::to_string(&record).map_err(|error| Failure::new(error.to_string()))?)?;
+                    continue;
+                }
+                let policy: Vec<_> = policy.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                printer.line(row([
+                    &device.id(),
+                    &size.to_string(),
+                    &sample.count.to_string(),
+                    &seconds(sample.seconds[sample.seconds.len() / 2]),
+                    &significant(sample.megabytes()),
+                    &sample.resident_megabytes().map_or("-".into(), significant),
+                    &policy.join(","),
+                ]))?;
+            }
+        }
+    }
+    Ok(Exit::Good)
+}
+
+fn host_threads() -> u32 {
+    std::thread::available_parallelism().map_or(1, usize::from) as u32
+}
+
+fn row([device, size, count, median, rate, resident, policy]: [&str; 7]) -> String {
+    format!("{device:<8} {size:>8} {count:>9} {median:>9} {rate:>10} {resident:>14}  {policy}")
+}
+
+/// `block=256,imad=0xfff` as a policy.
+fn axes(text: &str, space: &[hypergrove_engine::Axis]) -> Result<Vec<(&'static str, u32)>, Failure> {
+    let known = || space.iter().map(|axis| axis.name).collect::<Vec<_>>().join(", ");
+    text.split(',')
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let number = match value.strip_prefix("0x") {
+                Some(digits) => u32::from_str_radix(digits, 16),
+                None => value.parse(),
+            };
+            let axis = space.iter().find(|axis| axis.name == name);
+            let axis = axis.ok_or_else(|| {
+                Failure::new(format!("there is no axis '{name}' of hashing here")).hint(format!("use {}", known()))
+            })?;
+            let number = number.map_err(|_| Failure::new(format!("'{value}' is no value of the axis {name}")))?;
+            Ok((axis.name, number))
+        })
+        .collect()
+}

@@ -1,0 +1,519 @@
+//! SHA-256 of many messages (FIPS 180-4), and Merkle trees over them (RFC 9162).
+
+use crate::engine::{Engine, Inner};
+use crate::worker::{Worker, is_fault};
+use hypergrove_cpu::{Cpu, Isa, Part, SHA256_START, Sha256, sha256};
+use hypergrove_engine::{Backend, Error, Hasher, Messages, Policy, THREADS};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, scope};
+use std::time::Instant;
+
+/// Bytes up to which no device but the host is tried: to hash them takes less than to ask a driver.
+const SMALL: usize = 1 << 20;
+/// Bytes after which the device is chosen again.
+const CHOICE: usize = 256 << 20;
+/// Bytes of a message that are read at a time.
+const PIECE: usize = 128 << 10;
+/// Bytes that the padding adds to a message on average: end mark, length, and half a block.
+const PADDING: usize = 40;
+
+/// What the engine knows of one device's hashing.
+#[derive(Default)]
+pub(crate) struct Hashing {
+    /// Made at the first use.
+    hasher: Mutex<Option<Box<dyn Hasher>>>,
+    /// Seconds a byte, by the size of what was hashed: index i is for 4^i bytes and more.
+    speed: Mutex<[Option<f64>; 24]>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes with their padding.
+fn padded(messages: Messages<'_>) -> usize {
+    messages.bytes().len() + PADDING * messages.len()
+}
+
+fn class(bytes: usize) -> usize {
+    (bytes.max(1).ilog2() as usize / 2).min(23)
+}
+
+impl Hashing {
+    /// Seconds for so many bytes, as far as is known: nothing of this size was hashed yet, but perhaps of another.
+    fn predicted(&self, bytes: usize) -> Option<f64> {
+        let (speed, class) = (lock(&self.speed), class(bytes));
+        // More at a time takes no longer a byte, and less takes no longer in all.
+        let smaller = speed[..=class].iter().rev().find_map(|known| *known).map(|each| each * bytes as f64);
+        let larger = || (class + 1..24).find_map(|i| Some(speed[i]? * (1u64 << (2 * i)) as f64));
+        smaller.or_else(larger)
+    }
+
+    fn note(&self, bytes: usize, seconds: f64) {
+        let known = &mut lock(&self.speed)[class(bytes)];
+        let each = seconds / bytes.max(1) as f64;
+        // The latest counts most: devices warm up, and others use them too.
+        *known = Some(known.map_or(each, |before| 0.5 * (before + each)));
+    }
+}
+
+impl Inner {
+    /// The host's instruction set: that of the engine's CPU, if it has one.
+    fn isa(&self) -> Isa {
+        let named = self.workers.iter().find(|worker| worker.device().backend == "cpu");
+        let isa = named.and_then(|worker| Isa::by_name(&worker.device().detail));
+        *self.host.get_or_init(|| isa.unwrap_or_else(|| Cpu::new().isa()))
+    }
+
+    fn lanes(&self) -> Box<dyn Sha256> {
+        sha256(self.isa()).expect("detected")
+    }
+
+    /// Whether messages are the host's anyway.
+    fn has_host(&self) -> bool {
+        self.live().any(|worker| !worker.is_apart())
+    }
+
+    /// The device that should take messages next: the one that is expected to be done first. A device that is not known
+    /// yet is tried.
+    fn choose(&self, bytes: usize) -> &Worker {
+        let host = self.live().find(|worker| !worker.is_apart());
+        if let (Some(host), true) = (host, bytes <= SMALL) {
+            return host;
+        }
+        let seconds = |worker: &Worker| worker.hashing.predicted(bytes).unwrap_or(0.0);
+        self.live().min_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or_else(|| self.first())
+    }
+
+    /// `Ok(false)`: it does not take messages that are so long, or none.
+    fn hash_on(&self, worker: &Worker, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<bool, Error> {
+        let mut hasher = lock(&worker.hashing.hasher);
+        if hasher.is_none() {
+            let policy = Policy(vec![(THREADS, self.threads as u32)]);
+            match worker.programs.backend().hasher(worker.device(), &policy) {
+                Err(Error::Unsupported { .. }) => return Ok(false),
+                made => *hasher = Some(made?),
+            }
+        }
+        let hasher = hasher.as_mut().expect("made just now");
+        let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
+        if longest.is_some_and(|longest| longest > hasher.longest()) {
+            return Ok(false);
+        }
+        let start = Instant::now();
+        let timing = self.with_pool(worker, self.threads, |pool| match pool {
+            Some(pool) => pool.install(|| hasher.run(messages, digests)),
+            None => hasher.run(messages, digests),
+        })?;
+        worker.hashing.note(padded(messages), start.elapsed().as_secs_f64());
+        self.note(&timing);
+        Ok(true)
+    }
+
+    fn hash(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
+        messages.check(digests)?;
+        let mut from = 0;
+        while from < messages.len() {
+            // What follows is another piece once a choice's worth is in this one.
+            let end = messages.start(from) + CHOICE;
+            let (mut to, mut beyond) = (from + 1, messages.len());
+            while to < beyond {
+                let middle = to + (beyond - to).div_ceil(2);
+                if messages.start(middle) <= end { to = middle } else { beyond = middle - 1 }
+            }
+            self.hash_piece(messages.range(from..to), &mut digests[from..to])?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    fn hash_piece(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
+        loop {
+            let worker = self.choose(padded(messages));
+            match self.hash_on(worker, messages, digests) {
+                Ok(true) => return Ok(()),
+                // The host hashes whatever no device takes.
+                Ok(false) => {
+                    let device = worker.device();
+                    let cpu = Cpu::with(self.isa()).expect("detected");
+                    let mut hasher = cpu.hasher(device, &Policy(vec![(THREADS, self.threads as u32)]))?;
+                    return self.with_pool(worker, self.threads, |pool| match pool {
+                        Some(pool) => pool.install(|| hasher.run(messages, digests).map(drop)),
+                        None => hasher.run(messages, digests).map(drop),
+                    });
+                }
+                Err(why) if is_fault(&why) && self.fault(worker, why.clone(), messages.len()) => {}
+                Err(why) => return Err(why),
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// SHA-256 of each message. Of several devices the one that is expected to be done first takes them, by what the engine
+    /// has measured; few bytes stay on the host.
+    pub fn sha256_batch(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
+        self.0.hash(messages, digests)
+    }
+
+    /// SHA-256 of messages that come one after the other, in bounded memory; `sink` gets each with its number, in order.
+    pub fn sha256_stream<F: FnMut(usize, [u8; 32])>(&self, sink: F) -> Sha256Stream<'_, F> {
+        // Bytes, where they end, and digests take a quarter each of what a batch may, at most.
+        let room = usize::try_from(self.0.memory_budget / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
+        Sha256Stream { engine: &self.0, sink, room, bytes: Vec::new(), ends: Vec::new(), next: 0 }
+    }
+
+    /// SHA-256 of `count` things that are read, of any lengths: `open` opens number i, on any of the engine's threads,
+    /// and `sink` gets the digests in order, on this one. What cannot be opened or read is told and does not stop the
+    /// others.
+    ///
+    /// Each is hashed where it was read, on the host, many side by side; by other devices only if the engine has no CPU.
+    pub fn sha256_each<R: Read>(
+        &self,
+        count: usize,
+        open: impl Fn(usize) -> io::Result<R> + Sync,
+        mut sink: impl FnMut(usize, io::Result<[u8; 32]>),
+    ) -> Result<(), Error> {
+        if !self.0.has_host() {
+            return self.0.gather(count, open, sink);
+        }
+        let (threads, next) = (self.0.threads.min(count), AtomicUsize::new(0));
+        let mut order = Order { next: 0, waiting: BTreeMap::new() };
+        if threads <= 1 {
+            self.0.drain(&next, count, count, &open, |index, digest| order.add(index, digest, &mut sink));
+            return Ok(());
+        }
+        let (sender, digests) = channel();
+        let work = |sender: Sender<_>| {
+            self.0.drain(&next, count, count.div_ceil(threads), &open, |index, digest| {
+                // Nobody waits only if the calling thread panics.
+                let _ = sender.send((index, digest));
+            });
+        };
+        scope(|scope| {
+            let start = |i| {
+                let (sender, name, work) = (sender.clone(), format!("hypergrove-hash-{i}"), &work);
+                Builder::new().name(name).spawn_scoped(scope, move || work(sender)).ok()
+            };
+            // Without a thread that cannot be had, the others do its share.
+            if (0..threads).filter_map(start).count() == 0 {
+                work(sender.clone());
+            }
+            drop(sender);
+            digests.into_iter().for_each(|(index, digest)| order.add(index, digest, &mut sink));
+        });
+        Ok(())
+    }
+}
+
+/// Results that wait for those of earlier numbers.
+struct Order {
+    next: usize,
+    waiting: BTreeMap<usize, io::Result<[u8; 32]>>,
+}
+
+impl Order {
+    fn add(&mut self, index: usize, digest: io::Result<[u8; 32]>, sink: &mut impl FnMut(usize, io::Result<[u8; 32]>)) {
+        self.waiting.insert(index, digest);
+        while let Some(digest) = self.waiting.remove(&self.next) {
+            sink(self.next, digest);
+            self.next += 1;
+        }
+    }
+}
+
+/// Something that is being read and hashed.
+struct Reading<R> {
+    index: usize,
+    reader: R,
+    state: [u8; 32],
+    length: u64,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+/// Reads until the buffer is full or there is no more.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+impl Inner {
+    /// Takes numbers from `next` until there are no more, a few at a time, and hashes a piece of each in its turn.
+    fn drain<R: Read>(
+        &self,
+        next: &AtomicUsize,
+        count: usize,
+        share: usize,
+        open: &impl Fn(usize) -> io::Result<R>,
+        mut done: impl FnMut(usize, io::Result<[u8; 32]>),
+    ) {
+        let hash = self.lanes();
+        let (mut reading, mut spare) = (Vec::<Reading<R>>::new(), Vec::new());
+        loop {
+            while reading.len() < hash.lanes().min(share) {
+                let index = next.fetch_add(1, Relaxed);
+                if index >= count {
+                    break;
+                }
+                match open(index) {
+                    Ok(reader) => {
+                        let buffer = spare.pop().unwrap_or_else(|| vec![0; PIECE]);
+                        reading.push(Reading { index, reader, state: SHA256_START, length: 0, buffer, filled: 0 });
+                    }
+                    Err(error) => done(index, Err(error)),
+                }
+            }
+            if reading.is_empty() {
+                return;
+            }
+            for i in (0..reading.len()).rev() {
+                let it = &mut reading[i];
+                match fill(&mut it.reader, &mut it.buffer) {
+                    Ok(filled) => (it.filled, it.length) = (filled, it.length + filled as u64),
+                    Err(error) => {
+                        let it = reading.swap_remove(i);
+                        spare.push(it.buffer);
+                        done(it.index, Err(error));
+                    }
+                }
+            }
+            let ends = |it: &Reading<R>| it.filled < PIECE;
+            let mut parts: Vec<Part<'_>> = reading
+                .iter()
+                .map(|it| Part { state: it.state, bytes: &it.buffer[..it.filled], end: ends(it).then_some(it.length) })
+                .collect();
+            hash.absorb(&mut parts);
+            let states: Vec<[u8; 32]> = parts.iter().map(|part| part.state).collect();
+            for (i, state) in states.into_iter().enumerate().rev() {
+                reading[i].state = state;
+                if ends(&reading[i]) {
+                    let it = reading.swap_remove(i);
+                    spare.push(it.buffer);
+                    done(it.index, Ok(state));
+                }
+            }
+        }
+    }
+
+    /// Everything through the devices, in batches.
+    fn gather<R: Read>(
+        &self,
+        count: usize,
+        open: impl Fn(usize) -> io::Result<R>,
+        sink: impl FnMut(usize, io::Result<[u8; 32]>),
+    ) -> Result<(), Error> {
+        let engine = self;
+        let (numbers, sink) = (RefCell::new(Vec::new()), RefCell::new(sink));
+        let tell = |number: usize, digest| {
+            let index: usize = numbers.borrow()[number];
+            sink.borrow_mut()(index, Ok(digest));
+        };
+        let room = usize::try_from(self.memory_budget / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
+        let mut stream = Sha256Stream { engine, sink: tell, room, bytes: Vec::new(), ends: Vec::new(), next: 0 };
+        for index in 0..count {
+            numbers.borrow_mut().push(index);
+            let read = match open(index) {
+                Ok(mut reader) => stream.read(&[], &mut reader)?,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = read {
+                numbers.borrow_mut().pop();
+                stream.flush()?;
+                sink.borrow_mut()(index, Err(error));
+            }
+        }
+        stream.finish().map(drop)
+    }
+}
+
+/// Messages on their way into batches; see [`Engine::sha256_stream`].
+pub struct Sha256Stream<'e, F: FnMut(usize, [u8; 32])> {
+    engine: &'e Inner,
+    sink: F,
+    /// Bytes of a batch, at most.
+    room: usize,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// The number of the batch's first message.
+    next: usize,
+}
+
+impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
+    /// Adds a message.
+    pub fn push(&mut self, message: &[u8]) -> Result<(), Error> {
+        // Nothing is read, and nothing fails to be.
+        self.read(message, &mut io::empty()).map(drop)
+    }
+
+    /// Adds the message that is `prefix` and all that the reader gives; says how many bytes that was. If it cannot be
+    /// read, the message is left out.
+    pub fn read(&mut self, prefix: &[u8], reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
+        // An end and a digest count as bytes too: messages may be empty.
+        if self.bytes.len() + PADDING * self.ends.len() + prefix.len() >= self.room {
+            self.flush()?;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(prefix);
+        loop {
+            let most = (self.room.max(prefix.len() + PIECE) + 1).saturating_sub(self.bytes.len() - start);
+            match reader.by_ref().take(most as u64).read_to_end(&mut self.bytes) {
+                Err(error) => {
+                    self.bytes.truncate(start);
+                    return Ok(Err(error));
+                }
+                Ok(read) if read < most => break,
+                Ok(_) => return self.read_long(start, reader),
+            }
+        }
+        self.ends.push(self.bytes.len());
+        let length = (self.bytes.len() - start - prefix.len()) as u64;
+        if self.bytes.len() > self.room {
+            self.flush()?;
+        }
+        Ok(Ok(length))
+    }
+
+    /// A message that no batch has room for: alone, in pieces, on the host.
+    fn read_long(&mut self, start: usize, reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
+        let begun = self.bytes.split_off(start);
+        self.flush()?;
+        let (hash, mut state, mut length) = (self.engine.lanes(), SHA256_START, 0);
+        let mut reader = begun.as_slice().chain(reader);
+        let mut buffer = vec![0; PIECE];
+        loop {
+            let filled = match fill(&mut reader, &mut buffer) {
+                Ok(filled) => filled,
+                Err(error) => return Ok(Err(error)),
+            };
+            length += filled as u64;
+            let end = (filled < PIECE).then_some(length);
+            let mut part = [Part { state, bytes: &buffer[..filled], end }];
+            hash.absorb(&mut part);
+            state = part[0].state;
+            if end.is_some() {
+                break;
+            }
+        }
+        (self.sink)(self.next, state);
+        self.next += 1;
+        Ok(Ok(length))
+    }
+
+    /// Hashes what is there.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let mut digests = vec![[0; 32]; self.ends.len()];
+        self.engine.hash(Messages::new(&self.bytes, &self.ends)?, &mut digests)?;
+        for digest in digests {
+            (self.sink)(self.next, digest);
+            self.next += 1;
+        }
+        self.bytes.clear();
+        self.ends.clear();
+        Ok(())
+    }
+
+    /// Hashes what is left; says how many messages there were.
+    pub fn finish(mut self) -> Result<usize, Error> {
+        self.flush()?;
+        Ok(self.next)
+    }
+}
+
+/// The Merkle tree of RFC 9162, section 2.1.1, over any number of entries: its root, in memory that grows with the
+/// tree's height alone. A leaf's hash is SHA-256(0x00 ‖ entry), a node's SHA-256(0x01 ‖ left ‖ right); of n > 1 entries
+/// the left subtree has the largest power of two below n. Without entries it is SHA-256 of nothing.
+pub struct MerkleTree<'e> {
+    engine: &'e Engine,
+    /// The nodes of each level that have no sibling yet, and at the leaves and above some that have.
+    levels: Vec<Vec<[u8; 32]>>,
+}
+
+impl<'e> MerkleTree<'e> {
+    /// What stands before an entry when its leaf is hashed.
+    pub const LEAF: u8 = 0;
+    /// What stands before two nodes.
+    const NODE: u8 = 1;
+    /// Nodes of a level that are hashed together.
+    const TOGETHER: usize = 1 << 16;
+
+    /// The tree of no entries.
+    pub fn new(engine: &'e Engine) -> MerkleTree<'e> {
+        MerkleTree { engine, levels: vec![Vec::new()] }
+    }
+
+    /// Appends the entry whose leaf has this hash.
+    pub fn push(&mut self, leaf: [u8; 32]) -> Result<(), Error> {
+        self.levels[0].push(leaf);
+        let mut level = 0;
+        while self.levels[level].len() >= Self::TOGETHER {
+            self.pair(level)?;
+            level += 1;
+        }
+        Ok(())
+    }
+
+    /// Puts the parents of a level's pairs into the next; a node without a sibling stays.
+    fn pair(&mut self, level: usize) -> Result<(), Error> {
+        if self.levels.len() == level + 1 {
+            self.levels.push(Vec::new());
+        }
+        let nodes = &mut self.levels[level];
+        let alone = (nodes.len() % 2 == 1).then(|| nodes.pop().expect("odd"));
+        let parents = parents(self.engine, nodes)?;
+        nodes.clear();
+        nodes.extend(alone);
+        self.levels[level + 1].extend(parents);
+        Ok(())
+    }
+
+    /// The root.
+    pub fn root(mut self) -> Result<[u8; 32], Error> {
+        let mut level = 0;
+        while level < self.levels.len() {
+            if self.levels[level].len() > 1 {
+                self.pair(level)?;
+            }
+            level += 1;
+        }
+        // What is left of a lower level lies to the right.
+        let mut root = None;
+        for left in self.levels.into_iter().flatten() {
+            root = Some(match root {
+                None => left,
+                Some(right) => parents(self.engine, &[left, right])?[0],
+            });
+        }
+        let mut empty = [[0; 32]];
+        match root {
+            Some(root) => Ok(root),
+            None => self.engine.sha256_batch(Messages::new(&[], &[0])?, &mut empty).map(|()| empty[0]),
+        }
+    }
+}
+
+/// The nodes above pairs of nodes.
+fn parents(engine: &Engine, nodes: &[[u8; 32]]) -> Result<Vec<[u8; 32]>, Error> {
+    const EACH: usize = 65;
+    let mut bytes = Vec::with_capacity(nodes.len() / 2 * EACH);
+    for pair in nodes.as_chunks::<2>().0 {
+        bytes.push(MerkleTree::NODE);
+        bytes.extend_from_slice(pair.as_flattened());
+    }
+    let mut parents = vec![[0; 32]; nodes.len() / 2];
+    engine.sha256_batch(Messages::equal(&bytes, EACH)?, &mut parents)?;
+    Ok(parents)
+}
