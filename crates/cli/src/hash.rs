@@ -161,13 +161,15 @@ fn check_list(
     printer: &Printer,
     lines: &mut Lines<'_>,
 ) -> Result<bool, Failure> {
-    let (mut counts, mut listed) = (Counts::default(), Vec::new());
+    let (mut counts, mut listed, mut bare) = (Counts::default(), Vec::new(), None);
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() || line[0] == b'#' {
             continue;
         }
-        match parse(line).map(|(name, digest)| Ok::<_, Failure>(Listed { path: path_of(source, &name)?, digest })) {
+        match parse(line, &mut bare)
+            .map(|(name, digest)| Ok::<_, Failure>(Listed { path: path_of(source, &name)?, digest }))
+        {
             Some(entry) => listed.push(entry?),
             None => {
                 counts.improper += 1;
@@ -210,7 +212,10 @@ fn check_list(
                 }
             };
             if !args.status {
-                let (mark, name) = escaped(path);
+                let name = path.as_os_str().as_encoded_bytes();
+                // A line's end in a name could forge a verdict.
+                let forges = name.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+                let (mark, name) = if forges { escaped(path) } else { (&b""[..], name.to_vec()) };
                 bar.suspend(|| lines.add(&[mark, &name, word]));
             }
         },
@@ -235,8 +240,9 @@ fn check_list(
 }
 
 /// Name and sum of a line: `SUM  NAME`, `SUM *NAME`, `SUM NAME`, or `SHA256 (NAME) = SUM`. After a backslash the name is
-/// escaped.
-fn parse(line: &[u8]) -> Option<(Vec<u8>, [u8; 32])> {
+/// escaped. `bare` says whether the first line of the former kinds had no second mark before its name: where some have
+/// and some have not, nobody could tell whether a name begins with a space.
+fn parse(line: &[u8], bare: &mut Option<bool>) -> Option<(Vec<u8>, [u8; 32])> {
     let line = line.trim_ascii_start();
     let (is_escaped, line) = line.strip_prefix(b"\\").map_or((false, line), |rest| (true, rest));
     let (name, digest) = match line.strip_prefix(b"SHA256") {
@@ -247,9 +253,17 @@ fn parse(line: &[u8]) -> Option<(Vec<u8>, [u8; 32])> {
             (&rest[..close], digest)
         }
         None => {
-            let (digest, rest) = line.split_at_checked(64)?;
+            let (digest, rest) =
+                line.split_at_checked(64).filter(|(digest, _)| digest.iter().all(u8::is_ascii_hexdigit))?;
             let name = rest.strip_prefix(b" ").or(rest.strip_prefix(b"\t"))?;
-            (name.strip_prefix(b" ").or(name.strip_prefix(b"*")).unwrap_or(name), digest)
+            let marked = name.strip_prefix(b" ").or(name.strip_prefix(b"*")).filter(|name| !name.is_empty());
+            let name = match (marked, *bare) {
+                (None, Some(false)) => return None,
+                (Some(marked), None | Some(false)) => marked,
+                (_, _) => name,
+            };
+            *bare = Some(*bare == Some(true) || marked.is_none());
+            (name, digest)
         }
     };
     let mut sum = [0; 32];
@@ -272,6 +286,24 @@ fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
         });
     }
     Some(out)
+}
+
+/// The bytes of a record, all of them or an error.
+struct Record<R> {
+    reader: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Record<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let most = to.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let bytes = self.reader.read(&mut to[..most])?;
+        if bytes == 0 && most > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left -= bytes as u64;
+        Ok(bytes)
+    }
 }
 
 /// A sum for each record, or the root of the tree over them.
@@ -300,10 +332,13 @@ fn records(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -
                 let Ok(bytes) = <[u8; 4]>::try_from(length.as_slice()) else {
                     return if length.is_empty() { Ok(()) } else { Err(cut("length")) };
                 };
-                let bytes = u64::from(u32::from_be_bytes(bytes));
-                if stream.read(prefix, &mut reader.by_ref().take(bytes))?.map_err(failed)? < bytes {
-                    return Err(cut("bytes"));
-                }
+                let left = u64::from(u32::from_be_bytes(bytes));
+                stream.read(prefix, &mut Record { reader: &mut reader, left })?.map_err(|error| {
+                    match error.kind() {
+                        io::ErrorKind::UnexpectedEof => cut("bytes"),
+                        _ => failed(error),
+                    }
+                })?;
             }
             Ok(())
         });

@@ -4,7 +4,7 @@ use crate::args::{Bench, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::machine;
 use crate::printer::{Printer, seconds, significant};
-use hypergrove::{Backend, Cpu, Device, Hasher, Messages, Policy};
+use hypergrove::{Axis, Backend, Cpu, Device, Hasher, Messages, Policy, THREADS};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ pub(crate) fn sha256_point(backend: &dyn Backend, device: &Device, point: &Point
     let Point { size, ref policy, budget, .. } = *point;
     let mut hasher = backend.hasher(device, policy)?;
     let most = most_bytes(device, policy);
-    let count = point.count.unwrap_or((most.min(BYTES) / size).clamp(1, 4 * MANY));
+    let count = point.count.unwrap_or((most.min(BYTES) / size.max(64)).clamp(1, 4 * MANY));
     let mut bytes = vec![0; size * count];
     // A message tells its number where it is long enough, and no two pages are alike.
     for (number, word) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -99,7 +99,7 @@ pub(crate) fn sha256_point(backend: &dyn Backend, device: &Device, point: &Point
 fn most_bytes(device: &Device, policy: &Policy) -> usize {
     let axis = |name| policy.get(name).unwrap_or(0) as usize;
     match (device.memory, axis("blocks") * axis("block")) {
-        (0, _) => CORE_BYTES * axis(hypergrove_engine::THREADS).max(1),
+        (0, _) => CORE_BYTES * axis(THREADS).max(1),
         (_, 0) => RESIDENT_BYTES,
         (_, threads) => THREAD_BYTES.saturating_mul(threads),
     }
@@ -113,7 +113,7 @@ fn wrong() -> Failure {
 fn wanted(messages: Messages<'_>) -> Result<Vec<[u8; 32]>, Failure> {
     let (cpu, mut want) = (Cpu::new(), vec![[0; 32]; messages.len()]);
     let device = cpu.devices()?.remove(0);
-    let threads = Policy(vec![(hypergrove_engine::THREADS, device.cores)]);
+    let threads = Policy(vec![(THREADS, device.cores)]);
     cpu.hasher(&device, &threads)?.run(messages, &mut want)?;
     Ok(want)
 }
@@ -174,9 +174,8 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
             asked => asked.iter().map(|text| axes(text, &space)).collect::<Result<_, _>>()?,
         };
         for policy in policies {
-            let threads = [(hypergrove_engine::THREADS, threads)];
-            let all =
-                if policy.iter().any(|(name, _)| *name == hypergrove_engine::THREADS) { &[][..] } else { &threads };
+            let threads = [(THREADS, threads)];
+            let all = if policy.iter().any(|(name, _)| *name == THREADS) { &[][..] } else { &threads };
             let policy = Policy([all, &policy].concat());
             for &size in &args.sha256 {
                 let (size, budget) = (size as usize, Duration::from_secs_f64(args.seconds));
@@ -223,7 +222,7 @@ fn row([device, size, count, median, rate, resident, policy]: [&str; 7]) -> Stri
 }
 
 /// `block=256,imad=0xfff` as a policy.
-fn axes(text: &str, space: &[hypergrove_engine::Axis]) -> Result<Vec<(&'static str, u32)>, Failure> {
+fn axes(text: &str, space: &[Axis]) -> Result<Vec<(&'static str, u32)>, Failure> {
     let known = || space.iter().map(|axis| axis.name).collect::<Vec<_>>().join(", ");
     text.split(',')
         .map(|pair| {

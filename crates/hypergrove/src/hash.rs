@@ -7,6 +7,7 @@ use hypergrove_engine::{Backend, Error, Hasher, Messages, Policy, THREADS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,8 @@ use std::time::Instant;
 
 /// Bytes up to which no device but the host is tried: to hash them takes less than to ask a driver.
 const SMALL: usize = 1 << 20;
+/// Messages that a device hashes before it is timed for the first time.
+const WARM_UP: usize = 64;
 /// Bytes after which the device is chosen again.
 const CHOICE: usize = 256 << 20;
 /// Bytes of a message that are read at a time.
@@ -105,11 +108,19 @@ impl Inner {
         if longest.is_some_and(|longest| longest > hasher.longest()) {
             return Ok(false);
         }
+        let mut run = |hasher: &mut dyn Hasher, range: Range<usize>| {
+            let (messages, digests) = (messages.range(range.clone()), &mut digests[range]);
+            self.with_pool(worker, self.threads, |pool| match pool {
+                Some(pool) => pool.install(|| hasher.run(messages, digests)),
+                None => hasher.run(messages, digests),
+            })
+        };
+        if worker.is_apart() && lock(&worker.hashing.speed).iter().all(Option::is_none) {
+            // What a device does once only shall not be taken for its speed.
+            run(&mut **hasher, 0..messages.len().min(WARM_UP))?;
+        }
         let start = Instant::now();
-        let timing = self.with_pool(worker, self.threads, |pool| match pool {
-            Some(pool) => pool.install(|| hasher.run(messages, digests)),
-            None => hasher.run(messages, digests),
-        })?;
+        let timing = run(&mut **hasher, 0..messages.len())?;
         worker.hashing.note(padded(messages), start.elapsed().as_secs_f64());
         self.note(&timing);
         Ok(true)
@@ -368,16 +379,18 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
         }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(prefix);
-        loop {
-            let most = (self.room.max(prefix.len() + PIECE) + 1).saturating_sub(self.bytes.len() - start);
-            match reader.by_ref().take(most as u64).read_to_end(&mut self.bytes) {
-                Err(error) => {
-                    self.bytes.truncate(start);
-                    return Ok(Err(error));
-                }
-                Ok(read) if read < most => break,
-                Ok(_) => return self.read_long(start, reader),
+        // One byte more than a batch has room for tells a message that is too long.
+        let most = self.room.max(PIECE) + 1;
+        match reader.by_ref().take(most as u64).read_to_end(&mut self.bytes) {
+            Err(error) => {
+                self.bytes.truncate(start);
+                return Ok(Err(error));
             }
+            Ok(read) if read == most => {
+                let length = self.read_long(start, reader)?;
+                return Ok(length.map(|length| length - prefix.len() as u64));
+            }
+            Ok(_) => {}
         }
         self.ends.push(self.bytes.len());
         let length = (self.bytes.len() - start - prefix.len()) as u64;
@@ -387,7 +400,7 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
         Ok(Ok(length))
     }
 
-    /// A message that no batch has room for: alone, in pieces, on the host.
+    /// A message that no batch has room for: alone, in pieces, on the host. Gives all its bytes.
     fn read_long(&mut self, start: usize, reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
         let begun = self.bytes.split_off(start);
         self.flush()?;

@@ -54,7 +54,9 @@ pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
 pub use explain::{Explanation, Memory, PolicySource};
 pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
-pub use hypergrove_engine::{Backend, Checked, Device, Error, Hasher, Messages, Policy, Reference, Timing};
+pub use hypergrove_engine::{
+    Axis, Backend, Checked, Device, Error, Hasher, Messages, Policy, Reference, THREADS, Timing,
+};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, Mode, PreHash};

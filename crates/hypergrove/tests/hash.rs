@@ -1,0 +1,254 @@
+//! SHA-256 of messages through the engine, Merkle trees, and which device takes what.
+
+use hypergrove::{
+    Axis, Backend, Device, Engine, Error, Hasher, MerkleTree, Messages, Plan, Policy, Reference, THREADS, Timing,
+};
+use hypergrove_engine::Program;
+use sha2::{Digest, Sha256};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+fn sum(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect()
+}
+
+fn engine(threads: usize) -> Engine {
+    Engine::builder().threads(threads).build().unwrap()
+}
+
+#[test]
+fn batches() {
+    let data = bytes(2 << 20);
+    for threads in [1, 3] {
+        let engine = engine(threads);
+        for each in [1, 64, 1000, 1 << 19] {
+            let messages = Messages::equal(&data[..data.len() / each * each], each).unwrap();
+            let mut digests = vec![[0; 32]; messages.len()];
+            engine.sha256_batch(messages, &mut digests).unwrap();
+            assert!((0..messages.len()).all(|i| digests[i] == sum(messages.get(i))), "{each} bytes, {threads} threads");
+            assert!(matches!(engine.sha256_batch(messages, &mut digests[1..]), Err(Error::Length { .. })));
+        }
+    }
+}
+
+#[test]
+fn streams_stay_in_order_and_within_memory() {
+    let data = bytes(1 << 20);
+    let engine = Engine::builder().memory_budget(1 << 20).build().unwrap();
+    // Room is a quarter of the budget: batches, and messages that are longer than any.
+    let lengths: Vec<usize> = (0..600).map(|i| if i % 97 == 5 { 300_000 + i } else { i * i % 3000 }).collect();
+    let mut digests = Vec::new();
+    let mut stream = engine.sha256_stream(|number, digest| {
+        assert_eq!(number, digests.len());
+        digests.push(digest);
+    });
+    for (i, &length) in lengths.iter().enumerate() {
+        if i % 2 == 0 {
+            stream.push(&data[i..i + length]).unwrap();
+        } else {
+            let read = stream.read(b"prefix", &mut &data[i..i + length]).unwrap().unwrap();
+            assert_eq!(read, length as u64);
+        }
+        let failed = stream.read(b"lost", &mut Broken(i * 1000)).unwrap();
+        assert!(failed.is_err(), "and left out");
+    }
+    assert_eq!(stream.finish().unwrap(), lengths.len());
+    for (i, &length) in lengths.iter().enumerate() {
+        let prefix: &[u8] = if i % 2 == 0 { b"" } else { b"prefix" };
+        assert_eq!(digests[i], sum(&[prefix, &data[i..i + length]].concat()), "{i}");
+    }
+}
+
+/// Gives so many bytes, and fails.
+struct Broken(usize);
+
+impl Read for Broken {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let bytes = to.len().min(self.0).min(1000);
+        self.0 -= bytes;
+        if bytes == 0 { Err(io::Error::other("broken")) } else { Ok(bytes) }
+    }
+}
+
+#[test]
+fn what_is_read_is_hashed_where_it_was_read() {
+    let data = bytes(3 << 20);
+    let lengths = [0, 1, 128 << 10, (128 << 10) + 1, 3 << 20, 77, 1 << 20, 64, 200_000];
+    let open = |i: usize| -> io::Result<Box<dyn Read>> {
+        match i % 10 {
+            3 => Err(io::Error::other("shut")),
+            4 => Ok(Box::new(Broken(i * 5000))),
+            _ => Ok(Box::new(&data[..lengths[i % lengths.len()]])),
+        }
+    };
+    let reference = Engine::builder().backend(Arc::new(Gpu::new(Duration::ZERO))).build().unwrap();
+    for engine in [engine(1), engine(3), reference] {
+        let mut next = 0;
+        engine
+            .sha256_each(60, open, |i, digest| {
+                assert_eq!(i, next);
+                next += 1;
+                match (i % 10, digest) {
+                    (3, Err(error)) => assert_eq!(error.to_string(), "shut"),
+                    (4, Err(error)) => assert_eq!(error.to_string(), "broken"),
+                    (_, digest) => assert_eq!(digest.unwrap(), sum(&data[..lengths[i % lengths.len()]]), "{i}"),
+                }
+            })
+            .unwrap();
+        assert_eq!(next, 60);
+    }
+}
+
+/// Entries and roots that implementations of Certificate Transparency test with.
+#[test]
+fn the_tree_of_rfc_9162() {
+    let entries = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"];
+    let roots = [
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
+        "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
+        "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
+        "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+        "4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4",
+        "76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
+        "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
+        "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
+    ];
+    let from_hex = |text: &str| -> Vec<u8> {
+        (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..][..2], 16).unwrap()).collect()
+    };
+    let engine = engine(1);
+    for (count, root) in roots.iter().enumerate() {
+        let mut tree = MerkleTree::new(&engine);
+        for entry in &entries[..count] {
+            tree.push(sum(&[&[MerkleTree::LEAF][..], &from_hex(entry)].concat())).unwrap();
+        }
+        assert_eq!(tree.root().unwrap().to_vec(), from_hex(root), "{count} entries");
+    }
+}
+
+/// Many more leaves than are paired at a time.
+#[test]
+fn large_trees() {
+    let engine = engine(1);
+    let leaves: Vec<[u8; 32]> = (0..150_001u32).map(|i| sum(&i.to_le_bytes())).collect();
+    let mut level = leaves.clone();
+    while level.len() > 1 {
+        // A node without a sibling goes up as it is: the same tree, told from below.
+        let pair = |pair: &[[u8; 32]]| match pair {
+            [left, right] => sum(&[&[1], &left[..], right].concat()),
+            alone => alone[0],
+        };
+        level = level.chunks(2).map(pair).collect();
+    }
+    let mut tree = MerkleTree::new(&engine);
+    leaves.into_iter().for_each(|leaf| tree.push(leaf).unwrap());
+    assert_eq!(tree.root().unwrap(), level[0]);
+}
+
+/// A device with memory of its own that takes so long, and no messages above 100,000 bytes.
+#[derive(Clone)]
+struct Gpu {
+    takes: Duration,
+    runs: Arc<AtomicUsize>,
+    fails: bool,
+}
+
+impl Gpu {
+    fn new(takes: Duration) -> Gpu {
+        Gpu { takes, runs: Arc::default(), fails: false }
+    }
+}
+
+impl Backend for Gpu {
+    fn name(&self) -> &'static str {
+        "gpu"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        Ok(vec![Device { backend: "gpu", memory: 1 << 30, queue: 2, ..Reference.devices()?.remove(0) }])
+    }
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(Vec::new())
+    }
+    fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
+        0
+    }
+    fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
+        Err(Error::Unsupported { device: device.id(), what: "plans".into() })
+    }
+    fn hasher(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        assert!(policy.get(THREADS).is_some());
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Hasher for Gpu {
+    fn space(&self) -> Vec<Axis> {
+        Vec::new()
+    }
+    fn longest(&self) -> usize {
+        100_000
+    }
+    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+        self.runs.fetch_add(1, Relaxed);
+        if self.fails {
+            return Err(Error::Device { device: "gpu:0".into(), what: "no answer".into() });
+        }
+        std::thread::sleep(self.takes);
+        for (i, digest) in digests.iter_mut().enumerate() {
+            *digest = sum(messages.get(i));
+        }
+        Ok(Timing::default())
+    }
+}
+
+fn both(gpu: &Gpu) -> Engine {
+    let cpu = Arc::new(hypergrove::Cpu::new());
+    Engine::builder().devices(vec![(cpu, 0), (Arc::new(gpu.clone()), 0)]).build().unwrap()
+}
+
+#[test]
+fn a_device_is_tried_once_and_kept_if_it_is_fast() {
+    let data = bytes(8 << 20);
+    let mut digests = vec![[0; 32]; data.len() / 1024];
+    let messages = Messages::equal(&data, 1024).unwrap();
+    let slow = Gpu::new(Duration::from_secs(1));
+    let engine = both(&slow);
+    for _ in 0..6 {
+        engine.sha256_batch(messages, &mut digests).unwrap();
+        engine.sha256_batch(messages.range(0..10), &mut digests[..10]).unwrap();
+    }
+    assert_eq!(slow.runs.load(Relaxed), 2, "warmed up and timed once: the CPU is faster");
+    assert!((0..messages.len()).all(|i| digests[i] == sum(messages.get(i))));
+}
+
+#[test]
+fn the_host_does_what_no_device_takes() {
+    let data = bytes(2 << 20);
+    let mut digests = [[0; 32]; 4];
+    let gpu = Gpu::new(Duration::ZERO);
+    let alone = Engine::builder().backend(Arc::new(gpu.clone())).build().unwrap();
+    for messages in [Messages::equal(&data, 1 << 19).unwrap(), Messages::equal(&data[..4000], 1000).unwrap()] {
+        alone.sha256_batch(messages, &mut digests).unwrap();
+        assert!((0..4).all(|i| digests[i] == sum(messages.get(i))));
+    }
+    assert_eq!(gpu.runs.load(Relaxed), 2, "the short ones, after warming up");
+
+    let broken = Gpu { fails: true, ..gpu };
+    let engine = both(&broken);
+    let messages = Messages::equal(&data, 1 << 19).unwrap().range(0..4);
+    let short = Messages::equal(&data, 1 << 10).unwrap();
+    let mut digests = vec![[0; 32]; short.len()];
+    for _ in 0..3 {
+        engine.sha256_batch(short, &mut digests).unwrap();
+        engine.sha256_batch(messages, &mut digests[..4]).unwrap();
+    }
+    assert_eq!(engine.faults().len(), 1, "and was set aside");
+    assert!((0..4).all(|i| digests[i] == sum(messages.get(i))));
+}
