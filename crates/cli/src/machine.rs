@@ -128,8 +128,11 @@ fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
     Ok(Some(chosen))
 }
 
+/// A device and its backend.
+pub(crate) type Chosen = (Arc<dyn Backend>, Device);
+
 /// The devices that were asked for, the first that there is if none was.
-pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<(Arc<dyn Backend>, Device)>, Failure> {
+pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<Chosen>, Failure> {
     let devices = match devices(options)? {
         Some(devices) => devices,
         None => vec![(make("cpu", IsaName(None))?, 0)],
