@@ -3,9 +3,10 @@
 use crate::digest::state_after_tr;
 use crate::field::Fe;
 use crate::ntt::ntt;
-use crate::pack::{eta_is_canonical, fes_are_canonical, unpack_eta, unpack_fes};
+use crate::pack::{fes_are_canonical, unpack_eta, unpack_fes, unpack_gamma1};
 use crate::params::*;
 use crate::poseidon::State;
+use crate::reference::t_packed;
 use crate::ring::{Matrix, NttElement, RingElement, intt_each};
 use crate::sample::{expand_a, h};
 use crate::trace::Trace;
@@ -30,12 +31,9 @@ pub enum KeyError {
         /// Bytes it has.
         got: usize,
     },
-    /// An encoding that the strict mode refuses.
-    NonCanonical {
-        /// What was read.
-        what: &'static str,
-    },
-    /// The private key's tr is not the hash of its public key.
+    /// A coefficient of the private key's s₁ or s₂ is not in \[−2, 2\].
+    OutOfRange,
+    /// The private key's t or tr is not that of its secrets.
     PublicKeyMismatch,
     /// Not the encoding that was expected.
     Malformed {
@@ -52,13 +50,15 @@ impl fmt::Display for KeyError {
             KeyError::Length { what, want, got } => {
                 write!(f, "{what} of {NAME} has {want} bytes, this one has {got}; check the scheme and the file")
             }
-            KeyError::NonCanonical { what } => write!(
+            KeyError::OutOfRange => write!(
                 f,
-                "{what} is not in the one encoding that zkDilithium's own functions write; use a key that they wrote"
+                "s1 or s2 of this zkDilithium private key has a coefficient outside -2 to 2, which no key generation \
+                 makes; the file is damaged"
             ),
-            KeyError::PublicKeyMismatch => {
-                write!(f, "tr in this zkDilithium private key is not the hash of its public key; the file is damaged")
-            }
+            KeyError::PublicKeyMismatch => write!(
+                f,
+                "the public key in this zkDilithium private key is not that of its secrets; the file is damaged"
+            ),
             KeyError::Malformed { what, why } => write!(f, "this is not {what}: {why}"),
         }
     }
@@ -163,17 +163,15 @@ impl SigningKey {
         check_length("a private key", SK_BYTES, bytes.len())?;
         Ok(SigningKey { bytes: Zeroizing::new(bytes.to_vec()) })
     }
-    /// Whether the key is one that key generation can have made: canonical, and tr the hash of ρ ‖ t.
+    /// Whether the key is one that key generation can have made: s₁ and s₂ in their ranges, t and tr those of ρ, s₁ and s₂.
     pub fn check(&self) -> Result<(), KeyError> {
-        let small = [S1, S2].into_iter().flat_map(|part| self.bytes[part].chunks_exact(ETA_BYTES));
-        if !small.fold(true, |all, a| all & eta_is_canonical(a)) {
-            return Err(KeyError::NonCanonical { what: "s1 or s2 of this private key" });
+        let (s1, s2) = (self.s1(), self.s2());
+        if s1.iter().chain(s2.iter()).fold(0, |norm, s| s.norm().max(norm)) > ETA {
+            return Err(KeyError::OutOfRange);
         }
-        let public = self.verifying_key();
-        if !public.is_canonical() {
-            return Err(KeyError::NonCanonical { what: "t of this private key" });
-        }
-        if public.tr() == *self.tr() { Ok(()) } else { Err(KeyError::PublicKeyMismatch) }
+        let t = t_packed(&expand_a(self.rho()), &s1, &s2);
+        let same = t == self.bytes[T_PACKED] && self.verifying_key().tr() == *self.tr();
+        if same { Ok(()) } else { Err(KeyError::PublicKeyMismatch) }
     }
     /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
@@ -394,7 +392,7 @@ impl Opened {
         let (c_tilde, z) = signature.split_at(C_TILDE_BYTES);
         let mut c_tilde = unpack_fes(c_tilde);
         let c_tilde = array::from_fn(|_| c_tilde.next().expect("12 elements"));
-        let z = array::from_fn(|i| crate::pack::unpack_gamma1(&z[i * GAMMA1_BYTES..(i + 1) * GAMMA1_BYTES]));
+        let z = array::from_fn(|i| unpack_gamma1(&z[i * GAMMA1_BYTES..(i + 1) * GAMMA1_BYTES]));
         z.iter().all(|z| z.norm() < GAMMA1 - BETA).then_some(Opened { c_tilde, z })
     }
 }

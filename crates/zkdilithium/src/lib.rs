@@ -13,6 +13,7 @@
 //! | ExpandA, ExpandS, ExpandY | [`sample::expand_a`], [`sample::expand_s`], [`sample::expand_y`] |
 //! | Poseidon, its sponge | [`poseidon::permute`], [`poseidon::Sponge`] |
 //! | μ, com, Ball | [`Message::mu`], [`digest::com`], [`sample::ball`] |
+//! | the stages of an operation, and their work | [`Plan`] |
 //! | w and its quotient, for circuits | [`witness::Witness`] |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -26,6 +27,9 @@ pub mod keys;
 pub mod ntt;
 pub mod pack;
 pub mod params;
+#[cfg(feature = "pem")]
+mod pem;
+pub mod plan;
 pub mod poseidon;
 pub mod reference;
 pub mod ring;
@@ -36,5 +40,7 @@ pub mod witness;
 pub use digest::Message;
 pub use field::Fe;
 pub use keys::{ExpandedSigningKey, ExpandedVerifyingKey, KeyError, Signature, SigningKey, VerifyingKey};
-
+#[cfg(feature = "pem")]
+pub use pem::{PRIVATE_LABEL, PUBLIC_LABEL};
+pub use plan::{Op, Plan, Work};
 pub use trace::Trace;

@@ -38,12 +38,6 @@ pub fn unpack_eta(bytes: &[u8]) -> RingElement {
     unpack_codes::<3>(bytes, ETA)
 }
 
-/// Whether no code of eta3 is above 4. Takes as long for any codes.
-pub fn eta_is_canonical(bytes: &[u8]) -> bool {
-    let a = unpack_eta(bytes);
-    a.norm() <= ETA
-}
-
 /// g18: 18 bits a coefficient, the code of x being GAMMA1 − x.
 pub fn pack_gamma1(a: &RingElement, out: &mut [u8]) {
     assert_eq!(out.len(), GAMMA1_BYTES);

@@ -8,10 +8,11 @@ use crate::keys::{ExpandedSigningKey, ExpandedVerifyingKey, Opened, Signature, S
 use crate::ntt::{intt, ntt};
 use crate::pack::{fes_are_canonical, pack_eta, pack_fes, pack_gamma1};
 use crate::params::*;
-use crate::ring::{NttElement, RingElement, decompose, intt_each, norm, ntt_each, product, scaled, wraps};
+use crate::ring::{Matrix, NttElement, RingElement, decompose, intt_each, norm, ntt_each, product, scaled, wraps};
 use crate::sample::{ball, expand_a, expand_s, expand_y, h};
 use crate::trace::{Attempt, Trace};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::array;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -25,14 +26,8 @@ pub fn keygen(seed: &[u8; SEED_BYTES]) -> SigningKey {
     let a_hat = expand_a(rho);
     let (mut s1, mut s2) = expand_s(rho_prime);
     // t = INTT(Â·NTT(s₁)) + s₂
-    let mut s1_hat = ntt_each(&s1);
-    let mut a_s1 = intt_each(&product(&a_hat, &s1_hat));
-    let t: [RingElement; K] = array::from_fn(|i| a_s1[i].plus(&s2[i]));
+    let t_packed = t_packed(&a_hat, &s1, &s2);
     // pk = ρ ‖ fe24(t);  tr = H(pk, 32)
-    let mut t_packed = vec![0; T_BYTES];
-    for (t, out) in t.iter().zip(t_packed.chunks_exact_mut(N * FE_BYTES)) {
-        pack_fes(&t.0, out);
-    }
     let tr: [u8; HASH_BYTES] = h(&[rho, &t_packed]);
     // sk = ρ ‖ key ‖ tr ‖ eta3(s₁) ‖ eta3(s₂) ‖ fe24(t)
     let mut s_packed = Zeroizing::new([0; (L + K) * ETA_BYTES]);
@@ -40,8 +35,19 @@ pub fn keygen(seed: &[u8; SEED_BYTES]) -> SigningKey {
         pack_eta(s, out);
     }
     let sk = Zeroizing::new([rho, key, &tr, &s_packed[..], &t_packed].concat());
-    (s1.zeroize(), s2.zeroize(), s1_hat.zeroize(), a_s1.zeroize());
+    (s1.zeroize(), s2.zeroize());
     SigningKey::from_bytes(&sk).expect("a private key has its length")
+}
+
+/// fe24(t) with t = INTT(Â·NTT(s₁)) + s₂.
+pub(crate) fn t_packed(a_hat: &Matrix, s1: &[RingElement; L], s2: &[RingElement; K]) -> Vec<u8> {
+    let s1_hat = Zeroizing::new(ntt_each(s1));
+    let a_s1 = Zeroizing::new(intt_each(&product(a_hat, &s1_hat)));
+    let mut packed = vec![0; T_BYTES];
+    for (i, out) in packed.chunks_exact_mut(N * FE_BYTES).enumerate() {
+        pack_fes(&a_s1[i].plus(&s2[i]).0, out);
+    }
+    packed
 }
 
 /// Sign: the first attempt κ = 0, 4, 8, … that passes all tests.
