@@ -48,6 +48,7 @@ mod keys;
 mod run;
 mod stream;
 mod worker;
+pub mod zkdilithium;
 
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
 pub use explain::{Explanation, Memory, PolicySource};

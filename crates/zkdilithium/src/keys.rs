@@ -266,6 +266,27 @@ impl AsRef<[u8]> for Signature {
     }
 }
 
+impl TryFrom<&[u8]> for Signature {
+    type Error = KeyError;
+    fn try_from(bytes: &[u8]) -> Result<Signature, KeyError> {
+        Signature::from_bytes(bytes)
+    }
+}
+
+impl From<Signature> for Vec<u8> {
+    fn from(signature: Signature) -> Vec<u8> {
+        signature.bytes
+    }
+}
+
+#[cfg(feature = "signature")]
+impl signature::SignatureEncoding for Signature {
+    type Repr = Vec<u8>;
+    fn encoded_len(&self) -> usize {
+        SIG_BYTES
+    }
+}
+
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Signature").field("c_tilde", &Hex(&self.bytes[..C_TILDE_BYTES])).finish_non_exhaustive()

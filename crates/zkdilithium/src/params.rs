@@ -58,6 +58,6 @@ pub const SIG_BYTES: usize = C_TILDE_BYTES + L * GAMMA1_BYTES;
 
 const _: () = {
     assert!(PK_BYTES == 3104 && SK_BYTES == 3936 && SIG_BYTES == 2340);
-    assert!(Q == (1 << 23) - (1 << 20) + 1 && (Q - 1) % (2 * GAMMA2) == 0);
+    assert!(Q == (1 << 23) - (1 << 20) + 1 && (Q - 1).is_multiple_of(2 * GAMMA2));
     assert!(MUSIZE == RATE, "absorbing mu fills the rate");
 };

@@ -16,8 +16,12 @@ impl Grain {
     const fn new() -> Grain {
         // From bit 0 on: thirty ones; 0 partial rounds; the numbers of full rounds and cells; the rate that the scheme's
         // authors wrote where other instances have a modulus' bits; the S-box x⁻¹; a one.
-        let fields =
-            (1 << 30) - 1 | (ROUNDS as u128) << 40 | (T as u128) << 50 | (RATE as u128) << 62 | 2 << 74 | 1 << 78;
+        let fields = ((1 << 30) - 1)
+            | ((ROUNDS as u128) << 40)
+            | ((T as u128) << 50)
+            | ((RATE as u128) << 62)
+            | (2 << 74)
+            | (1 << 78);
         let mut grain = Grain(fields);
         let mut discarded = 0;
         while discarded < 160 {

@@ -35,7 +35,8 @@ pub fn keygen(seed: &[u8; SEED_BYTES]) -> SigningKey {
         pack_eta(s, out);
     }
     let sk = Zeroizing::new([rho, key, &tr, &s_packed[..], &t_packed].concat());
-    (s1.zeroize(), s2.zeroize());
+    s1.zeroize();
+    s2.zeroize();
     SigningKey::from_bytes(&sk).expect("a private key has its length")
 }
 

@@ -1,0 +1,329 @@
+//! zkDilithium: lattice signatures whose verification is cheap to prove in a STARK.
+//!
+//! Everything is deterministic: a key pair comes from a seed, and a message has one signature.
+//!
+//! ```
+//! use hypergrove::zkdilithium::{Engine, Message, SignJob, SigningKey, VerifyingKey};
+//! use hypergrove::signature::{Signer, Verifier};
+//!
+//! let key = SigningKey::generate()?;
+//! let signature = key.sign(b"Dear reader");
+//! let public = VerifyingKey::read_pem(key.verifying_key().to_pem().as_bytes())?;
+//! public.verify(b"Dear reader", &signature)?;
+//!
+//! // Many at a time, on all threads.
+//! let messages = ["one", "two", "three"];
+//! let jobs = messages.map(|text| SignJob { key: &key, message: Message::Bytes(text.as_bytes()) });
+//! let signatures = Engine::new()?.sign_batch(&jobs);
+//! assert!(public.is_valid(Message::Bytes(b"two"), signatures[1].as_bytes()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub use hypergrove_zkdilithium::witness::Witness;
+pub use hypergrove_zkdilithium::{
+    ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, PRIVATE_LABEL, PUBLIC_LABEL, Signature, params,
+};
+
+use crate::Error;
+use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::{SigningKey as RawSigningKey, Trace, VerifyingKey as RawVerifyingKey, reference};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use signature::{Keypair, Signer, Verifier};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
+
+/// A private key; what signing needs of it is computed once, at the first use, and shared by its clones. Its secrets are
+/// wiped on drop, compared in constant time, and never shown by `Debug`.
+#[derive(Clone)]
+pub struct SigningKey {
+    key: RawSigningKey,
+    expanded: Arc<OnceLock<ExpandedSigningKey>>,
+}
+
+impl SigningKey {
+    /// A key from the system's randomness.
+    pub fn generate() -> Result<SigningKey, Error> {
+        let mut seed = Zeroizing::new([0; SEED_BYTES]);
+        getrandom::fill(&mut *seed).map_err(|_| Error::Randomness)?;
+        Ok(SigningKey::from_seed(&seed))
+    }
+    /// The key of a seed, which must be secret and uniformly random.
+    pub fn from_seed(seed: &[u8; SEED_BYTES]) -> SigningKey {
+        reference::keygen(seed).into()
+    }
+    /// Reads 3,936 bytes, and takes them as they are: see [`SigningKey::check`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        RawSigningKey::from_bytes(bytes).map(SigningKey::from)
+    }
+    /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.key.to_bytes()
+    }
+    /// Reads a PEM private key, and checks it.
+    pub fn read_pem(pem: &[u8]) -> Result<SigningKey, KeyError> {
+        RawSigningKey::read_pem(pem).map(SigningKey::from)
+    }
+    /// The key in PEM.
+    pub fn to_pem(&self) -> Zeroizing<String> {
+        self.key.to_pem()
+    }
+    /// Whether the secrets are in their ranges and the public key is theirs.
+    pub fn check(&self) -> Result<(), KeyError> {
+        self.key.check()
+    }
+    /// The public key.
+    pub fn verifying_key(&self) -> VerifyingKey {
+        self.key.verifying_key().into()
+    }
+    /// What signing needs of the key.
+    pub fn expanded(&self) -> &ExpandedSigningKey {
+        self.expanded.get_or_init(|| self.key.expand())
+    }
+    /// Signs bytes, a block of field elements or μ, on the calling thread.
+    pub fn sign_message(&self, message: Message<'_>) -> Signature {
+        reference::sign(self.expanded(), message, &mut Trace::default())
+    }
+}
+
+impl From<RawSigningKey> for SigningKey {
+    fn from(key: RawSigningKey) -> SigningKey {
+        SigningKey { key, expanded: Arc::default() }
+    }
+}
+
+impl AsRef<RawSigningKey> for SigningKey {
+    fn as_ref(&self) -> &RawSigningKey {
+        &self.key
+    }
+}
+
+impl PartialEq for SigningKey {
+    fn eq(&self, other: &SigningKey) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for SigningKey {}
+
+/// What holds secrets are the keys inside, which wipe themselves.
+impl ZeroizeOnDrop for SigningKey {}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+impl Signer<Signature> for SigningKey {
+    fn try_sign(&self, message: &[u8]) -> Result<Signature, signature::Error> {
+        Ok(self.sign_message(Message::Bytes(message)))
+    }
+}
+
+impl Keypair for SigningKey {
+    type VerifyingKey = VerifyingKey;
+    fn verifying_key(&self) -> VerifyingKey {
+        self.verifying_key()
+    }
+}
+
+/// A public key; what verifying needs of it is computed once, at the first use, and shared by its clones.
+#[derive(Clone)]
+pub struct VerifyingKey {
+    key: RawVerifyingKey,
+    expanded: Arc<OnceLock<ExpandedVerifyingKey>>,
+}
+
+impl VerifyingKey {
+    /// Reads 3,104 bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
+        RawVerifyingKey::from_bytes(bytes).map(VerifyingKey::from)
+    }
+    /// ρ ‖ t.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+    /// Reads a PEM public key.
+    pub fn read_pem(pem: &[u8]) -> Result<VerifyingKey, KeyError> {
+        RawVerifyingKey::read_pem(pem).map(VerifyingKey::from)
+    }
+    /// The key in PEM.
+    pub fn to_pem(&self) -> String {
+        self.key.to_pem()
+    }
+    /// What verifying needs of the key; also what a circuit takes of it.
+    pub fn expanded(&self) -> &ExpandedVerifyingKey {
+        self.expanded.get_or_init(|| self.key.expand())
+    }
+    /// Whether the signature is the key's for the message. One of the wrong length is not. As all implementations do, it
+    /// accepts field elements that are not reduced, so that others can alter the bytes of a valid signature.
+    pub fn is_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
+        reference::verify(self.expanded(), message, signature, &mut Trace::default())
+    }
+    /// The same, but false for a key or a signature in any other encoding than the one that is written.
+    pub fn is_strictly_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
+        reference::verify_strict(self.expanded(), message, signature, &mut Trace::default())
+    }
+    /// What a proof of possession takes of a signature; none if it is no signature by its length or norm.
+    pub fn witness(&self, signature: &[u8]) -> Option<Witness> {
+        Witness::new(self.expanded(), signature)
+    }
+}
+
+impl From<RawVerifyingKey> for VerifyingKey {
+    fn from(key: RawVerifyingKey) -> VerifyingKey {
+        VerifyingKey { key, expanded: Arc::default() }
+    }
+}
+
+impl AsRef<RawVerifyingKey> for VerifyingKey {
+    fn as_ref(&self) -> &RawVerifyingKey {
+        &self.key
+    }
+}
+
+impl PartialEq for VerifyingKey {
+    fn eq(&self, other: &VerifyingKey) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for VerifyingKey {}
+
+impl fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+impl Verifier<Signature> for VerifyingKey {
+    fn verify(&self, message: &[u8], signature: &Signature) -> Result<(), signature::Error> {
+        let valid = self.is_valid(Message::Bytes(message), signature.as_bytes());
+        if valid { Ok(()) } else { Err(signature::Error::new()) }
+    }
+}
+
+/// A signature to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct SignJob<'a> {
+    /// Whose.
+    pub key: &'a SigningKey,
+    /// Of what.
+    pub message: Message<'a>,
+}
+
+/// A signature to be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifyJob<'a> {
+    /// Whose it should be.
+    pub key: &'a VerifyingKey,
+    /// Of what.
+    pub message: Message<'a>,
+    /// The signature, of any length.
+    pub signature: &'a [u8],
+}
+
+/// Makes keys, signs and verifies by the batch, on threads of its own.
+pub struct Engine {
+    threads: usize,
+    /// None with one thread: the calling one.
+    pool: Option<ThreadPool>,
+}
+
+impl Engine {
+    /// With as many threads as the operating system offers.
+    pub fn new() -> Result<Engine, Error> {
+        Engine::with_threads(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+    /// With so many threads; with one, all work is done on the calling thread.
+    pub fn with_threads(threads: usize) -> Result<Engine, Error> {
+        let cannot = |why: &dyn fmt::Display| Error::Value { what: format!("{threads} threads: {why}; use 1 or more") };
+        let pool = match threads {
+            0 => return Err(cannot(&"nobody would work")),
+            1 => None,
+            _ => {
+                let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("zkdilithium-{i}"));
+                Some(pool.build().map_err(|why| cannot(&why))?)
+            }
+        };
+        Ok(Engine { threads, pool })
+    }
+    /// Threads.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+    /// The keys of these seeds, in their order.
+    pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Vec<SigningKey> {
+        self.each(seeds, SigningKey::from_seed)
+    }
+    /// The signatures, in the order of the jobs.
+    pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Vec<Signature> {
+        self.each(jobs, |job| job.key.sign_message(job.message))
+    }
+    /// The verdicts, in the order of the jobs.
+    pub fn verify_batch(&self, jobs: &[VerifyJob<'_>]) -> Vec<bool> {
+        self.each(jobs, |job| job.key.is_valid(job.message, job.signature))
+    }
+
+    fn each<J: Sync, R: Send>(&self, jobs: &[J], run: impl Fn(&J) -> R + Sync) -> Vec<R> {
+        match &self.pool {
+            None => jobs.iter().map(&run).collect(),
+            Some(pool) => pool.install(|| jobs.par_iter().map(&run).collect()),
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_testkit::zkdilithium::public;
+    use signature::SignatureEncoding;
+
+    #[test]
+    fn batches_are_the_vectors() {
+        let cases: Vec<_> = public().into_iter().take(12).collect();
+        let engine = Engine::with_threads(2).unwrap();
+        let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
+        let keys = engine.keygen_batch(&seeds);
+        let jobs: Vec<_> =
+            cases.iter().zip(&keys).map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg) }).collect();
+        let signatures = engine.sign_batch(&jobs);
+        for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
+            assert_eq!(*key.to_bytes(), case.sk, "{}", case.id);
+            assert_eq!(signature.as_bytes(), case.sig, "{}", case.id);
+        }
+        let public: Vec<_> = keys.iter().map(SigningKey::verifying_key).collect();
+        // Every third job gets its neighbour's signature.
+        let jobs: Vec<_> = (0..cases.len())
+            .map(|i| VerifyJob {
+                key: &public[i],
+                message: Message::Bytes(&cases[i].msg),
+                signature: &cases[if i % 3 == 2 { i - 1 } else { i }].sig,
+            })
+            .collect();
+        let verdicts = engine.verify_batch(&jobs);
+        assert!(verdicts.iter().enumerate().all(|(i, valid)| *valid == (i % 3 != 2)));
+    }
+
+    #[test]
+    fn the_traits_agree_with_the_methods() {
+        let key = SigningKey::from_seed(&[5; 32]);
+        let signature = key.try_sign(b"message").unwrap();
+        assert_eq!(signature, key.sign_message(Message::Bytes(b"message")));
+        let public = Keypair::verifying_key(&key);
+        assert!(public.verify(b"message", &signature).is_ok() && public.verify(b"massage", &signature).is_err());
+        assert_eq!(Signature::try_from(&signature.to_vec()[..]).unwrap(), signature);
+        assert!(public.is_strictly_valid(Message::Bytes(b"message"), signature.as_bytes()));
+        assert!(public.witness(signature.as_bytes()).is_some());
+        assert_ne!(SigningKey::generate().unwrap(), key);
+        assert!(Engine::with_threads(0).is_err());
+    }
+}
