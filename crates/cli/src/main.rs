@@ -1,4 +1,4 @@
-//! The command line of hypergrove: SLH-DSA (FIPS 205) keys, signatures and measurements.
+//! The command line of hypergrove: keys, signatures and measurements of SLH-DSA (FIPS 205) and zkDilithium.
 #![forbid(unsafe_code)]
 
 mod acvp;
@@ -9,6 +9,7 @@ mod explain;
 mod failure;
 mod files;
 mod inspect;
+mod kat;
 mod keygen;
 mod keys;
 mod machine;
@@ -19,6 +20,7 @@ mod sign;
 mod stopwatch;
 mod verdicts;
 mod verify;
+mod zkdilithium;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -52,6 +54,7 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(args, machine, printer),
         Command::Bench(args) => bench::run(args, machine, printer),
         Command::Acvp(args) => acvp::run(args, machine, printer),
+        Command::Kat(args) => kat::run(args, machine, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }
 }

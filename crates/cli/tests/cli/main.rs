@@ -6,3 +6,4 @@ mod measure;
 mod place;
 mod sign_verify;
 mod system;
+mod zkdilithium;
