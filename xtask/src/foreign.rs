@@ -22,13 +22,15 @@ const MIRI_FEATURES: &str = "-C target-feature=+avx512f,+avx512bw,+avx512vl,+avx
 /// A bare-metal target has no `std` to link against by mistake.
 pub(crate) fn no_std() -> Step {
     let target = process::ensure_target(BARE);
-    for features in [&["--no-default-features"][..], &["--no-default-features", "--features", "pkcs8"]] {
-        let mut command = process::cargo(&["check", "-p", "hypergrove-fips205"]);
-        command.args(features).args(target.is_ok().then_some(["--target", BARE]).iter().flatten());
-        process::run(command)?;
+    for (package, encoding) in [("hypergrove-fips205", "pkcs8"), ("hypergrove-zkdilithium", "pem")] {
+        for features in [&["--no-default-features"][..], &["--no-default-features", "--features", encoding]] {
+            let mut command = process::cargo(&["check", "-p", package]);
+            command.args(features).args(target.is_ok().then_some(["--target", BARE]).iter().flatten());
+            process::run(command)?;
+        }
     }
     Ok(match target {
-        Ok(()) => Outcome::Passed(format!("{BARE}, with and without pkcs8")),
+        Ok(()) => Outcome::Passed(format!("{BARE}, with and without pkcs8 and pem")),
         Err(why) => Outcome::Skipped(format!("checked for this machine only; {why}")),
     })
 }
