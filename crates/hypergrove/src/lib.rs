@@ -1,4 +1,5 @@
-//! SLH-DSA, the stateless hash-based signatures of FIPS 205, as fast as the hardware allows.
+//! SLH-DSA, the stateless hash-based signatures of FIPS 205, as fast as the hardware allows; and, in a module of its own,
+//! [`zkdilithium`].
 //!
 //! An [`Engine`] makes keys, signs and verifies, one at a time or by the million:
 //!

@@ -18,7 +18,7 @@ use core::{array, fmt};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Why bytes are no key, seed or signature.
+/// Why bytes are no key or signature.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -66,13 +66,8 @@ impl fmt::Display for KeyError {
 
 impl core::error::Error for KeyError {}
 
-pub(crate) fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), KeyError> {
+fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), KeyError> {
     if want == got { Ok(()) } else { Err(KeyError::Length { what, want, got }) }
-}
-
-/// The seed of a key pair, of these bytes.
-pub fn seed_from_bytes(bytes: &[u8]) -> Result<&[u8; SEED_BYTES], KeyError> {
-    bytes.try_into().map_err(|_| KeyError::Length { what: "a seed", want: SEED_BYTES, got: bytes.len() })
 }
 
 fn hash_bytes(bytes: &[u8]) -> &[u8; HASH_BYTES] {
