@@ -11,6 +11,7 @@ mod program;
 mod scratch;
 mod verify;
 mod wots;
+pub mod zk;
 
 pub use hypergrove_lanes::{Isa, Rates, rates};
 pub use policy::CpuPolicy;
