@@ -256,6 +256,9 @@ pub(crate) struct Bench {
     /// Parameter sets, or all
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
     pub(crate) set: Vec<Sets>,
+    /// The scheme; SLH-DSA if not given
+    #[arg(long, value_name = "NAME", conflicts_with = "set")]
+    pub(crate) scheme: Option<Scheme>,
     /// Operations, or all
     #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
     pub(crate) op: Vec<OpsName>,

@@ -3,12 +3,13 @@
 use crate::args::{MachineOptions, MessageOptions};
 use crate::failure::Failure;
 use crate::keys::{Encoding, KeyFile, is_pem};
-use hypergrove::Params;
 use hypergrove::pkcs8::der::pem;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
     Engine, KeyError, Message, PRIVATE_LABEL, PUBLIC_LABEL, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey,
 };
+use hypergrove::{Backend, Cpu, Device, Isa, Params};
+use std::thread;
 use zeroize::Zeroizing;
 
 /// Files that are held in memory at once, and their bytes.
@@ -185,10 +186,15 @@ fn check_machine(options: &MachineOptions) -> Result<(), Failure> {
 /// The engine that was asked for.
 pub(crate) fn engine(options: &MachineOptions) -> Result<Engine, Failure> {
     check_machine(options)?;
-    Ok(match options.threads {
-        Some(threads) => Engine::with_threads(threads.into())?,
-        None => Engine::new()?,
-    })
+    let isa = options.isa.0.unwrap_or_else(Isa::fastest);
+    let threads = options.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    Ok(Engine::with(isa, threads)?)
+}
+
+/// The CPU, by the engine's instruction set.
+pub(crate) fn device(engine: &Engine) -> Result<Device, Failure> {
+    let cpu = Cpu::with(engine.isa()).ok_or_else(|| Failure::new("the CPU has lost an instruction set"))?;
+    cpu.devices()?.into_iter().next().ok_or_else(|| Failure::new("the CPU is no device"))
 }
 
 /// Takes jobs as memory allows; each has so many bytes.

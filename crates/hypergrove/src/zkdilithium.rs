@@ -24,15 +24,28 @@ pub use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, PRIVATE_LABEL, PUBLIC_LABEL, Signature, params,
 };
 
-use crate::Error;
+use crate::{Error, Isa};
+use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{SigningKey as RawSigningKey, Trace, VerifyingKey as RawVerifyingKey, reference};
+use hypergrove_zkdilithium::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use signature::{Keypair, Signer, Verifier};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
+
+/// What computes single operations: on the calling thread, by the instruction set that is fastest here.
+fn on_this_thread() -> &'static ZkDilithium {
+    static LANES: OnceLock<ZkDilithium> = OnceLock::new();
+    LANES
+        .get_or_init(|| ZkDilithium::with(Isa::fastest()).expect("the fastest instruction set is one that the CPU has"))
+}
+
+/// The result of a batch of one.
+fn only<R>(results: Vec<R>) -> R {
+    results.into_iter().next().expect("one result a job")
+}
 
 /// A private key; what signing needs of it is computed once, at the first use, and shared by its clones. Its secrets are
 /// wiped on drop, compared in constant time, and never shown by `Debug`.
@@ -51,7 +64,7 @@ impl SigningKey {
     }
     /// The key of a seed, which must be secret and uniformly random.
     pub fn from_seed(seed: &[u8; SEED_BYTES]) -> SigningKey {
-        reference::keygen(seed).into()
+        only(on_this_thread().keygen(std::slice::from_ref(seed))).into()
     }
     /// Reads 3,936 bytes, and takes them as they are: see [`SigningKey::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
@@ -83,7 +96,7 @@ impl SigningKey {
     }
     /// Signs bytes, a block of field elements or μ, on the calling thread.
     pub fn sign_message(&self, message: Message<'_>) -> Signature {
-        reference::sign(self.expanded(), message, &mut Trace::default())
+        only(on_this_thread().sign(&[Sign { key: self.expanded(), message }]))
     }
 }
 
@@ -160,11 +173,11 @@ impl VerifyingKey {
     /// Whether the signature is the key's for the message. One of the wrong length is not. As all implementations do, it
     /// accepts field elements that are not reduced, so that others can alter the bytes of a valid signature.
     pub fn is_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
-        reference::verify(self.expanded(), message, signature, &mut Trace::default())
+        only(on_this_thread().verify(&[Verify { key: self.expanded(), message, signature }]))
     }
     /// The same, but false for a key or a signature in any other encoding than the one that is written.
     pub fn is_strictly_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
-        reference::verify_strict(self.expanded(), message, signature, &mut Trace::default())
+        self.expanded().is_canonical_with(signature) && self.is_valid(message, signature)
     }
     /// What a proof of possession takes of a signature; none if it is no signature by its length or norm.
     pub fn witness(&self, signature: &[u8]) -> Option<Witness> {
@@ -227,57 +240,61 @@ pub struct VerifyJob<'a> {
 
 /// Makes keys, signs and verifies by the batch, on threads of its own.
 pub struct Engine {
-    threads: usize,
-    /// None with one thread: the calling one.
-    pool: Option<ThreadPool>,
+    lanes: ZkDilithium,
+    pool: ThreadPool,
 }
 
 impl Engine {
-    /// With as many threads as the operating system offers.
+    /// By the instruction set that is fastest here, with as many threads as the operating system offers.
     pub fn new() -> Result<Engine, Error> {
-        Engine::with_threads(std::thread::available_parallelism().map_or(1, usize::from))
+        Engine::with(Isa::fastest(), std::thread::available_parallelism().map_or(1, usize::from))
     }
-    /// With so many threads; with one, all work is done on the calling thread.
-    pub fn with_threads(threads: usize) -> Result<Engine, Error> {
-        let cannot = |why: &dyn fmt::Display| Error::Value { what: format!("{threads} threads: {why}; use 1 or more") };
-        let pool = match threads {
-            0 => return Err(cannot(&"nobody would work")),
-            1 => None,
-            _ => {
-                let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("zkdilithium-{i}"));
-                Some(pool.build().map_err(|why| cannot(&why))?)
-            }
-        };
-        Ok(Engine { threads, pool })
+    /// By this instruction set and with so many threads.
+    pub fn with(isa: Isa, threads: usize) -> Result<Engine, Error> {
+        if threads == 0 {
+            return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() });
+        }
+        let lacking = || Error::Value { what: format!("this CPU lacks {}", isa.name()) };
+        let lanes = ZkDilithium::with(isa).ok_or_else(lacking)?;
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("zkdilithium-{i}")).build();
+        let refused = |why| Error::Value { what: format!("{threads} threads could not be started: {why}; use fewer") };
+        Ok(Engine { lanes, pool: pool.map_err(refused)? })
+    }
+    /// The instruction set.
+    pub fn isa(&self) -> Isa {
+        self.lanes.isa()
     }
     /// Threads.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.pool.current_num_threads()
     }
     /// The keys of these seeds, in their order.
     pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Vec<SigningKey> {
-        self.each(seeds, SigningKey::from_seed)
+        self.pool.install(|| self.lanes.keygen(seeds)).into_iter().map(SigningKey::from).collect()
     }
     /// The signatures, in the order of the jobs.
-    pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Vec<Signature> {
-        self.each(jobs, |job| job.key.sign_message(job.message))
+    pub fn sign_batch<'a>(&self, jobs: &[SignJob<'a>]) -> Vec<Signature> {
+        self.pool.install(|| {
+            let job = |job: &SignJob<'a>| Sign { key: job.key.expanded(), message: job.message };
+            self.lanes.sign(&jobs.par_iter().map(job).collect::<Vec<_>>())
+        })
     }
     /// The verdicts, in the order of the jobs.
-    pub fn verify_batch(&self, jobs: &[VerifyJob<'_>]) -> Vec<bool> {
-        self.each(jobs, |job| job.key.is_valid(job.message, job.signature))
-    }
-
-    fn each<J: Sync, R: Send>(&self, jobs: &[J], run: impl Fn(&J) -> R + Sync) -> Vec<R> {
-        match &self.pool {
-            None => jobs.iter().map(&run).collect(),
-            Some(pool) => pool.install(|| jobs.par_iter().map(&run).collect()),
-        }
+    pub fn verify_batch<'a>(&self, jobs: &[VerifyJob<'a>]) -> Vec<bool> {
+        self.pool.install(|| {
+            let job = |job: &VerifyJob<'a>| Verify {
+                key: job.key.expanded(),
+                message: job.message,
+                signature: job.signature,
+            };
+            self.lanes.verify(&jobs.par_iter().map(job).collect::<Vec<_>>())
+        })
     }
 }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("threads", &self.threads).finish_non_exhaustive()
+        f.debug_struct("Engine").field("isa", &self.isa()).field("threads", &self.threads()).finish()
     }
 }
 
@@ -290,7 +307,7 @@ mod tests {
     #[test]
     fn batches_are_the_vectors() {
         let cases: Vec<_> = public().into_iter().take(12).collect();
-        let engine = Engine::with_threads(2).unwrap();
+        let engine = Engine::with(Isa::fastest(), 2).unwrap();
         let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
         let keys = engine.keygen_batch(&seeds);
         let jobs: Vec<_> =
@@ -324,6 +341,6 @@ mod tests {
         assert!(public.is_strictly_valid(Message::Bytes(b"message"), signature.as_bytes()));
         assert!(public.witness(signature.as_bytes()).is_some());
         assert_ne!(SigningKey::generate().unwrap(), key);
-        assert!(Engine::with_threads(0).is_err());
+        assert!(Engine::with(Isa::Portable, 0).is_err());
     }
 }

@@ -378,9 +378,10 @@ impl ExpandedVerifyingKey {
     pub fn state_after_tr(&self) -> &State {
         &self.state_after_tr
     }
-    /// Whether the elements of t are below Q in the key's bytes: what strict verification asks.
-    pub fn is_canonical(&self) -> bool {
-        self.canonical
+    /// Whether the elements of t in the key's bytes and those of c̃ in the signature's are below Q: what strict verification
+    /// asks before anything else.
+    pub fn is_canonical_with(&self, signature: &[u8]) -> bool {
+        self.canonical && fes_are_canonical(signature.get(..C_TILDE_BYTES).unwrap_or_default())
     }
 }
 

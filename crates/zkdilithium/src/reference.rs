@@ -6,7 +6,7 @@ use crate::digest::{Message, com};
 use crate::field::Fe;
 use crate::keys::{ExpandedSigningKey, ExpandedVerifyingKey, Opened, Signature, SigningKey};
 use crate::ntt::{intt, ntt};
-use crate::pack::{fes_are_canonical, pack_eta, pack_fes, pack_gamma1};
+use crate::pack::{pack_eta, pack_fes, pack_gamma1};
 use crate::params::*;
 use crate::ring::{Matrix, NttElement, RingElement, decompose, intt_each, norm, ntt_each, product, scaled, wraps};
 use crate::sample::{ball, expand_a, expand_s, expand_y, h};
@@ -149,6 +149,5 @@ pub fn verify(pk: &ExpandedVerifyingKey, message: Message<'_>, signature: &[u8],
 
 /// Verify, and refuse whatever is not in the one encoding that signing and key generation write.
 pub fn verify_strict(pk: &ExpandedVerifyingKey, message: Message<'_>, signature: &[u8], trace: &mut Trace) -> bool {
-    let c_tilde = signature.get(..C_TILDE_BYTES).unwrap_or_default();
-    pk.canonical && fes_are_canonical(c_tilde) && verify(pk, message, signature, trace)
+    pk.is_canonical_with(signature) && verify(pk, message, signature, trace)
 }

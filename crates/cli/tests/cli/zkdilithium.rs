@@ -147,3 +147,16 @@ fn what_is_not_there_is_refused() {
     }
     assert_eq!(place.names(), ["cut", "damaged", "k.pem", "m", "p.pem"]);
 }
+
+#[test]
+fn measurements_are_checked_records() {
+    let place = Place::new();
+    let run = place.run(&["bench", "--scheme", "zkdilithium", "--batch", "3", "--seconds", "0.001", "--json"]).good();
+    let records: Vec<Value> = run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.iter().map(|record| &record["op"]).collect::<Vec<_>>(), ["keygen", "sign", "verify"]);
+    for record in &records {
+        assert_eq!((&record["scheme"], &record["batch"]), (&json!("zkDilithium"), &json!(3)));
+        assert!(record["ops_per_s"].as_f64().unwrap() > 0.0 && record["runs"].as_u64().unwrap() >= 3);
+    }
+    place.run(&["bench", "--scheme", "zkdilithium", "--redundant"]).refuses(&["knows no --redundant"]);
+}
