@@ -125,6 +125,9 @@ struct Scratch {
     w: Rows,
     w1: Rows,
     challenge: Rows,
+    /// The lanes where c̃ gives no challenge.
+    failed: Vec<bool>,
+    c_tilde: Rows,
     states: Rows,
     cells: Rows,
     r0_norms: Rows,
@@ -144,6 +147,8 @@ impl Scratch {
             w: rows(VECTOR),
             w1: rows(VECTOR),
             challenge: rows(N),
+            failed: vec![false; lanes],
+            c_tilde: rows(CSIZE),
             states: rows(STATE),
             cells: rows(T),
             r0_norms: rows(1),
@@ -310,14 +315,14 @@ impl Lanes<'_> {
         }
     }
 
-    /// c of c̃, whose elements are the first rows of `cells`; the lanes where there is none.
-    fn ball(&mut self) -> Vec<bool> {
+    /// c of c̃, and the lanes where there is none.
+    fn ball(&mut self) {
         let (lanes, s) = (self.lanes, &mut *self.s);
         const GROUP: usize = 8;
-        let mut failed = vec![false; lanes];
+        s.failed.fill(false);
         s.states.fill(0.0);
         s.states[..lanes].fill(2.0);
-        s.states[lanes..(1 + CSIZE) * lanes].copy_from_slice(&s.cells[..CSIZE * lanes]);
+        s.states[lanes..(1 + CSIZE) * lanes].copy_from_slice(&s.c_tilde);
         s.states[T * lanes..].fill(1.0);
         s.challenge.fill(0.0);
         for group in 0..TAU / GROUP {
@@ -326,32 +331,31 @@ impl Lanes<'_> {
             for lane in 0..lanes {
                 let cell = |i: usize| s.cells[i * lanes + lane] as u32;
                 let signs = cell(GROUP);
-                failed[lane] |= signs / 256 == Q / 256;
+                s.failed[lane] |= signs / 256 == Q / 256;
                 for b in 0..GROUP {
                     let base = N - TAU + GROUP * group + b;
                     let d = base as u32 + 1;
-                    failed[lane] |= cell(b) / d == Q / d;
+                    s.failed[lane] |= cell(b) / d == Q / d;
                     let p = (cell(b) % d) as usize;
                     s.challenge[base * lanes + lane] = s.challenge[p * lanes + lane];
                     s.challenge[p * lanes + lane] = if signs >> b & 1 == 0 { 1.0 } else { -1.0 };
                 }
             }
         }
-        failed
     }
 
-    /// com from the states after μ and w: c̃ in the first rows of `cells`.
+    /// c̃ = com(μ, w₁), from the states after μ and w.
     fn com<'m>(&mut self, after_mu: impl Fn(usize) -> &'m State) {
         self.lattice.high_parts(&self.s.w, &mut self.s.w1);
         for lane in 0..self.lanes {
             self.load_state(lane, after_mu(lane));
         }
         self.lattice.absorb(&mut self.s.states, &self.s.w1);
-        self.lattice.squeeze(&self.s.states, &mut self.s.cells[..CSIZE * self.lanes]);
+        self.lattice.squeeze(&self.s.states, &mut self.s.c_tilde);
     }
 
     fn c_tilde(&self, lane: usize) -> [Fe; CSIZE] {
-        let mut cells = column(&self.s.cells, self.lanes, lane);
+        let mut cells = column(&self.s.c_tilde, self.lanes, lane);
         array::from_fn(|_| canonical(cells.next().expect("12 rows")))
     }
 
@@ -404,8 +408,7 @@ impl Lanes<'_> {
         self.s.w = w;
         // c̃ = com(μ, w₁);  c = Ball(c̃)
         self.com(|lane| &starts[lanes[lane].job].after_mu);
-        let c_tilde: Vec<[Fe; CSIZE]> = (0..self.lanes).map(|lane| self.c_tilde(lane)).collect();
-        let failed = self.ball();
+        self.ball();
         self.lattice.ntt(&mut self.s.challenge);
         // ‖LowPart(w − c·s₂)‖, and z = y + c·s₁ with its norm
         self.times_challenge(same, K * VECTOR + VECTOR);
@@ -413,13 +416,13 @@ impl Lanes<'_> {
         self.times_challenge(same, K * VECTOR);
         self.lattice.add_norms(&mut self.s.values[..size], &self.s.y, &mut self.s.z_norms);
         for (lane, open) in lanes.iter().enumerate() {
-            let passes = !failed[lane]
+            let passes = !self.s.failed[lane]
                 && self.s.r0_norms[lane] < f64::from(GAMMA2 - BETA)
                 && self.s.z_norms[lane] < f64::from(GAMMA1 - BETA);
             if passes && signatures[open.job].is_none() {
                 let mut bytes = vec![0; SIG_BYTES];
                 let (c_packed, z_packed) = bytes.split_at_mut(C_TILDE_BYTES);
-                pack_fes(&c_tilde[lane], c_packed);
+                pack_fes(&self.c_tilde(lane), c_packed);
                 let mut z = column(&self.s.values[..size], self.lanes, lane);
                 for out in z_packed.chunks_exact_mut(GAMMA1_BYTES) {
                     pack_gamma1(&element(&mut z), out);
@@ -484,11 +487,11 @@ impl Lanes<'_> {
             });
             for lane in 0..self.lanes {
                 let c_tilde = open(lane).c_tilde.iter().map(|x| f64::from(x.value()));
-                set(&mut self.s.cells, self.lanes, lane, c_tilde);
+                set(&mut self.s.c_tilde, self.lanes, lane, c_tilde);
                 let z = open(lane).z.iter().flat_map(|z| z.0).map(|x| f64::from(x.centred()));
                 set(&mut self.s.values, self.lanes, lane, z);
             }
-            let failed = self.ball();
+            self.ball();
             // w = INTT(Â·NTT(z) − NTT(c)·NTT(t))
             self.s.values[VECTOR * self.lanes..].copy_from_slice(&self.s.challenge);
             self.lattice.ntt(&mut self.s.values);
@@ -500,7 +503,7 @@ impl Lanes<'_> {
             self.s.w = w;
             self.com(|lane| &after_mu[job(lane)].1);
             for (lane, job) in group.iter().enumerate() {
-                verdicts[*job] = !failed[lane] && self.c_tilde(lane) == open(lane).c_tilde;
+                verdicts[*job] = !self.s.failed[lane] && self.c_tilde(lane) == open(lane).c_tilde;
             }
         }
         out.extend(verdicts);
@@ -614,29 +617,29 @@ impl Lanes<'_> {
 
 /// A polynomial of Â from its stream; whether there were enough candidates.
 fn uniform(stream: &[u8], rows: &mut [f64], lanes: usize, lane: usize) -> bool {
-    let mut kept = [0u32; N + 1];
+    // Every candidate is written, and counted if it is below Q.
+    let mut kept = [0u32; A_BLOCKS * Shake::Shake128.rate() / 3];
     let mut count = 0;
-    for b in stream.as_chunks::<3>().0 {
+    for (at, b) in stream.as_chunks::<3>().0.iter().enumerate() {
         let d = u32::from_le_bytes([b[0], b[1], b[2] & 0x7f, 0]);
-        // Written in any case, counted if it is below q.
-        kept[count] = d;
-        count = (count + usize::from(d < Q)).min(N);
+        kept[count.min(at)] = d;
+        count += usize::from(d < Q);
     }
     set(rows, lanes, lane, kept[..N].iter().map(|x| f64::from(*x)));
-    count == N
+    count >= N
 }
 
 /// A polynomial of s₁ or s₂ likewise. How many nibbles are 15 says nothing of the others.
 fn short(stream: &[u8], rows: &mut [f64], lanes: usize, lane: usize) -> bool {
-    let mut kept = [0u8; N + 1];
+    let mut kept = [0u8; S_BLOCKS * Shake::Shake256.rate() * 2];
     let mut count = 0;
-    for nibble in stream.iter().flat_map(|byte| [byte & 15, byte >> 4]) {
-        kept[count] = nibble;
-        count = (count + usize::from(nibble < 15)).min(N);
+    for (at, nibble) in stream.iter().flat_map(|byte| [byte & 15, byte >> 4]).enumerate() {
+        kept[count.min(at)] = nibble;
+        count += usize::from(nibble < 15);
     }
     // ⌊d/5⌋ = ⌊13·d/64⌋ below 15: no division of a secret.
     let small = |d: u8| f64::from(ETA) - f64::from(d - 5 * ((13 * u16::from(d) >> 6) as u8));
     set(rows, lanes, lane, kept[..N].iter().map(|d| small(*d)));
     kept.zeroize();
-    count == N
+    count >= N
 }

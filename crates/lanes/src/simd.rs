@@ -83,6 +83,7 @@ pub(crate) trait Doubles: Copy {
     /// `c - self * b`
     fn neg_mul_add(self, b: Self, c: Self) -> Self;
     fn abs(self) -> Self;
+    /// The larger one, of which one is not negative.
     fn max(self, o: Self) -> Self;
     /// The lanes that are 0 or −0.
     fn is_zero(self) -> Self::Mask;
