@@ -301,33 +301,76 @@ impl fmt::Debug for Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove_testkit::zkdilithium::public;
+    use hypergrove_testkit::zkdilithium::{boundary, bulk, public, special, verify_only};
+    use sha2::{Digest, Sha256};
+    use shake::Shake256;
+    use shake::digest::{ExtendableOutput, Update, XofReader};
     use signature::SignatureEncoding;
 
+    /// Every case with a key, a signature and verdicts, rare branches included, on every instruction set.
     #[test]
     fn batches_are_the_vectors() {
-        let cases: Vec<_> = public().into_iter().take(12).collect();
-        let engine = Engine::with(Isa::fastest(), 2).unwrap();
-        let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
+        let cases = [public(), special(), boundary()].concat();
+        let alone = verify_only();
+        for isa in Isa::available() {
+            let engine = Engine::with(isa, 2).unwrap();
+            let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
+            let keys = engine.keygen_batch(&seeds);
+            let jobs: Vec<_> = cases
+                .iter()
+                .zip(&keys)
+                .map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg) })
+                .collect();
+            let signatures = engine.sign_batch(&jobs);
+            for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
+                assert_eq!(*key.to_bytes(), case.sk, "{}: {}", isa.name(), case.id);
+                assert_eq!(signature.as_bytes(), case.sig, "{}: {}", isa.name(), case.id);
+            }
+            // Public key, message, signature, verdict.
+            let whole = cases.iter().map(|case| ((case.pk.clone(), case.msg.clone(), case.sig.clone()), true));
+            let altered =
+                cases.iter().flat_map(|case| case.verify_mutations.iter().map(move |m| (m.apply(case), m.expect)));
+            let alone = alone.iter().map(|v| ((v.pk.clone(), v.msg.clone(), v.sig.clone()), v.expect));
+            let all: Vec<_> = whole.chain(altered).chain(alone).collect();
+            // Public keys of other lengths are no keys; reading them is tested elsewhere.
+            let known: Vec<_> = all
+                .iter()
+                .filter_map(|((pk, msg, sig), expect)| Some((VerifyingKey::from_bytes(pk).ok()?, msg, sig, *expect)))
+                .collect();
+            let jobs: Vec<_> = known
+                .iter()
+                .map(|(key, msg, sig, _)| VerifyJob { key, message: Message::Bytes(msg), signature: sig })
+                .collect();
+            let expected: Vec<bool> = known.iter().map(|(.., expect)| *expect).collect();
+            assert_eq!(engine.verify_batch(&jobs), expected, "{}", isa.name());
+        }
+    }
+
+    /// The 2,000 cases that another implementation computed.
+    #[test]
+    fn batches_are_the_bulk_digests() {
+        let cases = bulk();
+        assert_eq!(cases.len(), 2000);
+        let xof = |label: String, bytes: usize| {
+            let mut out = vec![0; bytes];
+            Shake256::default().chain(label).finalize_xof().read(&mut out);
+            out
+        };
+        let engine = Engine::new().unwrap();
+        let seeds: Vec<[u8; 32]> = cases.iter().map(|case| xof(case.seed_label(), 32).try_into().unwrap()).collect();
+        let messages: Vec<_> = cases.iter().map(|case| xof(case.msg_label(), case.msg_len)).collect();
         let keys = engine.keygen_batch(&seeds);
-        let jobs: Vec<_> =
-            cases.iter().zip(&keys).map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg) }).collect();
+        let jobs: Vec<_> = keys
+            .iter()
+            .zip(&messages)
+            .map(|(key, message)| SignJob { key, message: Message::Bytes(message) })
+            .collect();
         let signatures = engine.sign_batch(&jobs);
         for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
-            assert_eq!(*key.to_bytes(), case.sk, "{}", case.id);
-            assert_eq!(signature.as_bytes(), case.sig, "{}", case.id);
+            assert_eq!(Sha256::digest(&*key.to_bytes())[..], case.sk, "{}", case.i);
+            assert_eq!(Sha256::digest(key.verifying_key().as_bytes())[..], case.pk, "{}", case.i);
+            assert_eq!(Sha256::digest(signature)[..], case.sig, "{}", case.i);
         }
-        let public: Vec<_> = keys.iter().map(SigningKey::verifying_key).collect();
-        // Every third job gets its neighbour's signature.
-        let jobs: Vec<_> = (0..cases.len())
-            .map(|i| VerifyJob {
-                key: &public[i],
-                message: Message::Bytes(&cases[i].msg),
-                signature: &cases[if i % 3 == 2 { i - 1 } else { i }].sig,
-            })
-            .collect();
-        let verdicts = engine.verify_batch(&jobs);
-        assert!(verdicts.iter().enumerate().all(|(i, valid)| *valid == (i % 3 != 2)));
     }
 
     #[test]
