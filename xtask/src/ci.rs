@@ -23,7 +23,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "test",   about: "all tests on this machine",                                   run: tests::workspace },
     CiStep { name: "kernels", about: "the GPU kernels compile for all architectures, without a GPU",   run: kernels::check },
     CiStep { name: "doc",    about: "documentation without a warning",                             run: |_| doc() },
-    CiStep { name: "no-std", about: "fips205 on a machine without an operating system",            run: |_| foreign::no_std() },
+    CiStep { name: "no-std", about: "fips205 and zkdilithium without an operating system",              run: |_| foreign::no_std() },
     CiStep { name: "neon",   about: "lanes and cpu on aarch64 under qemu",                         run: foreign::neon },
     CiStep { name: "miri",   about: "the host logic under Miri",                                   run: foreign::miri },
 ];

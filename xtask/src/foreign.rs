@@ -17,18 +17,20 @@ const NEON_TESTS: [&str; 4] = [
     "neon::bad_batches_are_refused",
 ];
 /// What lanes' tokens ask of an x86-64 CPU.
-const MIRI_FEATURES: &str = "-C target-feature=+avx512f,+avx512bw,+avx512vl,+avx2,+bmi1,+bmi2,+sha,+sse4.1,+ssse3";
+const MIRI_FEATURES: &str = "-C target-feature=+avx512f,+avx512bw,+avx512vl,+avx2,+fma,+bmi1,+bmi2,+sha,+sse4.1,+ssse3";
 
 /// A bare-metal target has no `std` to link against by mistake.
 pub(crate) fn no_std() -> Step {
     let target = process::ensure_target(BARE);
-    for features in [&["--no-default-features"][..], &["--no-default-features", "--features", "pkcs8"]] {
-        let mut command = process::cargo(&["check", "-p", "hypergrove-fips205"]);
-        command.args(features).args(target.is_ok().then_some(["--target", BARE]).iter().flatten());
-        process::run(command)?;
+    for (package, encoding) in [("hypergrove-fips205", "pkcs8"), ("hypergrove-zkdilithium", "pem")] {
+        for features in [&["--no-default-features"][..], &["--no-default-features", "--features", encoding]] {
+            let mut command = process::cargo(&["check", "-p", package]);
+            command.args(features).args(target.is_ok().then_some(["--target", BARE]).iter().flatten());
+            process::run(command)?;
+        }
     }
     Ok(match target {
-        Ok(()) => Outcome::Passed(format!("{BARE}, with and without pkcs8")),
+        Ok(()) => Outcome::Passed(format!("{BARE}, with and without pkcs8 and pem")),
         Err(why) => Outcome::Skipped(format!("checked for this machine only; {why}")),
     })
 }
@@ -96,7 +98,7 @@ pub(crate) fn miri(tally: &mut Tally) -> Step {
     // Another target keeps the features from build scripts; under Miri a feature is there if it is compiled in.
     let test = ["run", "nightly", "cargo", "miri", "test", "--target", "x86_64-unknown-linux-gnu", "--all-features"];
     let host = ["-p", "hypergrove-fips205", "-p", "hypergrove-engine", "--lib", "--", "--skip", "plan::tests"];
-    let lanes = ["-p", "hypergrove-lanes", "--test", "agreement"];
+    let lanes = ["-p", "hypergrove-lanes", "--test", "agreement", "--test", "lattice"];
     for (packages, features) in [(&host[..], ""), (&lanes, MIRI_FEATURES)] {
         let mut command = process::limited(10, "rustup", &[&test, packages].concat());
         command.env("RUSTFLAGS", features);

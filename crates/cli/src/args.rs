@@ -10,7 +10,7 @@ use hypergrove_cpu::Isa;
 use hypergrove_fips205::digest::MAX_CONTEXT;
 use std::path::{Path, PathBuf};
 
-/// SLH-DSA (FIPS 205): hash-based post-quantum signatures, as fast as the hardware allows.
+/// SLH-DSA (FIPS 205) and zkDilithium: post-quantum signatures, as fast as the hardware allows.
 ///
 /// Exit codes: 0 all well, 1 a well-formed signature did not verify, 2 an error.
 #[derive(Parser)]
@@ -100,15 +100,19 @@ pub(crate) enum Command {
     Bench(Bench),
     Hash(Hash),
     Acvp(Acvp),
+    Kat(Kat),
     Quickstart(Quickstart),
 }
 
 /// Make a private key
 #[derive(Args)]
 pub(crate) struct Keygen {
-    /// The parameter set, for example SLH-DSA-SHA2-128s (small signatures) or SLH-DSA-SHA2-128f (fast signing)
-    #[arg(long, value_name = "NAME", value_parser = set)]
-    pub(crate) set: &'static Params,
+    /// The parameter set of SLH-DSA, for example SLH-DSA-SHA2-128s (small signatures) or SLH-DSA-SHA2-128f (fast signing)
+    #[arg(long, value_name = "NAME", value_parser = set, required_unless_present = "scheme")]
+    pub(crate) set: Option<&'static Params>,
+    /// The scheme; SLH-DSA if not given
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheme: Option<Scheme>,
     /// Where the private key goes, mode 0600; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
@@ -117,8 +121,8 @@ pub(crate) struct Keygen {
     pub(crate) pubout: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) encoding: EncodingOptions,
-    /// SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes in hexadecimal, instead of the system's randomness. For tests: other users
-    /// of the machine can read a command line
+    /// SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes in hexadecimal, instead of the system's randomness; 32 bytes for zkDilithium.
+    /// For tests: other users of the machine can read a command line
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     pub(crate) seeds: Option<Bytes>,
     #[command(flatten)]
@@ -137,7 +141,7 @@ pub(crate) struct Pubkey {
     #[command(flatten)]
     pub(crate) encoding: EncodingOptions,
     #[command(flatten)]
-    pub(crate) set: KeySet,
+    pub(crate) of: KeyKind,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
 }
@@ -173,7 +177,7 @@ pub(crate) struct Sign {
     #[command(flatten)]
     pub(crate) redundancy: Redundancy,
     #[command(flatten)]
-    pub(crate) set: KeySet,
+    pub(crate) of: KeyKind,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
     #[command(flatten)]
@@ -199,7 +203,7 @@ pub(crate) struct Verify {
     #[command(flatten)]
     pub(crate) message: MessageOptions,
     #[command(flatten)]
-    pub(crate) set: KeySet,
+    pub(crate) of: KeyKind,
     #[command(flatten)]
     pub(crate) inputs: Inputs,
 }
@@ -253,10 +257,9 @@ pub(crate) struct Hash {
 pub(crate) struct Inspect {
     /// A key (PEM, DER or raw) or a signature; `-` is standard input
     pub(crate) file: PathBuf,
-    /// The set: what raw keys and signatures do not say themselves
-    #[arg(long, value_name = "NAME", value_parser = set)]
-    pub(crate) set: Option<&'static Params>,
-    /// Show SK.seed and SK.prf as well
+    #[command(flatten)]
+    pub(crate) of: KeyKind,
+    /// Show the secrets of a private key as well
     #[arg(long)]
     pub(crate) show_secrets: bool,
     /// Print JSON, values in full
@@ -298,6 +301,9 @@ pub(crate) struct Bench {
     /// Parameter sets, or all
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
     pub(crate) set: Vec<Sets>,
+    /// The scheme; SLH-DSA if not given
+    #[arg(long, value_name = "NAME", conflicts_with = "set")]
+    pub(crate) scheme: Option<Scheme>,
     /// Operations, or all
     #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
     pub(crate) op: Vec<OpsName>,
@@ -337,6 +343,16 @@ pub(crate) struct Acvp {
     pub(crate) redundancy: Redundancy,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
+}
+
+/// Compute known answers of zkDilithium: seeds and messages in, keys, signatures and verdicts out
+///
+/// The file is a JSON object whose `cases` have `seed`, `msg` and `verify_mutations`, as in
+/// vectors/zkdilithium/e2e_public.json; what else they have is not looked at.
+#[derive(Args)]
+pub(crate) struct Kat {
+    /// The cases; `-` is standard input
+    pub(crate) file: PathBuf,
 }
 
 /// See it work: make a key, sign every file of a directory, verify all, and measure
@@ -427,12 +443,25 @@ pub(crate) fn one_stdin<'a>(given: impl IntoIterator<Item = &'a Path>) -> Result
     Err(Failure::new("standard input is given twice, it can be read once").hint("put one of the two into a file"))
 }
 
-/// The set of keys that do not name it.
+/// What a key does not say itself.
 #[derive(Args)]
-pub(crate) struct KeySet {
-    /// The key's set: needed for raw keys, checked for others
+pub(crate) struct KeyKind {
+    /// The key's set: needed for raw keys of SLH-DSA, checked for others
     #[arg(long, value_name = "NAME", value_parser = set)]
     pub(crate) set: Option<&'static Params>,
+    /// The key's scheme; if not given, what the file looks like
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheme: Option<Scheme>,
+}
+
+/// A signature scheme.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Scheme {
+    /// FIPS 205
+    SlhDsa,
+    /// zkDilithium, the norm-fixed variant
+    #[value(name = "zkdilithium")]
+    ZkDilithium,
 }
 
 /// How keys are written.

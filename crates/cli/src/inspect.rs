@@ -1,15 +1,16 @@
 //! `hypergrove inspect`.
 
-use crate::args::{Inspect, known_sets};
+use crate::args::{Inspect, Scheme, known_sets};
 use crate::failure::{Exit, Failure};
 use crate::files::Source;
-use crate::keys::{self, Element, Encoding, Found, Key, elements};
+use crate::keys::{self, Element, Encoding, Found, Key, KeyFile, elements};
 use crate::printer::{Printer, Table, grouped};
+use crate::zkdilithium;
 use hypergrove::Params;
 use hypergrove::pkcs8::der::Tag;
+use hypergrove::zkdilithium::params::*;
 use serde::Serialize;
 use std::ops::Range;
-use zeroize::Zeroizing;
 
 /// Bytes of a value that a table shows.
 const SHOWN: usize = 32;
@@ -80,13 +81,17 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
 }
 
 fn report(source: &Source, args: &Inspect) -> Result<Report, Failure> {
-    let bytes = Zeroizing::new(source.read_key()?);
+    let file = KeyFile::read(source.clone())?;
+    if file.scheme(&args.of)? == Scheme::ZkDilithium {
+        return of_zkdilithium(&file, args.show_secrets);
+    }
+    let bytes = &file.bytes;
     let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
-    if fitting.is_empty() || keys::is_pem(&bytes) {
-        let found = keys::recognise(&bytes, args.set).map_err(|failure| failure.of(source))?;
+    if fitting.is_empty() || keys::is_pem(bytes) {
+        let found = keys::recognise(bytes, args.of.set).map_err(|failure| failure.of(source))?;
         return Ok(key(&found, args.show_secrets));
     }
-    let sets = match args.set {
+    let sets = match args.of.set {
         None => fitting,
         Some(p) if fitting.contains(&p) => vec![p],
         Some(p) => {
@@ -95,7 +100,7 @@ fn report(source: &Source, args: &Inspect) -> Result<Report, Failure> {
                 .hint(format!("by its length it is a signature of {}", fitting[0])));
         }
     };
-    Ok(signature(&bytes, &sets))
+    Ok(signature(bytes, &sets))
 }
 
 fn part(bytes: &[u8], range: Range<usize>, name: impl Into<String>) -> Part {
@@ -177,4 +182,31 @@ fn key(found: &Found, show_secrets: bool) -> Report {
         Encoding::Raw => "raw",
     };
     Report { kind, sets: vec![p.name], format, bytes: bytes.len(), parts }
+}
+
+/// A key or a signature of zkDilithium: fields of fixed lengths, one after the other.
+fn of_zkdilithium(file: &KeyFile, show_secrets: bool) -> Result<Report, Failure> {
+    let found = zkdilithium::recognise(file)?;
+    let t = ("t", T_BYTES);
+    let (kind, fields): (_, Vec<(&str, usize)>) = match found.kind {
+        zkdilithium::Kind::Private => {
+            let hashes = [("rho", HASH_BYTES), ("key", HASH_BYTES), ("tr", HASH_BYTES)];
+            let secrets = [("s1", L * ETA_BYTES), ("s2", K * ETA_BYTES), t];
+            ("private key", [hashes, secrets].concat())
+        }
+        zkdilithium::Kind::Public => ("public key", vec![("rho", HASH_BYTES), t]),
+        zkdilithium::Kind::Signature => ("signature", vec![("c_tilde", C_TILDE_BYTES), ("z", L * GAMMA1_BYTES)]),
+    };
+    let mut at = 0;
+    let parts = fields.into_iter().map(|(name, length)| {
+        let mut field = part(&found.bytes, at..at + length, name);
+        at += length;
+        if ["key", "s1", "s2"].contains(&name) && !show_secrets {
+            field.value = Value::Hidden { hidden: true };
+        }
+        field
+    });
+    let parts = parts.collect();
+    let format = if found.pem { "PEM" } else { "raw" };
+    Ok(Report { kind, sets: vec![NAME], format, bytes: found.bytes.len(), parts })
 }

@@ -1,11 +1,12 @@
 //! `hypergrove keygen`.
 
-use crate::args::{Bytes, Keygen, MachineOptions};
+use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
 use crate::failure::{Exit, Failure};
 use crate::files::{Access, Target};
 use crate::keys::{Encoding, check_encoding, encode_private, encode_public};
-use crate::machine;
 use crate::printer::Printer;
+use crate::{machine, zkdilithium};
+use hypergrove::zkdilithium::params::NAME;
 use hypergrove::{Params, Seeds};
 use zeroize::Zeroizing;
 
@@ -16,20 +17,30 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         return Err(Failure::new(format!("both keys would go to {private}"))
             .hint("name a file for the private key with --output, and another one with --pubout"));
     }
-    let seeds = args.seeds.as_ref().map(|bytes| seeds(args.set, bytes)).transpose()?;
-    check_encoding(args.set, encoding)?;
+    let wanted = Wanted::new(args)?;
     private.check(encoding != Encoding::Pem, force)?;
     if let Some(public) = &public {
         public.check(encoding != Encoding::Pem, force)?;
     }
 
-    let engine = machine::engine(machine, printer)?;
-    let key = match seeds {
-        None => engine.generate(args.set)?,
-        Some(seeds) => engine.from_seeds(args.set, &[seeds])?.remove(0),
+    let (name, private_bytes, public_bytes) = match wanted {
+        Wanted::SlhDsa(p, seeds) => {
+            let engine = machine::engine(machine, printer)?;
+            let key = match seeds {
+                None => engine.generate(p)?,
+                Some(seeds) => engine.from_seeds(p, &[seeds])?.remove(0),
+            };
+            (p.name, encode_private(&key, encoding)?, encode_public(&key.verifying_key(), encoding)?)
+        }
+        Wanted::ZkDilithium(seed) => {
+            let key = zkdilithium::generate(seed.as_deref(), machine)?;
+            (
+                NAME,
+                zkdilithium::encode_private(&key, encoding),
+                zkdilithium::encode_public(&key.verifying_key(), encoding),
+            )
+        }
     };
-    let private_bytes = encode_private(&key, encoding)?;
-    let public_bytes = encode_public(&key.verifying_key(), encoding)?;
     // Both are on the disk before either has its name.
     let private_file = private.prepare(&private_bytes, Access::Private, force)?;
     let public_file = public.as_ref().map(|to| to.prepare(&public_bytes, Access::Public, force)).transpose()?;
@@ -38,12 +49,40 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         file.commit(printer)?;
     }
     if let Target::File(_) = &private {
-        printer.note(format_args!("wrote {private}: a private key of {}, for its owner's eyes alone", args.set));
+        printer.note(format_args!("wrote {private}: a private key of {name}, for its owner's eyes alone"));
     }
     if let Some(public @ Target::File(_)) = &public {
         printer.note(format_args!("wrote {public}: its public key"));
     }
     Ok(Exit::Good)
+}
+
+/// The kind of key, with the seeds that were given.
+enum Wanted {
+    SlhDsa(&'static Params, Option<Seeds>),
+    ZkDilithium(Option<Zeroizing<Vec<u8>>>),
+}
+
+impl Wanted {
+    /// Refuses, before any work is done, what cannot be made or written.
+    fn new(args: &Keygen) -> Result<Wanted, Failure> {
+        let encoding = args.encoding.encoding();
+        match (args.scheme, args.set) {
+            (None | Some(Scheme::SlhDsa), Some(p)) => {
+                let seeds = args.seeds.as_ref().map(|bytes| seeds(p, bytes)).transpose()?;
+                check_encoding(p, encoding)?;
+                Ok(Wanted::SlhDsa(p, seeds))
+            }
+            (Some(Scheme::ZkDilithium), None) => {
+                zkdilithium::check_encoding(encoding)?;
+                let seed = args.seeds.as_ref().map(|Bytes(seed)| Zeroizing::new(seed.clone()));
+                Ok(Wanted::ZkDilithium(seed))
+            }
+            (Some(Scheme::ZkDilithium), Some(p)) => Err(zkdilithium::has_no_sets(p)),
+            (_, None) => Err(Failure::new("SLH-DSA has many parameter sets, and none is named")
+                .hint("name one with --set, for example --set SLH-DSA-SHA2-128f")),
+        }
+    }
 }
 
 /// SK.seed ‖ SK.prf ‖ PK.seed.

@@ -1,8 +1,9 @@
 //! Keys in files, whatever their form.
 
-use crate::args::known_sets;
+use crate::args::{KeyKind, Scheme, known_sets};
 use crate::failure::Failure;
 use crate::files::Source;
+use crate::zkdilithium;
 use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged, pem};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::{KeyError, Params, SigningKey, VerifyingKey};
@@ -50,19 +51,45 @@ pub(crate) struct Found {
     pub(crate) bytes: Zeroizing<Vec<u8>>,
 }
 
-/// Reads a key that signs.
-pub(crate) fn read_private(source: &Source, set: Option<&'static Params>) -> Result<SigningKey, Failure> {
-    match read(source, set)? {
-        Key::Private(key) => Ok(key),
-        Key::Public(_) => Err(Failure::new(format!("{source} is a public key, signing takes the private key"))
-            .hint("name the file that `keygen` wrote with --output")),
-    }
+/// A file with a key, of whatever scheme.
+pub(crate) struct KeyFile {
+    pub(crate) source: Source,
+    pub(crate) bytes: Zeroizing<Vec<u8>>,
 }
 
-/// Reads a key of either kind.
-pub(crate) fn read(source: &Source, set: Option<&'static Params>) -> Result<Key, Failure> {
-    let bytes = Zeroizing::new(source.read_key()?);
-    recognise(&bytes, set).map(|found| found.key).map_err(|failure| failure.of(source))
+impl KeyFile {
+    pub(crate) fn read(source: Source) -> Result<KeyFile, Failure> {
+        let bytes = Zeroizing::new(source.read_key()?);
+        Ok(KeyFile { source, bytes })
+    }
+
+    /// What it is a key of: what was said, or what it looks like.
+    pub(crate) fn scheme(&self, of: &KeyKind) -> Result<Scheme, Failure> {
+        let looks = if zkdilithium::looks_like_it(&self.bytes) { Scheme::ZkDilithium } else { Scheme::SlhDsa };
+        match (of.scheme.unwrap_or(looks), of.set) {
+            (Scheme::ZkDilithium, Some(p)) => Err(zkdilithium::has_no_sets(p).of(&self.source)),
+            (scheme, _) => Ok(scheme),
+        }
+    }
+
+    /// A key of SLH-DSA that signs.
+    pub(crate) fn private(&self, set: Option<&'static Params>) -> Result<SigningKey, Failure> {
+        match self.key(set)? {
+            Key::Private(key) => Ok(key),
+            Key::Public(_) => Err(self.is_public()),
+        }
+    }
+
+    /// A key of SLH-DSA, of either kind.
+    pub(crate) fn key(&self, set: Option<&'static Params>) -> Result<Key, Failure> {
+        recognise(&self.bytes, set).map(|found| found.key).map_err(|failure| failure.of(&self.source))
+    }
+
+    /// What is said where a private key is needed.
+    pub(crate) fn is_public(&self) -> Failure {
+        Failure::new(format!("{} is a public key, signing takes the private key", self.source))
+            .hint("name the file that `keygen` wrote with --output")
+    }
 }
 
 /// Makes out what key this is.
@@ -88,7 +115,7 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
             }
             label => {
                 return Err(Failure::new(format!("its PEM label is '{label}', not 'PRIVATE KEY' or 'PUBLIC KEY'"))
-                    .hint("use a PKCS#8 private key or an SPKI public key"));
+                    .hint("use a PKCS#8 private key or an SPKI public key, or name its scheme with --scheme"));
             }
         };
         (Encoding::Pem, key, der)

@@ -188,6 +188,9 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// Of work that hash rates say nothing about.
+    pub(crate) const UNKNOWN: Limits = Limits { core: None, others: None };
+
     /// Measures.
     pub(crate) fn measure(engine: &Engine, options: &MachineOptions) -> Limits {
         let mut limits = Limits { core: None, others: Some(Work::default()) };

@@ -1,4 +1,4 @@
-//! The command line of hypergrove: SLH-DSA (FIPS 205) keys, signatures and measurements.
+//! The command line of hypergrove: keys, signatures and measurements of SLH-DSA (FIPS 205) and zkDilithium.
 #![forbid(unsafe_code)]
 
 mod acvp;
@@ -10,6 +10,7 @@ mod failure;
 mod files;
 mod hash;
 mod inspect;
+mod kat;
 mod keygen;
 mod keys;
 mod machine;
@@ -21,6 +22,7 @@ mod sign;
 mod stopwatch;
 mod verdicts;
 mod verify;
+mod zkdilithium;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -55,6 +57,7 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Bench(args) => bench::run(args, machine, printer),
         Command::Hash(args) => hash::run(args, machine, printer),
         Command::Acvp(args) => acvp::run(args, machine, printer),
+        Command::Kat(args) => kat::run(args, machine, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }
 }

@@ -1,20 +1,32 @@
 //! `hypergrove pubkey`.
 
-use crate::args::Pubkey;
+use crate::args::{Pubkey, Scheme};
 use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Target};
-use crate::keys::{self, Encoding, encode_public};
+use crate::keys::{Encoding, KeyFile, encode_public};
 use crate::printer::Printer;
+use crate::zkdilithium;
+use hypergrove::zkdilithium::params::NAME;
 
 pub(crate) fn run(args: &Pubkey, printer: &Printer) -> Result<Exit, Failure> {
     let (source, target) = (Source::from(args.key.as_path()), Target::from(args.output.as_path()));
     let (encoding, force) = (args.encoding.encoding(), args.overwrite.force);
     target.check(encoding != Encoding::Pem, force)?;
     target.spare(&source)?;
-    let key = keys::read(&source, args.set.set)?.public();
-    target.write(&encode_public(&key, encoding)?, Access::Public, force, printer)?;
+    let file = KeyFile::read(source)?;
+    let (name, bytes) = match file.scheme(&args.of)? {
+        Scheme::SlhDsa => {
+            let key = file.key(args.of.set)?.public();
+            (key.params().name, encode_public(&key, encoding)?)
+        }
+        Scheme::ZkDilithium => {
+            zkdilithium::check_encoding(encoding)?;
+            (NAME, zkdilithium::encode_public(&zkdilithium::key(&file)?.public(), encoding))
+        }
+    };
+    target.write(&bytes, Access::Public, force, printer)?;
     if let Target::File(_) = &target {
-        printer.note(format_args!("wrote {target}: a public key of {}", key.params()));
+        printer.note(format_args!("wrote {target}: a public key of {name}"));
     }
     Ok(Exit::Good)
 }

@@ -1,12 +1,15 @@
 //! `hypergrove sign`.
 
-use crate::args::{self, MachineOptions, Sign};
+use crate::args::{self, MachineOptions, Scheme, Sign};
 use crate::failure::{Exit, Failure};
 use crate::files::{Access, Shown, Source, Target};
+use crate::keys::KeyFile;
+use crate::machine::{self, Watched};
 use crate::printer::Printer;
 use crate::verdicts::{Verdict, Verdicts};
-use crate::{keys, machine};
-use hypergrove::{Engine, Randomizer, SignJob, SigningKey, cache_bytes};
+use crate::zkdilithium;
+use hypergrove::zkdilithium as zk;
+use hypergrove::{Engine, Randomizer, SignJob, Signature, SigningKey, cache_bytes};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -16,8 +19,11 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let inputs = &args.inputs;
     args::one_stdin(inputs.files.iter().chain(&inputs.list).chain([&args.key]).map(PathBuf::as_path))?;
     let mode = args.message.mode()?;
-    let key_file = Source::from(args.key.as_path());
-    let key = keys::read_private(&key_file, args.set.set)?;
+    let key_file = KeyFile::read(args.key.as_path().into())?;
+    let key = match key_file.scheme(&args.of)? {
+        Scheme::SlhDsa => Signer::SlhDsa(key_file.private(args.of.set)?),
+        Scheme::ZkDilithium => Signer::ZkDilithium(zkdilithium::private(&key_file)?),
+    };
     let paths = inputs.paths()?;
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
     let targets = targets(args, &paths)?;
@@ -26,47 +32,107 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         targets[0].check(true, force)?;
         targets[0].spare(&files[0])?;
     }
+    let key = key.ready(args, machine, files.len(), printer)?;
+    let name = key.name();
 
-    let engine = machine::engine_with(machine, printer, |builder| builder.redundant(args.redundancy.redundant))?;
-    let key = cache(&engine, key, args, files.len(), printer)?;
-    let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
     let verdicts = Verdicts::new(printer, &files, inputs.many(), "signing", "SIGNED");
-    let (signed, mut written) = (RefCell::new(VecDeque::new()), HashSet::new());
-    let jobs = files.iter().zip(&targets).enumerate().filter_map(|(index, (file, target))| {
+    let mut written = HashSet::new();
+    let mut message = |index: usize| {
+        let (file, target) = (&files[index], &targets[index]);
         let unique = if written.insert(target) {
             Ok(())
         } else {
             Err(Failure::new(format!("{file} would get the signature {target}, which another file has got"))
                 .hint("list each file once, and sign files of the same name into different directories"))
         };
-        match unique
+        let read = unique
             .and_then(|()| target.check(false, force))
-            .and_then(|()| target.spare(&key_file))
-            .and_then(|()| file.read())
-        {
-            Ok(message) => {
-                signed.borrow_mut().push_back(index);
-                Some(SignJob { key: &key, mode, message: Cow::Owned(message), randomizer })
-            }
-            Err(failure) => {
-                verdicts.tell(index, Verdict::Error(failure));
-                None
-            }
-        }
-    });
-    let done = engine.sign_batch(jobs, |_, signature| {
-        let index = signed.borrow_mut().pop_front().expect("one result a job");
-        let signature = signature.map_err(|error| Failure::from(error).of(&files[index]));
-        let written =
-            signature.and_then(|signature| targets[index].write(signature.as_bytes(), Access::Public, force, printer));
+            .and_then(|()| target.spare(&key_file.source))
+            .and_then(|()| file.read());
+        read.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
+    };
+    let write = |index: usize, signature: Result<&[u8], Failure>| {
+        let signature = signature.map_err(|failure| failure.of(&files[index]));
+        let written = signature.and_then(|bytes| targets[index].write(bytes, Access::Public, force, printer));
         verdicts.tell(index, written.map_or_else(Verdict::Error, |()| Verdict::Good));
-    });
+    };
+    let done = match &key {
+        Ready::SlhDsa(engine, key) => {
+            let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
+            let signed = RefCell::new(VecDeque::new());
+            let jobs = (0..files.len()).filter_map(|index| {
+                let message = Cow::Owned(message(index)?);
+                signed.borrow_mut().push_back(index);
+                Some(SignJob { key, mode, message, randomizer })
+            });
+            let done = engine.sign_batch(jobs, |_, signature| {
+                let index = signed.borrow_mut().pop_front().expect("one result a job");
+                write(index, signature.as_ref().map(Signature::as_bytes).map_err(|error| error.clone().into()));
+            });
+            done.map_err(Failure::from)
+        }
+        Ready::ZkDilithium(engine, key) => {
+            let messages = (0..files.len()).filter_map(|index| Some((index, message(index)?)));
+            zkdilithium::sign(engine, key, messages, |index, signature| write(index, Ok(signature)));
+            Ok(())
+        }
+    };
     let exit = verdicts.finish()?;
     done?;
     if let (false, Exit::Good, Target::File(_)) = (inputs.many(), exit, &targets[0]) {
-        printer.note(format_args!("wrote {}: a signature of {}", targets[0], key.params()));
+        printer.note(format_args!("wrote {}: a signature of {name}", targets[0]));
     }
     Ok(exit)
+}
+
+/// A private key.
+enum Signer {
+    SlhDsa(SigningKey),
+    ZkDilithium(zk::SigningKey),
+}
+
+/// A private key with what signs by it.
+enum Ready<'p> {
+    SlhDsa(Watched<'p>, SigningKey),
+    ZkDilithium(zk::Engine, zk::SigningKey),
+}
+
+impl Signer {
+    /// Makes the engine; refuses what the scheme does not know.
+    fn ready<'p>(
+        self,
+        args: &Sign,
+        machine: &MachineOptions,
+        files: usize,
+        printer: &'p Printer,
+    ) -> Result<Ready<'p>, Failure> {
+        match self {
+            Signer::SlhDsa(key) => {
+                let redundant = args.redundancy.redundant;
+                let engine = machine::engine_with(machine, printer, |builder| builder.redundant(redundant))?;
+                let key = cache(&engine, key, args, files, printer)?;
+                Ok(Ready::SlhDsa(engine, key))
+            }
+            Signer::ZkDilithium(key) => {
+                zkdilithium::check_message(&args.message)?;
+                zkdilithium::refuse(&[
+                    (args.cache_layers.is_some(), "--cache-layers"),
+                    (args.cache_memory.is_some(), "--cache-memory"),
+                    (args.redundancy.redundant, "--redundant"),
+                ])?;
+                Ok(Ready::ZkDilithium(zkdilithium::engine(machine)?, key))
+            }
+        }
+    }
+}
+
+impl Ready<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Ready::SlhDsa(_, key) => key.params().name,
+            Ready::ZkDilithium(..) => zk::params::NAME,
+        }
+    }
 }
 
 /// Where each signature goes.

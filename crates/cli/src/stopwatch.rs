@@ -1,5 +1,7 @@
 //! The one stopwatch: every measurement is checked, and set against what the machine's hash rates allow.
 
+pub(crate) mod lattice;
+
 use crate::args::MachineOptions;
 use crate::failure::Failure;
 use crate::machine::Limits;

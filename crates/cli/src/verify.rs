@@ -1,13 +1,15 @@
 //! `hypergrove verify`.
 
-use crate::args::{self, MachineOptions, Verify, known_sets};
+use crate::args::{self, MachineOptions, Scheme, Verify, known_sets};
 use crate::failure::{Exit, Failure};
 use crate::files::Source;
+use crate::keys::KeyFile;
 use crate::printer::{Printer, grouped};
 use crate::sign::signature_path;
 use crate::verdicts::{Verdict, Verdicts};
-use crate::{keys, machine};
-use hypergrove::{Error, Params, VerifyJob};
+use crate::{machine, zkdilithium};
+use hypergrove::zkdilithium as zk;
+use hypergrove::{Error, VerifyJob, VerifyingKey};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,28 +20,28 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let given = inputs.files.iter().chain(&inputs.list).chain(&args.signature).chain([&args.key]);
     args::one_stdin(given.map(PathBuf::as_path))?;
     let mode = args.message.mode()?;
-    let key = keys::read(&args.key.as_path().into(), args.set.set)?.public();
+    let key_file = KeyFile::read(args.key.as_path().into())?;
+    let key = match key_file.scheme(&args.of)? {
+        Scheme::SlhDsa => Verifier::SlhDsa(key_file.key(args.of.set)?.public()),
+        Scheme::ZkDilithium => {
+            zkdilithium::check_message(&args.message)?;
+            Verifier::ZkDilithium(zkdilithium::key(&key_file)?.public())
+        }
+    };
     let paths = inputs.paths()?;
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
     let signatures = signatures(args, &paths)?;
 
-    let engine = machine::engine(machine, printer)?;
     let verdicts = Verdicts::new(printer, &files, true, "verifying", "OK");
-    let judged = RefCell::new(VecDeque::new());
-    let jobs = files.iter().zip(&signatures).enumerate().filter_map(|(index, (file, signature))| {
-        match file.read().and_then(|message| Ok((message, read_signature(signature, key.params())?))) {
-            Ok((message, signature)) => {
-                judged.borrow_mut().push_back(index);
-                Some(VerifyJob { key: &key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) })
-            }
-            Err(failure) => {
-                verdicts.tell(index, Verdict::Error(failure));
-                None
-            }
-        }
-    });
-    let judge = |valid: Result<bool, Error>| {
-        let index = judged.borrow_mut().pop_front().expect("one result a job");
+    let (name, bytes) = key.signature();
+    let read = |index: usize| {
+        let both = files[index].read().and_then(|message| {
+            let signature = read_signature(&signatures[index], name, bytes)?;
+            Ok((message, signature))
+        });
+        both.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
+    };
+    let judge = |index: usize, valid: Result<bool, Error>| {
         let verdict = match valid {
             Ok(true) => Verdict::Good,
             Ok(false) => Verdict::Invalid,
@@ -47,16 +49,50 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         };
         verdicts.tell(index, verdict);
     };
-    let done = if let [_] = files[..] {
-        // Alone, it takes the engine's quick way: no threads are started.
-        jobs.for_each(|job| judge(engine.verify(job.key, job.mode, &job.message, &job.signature)));
-        Ok(())
-    } else {
-        engine.verify_batch(jobs, |_, valid| judge(valid))
+    let done = match &key {
+        Verifier::SlhDsa(key) => {
+            let engine = machine::engine(machine, printer)?;
+            let judged = RefCell::new(VecDeque::new());
+            let jobs = (0..files.len()).filter_map(|index| {
+                let (message, signature) = read(index)?;
+                judged.borrow_mut().push_back(index);
+                Some(VerifyJob { key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) })
+            });
+            let next = || judged.borrow_mut().pop_front().expect("one result a job");
+            if let [_] = files[..] {
+                // Alone, it takes the engine's quick way: no threads are started.
+                jobs.for_each(|job| judge(next(), engine.verify(job.key, job.mode, &job.message, &job.signature)));
+                Ok(())
+            } else {
+                engine.verify_batch(jobs, |_, valid| judge(next(), valid))
+            }
+        }
+        Verifier::ZkDilithium(key) => {
+            let engine = zkdilithium::engine(machine)?;
+            let jobs = (0..files.len()).filter_map(|index| Some((index, read(index)?)));
+            zkdilithium::verify(&engine, key, jobs, |index, valid| judge(index, Ok(valid)));
+            Ok(())
+        }
     };
     let exit = verdicts.finish()?;
     done?;
     Ok(exit)
+}
+
+/// A public key.
+enum Verifier {
+    SlhDsa(VerifyingKey),
+    ZkDilithium(zk::VerifyingKey),
+}
+
+impl Verifier {
+    /// Whose signatures it verifies, and their bytes.
+    fn signature(&self) -> (&'static str, usize) {
+        match self {
+            Verifier::SlhDsa(key) => (key.params().name, key.params().sig_bytes()),
+            Verifier::ZkDilithium(_) => (zk::params::NAME, zk::params::SIG_BYTES),
+        }
+    }
 }
 
 /// Where each signature is.
@@ -76,10 +112,10 @@ fn signatures(args: &Verify, paths: &[PathBuf]) -> Result<Vec<Source>, Failure> 
     paths.iter().map(signature).collect()
 }
 
-/// A signature, of the set's length.
-pub(crate) fn read_signature(source: &Source, p: &Params) -> Result<Vec<u8>, Failure> {
-    let want = p.sig_bytes();
-    let longest = known_sets().map(|p| p.sig_bytes()).max().unwrap_or(want);
+/// A signature, of the length of those of `name`.
+pub(crate) fn read_signature(source: &Source, name: &str, want: usize) -> Result<Vec<u8>, Failure> {
+    let known = || known_sets().map(|p| (p.name, p.sig_bytes())).chain([(zk::params::NAME, zk::params::SIG_BYTES)]);
+    let longest = known().map(|(_, bytes)| bytes).max().unwrap_or(want);
     let bytes = source.read_up_to(longest as u64 + 1)?;
     if bytes.len() == want {
         return Ok(bytes);
@@ -88,9 +124,9 @@ pub(crate) fn read_signature(source: &Source, p: &Params) -> Result<Vec<u8>, Fai
         length if length > longest => format!("more than {}", grouped(longest as u64)),
         length => grouped(length as u64),
     };
-    let failure = Failure::new(format!("{source} has {got} bytes, a signature of {p} has {}", grouped(want as u64)));
-    Err(match known_sets().find(|other| other.sig_bytes() == bytes.len()) {
-        Some(other) => failure.hint(format!("it has the length of a {other} signature: use the key that made it")),
+    let failure = Failure::new(format!("{source} has {got} bytes, a signature of {name} has {}", grouped(want as u64)));
+    Err(match known().find(|(_, length)| *length == bytes.len()) {
+        Some((other, _)) => failure.hint(format!("it has the length of a {other} signature: use the key that made it")),
         None if bytes.len() < want => failure.hint("it is cut short, or no signature: copy it again"),
         None => failure.hint("it has bytes too many, or is no signature: copy it again"),
     })

@@ -12,6 +12,7 @@ mod program;
 mod scratch;
 mod verify;
 mod wots;
+pub mod zk;
 
 pub use hypergrove_lanes::{Isa, Part, Rates, SHA256_START, Sha256, rates, sha256};
 pub use policy::CpuPolicy;

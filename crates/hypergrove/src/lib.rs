@@ -1,4 +1,5 @@
-//! SLH-DSA, the stateless hash-based signatures of FIPS 205, as fast as the hardware allows.
+//! SLH-DSA, the stateless hash-based signatures of FIPS 205, as fast as the hardware allows; and, in a module of its own,
+//! [`zkdilithium`].
 //!
 //! An [`Engine`] makes keys, signs and verifies, one at a time or by the million:
 //!
@@ -49,6 +50,7 @@ mod keys;
 mod run;
 mod stream;
 mod worker;
+pub mod zkdilithium;
 
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
 pub use explain::{Explanation, Memory, PolicySource};

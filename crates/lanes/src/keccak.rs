@@ -5,6 +5,7 @@
 
 use crate::simd::{Lanes, Simd, array};
 use crate::{AdrsWords, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, groups};
+use zeroize::Zeroize;
 
 /// Round constants (FIPS 202, 3.2.5).
 #[rustfmt::skip]
@@ -53,6 +54,81 @@ fn round<V: Lanes<u64>>(a: &[V; 25], rc: u64) -> [V; 25] {
 fn permute<V: Lanes<u64>>(state: &mut [V; 25]) {
     for rc in RC.as_chunks::<2>().0 {
         *state = round(&round(state, rc[0]), rc[1]);
+    }
+}
+
+/// SHAKE with blocks of W words (FIPS 202, 6.2): inputs of `input_bytes` each, outputs of `blocks` blocks each.
+#[inline(never)]
+pub(crate) fn shake<T: Simd, const W: usize>(
+    token: T,
+    inputs: &[u8],
+    input_bytes: usize,
+    outputs: &mut [u8],
+    blocks: usize,
+) {
+    let jobs = inputs.len() / input_bytes;
+    assert_eq!((inputs.len(), outputs.len()), (jobs * input_bytes, jobs * blocks * W * 8), "whole inputs and outputs");
+    token.vectorize(
+        #[inline(always)]
+        || {
+            let vectors = groups(
+                jobs,
+                alone::<T>(),
+                T::KeccakWide::LANES,
+                T::U64s::LANES,
+                #[inline(always)]
+                |width, first, rows| match width {
+                    Width::Narrow => stream::<T::U64s, W>(inputs, input_bytes, outputs, blocks, first, rows),
+                    Width::Wide => stream::<T::KeccakWide, W>(inputs, input_bytes, outputs, blocks, first, rows),
+                },
+            );
+            if vectors < jobs {
+                stream::<u64, W>(inputs, input_bytes, outputs, blocks, vectors, 1);
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn stream<V: Lanes<u64>, const W: usize>(
+    inputs: &[u8],
+    input_bytes: usize,
+    outputs: &mut [u8],
+    blocks: usize,
+    first: usize,
+    rows: usize,
+) {
+    let rate = 8 * W;
+    let mut state = [V::splat(0); 25];
+    let mut padded = [0; 16 * 168];
+    for at in (0..=input_bytes).step_by(rate) {
+        for (row, block) in padded.chunks_exact_mut(rate).take(rows).enumerate() {
+            let input = &inputs[(first + row) * input_bytes..][..input_bytes];
+            let (part, rest) = block.split_at_mut((input_bytes - at).min(rate));
+            part.copy_from_slice(&input[at..][..part.len()]);
+            // 1111, then 10*1; both ends may meet in one byte.
+            if !rest.is_empty() {
+                rest.fill(0);
+                rest[0] = 0x1f;
+                block[rate - 1] |= 0x80;
+            }
+        }
+        let words = V::load_rows::<W, false>(&padded, rate, 0, rows);
+        for i in 0..W {
+            state[i] = state[i].xor(words[i]);
+        }
+        permute(&mut state);
+    }
+    padded.zeroize();
+    for block in 0..blocks {
+        if block > 0 {
+            permute(&mut state);
+        }
+        let words: [V; W] = array(
+            #[inline(always)]
+            |i| state[i],
+        );
+        V::store_rows::<W, false>(&words, &mut outputs[block * rate..], blocks * rate, first, first + rows);
     }
 }
 

@@ -8,12 +8,17 @@
 compile_error!("addresses are read as pairs of little-endian words: big-endian machines are not supported");
 
 mod arch;
+mod field;
 mod keccak;
+mod lattice;
+mod ntt;
+mod poseidon;
 mod rates;
 mod sha2;
 mod sha256;
 mod simd;
 
+pub use lattice::{Constants, Factors, Lattice, Rows, Shake};
 pub use rates::{Rates, rates};
 pub use sha256::{Part, SHA256_START, Sha256};
 
@@ -172,6 +177,12 @@ macro_rules! isas {
             use simd::Simd;
             match isa { $($(#[$meta])* Isa::$isa => Some(Box::new(sha256::Messages(<$token>::detect()?))),)* }
         }
+        /// zkDilithium's arithmetic by an instruction set, in the narrowest or the fastest groups; `None` if the CPU lacks
+        /// it.
+        pub fn lattice(isa: Isa, width: Width, constants: &Constants<'_>) -> Option<Box<dyn Lattice>> {
+            use simd::Simd;
+            match isa { $($(#[$meta])* Isa::$isa => arithmetic(<$token>::detect()?, width, constants),)* }
+        }
     };
 }
 
@@ -242,6 +253,13 @@ fn instance<T: simd::Simd>(token: T, family: Family, n: usize) -> Option<Box<dyn
     })
 }
 
+fn arithmetic<T: simd::Simd>(token: T, width: Width, constants: &Constants<'_>) -> Option<Box<dyn Lattice>> {
+    Some(match width {
+        Width::Narrow => Box::new(lattice::Over::<T, T::Doubles>::new(token, constants)),
+        Width::Wide => Box::new(lattice::Over::<T, T::DoublesWide>::new(token, constants)),
+    })
+}
+
 /// Which steps each job of a group takes, as ranges.
 #[derive(Clone, Copy)]
 struct Live<'a> {
@@ -288,9 +306,12 @@ fn groups(jobs: usize, few: usize, wide: usize, narrow: usize, mut run: impl FnM
     at
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Width {
+/// How many jobs run side by side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Width {
+    /// One vector: shortest for few.
     Narrow,
+    /// What is fastest for many.
     Wide,
 }
 

@@ -73,6 +73,54 @@ pub(crate) trait Lanes<W: Copy>: Copy {
     );
 }
 
+/// A vector of `LANES` doubles that hold integers. As with [`Lanes`], values exist only inside [`Simd::vectorize`].
+pub(crate) trait Doubles: Copy {
+    const LANES: usize;
+    /// Which lanes.
+    type Mask: Copy;
+    /// What it is made of: itself, or a pair's half.
+    type Vector: Doubles;
+    fn splat(x: f64) -> Self;
+    fn add(self, o: Self) -> Self;
+    fn sub(self, o: Self) -> Self;
+    fn mul(self, o: Self) -> Self;
+    /// `self * b + c`, in one rounding or two: what is computed here is exact either way.
+    fn mul_add(self, b: Self, c: Self) -> Self;
+    /// `c - self * b`
+    fn neg_mul_add(self, b: Self, c: Self) -> Self;
+    fn abs(self) -> Self;
+    /// The larger one, of which one is not negative.
+    fn max(self, o: Self) -> Self;
+    /// The lanes that are 0 or −0.
+    fn is_zero(self) -> Self::Mask;
+    /// `x` in the lanes of `mask`, self elsewhere.
+    fn replace(self, mask: Self::Mask, x: Self) -> Self;
+
+    /// The vectors of rows, side by side.
+    #[inline(always)]
+    fn vectors_mut(rows: &mut [Self]) -> &mut [Self::Vector] {
+        let vectors = rows.len() * (Self::LANES / Self::Vector::LANES);
+        // SAFETY: implementors are vectors side by side.
+        unsafe { core::slice::from_raw_parts_mut(rows.as_mut_ptr().cast(), vectors) }
+    }
+    /// A slice as vectors. Panics if it does not begin and end with one, as those of [`crate::Rows`] do.
+    #[inline(always)]
+    fn of(values: &[f64]) -> &[Self] {
+        // SAFETY: implementors are f64s side by side, of which every bit pattern is a value.
+        let (before, vectors, after) = unsafe { values.align_to() };
+        assert!(before.is_empty() && after.is_empty(), "rows of whole, aligned vectors");
+        vectors
+    }
+    /// The same, to be written.
+    #[inline(always)]
+    fn of_mut(values: &mut [f64]) -> &mut [Self] {
+        // SAFETY: see `of`; vectors are written as a whole.
+        let (before, vectors, after) = unsafe { values.align_to_mut() };
+        assert!(before.is_empty() && after.is_empty(), "rows of whole, aligned vectors");
+        vectors
+    }
+}
+
 /// A token: to hold one is to have the CPU's features.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// SHA-256, one group and what is fastest for many.
@@ -82,6 +130,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     type U64s: Lanes<u64>;
     type Sha512Wide: Lanes<u64>;
     type KeccakWide: Lanes<u64>;
+    /// The field of zkDilithium: what one instance alone takes, and what is fastest for many.
+    type Doubles: Doubles;
+    type DoublesWide: Doubles;
     /// SHA-256 instructions that beat the vectors for groups of up to `LANES` jobs.
     type Streams: Sha256Streams;
     fn detect() -> Option<Self>;
@@ -118,6 +169,7 @@ pub(crate) trait Sha256Streams: Copy {
 
 /// Two vectors as one: interleaving by type. Two independent streams hide the latency of rotations.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Pair<V>(V, V);
 
 impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
@@ -236,5 +288,51 @@ impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
             first + V::LANES,
             rows,
         );
+    }
+}
+
+impl<V: Doubles> Doubles for Pair<V> {
+    const LANES: usize = 2 * V::LANES;
+    type Mask = (V::Mask, V::Mask);
+    type Vector = V::Vector;
+    #[inline(always)]
+    fn splat(x: f64) -> Self {
+        Pair(V::splat(x), V::splat(x))
+    }
+    #[inline(always)]
+    fn add(self, o: Self) -> Self {
+        Pair(self.0.add(o.0), self.1.add(o.1))
+    }
+    #[inline(always)]
+    fn sub(self, o: Self) -> Self {
+        Pair(self.0.sub(o.0), self.1.sub(o.1))
+    }
+    #[inline(always)]
+    fn mul(self, o: Self) -> Self {
+        Pair(self.0.mul(o.0), self.1.mul(o.1))
+    }
+    #[inline(always)]
+    fn mul_add(self, b: Self, c: Self) -> Self {
+        Pair(self.0.mul_add(b.0, c.0), self.1.mul_add(b.1, c.1))
+    }
+    #[inline(always)]
+    fn neg_mul_add(self, b: Self, c: Self) -> Self {
+        Pair(self.0.neg_mul_add(b.0, c.0), self.1.neg_mul_add(b.1, c.1))
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        Pair(self.0.abs(), self.1.abs())
+    }
+    #[inline(always)]
+    fn max(self, o: Self) -> Self {
+        Pair(self.0.max(o.0), self.1.max(o.1))
+    }
+    #[inline(always)]
+    fn is_zero(self) -> Self::Mask {
+        (self.0.is_zero(), self.1.is_zero())
+    }
+    #[inline(always)]
+    fn replace(self, mask: Self::Mask, x: Self) -> Self {
+        Pair(self.0.replace(mask.0, x.0), self.1.replace(mask.1, x.1))
     }
 }

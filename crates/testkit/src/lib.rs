@@ -3,3 +3,4 @@
 
 pub mod suite;
 pub mod vectors;
+pub mod zkdilithium;

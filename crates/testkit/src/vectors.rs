@@ -1,4 +1,4 @@
-//! The test vectors, read from `HYPERGROVE_VECTORS` or `../shared/vectors` beside the workspace; never copied into it.
+//! The test vectors of SLH-DSA, read from `HYPERGROVE_VECTORS` or `../shared/vectors` beside the workspace; never copied into it.
 //!
 //! A missing file gives `None`, and a line on standard error that names the suite that is skipped. A damaged file
 //! panics: a test that silently reads half of its vectors proves nothing.

@@ -7,3 +7,4 @@ mod measure;
 mod place;
 mod sign_verify;
 mod system;
+mod zkdilithium;

@@ -2,8 +2,8 @@
 
 use super::portable::NoStreams;
 use super::sha_ni::ShaNi;
-use super::x86::{four_registers, two_registers, x86_transpose, x86_vector};
-use crate::simd::Simd;
+use super::x86::{four_registers, two_registers, x86_doubles, x86_transpose, x86_vector};
+use crate::simd::{Pair, Simd};
 use core::arch::x86_64::*;
 
 x86_transpose!(
@@ -60,6 +60,12 @@ x86_vector!(U64x4, __m256i, u64, 4, 2, 2,
     // SAFETY: see splat.
     |v| unsafe { [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)] },
 );
+x86_doubles!(F64x4, __m256d, 4, __m256d,
+    set1 _mm256_set1_pd, add _mm256_add_pd, sub _mm256_sub_pd, mul _mm256_mul_pd, fma _mm256_fmadd_pd,
+    fnma _mm256_fnmadd_pd, max _mm256_max_pd, abs |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x),
+    is_zero |x| _mm256_cmp_pd::<_CMP_EQ_OQ>(x, _mm256_setzero_pd()),
+    replace |x, mask, o| _mm256_blendv_pd(x, o, mask)
+);
 
 macro_rules! avx2_token {
     ($(#[$doc:meta])* $name:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
@@ -72,6 +78,8 @@ macro_rules! avx2_token {
             type U64s = U64x4;
             type Sha512Wide = U64x4;
             type KeccakWide = U64x4;
+            type Doubles = F64x4;
+            type DoublesWide = Pair<F64x4>;
             type Streams = $streams;
             fn detect() -> Option<Self> {
                 ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
@@ -88,8 +96,8 @@ macro_rules! avx2_token {
         }
     };
 }
-avx2_token!(/** AVX2 without SHA instructions. */ Avx2, NoStreams, "avx2,bmi1,bmi2", "avx2" && "bmi1" && "bmi2");
+avx2_token!(/** AVX2 without SHA instructions. */ Avx2, NoStreams, "avx2,fma,bmi1,bmi2", "avx2" && "fma" && "bmi1" && "bmi2");
 avx2_token!(
     /** AVX2 for SHA-512 and Keccak, the SHA instructions for SHA-256. */
-    Avx2Sha, ShaNi, "avx2,bmi1,bmi2,sha", "avx2" && "bmi1" && "bmi2" && "sha"
+    Avx2Sha, ShaNi, "avx2,fma,bmi1,bmi2,sha", "avx2" && "fma" && "bmi1" && "bmi2" && "sha"
 );

@@ -1,7 +1,7 @@
 //! NEON (every 64-bit Arm).
 
 use super::portable::NoStreams;
-use crate::simd::{Lanes, Pair, Simd, array};
+use crate::simd::{Doubles, Lanes, Pair, Simd, array};
 use core::arch::aarch64::*;
 
 macro_rules! neon_vector {
@@ -177,6 +177,67 @@ neon_vector!(
     vrev64q_u8
 );
 
+/// 2 doubles.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct F64x2(float64x2_t);
+
+impl Doubles for F64x2 {
+    const LANES: usize = 2;
+    type Mask = uint64x2_t;
+    type Vector = Self;
+    #[inline(always)]
+    fn splat(x: f64) -> Self {
+        // SAFETY: vector values are made inside `vectorize` alone, so the CPU has NEON.
+        unsafe { F64x2(vdupq_n_f64(x)) }
+    }
+    #[inline(always)]
+    fn add(self, o: Self) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vaddq_f64(self.0, o.0)) }
+    }
+    #[inline(always)]
+    fn sub(self, o: Self) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vsubq_f64(self.0, o.0)) }
+    }
+    #[inline(always)]
+    fn mul(self, o: Self) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vmulq_f64(self.0, o.0)) }
+    }
+    #[inline(always)]
+    fn mul_add(self, b: Self, c: Self) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vfmaq_f64(c.0, self.0, b.0)) }
+    }
+    #[inline(always)]
+    fn neg_mul_add(self, b: Self, c: Self) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vfmsq_f64(c.0, self.0, b.0)) }
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vabsq_f64(self.0)) }
+    }
+    #[inline(always)]
+    fn max(self, o: Self) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vmaxq_f64(self.0, o.0)) }
+    }
+    #[inline(always)]
+    fn is_zero(self) -> uint64x2_t {
+        // SAFETY: see splat.
+        unsafe { vceqzq_f64(self.0) }
+    }
+    #[inline(always)]
+    fn replace(self, mask: uint64x2_t, x: Self) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vbslq_f64(mask, x.0, self.0)) }
+    }
+}
+
 /// NEON without the SHA instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Neon(());
@@ -188,6 +249,8 @@ impl Simd for Neon {
     type U64s = U64x2;
     type Sha512Wide = Pair<U64x2>;
     type KeccakWide = U64x2;
+    type Doubles = F64x2;
+    type DoublesWide = Pair<F64x2>;
     type Streams = NoStreams;
     fn detect() -> Option<Self> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Neon(()))

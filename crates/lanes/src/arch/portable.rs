@@ -1,7 +1,7 @@
 //! One lane of plain Rust: runs everywhere, and is what the other sets are read against.
 
 use crate::AdrsWords;
-use crate::simd::{Lanes, Sha256Streams, Simd};
+use crate::simd::{Doubles, Lanes, Sha256Streams, Simd};
 use core::ops::Range;
 
 macro_rules! scalar {
@@ -95,6 +95,55 @@ macro_rules! scalar {
 scalar!(u32);
 scalar!(u64);
 
+impl Doubles for f64 {
+    const LANES: usize = 1;
+    type Mask = bool;
+    type Vector = Self;
+    #[inline(always)]
+    fn splat(x: f64) -> Self {
+        x
+    }
+    #[inline(always)]
+    fn add(self, o: Self) -> Self {
+        self + o
+    }
+    #[inline(always)]
+    fn sub(self, o: Self) -> Self {
+        self - o
+    }
+    #[inline(always)]
+    fn mul(self, o: Self) -> Self {
+        self * o
+    }
+    // `f64::mul_add` is a call where the CPU has no such instruction.
+    #[inline(always)]
+    fn mul_add(self, b: Self, c: Self) -> Self {
+        self * b + c
+    }
+    #[inline(always)]
+    fn neg_mul_add(self, b: Self, c: Self) -> Self {
+        c - self * b
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        f64::abs(self)
+    }
+    #[inline(always)]
+    fn max(self, o: Self) -> Self {
+        f64::max(self, o)
+    }
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        self == 0.0
+    }
+    #[inline(always)]
+    fn replace(self, mask: bool, x: Self) -> Self {
+        // No branch: the mask is secret.
+        let keep = u64::from(mask).wrapping_sub(1);
+        f64::from_bits(self.to_bits() & keep | x.to_bits() & !keep)
+    }
+}
+
 /// The token of every CPU.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable(());
@@ -105,6 +154,8 @@ impl Simd for Portable {
     type U64s = u64;
     type Sha512Wide = u64;
     type KeccakWide = u64;
+    type Doubles = f64;
+    type DoublesWide = f64;
     type Streams = NoStreams;
     fn detect() -> Option<Self> {
         Some(Portable(()))

@@ -230,3 +230,76 @@ macro_rules! x86_transpose {
     };
 }
 pub(super) use x86_transpose;
+
+/// Implements `Doubles` for a vector of `$lanes` doubles.
+macro_rules! x86_doubles {
+    ($name:ident, $raw:ident, $lanes:literal, $mask:ident, set1 $set1:ident, add $add:ident, sub $sub:ident, mul $mul:ident,
+     fma $fma:ident, fnma $fnma:ident, max $max:ident, abs |$ax:ident| $abs:expr, is_zero |$zx:ident| $zero:expr,
+     replace |$rx:ident, $rm:ident, $ro:ident| $replace:expr
+    ) => {
+        #[doc = concat!(stringify!($lanes), " doubles.")]
+        #[derive(Clone, Copy)]
+        #[repr(transparent)]
+        pub(crate) struct $name($raw);
+
+        impl $crate::simd::Doubles for $name {
+            const LANES: usize = $lanes;
+            type Mask = $mask;
+            type Vector = Self;
+            #[inline(always)]
+            fn splat(x: f64) -> Self {
+                // SAFETY: vector values are made inside `vectorize` alone, so the CPU has the instructions.
+                unsafe { $name($set1(x)) }
+            }
+            #[inline(always)]
+            fn add(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($add(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn sub(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($sub(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn mul(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($mul(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn mul_add(self, b: Self, c: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($fma(self.0, b.0, c.0)) }
+            }
+            #[inline(always)]
+            fn neg_mul_add(self, b: Self, c: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($fnma(self.0, b.0, c.0)) }
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                let $ax = self.0;
+                // SAFETY: see splat.
+                unsafe { $name($abs) }
+            }
+            #[inline(always)]
+            fn max(self, o: Self) -> Self {
+                // SAFETY: see splat.
+                unsafe { $name($max(self.0, o.0)) }
+            }
+            #[inline(always)]
+            fn is_zero(self) -> $mask {
+                let $zx = self.0;
+                // SAFETY: see splat.
+                unsafe { $zero }
+            }
+            #[inline(always)]
+            fn replace(self, $rm: $mask, x: Self) -> Self {
+                let ($rx, $ro) = (self.0, x.0);
+                // SAFETY: see splat.
+                unsafe { $name($replace) }
+            }
+        }
+    };
+}
+pub(super) use x86_doubles;

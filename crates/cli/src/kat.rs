@@ -1,0 +1,192 @@
+//! `hypergrove kat`: computes known answers of zkDilithium.
+
+use crate::args::{Kat, MachineOptions};
+use crate::failure::{Exit, Failure};
+use crate::files::Source;
+use crate::printer::Printer;
+use crate::zkdilithium;
+use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
+use hypergrove::zkdilithium::{Engine, Message, SignJob, VerifyJob, VerifyingKey};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+
+/// Cases computed together: how often the progress bar moves.
+const BATCH: usize = 64;
+
+/// Bytes in hexadecimal.
+#[derive(Clone, Default)]
+struct Hex(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hex, D::Error> {
+        let digits = Cow::<'_, str>::deserialize(deserializer)?;
+        hex::decode(&*digits).map(Hex).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode(&self.0))
+    }
+}
+
+#[derive(Deserialize)]
+struct Questions {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    seed: Hex,
+    msg: Hex,
+    #[serde(default)]
+    verify_mutations: Vec<Mutation>,
+}
+
+/// What is altered before verification.
+#[derive(Deserialize)]
+struct Mutation {
+    name: String,
+    target: Target,
+    #[serde(flatten)]
+    alter: Alter,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Target {
+    Pk,
+    Msg,
+    Sig,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+enum Alter {
+    Xor { offset: usize, mask: u8 },
+    Truncate { len: usize },
+    Append { hex: Hex },
+    Set { offset: usize, hex: Hex },
+}
+
+impl Alter {
+    /// The altered bytes, or none where there are too few.
+    fn apply(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = bytes.to_vec();
+        match self {
+            Alter::Xor { offset, mask } => *bytes.get_mut(*offset)? ^= mask,
+            Alter::Truncate { len } if *len > bytes.len() => return None,
+            Alter::Truncate { len } => bytes.truncate(*len),
+            Alter::Append { hex } => bytes.extend_from_slice(&hex.0),
+            Alter::Set { offset, hex } => {
+                bytes.get_mut(*offset..offset.checked_add(hex.0.len())?)?.copy_from_slice(&hex.0)
+            }
+        }
+        Some(bytes)
+    }
+}
+
+#[derive(Serialize)]
+struct Answers<'a> {
+    scheme: &'static str,
+    cases: Vec<Answer<'a>>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    id: &'a str,
+    seed: &'a Hex,
+    msg: &'a Hex,
+    pk: Hex,
+    sk: Hex,
+    sig: Hex,
+    verify: bool,
+    verify_mutations: Vec<Judged<'a>>,
+}
+
+#[derive(Serialize)]
+struct Judged<'a> {
+    name: &'a str,
+    verify: bool,
+}
+
+pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let source = Source::from(args.file.as_path());
+    let questions: Questions = serde_json::from_slice(&source.read()?).map_err(|error| {
+        Failure::new(format!("{source} is no file of zkDilithium's cases: {error}"))
+            .hint("it is an object like that of vectors/zkdilithium/e2e_public.json")
+    })?;
+    let engine = zkdilithium::engine(machine)?;
+    let bar = printer.progress(questions.cases.len(), "computing");
+    let mut cases = Vec::with_capacity(questions.cases.len());
+    for batch in questions.cases.chunks(BATCH) {
+        cases.extend(answers(&engine, batch).map_err(|failure| failure.of(&source))?);
+        bar.inc(batch.len() as u64);
+    }
+    bar.finish_and_clear();
+    let answers = Answers { scheme: NAME, cases };
+    printer.line(serde_json::to_string_pretty(&answers).map_err(|error| Failure::new(error.to_string()))?)?;
+    Ok(Exit::Good)
+}
+
+/// The answers to some cases, each step for all of them.
+fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Failure> {
+    let seed = |case: &Case| {
+        <[u8; SEED_BYTES]>::try_from(&case.seed.0[..]).map_err(|_| {
+            Failure::new(format!("the seed of case {} has {} bytes, not {SEED_BYTES}", case.id, case.seed.0.len()))
+        })
+    };
+    let seeds = cases.iter().map(seed).collect::<Result<Vec<_>, _>>()?;
+    let keys = engine.keygen_batch(&seeds);
+    let jobs: Vec<_> =
+        cases.iter().zip(&keys).map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg.0) }).collect();
+    let signatures = engine.sign_batch(&jobs);
+    let mut answers = Vec::with_capacity(cases.len());
+    // What is to be verified of all cases: first of each case the signature itself, then its mutations.
+    let mut inputs = Vec::new();
+    for ((case, key), signature) in cases.iter().zip(&keys).zip(signatures) {
+        let (public, sig) = (key.verifying_key(), signature.into_bytes());
+        let unaltered = [public.as_bytes(), &case.msg.0, &sig].map(<[u8]>::to_vec);
+        inputs.push(unaltered.clone());
+        for mutation in &case.verify_mutations {
+            let mut altered = unaltered.clone();
+            let target = &mut altered[mutation.target as usize];
+            *target = mutation.alter.apply(target).ok_or_else(|| {
+                Failure::new(format!("the mutation {} of case {} is beyond the end", mutation.name, case.id))
+            })?;
+            inputs.push(altered);
+        }
+        answers.push(Answer {
+            id: &case.id,
+            seed: &case.seed,
+            msg: &case.msg,
+            pk: Hex(public.as_bytes().to_vec()),
+            sk: Hex(key.to_bytes().to_vec()),
+            sig: Hex(sig),
+            verify: false,
+            verify_mutations: Vec::new(),
+        });
+    }
+    let mut verdicts = verdicts(engine, &inputs).into_iter();
+    let mut next = || verdicts.next().expect("a verdict for each input");
+    for (answer, case) in answers.iter_mut().zip(cases) {
+        answer.verify = next();
+        answer.verify_mutations =
+            case.verify_mutations.iter().map(|mutation| Judged { name: &mutation.name, verify: next() }).collect();
+    }
+    Ok(answers)
+}
+
+/// The verdicts on public keys, messages and signatures of any lengths.
+fn verdicts(engine: &Engine, inputs: &[[Vec<u8>; 3]]) -> Vec<bool> {
+    let keys: Vec<_> = inputs.iter().map(|[pk, ..]| VerifyingKey::from_bytes(pk).ok()).collect();
+    let jobs: Vec<_> = (inputs.iter().zip(&keys))
+        .filter_map(|([_, msg, sig], key)| {
+            Some(VerifyJob { key: key.as_ref()?, message: Message::Bytes(msg), signature: sig })
+        })
+        .collect();
+    let mut judged = engine.verify_batch(&jobs).into_iter();
+    keys.iter().map(|key| key.is_some() && judged.next().unwrap_or(false)).collect()
+}

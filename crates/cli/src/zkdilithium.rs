@@ -1,0 +1,249 @@
+//! What zkDilithium has of its own at the command line: the forms of its keys, and batches of files.
+
+use crate::args::{MachineOptions, MessageOptions};
+use crate::failure::Failure;
+use crate::keys::{Encoding, KeyFile, is_pem};
+use hypergrove::pkcs8::der::pem;
+use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove::zkdilithium::{
+    Engine, KeyError, Message, PRIVATE_LABEL, PUBLIC_LABEL, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey,
+};
+use hypergrove::{Backend, Cpu, Device, Isa, Params};
+use std::thread;
+use zeroize::Zeroizing;
+
+/// Files that are held in memory at once, and their bytes.
+const BATCH: usize = 1024;
+const BATCH_BYTES: usize = 64 << 20;
+
+/// Half of a key pair, or all of it.
+pub(crate) enum Key {
+    Private(SigningKey),
+    Public(VerifyingKey),
+}
+
+impl Key {
+    pub(crate) fn public(&self) -> VerifyingKey {
+        match self {
+            Key::Private(key) => key.verifying_key(),
+            Key::Public(key) => key.clone(),
+        }
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Private,
+    Public,
+    Signature,
+}
+
+/// A file that is a key or a signature by its form and length.
+pub(crate) struct Found {
+    pub(crate) kind: Kind,
+    pub(crate) pem: bool,
+    /// The file without its PEM.
+    pub(crate) bytes: Zeroizing<Vec<u8>>,
+}
+
+/// Whether the file can be no other scheme's: by its PEM label, or as raw bytes by its length.
+pub(crate) fn looks_like_it(bytes: &[u8]) -> bool {
+    match is_pem(bytes) {
+        true => pem::decode_label(bytes).is_ok_and(|label| [PRIVATE_LABEL, PUBLIC_LABEL].contains(&label)),
+        false => [SK_BYTES, PK_BYTES, SIG_BYTES].contains(&bytes.len()),
+    }
+}
+
+/// Makes out what this is.
+pub(crate) fn recognise(file: &KeyFile) -> Result<Found, Failure> {
+    if is_pem(&file.bytes) {
+        let (label, bytes) = pem::decode_vec(file.bytes.trim_ascii_end()).map_err(|error| {
+            Failure::new(format!("{}: this is damaged PEM: {error}", file.source))
+                .hint("compare it with a copy, or make it again")
+        })?;
+        let bytes = Zeroizing::new(bytes);
+        let (kind, what, want) = match label {
+            PRIVATE_LABEL => (Kind::Private, "a private key", SK_BYTES),
+            PUBLIC_LABEL => (Kind::Public, "a public key", PK_BYTES),
+            label => {
+                let labels = format!("'{PRIVATE_LABEL}' or '{PUBLIC_LABEL}'");
+                return Err(Failure::new(format!("{}: its PEM label is '{label}', not {labels}", file.source))
+                    .hint("leave --scheme out, or name a key that `keygen --scheme zkdilithium` wrote"));
+            }
+        };
+        if bytes.len() != want {
+            return Err(Failure::from(KeyError::Length { what, want, got: bytes.len() }).of(&file.source));
+        }
+        return Ok(Found { kind, pem: true, bytes });
+    }
+    let kind = match file.bytes.len() {
+        SK_BYTES => Kind::Private,
+        PK_BYTES => Kind::Public,
+        SIG_BYTES => Kind::Signature,
+        got => {
+            return Err(Failure::new(format!(
+                "{}: this is no PEM, and {got} bytes are nothing of {NAME}: a private key has {SK_BYTES}, a public key \
+                 {PK_BYTES}, a signature {SIG_BYTES}",
+                file.source
+            ))
+            .hint("check --scheme, and whether the file is cut short or has bytes too many"));
+        }
+    };
+    Ok(Found { kind, pem: false, bytes: file.bytes.clone() })
+}
+
+/// A key of either kind; a private one is checked.
+pub(crate) fn key(file: &KeyFile) -> Result<Key, Failure> {
+    let Found { kind, bytes, .. } = recognise(file)?;
+    let read = match kind {
+        Kind::Private => SigningKey::from_bytes(&bytes).and_then(|key| key.check().map(|()| Key::Private(key))),
+        Kind::Public => VerifyingKey::from_bytes(&bytes).map(Key::Public),
+        Kind::Signature => {
+            return Err(Failure::new(format!("{} has the length of a signature, a key is needed", file.source))
+                .hint("name the file that `keygen` wrote"));
+        }
+    };
+    read.map_err(|error| Failure::from(error).of(&file.source))
+}
+
+/// A key that signs.
+pub(crate) fn private(file: &KeyFile) -> Result<SigningKey, Failure> {
+    match key(file)? {
+        Key::Private(key) => Ok(key),
+        Key::Public(_) => Err(file.is_public()),
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Failure {
+        Failure::new(error.to_string())
+    }
+}
+
+/// A key from the system's randomness, or from a seed.
+pub(crate) fn generate(seed: Option<&Vec<u8>>, machine: &MachineOptions) -> Result<SigningKey, Failure> {
+    check_machine(machine)?;
+    let Some(seed) = seed else { return Ok(SigningKey::generate()?) };
+    let seed: &[u8; SEED_BYTES] = seed[..].try_into().map_err(|_| {
+        Failure::new(format!("--seeds has {} bytes, {NAME} takes {SEED_BYTES}", seed.len()))
+            .hint("give the one seed that the whole key pair is made from")
+    })?;
+    Ok(SigningKey::from_seed(seed))
+}
+
+/// Refuses what has no form.
+pub(crate) fn check_encoding(encoding: Encoding) -> Result<(), Failure> {
+    if encoding != Encoding::Der {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{NAME} has no object identifier, so DER cannot hold its keys"))
+        .hint("leave --der out for PEM, or write the bare bytes with --raw"))
+}
+
+/// The bytes of a private key file.
+pub(crate) fn encode_private(key: &SigningKey, encoding: Encoding) -> Zeroizing<Vec<u8>> {
+    if encoding == Encoding::Raw { key.to_bytes() } else { Zeroizing::new(key.to_pem().as_bytes().to_vec()) }
+}
+
+/// The bytes of a public key file.
+pub(crate) fn encode_public(key: &VerifyingKey, encoding: Encoding) -> Vec<u8> {
+    if encoding == Encoding::Raw { key.as_bytes().to_vec() } else { key.to_pem().into_bytes() }
+}
+
+/// What is said where a set is named.
+pub(crate) fn has_no_sets(p: &Params) -> Failure {
+    Failure::new(format!("{NAME} has no parameter sets, --set says {p}")).hint("leave --set or --scheme out")
+}
+
+/// Refuses options that are another scheme's.
+pub(crate) fn refuse(options: &[(bool, &str)]) -> Result<(), Failure> {
+    match options.iter().find(|(given, _)| *given) {
+        None => Ok(()),
+        Some((_, option)) => Err(Failure::new(format!("{NAME} knows no {option}")).hint("leave it out")),
+    }
+}
+
+/// Refuses what turns a message into another.
+pub(crate) fn check_message(options: &MessageOptions) -> Result<(), Failure> {
+    refuse(&[
+        (options.context.is_some(), "--context"),
+        (options.context_hex.is_some(), "--context-hex"),
+        (options.prehash.is_some(), "--prehash"),
+        (options.internal, "--internal"),
+    ])
+}
+
+fn check_machine(options: &MachineOptions) -> Result<(), Failure> {
+    let named = options.device.iter().map(|device| device.backend.as_str()).chain(options.backend.0);
+    match named.into_iter().find(|name| *name != "cpu") {
+        None => Ok(()),
+        Some(other) => Err(Failure::new(format!("{NAME} is computed on the CPU, not on {other}"))
+            .hint("leave --backend and --device out")),
+    }
+}
+
+/// The engine that was asked for.
+pub(crate) fn engine(options: &MachineOptions) -> Result<Engine, Failure> {
+    check_machine(options)?;
+    let isa = options.isa.0.unwrap_or_else(Isa::fastest);
+    let threads = options.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    Ok(Engine::with(isa, threads)?)
+}
+
+/// The CPU, by the engine's instruction set.
+pub(crate) fn device(engine: &Engine) -> Result<Device, Failure> {
+    let cpu = Cpu::with(engine.isa()).ok_or_else(|| Failure::new("the CPU has lost an instruction set"))?;
+    cpu.devices()?.into_iter().next().ok_or_else(|| Failure::new("the CPU is no device"))
+}
+
+/// Takes jobs as memory allows; each has so many bytes.
+fn batch<J>(jobs: &mut impl Iterator<Item = J>, bytes: impl Fn(&J) -> usize) -> Vec<J> {
+    let (mut batch, mut held) = (Vec::new(), 0);
+    while batch.len() < BATCH && held < BATCH_BYTES {
+        let Some(job) = jobs.next() else { break };
+        held += bytes(&job);
+        batch.push(job);
+    }
+    batch
+}
+
+/// Signs messages, each with its index.
+pub(crate) fn sign(
+    engine: &Engine,
+    key: &SigningKey,
+    mut messages: impl Iterator<Item = (usize, Vec<u8>)>,
+    signed: impl Fn(usize, &[u8]),
+) {
+    loop {
+        let batch = batch(&mut messages, |(_, message)| message.len());
+        if batch.is_empty() {
+            return;
+        }
+        let jobs: Vec<_> = batch.iter().map(|(_, message)| SignJob { key, message: Message::Bytes(message) }).collect();
+        let signatures = engine.sign_batch(&jobs);
+        batch
+            .iter()
+            .zip(&signatures)
+            .for_each(|((index, _), signature)| signed(*index, Signature::as_bytes(signature)));
+    }
+}
+
+/// Judges messages and signatures, each pair with its index.
+pub(crate) fn verify(
+    engine: &Engine,
+    key: &VerifyingKey,
+    mut pairs: impl Iterator<Item = (usize, (Vec<u8>, Vec<u8>))>,
+    judged: impl Fn(usize, bool),
+) {
+    loop {
+        let batch = batch(&mut pairs, |(_, (message, _))| message.len());
+        if batch.is_empty() {
+            return;
+        }
+        let job = |(message, signature)| VerifyJob { key, message: Message::Bytes(message), signature };
+        let jobs: Vec<_> = batch.iter().map(|(_, (message, signature))| job((message, signature))).collect();
+        let verdicts = engine.verify_batch(&jobs);
+        batch.iter().zip(verdicts).for_each(|((index, _), valid)| judged(*index, valid));
+    }
+}

@@ -1,0 +1,389 @@
+//! zkDilithium: lattice signatures whose verification is cheap to prove in a STARK.
+//!
+//! Everything is deterministic: a key pair comes from a seed, and a message has one signature.
+//!
+//! ```
+//! use hypergrove::zkdilithium::{Engine, Message, SignJob, SigningKey, VerifyingKey};
+//! use hypergrove::signature::{Signer, Verifier};
+//!
+//! let key = SigningKey::generate()?;
+//! let signature = key.sign(b"Dear reader");
+//! let public = VerifyingKey::read_pem(key.verifying_key().to_pem().as_bytes())?;
+//! public.verify(b"Dear reader", &signature)?;
+//!
+//! // Many at a time, on all threads.
+//! let messages = ["one", "two", "three"];
+//! let jobs = messages.map(|text| SignJob { key: &key, message: Message::Bytes(text.as_bytes()) });
+//! let signatures = Engine::new()?.sign_batch(&jobs);
+//! assert!(public.is_valid(Message::Bytes(b"two"), signatures[1].as_bytes()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub use hypergrove_zkdilithium::witness::Witness;
+pub use hypergrove_zkdilithium::{
+    ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, PRIVATE_LABEL, PUBLIC_LABEL, Signature, params,
+};
+
+use crate::{Error, Isa};
+use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
+use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use signature::{Keypair, Signer, Verifier};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
+
+/// What computes single operations: on the calling thread, by the instruction set that is fastest here.
+fn on_this_thread() -> &'static ZkDilithium {
+    static LANES: OnceLock<ZkDilithium> = OnceLock::new();
+    LANES
+        .get_or_init(|| ZkDilithium::with(Isa::fastest()).expect("the fastest instruction set is one that the CPU has"))
+}
+
+/// The result of a batch of one.
+fn only<R>(results: Vec<R>) -> R {
+    results.into_iter().next().expect("one result a job")
+}
+
+/// A private key; what signing needs of it is computed once, at the first use, and shared by its clones. Its secrets are
+/// wiped on drop, compared in constant time, and never shown by `Debug`.
+#[derive(Clone)]
+pub struct SigningKey {
+    key: RawSigningKey,
+    expanded: Arc<OnceLock<ExpandedSigningKey>>,
+}
+
+impl SigningKey {
+    /// A key from the system's randomness.
+    pub fn generate() -> Result<SigningKey, Error> {
+        let mut seed = Zeroizing::new([0; SEED_BYTES]);
+        getrandom::fill(&mut *seed).map_err(|_| Error::Randomness)?;
+        Ok(SigningKey::from_seed(&seed))
+    }
+    /// The key of a seed, which must be secret and uniformly random.
+    pub fn from_seed(seed: &[u8; SEED_BYTES]) -> SigningKey {
+        only(on_this_thread().keygen(std::slice::from_ref(seed))).into()
+    }
+    /// Reads 3,936 bytes, and takes them as they are: see [`SigningKey::check`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        RawSigningKey::from_bytes(bytes).map(SigningKey::from)
+    }
+    /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.key.to_bytes()
+    }
+    /// Reads a PEM private key, and checks it.
+    pub fn read_pem(pem: &[u8]) -> Result<SigningKey, KeyError> {
+        RawSigningKey::read_pem(pem).map(SigningKey::from)
+    }
+    /// The key in PEM.
+    pub fn to_pem(&self) -> Zeroizing<String> {
+        self.key.to_pem()
+    }
+    /// Whether the secrets are in their ranges and the public key is theirs.
+    pub fn check(&self) -> Result<(), KeyError> {
+        self.key.check()
+    }
+    /// The public key.
+    pub fn verifying_key(&self) -> VerifyingKey {
+        self.key.verifying_key().into()
+    }
+    /// What signing needs of the key.
+    pub fn expanded(&self) -> &ExpandedSigningKey {
+        self.expanded.get_or_init(|| self.key.expand())
+    }
+    /// Signs bytes, a block of field elements or μ, on the calling thread.
+    pub fn sign_message(&self, message: Message<'_>) -> Signature {
+        only(on_this_thread().sign(&[Sign { key: self.expanded(), message }]))
+    }
+}
+
+impl From<RawSigningKey> for SigningKey {
+    fn from(key: RawSigningKey) -> SigningKey {
+        SigningKey { key, expanded: Arc::default() }
+    }
+}
+
+impl AsRef<RawSigningKey> for SigningKey {
+    fn as_ref(&self) -> &RawSigningKey {
+        &self.key
+    }
+}
+
+impl PartialEq for SigningKey {
+    fn eq(&self, other: &SigningKey) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for SigningKey {}
+
+/// What holds secrets are the keys inside, which wipe themselves.
+impl ZeroizeOnDrop for SigningKey {}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+impl Signer<Signature> for SigningKey {
+    fn try_sign(&self, message: &[u8]) -> Result<Signature, signature::Error> {
+        Ok(self.sign_message(Message::Bytes(message)))
+    }
+}
+
+impl Keypair for SigningKey {
+    type VerifyingKey = VerifyingKey;
+    fn verifying_key(&self) -> VerifyingKey {
+        self.verifying_key()
+    }
+}
+
+/// A public key; what verifying needs of it is computed once, at the first use, and shared by its clones.
+#[derive(Clone)]
+pub struct VerifyingKey {
+    key: RawVerifyingKey,
+    expanded: Arc<OnceLock<ExpandedVerifyingKey>>,
+}
+
+impl VerifyingKey {
+    /// Reads 3,104 bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
+        RawVerifyingKey::from_bytes(bytes).map(VerifyingKey::from)
+    }
+    /// ρ ‖ t.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+    /// Reads a PEM public key.
+    pub fn read_pem(pem: &[u8]) -> Result<VerifyingKey, KeyError> {
+        RawVerifyingKey::read_pem(pem).map(VerifyingKey::from)
+    }
+    /// The key in PEM.
+    pub fn to_pem(&self) -> String {
+        self.key.to_pem()
+    }
+    /// What verifying needs of the key; also what a circuit takes of it.
+    pub fn expanded(&self) -> &ExpandedVerifyingKey {
+        self.expanded.get_or_init(|| self.key.expand())
+    }
+    /// Whether the signature is the key's for the message. One of the wrong length is not. As all implementations do, it
+    /// accepts field elements that are not reduced, so that others can alter the bytes of a valid signature.
+    pub fn is_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
+        only(on_this_thread().verify(&[Verify { key: self.expanded(), message, signature }]))
+    }
+    /// The same, but false for a key or a signature in any other encoding than the one that is written.
+    pub fn is_strictly_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
+        self.expanded().is_canonical_with(signature) && self.is_valid(message, signature)
+    }
+    /// What a proof of possession takes of a signature; none if it is no signature by its length or norm.
+    pub fn witness(&self, signature: &[u8]) -> Option<Witness> {
+        Witness::new(self.expanded(), signature)
+    }
+}
+
+impl From<RawVerifyingKey> for VerifyingKey {
+    fn from(key: RawVerifyingKey) -> VerifyingKey {
+        VerifyingKey { key, expanded: Arc::default() }
+    }
+}
+
+impl AsRef<RawVerifyingKey> for VerifyingKey {
+    fn as_ref(&self) -> &RawVerifyingKey {
+        &self.key
+    }
+}
+
+impl PartialEq for VerifyingKey {
+    fn eq(&self, other: &VerifyingKey) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for VerifyingKey {}
+
+impl fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+impl Verifier<Signature> for VerifyingKey {
+    fn verify(&self, message: &[u8], signature: &Signature) -> Result<(), signature::Error> {
+        let valid = self.is_valid(Message::Bytes(message), signature.as_bytes());
+        if valid { Ok(()) } else { Err(signature::Error::new()) }
+    }
+}
+
+/// A signature to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct SignJob<'a> {
+    /// Whose.
+    pub key: &'a SigningKey,
+    /// Of what.
+    pub message: Message<'a>,
+}
+
+/// A signature to be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifyJob<'a> {
+    /// Whose it should be.
+    pub key: &'a VerifyingKey,
+    /// Of what.
+    pub message: Message<'a>,
+    /// The signature, of any length.
+    pub signature: &'a [u8],
+}
+
+/// Makes keys, signs and verifies by the batch, on threads of its own.
+pub struct Engine {
+    lanes: ZkDilithium,
+    pool: ThreadPool,
+}
+
+impl Engine {
+    /// By the instruction set that is fastest here, with as many threads as the operating system offers.
+    pub fn new() -> Result<Engine, Error> {
+        Engine::with(Isa::fastest(), std::thread::available_parallelism().map_or(1, usize::from))
+    }
+    /// By this instruction set and with so many threads.
+    pub fn with(isa: Isa, threads: usize) -> Result<Engine, Error> {
+        if threads == 0 {
+            return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() });
+        }
+        let lacking = || Error::Value { what: format!("this CPU lacks {}", isa.name()) };
+        let lanes = ZkDilithium::with(isa).ok_or_else(lacking)?;
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("zkdilithium-{i}")).build();
+        let refused = |why| Error::Value { what: format!("{threads} threads could not be started: {why}; use fewer") };
+        Ok(Engine { lanes, pool: pool.map_err(refused)? })
+    }
+    /// The instruction set.
+    pub fn isa(&self) -> Isa {
+        self.lanes.isa()
+    }
+    /// Threads.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+    /// The keys of these seeds, in their order.
+    pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Vec<SigningKey> {
+        self.pool.install(|| self.lanes.keygen(seeds)).into_iter().map(SigningKey::from).collect()
+    }
+    /// The signatures, in the order of the jobs.
+    pub fn sign_batch<'a>(&self, jobs: &[SignJob<'a>]) -> Vec<Signature> {
+        self.pool.install(|| {
+            let job = |job: &SignJob<'a>| Sign { key: job.key.expanded(), message: job.message };
+            self.lanes.sign(&jobs.par_iter().map(job).collect::<Vec<_>>())
+        })
+    }
+    /// The verdicts, in the order of the jobs.
+    pub fn verify_batch<'a>(&self, jobs: &[VerifyJob<'a>]) -> Vec<bool> {
+        self.pool.install(|| {
+            let job = |job: &VerifyJob<'a>| Verify {
+                key: job.key.expanded(),
+                message: job.message,
+                signature: job.signature,
+            };
+            self.lanes.verify(&jobs.par_iter().map(job).collect::<Vec<_>>())
+        })
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("isa", &self.isa()).field("threads", &self.threads()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_testkit::zkdilithium::{boundary, bulk, public, special, verify_only};
+    use sha2::{Digest, Sha256};
+    use shake::Shake256;
+    use shake::digest::{ExtendableOutput, Update, XofReader};
+    use signature::SignatureEncoding;
+
+    /// Every case with a key, a signature and verdicts, rare branches included, on every instruction set.
+    #[test]
+    fn batches_are_the_vectors() {
+        let cases = [public(), special(), boundary()].concat();
+        let alone = verify_only();
+        for isa in Isa::available() {
+            let engine = Engine::with(isa, 2).unwrap();
+            let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
+            let keys = engine.keygen_batch(&seeds);
+            let jobs: Vec<_> = cases
+                .iter()
+                .zip(&keys)
+                .map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg) })
+                .collect();
+            let signatures = engine.sign_batch(&jobs);
+            for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
+                assert_eq!(*key.to_bytes(), case.sk, "{}: {}", isa.name(), case.id);
+                assert_eq!(signature.as_bytes(), case.sig, "{}: {}", isa.name(), case.id);
+            }
+            // Public key, message, signature, verdict.
+            let whole = cases.iter().map(|case| ((case.pk.clone(), case.msg.clone(), case.sig.clone()), true));
+            let altered =
+                cases.iter().flat_map(|case| case.verify_mutations.iter().map(move |m| (m.apply(case), m.expect)));
+            let alone = alone.iter().map(|v| ((v.pk.clone(), v.msg.clone(), v.sig.clone()), v.expect));
+            let all: Vec<_> = whole.chain(altered).chain(alone).collect();
+            // Public keys of other lengths are no keys; reading them is tested elsewhere.
+            let known: Vec<_> = all
+                .iter()
+                .filter_map(|((pk, msg, sig), expect)| Some((VerifyingKey::from_bytes(pk).ok()?, msg, sig, *expect)))
+                .collect();
+            let jobs: Vec<_> = known
+                .iter()
+                .map(|(key, msg, sig, _)| VerifyJob { key, message: Message::Bytes(msg), signature: sig })
+                .collect();
+            let expected: Vec<bool> = known.iter().map(|(.., expect)| *expect).collect();
+            assert_eq!(engine.verify_batch(&jobs), expected, "{}", isa.name());
+        }
+    }
+
+    /// The 2,000 cases that another implementation computed.
+    #[test]
+    fn batches_are_the_bulk_digests() {
+        let cases = bulk();
+        assert_eq!(cases.len(), 2000);
+        let xof = |label: String, bytes: usize| {
+            let mut out = vec![0; bytes];
+            Shake256::default().chain(label).finalize_xof().read(&mut out);
+            out
+        };
+        let engine = Engine::new().unwrap();
+        let seeds: Vec<[u8; 32]> = cases.iter().map(|case| xof(case.seed_label(), 32).try_into().unwrap()).collect();
+        let messages: Vec<_> = cases.iter().map(|case| xof(case.msg_label(), case.msg_len)).collect();
+        let keys = engine.keygen_batch(&seeds);
+        let jobs: Vec<_> = keys
+            .iter()
+            .zip(&messages)
+            .map(|(key, message)| SignJob { key, message: Message::Bytes(message) })
+            .collect();
+        let signatures = engine.sign_batch(&jobs);
+        for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
+            assert_eq!(Sha256::digest(&*key.to_bytes())[..], case.sk, "{}", case.i);
+            assert_eq!(Sha256::digest(key.verifying_key().as_bytes())[..], case.pk, "{}", case.i);
+            assert_eq!(Sha256::digest(signature)[..], case.sig, "{}", case.i);
+        }
+    }
+
+    #[test]
+    fn the_traits_agree_with_the_methods() {
+        let key = SigningKey::from_seed(&[5; 32]);
+        let signature = key.try_sign(b"message").unwrap();
+        assert_eq!(signature, key.sign_message(Message::Bytes(b"message")));
+        let public = Keypair::verifying_key(&key);
+        assert!(public.verify(b"message", &signature).is_ok() && public.verify(b"massage", &signature).is_err());
+        assert_eq!(Signature::try_from(&signature.to_vec()[..]).unwrap(), signature);
+        assert!(public.is_strictly_valid(Message::Bytes(b"message"), signature.as_bytes()));
+        assert!(public.witness(signature.as_bytes()).is_some());
+        assert_ne!(SigningKey::generate().unwrap(), key);
+        assert!(Engine::with(Isa::Portable, 0).is_err());
+    }
+}

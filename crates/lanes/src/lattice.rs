@@ -1,0 +1,300 @@
+//! The seam of zkDilithium's arithmetic: R_q and Poseidon over groups of instances.
+
+use crate::field::{canonical, decompose, inverse, mul, reduce};
+use crate::keccak;
+use crate::ntt::{self, N};
+use crate::poseidon::{self, RATE, STATE};
+use crate::simd::{Doubles, Simd};
+use std::marker::PhantomData;
+use zeroize::Zeroize;
+
+/// Numbers of the scheme that the arithmetic needs.
+#[derive(Clone, Copy)]
+pub struct Constants<'a> {
+    /// A primitive 512th root of unity.
+    pub zeta: u32,
+    /// Poseidon's round constants, 35 a round.
+    pub round_constants: &'a [u32],
+    /// The entries of Poseidon's matrix: M\[i\]\[j\] = hankel\[i + j\].
+    pub hankel: &'a [u32],
+}
+
+/// Rows of lanes, aligned for every vector and wiped on drop.
+pub struct Rows {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([f64; 8]);
+
+impl Rows {
+    /// Zeros: so many rows of so many lanes.
+    pub fn new(rows: usize, lanes: usize) -> Rows {
+        Rows { lines: vec![Line([0.0; 8]); (rows * lanes).div_ceil(8)], len: rows * lanes }
+    }
+}
+
+impl std::ops::Deref for Rows {
+    type Target = [f64];
+    fn deref(&self) -> &[f64] {
+        // SAFETY: lines are eight f64s each, without padding, and there are enough of them.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+    }
+}
+impl std::ops::DerefMut for Rows {
+    fn deref_mut(&mut self) -> &mut [f64] {
+        // SAFETY: see deref.
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+    }
+}
+impl Drop for Rows {
+    fn drop(&mut self) {
+        self.zeroize();
+    }
+}
+
+/// Arithmetic of R_q = Z_q\[X\]/(X²⁵⁶ + 1) and Poseidon, q = 7340033, for [`lanes`](Self::lanes) instances side by side,
+/// and the streams that they sample from.
+///
+/// Element i of an instance stands in row i, its instance's column: `rows[i * lanes + instance]`. Slices are of [`Rows`]
+/// and begin at whole rows. Elements are integers of their class, |x| ≤ q if nothing else is said; results called
+/// reduced lie in \[−(q + 1)/2, (q + 1)/2\], canonical ones in \[0, q). A polynomial has 256 rows. Running time depends on
+/// lengths alone.
+pub trait Lattice: Send + Sync {
+    /// Instances side by side.
+    fn lanes(&self) -> usize;
+    /// Polynomials to their values, |value| ≤ 6q.
+    fn ntt(&self, polynomials: &mut [f64]);
+    /// Values to their polynomials, both reduced.
+    fn intt(&self, polynomials: &mut [f64]);
+    /// Σ factorᵢ·valueᵢ over up to eight polynomials' values, those of [`ntt`](Self::ntt): reduced.
+    fn dot(&self, factors: Factors<'_>, values: &[f64], out: &mut [f64]);
+    /// a + b, canonical, in place of a.
+    fn add(&self, a: &mut [f64], b: &[f64]);
+    /// a + b in place of a, for small numbers that need no reduction; and the largest |a + b| of each instance.
+    fn add_norms(&self, a: &mut [f64], b: &[f64], norms: &mut [f64]);
+    /// High parts of Decompose of `polynomials` polynomials, column by column: coefficient 0 of each, coefficient 1 of
+    /// each, and so on.
+    fn high_parts(&self, polynomials: &[f64], out: &mut [f64]);
+    /// The largest |low part| of Decompose of a − b, of each instance.
+    fn low_norms(&self, a: &[f64], b: &[f64], norms: &mut [f64]);
+    /// Absorbs rows of elements, 24 a permutation, into states of 36 rows: 35 cells and their common denominator. The
+    /// last block may be short.
+    fn absorb(&self, states: &mut [f64], elements: &[f64]);
+    /// Permutes states.
+    fn permute(&self, states: &mut [f64]);
+    /// The first cells of states, canonical: as many rows as `out` has.
+    fn squeeze(&self, states: &[f64], out: &mut [f64]);
+    /// SHAKE of inputs of `input_bytes`, one after the other, to outputs of whole blocks, `blocks` each.
+    fn shake(&self, shake: Shake, inputs: &[u8], input_bytes: usize, outputs: &mut [u8], blocks: usize);
+}
+
+/// The two extendable-output functions of FIPS 202.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shake {
+    /// SHAKE128, blocks of 168 bytes.
+    Shake128,
+    /// SHAKE256, blocks of 136 bytes.
+    Shake256,
+}
+
+impl Shake {
+    /// Bytes of a block.
+    pub const fn rate(self) -> usize {
+        match self {
+            Shake::Shake128 => 168,
+            Shake::Shake256 => 136,
+        }
+    }
+}
+
+/// What multiplies rows of values.
+#[derive(Clone, Copy)]
+pub enum Factors<'a> {
+    /// One number for all instances of a row.
+    Same(&'a [f64]),
+    /// A row of numbers.
+    Each(&'a [f64]),
+}
+
+pub(crate) struct Over<T, V> {
+    token: T,
+    ntt: ntt::Tables,
+    poseidon: poseidon::Tables,
+    vector: PhantomData<fn() -> V>,
+}
+
+impl<T: Simd, V: Doubles> Over<T, V> {
+    pub(crate) fn new(token: T, constants: &Constants<'_>) -> Over<T, V> {
+        Over {
+            token,
+            ntt: ntt::Tables::new(constants.zeta),
+            poseidon: poseidon::Tables::new(constants.round_constants, constants.hankel),
+            vector: PhantomData,
+        }
+    }
+}
+
+#[inline(always)]
+fn polynomials<V: Doubles>(rows: &mut [f64]) -> &mut [[V; N]] {
+    let (polynomials, rest) = V::of_mut(rows).as_chunks_mut();
+    assert!(rest.is_empty(), "polynomials of 256 rows");
+    polynomials
+}
+
+#[inline(always)]
+fn states<V: Doubles>(rows: &mut [f64]) -> &mut [V; STATE] {
+    V::of_mut(rows).try_into().expect("36 rows")
+}
+
+#[inline(always)]
+fn dot<V: Doubles>(factor: impl Fn(usize) -> V, values: &[V], out: &mut [V; N]) {
+    for i in 0..N {
+        let mut sum = factor(i).mul(values[i]);
+        for at in (i + N..values.len()).step_by(N) {
+            sum = factor(at).mul_add(values[at], sum);
+        }
+        out[i] = reduce(sum);
+    }
+}
+
+impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
+    fn lanes(&self) -> usize {
+        V::LANES
+    }
+    fn ntt(&self, rows: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                for a in polynomials::<V>(rows) {
+                    ntt::ntt(&self.ntt, a);
+                }
+            },
+        );
+    }
+    fn intt(&self, rows: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                for a in polynomials::<V>(rows) {
+                    ntt::intt(&self.ntt, a);
+                }
+            },
+        );
+    }
+    fn dot(&self, factors: Factors<'_>, values: &[f64], out: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let (values, out) = (V::of(values), &mut polynomials::<V>(out)[0]);
+                match factors {
+                    Factors::Same(same) => dot(
+                        #[inline(always)]
+                        |i| V::splat(same[i]),
+                        values,
+                        out,
+                    ),
+                    Factors::Each(each) => {
+                        let each = V::of(each);
+                        dot(
+                            #[inline(always)]
+                            |i| each[i],
+                            values,
+                            out,
+                        );
+                    }
+                }
+            },
+        );
+    }
+    fn add(&self, a: &mut [f64], b: &[f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                for (a, b) in V::of_mut(a).iter_mut().zip(V::of(b)) {
+                    *a = canonical(a.add(*b));
+                }
+            },
+        );
+    }
+    fn add_norms(&self, a: &mut [f64], b: &[f64], norms: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let mut norm = V::splat(0.0);
+                for (a, b) in V::of_mut(a).iter_mut().zip(V::of(b)) {
+                    *a = a.add(*b);
+                    norm = norm.max(a.abs());
+                }
+                V::of_mut(norms)[0] = norm;
+            },
+        );
+    }
+    fn high_parts(&self, rows: &[f64], out: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let (polynomials, _) = V::of(rows).as_chunks::<N>();
+                let out = V::of_mut(out).chunks_exact_mut(polynomials.len());
+                for (i, out) in out.enumerate() {
+                    for (out, a) in out.iter_mut().zip(polynomials) {
+                        *out = decompose(canonical(a[i])).1;
+                    }
+                }
+            },
+        );
+    }
+    fn low_norms(&self, a: &[f64], b: &[f64], norms: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let mut norm = V::splat(0.0);
+                for (a, b) in V::of(a).iter().zip(V::of(b)) {
+                    norm = norm.max(decompose(canonical(a.sub(*b))).0.abs());
+                }
+                V::of_mut(norms)[0] = norm;
+            },
+        );
+    }
+    fn absorb(&self, rows: &mut [f64], elements: &[f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let state = states::<V>(rows);
+                for block in V::of(elements).chunks(RATE) {
+                    let d = state[STATE - 1];
+                    for (cell, element) in state.iter_mut().zip(block) {
+                        *cell = element.mul_add(d, *cell);
+                    }
+                    poseidon::permute(&self.poseidon, state);
+                }
+            },
+        );
+    }
+    fn permute(&self, rows: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || poseidon::permute(&self.poseidon, states::<V>(rows)),
+        );
+    }
+    fn squeeze(&self, rows: &[f64], out: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let (state, out) = (V::of(rows), V::of_mut(out));
+                let scale = inverse(state[STATE - 1]);
+                for (out, cell) in out.iter_mut().zip(state) {
+                    *out = canonical(mul(reduce(*cell), scale));
+                }
+            },
+        );
+    }
+    fn shake(&self, shake: Shake, inputs: &[u8], input_bytes: usize, outputs: &mut [u8], blocks: usize) {
+        match shake {
+            Shake::Shake128 => keccak::shake::<T, 21>(self.token, inputs, input_bytes, outputs, blocks),
+            Shake::Shake256 => keccak::shake::<T, 17>(self.token, inputs, input_bytes, outputs, blocks),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Poseidon over q = 7340033, t = 35, in lanes: 21 full rounds of x ↦ 1/x and a Hankel matrix.
+//!
+//! No round inverts anything. A state is 35 numerators nᵢ over one denominator d. With vᵢ = nᵢ + kᵢ·d, kᵢ the round
+//! constant, and P = ∏ vⱼ, the S-box gives
+//!
+//!     1/(nᵢ/d + kᵢ) = d/vᵢ = (d·∏_{j≠i} vⱼ) / P:
+//!
+//! numerators over the next denominator P, and the matrix is linear. A product tree makes the products; d goes in at
+//! its root. One inversion for a whole sponge is left to the one who squeezes it.
+
+use crate::field::{Q, mul, reduce, reduce_all};
+use crate::simd::{Doubles, array};
+
+/// Cells of a state.
+pub(crate) const T: usize = 35;
+/// Rows of a state: its cells and their denominator.
+pub(crate) const STATE: usize = T + 1;
+/// Cells that absorb.
+pub(crate) const RATE: usize = 24;
+pub(crate) const ROUNDS: usize = 21;
+
+/// Round constants, and the matrix cut into pieces.
+pub(crate) struct Tables {
+    /// One row a round, centred.
+    round_constants: Box<[[f64; T]]>,
+    matrix: Box<[[[f64; 5]; 6]; 9]>,
+}
+
+impl Tables {
+    /// From the round constants, 35 a round, and the matrix's entries: M[i][j] = `hankel[i + j]`.
+    pub(crate) fn new(round_constants: &[u32], hankel: &[u32]) -> Tables {
+        assert_eq!((round_constants.len(), hankel.len()), (ROUNDS * T, 2 * T - 1));
+        let centre = |x: i64| reduce(x as f64);
+        let rows = round_constants.chunks(T).map(|row| array(|i| centre(row[i].into()))).collect();
+        // The 36th row and column meet zeros alone.
+        let entries: Vec<i64> = (0..2 * STATE - 1).map(|i| hankel.get(i).map_or(0, |x| i64::from(*x))).collect();
+        let mut leaves = vec![entries];
+        for parts in [2, 2, 3] {
+            leaves = leaves.iter().flat_map(|h| split(h, parts)).collect();
+        }
+        let leaf = |i: usize| array(|k| centre(leaves[i][k]));
+        Tables { round_constants: rows, matrix: Box::new(array(|b| array(|l| leaf(6 * b + l)))) }
+    }
+}
+
+/// The factors of Karatsuba's products for a Hankel matrix cut into `parts` × `parts` blocks Hᵢ₊ⱼ: those that sums of two parts
+/// meet, H₁ of x₀ + x₁ (and H₂ of x₀ + x₂, H₃ of x₁ + x₂), then what is left for each part alone.
+fn split(h: &[i64], parts: usize) -> Vec<Vec<i64>> {
+    let size = h.len().div_ceil(2) / parts;
+    let block = |i: usize| &h[i * size..][..2 * size - 1];
+    let sum = |of: &[(i64, usize)]| -> Vec<i64> {
+        (0..2 * size - 1).map(|k| of.iter().map(|(sign, i)| sign * block(*i)[k]).sum()).collect()
+    };
+    match parts {
+        2 => vec![sum(&[(1, 1)]), sum(&[(1, 0), (-1, 1)]), sum(&[(1, 2), (-1, 1)])],
+        _ => vec![
+            sum(&[(1, 1)]),
+            sum(&[(1, 2)]),
+            sum(&[(1, 3)]),
+            sum(&[(1, 0), (-1, 1), (-1, 2)]),
+            sum(&[(1, 2), (-1, 1), (-1, 3)]),
+            sum(&[(1, 4), (-1, 2), (-1, 3)]),
+        ],
+    }
+}
+
+/// What meets a zero instead of itself: a one, larger than any reduced element and thus known again.
+const ONE_FOR_ZERO: f64 = Q + 1.0;
+
+/// H·x on top of `y`, 3 × 3.
+#[inline(always)]
+fn leaf<V: Doubles>(h: &[f64; 5], x: [V; 3], y: Option<[V; 3]>) -> [V; 3] {
+    let h: [V; 5] = array(
+        #[inline(always)]
+        |k| V::splat(h[k]),
+    );
+    array(
+        #[inline(always)]
+        |i| {
+            let first = match y {
+                Some(y) => h[i].mul_add(x[0], y[i]),
+                None => h[i].mul(x[0]),
+            };
+            h[i + 2].mul_add(x[2], h[i + 1].mul_add(x[1], first))
+        },
+    )
+}
+
+#[inline(always)]
+fn sum<V: Doubles, const N: usize>(a: [V; N], b: [V; N]) -> [V; N] {
+    array(
+        #[inline(always)]
+        |i| a[i].add(b[i]),
+    )
+}
+
+/// H·x, 9 × 9, by six products of thirds.
+#[inline(always)]
+fn ninth<V: Doubles>(h: &[[f64; 5]; 6], x: &[V; 9]) -> [V; 9] {
+    let x: [[V; 3]; 3] = array(
+        #[inline(always)]
+        |i| [x[3 * i], x[3 * i + 1], x[3 * i + 2]],
+    );
+    let p01 = leaf(&h[0], sum(x[0], x[1]), None);
+    let p02 = leaf(&h[1], sum(x[0], x[2]), None);
+    let p12 = leaf(&h[2], sum(x[1], x[2]), None);
+    let y0 = leaf(&h[3], x[0], Some(sum(p01, p02)));
+    let y1 = leaf(&h[4], x[1], Some(sum(p01, p12)));
+    let y2 = leaf(&h[5], x[2], Some(sum(p02, p12)));
+    array(
+        #[inline(always)]
+        |i| [y0, y1, y2][i / 3][i % 3],
+    )
+}
+
+/// M·x in place, for one of the vectors of each row: halves of halves, then thirds.
+#[inline(always)]
+fn matrix<V: Doubles>(h: &[[[f64; 5]; 6]; 9], stride: usize, x: &mut [V]) {
+    let load = |i: usize| -> [V; 9] {
+        array(
+            #[inline(always)]
+            |k| x[(9 * i + k) * stride],
+        )
+    };
+    let parts = [load(0), load(1), load(2), load(3)];
+    let mut store = |i: usize, part: [V; 9]| {
+        for k in 0..9 {
+            x[(9 * i + k) * stride] = part[k];
+        }
+    };
+    let x = parts;
+    let (x02, x13) = (sum(x[0], x[2]), sum(x[1], x[3]));
+    let both = ninth(&h[0], &sum(x02, x13));
+    let (low, high) = (sum(both, ninth(&h[1], &x02)), sum(both, ninth(&h[2], &x13)));
+    let both = ninth(&h[3], &sum(x[0], x[1]));
+    store(0, sum(sum(low, both), ninth(&h[4], &x[0])));
+    store(1, sum(sum(high, both), ninth(&h[5], &x[1])));
+    let both = ninth(&h[6], &sum(x[2], x[3]));
+    store(2, sum(sum(low, both), ninth(&h[7], &x[2])));
+    store(3, sum(sum(high, both), ninth(&h[8], &x[3])));
+}
+
+#[inline(always)]
+fn zero_for_zero<V: Doubles>(inverse: V, of: V) -> V {
+    inverse.replace(of.sub(V::splat(ONE_FOR_ZERO)).is_zero(), V::splat(0.0))
+}
+
+/// Nodes side by side in the tree's loops: with two vectors each, what sixteen registers hold.
+const ABREAST: usize = 3;
+
+#[inline(always)]
+fn down<V: Doubles, const N: usize>(tree: &mut [V; 2 * STATE], first: usize, leaves: bool) {
+    let left: [V; N] = array(
+        #[inline(always)]
+        |k| tree[2 * (first + k)],
+    );
+    let right: [V; N] = array(
+        #[inline(always)]
+        |k| tree[2 * (first + k) + 1],
+    );
+    let above: [V; N] = array(
+        #[inline(always)]
+        |k| tree[first + k],
+    );
+    let mut a = reduce_all::<V, N>(&array(
+        #[inline(always)]
+        |k| above[k].mul(right[k]),
+    ));
+    let mut b = reduce_all::<V, N>(&array(
+        #[inline(always)]
+        |k| above[k].mul(left[k]),
+    ));
+    for k in 0..N {
+        if leaves {
+            a[k] = zero_for_zero(a[k], left[k]);
+            b[k] = zero_for_zero(b[k], right[k]);
+        }
+        tree[2 * (first + k)] = a[k];
+        tree[2 * (first + k) + 1] = b[k];
+    }
+}
+
+#[inline(always)]
+pub(crate) fn permute<V: Doubles>(tables: &Tables, state: &mut [V; STATE]) {
+    // Node i is the product of nodes 2i and 2i + 1; the leaves are the 35 v and d, from node 36 on. Going down, a node
+    // becomes the product of all leaves that are not below it.
+    let mut tree = [V::splat(0.0); 2 * STATE];
+    tree[STATE..].copy_from_slice(state);
+    for constants in &tables.round_constants {
+        let d = tree[2 * STATE - 1];
+        for i in (0..T).step_by(5) {
+            let v = reduce_all::<V, 5>(&array(
+                #[inline(always)]
+                |k| d.mul_add(V::splat(constants[i + k]), tree[STATE + i + k]),
+            ));
+            for k in 0..5 {
+                tree[STATE + i + k] = v[k].replace(v[k].is_zero(), V::splat(ONE_FOR_ZERO));
+            }
+        }
+        for first in (3..STATE).step_by(ABREAST).rev() {
+            let products = reduce_all::<V, ABREAST>(&array(
+                #[inline(always)]
+                |k| tree[2 * (first + k)].mul(tree[2 * (first + k) + 1]),
+            ));
+            tree[first..first + ABREAST].copy_from_slice(&products);
+        }
+        (tree[2], tree[3]) = (tree[3], mul(tree[4], tree[5]));
+        down::<V, 1>(&mut tree, 2, false);
+        for first in (3..STATE / 2).step_by(ABREAST) {
+            down::<V, ABREAST>(&mut tree, first, false);
+        }
+        for first in (STATE / 2..STATE).step_by(ABREAST) {
+            down::<V, ABREAST>(&mut tree, first, true);
+        }
+        let d = tree[2 * STATE - 1];
+        tree[2 * STATE - 1] = V::splat(0.0);
+        let stride = V::LANES / V::Vector::LANES;
+        for i in 0..stride {
+            matrix(&tables.matrix, stride, &mut V::vectors_mut(&mut tree[STATE..])[i..]);
+        }
+        tree[2 * STATE - 1] = d;
+    }
+    state.copy_from_slice(&tree[STATE..]);
+}

@@ -1,0 +1,189 @@
+//! zkDilithium's arithmetic on every instruction set against the scheme's own, instance by instance: few enough for Miri,
+//! which is also how sets that this CPU lacks are run.
+
+use hypergrove_lanes::{Constants, Factors, Isa, Lattice, Rows, Shake, Width, lattice};
+use hypergrove_zkdilithium::Fe;
+use hypergrove_zkdilithium::ntt::{intt, ntt};
+use hypergrove_zkdilithium::params::{GAMMA2, N, Q, T, ZETA};
+use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, permute};
+use hypergrove_zkdilithium::ring::{NttElement, RingElement, decompose};
+use hypergrove_zkdilithium::trace::Trace;
+use shake::digest::{ExtendableOutput, Update, XofReader};
+
+fn every_lattice(test: impl Fn(&str, &dyn Lattice)) {
+    let round_constants: Vec<u32> = ROUND_CONSTANTS.iter().flatten().map(|x| x.value()).collect();
+    let hankel = ANTIDIAGONALS.map(Fe::value);
+    let constants = Constants { zeta: ZETA, round_constants: &round_constants, hankel: &hankel };
+    for isa in Isa::ALL {
+        for width in [Width::Narrow, Width::Wide] {
+            match lattice(*isa, width, &constants) {
+                Some(lattice) => test(isa.name(), &*lattice),
+                None => println!("skipped: {}: this CPU lacks it", isa.name()),
+            }
+        }
+    }
+}
+
+/// Element i of an instance: no two alike, the field's ends among them.
+fn value(instance: usize, i: usize) -> u32 {
+    match i % 11 {
+        3 => 0,
+        7 => Q - 1,
+        _ => ((instance * 7_654_321 + i * 123_457 + i * i * 991) % Q as usize) as u32,
+    }
+}
+fn rows(lanes: usize, count: usize, of: impl Fn(usize, usize) -> f64) -> Rows {
+    let mut rows = Rows::new(count, lanes);
+    for (at, row) in rows.iter_mut().enumerate() {
+        *row = of(at % lanes, at / lanes);
+    }
+    rows
+}
+/// The element that a number stands for.
+fn fe(x: f64) -> Fe {
+    assert!(x == x.round());
+    Fe::new((x as i64).rem_euclid(i64::from(Q)) as u32)
+}
+
+#[test]
+fn poseidon_of_every_instruction_set_is_the_schemes() {
+    every_lattice(|name, lattice| {
+        let lanes = lattice.lanes();
+        // Zeros at S-boxes of the first round: none, one, several, all; different ones in each lane.
+        let start = |lane: usize, i: usize| match lane % 4 {
+            1 if i == lane => -ROUND_CONSTANTS[0][i],
+            2 if i % 3 == 0 => -ROUND_CONSTANTS[0][i],
+            3 => -ROUND_CONSTANTS[0][i],
+            _ => Fe::new(value(lane, i)),
+        };
+        let mut states = rows(lanes, T + 1, |lane, i| if i < T { f64::from(start(lane, i).value()) } else { 1.0 });
+        // A whole block and a short one: the denominator is one at first and another then.
+        let elements = rows(lanes, 26, |lane, i| if i < 24 { 0.0 } else { f64::from(value(lane + 1, i)) });
+        lattice.absorb(&mut states, &elements);
+        let mut cells = Rows::new(T, lanes);
+        lattice.squeeze(&states, &mut cells);
+        for lane in 0..lanes {
+            let mut state = std::array::from_fn(|i| start(lane, i));
+            let mut trace = Trace::default();
+            permute(&mut state, &mut trace);
+            assert!(lane % 4 == 0 || trace.zero_inputs > 0);
+            for i in 24..26 {
+                state[i - 24] = state[i - 24] + Fe::new(value(lane + 1, i));
+            }
+            permute(&mut state, &mut trace);
+            for i in 0..T {
+                assert_eq!(
+                    cells[i * lanes + lane],
+                    f64::from(state[i].value()),
+                    "{name}, {lanes}: lane {lane}, cell {i}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn polynomials_of_every_instruction_set_are_the_schemes() {
+    every_lattice(|name, lattice| {
+        let lanes = lattice.lanes();
+        let polynomial =
+            |lane: usize, salt: usize| RingElement(std::array::from_fn(|i| Fe::new(value(lane + salt, i))));
+        let mut values = rows(lanes, 2 * N, |lane, i| f64::from(polynomial(lane, i / N).0[i % N].value()));
+        lattice.ntt(&mut values);
+        for (at, x) in values.iter().enumerate().step_by(17) {
+            let (lane, i) = (at % lanes, at / lanes);
+            let expected = ntt(&polynomial(lane, i / N)).0[i % N];
+            assert_eq!(fe(*x), expected, "{name}, {lanes}: lane {lane}, value {i}");
+            assert!(x.abs() <= 6.0 * f64::from(Q));
+        }
+        // The same factors for all lanes, and each lane's own.
+        let factor = |lane: usize, i: usize| f64::from(value(5 * lane + 3, i));
+        let (same, each) = (rows(1, 2 * N, factor), rows(lanes, 2 * N, factor));
+        let mut out = Rows::new(N, lanes);
+        for (mine, factors) in [(false, Factors::Same(&same)), (true, Factors::Each(&each))] {
+            lattice.dot(factors, &values, &mut out);
+            lattice.intt(&mut out);
+            for lane in (0..lanes).step_by(3) {
+                let values = [0, 1].map(|salt| ntt(&polynomial(lane, salt)));
+                let term = |i: usize| fe(factor(if mine { lane } else { 0 }, i)) * values[i / N].0[i % N];
+                let expected = intt(&NttElement(std::array::from_fn(|i| term(i) + term(N + i))));
+                for i in 0..N {
+                    let x = out[i * lanes + lane];
+                    assert_eq!(fe(x), expected.0[i], "{name}, {lanes}: lane {lane}, coefficient {i}");
+                    assert!(x.abs() <= f64::from(Q.div_ceil(2)));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn decompose_of_every_instruction_set_is_the_schemes() {
+    // Around every border, and the field's ends.
+    let edges: Vec<u32> = (0..112)
+        .flat_map(|i| (0..5).map(move |k| i * GAMMA2 + k))
+        .map(|x| x.saturating_sub(2))
+        .chain(Q - 3..Q)
+        .filter(|x| *x < Q)
+        .collect();
+    every_lattice(|name, lattice| {
+        let lanes = lattice.lanes();
+        for part in edges.chunks(2 * lanes).step_by(if cfg!(miri) { 47 } else { 1 }) {
+            // Centred or not; minus something that comes to nothing.
+            let at = |lane: usize, i: usize| part[(i * lanes + lane) % part.len()];
+            let a = rows(lanes, 2 * N, |lane, i| Fe::new(at(lane, i)).centred().into());
+            let mut high = Rows::new(2 * N, lanes);
+            lattice.high_parts(&a, &mut high);
+            for (place, x) in high.iter().enumerate() {
+                let (lane, row) = (place % lanes, place / lanes);
+                // Column by column: row 2i + p is coefficient i of polynomial p.
+                let r = Fe::new(at(lane, row % 2 * N + row / 2));
+                assert_eq!(*x, f64::from(decompose(r).1), "{name}, {lanes}: high part of {}", r.value());
+            }
+            for r in part {
+                let a = rows(lanes, 1, |_, _| f64::from(*r) - 5.0);
+                let b = rows(lanes, 1, |lane, _| if lane == 0 { -5.0 } else { f64::from(*r) - 5.0 });
+                let mut norms = Rows::new(1, lanes);
+                lattice.low_norms(&a, &b, &mut norms);
+                assert_eq!(norms[0], f64::from(decompose(Fe::new(*r)).0.abs()), "{name}, {lanes}: low part of {r}");
+                assert!(norms[1..].iter().all(|norm| *norm == 0.0));
+            }
+        }
+    });
+}
+
+#[test]
+fn sums_and_streams_of_every_instruction_set_are_the_schemes() {
+    every_lattice(|name, lattice| {
+        let lanes = lattice.lanes();
+        let b = rows(lanes, 9, |lane, i| value(lane, i + 1).into());
+        let mut a = rows(lanes, 9, |lane, i| Fe::new(value(lane + 2, i)).centred().into());
+        let expected: Vec<f64> = a.iter().zip(b.iter()).map(|(a, b)| fe(a + b).value().into()).collect();
+        lattice.add(&mut a, &b);
+        assert_eq!(a[..], expected[..], "{name}, {lanes}");
+        let mut small = rows(lanes, 9, |lane, i| lane as f64 - 3.0 * i as f64);
+        let (other, mut norms) = (rows(lanes, 9, |_, i| i as f64), Rows::new(1, lanes));
+        lattice.add_norms(&mut small, &other, &mut norms);
+        for lane in 0..lanes {
+            assert_eq!(small[8 * lanes + lane], lane as f64 - 16.0);
+            assert_eq!(norms[lane], (lane as f64).max((lane as f64 - 16.0).abs()), "{name}, {lanes}: lane {lane}");
+        }
+
+        // Inputs below, at and beyond a block; groups that are full, short, and of one.
+        for (input_bytes, jobs) in [(34, lanes + 1), (66, 3), (135, 1), (136, 2), (168, 2), (300, 9)] {
+            let inputs: Vec<u8> = (0..input_bytes * jobs).map(|i| (i * i / 7) as u8).collect();
+            for shake in [Shake::Shake128, Shake::Shake256] {
+                let mut outputs = vec![0; jobs * 2 * shake.rate()];
+                lattice.shake(shake, &inputs, input_bytes, &mut outputs, 2);
+                for (input, output) in inputs.chunks(input_bytes).zip(outputs.chunks(2 * shake.rate())) {
+                    let mut expected = vec![0; output.len()];
+                    match shake {
+                        Shake::Shake128 => shake::Shake128::default().chain(input).finalize_xof().read(&mut expected),
+                        Shake::Shake256 => shake::Shake256::default().chain(input).finalize_xof().read(&mut expected),
+                    };
+                    assert!(output == expected, "{name}: {shake:?} of {input_bytes} bytes, {jobs} jobs");
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,247 @@
+//! The test vectors of zkDilithium, which lie in the workspace (`vectors/zkdilithium`; its README tells their origin).
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The path of a file of vectors.
+pub fn path(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/zkdilithium").join(file)
+}
+
+fn text(file: &str) -> String {
+    let path = path(file);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn json<T: DeserializeOwned>(file: &str) -> T {
+    serde_json::from_str(&text(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    hex::decode(String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+fn cases<T: DeserializeOwned>(file: &str) -> Vec<T> {
+    #[derive(Deserialize)]
+    struct Cases<T> {
+        cases: Vec<T>,
+    }
+    json::<Cases<T>>(file).cases
+}
+
+/// A key pair and a signature, with what the reference that made them met.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Case {
+    /// The case's name.
+    pub id: String,
+    /// The seed of the key pair.
+    #[serde(deserialize_with = "bytes")]
+    pub seed: Vec<u8>,
+    /// The message.
+    #[serde(deserialize_with = "bytes")]
+    pub msg: Vec<u8>,
+    /// The public key.
+    #[serde(deserialize_with = "bytes")]
+    pub pk: Vec<u8>,
+    /// The private key.
+    #[serde(deserialize_with = "bytes")]
+    pub sk: Vec<u8>,
+    /// The signature.
+    #[serde(deserialize_with = "bytes")]
+    pub sig: Vec<u8>,
+    /// μ; given in `e2e_public.json` alone, like what follows.
+    #[serde(default)]
+    pub mu: Vec<u32>,
+    /// ρ″, hexadecimal.
+    #[serde(default)]
+    pub rho2_y: String,
+    /// Poseidon's state after tr.
+    #[serde(default)]
+    pub state_after_tr: Vec<u32>,
+    /// What signing met.
+    pub trace: Seen,
+    /// Permutations of a verification, one more than are needed.
+    pub verify_perms: u64,
+    /// Zeros that entered an S-box in verification.
+    pub verify_zero_sbox_inputs: u64,
+    /// Altered inputs of verification.
+    #[serde(default)]
+    pub verify_mutations: Vec<Mutation>,
+}
+
+/// What signing met.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Seen {
+    /// The attempts, in order.
+    pub attempts: Vec<Attempt>,
+    /// Permutations, one more than are needed.
+    pub poseidon_perms: u64,
+    /// Zeros that entered an S-box.
+    pub zero_sbox_inputs: u64,
+}
+
+/// An attempt at a signature.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Attempt {
+    /// κ.
+    pub nonce: u16,
+    /// Whether c̃ gave a challenge.
+    pub c_ok: bool,
+    /// The norm of r₀.
+    pub r0_norm: Option<u32>,
+    /// The norm of z.
+    pub z_norm: Option<u32>,
+}
+
+/// One altered input of verification.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Mutation {
+    /// The mutation's name.
+    pub name: String,
+    /// `pk`, `msg` or `sig`.
+    pub target: String,
+    /// What is done to it.
+    #[serde(flatten)]
+    pub op: Alter,
+    /// Whether the altered input verifies.
+    pub expect: bool,
+}
+
+/// How bytes are altered.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum Alter {
+    /// One byte has bits flipped.
+    Xor {
+        /// Which.
+        offset: usize,
+        /// The bits.
+        mask: u8,
+    },
+    /// The first bytes are kept.
+    Truncate {
+        /// How many.
+        len: usize,
+    },
+    /// Bytes follow.
+    Append {
+        /// The bytes.
+        #[serde(deserialize_with = "bytes")]
+        hex: Vec<u8>,
+    },
+    /// Bytes are replaced.
+    Set {
+        /// From where.
+        offset: usize,
+        /// By what.
+        #[serde(deserialize_with = "bytes")]
+        hex: Vec<u8>,
+    },
+}
+
+impl Mutation {
+    /// The case's public key, message and signature, altered.
+    pub fn apply(&self, case: &Case) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+        let (mut pk, mut msg, mut sig) = (case.pk.clone(), case.msg.clone(), case.sig.clone());
+        let bytes = match &self.target[..] {
+            "pk" => &mut pk,
+            "msg" => &mut msg,
+            "sig" => &mut sig,
+            other => panic!("{} alters {other}", self.name),
+        };
+        match &self.op {
+            Alter::Xor { offset, mask } => bytes[*offset] ^= mask,
+            Alter::Truncate { len } => bytes.truncate(*len),
+            Alter::Append { hex } => bytes.extend(hex),
+            Alter::Set { offset, hex } => bytes[*offset..*offset + hex.len()].copy_from_slice(hex),
+        }
+        (pk, msg, sig)
+    }
+}
+
+/// 50 cases over many lengths of messages, with mutations.
+pub fn public() -> Vec<Case> {
+    cases("e2e_public.json")
+}
+
+/// 14 cases of rare branches: no challenge, zeros in S-boxes, many attempts.
+pub fn special() -> Vec<Case> {
+    cases("e2e_special.json")
+}
+
+/// 10 cases that a norm exactly at its bound decides.
+pub fn boundary() -> Vec<Case> {
+    cases("e2e_boundary.json")
+}
+
+/// A verification alone.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Verification {
+    /// The case's name.
+    pub id: String,
+    /// The public key.
+    #[serde(deserialize_with = "bytes")]
+    pub pk: Vec<u8>,
+    /// The message.
+    #[serde(deserialize_with = "bytes")]
+    pub msg: Vec<u8>,
+    /// The signature.
+    #[serde(deserialize_with = "bytes")]
+    pub sig: Vec<u8>,
+    /// Whether it is valid.
+    pub expect: bool,
+}
+
+/// 9 signatures that no signer makes: five whose z is too long and nothing else wrong, four by a signer that does not
+/// check negative r₀.
+pub fn verify_only() -> Vec<Verification> {
+    cases("verify_only.json")
+}
+
+/// SHA-256 of what an independent implementation computes for case `i`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Bulk {
+    /// The number of the case.
+    pub i: usize,
+    /// Bytes of the message.
+    pub msg_len: usize,
+    /// Of the public key.
+    #[serde(deserialize_with = "bytes")]
+    pub pk: Vec<u8>,
+    /// Of the private key.
+    #[serde(deserialize_with = "bytes")]
+    pub sk: Vec<u8>,
+    /// Of the signature.
+    #[serde(deserialize_with = "bytes")]
+    pub sig: Vec<u8>,
+}
+
+impl Bulk {
+    /// What the seed is 32 bytes of SHAKE256 of.
+    pub fn seed_label(&self) -> String {
+        format!("bulk-seed-{}", self.i)
+    }
+    /// What the message is `msg_len` bytes of SHAKE256 of.
+    pub fn msg_label(&self) -> String {
+        format!("bulk-msg-{}", self.i)
+    }
+}
+
+/// 2,000 cases by their digests.
+pub fn bulk() -> Vec<Bulk> {
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("bulk_go_sha256.jsonl: {error}"));
+    text("bulk_go_sha256.jsonl").lines().map(parse).collect()
+}
+
+/// Inputs and outputs of each primitive, by its name.
+pub fn primitives() -> Value {
+    json("primitives_public.json")
+}
+
+/// The constants, and the SHA-256 of each list.
+pub fn constants() -> Value {
+    json("constants.json")
+}

@@ -1,0 +1,415 @@
+//! Keys and signatures: as bytes, and expanded for use.
+
+use crate::digest::state_after_tr;
+use crate::field::Fe;
+use crate::ntt::ntt;
+use crate::pack::{fes_are_canonical, unpack_eta, unpack_fes, unpack_gamma1};
+use crate::params::*;
+use crate::poseidon::State;
+use crate::reference::t_packed;
+use crate::ring::{Matrix, NttElement, RingElement, intt_each};
+use crate::sample::{expand_a, h};
+use crate::trace::Trace;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::{array, fmt};
+use subtle::{Choice, ConstantTimeEq};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// Why bytes are no key or signature.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The length is not the scheme's.
+    Length {
+        /// What was read.
+        what: &'static str,
+        /// Bytes it must have.
+        want: usize,
+        /// Bytes it has.
+        got: usize,
+    },
+    /// A coefficient of the private key's s₁ or s₂ is not in \[−2, 2\].
+    OutOfRange,
+    /// The private key's t or tr is not that of its secrets.
+    PublicKeyMismatch,
+    /// Not the encoding that was expected.
+    Malformed {
+        /// What was expected.
+        what: &'static str,
+        /// What the decoder says.
+        why: String,
+    },
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyError::Length { what, want, got } => {
+                write!(f, "{what} of {NAME} has {want} bytes, this one has {got}; check the scheme and the file")
+            }
+            KeyError::OutOfRange => write!(
+                f,
+                "s1 or s2 of this zkDilithium private key has a coefficient outside -2 to 2, which no key generation \
+                 makes; the file is damaged"
+            ),
+            KeyError::PublicKeyMismatch => write!(
+                f,
+                "the public key in this zkDilithium private key is not that of its secrets; the file is damaged"
+            ),
+            KeyError::Malformed { what, why } => write!(f, "this is not {what}: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for KeyError {}
+
+fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), KeyError> {
+    if want == got { Ok(()) } else { Err(KeyError::Length { what, want, got }) }
+}
+
+fn hash_bytes(bytes: &[u8]) -> &[u8; HASH_BYTES] {
+    bytes.try_into().expect("a range of 32 bytes")
+}
+
+/// A public key: ρ ‖ t.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct VerifyingKey {
+    bytes: Vec<u8>,
+}
+
+impl VerifyingKey {
+    /// Reads 3,104 bytes; elements of t from Q on are taken.
+    pub fn from_bytes(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
+        check_length("a public key", PK_BYTES, bytes.len())?;
+        Ok(VerifyingKey { bytes: bytes.to_vec() })
+    }
+    /// ρ ‖ t.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// ρ: what A is expanded from.
+    pub fn rho(&self) -> &[u8; HASH_BYTES] {
+        hash_bytes(&self.bytes[..HASH_BYTES])
+    }
+    /// t, in fe24.
+    pub fn t_bytes(&self) -> &[u8] {
+        &self.bytes[HASH_BYTES..]
+    }
+    /// tr: the hash of the key's bytes as they are.
+    pub fn tr(&self) -> [u8; HASH_BYTES] {
+        h(&[&self.bytes])
+    }
+    /// Whether the elements of t are below Q.
+    pub fn is_canonical(&self) -> bool {
+        fes_are_canonical(self.t_bytes())
+    }
+    /// The key made ready to verify with.
+    pub fn expand(&self) -> ExpandedVerifyingKey {
+        let mut fes = unpack_fes(self.t_bytes());
+        let t_hat: [NttElement; K] =
+            array::from_fn(|_| ntt(&RingElement(array::from_fn(|_| fes.next().expect("1,024 elements")))));
+        let tr = self.tr();
+        ExpandedVerifyingKey {
+            a_hat: Box::new(expand_a(self.rho())),
+            t_hat: Box::new(t_hat),
+            state_after_tr: state_after_tr(&tr, &mut Trace::default()),
+            tr,
+            canonical: self.is_canonical(),
+        }
+    }
+}
+
+/// Bytes as hexadecimal digits.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Debug for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyingKey").field("rho", &Hex(self.rho())).finish_non_exhaustive()
+    }
+}
+
+/// A private key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t. It is wiped on drop, compared in constant time, and `Debug` shows ρ alone.
+#[derive(Clone)]
+pub struct SigningKey {
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+/// Where the parts of a private key lie.
+const RHO: Range<usize> = 0..HASH_BYTES;
+const KEY: Range<usize> = RHO.end..RHO.end + HASH_BYTES;
+const TR: Range<usize> = KEY.end..KEY.end + HASH_BYTES;
+const S1: Range<usize> = TR.end..TR.end + L * ETA_BYTES;
+const S2: Range<usize> = S1.end..S1.end + K * ETA_BYTES;
+const T_PACKED: Range<usize> = S2.end..SK_BYTES;
+
+impl SigningKey {
+    /// Reads 3,936 bytes. As every implementation does, it takes the codes 5 to 7 of s₁ and s₂, and tr as it stands:
+    /// see [`SigningKey::check`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        check_length("a private key", SK_BYTES, bytes.len())?;
+        Ok(SigningKey { bytes: Zeroizing::new(bytes.to_vec()) })
+    }
+    /// Whether the key is one that key generation can have made: s₁ and s₂ in their ranges, t and tr those of ρ, s₁ and s₂.
+    pub fn check(&self) -> Result<(), KeyError> {
+        let (s1, s2) = (self.s1(), self.s2());
+        if s1.iter().chain(s2.iter()).fold(0, |norm, s| s.norm().max(norm)) > ETA {
+            return Err(KeyError::OutOfRange);
+        }
+        let t = t_packed(&expand_a(self.rho()), &s1, &s2);
+        let same = t == self.bytes[T_PACKED] && self.verifying_key().tr() == *self.tr();
+        if same { Ok(()) } else { Err(KeyError::PublicKeyMismatch) }
+    }
+    /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.bytes.clone()
+    }
+    /// ρ.
+    pub fn rho(&self) -> &[u8; HASH_BYTES] {
+        hash_bytes(&self.bytes[RHO])
+    }
+    /// What the masks are derived from. Secret.
+    pub fn key(&self) -> &[u8; HASH_BYTES] {
+        hash_bytes(&self.bytes[KEY])
+    }
+    /// tr: the hash of the public key.
+    pub fn tr(&self) -> &[u8; HASH_BYTES] {
+        hash_bytes(&self.bytes[TR])
+    }
+    /// s₁. Secret.
+    pub fn s1(&self) -> Zeroizing<[RingElement; L]> {
+        Zeroizing::new(array::from_fn(|i| unpack_eta(&self.bytes[S1][i * ETA_BYTES..(i + 1) * ETA_BYTES])))
+    }
+    /// s₂. Secret.
+    pub fn s2(&self) -> Zeroizing<[RingElement; K]> {
+        Zeroizing::new(array::from_fn(|i| unpack_eta(&self.bytes[S2][i * ETA_BYTES..(i + 1) * ETA_BYTES])))
+    }
+    /// The public key: ρ ‖ t.
+    pub fn verifying_key(&self) -> VerifyingKey {
+        VerifyingKey { bytes: [&self.bytes[RHO], &self.bytes[T_PACKED]].concat() }
+    }
+    /// The key made ready to sign with.
+    pub fn expand(&self) -> ExpandedSigningKey {
+        let each = |s: Zeroizing<[RingElement; L]>| Box::new(array::from_fn(|i| ntt(&s[i])));
+        ExpandedSigningKey {
+            a_hat: Box::new(expand_a(self.rho())),
+            s1_hat: each(self.s1()),
+            s2_hat: each(self.s2()),
+            key: *self.key(),
+            tr: *self.tr(),
+            state_after_tr: state_after_tr(self.tr(), &mut Trace::default()),
+        }
+    }
+}
+
+impl ConstantTimeEq for SigningKey {
+    fn ct_eq(&self, other: &SigningKey) -> Choice {
+        self.bytes.ct_eq(&other.bytes)
+    }
+}
+
+impl PartialEq for SigningKey {
+    fn eq(&self, other: &SigningKey) -> bool {
+        self.ct_eq(other).into()
+    }
+}
+
+impl Eq for SigningKey {}
+
+impl ZeroizeOnDrop for SigningKey {}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKey").field("rho", &Hex(self.rho())).finish_non_exhaustive()
+    }
+}
+
+/// A signature: c̃ ‖ z.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Signature {
+    bytes: Vec<u8>,
+}
+
+impl Signature {
+    /// Takes bytes for a signature; only their number is checked.
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Signature, KeyError> {
+        let bytes = bytes.into();
+        check_length("a signature", SIG_BYTES, bytes.len())?;
+        Ok(Signature { bytes })
+    }
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// The bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Signature {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl TryFrom<&[u8]> for Signature {
+    type Error = KeyError;
+    fn try_from(bytes: &[u8]) -> Result<Signature, KeyError> {
+        Signature::from_bytes(bytes)
+    }
+}
+
+impl From<Signature> for Vec<u8> {
+    fn from(signature: Signature) -> Vec<u8> {
+        signature.bytes
+    }
+}
+
+#[cfg(feature = "signature")]
+impl signature::SignatureEncoding for Signature {
+    type Repr = Vec<u8>;
+    fn encoded_len(&self) -> usize {
+        SIG_BYTES
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signature").field("c_tilde", &Hex(&self.bytes[..C_TILDE_BYTES])).finish_non_exhaustive()
+    }
+}
+
+/// A private key with all that no message changes: Â, the transforms of s₁ and s₂, and Poseidon's state after tr.
+/// 25 KiB; wiped on drop.
+#[derive(Clone)]
+pub struct ExpandedSigningKey {
+    pub(crate) a_hat: Box<Matrix>,
+    pub(crate) s1_hat: Box<[NttElement; L]>,
+    pub(crate) s2_hat: Box<[NttElement; K]>,
+    pub(crate) key: [u8; HASH_BYTES],
+    pub(crate) tr: [u8; HASH_BYTES],
+    pub(crate) state_after_tr: State,
+}
+
+impl ExpandedSigningKey {
+    /// Â: A transformed.
+    pub fn a_hat(&self) -> &Matrix {
+        &self.a_hat
+    }
+    /// The transform of s₁. Secret.
+    pub fn s1_hat(&self) -> &[NttElement; L] {
+        &self.s1_hat
+    }
+    /// The transform of s₂. Secret.
+    pub fn s2_hat(&self) -> &[NttElement; K] {
+        &self.s2_hat
+    }
+    /// What the masks are derived from. Secret.
+    pub fn key(&self) -> &[u8; HASH_BYTES] {
+        &self.key
+    }
+    /// tr: the hash of the public key.
+    pub fn tr(&self) -> &[u8; HASH_BYTES] {
+        &self.tr
+    }
+    /// Poseidon's state after 0 ‖ tr.
+    pub fn state_after_tr(&self) -> &State {
+        &self.state_after_tr
+    }
+}
+
+impl Drop for ExpandedSigningKey {
+    fn drop(&mut self) {
+        self.s1_hat.zeroize();
+        self.s2_hat.zeroize();
+        self.key.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for ExpandedSigningKey {}
+
+impl fmt::Debug for ExpandedSigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpandedSigningKey").field("tr", &Hex(&self.tr)).finish_non_exhaustive()
+    }
+}
+
+/// A public key with all that no signature changes: Â, the transform of t, tr, and Poseidon's state after it. 21 KiB.
+#[derive(Clone)]
+pub struct ExpandedVerifyingKey {
+    pub(crate) a_hat: Box<Matrix>,
+    pub(crate) t_hat: Box<[NttElement; K]>,
+    pub(crate) tr: [u8; HASH_BYTES],
+    pub(crate) state_after_tr: State,
+    pub(crate) canonical: bool,
+}
+
+impl ExpandedVerifyingKey {
+    /// Â: A transformed.
+    pub fn a_hat(&self) -> &Matrix {
+        &self.a_hat
+    }
+    /// A by coefficients, as a circuit takes it.
+    pub fn a(&self) -> [[RingElement; L]; K] {
+        array::from_fn(|i| intt_each(&self.a_hat[i]))
+    }
+    /// The transform of t.
+    pub fn t_hat(&self) -> &[NttElement; K] {
+        &self.t_hat
+    }
+    /// t by coefficients.
+    pub fn t(&self) -> [RingElement; K] {
+        intt_each(&self.t_hat)
+    }
+    /// tr: the hash of the public key.
+    pub fn tr(&self) -> &[u8; HASH_BYTES] {
+        &self.tr
+    }
+    /// Poseidon's state after 0 ‖ tr: where a circuit's hash of the message starts.
+    pub fn state_after_tr(&self) -> &State {
+        &self.state_after_tr
+    }
+    /// Whether the elements of t in the key's bytes and those of c̃ in the signature's are below Q: what strict verification
+    /// asks before anything else.
+    pub fn is_canonical_with(&self, signature: &[u8]) -> bool {
+        self.canonical && fes_are_canonical(signature.get(..C_TILDE_BYTES).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for ExpandedVerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpandedVerifyingKey").field("tr", &Hex(&self.tr)).finish_non_exhaustive()
+    }
+}
+
+/// c̃ and z of a signature's bytes.
+#[derive(Clone)]
+pub struct Opened {
+    /// c̃, reduced.
+    pub c_tilde: [Fe; CSIZE],
+    /// z.
+    pub z: [RingElement; L],
+}
+
+impl Opened {
+    /// Takes a signature apart; none if its length is wrong or z is too long.
+    pub fn new(signature: &[u8]) -> Option<Opened> {
+        if signature.len() != SIG_BYTES {
+            return None;
+        }
+        let (c_tilde, z) = signature.split_at(C_TILDE_BYTES);
+        let mut c_tilde = unpack_fes(c_tilde);
+        let c_tilde = array::from_fn(|_| c_tilde.next().expect("12 elements"));
+        let z = array::from_fn(|i| unpack_gamma1(&z[i * GAMMA1_BYTES..(i + 1) * GAMMA1_BYTES]));
+        z.iter().all(|z| z.norm() < GAMMA1 - BETA).then_some(Opened { c_tilde, z })
+    }
+}

@@ -1,0 +1,46 @@
+//! zkDilithium: Dilithium with a modulus and a hash, Poseidon, that are cheap to prove in a STARK. The norm-fixed variant,
+//! byte for byte; docs/zkdilithium.md says what that is. No kernels: who runs the plans is the business of the crates
+//! above.
+//!
+//! # Index of the scheme's functions
+//!
+//! | function | here |
+//! |---|---|
+//! | Gen, Sign, Verify | [`reference::keygen`], [`reference::sign`], [`reference::verify`] |
+//! | NTT, INTT | [`ntt::ntt`], [`ntt::intt`] |
+//! | Decompose, HighPart, LowPart, ‖·‖ | [`ring::decompose`], [`ring::RingElement::norm`] |
+//! | fe24, eta3, g18, bytesToFes | [`pack`] |
+//! | ExpandA, ExpandS, ExpandY | [`sample::expand_a`], [`sample::expand_s`], [`sample::expand_y`] |
+//! | Poseidon, its sponge | [`poseidon::permute`], [`poseidon::Sponge`] |
+//! | μ, com, Ball | [`Message::mu`], [`digest::com`], [`sample::ball`] |
+//! | the stages of an operation, and their work | [`Plan`] |
+//! | w and its quotient, for circuits | [`witness::Witness`] |
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod digest;
+pub mod field;
+pub mod keys;
+pub mod ntt;
+pub mod pack;
+pub mod params;
+#[cfg(feature = "pem")]
+mod pem;
+pub mod plan;
+pub mod poseidon;
+pub mod reference;
+pub mod ring;
+pub mod sample;
+pub mod trace;
+pub mod witness;
+
+pub use digest::Message;
+pub use field::Fe;
+pub use keys::{ExpandedSigningKey, ExpandedVerifyingKey, KeyError, Signature, SigningKey, VerifyingKey};
+#[cfg(feature = "pem")]
+pub use pem::{PRIVATE_LABEL, PUBLIC_LABEL};
+pub use plan::{Op, Plan, Work};
+pub use trace::Trace;

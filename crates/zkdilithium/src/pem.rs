@@ -1,0 +1,52 @@
+//! Keys in PEM (RFC 7468). No standard encodes zkDilithium's keys, so the labels are our own and the contents are the raw
+//! bytes.
+
+use crate::keys::{KeyError, SigningKey, VerifyingKey};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use pem_rfc7468::{LineEnding, decode_vec, encode_string};
+use zeroize::Zeroizing;
+
+/// The PEM label of private keys.
+pub const PRIVATE_LABEL: &str = "ZKDILITHIUM PRIVATE KEY";
+/// The PEM label of public keys.
+pub const PUBLIC_LABEL: &str = "ZKDILITHIUM PUBLIC KEY";
+
+fn decode(what: &'static str, label: &str, pem: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let malformed = |why: String| KeyError::Malformed { what, why };
+    let (found, bytes) = decode_vec(pem).map_err(|error| malformed(error.to_string()))?;
+    let bytes = Zeroizing::new(bytes);
+    if found != label {
+        return Err(malformed(format!("its PEM label is {found:?}, not {label:?}")));
+    }
+    Ok(bytes)
+}
+
+fn encode(label: &str, bytes: &[u8]) -> String {
+    encode_string(label, LineEnding::LF, bytes).expect("a key's length fits")
+}
+
+impl SigningKey {
+    /// Reads a PEM private key, and [checks](SigningKey::check) it.
+    pub fn read_pem(pem: &[u8]) -> Result<SigningKey, KeyError> {
+        let key = SigningKey::from_bytes(&decode("a zkDilithium private key in PEM", PRIVATE_LABEL, pem)?)?;
+        key.check()?;
+        Ok(key)
+    }
+    /// The key in PEM.
+    pub fn to_pem(&self) -> Zeroizing<String> {
+        Zeroizing::new(encode(PRIVATE_LABEL, &self.to_bytes()))
+    }
+}
+
+impl VerifyingKey {
+    /// Reads a PEM public key.
+    pub fn read_pem(pem: &[u8]) -> Result<VerifyingKey, KeyError> {
+        VerifyingKey::from_bytes(&decode("a zkDilithium public key in PEM", PUBLIC_LABEL, pem)?)
+    }
+    /// The key in PEM.
+    pub fn to_pem(&self) -> String {
+        encode(PUBLIC_LABEL, self.as_bytes())
+    }
+}
