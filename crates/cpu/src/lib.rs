@@ -5,6 +5,7 @@
 //! messages are spread over rayon's threads. See docs/lanes.md and ARCHITECTURE.md.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod forest;
 mod policy;
 mod program;

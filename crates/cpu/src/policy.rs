@@ -1,6 +1,6 @@
 //! What can be tuned, and the values that were measured to be good.
 
-use hypergrove_engine::{Axis, Error, Policy, THREADS};
+use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use std::borrow::Cow;
 
 /// Choices that change time and memory, never bytes.
@@ -14,11 +14,13 @@ pub struct CpuPolicy {
     pub fors_leaves: usize,
     /// Signatures verified together: their chains, of all lengths, share lanes.
     pub verify_group: usize,
+    /// 1: each stage runs alone, with all threads that it can use, and is timed.
+    pub stages: usize,
 }
 
 impl Default for CpuPolicy {
     fn default() -> CpuPolicy {
-        CpuPolicy { threads: 1, xmss_leaves: 32, fors_leaves: 1024, verify_group: 32 }
+        CpuPolicy { threads: 1, xmss_leaves: 32, fors_leaves: 1024, verify_group: 32, stages: 0 }
     }
 }
 
@@ -48,9 +50,10 @@ impl CpuPolicy {
                 "xmss_leaves" => (&mut out.xmss_leaves, Some(XMSS_LEAVES)),
                 "fors_leaves" => (&mut out.fors_leaves, Some(FORS_LEAVES)),
                 "verify_group" => (&mut out.verify_group, Some(VERIFY_GROUP)),
+                STAGES => (&mut out.stages, Some(&[0, 1][..])),
                 other => return Err(Error::Value { what: format!("the CPU has no policy axis {other:?}") }),
             };
-            if *value == 0 || values.is_some_and(|values| !values.contains(value)) {
+            if values.map_or(*value == 0, |values| !values.contains(value)) {
                 let allowed = values.map_or("1 or more".into(), |values| format!("one of {values:?}"));
                 return Err(Error::Value { what: format!("policy axis {name} is {value}, must be {allowed}") });
             }

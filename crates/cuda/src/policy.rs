@@ -1,8 +1,8 @@
 //! What can be tuned, and the values that were measured to be good.
 
-use hypergrove_engine::{Axis, Error, Policy, THREADS};
+use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_fips205::Params;
-use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, TILE_WORDS, UNROLLED};
+use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, MAX_THREADS, TILE_WORDS, UNROLLED};
 use std::borrow::Cow;
 
 /// Choices that change time and memory, never bytes.
@@ -12,6 +12,8 @@ pub struct CudaPolicy {
     pub threads: usize,
     /// Threads of a block, where there is work for them.
     pub block: u32,
+    /// Blocks of a launch, at most; 0: as many as its work asks for.
+    pub blocks: u32,
     /// Blocks of 256 threads a multiprocessor that the chain kernel's registers must leave room for.
     pub occupancy: u32,
     /// The places of additions in a SHA-256 compression that go to the multiply-add pipe, as a mask.
@@ -36,6 +38,8 @@ pub struct CudaPolicy {
     pub beside: u32,
     /// Whether small batches are submitted as one recording.
     pub record: u32,
+    /// Whether each launch runs alone and is timed: then nothing is beside anything, and nothing recorded.
+    pub stages: u32,
 }
 
 impl Default for CudaPolicy {
@@ -43,6 +47,7 @@ impl Default for CudaPolicy {
         CudaPolicy {
             threads: 1,
             block: 128,
+            blocks: 0,
             occupancy: CHAINS_BLOCKS,
             imad: IMAD,
             unrolled: UNROLLED,
@@ -55,11 +60,13 @@ impl Default for CudaPolicy {
             check: 1,
             beside: 1,
             record: 1,
+            stages: 0,
         }
     }
 }
 
 static BLOCK: &[u32] = &[32, 64, 128, 256];
+static BLOCKS: &[u32] = &[0, 66, 132, 264, 528, 1056, 2112];
 static OCCUPANCY: &[u32] = &[2, 3, 4, 5, 6];
 static IMADS: &[u32] = &[0, IMAD, 0xfff];
 static SUBTREE_HEIGHT: &[u32] = &[2, 3, 4, 6, 9];
@@ -76,6 +83,7 @@ pub(crate) fn axes() -> Vec<Axis> {
     vec![
         Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) },
         axis("block", BLOCK),
+        axis("blocks", BLOCKS),
         axis("occupancy", OCCUPANCY),
         axis("imad", IMADS),
         axis("unrolled", SWITCH),
@@ -102,6 +110,7 @@ impl CudaPolicy {
                     continue;
                 }
                 "block" => (&mut out.block, BLOCK),
+                "blocks" => (&mut out.blocks, &[][..]),
                 "occupancy" => (&mut out.occupancy, OCCUPANCY),
                 "imad" => (&mut out.imad, &[][..]),
                 "unrolled" => (&mut out.unrolled, SWITCH),
@@ -114,10 +123,12 @@ impl CudaPolicy {
                 "check" => (&mut out.check, SWITCH),
                 "beside" => (&mut out.beside, SWITCH),
                 "record" => (&mut out.record, SWITCH),
+                STAGES => (&mut out.stages, SWITCH),
                 other => return Err(Error::Value { what: format!("a GPU has no policy axis {other:?}") }),
             };
             let fits = match *name {
                 "imad" => *value < 1 << 12,
+                "blocks" => *value < 1 << 16,
                 "subtree_height" | "tile" => (1..=10).contains(value),
                 "window" => *value == 0 || (4..=24).contains(value),
                 _ => allowed.contains(value),
@@ -125,6 +136,8 @@ impl CudaPolicy {
             if !fits {
                 let allowed = match *name {
                     "imad" => "below 4096".into(),
+                    "blocks" => "below 65536".into(),
+                    "block" => format!("one of {allowed:?}: kernels are built for at most {MAX_THREADS} threads"),
                     "subtree_height" | "tile" => "1 to 10".into(),
                     "window" => "0, or 4 to 24".into(),
                     _ => format!("one of {allowed:?}"),

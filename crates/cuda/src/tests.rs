@@ -200,3 +200,32 @@ fn too_little_memory_halves_the_pass_and_gives_the_same_bytes() {
         assert!(matches!(run(), Err(Error::OutOfMemory { .. })));
     });
 }
+
+#[test]
+fn stages_are_timed_alone_in_the_shape_that_was_asked_for() {
+    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
+    let device = gpus.devices("host").remove(0);
+    one(|plan, batch| {
+        for jobs in [1, 40] {
+            let (key_of, positions) = (vec![0; jobs], vec![batch.positions[0].clone(); jobs]);
+            let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+            let run = |policy: &[(&'static str, u32)]| {
+                let mut program = gpus.prepare(&device, plan, jobs, &Policy(policy.to_vec())).unwrap();
+                let mut out = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
+                let timing = program.run(&batch, &mut out).unwrap();
+                (out, timing)
+            };
+            let (right, plain) = run(&[]);
+            assert!(plain.stages.is_empty());
+            let (out, timing) = run(&[("stages", 1), ("blocks", 3), ("block", 32)]);
+            assert!(out == right);
+            assert!(timing.stages.iter().all(|stage| stage.blocks <= 3 && stage.threads <= 96), "{:?}", timing.stages);
+            for name in ["chains", "fors"] {
+                assert!(timing.stages.iter().any(|stage| stage.name == name), "{name}: {:?}", timing.stages);
+            }
+            assert_eq!(timing.execute, timing.stages.iter().map(|stage| stage.time).sum());
+        }
+        let refused = gpus.prepare(&device, plan, 1, &Policy(vec![("block", 512)]));
+        assert!(refused.is_err_and(|why| why.to_string().contains("at most 256 threads")));
+    });
+}

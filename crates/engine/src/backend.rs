@@ -37,6 +37,10 @@ impl Device {
 /// of the host itself share that pool; on any other device each run in flight has a pool of its own, which may be smaller.
 pub const THREADS: &str = "threads";
 
+/// Name of the axis by which a program is asked to time each of its stages alone, if its backend can: 1 for yes. No space
+/// has it: nothing runs beside anything else then, and a run takes longer than it has to.
+pub const STAGES: &str = "stages";
+
 /// One tunable choice and the values it may take. The tuner never learns what it means.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Axis {
@@ -130,6 +134,21 @@ pub struct Timing {
     pub execute: Duration,
     /// From the device.
     pub download: Duration,
+    /// Each stage alone, in the order in which they ran; empty unless the policy asked for it by [`STAGES`].
+    pub stages: Vec<StageTime>,
+}
+
+/// How long a part of a run took by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StageTime {
+    /// What the backend calls it: a GPU's kernel, a CPU's stage.
+    pub name: &'static str,
+    /// Blocks of threads; 1 on a CPU.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// From its begin to its end.
+    pub time: Duration,
 }
 
 /// A thing that runs plans.

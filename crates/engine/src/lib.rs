@@ -10,7 +10,7 @@ pub mod planner;
 pub mod programs;
 mod reference;
 
-pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, THREADS, Timing};
+pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, StageTime, THREADS, Timing};
 pub use checked::Checked;
 pub use error::Error;
 pub use reference::Reference;
