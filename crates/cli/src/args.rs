@@ -98,6 +98,7 @@ pub(crate) enum Command {
     Devices(Devices),
     Explain(Explain),
     Bench(Bench),
+    Report(Report),
     Acvp(Acvp),
     Quickstart(Quickstart),
 }
@@ -259,17 +260,47 @@ pub(crate) struct Bench {
     /// Jobs submitted together; if not given, enough of them to fill the machine
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) batch: Option<usize>,
-    /// Time for each measurement; at least three runs are timed
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = positive)]
-    pub(crate) seconds: f64,
+    /// Time for each measurement: 1 if not given, or what the study says; at least three runs are timed
+    #[arg(long, value_name = "S", value_parser = positive)]
+    pub(crate) seconds: Option<f64>,
     /// Sign with keys that hold the nodes of their top N layers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) cache_layers: usize,
     #[command(flatten)]
     pub(crate) redundancy: Redundancy,
+    /// A study instead: throughput, ladder, functions, sha256, crossover, cache-depth, multi-gpu or limits. What there is no
+    /// device for is named and left out; --set, --op and --batch leave out the rest
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["cache_layers", "redundant"])]
+    pub(crate) study: Option<String>,
+    /// Of the study one set, and of each list the first, the middle and the last
+    #[arg(long, requires = "study")]
+    pub(crate) quick: bool,
+    /// Begin no measurement of the study after so many seconds
+    #[arg(long, value_name = "S", value_parser = positive, requires = "study")]
+    pub(crate) within: Option<f64>,
     /// Print a line of JSON for each measurement
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Draw what was measured, as one HTML page that needs nothing else
+///
+/// Curves over threads and batch sizes with their fits, the ladder of parallelism, fractions of the limit; of two runs, how
+/// many times as fast the second is. docs/studies.md says how to read it.
+#[derive(Args)]
+pub(crate) struct Report {
+    /// Files of JSON lines as `bench --json` writes them, or folders of such files; the first is what others are compared
+    /// with
+    #[arg(value_name = "RUN", required = true)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where the page goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    /// Write every picture to this directory as well
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overwrite: Overwrite,
 }
 
 /// Answer a NIST ACVP SLH-DSA test: prompt.json in, expectedResults.json out

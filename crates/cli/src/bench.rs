@@ -1,23 +1,26 @@
 //! `hypergrove bench`.
 
 use crate::args::{Bench, MachineOptions};
-use crate::explain::{op_name, rates_json, work_json};
+use crate::explain::op_name;
 use crate::failure::{Exit, Failure};
 use crate::machine;
 use crate::printer::{Printer, grouped, seconds, significant};
-use crate::stopwatch::{MESSAGE_BYTES, Question, measure};
+use crate::record::Record;
+use crate::stopwatch::{Question, measure};
+use crate::study;
 use hypergrove::{Op, Params};
-use serde::Serialize;
 use std::time::Duration;
 
 pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    if let Some(name) = &args.study {
+        return study::run(name, args, options, printer);
+    }
     let sets: Vec<&'static Params> = args.set.iter().flat_map(|sets| sets.0.iter().copied()).collect();
     if let Some(p) = sets.iter().find(|p| p.d < args.cache_layers) {
         return Err(Failure::new(format!("--cache-layers {}: {p} has {} layers", args.cache_layers, p.d)));
     }
     let redundant = args.redundancy.redundant;
     let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant))?;
-    let device = engine.device().clone();
     if !args.json {
         let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT"));
         printer.note(format_args!("{}; hypergrove {version} at {commit}", machine::describe(&engine)));
@@ -26,48 +29,21 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
     for p in sets {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
-            let budget = Duration::from_secs_f64(args.seconds);
+            let budget = Duration::from_secs_f64(args.seconds.unwrap_or(1.0));
             let question = Question { params: p, op, batch: args.batch, cached_layers, budget };
             let measured = measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
             if args.json {
-                let record = Record {
-                    scheme: "SLH-DSA",
-                    set: p.name,
-                    op: op_name(op),
-                    batch: measured.batch,
-                    backend: device.backend,
-                    device: &device.name,
-                    detail: &device.detail,
-                    devices: engine.working().iter().map(hypergrove::Device::id).collect(),
-                    threads: measured.threads,
-                    median_s: measured.median(),
-                    min_s: measured.min(),
-                    spread: measured.spread(),
-                    runs: measured.runs(),
-                    ops_per_s: measured.ops_per_s(),
-                    ideal_s: measured.ideal,
-                    limit_fraction: measured.limit_fraction(),
-                    kernels_per_s: measured.kernels_per_s(),
-                    kernels_limit_fraction: measured.kernels_limit_fraction(),
-                    verified: true,
-                    cached_layers,
-                    message_bytes: MESSAGE_BYTES,
-                    redundant,
-                    rates: measured.limits.core.as_ref().map(rates_json),
-                    limit: measured.limits.all(measured.threads).as_ref().map(work_json),
-                    version: env!("CARGO_PKG_VERSION"),
-                    commit: env!("HYPERGROVE_COMMIT"),
-                };
-                printer.line(serde_json::to_string(&record).map_err(|error| Failure::new(error.to_string()))?)?;
+                let record = Record { redundant, ..measured.record(&engine, question) };
+                printer.line(record.line())?;
             } else {
                 printer.line(row([
                     p.name,
                     op_name(op),
                     &grouped(measured.batch as u64),
-                    &seconds(measured.median()),
-                    &seconds(measured.min()),
-                    &format!("{:.1} %", 100.0 * measured.spread()),
+                    &seconds(measured.times.median()),
+                    &seconds(measured.times.min()),
+                    &format!("{:.1} %", 100.0 * measured.times.spread()),
                     &significant(measured.ops_per_s()),
                     &measured.limit_fraction().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
                     &measured.kernels_per_s().map_or("-".into(), significant),
@@ -76,44 +52,6 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
         }
     }
     Ok(Exit::Good)
-}
-
-/// One measurement.
-#[derive(Serialize)]
-struct Record<'a> {
-    scheme: &'static str,
-    set: &'static str,
-    op: &'static str,
-    batch: usize,
-    backend: &'static str,
-    device: &'a str,
-    detail: &'a str,
-    /// All that worked.
-    devices: Vec<String>,
-    threads: usize,
-    median_s: f64,
-    min_s: f64,
-    spread: f64,
-    runs: usize,
-    ops_per_s: f64,
-    /// At the limit; null where that is not known.
-    ideal_s: Option<f64>,
-    limit_fraction: Option<f64>,
-    /// Of a GPU's kernels alone; null elsewhere.
-    kernels_per_s: Option<f64>,
-    kernels_limit_fraction: Option<f64>,
-    /// Always: a wrong answer ends the benchmark with an error.
-    verified: bool,
-    cached_layers: usize,
-    message_bytes: usize,
-    /// Whether everything was computed twice and compared.
-    redundant: bool,
-    /// Compressions a second of one core, measured before and after; null where no cores were used.
-    rates: Option<serde_json::Value>,
-    /// Compressions a second of all devices together.
-    limit: Option<serde_json::Value>,
-    version: &'static str,
-    commit: &'static str,
 }
 
 /// A row of a table whose rows are told as they become known.

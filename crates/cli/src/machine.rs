@@ -3,9 +3,10 @@
 use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
 use crate::printer::Printer;
-use hypergrove::{BACKENDS, Backend, Engine, EngineBuilder, Fault, Reference, Work};
+use hypergrove::{BACKENDS, Backend, Device, Engine, EngineBuilder, Fault, Reference, Work};
 use hypergrove_cpu::{Cpu, Isa, Rates};
 use std::env;
+use std::fs;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,16 +73,16 @@ pub(crate) fn engine_with<'p>(
 
 /// Devices and threads, in a line.
 pub(crate) fn describe(engine: &Engine) -> String {
-    let device = |device: &hypergrove::Device| format!("{} {}, {}", device.id(), device.name, device.detail);
+    let device = |device: &Device| format!("{} {}, {}", device.id(), device.name, device.detail);
     let devices: Vec<_> = engine.working().iter().map(device).collect();
     format!("{}, {} threads", devices.join("; "), engine.threads())
 }
 
 /// Devices by backend and index.
-type Devices = Vec<(Arc<dyn Backend>, u32)>;
+pub(crate) type Devices = Vec<(Arc<dyn Backend>, u32)>;
 
 /// The devices that were asked for; `None` for the first that there is.
-fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
+pub(crate) fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
     let first;
     let names = match (options.backend, options.isa) {
         (BackendName(None), IsaName(None)) if options.device.is_empty() => return Ok(None),
@@ -173,8 +174,13 @@ pub(crate) struct Limits {
 impl Limits {
     /// Measures.
     pub(crate) fn measure(engine: &Engine, options: &MachineOptions) -> Limits {
+        Limits::of(engine.rates(), options)
+    }
+
+    /// The limits of these devices, given what their backends know; measures the host's.
+    pub(crate) fn of(devices: Vec<(Device, Option<Work>)>, options: &MachineOptions) -> Limits {
         let mut limits = Limits { core: None, others: Some(Work::default()) };
-        for (device, known) in engine.rates() {
+        for (device, known) in devices {
             // What has no memory of its own is the host.
             if device.memory == 0 && known.is_none() {
                 limits.core = Some(rates(options));
@@ -213,6 +219,13 @@ impl Limits {
     }
 }
 
+/// Cycles a second of the host's first core now, where the system tells.
+pub(crate) fn clock() -> Option<f64> {
+    let told = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let megahertz = told.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(':').nth(1)?.trim().parse().ok());
+    megahertz.map(|megahertz: f64| 1e6 * megahertz)
+}
+
 fn sum(a: &Work, b: &Work) -> Work {
     Work { sha256: a.sha256 + b.sha256, sha512: a.sha512 + b.sha512, keccak: a.keccak + b.keccak }
 }
@@ -239,7 +252,7 @@ fn best(a: &Rates, b: &Rates) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove::{Device, Error, Plan, Policy, SLH_DSA_SHA2_128F};
+    use hypergrove::{Error, Plan, Policy, SLH_DSA_SHA2_128F};
     use hypergrove_engine::{Axis, Program};
 
     /// A device that was there when it was listed.

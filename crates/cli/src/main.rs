@@ -15,8 +15,12 @@ mod machine;
 mod printer;
 mod pubkey;
 mod quickstart;
+mod record;
+mod report;
 mod sign;
 mod stopwatch;
+mod study;
+mod trial;
 mod verdicts;
 mod verify;
 
@@ -51,6 +55,7 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Devices(args) => devices::run(args, machine, printer),
         Command::Explain(args) => explain::run(args, machine, printer),
         Command::Bench(args) => bench::run(args, machine, printer),
+        Command::Report(args) => report::run(args, printer),
         Command::Acvp(args) => acvp::run(args, machine, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }

@@ -89,6 +89,11 @@ impl<G: Gpu> Gpus<G> {
         (facts.clock > 0).then(|| Work { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) })
     }
 
+    pub(crate) fn clock(&self, device: &Device) -> Option<f64> {
+        let clock = self.gpu(device).ok()?.0.facts().clock;
+        (clock > 0).then_some(clock as f64)
+    }
+
     pub(crate) fn bytes(&self, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         program::host_bytes(plan, batch, CudaPolicy::of(policy).unwrap_or_default())
     }

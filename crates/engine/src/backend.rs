@@ -177,6 +177,11 @@ pub trait Backend: Send + Sync {
         let _ = device;
         None
     }
+    /// Cycles a second of the device, at most; `None` where that is not known.
+    fn clock(&self, device: &Device) -> Option<f64> {
+        let _ = device;
+        None
+    }
     /// Bytes of the host's memory that a program prepared for batches of up to `batch` jobs holds, scratch of all its
     /// threads included; the batch itself and its output are the caller's. What it holds of the device's own memory does
     /// not count. Cheap: planning asks often.
