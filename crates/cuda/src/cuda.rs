@@ -40,6 +40,12 @@ impl Backend for Cuda {
     fn rates(&self, device: &Device) -> Option<Work> {
         self.gpus.rates(device)
     }
+    fn fingerprint(&self, _: &Device) -> String {
+        self.gpus.fingerprint()
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.gpus.free(device)
+    }
     fn jobs(&self, _: &Device, plan: &Plan, _: &Policy) -> usize {
         self.gpus.jobs(plan)
     }

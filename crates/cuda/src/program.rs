@@ -355,7 +355,7 @@ impl<G: Gpu> GpuProgram<G> {
         let threads = (args.total as usize).min(most).max(1) as u32;
         // Spread thin work over all multiprocessors, evenly: with few large blocks some would get one more than others.
         let even = threads.div_ceil(self.gpu.facts().multiprocessors).next_multiple_of(32);
-        let CudaPolicy { block, blocks, .. } = self.shape.policy;
+        let (block, blocks) = (self.shape.policy.block(kernel), self.shape.policy.blocks);
         let most = if even <= 2048 && blocks == 0 { block.min(64) } else { block };
         let block = even.clamp(32, most).min(threads);
         Launch { kernel, blocks: threads.div_ceil(block), threads: block, args }
@@ -363,9 +363,10 @@ impl<G: Gpu> GpuProgram<G> {
     /// A launch over tiles of `args.count` nodes of trees `height` high; sets chunk and up.
     fn tiled(&self, kernel: Kernel, trees: usize, height: u32, mut args: Args) -> Launch {
         let policy = &self.shape.policy;
+        let block = policy.block(kernel);
         let (left, most) = (height - args.base, policy.most_chunk(self.p()));
         let each = args.count / self.gpu.facts().multiprocessors;
-        if each >= policy.block {
+        if each >= block {
             // Plenty of work: few levels a launch, so that warps do not run empty towards the top of a tile.
             args.up = left.min(policy.subtree_height).min(most);
             args.chunk = most.min(policy.tile).max(args.up);
@@ -377,7 +378,7 @@ impl<G: Gpu> GpuProgram<G> {
             args.chunk = even.max(args.up).min(most);
         }
         let tiles = args.count.div_ceil(1 << args.chunk);
-        let threads = (1u32 << args.chunk).clamp(32, policy.block);
+        let threads = (1u32 << args.chunk).clamp(32, block);
         let (blocks, threads) = match policy.levels {
             0 => (1, 1),
             1 => (tiles.min(trees as u32), 1),
@@ -488,7 +489,7 @@ impl<G: Gpu> GpuProgram<G> {
             0 => (1, 1),
             1 => (tiles.min(jobs as u32), 1),
             2 => (tiles.min(args.count), 1),
-            _ => (tiles, policy.block.min(1 << args.chunk)),
+            _ => (tiles, policy.block(Kernel::Complete).min(1 << args.chunk)),
         };
         Launch { kernel: Kernel::Complete, blocks, threads, args }
     }

@@ -27,6 +27,12 @@ impl Backend for Host {
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         self.0.space(device, plan)
     }
+    fn fingerprint(&self, _: &Device) -> String {
+        self.0.fingerprint()
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.0.free(device)
+    }
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         self.0.bytes(plan, batch, policy)
     }

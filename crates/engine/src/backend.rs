@@ -48,6 +48,8 @@ pub struct Axis {
     pub name: &'static str,
     /// Its values, in order.
     pub values: Cow<'static, [u32]>,
+    /// Whether a tuner may choose: not where a value gives up a check, or is there to be compared with.
+    pub tuned: bool,
 }
 
 /// A value for some axes; the backend's defaults hold for the others.
@@ -58,6 +60,13 @@ impl Policy {
     /// The value chosen for an axis.
     pub fn get(&self, name: &str) -> Option<u32> {
         self.0.iter().find(|(axis, _)| *axis == name).map(|(_, value)| *value)
+    }
+
+    /// The same with this value for one axis.
+    #[must_use]
+    pub fn with(&self, name: &'static str, value: u32) -> Policy {
+        let others = self.0.iter().copied().filter(|(axis, _)| *axis != name);
+        Policy(others.chain([(name, value)]).collect())
     }
 }
 
@@ -174,6 +183,17 @@ pub trait Backend: Send + Sync {
     /// Compressions a second of the whole device, at most: a limit for what plans can reach on it, measured now or known
     /// of its kind. `None` where they are not known.
     fn rates(&self, device: &Device) -> Option<Work> {
+        let _ = device;
+        None
+    }
+    /// What measured times depend on beside the space: the kernels' sources and the defaults of a policy. Tables of other
+    /// fingerprints are stale.
+    fn fingerprint(&self, device: &Device) -> String {
+        let _ = device;
+        String::new()
+    }
+    /// Bytes of the device's own memory that are free now; `None` where it has none, or does not say.
+    fn free(&self, device: &Device) -> Option<u64> {
         let _ = device;
         None
     }

@@ -114,7 +114,7 @@ impl EngineBuilder {
             let queues = || devices.iter().map(|(device, _)| u64::from(device.queue.max(1)));
             let slots = slots(queues());
             let shares: Vec<u64> = queues().map(|queue| memory_budget / slots * queue).collect();
-            let worker = |((device, backend), share)| Worker::new(Programs::new(backend, device, share));
+            let worker = |((device, backend), share)| Worker::new(Programs::new(backend, device, share, None));
             devices.into_iter().zip(shares).map(worker).collect()
         };
         Ok(Engine(Arc::new(Inner {
@@ -500,8 +500,8 @@ impl Inner {
             plan: facts.plan.clone(),
             device: worker.device().clone(),
             threads: facts.group.threads,
-            policy: facts.policy.clone(),
-            policy_source: PolicySource::Default,
+            policy: choice.policy,
+            policy_source: choice.source,
             work,
             predicted: speed.map(|speed| Duration::from_secs_f64(batch as f64 / speed)),
             memory: Memory {

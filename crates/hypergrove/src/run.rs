@@ -4,7 +4,7 @@ use crate::engine::Inner;
 use crate::jobs::Job;
 use crate::worker::Worker;
 use hypergrove_engine::programs::Facts;
-use hypergrove_engine::{Batch, Error, Program, THREADS};
+use hypergrove_engine::{Batch, Error, Program};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -76,7 +76,7 @@ impl Run<'_> {
             }
             Ok(grown)
         };
-        let pool = self.pool.filter(|_| self.facts.policy.get(THREADS).is_some());
+        let pool = self.pool.filter(|_| self.facts.uses_threads());
         self.worker.programs.with(self.facts, batch.len(), self.room, |program| match pool {
             Some(pool) => pool.install(|| compute(program)),
             None => compute(program),
