@@ -147,7 +147,10 @@ fn neighbours(policy: &Policy, space: &[Axis]) -> Vec<Policy> {
         let name = axis.name;
         values.into_iter().map(move |value| policy.with(name, value))
     };
-    tuned().filter_map(|axis| Some((axis, policy.get(axis.name)?))).flat_map(|(axis, value)| step(axis, value)).collect()
+    tuned()
+        .filter_map(|axis| Some((axis, policy.get(axis.name)?)))
+        .flat_map(|(axis, value)| step(axis, value))
+        .collect()
 }
 
 fn join(before: &str, more: &str) -> String {

@@ -89,6 +89,13 @@ impl Facts {
         Some(lock(&self.measured)[bucket(jobs).ilog2() as usize]).filter(|seconds| *seconds > 0.0)
     }
 
+    /// Seconds of whole batches, as measured: (jobs, seconds), the smallest first.
+    pub fn times(&self) -> Vec<(usize, f64)> {
+        let measured = lock(&self.measured);
+        let timed = measured.iter().enumerate().filter(|(_, seconds)| **seconds > 0.0);
+        timed.map(|(log, seconds)| (1 << log, seconds * (1usize << log) as f64)).collect()
+    }
+
     /// Seconds a job, as measured in batches of about this size, else in the largest that ran.
     pub fn measured(&self, jobs: usize) -> Option<f64> {
         let measured = lock(&self.measured);
@@ -236,7 +243,7 @@ impl Programs {
         })
     }
 
-    /// Has `work` use a program for up to `jobs` jobs that is its own meanwhile: an idle one, or a new one of at most
+    /// Has `work` use a program, given with its policy, for up to `jobs` jobs that is its own meanwhile: an idle one, or a new one of at most
     /// `room` bytes. Idle programs make way until all of the device together take at most `all` bytes. A program that
     /// failed is not used again.
     pub fn with<T>(
@@ -244,7 +251,7 @@ impl Programs {
         facts: &Arc<Facts>,
         jobs: usize,
         (room, all): (u64, u64),
-        work: impl FnOnce(&mut dyn Program) -> Result<T, Error>,
+        work: impl FnOnce(&mut dyn Program, &Policy) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (bucket, Choice { policy, .. }) = (bucket(jobs), self.choice(facts, jobs));
         let bytes = self.backend.bytes(&self.device, &facts.plan, bucket, &policy);
@@ -267,7 +274,7 @@ impl Programs {
         };
         let done = prepared.and_then(|mut program| {
             let start = Instant::now();
-            let done = work(&mut *program)?;
+            let done = work(&mut *program, &policy)?;
             let took = self.took(start);
             self.with_chosen(facts, jobs, |chosen| {
                 // Much fewer jobs than the program is for take longer each: they tell nothing of the prediction.

@@ -4,7 +4,7 @@ use crate::engine::Inner;
 use crate::jobs::Job;
 use crate::worker::Worker;
 use hypergrove_engine::programs::Facts;
-use hypergrove_engine::{Batch, Error, Program};
+use hypergrove_engine::{Batch, Error, Program, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -77,9 +77,16 @@ impl Run<'_> {
             Ok(grown)
         };
         let pool = self.pool.filter(|_| self.facts.uses_threads());
-        self.worker.programs.with(self.facts, batch.len(), self.room, |program| match pool {
-            Some(pool) => pool.install(|| compute(program)),
-            None => compute(program),
+        self.worker.programs.with(self.facts, batch.len(), self.room, |program, policy| {
+            let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
+            match pool {
+                // What a device apart does with the host's threads needs no pool of its own.
+                Some(pool) if threads == pool.current_num_threads() || self.worker.is_apart() => {
+                    pool.install(|| compute(program))
+                }
+                Some(_) if threads > 1 => self.engine.narrow_pool(threads)?.install(|| compute(program)),
+                _ => compute(program),
+            }
         })
     }
 

@@ -4,7 +4,7 @@
 //! before one of any set; the caller's tables go before those that were shipped. Where no row holds, a model of the rows
 //! next to it gives an estimate.
 
-use crate::model::{Sample, least_squares_line};
+use crate::model::{Sample, Shape, line};
 use crate::space;
 use hypergrove_engine::{Backend, Choice, Device, Knowledge, Policy, PolicySource};
 use hypergrove_fips205::plan::{Op, Plan, Work};
@@ -268,11 +268,11 @@ impl Known {
             .filter(|entry| !only_own || own(entry))
             .map(|Entry { row, work, .. }| {
                 let sigma = row.spread * row.seconds;
-                let shape = crate::model::Shape::threads(1);
+                let shape = Shape::threads(1);
                 (row.jobs as f64 * work, Sample { shape, seconds: row.seconds, sigma })
             })
             .collect();
-        let estimate = least_squares_line(&seen, jobs as f64 * work)?;
+        let estimate = line(&seen, jobs as f64 * work)?;
         Some(Choice {
             policy: nearest.policy.clone(),
             source: PolicySource::Model,

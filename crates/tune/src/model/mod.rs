@@ -212,7 +212,7 @@ pub fn regret(fit: &Fit, sweep: &[Sample]) -> Option<Regret> {
 }
 
 /// T = α + τ·x through samples at some x each, none below 0: the time at `x`. `None` without samples.
-pub(crate) fn least_squares_line(seen: &[(f64, Sample)], x: f64) -> Option<Estimate> {
+pub fn line(seen: &[(f64, Sample)], x: f64) -> Option<Estimate> {
     let rows: Vec<Vec<f64>> = seen.iter().map(|(x, _)| vec![*x, 1.0]).collect();
     let (samples, sigmas): (Vec<Sample>, Vec<f64>) =
         seen.iter().map(|(_, s)| (*s, s.sigma.max(LEAST_SIGMA * s.seconds))).unzip();
