@@ -16,7 +16,7 @@ const PROGRAM_WORK: f64 = 5e8;
 const PROGRAM_BYTES: usize = 1280 << 20;
 
 /// The share of a device's memory that one program may take: two are in flight, and keys are cached beside them.
-const PROGRAM_SHARE: u64 = 3;
+pub(crate) const PROGRAM_SHARE: u64 = 3;
 
 /// The share for cached nodes.
 const CACHE_SHARE: u64 = 4;

@@ -123,8 +123,17 @@ impl Batch<'_> {
         }
         let positions = if matches!(plan.op, Op::Sign | Op::Verify) { jobs } else { 0 };
         length("the list of positions", positions, self.positions.len())?;
-        for position in self.positions {
-            length("a position's list of FORS leaves", p.k, position.fors.len())?;
+        let fits = |number: u64, bits: usize| bits >= 64 || number >> bits == 0;
+        for Position { fors, idx_tree, idx_leaf } in self.positions {
+            length("a position's list of FORS leaves", p.k, fors.len())?;
+            let inside = fits(*idx_tree, p.h - p.hp)
+                && fits(u64::from(*idx_leaf), p.hp)
+                && fors.iter().all(|leaf| fits(u64::from(*leaf), p.a));
+            if !inside {
+                return Err(Error::Value {
+                    what: format!("a position outside the trees of {p}: {idx_tree}, {idx_leaf}, {fors:?}"),
+                });
+            }
         }
         length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
         for signature in self.signatures {

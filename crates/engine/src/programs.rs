@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 /// Idle programs that are kept; the memory budget usually holds fewer.
 const MOST_IDLE: usize = 16;
 
+/// Runs with less than a full program's jobs, for want of memory, after which more are tried: whoever held the memory may
+/// have given it back, and one refusal costs little beside so many.
+const RUNS_OF_LESS: usize = 32;
+
 /// Compressions a second that are taken for granted, until a run was measured: of a host's thread, and of a
 /// multiprocessor. Low on purpose, so that the first results come soon.
 const FIRST_GUESS: (f64, f64) = (1e7, 5e7);
@@ -49,8 +53,12 @@ pub struct Facts {
     space: Vec<Axis>,
     /// The policies of its programs, by the logarithm of the bucket.
     chosen: Mutex<[Option<Chosen>; usize::BITS as usize]>,
-    /// Jobs that fill the device, or the fewer that its memory was found to allow.
+    /// Jobs that fill the device.
+    full: usize,
+    /// The same, or the fewer that its memory was found to allow.
     most: AtomicUsize,
+    /// Runs of that many since then.
+    runs: AtomicUsize,
     /// Compressions a second, by guess.
     guess: f64,
     /// Seconds a job of a full program, by what is known before anything ran.
@@ -72,8 +80,13 @@ impl Facts {
         self.work.get_or_init(|| self.plan.work())
     }
 
-    /// Takes note of a run.
+    /// Takes note of a run. After some that went well with what memory allowed, twice as much is tried again.
     pub fn record(&self, jobs: usize, took: Duration) {
+        let most = self.most();
+        if most < self.full && jobs >= most && self.runs.fetch_add(1, Relaxed) + 1 >= RUNS_OF_LESS {
+            self.runs.store(0, Relaxed);
+            self.most.store(self.full.min(2 * most), Relaxed);
+        }
         let seconds = took.as_secs_f64().max(1e-9) / jobs.max(1) as f64;
         let old = &mut lock(&self.measured)[bucket(jobs).ilog2() as usize];
         *old = if *old == 0.0 { seconds } else { (*old + seconds) / 2.0 };
@@ -126,6 +139,7 @@ impl Facts {
     /// Takes note that the device's memory allows no more than so many jobs.
     pub fn limit(&self, jobs: usize) {
         self.most.fetch_min(jobs.max(1), Relaxed);
+        self.runs.store(0, Relaxed);
     }
 }
 
@@ -192,17 +206,19 @@ impl Programs {
         let space = self.backend.space(&self.device, &plan)?;
         let threads = space.iter().any(|axis| axis.name == THREADS).then_some((THREADS, group.threads as u32));
         let default = Policy(threads.into_iter().collect());
-        let most = self.backend.jobs(&self.device, &plan, &default).max(1);
+        let full = self.backend.jobs(&self.device, &plan, &default).max(1);
+        let (most, runs) = (AtomicUsize::new(full), AtomicUsize::new(0));
         let guess = match self.device.memory {
             0 => FIRST_GUESS.0 * group.threads as f64,
             _ => FIRST_GUESS.1 * f64::from(self.device.cores.max(1)),
         };
-        let known_already = self.knowledge.as_ref().and_then(|it| it.choose(&*self.backend, &self.device, &plan, most));
+        let known_already = self.knowledge.as_ref().and_then(|it| it.choose(&*self.backend, &self.device, &plan, full));
         let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
         let foreseen = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
         let (work, measured) = (OnceLock::new(), Mutex::new([0.0; usize::BITS as usize]));
-        let (chosen, most) = (Mutex::new([const { None }; usize::BITS as usize]), AtomicUsize::new(most));
-        let facts = Arc::new(Facts { group, plan, default, space, chosen, most, guess, foreseen, work, measured });
+        let chosen = Mutex::new([const { None }; usize::BITS as usize]);
+        let facts = Facts { group, plan, default, space, chosen, full, most, runs, guess, foreseen, work, measured };
+        let facts = Arc::new(facts);
         known.push(facts.clone());
         Ok(facts)
     }

@@ -331,7 +331,7 @@ impl Inner {
             }))
         });
         match done {
-            Ok(Some(results)) => Done::Ready(results),
+            Ok(Some(results)) => Done::Ready(results, jobs),
             Ok(None) => Done::Doubted(jobs),
             Err(why) => Done::Failed(why, jobs),
         }
@@ -397,7 +397,7 @@ enum Tried {
 
 /// What became of a sub-batch.
 enum Done<J: Job> {
-    Ready(Results<J>),
+    Ready(Results<J>, Jobs<J>),
     Failed(Error, Jobs<J>),
     /// Its device failed meanwhile at another one.
     Doubted(Jobs<J>),
@@ -412,6 +412,14 @@ struct Landed<J: Job> {
     /// The output, for the next one.
     out: Vec<u8>,
     done: Done<J>,
+}
+
+/// Results that wait for those of earlier jobs, or are being handed out.
+struct Ready<J: Job> {
+    results: <Results<J> as IntoIterator>::IntoIter,
+    /// The device that they come from, and their jobs: should it turn out to compute wrongly, they are done again. `None`
+    /// for errors that no device made.
+    from: Option<(usize, Jobs<J>)>,
 }
 
 /// A device, and what it is busy with.
@@ -437,10 +445,10 @@ struct Flight<'a, J: Job, I: Iterator<Item = Asked<J>>> {
     held: BTreeMap<usize, u64>,
     /// One of them takes the whole budget.
     whole: bool,
-    /// Results that wait for those of earlier jobs.
-    ready: BTreeMap<usize, Results<J>>,
+    /// Results that wait for those of earlier jobs, by their first job.
+    ready: BTreeMap<usize, Ready<J>>,
     /// Results that are being handed out, and the first of them.
-    current: Option<(usize, <Results<J> as IntoIterator>::IntoIter)>,
+    current: Option<(usize, Ready<J>)>,
     /// The next job whose result is handed out.
     next: usize,
     /// The first failure of a device.
@@ -473,7 +481,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
             let why = group.map(|group| self.engine.facts(&live, group).map(drop)).unwrap_or(Ok(()));
             return self.row.pop().is_some_and(|(index, _)| {
                 let lost = Error::Value { what: "the devices that could have done this job failed".into() };
-                self.ready.insert(index, vec![Err(why.err().unwrap_or(lost))]);
+                self.refuse(index, why.err().unwrap_or(lost));
                 true
             });
         }
@@ -525,7 +533,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
             if asked.group.is_err() || needs > engine.memory_budget() {
                 let why = asked.group.err().unwrap_or_else(|| engine.out_of_memory(worker, needs));
-                self.ready.insert(first, vec![Err(why)]);
+                self.refuse(first, why);
                 return true;
             }
             self.row.give_back(vec![(first, asked)]);
@@ -568,6 +576,26 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         true
     }
 
+    /// The job's result is an error.
+    fn refuse(&mut self, index: usize, why: Error) {
+        self.ready.insert(index, Ready { results: vec![Err(why)].into_iter(), from: None });
+    }
+
+    /// What came from this device and was not handed out yet is done again.
+    fn withdraw(&mut self, lane: usize) {
+        let is_its = |ready: &Ready<J>| ready.from.as_ref().is_some_and(|(from, _)| *from == lane);
+        let current = self.current.take_if(|(_, ready)| is_its(ready));
+        let waiting = self.ready.extract_if(.., |_, ready| is_its(ready));
+        for (first, ready) in current.into_iter().chain(waiting).collect::<Vec<_>>() {
+            self.held.remove(&first);
+            self.whole = false;
+            let (left, (_, mut jobs)) = (ready.results.len(), ready.from.expect("it is of that device"));
+            ready.results.flatten().for_each(J::discard);
+            jobs.drain(..jobs.len() - left);
+            self.row.give_back(jobs);
+        }
+    }
+
     /// The call fails, results before this job are handed out.
     fn fail(&mut self, first: usize, why: Error) {
         if self.end.as_ref().is_none_or(|(end, _)| first < *end) {
@@ -577,12 +605,17 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
 
     fn land(&mut self, landed: Landed<J>) {
         let Landed { lane, first, jobs: count, out, done } = landed;
-        let lane = &mut self.lanes[lane];
-        (lane.flying, lane.jobs) = (lane.flying - 1, lane.jobs - count);
-        lane.spare.push(out);
+        let it = &mut self.lanes[lane];
+        (it.flying, it.jobs) = (it.flying - 1, it.jobs - count);
+        it.spare.push(out);
+        let worker = it.worker;
         let (why, jobs) = match done {
-            Done::Ready(results) => {
-                self.ready.insert(first, results);
+            Done::Ready(results, jobs) if worker.is_aside() => {
+                results.into_iter().flatten().for_each(J::discard);
+                (None, jobs)
+            }
+            Done::Ready(results, jobs) => {
+                self.ready.insert(first, Ready { results: results.into_iter(), from: Some((lane, jobs)) });
                 return;
             }
             Done::Panicked(with) => resume_unwind(with),
@@ -595,8 +628,12 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
             Some(why) if !is_fault(&why) => self.fail(first, why),
             Some(why) => {
                 let earliest = self.first.get_or_insert_with(|| why.clone()).clone();
-                if self.engine.fault(lane.worker, why, count) {
+                let is_wrong = matches!(why, Error::Inconsistent { .. });
+                if self.engine.fault(worker, why, count) {
                     self.row.give_back(jobs);
+                    if is_wrong {
+                        self.withdraw(lane);
+                    }
                 } else {
                     self.fail(first, earliest);
                 }
@@ -608,9 +645,9 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
     /// Hands some results out, if it is their turn.
     fn hand_out(&mut self, sink: &mut impl FnMut(usize, Result<J::Out, Error>)) -> bool {
         if self.current.is_none() {
-            self.current = self.ready.remove(&self.next).map(|results| (self.next, results.into_iter()));
+            self.current = self.ready.remove(&self.next).map(|ready| (self.next, ready));
         }
-        let Some((first, results)) = &mut self.current else { return false };
+        let Some((first, Ready { results, .. })) = &mut self.current else { return false };
         for result in results.by_ref().take(AT_A_TIME) {
             sink(self.next, result);
             self.next += 1;
@@ -627,7 +664,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
     /// Nothing is in flight any more.
     fn finish(self) -> Result<(), Error> {
         let Some((_, why)) = self.end else { return Ok(()) };
-        self.ready.into_values().flatten().flatten().for_each(J::discard);
+        self.ready.into_values().flat_map(|ready| ready.results).flatten().for_each(J::discard);
         self.lanes.into_iter().flat_map(|lane| lane.spare).for_each(|mut out| out.zeroize());
         Err(why)
     }

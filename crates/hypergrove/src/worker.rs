@@ -152,7 +152,8 @@ impl<J> Weigh<Asked<J>> for Scale<'_> {
 pub(crate) fn is_fault(error: &Error) -> bool {
     match error {
         Error::Device { device, .. } => device != HOST,
-        Error::OutOfMemory { .. } | Error::Inconsistent { .. } => true,
+        // A plan that it lists and then cannot prepare, for want of a compiler say, others may.
+        Error::OutOfMemory { .. } | Error::Inconsistent { .. } | Error::Unsupported { .. } => true,
         _ => false,
     }
 }
