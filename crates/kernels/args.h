@@ -10,7 +10,7 @@ ARGS(
   PTR(outs)    // what the kernel puts out
   PTR(roots)   // d + 1 nodes a job: what layer 0 signs (PK_FORS), then the root of each layer
   PTR(sigs)    // signatures
-  PTR(flag)    // a word: not 0 if a check failed
+  PTR(flag)    // a word that is not 0 if a chain failed its check, and 1 for each (job, layer) whose root passed it
   VAL(total)   // threads' worth of work
   VAL(count)   // leaves, units or trees: see each kernel
   VAL(shape0)  // k, a, h', d: eight bits each, from the lowest
@@ -44,6 +44,8 @@ ARGS(
 #define EACH_KEY 512u  // one tree a key, tree 0 of its layer
 #define TOPS 1024u     // roots go to `roots` as bytes, one after the other
 #define COPY 2048u     // what else is asked for goes to the host's memory
+
+#define AGREES(job, layer) (1u + (job) * P_D + (layer))
 
 #define NW (N / 4)
 // PK.seed, SK.seed, both states after PK.seed, the address of the cached nodes.

@@ -353,7 +353,7 @@ mod tests {
                 continue;
             }
             let isa = hypergrove_lanes::Isa::fastest();
-            let hash: Arc<dyn TweakableHash> = crate::Cpu::with(isa).expect("available").hash(p);
+            let hash: Arc<dyn TweakableHash> = crate::Cpu::with(isa).expect("available").hash(p, isa);
             let mut program = CpuProgram::new(hash, plan.clone(), 1, CpuPolicy::default());
             let seed = vec![7; p.n];
             let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[], cached_id: 0 }];
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn stages_are_timed_where_that_is_asked_for() {
         let p = &hypergrove_fips205::SLH_DSA_SHA2_128F;
-        let hash = || crate::Cpu::with(hypergrove_lanes::Isa::fastest()).expect("available").hash(p);
+        let hash = || crate::Cpu::new().hash(p, hypergrove_lanes::Isa::fastest());
         let seed = vec![7; p.n];
         let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[], cached_id: 0 }];
         let positions = [Position::split(p, &vec![0x5a; p.m])];

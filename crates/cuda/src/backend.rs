@@ -6,6 +6,7 @@ use crate::policy::{self, CudaPolicy};
 use crate::program::{self, GpuProgram};
 use hypergrove_engine::{Axis, Device, Error, Policy, Program};
 use hypergrove_fips205::plan::{Op, Plan, Work};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// Compressions of one program: about 30 ms of work for a large GPU, so that launches and tails are a small part of it.
@@ -15,7 +16,7 @@ const PROGRAM_WORK: f64 = 5e8;
 const PROGRAM_BYTES: usize = 1280 << 20;
 
 /// The share of a device's memory that one program may take: two are in flight, and keys are cached beside them.
-const PROGRAM_SHARE: u64 = 3;
+pub(crate) const PROGRAM_SHARE: u64 = 3;
 
 /// The share for cached nodes.
 const CACHE_SHARE: u64 = 4;
@@ -92,6 +93,20 @@ impl<G: Gpu> Gpus<G> {
     pub(crate) fn clock(&self, device: &Device) -> Option<f64> {
         let clock = self.gpu(device).ok()?.0.facts().clock;
         (clock > 0).then_some(clock as f64)
+    }
+
+    /// The kernels' sources and the defaults.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        for (path, text) in hypergrove_kernels::sources() {
+            hash.update(format!("{path} {} {text}", text.len()));
+        }
+        hash.update(format!("{:?}", CudaPolicy::default()));
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(crate) fn free(&self, device: &Device) -> Option<u64> {
+        self.gpu(device).ok()?.0.free().ok()
     }
 
     pub(crate) fn bytes(&self, plan: &Plan, batch: usize, policy: &Policy) -> u64 {

@@ -43,6 +43,12 @@ impl Backend for Cuda {
     fn clock(&self, device: &Device) -> Option<f64> {
         self.gpus.clock(device)
     }
+    fn fingerprint(&self, _: &Device) -> String {
+        self.gpus.fingerprint()
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.gpus.free(device)
+    }
     fn jobs(&self, _: &Device, plan: &Plan, _: &Policy) -> usize {
         self.gpus.jobs(plan)
     }

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub(crate) struct HostGpu {
-    facts: Facts,
+    pub(crate) facts: Facts,
     /// Bytes that one allocation may have.
     pub(crate) most: AtomicU64,
     /// Submissions that may still succeed.
     pub(crate) submissions: AtomicU64,
     /// The kernel (its number) after whose next launch one bit of what it wrote is changed; `u32::MAX` for none.
     pub(crate) fault: AtomicU32,
+    /// The kernel whose next launch does nothing; `u32::MAX` for none.
+    pub(crate) skip: AtomicU32,
     /// What freed device memory held.
     pub(crate) freed: std::sync::Mutex<Vec<Vec<u8>>>,
     pub(crate) keep_freed: bool,
@@ -34,6 +36,7 @@ impl HostGpu {
             most: AtomicU64::new(u64::MAX),
             submissions: AtomicU64::new(u64::MAX),
             fault: AtomicU32::new(u32::MAX),
+            skip: AtomicU32::new(u32::MAX),
             freed: std::sync::Mutex::default(),
             keep_freed,
         }
@@ -138,6 +141,11 @@ impl Queue for HostQueue {
                     Step::Zero { at, bytes } => std::ptr::write_bytes(at as *mut u8, 0, bytes),
                     Step::Launch(l) | Step::Beside(l) => {
                         assert!(loaded.contains(&l.kernel), "{:?} was launched and not loaded", l.kernel);
+                        let skip = &self.gpu.skip;
+                        if skip.load(Ordering::Relaxed) == l.kernel as u32 {
+                            skip.store(u32::MAX, Ordering::Relaxed);
+                            continue;
+                        }
                         hypergrove_kernels::host::launch(
                             config.family,
                             config.n,

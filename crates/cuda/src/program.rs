@@ -123,7 +123,7 @@ impl Shape {
             window,
             seeds: shared((when(op != Op::Cache, jobs).max(1) * (2 * n + 8)).max(FEW_KEYS * KEY_WORDS * 4)),
             positions: shared(when(hashes, jobs * (JOB_WORDS + p.k) * 4)),
-            flag: shared(4),
+            flag: shared(when(signs, flag_words(p, jobs) * 4)),
             roots: shared(if op == Op::Cache { jobs * n } else { when(hashes, jobs * (p.d + 1) * n) }),
             fors: shared(when(hashes, jobs * p.k * n)),
             ..Layout::default()
@@ -186,6 +186,11 @@ const SLOT_BYTES: usize = 32 << 20;
 
 /// Rows that one thread copies, at least.
 const SHARE: usize = 16;
+
+/// Words of the check: one for the chains of all, and one for each layer of each job.
+fn flag_words(p: &Params, jobs: usize) -> usize {
+    1 + jobs * p.d
+}
 
 /// Keys that the host lays out itself: with no more of them, a launch would take longer.
 const FEW_KEYS: usize = 8;
@@ -285,37 +290,35 @@ impl<G: Gpu> GpuProgram<G> {
             Op::Cache => cache_trees(plan),
             _ => batch.max(1),
         };
-        loop {
-            let layout = shape.layout(jobs);
-            if shape.indexable(&layout) && layout.device as u64 <= budget {
-                match gpu.alloc(layout.device) {
-                    Ok(memory) => {
-                        return Ok(GpuProgram {
-                            plan: plan.clone(),
-                            shape,
-                            host: gpu.alloc_host(layout.host)?,
-                            layout,
-                            gpu: gpu.clone(),
-                            kernels,
-                            queue: gpu.queue()?,
-                            memory,
-                            cache: cache.clone(),
-                            keys_laid_out: false,
-                            recorded: None,
-                            kept: Kept::default(),
-                        });
-                    }
-                    // Keys' nodes make way first.
-                    Err(Error::OutOfMemory { .. }) if cache.drop_unused() => continue,
-                    Err(Error::OutOfMemory { .. }) if jobs > 1 => {}
-                    Err(why) => return Err(why),
-                }
-            } else if jobs == 1 {
+        let mut layout = shape.layout(jobs);
+        // A batch that one program must not or cannot address takes several passes.
+        while !(shape.indexable(&layout) && layout.device as u64 <= budget) {
+            if jobs == 1 {
                 let needs = layout.device as u64;
                 return Err(Error::OutOfMemory { device: gpu.facts().id.clone(), needs, has: budget });
             }
             jobs = jobs.div_ceil(2);
+            layout = shape.layout(jobs);
         }
+        let memory = match gpu.alloc(layout.device) {
+            // Keys' nodes make way first.
+            Err(Error::OutOfMemory { .. }) if cache.drop_unused() => gpu.alloc(layout.device)?,
+            memory => memory?,
+        };
+        Ok(GpuProgram {
+            plan: plan.clone(),
+            shape,
+            host: gpu.alloc_host(layout.host)?,
+            layout,
+            gpu: gpu.clone(),
+            kernels,
+            queue: gpu.queue()?,
+            memory,
+            cache: cache.clone(),
+            keys_laid_out: false,
+            recorded: None,
+            kept: Kept::default(),
+        })
     }
 
     fn p(&self) -> &'static Params {
@@ -355,7 +358,7 @@ impl<G: Gpu> GpuProgram<G> {
         let threads = (args.total as usize).min(most).max(1) as u32;
         // Spread thin work over all multiprocessors, evenly: with few large blocks some would get one more than others.
         let even = threads.div_ceil(self.gpu.facts().multiprocessors).next_multiple_of(32);
-        let CudaPolicy { block, blocks, .. } = self.shape.policy;
+        let (block, blocks) = (self.shape.policy.block(kernel), self.shape.policy.blocks);
         let most = if even <= 2048 && blocks == 0 { block.min(64) } else { block };
         let block = even.clamp(32, most).min(threads);
         Launch { kernel, blocks: threads.div_ceil(block), threads: block, args }
@@ -363,9 +366,10 @@ impl<G: Gpu> GpuProgram<G> {
     /// A launch over tiles of `args.count` nodes of trees `height` high; sets chunk and up.
     fn tiled(&self, kernel: Kernel, trees: usize, height: u32, mut args: Args) -> Launch {
         let policy = &self.shape.policy;
+        let block = policy.block(kernel);
         let (left, most) = (height - args.base, policy.most_chunk(self.p()));
         let each = args.count / self.gpu.facts().multiprocessors;
-        if each >= policy.block {
+        if each >= block {
             // Plenty of work: few levels a launch, so that warps do not run empty towards the top of a tile.
             args.up = left.min(policy.subtree_height).min(most);
             args.chunk = most.min(policy.tile).max(args.up);
@@ -377,7 +381,7 @@ impl<G: Gpu> GpuProgram<G> {
             args.chunk = even.max(args.up).min(most);
         }
         let tiles = args.count.div_ceil(1 << args.chunk);
-        let threads = (1u32 << args.chunk).clamp(32, policy.block);
+        let threads = (1u32 << args.chunk).clamp(32, block);
         let (blocks, threads) = match policy.levels {
             0 => (1, 1),
             1 => (tiles.min(trees as u32), 1),
@@ -488,7 +492,7 @@ impl<G: Gpu> GpuProgram<G> {
             0 => (1, 1),
             1 => (tiles.min(jobs as u32), 1),
             2 => (tiles.min(args.count), 1),
-            _ => (tiles, policy.block.min(1 << args.chunk)),
+            _ => (tiles, policy.block(Kernel::Complete).min(1 << args.chunk)),
         };
         Launch { kernel: Kernel::Complete, blocks, threads, args }
     }
@@ -512,8 +516,9 @@ impl<G: Gpu> GpuProgram<G> {
         let few = keep && self.is_few(jobs);
         let mut steps = self.keys(keys);
         steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
+        let flag_bytes = flag_words(p, jobs) * 4;
         if !few {
-            steps.push(self.upload(l.flag, 4));
+            steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_bytes });
         }
         if policy.beside == 1 {
             steps.push(Step::Fork);
@@ -616,7 +621,7 @@ impl<G: Gpu> GpuProgram<G> {
             steps.extend(launches.into_iter().map(Step::Launch));
         }
         if !few {
-            steps.push(self.download(l.flag, 4));
+            steps.push(self.download(l.flag, flag_bytes));
             steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
             steps.push(self.download(l.fors, jobs * p.k * p.n));
             if jobs <= MOST_RECORDED {
@@ -824,7 +829,7 @@ impl<G: Gpu> GpuProgram<G> {
         let (row, n) = (p.sig_bytes(), p.n);
         self.queue.mark(0)?;
         self.queue.wait_for(0)?;
-        self.checked()?;
+        self.checked(out.len() / row)?;
         let (_, rows) = self.slot(0, row);
         let chunks = out.len().div_ceil(rows * row);
         let mut out = out.chunks_mut(rows * row);
@@ -851,10 +856,13 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(())
     }
 
-    /// Whether the root-consistency check of the pass at hand found nothing.
-    fn checked(&mut self) -> Result<(), Error> {
-        let flag = self.layout.flag;
-        if self.shape.policy.check == 0 || self.bytes(flag)[..4] == [0; 4] {
+    /// Whether every layer of every job of the pass at hand passed its root-consistency check: what was not checked has not.
+    fn checked(&self, jobs: usize) -> Result<(), Error> {
+        if self.shape.policy.check == 0 {
+            return Ok(());
+        }
+        let mut words = self.view(self.layout.flag, flag_words(self.p(), jobs) * 4).chunks_exact(4);
+        if words.next() == Some(&[0; 4]) && words.all(|word| word == 1u32.to_le_bytes()) {
             return Ok(());
         }
         let device = self.gpu.facts().id.clone();
@@ -969,7 +977,7 @@ impl<G: Gpu> GpuProgram<G> {
         let mut numbers = vec![u32::MAX; batch.keys.len()];
         let keys = self.put_keys(batch, of, &mut numbers, nodes);
         let flag = self.layout.flag;
-        self.bytes(flag)[..4].fill(0);
+        self.bytes(flag).fill(0);
         if op != Op::Keygen {
             self.put_positions(of, &numbers, &batch.positions[jobs.clone()]);
         }
@@ -998,7 +1006,7 @@ impl<G: Gpu> GpuProgram<G> {
             }
             Op::Sign => {
                 if few {
-                    if let Err(why) = self.checked() {
+                    if let Err(why) = self.checked(count) {
                         self.forget();
                         return Err(why);
                     }

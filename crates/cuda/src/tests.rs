@@ -27,6 +27,12 @@ impl Backend for Host {
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         self.0.space(device, plan)
     }
+    fn fingerprint(&self, _: &Device) -> String {
+        self.0.fingerprint()
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.0.free(device)
+    }
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         self.0.bytes(plan, batch, policy)
     }
@@ -177,27 +183,53 @@ fn a_program_for_many_runs_few() {
     });
 }
 
+/// What was not checked is not handed out, also if everything else went well.
 #[test]
-fn too_little_memory_halves_the_pass_and_gives_the_same_bytes() {
-    let gpu = Arc::new(HostGpu::new(false));
-    let gpus = Gpus::new(vec![gpu.clone()]);
-    let device = gpus.devices("host").remove(0);
+fn a_check_that_did_not_run_is_noticed() {
+    for (jobs, kernel) in [(1, Kernel::Links), (40, Kernel::Climb)] {
+        let gpu = Arc::new(HostGpu::new(false));
+        let gpus = Gpus::new(vec![gpu.clone()]);
+        let device = gpus.devices("host").remove(0);
+        one(|plan, batch| {
+            let (key_of, positions) = (vec![0; jobs], vec![batch.positions[0].clone(); jobs]);
+            let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+            let mut program = gpus.prepare(&device, plan, jobs, &Policy::default()).unwrap();
+            let mut out = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
+            program.run(&batch, &mut out).unwrap();
+            out.fill(0);
+            gpu.skip.store(kernel as u32, Ordering::Relaxed);
+            assert!(matches!(program.run(&batch, &mut out), Err(Error::Inconsistent { .. })), "{kernel:?}");
+            assert!(out.iter().all(|byte| *byte == 0), "{kernel:?}");
+        });
+    }
+}
+
+#[test]
+fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
     one(|plan, batch| {
         let key_of = [0; 9];
         let positions = vec![batch.positions[0].clone(); 9];
         let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
-        let run = || {
+        let run = |gpu: HostGpu| {
+            let gpus = Gpus::new(vec![Arc::new(gpu)]);
+            let device = gpus.devices("host").remove(0);
             let mut program = gpus.prepare(&device, plan, 9, &Policy::default())?;
             let mut out = vec![0; 9 * TOY_SHA2_16.sig_bytes()];
             program.run(&batch, &mut out)?;
             Ok::<_, Error>((out, program.read(hypergrove_fips205::plan::Slot::XmssRoots)))
         };
-        let whole = run().unwrap();
+        let whole = run(HostGpu::new(false)).unwrap();
         let all = crate::program::device_bytes(plan, 9, Default::default());
-        gpu.most.store(all / 2, Ordering::Relaxed);
-        assert_eq!(run().unwrap(), whole);
-        gpu.most.store(1000, Ordering::Relaxed);
-        assert!(matches!(run(), Err(Error::OutOfMemory { .. })));
+        let mut small = HostGpu::new(false);
+        small.facts.memory = crate::backend::PROGRAM_SHARE * all / 2;
+        assert_eq!(run(small).unwrap(), whole);
+        // What other programs hold the caller knows, who may have them make way or ask for less.
+        let full = HostGpu::new(false);
+        full.most.store(all - 1, Ordering::Relaxed);
+        assert!(matches!(run(full), Err(Error::OutOfMemory { .. })));
+        let mut tiny = HostGpu::new(false);
+        tiny.facts.memory = 1000;
+        assert!(matches!(run(tiny), Err(Error::OutOfMemory { .. })));
     });
 }
 

@@ -48,6 +48,8 @@ pub struct Axis {
     pub name: &'static str,
     /// Its values, in order.
     pub values: Cow<'static, [u32]>,
+    /// Whether a tuner may choose: not where a value gives up a check, or is there to be compared with.
+    pub tuned: bool,
 }
 
 /// A value for some axes; the backend's defaults hold for the others.
@@ -58,6 +60,13 @@ impl Policy {
     /// The value chosen for an axis.
     pub fn get(&self, name: &str) -> Option<u32> {
         self.0.iter().find(|(axis, _)| *axis == name).map(|(_, value)| *value)
+    }
+
+    /// The same with this value for one axis.
+    #[must_use]
+    pub fn with(&self, name: &'static str, value: u32) -> Policy {
+        let others = self.0.iter().copied().filter(|(axis, _)| *axis != name);
+        Policy(others.chain([(name, value)]).collect())
     }
 }
 
@@ -114,8 +123,17 @@ impl Batch<'_> {
         }
         let positions = if matches!(plan.op, Op::Sign | Op::Verify) { jobs } else { 0 };
         length("the list of positions", positions, self.positions.len())?;
-        for position in self.positions {
-            length("a position's list of FORS leaves", p.k, position.fors.len())?;
+        let fits = |number: u64, bits: usize| bits >= 64 || number >> bits == 0;
+        for Position { fors, idx_tree, idx_leaf } in self.positions {
+            length("a position's list of FORS leaves", p.k, fors.len())?;
+            let inside = fits(*idx_tree, p.h - p.hp)
+                && fits(u64::from(*idx_leaf), p.hp)
+                && fors.iter().all(|leaf| fits(u64::from(*leaf), p.a));
+            if !inside {
+                return Err(Error::Value {
+                    what: format!("a position outside the trees of {p}: {idx_tree}, {idx_leaf}, {fors:?}"),
+                });
+            }
         }
         length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
         for signature in self.signatures {
@@ -179,6 +197,17 @@ pub trait Backend: Send + Sync {
     }
     /// Cycles a second of the device, at most; `None` where that is not known.
     fn clock(&self, device: &Device) -> Option<f64> {
+        let _ = device;
+        None
+    }
+    /// What measured times depend on beside the space: the kernels' sources and the defaults of a policy. Tables of other
+    /// fingerprints are stale.
+    fn fingerprint(&self, device: &Device) -> String {
+        let _ = device;
+        String::new()
+    }
+    /// Bytes of the device's own memory that are free now; `None` where it has none, or does not say.
+    fn free(&self, device: &Device) -> Option<u64> {
         let _ = device;
         None
     }

@@ -63,7 +63,7 @@ impl core::fmt::Display for Error {
             Error::Unsupported { device, what } => write!(f, "{device} cannot execute {what}"),
             Error::OutOfMemory { device, needs, has } => write!(
                 f,
-                "{device} has {:.1} MiB for this, one job needs {:.1} MiB; raise the memory budget",
+                "{device} has {:.1} MiB for this, one job needs {:.1} MiB; raise the memory budget or use another device",
                 *has as f64 / 1048576.0,
                 *needs as f64 / 1048576.0
             ),

@@ -4,6 +4,7 @@
 
 pub mod backend;
 mod checked;
+mod choice;
 mod error;
 pub mod nodes;
 pub mod planner;
@@ -12,5 +13,6 @@ mod reference;
 
 pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, StageTime, THREADS, Timing};
 pub use checked::Checked;
+pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::Error;
 pub use reference::Reference;

@@ -41,6 +41,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod crossover;
 mod engine;
 mod explain;
 mod jobs;
@@ -49,13 +50,15 @@ mod run;
 mod stream;
 mod worker;
 
+pub use crossover::Wake;
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
-pub use explain::{Explanation, Memory, PolicySource};
+pub use explain::{Explanation, Memory};
 pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
-pub use hypergrove_engine::{Backend, Checked, Device, Error, Policy, Reference, Timing};
+pub use hypergrove_engine::{Backend, Checked, Device, Error, Policy, PolicySource, Reference, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, Mode, PreHash};
+pub use hypergrove_tune as tune;
 pub use jobs::{Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
 pub use worker::Fault;

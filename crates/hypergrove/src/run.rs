@@ -49,15 +49,19 @@ impl Run<'_> {
     }
 
     /// The jobs' output; what a failed run left behind is wiped. Where the device's memory does not suffice for all,
-    /// they are done in two halves.
+    /// they are done in parts.
     pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<(), Error> {
         let mut done = J::run(self, jobs, out);
         if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.worker.has_memory() {
-            let half = jobs.len().div_ceil(2);
-            self.facts.limit(half);
+            self.facts.limit(jobs.len().div_ceil(2));
             out.zeroize();
-            let (first, second) = out.split_at_mut(half * self.plan().out_bytes());
-            done = self.output(&jobs[..half], first).and_then(|()| self.output(&jobs[half..], second));
+            let mut at = 0;
+            done = Ok(());
+            while done.is_ok() && at < jobs.len() {
+                let (end, size) = (jobs.len().min(at + self.facts.most()), self.plan().out_bytes());
+                done = self.output(&jobs[at..end], &mut out[at * size..end * size]);
+                at = end;
+            }
         }
         if done.is_err() {
             out.zeroize();
@@ -76,34 +80,42 @@ impl Run<'_> {
             }
             Ok(grown)
         };
-        let pool = self.pool.filter(|_| self.facts.policy.get(THREADS).is_some());
-        self.worker.programs.with(self.facts, batch.len(), self.room, |program| match pool {
-            Some(pool) => pool.install(|| compute(program)),
-            None => compute(program),
+        let pool = self.pool.filter(|_| self.facts.uses_threads());
+        self.worker.programs.with(self.facts, batch.len(), self.room, |program, policy| {
+            let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
+            match pool {
+                // What a device apart does with the host's threads needs no pool of its own.
+                Some(pool) if threads == pool.current_num_threads() || self.worker.is_apart() => {
+                    pool.install(|| compute(program))
+                }
+                Some(_) if threads > 1 => self.engine.narrow_pool(threads)?.install(|| compute(program)),
+                _ => compute(program),
+            }
         })
     }
 
-    /// Computes a batch once more, its jobs in reversed order so that other lanes work on each, and compares.
+    /// Computes a batch once more, its jobs moved round by half so that other lanes work on each, and compares.
     fn again(&self, program: &mut dyn Program, batch: &Batch<'_>, out: &[u8]) -> Result<(), Error> {
         const SLOTS: [Slot; 2] = [Slot::ForsPk, Slot::XmssRoots];
         let (plan, jobs, size) = (self.plan(), batch.len(), self.plan().out_bytes());
-        let key_of: Vec<u32> = batch.key_of.iter().rev().copied().collect();
-        let positions: Vec<_> = batch.positions.iter().rev().cloned().collect();
-        let signatures: Vec<&[u8]> = batch.signatures.iter().rev().copied().collect();
-        let reversed = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
+        let by = jobs / 2;
+        let (key_of, positions) = (moved(batch.key_of, by), moved(batch.positions, by));
+        let signatures = moved(batch.signatures, by);
+        let again = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
         let first = SLOTS.map(|slot| program.read(slot));
         let mut second = Zeroizing::new(vec![0; out.len()]);
         if plan.op == Op::Sign {
             // R is the host's.
-            for (to, from) in second.chunks_exact_mut(size).zip(out.chunks_exact(size).rev()) {
+            for (to, from) in second.chunks_exact_mut(size).zip(out.chunks_exact(size).cycle().skip(by)) {
                 to[plan.params.r_range()].copy_from_slice(&from[plan.params.r_range()]);
             }
         }
-        program.run(&reversed, &mut second)?;
+        program.run(&again, &mut second)?;
         let agree = |what: &str, first: &[u8], second: &[u8]| {
             let each = (first.len() / jobs.max(1)).max(1);
-            let mut pairs = first.chunks(each).zip(second.rchunks(each));
-            match pairs.position(|(a, b)| a != b).or((first.len() != second.len()).then_some(0)) {
+            let mut pairs = first.chunks(each).cycle().skip(by).zip(second.chunks(each));
+            let differs = pairs.position(|(a, b)| a != b).map(|at| (at + by) % jobs);
+            match differs.or((first.len() != second.len()).then_some(0)) {
                 None => Ok(()),
                 Some(job) => Err(Error::Inconsistent {
                     device: self.worker.device().id(),
@@ -118,4 +130,9 @@ impl Run<'_> {
         }
         agree(&format!("the output of {:?}", plan.op), out, &second)
     }
+}
+
+/// A list whose entry 0 is entry `by` of the other, and so on around.
+fn moved<T: Clone>(list: &[T], by: usize) -> Vec<T> {
+    list.iter().cycle().skip(by).take(list.len()).cloned().collect()
 }

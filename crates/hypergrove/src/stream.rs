@@ -11,6 +11,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::any::Any;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -36,8 +37,8 @@ struct Asker<'a> {
     engine: &'a Inner,
     live: &'a [&'a Worker],
     threads: usize,
-    /// How often an output is held in memory.
-    copies: usize,
+    /// How often an output is held in memory: more often once other devices take part.
+    copies: &'a Cell<usize>,
     /// What is known of the last job's group, which the next job most often shares: bytes of output.
     last: Option<(Group, Result<usize, Error>)>,
 }
@@ -48,7 +49,7 @@ impl Asker<'_> {
         let asked = job.ask().map(|(params, cached_layers)| Group { params, op: J::OP, cached_layers, threads });
         let known = asked.and_then(|group| Ok((group, self.out_bytes(group)?)));
         let out = known.as_ref().map_or(0, |(_, out)| *out);
-        Asked { held: (job.owned() + out * self.copies) as u64, group: known.map(|(group, _)| group), job }
+        Asked { held: (job.owned() + out * self.copies.get()) as u64, group: known.map(|(group, _)| group), job }
     }
 
     /// The error is the first device's, if all decline.
@@ -87,7 +88,7 @@ impl Inner {
     }
 
     pub(crate) fn out_of_memory(&self, worker: &Worker, needs: u64) -> Error {
-        Error::OutOfMemory { device: worker.device().id(), needs, has: self.memory_budget }
+        Error::OutOfMemory { device: worker.device().id(), needs, has: self.memory_budget() }
     }
 
     /// How often a row's outputs are held in memory.
@@ -102,7 +103,9 @@ impl Inner {
         loop {
             let live: Vec<&Worker> = self.live().collect();
             let takes = |worker: &&&Worker| self.ask_one(worker, &job).is_ok_and(|group| worker.takes(group));
-            let worker = live.iter().find(takes).unwrap_or(&live[0]);
+            let faster = self.ask_one(live[0], &job).ok().and_then(|group| self.suited_alone(group));
+            let faster = faster.filter(|worker| takes(&worker));
+            let worker = faster.as_ref().or(live.iter().find(takes)).unwrap_or(&live[0]);
             match self.try_one(worker, &job) {
                 Err(Tried::Fault(why)) => {
                     let first = first.get_or_insert_with(|| why.clone());
@@ -133,10 +136,10 @@ impl Inner {
         let size = facts.plan.out_bytes();
         let held = (job.owned() + size * (1 + usize::from(self.redundant))) as u64;
         let needs = held.saturating_add(Scale { engine: self, worker }.bytes(group, 1));
-        if needs > self.memory_budget {
+        if needs > self.memory_budget() {
             return Err(refused(self.out_of_memory(worker, needs)));
         }
-        let (mut out, room) = (vec![0; size], self.memory_budget - held);
+        let (mut out, room) = (vec![0; size], self.memory_budget() - held);
         let done = self.with_pool(worker, group.threads, |pool| {
             Run { engine: self, worker, facts: &facts, room: (room, room), pool }.output(&[job], &mut out)
         });
@@ -154,6 +157,9 @@ impl Inner {
         mut sink: impl FnMut(usize, Result<J::Out, Error>),
     ) -> Result<(), Error> {
         let live: Vec<&Worker> = self.live().collect();
+        if self.may_choose() && !self.workers[0].is_aside() {
+            return self.stream_with(&[&self.workers[0]], jobs, sink, true);
+        }
         if alone(&live) {
             return self.stream_on(&live, jobs, sink);
         }
@@ -180,29 +186,61 @@ impl Inner {
         jobs: impl Iterator<Item = J>,
         sink: impl FnMut(usize, Result<J::Out, Error>),
     ) -> Result<(), Error> {
-        let mut asker = Asker { engine: self, live, threads: self.threads, copies: self.copies(live), last: None };
-        let row = SubBatches::new(jobs.map(|job| asker.ask(job)));
-        if alone(live) {
-            self.with_pool(live[0], self.threads, |pool| self.one_by_one(live[0], pool, row, sink))
-        } else {
-            self.in_flight(live, row, sink)
+        self.stream_with(live, jobs, sink, false)
+    }
+
+    /// The same; `choose` if other devices may take over.
+    fn stream_with<J: Job>(
+        &self,
+        live: &[&Worker],
+        jobs: impl Iterator<Item = J>,
+        mut sink: impl FnMut(usize, Result<J::Out, Error>),
+        choose: bool,
+    ) -> Result<(), Error> {
+        let copies = Cell::new(self.copies(live));
+        let mut asker = Asker { engine: self, live, threads: self.threads, copies: &copies, last: None };
+        let mut row = SubBatches::new(jobs.map(|job| asker.ask(job)));
+        if !alone(live) {
+            return self.in_flight(live, row, 0, sink);
+        }
+        let worker = live[0];
+        let mut others = None;
+        self.with_pool(worker, self.threads, |pool| {
+            let decide = |row: &SubBatches<_>, group| {
+                let suited = if choose { self.suited(group, row.left()).workers } else { Vec::new() };
+                others = Some(suited).filter(|suited| !suited.is_empty() && !is_only(suited, worker));
+                others.is_some()
+            };
+            self.one_by_one(worker, pool, &mut row, &mut sink, decide)
+        })?;
+        match (others, row.waiting().map(|(index, _)| *index)) {
+            (Some(others), Some(next)) => {
+                copies.set(self.copies(&others));
+                self.in_flight(&others, row, next, sink)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// One sub-batch after the other, all on the calling thread.
+    /// One sub-batch after the other, all on the calling thread, until `others` says that the rest is for other devices.
     fn one_by_one<J: Job, I: Iterator<Item = Asked<J>>>(
         &self,
         worker: &Worker,
         pool: Option<&ThreadPool>,
-        mut row: SubBatches<I>,
+        row: &mut SubBatches<I>,
         mut sink: impl FnMut(usize, Result<J::Out, Error>),
+        mut others: impl FnMut(&SubBatches<I>, Option<Group>) -> bool,
     ) -> Result<(), Error> {
         let (scale, mut out) = (Scale { engine: self, worker }, Vec::new());
         while let Some((_, head)) = row.peek() {
-            let bounds = scale.bounds(self.memory_budget, head.group.as_ref().ok().copied(), std::iter::empty());
+            let group = head.group.as_ref().ok().copied();
+            if others(row, group) {
+                break;
+            }
+            let bounds = scale.bounds(self.memory_budget(), group, std::iter::empty());
             match row.cut(&scale, bounds) {
                 Some(SubBatch::Run(jobs, held)) => {
-                    let room = self.memory_budget - held;
+                    let room = self.memory_budget() - held;
                     let shares = self.outputs(worker, pool, &jobs, (room, room), &mut out).inspect_err(|why| {
                         if is_fault(why) {
                             self.fault(worker, why.clone(), jobs.len());
@@ -293,7 +331,7 @@ impl Inner {
             }))
         });
         match done {
-            Ok(Some(results)) => Done::Ready(results),
+            Ok(Some(results)) => Done::Ready(results, jobs),
             Ok(None) => Done::Doubted(jobs),
             Err(why) => Done::Failed(why, jobs),
         }
@@ -305,6 +343,7 @@ impl Inner {
         &self,
         live: &[&Worker],
         row: SubBatches<I>,
+        next: usize,
         mut sink: impl FnMut(usize, Result<J::Out, Error>),
     ) -> Result<(), Error> {
         let slots = slots(live.iter().map(|worker| worker.queue() as u64));
@@ -314,12 +353,12 @@ impl Inner {
             lanes: lanes.collect(),
             row,
             slots: slots as usize,
-            slot: self.memory_budget / slots,
+            slot: self.memory_budget() / slots,
             held: BTreeMap::new(),
             whole: false,
             ready: BTreeMap::new(),
             current: None,
-            next: 0,
+            next,
             first: None,
             end: None,
         };
@@ -339,6 +378,10 @@ impl Inner {
     }
 }
 
+fn is_only(workers: &[&Worker], worker: &Worker) -> bool {
+    matches!(workers, [one] if std::ptr::eq(*one, worker))
+}
+
 /// Whether there is nothing to do at a time but one thing.
 fn alone(live: &[&Worker]) -> bool {
     live.len() == 1 && live[0].queue() == 1
@@ -354,7 +397,7 @@ enum Tried {
 
 /// What became of a sub-batch.
 enum Done<J: Job> {
-    Ready(Results<J>),
+    Ready(Results<J>, Jobs<J>),
     Failed(Error, Jobs<J>),
     /// Its device failed meanwhile at another one.
     Doubted(Jobs<J>),
@@ -369,6 +412,14 @@ struct Landed<J: Job> {
     /// The output, for the next one.
     out: Vec<u8>,
     done: Done<J>,
+}
+
+/// Results that wait for those of earlier jobs, or are being handed out.
+struct Ready<J: Job> {
+    results: <Results<J> as IntoIterator>::IntoIter,
+    /// The device that they come from, and their jobs: should it turn out to compute wrongly, they are done again. `None`
+    /// for errors that no device made.
+    from: Option<(usize, Jobs<J>)>,
 }
 
 /// A device, and what it is busy with.
@@ -394,10 +445,10 @@ struct Flight<'a, J: Job, I: Iterator<Item = Asked<J>>> {
     held: BTreeMap<usize, u64>,
     /// One of them takes the whole budget.
     whole: bool,
-    /// Results that wait for those of earlier jobs.
-    ready: BTreeMap<usize, Results<J>>,
+    /// Results that wait for those of earlier jobs, by their first job.
+    ready: BTreeMap<usize, Ready<J>>,
     /// Results that are being handed out, and the first of them.
-    current: Option<(usize, <Results<J> as IntoIterator>::IntoIter)>,
+    current: Option<(usize, Ready<J>)>,
     /// The next job whose result is handed out.
     next: usize,
     /// The first failure of a device.
@@ -430,7 +481,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
             let why = group.map(|group| self.engine.facts(&live, group).map(drop)).unwrap_or(Ok(()));
             return self.row.pop().is_some_and(|(index, _)| {
                 let lost = Error::Value { what: "the devices that could have done this job failed".into() };
-                self.ready.insert(index, vec![Err(why.err().unwrap_or(lost))]);
+                self.refuse(index, why.err().unwrap_or(lost));
                 true
             });
         }
@@ -480,9 +531,9 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         bounds.jobs = bounds.jobs.min(wanted);
         let mut cut = self.row.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
-            if asked.group.is_err() || needs > engine.memory_budget {
+            if asked.group.is_err() || needs > engine.memory_budget() {
                 let why = asked.group.err().unwrap_or_else(|| engine.out_of_memory(worker, needs));
-                self.ready.insert(first, vec![Err(why)]);
+                self.refuse(first, why);
                 return true;
             }
             self.row.give_back(vec![(first, asked)]);
@@ -491,7 +542,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
                 return false;
             }
             self.lanes.iter_mut().for_each(|lane| lane.spare.clear());
-            (bounds.memory, bounds.jobs, self.whole) = (engine.memory_budget, 1, true);
+            (bounds.memory, bounds.jobs, self.whole) = (engine.memory_budget(), 1, true);
             cut = self.row.cut(&scale, bounds);
         }
         let Some(SubBatch::Run(jobs, held)) = cut else { return false };
@@ -500,7 +551,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         // Programs that wait for their next sub-batch stay as long as they fit beside outputs of the largest size.
         let largest = self.held.values().copied().max().unwrap_or(held);
         let all = match self.whole {
-            true => engine.memory_budget - held,
+            true => engine.memory_budget() - held,
             false => self.slot.saturating_sub(largest) * worker.queue() as u64,
         };
         let room = (bounds.memory - held, all);
@@ -525,6 +576,26 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         true
     }
 
+    /// The job's result is an error.
+    fn refuse(&mut self, index: usize, why: Error) {
+        self.ready.insert(index, Ready { results: vec![Err(why)].into_iter(), from: None });
+    }
+
+    /// What came from this device and was not handed out yet is done again.
+    fn withdraw(&mut self, lane: usize) {
+        let is_its = |ready: &Ready<J>| ready.from.as_ref().is_some_and(|(from, _)| *from == lane);
+        let current = self.current.take_if(|(_, ready)| is_its(ready));
+        let waiting = self.ready.extract_if(.., |_, ready| is_its(ready));
+        for (first, ready) in current.into_iter().chain(waiting).collect::<Vec<_>>() {
+            self.held.remove(&first);
+            self.whole = false;
+            let (left, (_, mut jobs)) = (ready.results.len(), ready.from.expect("it is of that device"));
+            ready.results.flatten().for_each(J::discard);
+            jobs.drain(..jobs.len() - left);
+            self.row.give_back(jobs);
+        }
+    }
+
     /// The call fails, results before this job are handed out.
     fn fail(&mut self, first: usize, why: Error) {
         if self.end.as_ref().is_none_or(|(end, _)| first < *end) {
@@ -534,12 +605,17 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
 
     fn land(&mut self, landed: Landed<J>) {
         let Landed { lane, first, jobs: count, out, done } = landed;
-        let lane = &mut self.lanes[lane];
-        (lane.flying, lane.jobs) = (lane.flying - 1, lane.jobs - count);
-        lane.spare.push(out);
+        let it = &mut self.lanes[lane];
+        (it.flying, it.jobs) = (it.flying - 1, it.jobs - count);
+        it.spare.push(out);
+        let worker = it.worker;
         let (why, jobs) = match done {
-            Done::Ready(results) => {
-                self.ready.insert(first, results);
+            Done::Ready(results, jobs) if worker.is_aside() => {
+                results.into_iter().flatten().for_each(J::discard);
+                (None, jobs)
+            }
+            Done::Ready(results, jobs) => {
+                self.ready.insert(first, Ready { results: results.into_iter(), from: Some((lane, jobs)) });
                 return;
             }
             Done::Panicked(with) => resume_unwind(with),
@@ -552,8 +628,12 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
             Some(why) if !is_fault(&why) => self.fail(first, why),
             Some(why) => {
                 let earliest = self.first.get_or_insert_with(|| why.clone()).clone();
-                if self.engine.fault(lane.worker, why, count) {
+                let is_wrong = matches!(why, Error::Inconsistent { .. });
+                if self.engine.fault(worker, why, count) {
                     self.row.give_back(jobs);
+                    if is_wrong {
+                        self.withdraw(lane);
+                    }
                 } else {
                     self.fail(first, earliest);
                 }
@@ -565,9 +645,9 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
     /// Hands some results out, if it is their turn.
     fn hand_out(&mut self, sink: &mut impl FnMut(usize, Result<J::Out, Error>)) -> bool {
         if self.current.is_none() {
-            self.current = self.ready.remove(&self.next).map(|results| (self.next, results.into_iter()));
+            self.current = self.ready.remove(&self.next).map(|ready| (self.next, ready));
         }
-        let Some((first, results)) = &mut self.current else { return false };
+        let Some((first, Ready { results, .. })) = &mut self.current else { return false };
         for result in results.by_ref().take(AT_A_TIME) {
             sink(self.next, result);
             self.next += 1;
@@ -584,7 +664,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
     /// Nothing is in flight any more.
     fn finish(self) -> Result<(), Error> {
         let Some((_, why)) = self.end else { return Ok(()) };
-        self.ready.into_values().flatten().flatten().for_each(J::discard);
+        self.ready.into_values().flat_map(|ready| ready.results).flatten().for_each(J::discard);
         self.lanes.into_iter().flat_map(|lane| lane.spare).for_each(|mut out| out.zeroize());
         Err(why)
     }

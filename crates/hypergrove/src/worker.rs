@@ -152,7 +152,8 @@ impl<J> Weigh<Asked<J>> for Scale<'_> {
 pub(crate) fn is_fault(error: &Error) -> bool {
     match error {
         Error::Device { device, .. } => device != HOST,
-        Error::OutOfMemory { .. } | Error::Inconsistent { .. } => true,
+        // A plan that it lists and then cannot prepare, for want of a compiler say, others may.
+        Error::OutOfMemory { .. } | Error::Inconsistent { .. } | Error::Unsupported { .. } => true,
         _ => false,
     }
 }
@@ -160,7 +161,7 @@ pub(crate) fn is_fault(error: &Error) -> bool {
 impl Inner {
     /// The devices that work, in the caller's order: at least one.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Worker> {
-        self.workers.iter().filter(|worker| !worker.is_aside())
+        self.workers.iter().chain(self.awake()).filter(|worker| !worker.is_aside())
     }
 
     /// The device for work that only one can do.

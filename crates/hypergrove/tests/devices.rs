@@ -50,6 +50,8 @@ struct Log {
     /// Runs of each device: ever, now, and at most at a time.
     counts: [(AtomicUsize, AtomicUsize, AtomicUsize); 4],
     prepared: AtomicUsize,
+    /// Programs that the device's memory did not suffice for.
+    refused: AtomicUsize,
     /// Bytes of programs that live.
     bytes: AtomicU64,
     cached_ids: Mutex<HashSet<u64>>,
@@ -138,6 +140,7 @@ impl Backend for Mock {
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         if batch > self.capacity {
+            self.log.refused.fetch_add(1, SeqCst);
             return Err(Error::OutOfMemory { device: device.id(), needs: batch as u64, has: self.capacity as u64 });
         }
         self.log.prepared.fetch_add(1, SeqCst);
@@ -352,6 +355,30 @@ fn a_device_that_fails_is_set_aside_and_nothing_is_lost() {
     }
 }
 
+/// Device 0 computes wrongly from its first run on, but only the check of its third finds it: what it gave before waits for
+/// results of the slow device 1, and is done again.
+#[test]
+fn results_of_a_device_that_proves_wrong_are_withdrawn() {
+    let lying = mock(2, 1).answering(|call| match (call.device, call.nth) {
+        (0, 2) => Err(Error::Inconsistent { device: "mock:0".into(), what: "a check".into() }),
+        (0, _) => {
+            *call.out.last_mut().unwrap() ^= 1;
+            Ok(())
+        }
+        (_, 0) => {
+            std::thread::sleep(Duration::from_millis(300));
+            Ok(())
+        }
+        _ => Ok(()),
+    });
+    // Device 1 has the first jobs.
+    let backend: Arc<dyn Backend> = Arc::new(lying.clone());
+    let engine = Engine::builder().devices(vec![(backend.clone(), 1), (backend, 0)]).threads(2).build().unwrap();
+    assert_eq!(sign(&engine, &key(1), 120), (Ok(()), 120));
+    assert_eq!(engine.faults().len(), 1);
+    assert!(lying.log.counts[0].0.load(SeqCst) >= 3, "it had given results before");
+}
+
 #[test]
 fn when_no_device_is_left_the_call_fails_with_the_first_error() {
     for queue in [1, 2] {
@@ -392,12 +419,21 @@ fn an_error_ends_the_call_after_the_results_before_it() {
 
     // What is not a device's fault is not done again elsewhere.
     let refusing = mock(2, 2).answering(|call| match call.nth {
-        3 => Err(Error::Unsupported { device: format!("mock:{}", call.device), what: "this".into() }),
+        3 => Err(Error::Randomness),
         _ => Ok(()),
     });
     let engine = refusing.engine();
-    assert!(matches!(sign(&engine, &key, 400).0, Err(Error::Unsupported { .. })));
+    assert_eq!(sign(&engine, &key, 400).0, Err(Error::Randomness));
     assert_eq!((engine.faults(), engine.working().len()), (vec![], 2));
+
+    // What one cannot prepare another may: one without a compiler, say.
+    let refusing = mock(2, 2).answering(|call| match call.device {
+        0 => Err(Error::Unsupported { device: "mock:0".into(), what: "this".into() }),
+        _ => Ok(()),
+    });
+    let engine = refusing.engine();
+    assert_eq!(sign(&engine, &key, 100), (Ok(()), 100));
+    assert_eq!(engine.working().len(), 1);
 }
 
 #[test]
@@ -426,6 +462,12 @@ fn out_of_memory_halves_the_batch() {
         assert_eq!(engine.faults(), [], "that is no failure");
         assert_eq!(engine.explain(P, Op::Sign, 100).unwrap().memory.sub_batch, 8);
     }
+    // It is tried again with more, now and then.
+    let small = Mock { memory: 1 << 30, jobs: 64, capacity: 10, ..mock(1, 1) };
+    let (engine, refused) = (small.engine(), || small.log.refused.load(SeqCst));
+    assert_eq!((sign(&engine, &key, 60), refused()), ((Ok(()), 60), 3));
+    // Idle programs make way before that is given up.
+    assert_eq!((sign(&engine, &key, 50 * 8), refused()), ((Ok(()), 50 * 8), 3 + 2));
     // Not even one job: another device does them.
     let tiny = mock(2, 1).answering(|call| match call.device {
         0 => Err(Error::OutOfMemory { device: "mock:0".into(), needs: 2, has: 1 }),

@@ -211,6 +211,22 @@ pub fn regret(fit: &Fit, sweep: &[Sample]) -> Option<Regret> {
     Some(Regret { chosen, best: best.shape, excess: of_chosen.seconds / best.seconds - 1.0 })
 }
 
+/// T = α + τ·x through samples at some x each, none below 0: the time at `x`. `None` without samples.
+pub fn line(seen: &[(f64, Sample)], x: f64) -> Option<Estimate> {
+    let rows: Vec<Vec<f64>> = seen.iter().map(|(x, _)| vec![*x, 1.0]).collect();
+    let (samples, sigmas): (Vec<Sample>, Vec<f64>) =
+        seen.iter().map(|(_, s)| (*s, s.sigma.max(LEAST_SIGMA * s.seconds))).unzip();
+    let Least { parameters, covariance, scatter, .. } = if rows.is_empty() {
+        return None;
+    } else {
+        least_squares(&rows, &samples, &sigmas)?
+    };
+    let features = DVector::from_vec(vec![x, 1.0]);
+    let seconds = x * parameters[0] + parameters[1];
+    let variance = (features.transpose() * covariance * &features)[(0, 0)].max(0.0);
+    Some(Estimate { seconds, sigma: (variance + (scatter * seconds).powi(2)).sqrt() })
+}
+
 /// What least squares give; see [`Fit`].
 struct Least {
     parameters: Vec<f64>,
