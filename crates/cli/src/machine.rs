@@ -54,21 +54,27 @@ pub(crate) fn engine_with<'p>(
     printer: &'p Printer,
     more: impl FnOnce(EngineBuilder) -> EngineBuilder,
 ) -> Result<Watched<'p>, Failure> {
-    let mut builder = more(Engine::builder());
+    let mut builder = more(builder(options));
     if let Some(devices) = devices(options)? {
         builder = builder.devices(devices);
-    }
-    if let Some(threads) = options.threads {
-        builder = builder.threads(threads.into());
-    }
-    if let Some(memory) = options.memory {
-        builder = builder.memory_budget(memory);
     }
     let engine = builder.build()?;
     if printer.verbose {
         printer.detail(describe(&engine));
     }
     Ok(Watched { engine, printer })
+}
+
+/// What was asked for but the devices.
+pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
+    let mut builder = Engine::builder();
+    if let Some(threads) = options.threads {
+        builder = builder.threads(threads.into());
+    }
+    if let Some(memory) = options.memory {
+        builder = builder.memory_budget(memory);
+    }
+    builder
 }
 
 /// Devices and threads, in a line.

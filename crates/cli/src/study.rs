@@ -305,6 +305,12 @@ fn places(options: &MachineOptions) -> Result<(Vec<Place>, String), Failure> {
     Ok((places, absent.join("; ")))
 }
 
+/// An engine on these devices.
+fn engine_on(places: &[Place], options: &MachineOptions) -> Result<Engine, Failure> {
+    let devices = places.iter().map(|place| (place.backend.clone(), place.device.index)).collect();
+    Ok(machine::builder(options).devices(devices).build()?)
+}
+
 /// A study under way.
 struct Study<'a> {
     name: &'a str,
@@ -443,35 +449,40 @@ impl Study<'_> {
         base: Record,
     ) -> Result<(), Failure> {
         let (stage, plan) = (place.stage(), &jobs.plan);
-        let policy = match choice.on(stage, plan) {
-            Ok(policy) => policy,
-            Err(why) => return self.skip_many(base, why, batches.len()),
-        };
-        let with_threads = stage.with_threads(plan, &policy, self.threads())?;
-        let staged = Policy(with_threads.0.iter().copied().chain([(STAGES, 1)]).collect());
-        let mut trial: Option<(usize, Trial)> = None;
-        let base = Record {
-            policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
-            threads: with_threads.get(THREADS).map_or(1, |threads| threads as usize),
-            ..base
-        };
+        let engine = engine_on(std::slice::from_ref(place), self.options)?;
+        let mut trial: Option<(usize, Policy, Trial)> = None;
         for (i, &batch) in batches.iter().enumerate() {
             let base = Record { batch, ..base.clone() };
             if self.is_over() {
                 return self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i);
             }
-            if trial.as_ref().is_none_or(|(most, _)| *most < batch) {
+            let policy = if choice.values.is_empty() {
+                engine.explain(plan.params, plan.op, batch)?.policy
+            } else {
+                match choice.on(stage, plan) {
+                    Ok(policy) => policy,
+                    Err(why) => return self.skip_many(base, why, batches.len() - i),
+                }
+            };
+            let policy = stage.with_threads(plan, &policy, self.threads())?;
+            let staged = Policy(policy.0.iter().copied().chain([(STAGES, 1)]).collect());
+            let base = Record {
+                policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
+                threads: policy.get(THREADS).map_or(1, |threads| threads as usize),
+                ..base
+            };
+            if trial.as_ref().is_none_or(|(most, of, _)| *most < batch || *of != policy) {
                 // Two programs at a time could exceed the device's memory.
                 drop(trial.take());
-                let made = Trial::new(stage, plan, bucket(batch), &with_threads);
+                let made = Trial::new(stage, plan, bucket(batch), &policy);
                 let mut made = match made {
                     Ok(made) => made,
                     Err(why) => return self.skip_many(base, why.message, batches.len() - i),
                 };
                 made.run(jobs, batch).map_err(|why| why.of(describe(&base)))?;
-                trial = Some((bucket(batch), made));
+                trial = Some((bucket(batch), policy.clone(), made));
             }
-            let Some((_, program)) = &mut trial else { continue };
+            let Some((.., program)) = &mut trial else { continue };
             let mut execute = Vec::new();
             let times = until_used_up(self.budget(row.seconds), || {
                 let (time, timing) = program.run(jobs, batch)?;
@@ -541,12 +552,7 @@ impl Study<'_> {
     }
 
     fn engine(&mut self, row: &EngineRow, places: &[Place]) -> Result<(), Failure> {
-        let mut builder = Engine::builder().threads(self.threads());
-        builder = builder.devices(places.iter().map(|place| (place.backend.clone(), place.device.index)).collect());
-        if let Some(memory) = self.options.memory {
-            builder = builder.memory_budget(memory);
-        }
-        let engine = builder.build()?;
+        let engine = engine_on(places, self.options)?;
         let subjects = self.subjects(&row.sets, &row.ops, &row.cached_layers)?;
         let batches = match &row.batches {
             Some(numbers) => self.batches(numbers, || 1).into_iter().map(Some).collect(),
@@ -698,7 +704,7 @@ fn timed_alone(stage: Stage<'_>, jobs: &Jobs, batch: usize, policy: &Policy) -> 
         .collect())
 }
 
-/// A policy by name and values.
+/// A policy by name and values; without values, the planner's for each batch.
 #[derive(Clone)]
 struct Named {
     name: String,

@@ -83,7 +83,12 @@ fn slug(parts: &[&str]) -> String {
 }
 
 fn axis(title: &str, scale: Scale, shown: fn(f64) -> String) -> Axis {
-    Axis { title: title.into(), scale, shown }
+    Axis { title: title.into(), scale, shown, whole: false }
+}
+
+/// Of things that there is no half of.
+fn counts(title: &str, scale: Scale) -> Axis {
+    Axis { whole: true, ..axis(title, scale, counted) }
 }
 
 /// Quartiles of times.
@@ -151,7 +156,7 @@ fn throughput(run: &Run) -> Section {
             });
             let plot = Plot {
                 title: format!("{} {op}", short(&set)),
-                x: axis("jobs of a batch", scale, counted),
+                x: counts("jobs of a batch", scale),
                 y: axis("per second", Scale::Linear, counted),
                 series: series.collect(),
                 rules: Vec::new(),
@@ -227,7 +232,7 @@ fn crossover(run: &Run) -> Section {
         });
         let plot = Plot {
             title: format!("{} {op}", short(&set)),
-            x: axis("jobs of a batch", Scale::Log, counted),
+            x: counts("jobs of a batch", Scale::Log),
             y: axis("per second, end to end", Scale::Log, counted),
             series: series.collect(),
             rules: at.flatten().map(|at| (at, format!("{} jobs", grouped(at.ceil() as u64)))).into_iter().collect(),
@@ -311,6 +316,11 @@ fn noun(op: &str) -> &str {
         "verify" => "verification",
         op => op,
     }
+}
+
+/// 1 job, 2 jobs.
+fn plural(count: usize, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
 /// A stage in words.
@@ -469,9 +479,11 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
             // The staircase depends on both; 128 threads a block are what is drawn.
             let threads = if gpu { 128.0f64.min(total) } else { 1.0 };
             let shape = Shape { blocks: (total / threads).round().max(1.0) as u32, threads: threads as u32 };
-            Point { x: total, y: fit.predict(shape).seconds, range: None, told: String::new() }
+            Point { x: shape.total(), y: fit.predict(shape).seconds, range: None, told: String::new() }
         };
-        (0..=60).map(at).filter(|point| point.y > 0.0).collect::<Vec<_>>()
+        let mut points: Vec<Point> = (0..=60).map(at).filter(|point| point.y > 0.0).collect();
+        points.dedup_by(|a, b| a.x == b.x);
+        points
     };
     let mut series =
         vec![Series { name: "measured".into(), look: Look::Marks, points: measured.iter().map(point).collect() }];
@@ -512,8 +524,8 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
         .map(|star| (star.threads, format!("t* {}", grouped(star.threads.round() as u64))));
     let plot = Plot {
         title: format!("{}: {}", record.op, stage_title(name, &record.backend)),
-        x: axis("threads", Scale::Log, counted),
-        y: axis(&format!("time of {} jobs", grouped(record.batch as u64)), Scale::Log, timed),
+        x: counts("threads", Scale::Log),
+        y: axis(&format!("time of {}", plural(record.batch, "job")), Scale::Log, timed),
         series,
         rules: rules.into_iter().collect(),
     };
@@ -573,60 +585,44 @@ fn roofline(run: &Run) -> Section {
         of_all && record.batch > 1 && record.cached_layers == 0 && !record.redundant && record.limit_fraction.is_some()
     };
     let key = |record: &&Record| {
-        let on = if record.backend == "cpu" { format!(", {} threads", record.threads) } else { String::new() };
-        format!(
-            "{}, {}{on}{}",
-            record.device,
-            record.detail,
-            if record.devices.len() > 1 { format!(", {} devices", record.devices.len()) } else { String::new() }
-        )
+        let mut parts = vec![record.device.clone(), record.detail.clone()];
+        parts.extend((record.backend == "cpu").then(|| plural(record.threads, "thread")));
+        parts.extend((record.devices.len() > 1).then(|| format!("{} devices", record.devices.len())));
+        parts.join(", ")
     };
     for (title, records) in by(run.records.iter().filter(plain), key) {
-        let ops = by(records.iter().copied(), |record| record.op.clone());
-        let series: Vec<String> = ops.iter().map(|(op, _)| op.clone()).collect();
-        let rows = by(records.iter().copied(), |record| record.set.clone()).into_iter().map(|(set, records)| {
-            let fraction = |record: &Record| record.kernels_limit_fraction.or(record.limit_fraction).unwrap_or(0.0);
-            let values: Vec<Value> = records
-                .iter()
-                .map(|record| {
-                    (
-                        series.iter().position(|op| *op == record.op).unwrap_or(0),
-                        record.limit_fraction.unwrap_or(0.0),
-                        None,
-                    )
-                })
-                .collect();
-            let told: Vec<String> = records
-                .iter()
-                .map(|record| {
-                    format!(
-                        "{} {:.0} % end to end{}",
-                        record.op,
-                        100.0 * record.limit_fraction.unwrap_or(0.0),
-                        if record.kernels_limit_fraction.is_some() {
-                            format!(", {:.0} % kernels alone", 100.0 * fraction(record))
-                        } else {
-                            String::new()
-                        }
-                    )
-                })
-                .collect();
-            Bar {
-                label: short(&set).into(),
-                values,
-                text: String::new(),
-                told: format!("{}: {}", short(&set), told.join("; ")),
-            }
-        });
-        let bars = Bars {
-            title: "end to end, as a share of the limit".into(),
-            rows: rows.collect(),
-            x: axis("of the limit", Scale::Linear, share),
-            series,
-            dots: true,
-            rule: Some(1.0),
+        let series: Vec<String> =
+            by(records.iter().copied(), |record| record.op.clone()).into_iter().map(|(op, _)| op).collect();
+        let chart = |heading: &str, of: fn(&Record) -> Option<f64>| {
+            let rows = by(records.iter().copied(), |record| record.set.clone()).into_iter().map(|(set, records)| {
+                let known = || records.iter().filter_map(|record| Some((*record, of(record)?)));
+                let at = |op: &str| series.iter().position(|other| other == op).unwrap_or(0);
+                let values: Vec<Value> = known().map(|(record, fraction)| (at(&record.op), fraction, None)).collect();
+                let told: Vec<String> =
+                    known().map(|(r, fraction)| format!("{} {:.0} %", r.op, 100.0 * fraction)).collect();
+                Bar {
+                    label: short(&set).into(),
+                    values,
+                    text: String::new(),
+                    told: format!("{}: {}", short(&set), told.join(", ")),
+                }
+            });
+            let rows: Vec<Bar> = rows.filter(|row| !row.values.is_empty()).collect();
+            let bars = Bars {
+                title: format!("{heading}, as a share of the limit"),
+                rows,
+                x: axis("of the limit", Scale::Linear, share),
+                series: series.clone(),
+                dots: true,
+                rule: Some(1.0),
+            };
+            let name = slug(&["roofline", &title, heading]);
+            (!bars.rows.is_empty()).then(|| Figure { name, picture: bars.svg() })
         };
-        let name = slug(&["roofline", &title]);
+        let figures = [
+            chart("end to end", |record| record.limit_fraction),
+            chart("kernels alone", |record| record.kernels_limit_fraction),
+        ];
         let rows = records.iter().map(|record| {
             let of = |fraction: Option<f64>| {
                 fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.1} %", 100.0 * fraction))
@@ -644,7 +640,7 @@ fn roofline(run: &Run) -> Section {
         });
         let heads = vec!["set", "op", "batch", "a job", "per second", "spread", "of limit", "kernels, of limit"];
         let table = Some(Table { heads, words: 2, rows: rows.collect() });
-        groups.push(Group { title, figures: vec![Figure { name, picture: bars.svg() }], table });
+        groups.push(Group { title, figures: figures.into_iter().flatten().collect(), table });
     }
     Section {
         id: "roofline",
@@ -739,7 +735,7 @@ fn multi_gpu(run: &Run) -> Section {
         let ideal = (1..=most).map(|n| Point { x: n as f64, y: one * n as f64, range: None, told: String::new() });
         let plot = Plot {
             title: format!("{} {op}", short(&set)),
-            x: axis("GPUs", Scale::Linear, counted),
+            x: counts("GPUs", Scale::Linear),
             y: axis("per second", Scale::Linear, counted),
             series: vec![
                 Series { name: "measured".into(), look: Look::Joined, points },
@@ -786,7 +782,7 @@ fn key(record: &Record) -> String {
 }
 
 /// Rows of a comparison that one picture shows.
-const MOST_ROWS: usize = 40;
+const MOST_ROWS: usize = 28;
 
 /// Two runs: how many times as fast the second is.
 pub(crate) fn compared(first: &Run, second: &Run) -> Section {

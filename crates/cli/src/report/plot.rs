@@ -8,7 +8,11 @@ const WIDTH: f64 = 360.0;
 /// Height of the area between the axes.
 const AREA: f64 = 200.0;
 /// Advance of a character of the smaller text, at most on average; of the fonts that browsers have, Verdana is widest.
-const CHARACTER: f64 = 6.4;
+const CHARACTER: f64 = 7.0;
+/// Radius of a mark, of one of many, and of a ring around others.
+const MARK: f64 = 3.2;
+const SMALL: f64 = 2.0;
+const RING: f64 = 6.5;
 /// Series that have colours and marks of their own.
 const STYLES: usize = 6;
 
@@ -29,6 +33,8 @@ pub(crate) struct Axis {
     pub(crate) scale: Scale,
     /// How a number is shown.
     pub(crate) shown: fn(f64) -> String,
+    /// Whether only whole numbers make sense.
+    pub(crate) whole: bool,
 }
 
 /// A value with its quartiles, and what is said of it.
@@ -106,6 +112,7 @@ struct Fitted<'a> {
 impl<'a> Fitted<'a> {
     /// Around all values; `least` and `most` ticks are asked for.
     fn new(axis: &'a Axis, values: impl Iterator<Item = f64>, most: usize) -> Fitted<'a> {
+        let whole = |tick: &f64| !axis.whole || tick.fract().abs() < 1e-9;
         let values = values.filter(|v| v.is_finite() && (axis.scale == Scale::Linear || *v > 0.0));
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         let (low, high) = if low > high { (1.0, 10.0) } else { (low, high) };
@@ -116,7 +123,7 @@ impl<'a> Fitted<'a> {
                 let unit = 10f64.powf(raw.log10().floor());
                 let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|f| f * unit).into_iter().find(|s| *s >= raw).unwrap_or(raw);
                 let steps = (high / step - 1e-9).ceil().max(1.0);
-                let ticks = (0..=steps as usize).map(|i| i as f64 * step).collect();
+                let ticks = (0..=steps as usize).map(|i| i as f64 * step).filter(whole).collect();
                 Fitted { axis, low: 0.0, high: steps * step, ticks }
             }
             Scale::Log => {
@@ -124,6 +131,7 @@ impl<'a> Fitted<'a> {
                 let (low, high) = (low / 1.12, high * 1.12);
                 let decades = (high / low).log10();
                 let factors: &[f64] = match decades {
+                    d if d < 0.5 => &[1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
                     d if d < 0.9 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
                     d if d < 2.0 => &[1.0, 2.0, 5.0],
                     _ => &[1.0],
@@ -131,7 +139,7 @@ impl<'a> Fitted<'a> {
                 let first = low.log10().floor() as i32;
                 let mut ticks: Vec<f64> = (first..=high.log10().ceil() as i32)
                     .flat_map(|exponent| factors.iter().map(move |factor| factor * 10f64.powi(exponent)))
-                    .filter(|tick| (low..=high).contains(tick))
+                    .filter(|tick| (low..=high).contains(tick) && whole(tick))
                     .collect();
                 let every = ticks.len().div_ceil(most.max(1)).max(1);
                 ticks = ticks.into_iter().step_by(every).collect();
@@ -161,11 +169,13 @@ fn p(value: f64) -> String {
 }
 
 /// The mark of a series.
-fn mark(style: usize, x: f64, y: f64, told: &str, ring: bool) -> Markup {
-    let r = if ring { 7.0 } else { 3.2 };
+fn mark(style: usize, x: f64, y: f64, told: &str, r: f64) -> Markup {
+    let ring = r >= RING;
     let class = format!("mark s{}{}", style % STYLES, if ring { " ring" } else { "" });
+    let circle = || html! { circle class=(class) cx=(p(x)) cy=(p(y)) r=(p(r)) data-told=(told) { title { (told) } } };
     let d = match style % STYLES {
-        0 => return html! { circle class=(class) cx=(p(x)) cy=(p(y)) r=(p(r)) data-told=(told) { title { (told) } } },
+        _ if ring => return circle(),
+        0 => return circle(),
         1 => format!("M{} {}h{}v{}h-{}z", p(x - r), p(y - r), p(2.0 * r), p(2.0 * r), p(2.0 * r)),
         2 => format!("M{} {}l{} {}h-{}z", p(x), p(y - r - 1.0), p(r + 1.0), p(2.0 * r + 0.6), p(2.0 * r + 2.0)),
         3 => {
@@ -176,6 +186,14 @@ fn mark(style: usize, x: f64, y: f64, told: &str, ring: bool) -> Markup {
         _ => format!("M{0} {1}h{2}v{3}h-{2}z", p(x - r), p(y - 1.4), p(2.0 * r), p(2.8)),
     };
     html! { path class=(class) d=(d) data-told=(told) { title { (told) } } }
+}
+
+fn radius(series: &Series) -> f64 {
+    match series.look {
+        Look::Rings => RING,
+        _ if series.points.len() > 40 => SMALL,
+        _ => MARK,
+    }
 }
 
 /// Names of series in rows from `top` on; their height.
@@ -192,13 +210,13 @@ fn legend(names: &[(usize, &str, Look)], top: f64) -> (Markup, f64) {
                 Look::Curve | Look::Dashed => {
                     path class={ "line s" (style % STYLES) @if *look == Look::Dashed { " dashed" } } d={ "M" (p(x - 2.0)) " " (p(y - 3.5)) "h14" } {}
                 }
-                _ => (mark(*style, x + 5.0, y - 3.5, name, false))
+                _ => (mark(*style, x + 5.0, y - 3.5, name, if *look == Look::Rings { RING } else { MARK }))
             }
             text x=(p(x + 15.0)) y=(p(y)) { (name) }
         });
-        x += wide + 8.0;
+        x += wide + 4.0;
     }
-    (html! { g class="legend" { @for item in items { (item) } } }, if names.is_empty() { 0.0 } else { y - top + 16.0 })
+    (html! { g class="legend" { @for item in items { (item) } } }, if names.is_empty() { 0.0 } else { y - top + 22.0 })
 }
 
 /// The picture around its parts.
@@ -277,7 +295,7 @@ impl Plot {
                             @if let Some((low, high)) = point.range {
                                 path class={ "range s" (style % STYLES) } d={ "M" (p(px(point.x))) " " (p(py(low))) "V" (p(py(high))) } {}
                             }
-                            (mark(style, px(point.x), py(point.y), &point.told, series.look == Look::Rings))
+                            (mark(style, px(point.x), py(point.y), &point.told, radius(series)))
                         }
                     }
                 }
@@ -296,7 +314,7 @@ impl Bars {
         let top = 28.0 + legend_height;
         let step = if above { 33.0 } else { 21.0 };
         let left = if above { 10.0 } else { 14.0 + longest(|row| &row.label) };
-        let right = WIDTH - 16.0 - longest(|row| &row.text);
+        let right = WIDTH - 20.0 - longest(|row| &row.text);
         let bottom = top + step * self.rows.len() as f64 + 4.0;
         let values = self.rows.iter().flat_map(|row| &row.values);
         let values =
@@ -314,7 +332,7 @@ impl Bars {
             .filter_map(|tick| {
                 let label = (self.x.shown)(*tick);
                 let (at, half) = (px(*tick), width(&label) / 2.0);
-                (at - half > last && at - half > 0.0).then(|| {
+                (at - half > last && at - half > 0.0 && at + half < WIDTH).then(|| {
                     last = at + half + 4.0;
                     (at, label)
                 })
@@ -342,7 +360,7 @@ impl Bars {
                         @if let Some((low, high)) = range {
                             path class={ "range s" (style % STYLES) } d={ "M" (p(px(*low))) " " (p(y - 1.5)) "H" (p(px(*high))) } {}
                         }
-                        (mark(*style, px(*value), y - 1.5, &row.told, false))
+                        (mark(*style, px(*value), y - 1.5, &row.told, MARK))
                     } @else {
                         rect class={ "bar mark s" (style % STYLES) } x=(p(left)) y=(p(y - 7.0)) width=(p((px(*value) - left).max(1.0))) height="11" data-told=(row.told) { title { (row.told) } }
                     }
@@ -409,7 +427,7 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_hold_all_values() {
-        let axis = |scale| Axis { title: String::new(), scale, shown: counted };
+        let axis = |scale| Axis { title: String::new(), scale, shown: counted, whole: false };
         let linear = axis(Scale::Linear);
         for high in [0.0007, 1.0, 3.7, 99.0, 101.0, 123_456.0] {
             let fitted = Fitted::new(&linear, [0.0, high].into_iter(), 5);
