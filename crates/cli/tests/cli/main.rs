@@ -4,5 +4,7 @@ mod acvp;
 mod keys;
 mod measure;
 mod place;
+mod report;
 mod sign_verify;
+mod studies;
 mod system;
