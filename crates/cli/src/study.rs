@@ -822,6 +822,11 @@ mod tests {
         }
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/definitions");
         assert_eq!(std::fs::read_dir(folder).unwrap().count(), DEFINITIONS.len(), "a definition that is not listed");
+        let misspelt = ["kind = \"program\"\nset = []", "kind = \"abacus\"", "kind = \"rates\"\nof = \"gpu\""];
+        for row in misspelt {
+            let text = format!("title = \"\"\nasks = \"\"\n[[rows]]\n{row}\n");
+            assert!(toml::from_str::<Definition>(&text).is_err(), "{row}");
+        }
         let unknown = definition("abacus").err().unwrap();
         assert!(unknown.hint.unwrap().contains("throughput, ladder"));
     }

@@ -223,7 +223,7 @@ fn crossover(run: &Run) -> Section {
             match at {
                 None => "only one of the two was measured".into(),
                 Some(None) => "the CPU is faster as far as was measured".into(),
-                Some(Some(at)) => format!("{} jobs", grouped(at.ceil() as u64)),
+                Some(Some(at)) => plural(at.ceil() as usize, "job"),
             },
         ]);
         let series = devices.into_iter().map(|(name, records)| {
@@ -235,7 +235,7 @@ fn crossover(run: &Run) -> Section {
             x: counts("jobs of a batch", Scale::Log),
             y: axis("per second, end to end", Scale::Log, counted),
             series: series.collect(),
-            rules: at.flatten().map(|at| (at, format!("{} jobs", grouped(at.ceil() as u64)))).into_iter().collect(),
+            rules: at.flatten().map(|at| (at, plural(at.ceil() as usize, "job"))).into_iter().collect(),
         };
         group.figures.push(Figure { name: slug(&["crossover", &set, &op]), picture: plot.svg() });
     }

@@ -277,10 +277,8 @@ impl Plot {
                 text class="tick middle" x=(p(*at)) y=(p(bottom + 16.0)) { (label) }
             }
             text class="axis end" x=(p(right)) y=(p(bottom + 33.0)) { (self.x.title) }
-            @for (i, (at, name)) in self.rules.iter().enumerate() {
-                @let (at, flips) = (px(*at), px(*at) + 6.0 + width(name) > right);
-                path class="rule" d={ "M" (p(at)) " " (p(top)) "V" (p(bottom)) } {}
-                text class={ "note" @if flips { " end" } } x=(p(if flips { at - 4.0 } else { at + 4.0 })) y=(p(top + 10.0 + 13.0 * i as f64)) { (name) }
+            @for (at, _) in &self.rules {
+                path class="rule" d={ "M" (p(px(*at))) " " (p(top)) "V" (p(bottom)) } {}
             }
             @for (style, series) in self.series.iter().enumerate() {
                 @if series.look != Look::Marks && series.look != Look::Rings && series.points.len() > 1 {
@@ -299,6 +297,10 @@ impl Plot {
                         }
                     }
                 }
+            }
+            @for (i, (at, name)) in self.rules.iter().enumerate() {
+                @let (at, flips) = (px(*at), px(*at) + 6.0 + width(name) > right);
+                text class={ "note" @if flips { " end" } } x=(p(if flips { at - 4.0 } else { at + 4.0 })) y=(p(top + 10.0 + 13.0 * i as f64)) { (name) }
             }
         };
         svg(&self.title, bottom + 40.0, &inner)
