@@ -423,7 +423,7 @@ impl Study<'_> {
                 ..Record::of(&place.device)
             };
             if self.is_over() {
-                self.skip(base, "time is up".into())?;
+                self.skip_many(base, "time is up".into(), batches.len() * choices.len())?;
                 continue;
             }
             let jobs = Jobs::new(place.stage(), plan, most, self.threads())
@@ -626,7 +626,7 @@ impl Study<'_> {
                 let base = Record { shape: Some(isa.name().into()), threads: 1, ..base.clone() };
                 match hypergrove_cpu::rates(isa, RATES_TIME) {
                     Some(rates) => self.emit(Record { rates: Some(rates_json(&rates)), ..base })?,
-                    None => self.skip(base, "this CPU lacks it".into())?,
+                    None => self.skip_many(base, "this CPU lacks it".into(), 1)?,
                 }
             }
         }
@@ -657,18 +657,18 @@ impl Study<'_> {
         self.bar.suspend(|| self.printer.line(line))
     }
 
-    fn skip(&mut self, base: Record, why: String) -> Result<(), Failure> {
-        self.skip_many(base, why, 1)
+    /// Some of the points that were announced are not measured.
+    fn skip_many(&mut self, base: Record, why: String, points: usize) -> Result<(), Failure> {
+        self.bar.inc(points as u64);
+        self.skip(base, why)
     }
 
     /// What is not measured is named.
-    fn skip_many(&mut self, base: Record, why: String, points: usize) -> Result<(), Failure> {
-        self.skipped += points;
-        self.bar.inc(points as u64);
+    fn skip(&mut self, base: Record, why: String) -> Result<(), Failure> {
+        self.skipped += 1;
         let what = describe(&base);
-        self.bar.suspend(|| {
-            self.printer.note(format_args!("skipped: {what}{}{why}", if what.is_empty() { "" } else { ": " }))
-        });
+        let colon = if what.is_empty() { "" } else { ": " };
+        self.bar.suspend(|| self.printer.note(format_args!("skipped: {what}{colon}{why}")));
         if !self.args.json {
             return Ok(());
         }
