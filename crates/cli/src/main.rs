@@ -17,6 +17,7 @@ mod pubkey;
 mod quickstart;
 mod sign;
 mod stopwatch;
+mod tune;
 mod verdicts;
 mod verify;
 
@@ -51,6 +52,7 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Devices(args) => devices::run(args, machine, printer),
         Command::Explain(args) => explain::run(args, machine, printer),
         Command::Bench(args) => bench::run(args, machine, printer),
+        Command::Tune(args) => tune::run(args, machine, printer),
         Command::Acvp(args) => acvp::run(args, machine, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }
