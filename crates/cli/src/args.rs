@@ -8,7 +8,9 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use hypergrove::{BACKENDS, Mode, Op, PARAMETER_SETS, Params, PreHash};
 use hypergrove_cpu::Isa;
 use hypergrove_fips205::digest::MAX_CONTEXT;
+use hypergrove_tune::search::{SEARCHES, Search};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// SLH-DSA (FIPS 205): hash-based post-quantum signatures, as fast as the hardware allows.
 ///
@@ -98,6 +100,7 @@ pub(crate) enum Command {
     Devices(Devices),
     Explain(Explain),
     Bench(Bench),
+    Tune(Tune),
     Report(Report),
     Acvp(Acvp),
     Quickstart(Quickstart),
@@ -301,6 +304,38 @@ pub(crate) struct Report {
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
+}
+
+/// Find the fastest policies of a device, and keep them
+///
+/// Every policy's answers are compared. The table goes to the user's configuration directory, where all commands find it.
+/// Samples are written down as they come in: an interrupted tuning goes on where it was.
+#[derive(Args)]
+pub(crate) struct Tune {
+    /// Parameter sets, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
+    pub(crate) set: Vec<Sets>,
+    /// Operations, or all
+    #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
+    pub(crate) op: Vec<OpsName>,
+    /// Batch sizes; if not given, some from one job to as many as fill the device
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
+    pub(crate) batch: Vec<usize>,
+    /// Time for all of it, for example 60s or 10m; a minute a set if not given
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+    /// How policies are looked for: descent, or grid for every one of the axes given
+    #[arg(long, value_name = "NAME", default_value = "descent", value_parser = search())]
+    pub(crate) search: &'static Search,
+    /// Axes to be tuned; all of the device if not given
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) axis: Vec<String>,
+    /// Where the table goes
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print a line of JSON for each row instead
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Answer a NIST ACVP SLH-DSA test: prompt.json in, expectedResults.json out
@@ -583,6 +618,24 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "more memory than can be addressed".into())
 }
 
+/// `90`, `60s`, `10m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "ms" => 1e-3,
+        unit => return Err(format!("'{unit}' is no unit of time; use s, m or h, for example 60s")),
+    };
+    positive(digits).map(|number| Duration::from_secs_f64(number * unit))
+}
+
+fn search() -> impl TypedValueParser<Value = &'static Search> {
+    let names = SEARCHES.iter().map(|search| PossibleValue::new(search.name).help(search.what));
+    PossibleValuesParser::new(names).map(|name| SEARCHES.iter().find(|s| s.name == name).expect("a possible value"))
+}
+
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least 1".into()),
@@ -637,6 +690,16 @@ mod tests {
         assert_eq!(device("CPU"), named("cpu", None));
         for text in ["cuda:", "cuda:x", "cuda:-1", "cuda:0:1"] {
             assert!(device(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in [("90", 90.0), ("60s", 60.0), ("10m", 600.0), ("0.5h", 1800.0), ("250ms", 0.25)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for text in ["", "s", "-1s", "0", "1d", "1 fortnight", "nan"] {
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 

@@ -3,14 +3,14 @@
 use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
 use crate::printer::Printer;
+use hypergrove::tune::table::Source;
 use hypergrove::{BACKENDS, Backend, Device, Engine, EngineBuilder, Fault, Reference, Work};
 use hypergrove_cpu::{Cpu, Isa, Rates};
-use std::env;
-use std::fs;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, fs};
 
 /// How long the hash rates are measured, for each instruction set.
 const RATES_TIME: Duration = Duration::from_millis(60);
@@ -31,6 +31,8 @@ impl Deref for Watched<'_> {
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
         set_aside(&self.engine).for_each(|warning| self.printer.warning(warning));
+        // Those of devices that were woken later too.
+        self.engine.notices().into_iter().for_each(|notice| self.printer.warning(notice));
     }
 }
 
@@ -67,7 +69,10 @@ pub(crate) fn engine_with<'p>(
 
 /// What was asked for but the devices.
 pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
-    let mut builder = Engine::builder();
+    let mut builder = Engine::builder().tables(tables());
+    if let Some(cache) = cache() {
+        builder = builder.cache(cache);
+    }
     if let Some(threads) = options.threads {
         builder = builder.threads(threads.into());
     }
@@ -161,11 +166,58 @@ fn present() -> String {
     format!("the devices are {}", devices.map(|device| device.id()).collect::<Vec<_>>().join(", "))
 }
 
+/// The one device that was asked for; the CPU if none was.
+pub(crate) fn one_device(options: &MachineOptions) -> Result<(Arc<dyn Backend>, Device), Failure> {
+    let named = devices(options)?.unwrap_or_else(|| vec![(Arc::new(Cpu::new()), 0)]);
+    let [(backend, index)] = &named[..] else {
+        return Err(Failure::new(format!("{} devices were named, one is tuned at a time", named.len()))
+            .hint("name one, for example --device cuda:0"));
+    };
+    let there = backend.devices()?.into_iter().find(|device| device.index == *index);
+    let device = there.ok_or_else(|| {
+        let why = backend.absent().map_or(String::new(), |why| format!(": {why}"));
+        Failure::new(format!("there is no device {}:{index}{why}", backend.name())).hint(present())
+    })?;
+    Ok((backend.clone(), device))
+}
+
 /// Where backends may keep what they compile.
 fn cache() -> Option<PathBuf> {
+    base("XDG_CACHE_HOME", ".cache")
+}
+
+/// Where samples of tunings are kept.
+pub(crate) fn state() -> Option<PathBuf> {
+    base("XDG_STATE_HOME", ".local/state").map(|base| base.join("tune"))
+}
+
+/// Where the user's tables are: a directory a backend.
+pub(crate) fn tuning() -> Option<PathBuf> {
+    base("XDG_CONFIG_HOME", ".config").map(|base| base.join("tuning"))
+}
+
+fn base(name: &str, at_home: &str) -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| Some(set("HOME")?.join(".cache")));
+    let base = set(name).filter(|path| path.is_absolute()).or_else(|| Some(set("HOME")?.join(at_home)));
     base.map(|base| base.join("hypergrove"))
+}
+
+/// Tables that came with the tool: (`backend/device.toml`, text).
+static SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
+
+/// The user's tables, and after them those that came with the tool.
+fn tables() -> Vec<Source> {
+    let directories = tuning().into_iter().flat_map(|tuning| BACKENDS.iter().map(move |entry| tuning.join(entry.name)));
+    let files = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
+    let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    // What is no text is no table: that is said of it later.
+    let text =
+        |path: &PathBuf| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let own = paths.iter().map(|path| Source { name: path.display().to_string(), text: text(path) });
+    let shipped = SHIPPED.iter().map(|(name, text)| Source { name: format!("the table {name}"), text: (*text).into() });
+    own.chain(shipped).collect()
 }
 
 /// How fast what is used can hash.

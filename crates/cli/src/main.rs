@@ -21,6 +21,7 @@ mod sign;
 mod stopwatch;
 mod study;
 mod trial;
+mod tune;
 mod verdicts;
 mod verify;
 
@@ -56,6 +57,7 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(args, machine, printer),
         Command::Bench(args) => bench::run(args, machine, printer),
         Command::Report(args) => report::run(args, printer),
+        Command::Tune(args) => tune::run(args, machine, printer),
         Command::Acvp(args) => acvp::run(args, machine, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }
