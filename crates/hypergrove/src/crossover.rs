@@ -116,8 +116,9 @@ impl Inner {
             return stay("there is no other device".into());
         }
         let rates: Option<Vec<f64>> = able.iter().map(|w| seconds(w, group, left).map(|s| left as f64 / s)).collect();
-        let both =
-            || std::iter::once(host).chain(able.iter().copied()).filter(|w| !w.is_aside() && w.takes(group)).collect();
+        // The fastest leads.
+        let hosts = [host].into_iter().filter(|host| !host.is_aside() && host.takes(group));
+        let both = || able.iter().copied().chain(hosts.clone()).collect();
         let Some(rates) = rates else {
             return Suited { workers: both(), why: "all devices, until it is known which are fast".into() };
         };
