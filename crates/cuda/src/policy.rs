@@ -157,7 +157,9 @@ impl CudaPolicy {
                 let allowed = match *name {
                     "imad" => "below 4096".into(),
                     "blocks" => "below 65536".into(),
-                    name if name.ends_with("block") => format!("one of {allowed:?}: kernels are built for at most {MAX_THREADS} threads"),
+                    name if name.ends_with("block") => {
+                        format!("one of {allowed:?}: kernels are built for at most {MAX_THREADS} threads")
+                    }
                     "subtree_height" | "tile" => "1 to 10".into(),
                     "window" => "0, or 4 to 24".into(),
                     _ => format!("one of {allowed:?}"),
