@@ -28,7 +28,7 @@ pub struct Table {
     /// Version and commit that measured.
     pub version: String,
     /// The rows.
-    #[serde(rename = "policy", default)]
+    #[serde(rename = "policy")]
     pub rows: Vec<Row>,
 }
 
@@ -50,6 +50,7 @@ pub struct Row {
     /// The batch size that was measured.
     pub jobs: usize,
     /// Values of axes; the backend's defaults hold for the others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub axes: BTreeMap<String, u32>,
     /// Median of the batch's time.
     pub seconds: f64,
@@ -130,8 +131,8 @@ impl Table {
         let table: Table = toml::from_str(text).map_err(|why| why.to_string().trim_end().replace('\n', " "))?;
         for row in &table.rows {
             let whole = row.jobs > 0 && row.batch.contain(row.jobs);
-            let times = [row.seconds, row.default_seconds];
-            if !whole || times.iter().any(|s| !(*s > 0.0 && s.is_finite())) || !(row.spread >= 0.0) {
+            let timed = [row.seconds, row.default_seconds].iter().all(|s| *s > 0.0 && s.is_finite());
+            if !(whole && timed && row.spread >= 0.0) {
                 return Err(format!("the row of {} {} for {} jobs cannot be", row.op, row.set(), row.jobs));
             }
         }

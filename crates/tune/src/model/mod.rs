@@ -235,13 +235,21 @@ struct Least {
     scatter: f64,
 }
 
+/// The least sum with some of the parameters, the others being 0.
+struct Minimum {
+    chi2: f64,
+    of: Vec<usize>,
+    found: DVector<f64>,
+    covariance: DMatrix<f64>,
+}
+
 /// min Σ ((yᵢ − Σⱼ xᵢⱼ pⱼ) / σᵢ)² for pⱼ ≥ 0. With three parameters at most, the bounds that hold are found by trying:
 /// of all subsets of parameters whose own minimum has none below 0, the one with the least sum. `None` if the samples
 /// cannot tell even one parameter.
 fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Option<Least> {
     let (count, all) = (rows.len(), rows[0].len());
     let y = DVector::from_iterator(count, samples.iter().zip(sigmas).map(|(s, sigma)| s.seconds / sigma));
-    let mut best: Option<(f64, Vec<usize>, DVector<f64>, DMatrix<f64>)> = None;
+    let mut best: Option<Minimum> = None;
     for subset in 1u32..1 << all {
         let of: Vec<usize> = (0..all).filter(|j| subset >> j & 1 == 1).collect();
         if of.len() > count {
@@ -267,15 +275,14 @@ fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Optio
         }
         let chi2 = (&y - &x * &parameters).norm_squared();
         // A parameter more always brings the sum down; one that brings nothing is left out.
-        if best
-            .as_ref()
-            .is_none_or(|(least, known, ..)| chi2 < least * (1.0 - 1e-12) || (chi2 <= *least && of.len() < known.len()))
-        {
+        let is_less = |old: &Minimum| chi2 < old.chi2 * (1.0 - 1e-12) || (chi2 <= old.chi2 && of.len() < old.of.len());
+        if best.as_ref().is_none_or(is_less) {
             let unscale = DMatrix::from_diagonal(&scale.map(|norm| 1.0 / norm));
-            best = Some((chi2, of, parameters, &unscale * (&inverse * inverse.transpose()) * &unscale));
+            let covariance = &unscale * (&inverse * inverse.transpose()) * &unscale;
+            best = Some(Minimum { chi2, of, found: parameters, covariance });
         }
     }
-    let (chi2, of, found, covariance) = best?;
+    let Minimum { chi2, of, found, covariance } = best?;
     let mut parameters = vec![0.0; all];
     let mut whole = DMatrix::zeros(all, all);
     let freedom = count.saturating_sub(of.len());

@@ -16,9 +16,12 @@ pub struct Search {
     pub name: &'static str,
     /// What it does, in a few words.
     pub what: &'static str,
-    /// Looks for the fastest policy of a space, from some that are tried first. It ends early when the lab stops.
-    pub run: fn(&[Axis], &[Policy], &mut dyn Lab, &mut Seen) -> Result<(), Stop>,
+    /// Does it.
+    pub run: Run,
 }
+
+/// Looks for the fastest policy of a space, from some that are tried first. It ends early when the lab stops.
+pub type Run = fn(&[Axis], &[Policy], &mut dyn Lab, &mut Seen) -> Result<(), Stop>;
 
 /// All searches, the default first. The one place where they are listed.
 pub static SEARCHES: &[Search] = &[descent::SEARCH, grid::SEARCH];
