@@ -106,8 +106,9 @@ impl Inner {
         let Some(of_host) = of_host else { return stay("the host, until it is known how fast it is".into()) };
         if of_host < WAKE && self.awake().is_empty() {
             return stay(format!(
-                "{} does it in {of_host:.3} s, before another device would be ready",
-                host.device().id()
+                "{} does it in {:.2} ms, before another device would be ready",
+                host.device().id(),
+                1e3 * of_host
             ));
         }
         let able: Vec<&Worker> =

@@ -1,5 +1,6 @@
 //! One question answered: a search, and then its winner against the defaults once more.
 
+use crate::search::halving::halve;
 use crate::search::{Lab, Search, Seen, Stop, median, same, spread};
 use hypergrove_engine::{Axis, Error, Policy};
 
@@ -40,6 +41,18 @@ impl Outcome {
     }
 }
 
+/// Leaves out what makes no difference: a row should say what matters.
+fn prune(best: &mut Policy, base: &Policy, lab: &mut dyn Lab, seen: &mut Seen) -> Result<(), Stop> {
+    for (axis, _) in best.0.clone() {
+        let others = best.0.iter().copied().filter(|(other, _)| *other != axis);
+        let without = Policy(others.chain(base.get(axis).map(|value| (axis, value))).collect());
+        if !same(&without, best) {
+            *best = halve(&[without, best.clone()], lab, seen)?.unwrap_or_else(|| best.clone());
+        }
+    }
+    Ok(())
+}
+
 /// Looks for the best policy. `base` are the defaults, `seeds` policies that were best elsewhere. When the lab's time is
 /// over, `confirm` gives the lab for the last few runs.
 pub fn find<L: Lab>(
@@ -52,12 +65,13 @@ pub fn find<L: Lab>(
 ) -> Result<(Outcome, Seen), Error> {
     let mut seen = Seen::default();
     let start: Vec<Policy> = std::iter::once(base.clone()).chain(seeds.iter().cloned()).collect();
-    let complete = match (search.run)(space, &crate::search::distinct(start), lab, &mut seen) {
+    let done = (search.run)(space, &crate::search::distinct(start), lab, &mut seen);
+    let mut best = seen.best(SURE).cloned().unwrap_or_else(|| base.clone());
+    let complete = match done.and_then(|()| prune(&mut best, base, lab, &mut seen)) {
         Ok(()) => true,
         Err(Stop::Budget) => false,
         Err(Stop::Failed(why)) => return Err(why),
     };
-    let best = seen.best(SURE).cloned().unwrap_or_else(|| base.clone());
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     confirm(lab);
     for _ in 0..CONFIRMED_BY {

@@ -104,6 +104,7 @@ fn the_search_finds_the_best_of_the_sweep() {
         assert!(excess <= 0.03, "noise {noise}: {excess} over the best by {:?}", found.policy);
         assert!(found.samples < 600, "{} of 2,048 policies in {} runs", found.policies, found.samples);
         assert_eq!(found.policy.get("check"), None, "no tuner gives a check up");
+        assert!(noise > 0.02 || found.policy.get("nothing").is_none(), "what makes no difference is left out");
         let (gain, sigma) = found.gain();
         assert!((gain - law(&base()) / law(&found.policy)).abs() < 0.05 * gain + 3.0 * sigma, "{gain} ± {sigma}");
     }
@@ -115,7 +116,7 @@ fn a_sweep_sees_everything() {
     let mut lab = Fake::new(0.01, usize::MAX);
     let (found, seen) = find(search("grid"), &few, &base(), &[], &mut lab, |_| {}).unwrap();
     assert_eq!((found.policy.get("block"), found.policy.get("tile")), (Some(256), Some(7)));
-    let timed = seen.0.iter().filter(|(_, times)| times.len() == 5).count();
+    let timed = seen.0.iter().filter(|(_, times)| times.len() >= 5).count();
     assert_eq!(timed, 16, "one policy cannot be had, the defaults are there under their own name");
 }
 
