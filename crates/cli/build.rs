@@ -1,11 +1,31 @@
-//! Embeds the commit that the tool is built from, so that every benchmark record names it.
+//! Embeds the commit that the tool is built from, so that every benchmark record names it, and the tables in `tuning/`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-env=HYPERGROVE_COMMIT={}", commit().unwrap_or_else(|| "unknown".into()));
+    let tuning = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tuning");
+    println!("cargo:rerun-if-changed={}", tuning.display());
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("shipped.rs");
+    std::fs::write(out, shipped(&tuning)).expect("the output directory takes files");
+}
+
+/// A list of (`backend/device.toml`, text).
+fn shipped(tuning: &Path) -> String {
+    let entries = |directory: &Path| {
+        let mut paths: Vec<PathBuf> =
+            std::fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.path()).collect();
+        paths.sort();
+        paths
+    };
+    let files = entries(tuning).into_iter().flat_map(|backend| entries(&backend));
+    let tables = files.filter(|file| file.extension().is_some_and(|extension| extension == "toml")).map(|file| {
+        let name = file.strip_prefix(tuning).expect("it was found there").to_path_buf();
+        format!("({name:?}, include_str!({:?})),", file.canonicalize().expect("it was found"))
+    });
+    format!("&[{}]", tables.collect::<String>())
 }
 
 /// Twelve digits of HEAD, with `-dirty` if a tracked file differs; `None` outside our own repository.

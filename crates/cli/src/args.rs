@@ -8,7 +8,9 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use hypergrove::{BACKENDS, Mode, Op, PARAMETER_SETS, Params, PreHash};
 use hypergrove_cpu::Isa;
 use hypergrove_fips205::digest::MAX_CONTEXT;
+use hypergrove_tune::search::{SEARCHES, Search};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// SLH-DSA (FIPS 205) and zkDilithium: post-quantum signatures, as fast as the hardware allows.
 ///
@@ -99,6 +101,8 @@ pub(crate) enum Command {
     Explain(Explain),
     Bench(Bench),
     Hash(Hash),
+    Tune(Tune),
+    Report(Report),
     Acvp(Acvp),
     Kat(Kat),
     Quickstart(Quickstart),
@@ -310,9 +314,9 @@ pub(crate) struct Bench {
     /// Jobs submitted together; if not given, enough of them to fill the machine
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) batch: Option<usize>,
-    /// Time for each measurement; at least three runs are timed
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = positive)]
-    pub(crate) seconds: f64,
+    /// Time for each measurement: 1 if not given, or what the study says; at least three runs are timed
+    #[arg(long, value_name = "S", value_parser = positive)]
+    pub(crate) seconds: Option<f64>,
     /// Measure SHA-256 of messages of these sizes instead, for example 64,1K,128K, from host to host and in a device's memory
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size)]
     pub(crate) sha256: Vec<u64>,
@@ -324,7 +328,69 @@ pub(crate) struct Bench {
     pub(crate) cache_layers: usize,
     #[command(flatten)]
     pub(crate) redundancy: Redundancy,
+    /// A study instead: throughput, ladder, functions, sha256, crossover, cache-depth, multi-gpu or limits. What there is no
+    /// device for is named and left out; --set, --op and --batch leave out the rest
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["cache_layers", "redundant"])]
+    pub(crate) study: Option<String>,
+    /// Of the study one set, and of each list the first, the middle and the last
+    #[arg(long, requires = "study")]
+    pub(crate) quick: bool,
+    /// Begin no measurement of the study after so many seconds
+    #[arg(long, value_name = "S", value_parser = positive, requires = "study")]
+    pub(crate) within: Option<f64>,
     /// Print a line of JSON for each measurement
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Draw what was measured, as one HTML page that needs nothing else
+///
+/// Curves over threads and batch sizes with their fits, the ladder of parallelism, fractions of the limit; of two runs, how
+/// many times as fast the second is. docs/studies.md says how to read it.
+#[derive(Args)]
+pub(crate) struct Report {
+    /// Files of JSON lines as `bench --json` writes them, or folders of such files; the first is what others are compared
+    /// with
+    #[arg(value_name = "RUN", required = true)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where the page goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    /// Write every picture to this directory as well
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overwrite: Overwrite,
+}
+
+/// Find the fastest policies of a device, and keep them
+///
+/// Every policy's answers are compared. The table goes to the user's configuration directory, where all commands find it.
+/// Samples are written down as they come in: an interrupted tuning goes on where it was.
+#[derive(Args)]
+pub(crate) struct Tune {
+    /// Parameter sets, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
+    pub(crate) set: Vec<Sets>,
+    /// Operations, or all
+    #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
+    pub(crate) op: Vec<OpsName>,
+    /// Batch sizes; if not given, some from one job to as many as fill the device
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
+    pub(crate) batch: Vec<usize>,
+    /// Time for all of it, for example 60s or 10m; a minute a set if not given
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+    /// How policies are looked for: descent, or grid for every one of the axes given
+    #[arg(long, value_name = "NAME", default_value = "descent", value_parser = search())]
+    pub(crate) search: &'static Search,
+    /// Axes to be tuned; all of the device if not given
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) axis: Vec<String>,
+    /// Where the table goes
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print a line of JSON for each row instead
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -636,6 +702,24 @@ fn message_size(text: &str) -> Result<u64, String> {
     size(text).and_then(|bytes| if (1..=1 << 30).contains(&bytes) { Ok(bytes) } else { Err("1 to 1G".into()) })
 }
 
+/// `90`, `60s`, `10m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "ms" => 1e-3,
+        unit => return Err(format!("'{unit}' is no unit of time; use s, m or h, for example 60s")),
+    };
+    positive(digits).map(|number| Duration::from_secs_f64(number * unit))
+}
+
+fn search() -> impl TypedValueParser<Value = &'static Search> {
+    let names = SEARCHES.iter().map(|search| PossibleValue::new(search.name).help(search.what));
+    PossibleValuesParser::new(names).map(|name| SEARCHES.iter().find(|s| s.name == name).expect("a possible value"))
+}
+
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least 1".into()),
@@ -690,6 +774,16 @@ mod tests {
         assert_eq!(device("CPU"), named("cpu", None));
         for text in ["cuda:", "cuda:x", "cuda:-1", "cuda:0:1"] {
             assert!(device(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in [("90", 90.0), ("60s", 60.0), ("10m", 600.0), ("0.5h", 1800.0), ("250ms", 0.25)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for text in ["", "s", "-1s", "0", "1d", "1 fortnight", "nan"] {
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 

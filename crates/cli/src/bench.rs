@@ -1,23 +1,36 @@
 //! `hypergrove bench`.
 
 use crate::args::{Bench, MachineOptions, Scheme};
-use crate::explain::{op_name, rates_json, work_json};
+use crate::explain::op_name;
 use crate::failure::{Exit, Failure};
 use crate::printer::{Printer, grouped, seconds, significant};
-use crate::stopwatch::{MESSAGE_BYTES, Measurement, Question, lattice, measure};
-use crate::{machine, sha256, zkdilithium};
+use crate::record::Record;
+use crate::stopwatch::{Measurement, Question, lattice, measure};
+use crate::{machine, sha256, study, zkdilithium};
 use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Device, Op, Params};
-use serde::Serialize;
+use hypergrove::{Op, Params};
 use std::time::Duration;
 
+/// Seconds for each measurement, unless told otherwise.
+const SECONDS: f64 = 1.0;
+
 pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    if let Some(name) = &args.study {
+        return study::run(name, args, options, printer);
+    }
     if !args.sha256.is_empty() {
         return sha256::run(args, options, printer);
     }
     match args.scheme {
         None | Some(Scheme::SlhDsa) => slh_dsa(args, options, printer),
         Some(Scheme::ZkDilithium) => of_zkdilithium(args, options, printer),
+    }
+}
+
+impl Bench {
+    /// Time for each measurement that no study sets.
+    pub(crate) fn budget(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds.unwrap_or(SECONDS))
     }
 }
 
@@ -28,19 +41,15 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
     }
     let redundant = args.redundancy.redundant;
     let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant))?;
-    let device = engine.device().clone();
     head(args, printer, &machine::describe(&engine))?;
     for p in sets {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
-            let budget = Duration::from_secs_f64(args.seconds);
-            let question = Question { params: p, op, batch: args.batch, cached_layers, budget };
+            let question = Question { params: p, op, batch: args.batch, cached_layers, budget: args.budget() };
             let measured = measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
-            let devices = engine.working().iter().map(Device::id).collect();
-            let subject =
-                Subject { scheme: "SLH-DSA", set: p.name, op, device: &device, devices, cached_layers, redundant };
-            tell(args, printer, subject, &measured)?;
+            let record = Record { redundant, ..measured.record(&engine, question) };
+            tell(args, printer, &record, &measured)?;
         }
     }
     Ok(Exit::Good)
@@ -52,26 +61,22 @@ fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
     let device = zkdilithium::device(&engine)?;
     head(args, printer, &format!("{} {}, {}, {} threads", device.id(), device.name, device.detail, engine.threads()))?;
     for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
-        let measured = lattice::measure(&engine, op, args.batch, Duration::from_secs_f64(args.seconds))
+        let measured = lattice::measure(&engine, op, args.batch, args.budget())
             .map_err(|failure| failure.of(format_args!("{NAME} {}", op_name(op))))?;
-        let devices = vec![device.id()];
-        let subject =
-            Subject { scheme: NAME, set: NAME, op, device: &device, devices, cached_layers: 0, redundant: false };
-        tell(args, printer, subject, &measured)?;
+        let record = Record {
+            scheme: NAME.into(),
+            set: NAME.into(),
+            op: op_name(op).into(),
+            batch: measured.batch,
+            threads: measured.threads,
+            ops_per_s: measured.ops_per_s(),
+            verified: true,
+            clock_hz: machine::clock(),
+            ..Record::of(&device).timed(&measured.times)
+        };
+        tell(args, printer, &record, &measured)?;
     }
     Ok(Exit::Good)
-}
-
-/// What is measured, and where.
-struct Subject<'a> {
-    scheme: &'static str,
-    set: &'static str,
-    op: Op,
-    device: &'a Device,
-    /// All that worked.
-    devices: Vec<String>,
-    cached_layers: usize,
-    redundant: bool,
 }
 
 /// What stands above the rows.
@@ -84,89 +89,21 @@ fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {
     printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "of limit", "kernels/s"]))
 }
 
-/// A row of the table, or a record.
-fn tell(args: &Bench, printer: &Printer, subject: Subject<'_>, measured: &Measurement) -> Result<(), Failure> {
-    let Subject { scheme, set, op, device, devices, cached_layers, redundant } = subject;
+fn tell(args: &Bench, printer: &Printer, record: &Record, measured: &Measurement) -> Result<(), Failure> {
     if args.json {
-        let record = Record {
-            scheme,
-            set,
-            op: op_name(op),
-            batch: measured.batch,
-            backend: device.backend,
-            device: &device.name,
-            detail: &device.detail,
-            devices,
-            threads: measured.threads,
-            median_s: measured.median(),
-            min_s: measured.min(),
-            spread: measured.spread(),
-            runs: measured.runs(),
-            ops_per_s: measured.ops_per_s(),
-            ideal_s: measured.ideal,
-            limit_fraction: measured.limit_fraction(),
-            kernels_per_s: measured.kernels_per_s(),
-            kernels_limit_fraction: measured.kernels_limit_fraction(),
-            verified: true,
-            cached_layers,
-            message_bytes: MESSAGE_BYTES,
-            redundant,
-            rates: measured.limits.core.as_ref().map(rates_json),
-            limit: measured.limits.all(measured.threads).as_ref().map(work_json),
-            version: env!("CARGO_PKG_VERSION"),
-            commit: env!("HYPERGROVE_COMMIT"),
-        };
-        return printer.line(serde_json::to_string(&record).map_err(|error| Failure::new(error.to_string()))?);
+        return printer.line(record.line());
     }
     printer.line(row([
-        set,
-        op_name(op),
+        &record.set,
+        &record.op,
         &grouped(measured.batch as u64),
-        &seconds(measured.median()),
-        &seconds(measured.min()),
-        &format!("{:.1} %", 100.0 * measured.spread()),
+        &seconds(measured.times.median()),
+        &seconds(measured.times.min()),
+        &format!("{:.1} %", 100.0 * measured.times.spread()),
         &significant(measured.ops_per_s()),
         &measured.limit_fraction().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
         &measured.kernels_per_s().map_or("-".into(), significant),
     ]))
-}
-
-/// One measurement.
-#[derive(Serialize)]
-struct Record<'a> {
-    scheme: &'static str,
-    set: &'static str,
-    op: &'static str,
-    batch: usize,
-    backend: &'static str,
-    device: &'a str,
-    detail: &'a str,
-    /// All that worked.
-    devices: Vec<String>,
-    threads: usize,
-    median_s: f64,
-    min_s: f64,
-    spread: f64,
-    runs: usize,
-    ops_per_s: f64,
-    /// At the limit; null where that is not known.
-    ideal_s: Option<f64>,
-    limit_fraction: Option<f64>,
-    /// Of a GPU's kernels alone; null elsewhere.
-    kernels_per_s: Option<f64>,
-    kernels_limit_fraction: Option<f64>,
-    /// Always: a wrong answer ends the benchmark with an error.
-    verified: bool,
-    cached_layers: usize,
-    message_bytes: usize,
-    /// Whether everything was computed twice and compared.
-    redundant: bool,
-    /// Compressions a second of one core, measured before and after; null where no cores were used.
-    rates: Option<serde_json::Value>,
-    /// Compressions a second of all devices together.
-    limit: Option<serde_json::Value>,
-    version: &'static str,
-    commit: &'static str,
 }
 
 /// A row of a table whose rows are told as they become known.

@@ -19,8 +19,12 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
     let predicted = told.predicted.map(|time| time.as_secs_f64());
     let source = match told.policy_source {
         PolicySource::Default => "the backend's defaults",
+        PolicySource::Table => "measured, from a table",
+        PolicySource::Model => "a model's estimate",
+        PolicySource::Adjusted => "adjusted to what was measured now",
         _ => "elsewhere",
     };
+    let why = if told.policy_why.is_empty() { String::new() } else { format!(" ({})", told.policy_why) };
     let p = args.set;
     if args.json {
         let stages: Vec<_> = told.plan.stages.iter().map(|stage| format!("{stage:?}")).collect();
@@ -31,6 +35,8 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
             "backend": told.device.backend, "device": told.device.name, "detail": told.device.detail,
             "devices": used.iter().map(hypergrove::Device::id).collect::<Vec<_>>(),
             "threads": told.threads, "stages": stages, "policy": policy, "policy_source": source,
+            "policy_why": told.policy_why, "device_why": told.device_why, "crossover": told.crossover,
+            "device_free": told.device_free, "predicted_by": told.predicted_by,
             "work": work_json(&told.work), "rates": limits.core.as_ref().map(rates_json),
             "ideal_s": ideal, "predicted_s": predicted,
             "memory": {
@@ -46,19 +52,35 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
     for (i, device) in used.iter().enumerate() {
         line(if i == 0 { "device" } else { "" }, format!("{} {}", device.id(), device.name))?;
     }
+    if !told.device_why.is_empty() {
+        line("", told.device_why.clone())?;
+    }
+    if let Some(jobs) = told.crossover {
+        line("", format!("from {} jobs on another device is faster than the host, as measured", grouped(jobs as u64)))?;
+    }
     line("by", format!("{}, {} threads", told.device.detail, told.threads))?;
     for (i, stage) in told.plan.stages.iter().enumerate() {
         line(if i == 0 { "plan" } else { "" }, format!("{}. {}", i + 1, describe(stage)))?;
     }
     let policy: Vec<_> = told.policy.0.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();
-    let policy = if policy.is_empty() { String::new() } else { format!("{}; otherwise ", policy.join(", ")) };
-    line("policy", format!("{policy}{source}"))?;
+    line(
+        "policy",
+        match (told.policy_source, &policy[..]) {
+            (PolicySource::Default, []) => source.into(),
+            (PolicySource::Default, policy) => format!("{}; otherwise {source}", policy.join(", ")),
+            (_, policy) => format!("{}: {source}{why}", policy.join(", ")),
+        },
+    )?;
     line("memory", {
         let mebibytes = |bytes: u64| significant(bytes as f64 / 1_048_576.0);
         let (budget, program) = (mebibytes(told.memory.budget), mebibytes(told.memory.program));
         let (jobs, output) = (grouped(told.memory.sub_batch as u64), grouped(told.memory.output));
         format!("{program} of {budget} MiB for {jobs} jobs at a time, which put out {output} bytes each")
     })?;
+    if let Some(free) = told.device_free {
+        let gibibytes = |bytes: u64| significant(bytes as f64 / f64::from(1 << 30));
+        line("", format!("{} of {} GiB of the device are free", gibibytes(free), gibibytes(told.device.memory)))?;
+    }
     line("work", format!("{} compressions a job", shown(&told.work, |calls| grouped(calls.round() as u64), "")))?;
     let millions = |rates: &Work| {
         let used = |rate: f64, calls: f64| if calls > 0.0 { rate } else { 0.0 };
@@ -81,7 +103,7 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
     line("ideal", ideal.map_or("-".into(), |ideal| format!("{} for all jobs at these rates", seconds(ideal))))?;
     let predicted = predicted.map_or("nothing is known of this machine yet".into(), |time| {
         let share = ideal.map_or(String::new(), |ideal| format!(", {:.0} % of the ideal", 100.0 * ideal / time));
-        format!("{} for all jobs{share}, from keys generated now", seconds(time))
+        format!("{} for all jobs{share}, from {}", seconds(time), told.predicted_by)
     });
     line("predicted", predicted)?;
     Ok(Exit::Good)

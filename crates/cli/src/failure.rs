@@ -13,11 +13,13 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// The reader of standard output has gone: nobody is left to be told.
     pub(crate) silent: bool,
+    /// Memory did not suffice: less of the same may do.
+    pub(crate) is_memory: bool,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), hint: None, silent: false }
+        Failure { message: message.into(), hint: None, silent: false, is_memory: false }
     }
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
@@ -56,7 +58,8 @@ impl From<hypergrove::Error> for Failure {
             hypergrove::Error::Unsupported { .. } => Some("`hypergrove devices` lists what there is"),
             _ => None,
         };
-        Failure { message: error.to_string(), hint: hint.map(Into::into), silent: false }
+        let is_memory = matches!(error, hypergrove::Error::OutOfMemory { .. });
+        Failure { message: error.to_string(), hint: hint.map(Into::into), silent: false, is_memory }
     }
 }
 

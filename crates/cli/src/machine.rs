@@ -3,13 +3,14 @@
 use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
 use crate::printer::Printer;
+use hypergrove::tune::table::Source;
 use hypergrove::{BACKENDS, Backend, Device, Engine, EngineBuilder, Fault, Reference, Work};
 use hypergrove_cpu::{Cpu, Isa, Rates};
-use std::env;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, fs};
 
 /// How long the hash rates are measured, for each instruction set.
 const RATES_TIME: Duration = Duration::from_millis(60);
@@ -30,6 +31,8 @@ impl Deref for Watched<'_> {
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
         set_aside(&self.engine).for_each(|warning| self.printer.warning(warning));
+        // Those of devices that were woken later too.
+        self.engine.notices().into_iter().for_each(|notice| self.printer.warning(notice));
     }
 }
 
@@ -53,15 +56,9 @@ pub(crate) fn engine_with<'p>(
     printer: &'p Printer,
     more: impl FnOnce(EngineBuilder) -> EngineBuilder,
 ) -> Result<Watched<'p>, Failure> {
-    let mut builder = more(Engine::builder());
+    let mut builder = more(builder(options));
     if let Some(devices) = devices(options)? {
         builder = builder.devices(devices);
-    }
-    if let Some(threads) = options.threads {
-        builder = builder.threads(threads.into());
-    }
-    if let Some(memory) = options.memory {
-        builder = builder.memory_budget(memory);
     }
     let engine = builder.build()?;
     if printer.verbose {
@@ -70,18 +67,33 @@ pub(crate) fn engine_with<'p>(
     Ok(Watched { engine, printer })
 }
 
+/// What was asked for but the devices.
+pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
+    let mut builder = Engine::builder().tables(tables());
+    if let Some(cache) = cache() {
+        builder = builder.cache(cache);
+    }
+    if let Some(threads) = options.threads {
+        builder = builder.threads(threads.into());
+    }
+    if let Some(memory) = options.memory {
+        builder = builder.memory_budget(memory);
+    }
+    builder
+}
+
 /// Devices and threads, in a line.
 pub(crate) fn describe(engine: &Engine) -> String {
-    let device = |device: &hypergrove::Device| format!("{} {}, {}", device.id(), device.name, device.detail);
+    let device = |device: &Device| format!("{} {}, {}", device.id(), device.name, device.detail);
     let devices: Vec<_> = engine.working().iter().map(device).collect();
     format!("{}, {} threads", devices.join("; "), engine.threads())
 }
 
 /// Devices by backend and index.
-type Devices = Vec<(Arc<dyn Backend>, u32)>;
+pub(crate) type Devices = Vec<(Arc<dyn Backend>, u32)>;
 
 /// The devices that were asked for; `None` for the first that there is.
-fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
+pub(crate) fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
     let first;
     let names = match (options.backend, options.isa) {
         (BackendName(None), IsaName(None)) if options.device.is_empty() => return Ok(None),
@@ -171,11 +183,58 @@ fn present() -> String {
     format!("the devices are {}", devices.map(|device| device.id()).collect::<Vec<_>>().join(", "))
 }
 
+/// The one device that was asked for; the CPU if none was.
+pub(crate) fn one_device(options: &MachineOptions) -> Result<(Arc<dyn Backend>, Device), Failure> {
+    let named = devices(options)?.unwrap_or_else(|| vec![(Arc::new(Cpu::new()), 0)]);
+    let [(backend, index)] = &named[..] else {
+        return Err(Failure::new(format!("{} devices were named, one is tuned at a time", named.len()))
+            .hint("name one, for example --device cuda:0"));
+    };
+    let there = backend.devices()?.into_iter().find(|device| device.index == *index);
+    let device = there.ok_or_else(|| {
+        let why = backend.absent().map_or(String::new(), |why| format!(": {why}"));
+        Failure::new(format!("there is no device {}:{index}{why}", backend.name())).hint(present())
+    })?;
+    Ok((backend.clone(), device))
+}
+
 /// Where backends may keep what they compile.
 fn cache() -> Option<PathBuf> {
+    base("XDG_CACHE_HOME", ".cache")
+}
+
+/// Where samples of tunings are kept.
+pub(crate) fn state() -> Option<PathBuf> {
+    base("XDG_STATE_HOME", ".local/state").map(|base| base.join("tune"))
+}
+
+/// Where the user's tables are: a directory a backend.
+pub(crate) fn tuning() -> Option<PathBuf> {
+    base("XDG_CONFIG_HOME", ".config").map(|base| base.join("tuning"))
+}
+
+fn base(name: &str, at_home: &str) -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| Some(set("HOME")?.join(".cache")));
+    let base = set(name).filter(|path| path.is_absolute()).or_else(|| Some(set("HOME")?.join(at_home)));
     base.map(|base| base.join("hypergrove"))
+}
+
+/// Tables that came with the tool: (`backend/device.toml`, text).
+static SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
+
+/// The user's tables, and after them those that came with the tool.
+fn tables() -> Vec<Source> {
+    let directories = tuning().into_iter().flat_map(|tuning| BACKENDS.iter().map(move |entry| tuning.join(entry.name)));
+    let files = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
+    let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    // What is no text is no table: that is said of it later.
+    let text =
+        |path: &PathBuf| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let own = paths.iter().map(|path| Source { name: path.display().to_string(), text: text(path) });
+    let shipped = SHIPPED.iter().map(|(name, text)| Source { name: format!("the table {name}"), text: (*text).into() });
+    own.chain(shipped).collect()
 }
 
 /// How fast what is used can hash.
@@ -193,8 +252,13 @@ impl Limits {
 
     /// Measures.
     pub(crate) fn measure(engine: &Engine, options: &MachineOptions) -> Limits {
+        Limits::of(engine.rates(), options)
+    }
+
+    /// The limits of these devices, given what their backends know; measures the host's.
+    pub(crate) fn of(devices: Vec<(Device, Option<Work>)>, options: &MachineOptions) -> Limits {
         let mut limits = Limits { core: None, others: Some(Work::default()) };
-        for (device, known) in engine.rates() {
+        for (device, known) in devices {
             // What has no memory of its own is the host.
             if device.memory == 0 && known.is_none() {
                 limits.core = Some(rates(options));
@@ -231,6 +295,13 @@ impl Limits {
         let of = |calls: f64, rate: f64| if calls > 0.0 { calls / rate } else { 0.0 };
         Some(of(work.sha256, all.sha256) + of(work.sha512, all.sha512) + of(work.keccak, all.keccak))
     }
+}
+
+/// Cycles a second of the host's first core now, where the system tells.
+pub(crate) fn clock() -> Option<f64> {
+    let told = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let megahertz = told.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(':').nth(1)?.trim().parse().ok());
+    megahertz.map(|megahertz: f64| 1e6 * megahertz)
 }
 
 fn sum(a: &Work, b: &Work) -> Work {

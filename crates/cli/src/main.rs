@@ -17,9 +17,14 @@ mod machine;
 mod printer;
 mod pubkey;
 mod quickstart;
+mod record;
+mod report;
 mod sha256;
 mod sign;
 mod stopwatch;
+mod study;
+mod trial;
+mod tune;
 mod verdicts;
 mod verify;
 mod zkdilithium;
@@ -56,6 +61,8 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(args, machine, printer),
         Command::Bench(args) => bench::run(args, machine, printer),
         Command::Hash(args) => hash::run(args, machine, printer),
+        Command::Report(args) => report::run(args, printer),
+        Command::Tune(args) => tune::run(args, machine, printer),
         Command::Acvp(args) => acvp::run(args, machine, printer),
         Command::Kat(args) => kat::run(args, machine, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),

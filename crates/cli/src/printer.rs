@@ -80,6 +80,19 @@ impl Printer {
     }
 }
 
+impl Printer {
+    /// A bar of seconds that some work takes at most, on a terminal.
+    pub(crate) fn progress_of_time(&self, budget: std::time::Duration, doing: &'static str) -> ProgressBar {
+        if self.quiet || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("{prefix:>9} {wide_bar} {msg}");
+        ProgressBar::with_draw_target(Some(budget.as_millis() as u64), ProgressDrawTarget::stderr_with_hz(10))
+            .with_style(style.expect("the template is right"))
+            .with_prefix(doing)
+    }
+}
+
 /// Standard error may be closed; that is no reason to fail.
 fn say(line: impl Display) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());

@@ -248,7 +248,7 @@ fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer:
         table.row([
             op_name(op).into(),
             grouped(measured.batch as u64),
-            seconds(measured.median() / measured.batch as f64),
+            seconds(measured.times.median() / measured.batch as f64),
             significant(measured.ops_per_s()),
             measured.limit_fraction().map_or("-".into(), |share| format!("{:.0} %", 100.0 * share)),
         ]);

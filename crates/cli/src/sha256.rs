@@ -178,7 +178,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
             let all = if policy.iter().any(|(name, _)| *name == THREADS) { &[][..] } else { &threads };
             let policy = Policy([all, &policy].concat());
             for &size in &args.sha256 {
-                let (size, budget) = (size as usize, Duration::from_secs_f64(args.seconds));
+                let (size, budget) = (size as usize, args.budget());
                 let point = Point { size, count: args.batch, policy: policy.clone(), budget };
                 let sample = sha256_point(&*backend, &device, &point)?;
                 if args.json {

@@ -3,8 +3,10 @@
 pub(crate) mod lattice;
 
 use crate::args::MachineOptions;
+use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::Failure;
-use crate::machine::Limits;
+use crate::machine::{self, Limits};
+use crate::record::Record;
 use hypergrove::{
     Engine, Mode, Op, Params, Plan, Randomizer, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey,
 };
@@ -68,10 +70,35 @@ impl Question {
     }
 }
 
+/// Seconds of some runs, ascending; at least one.
+#[derive(Clone)]
+pub(crate) struct Times(Vec<f64>);
+
+impl Times {
+    pub(crate) fn new(mut seconds: Vec<f64>) -> Times {
+        seconds.sort_by(f64::total_cmp);
+        Times(seconds)
+    }
+    pub(crate) fn all(&self) -> &[f64] {
+        &self.0
+    }
+    pub(crate) fn median(&self) -> f64 {
+        let middle = self.0.len() / 2;
+        if self.0.len() % 2 == 1 { self.0[middle] } else { (self.0[middle - 1] + self.0[middle]) / 2.0 }
+    }
+    pub(crate) fn min(&self) -> f64 {
+        self.0[0]
+    }
+    /// From the first quartile to the third, as a share of the median.
+    pub(crate) fn spread(&self) -> f64 {
+        let last = self.0.len() - 1;
+        (self.0[last * 3 / 4] - self.0[last / 4]) / self.median()
+    }
+}
+
 /// A measurement whose answers were right.
 pub(crate) struct Measurement {
-    /// Seconds of each run, ascending.
-    times: Vec<f64>,
+    pub(crate) times: Times,
     /// Jobs of a run.
     pub(crate) batch: usize,
     /// Threads that worked.
@@ -82,26 +109,37 @@ pub(crate) struct Measurement {
     pub(crate) ideal: Option<f64>,
     /// Seconds a job of a device's kernels alone, its inputs being in its memory: median, with one program at a time.
     pub(crate) kernels: Option<f64>,
+    /// Seconds that growing the nodes of cached layers took, if there are some.
+    pub(crate) build: Option<f64>,
 }
 
 impl Measurement {
-    pub(crate) fn runs(&self) -> usize {
-        self.times.len()
-    }
-    pub(crate) fn median(&self) -> f64 {
-        let middle = self.times.len() / 2;
-        if self.times.len() % 2 == 1 { self.times[middle] } else { (self.times[middle - 1] + self.times[middle]) / 2.0 }
-    }
-    pub(crate) fn min(&self) -> f64 {
-        self.times[0]
-    }
-    /// From the first quartile to the third, as a share of the median.
-    pub(crate) fn spread(&self) -> f64 {
-        let last = self.times.len() - 1;
-        (self.times[last * 3 / 4] - self.times[last / 4]) / self.median()
+    /// As a record.
+    pub(crate) fn record(&self, engine: &Engine, question: Question) -> Record {
+        let (device, times) = (engine.device(), &self.times);
+        let clock = if device.memory == 0 { machine::clock() } else { None };
+        Record {
+            set: question.params.name.into(),
+            op: op_name(question.op).into(),
+            batch: self.batch,
+            devices: engine.working().iter().map(hypergrove::Device::id).collect(),
+            threads: self.threads,
+            ops_per_s: self.ops_per_s(),
+            ideal_s: self.ideal,
+            limit_fraction: self.limit_fraction(),
+            kernels_per_s: self.kernels_per_s(),
+            kernels_limit_fraction: self.kernels_limit_fraction(),
+            verified: true,
+            cached_layers: question.cached_layers_of_keys(),
+            build_s: self.build,
+            rates: self.limits.core.as_ref().map(rates_json),
+            limit: self.limits.all(self.threads).as_ref().map(work_json),
+            clock_hz: clock,
+            ..Record::of(device).timed(times)
+        }
     }
     pub(crate) fn ops_per_s(&self) -> f64 {
-        self.batch as f64 / self.median()
+        self.batch as f64 / self.times.median()
     }
     pub(crate) fn kernels_per_s(&self) -> Option<f64> {
         self.kernels.map(|seconds| 1.0 / seconds)
@@ -110,7 +148,7 @@ impl Measurement {
         Some(self.ideal? / self.batch as f64 / self.kernels?)
     }
     pub(crate) fn limit_fraction(&self) -> Option<f64> {
-        self.ideal.map(|ideal| ideal / self.median())
+        self.ideal.map(|ideal| ideal / self.times.median())
     }
 }
 
@@ -123,7 +161,7 @@ pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOpti
     // A program's worth of jobs, for the kernels' own time.
     let apart = engine.working().iter().all(|device| device.memory > 0) && engine.working().len() == 1;
     let program = if apart { Some(question.program(engine)?.min(batch)) } else { None };
-    let (times, kernels) = match op {
+    let Answer { times, kernels, build } = match op {
         Op::Keygen => keygen(engine, params, batch, budget, program)?,
         Op::Sign => sign(engine, params, batch, budget, (cached_layers, program))?,
         Op::Verify => verify(engine, params, batch, budget, program)?,
@@ -131,7 +169,21 @@ pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOpti
     };
     let limits = before.best(Limits::measure(engine, options));
     let ideal = limits.seconds(&question.plan().work(), threads).map(|seconds| seconds * batch as f64);
-    Ok(Measurement { times, batch, threads, limits, ideal, kernels })
+    Ok(Measurement { times, batch, threads, limits, ideal, kernels, build })
+}
+
+/// Has `run` time itself until the budget is used up, and three times at least.
+pub(crate) fn until_used_up(
+    budget: Duration,
+    mut run: impl FnMut() -> Result<Duration, Failure>,
+) -> Result<Times, Failure> {
+    let (mut times, mut used) = (Vec::new(), Duration::ZERO);
+    while times.len() < LEAST_RUNS || used < budget {
+        let time = run()?;
+        used += time;
+        times.push(time.as_secs_f64());
+    }
+    Ok(Times::new(times))
 }
 
 /// Times `run` until the budget is used up; every run must give the same right answer.
@@ -139,20 +191,13 @@ fn repeat<A: PartialEq>(
     budget: Duration,
     answer: &A,
     mut run: impl FnMut() -> Result<A, Failure>,
-) -> Result<Vec<f64>, Failure> {
-    let (mut times, mut used) = (Vec::new(), Duration::ZERO);
-    while times.len() < LEAST_RUNS || used < budget {
+) -> Result<Times, Failure> {
+    until_used_up(budget, || {
         let start = Instant::now();
         let got = run()?;
         let time = start.elapsed();
-        if got != *answer {
-            return Err(wrong("two runs of the same work differ"));
-        }
-        used += time;
-        times.push(time.as_secs_f64());
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times)
+        if got == *answer { Ok(time) } else { Err(wrong("two runs of the same work differ")) }
+    })
 }
 
 /// Seconds a job of the kernels alone, in runs of one program.
@@ -171,11 +216,10 @@ fn kernels(
             times.push((engine.timing().execute - before).as_secs_f64());
         }
     }
-    times.sort_by(f64::total_cmp);
-    Ok(Some(times[times.len() / 2] / jobs as f64))
+    Ok(Some(Times::new(times).median() / jobs as f64))
 }
 
-fn wrong(what: &str) -> Failure {
+pub(crate) fn wrong(what: &str) -> Failure {
     Failure::new(format!("a wrong answer: {what}")).hint("distrust this machine, and report the fault")
 }
 
@@ -193,8 +237,18 @@ fn message(number: usize) -> Vec<u8> {
     message
 }
 
-/// Times of whole runs, and seconds a job of kernels alone.
-type Times = (Vec<f64>, Option<f64>);
+/// Different signatures among `jobs` that are verified. A GPU makes them soon, and its host's memory would be spared too
+/// much by what stays in caches.
+pub(crate) fn distinct(apart: bool, p: &Params, jobs: usize) -> usize {
+    jobs.min(if apart { DISTINCT_BYTES / p.sig_bytes() } else { DISTINCT })
+}
+
+/// Times of whole runs, seconds a job of kernels alone, and seconds that growing the cached nodes took.
+struct Answer {
+    times: Times,
+    kernels: Option<f64>,
+    build: Option<f64>,
+}
 
 fn keygen(
     engine: &Engine,
@@ -202,7 +256,7 @@ fn keygen(
     batch: usize,
     budget: Duration,
     program: Option<usize>,
-) -> Result<Times, Failure> {
+) -> Result<Answer, Failure> {
     let seeds: Vec<Seeds> = (0..batch).map(|number| seeds(p, number)).collect();
     let keys = engine.from_seeds(p, &seeds)?;
     let last = &seeds[batch - 1];
@@ -211,7 +265,8 @@ fn keygen(
         return Err(wrong("the reference makes another key from the same seeds"));
     }
     let times = repeat(budget, &keys, || Ok(engine.from_seeds(p, &seeds)?))?;
-    Ok((times, kernels(engine, program, |jobs| Ok(engine.from_seeds(p, &seeds[..jobs]).map(drop)?))?))
+    let kernels = kernels(engine, program, |jobs| Ok(engine.from_seeds(p, &seeds[..jobs]).map(drop)?))?;
+    Ok(Answer { times, kernels, build: None })
 }
 
 /// Signs the messages, deterministically.
@@ -271,14 +326,17 @@ fn sign(
     batch: usize,
     budget: Duration,
     (cached_layers, program): (usize, Option<usize>),
-) -> Result<Times, Failure> {
+) -> Result<Answer, Failure> {
     let key = engine.from_seeds(params, &[seeds(params, 0)])?.remove(0);
+    let start = Instant::now();
     let key = engine.cache(&key, cached_layers)?;
+    let build = (cached_layers > 0).then(|| start.elapsed().as_secs_f64());
     let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();
     let signatures = sign_all(engine, &key, &messages)?;
     check(engine, &key, &messages, &signatures)?;
     let times = repeat(budget, &signatures, || sign_all(engine, &key, &messages))?;
-    Ok((times, kernels(engine, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?))
+    let kernels = kernels(engine, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?;
+    Ok(Answer { times, kernels, build })
 }
 
 fn verify(
@@ -287,12 +345,9 @@ fn verify(
     batch: usize,
     budget: Duration,
     program: Option<usize>,
-) -> Result<Times, Failure> {
+) -> Result<Answer, Failure> {
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
-    // A GPU makes them soon, and its host's memory would be spared too much by what stays in caches.
-    let distinct = if program.is_some() { DISTINCT_BYTES / p.sig_bytes() } else { DISTINCT };
-    let distinct = batch.min(distinct);
-    let distinct: Vec<Vec<u8>> = (0..distinct).map(message).collect();
+    let distinct: Vec<Vec<u8>> = (0..distinct(program.is_some(), p, batch)).map(message).collect();
     let signatures = sign_all(engine, &engine.cache(&key, 1)?, &distinct)?;
     check(engine, &key, &distinct, &signatures)?;
     let messages: Vec<Vec<u8>> = distinct.iter().cycle().take(batch).cloned().collect();
@@ -301,5 +356,5 @@ fn verify(
     verify_all(engine, &public, &messages, &signatures)?;
     let times = repeat(budget, &vec![true; batch], || verify_all(engine, &public, &messages, &signatures))?;
     let alone = |jobs: usize| verify_all(engine, &public, &messages[..jobs], &signatures).map(drop);
-    Ok((times, kernels(engine, program, alone)?))
+    Ok(Answer { times, kernels: kernels(engine, program, alone)?, build: None })
 }

@@ -5,6 +5,7 @@
 //! messages are spread over rayon's threads. See docs/lanes.md and ARCHITECTURE.md.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod forest;
 mod hash;
 mod policy;
@@ -27,28 +28,30 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cpu {
     isa: Isa,
+    /// The caller chose it.
+    chosen: bool,
 }
 
 impl Cpu {
     /// By the instruction set that is fastest here ([`Isa::fastest`]: about a millisecond).
     pub fn new() -> Cpu {
-        Cpu { isa: Isa::fastest() }
+        Cpu { isa: Isa::fastest(), chosen: false }
     }
     /// By this instruction set; `None` if the CPU lacks it.
     pub fn with(isa: Isa) -> Option<Cpu> {
-        isa.detect().then_some(Cpu { isa })
+        isa.detect().then_some(Cpu { isa, chosen: true })
     }
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
     }
 
-    fn hash(&self, p: &Params) -> Arc<dyn TweakableHash> {
+    fn hash(&self, p: &Params, isa: Isa) -> Arc<dyn TweakableHash> {
         let family = match p.family {
             Family::Sha2 => hypergrove_lanes::Family::Sha2,
             Family::Shake => hypergrove_lanes::Family::Shake,
         };
-        Arc::from(tweakable_hash(self.isa, family, p.n).expect("detected, and every row has n of 16, 24 or 32"))
+        Arc::from(tweakable_hash(isa, family, p.n).expect("detected, and every row has n of 16, 24 or 32"))
     }
 }
 
@@ -84,7 +87,12 @@ impl Backend for Cpu {
     }
 
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(policy::axes())
+        Ok(policy::axes(!self.chosen))
+    }
+
+    /// This release, and the defaults.
+    fn fingerprint(&self, _: &Device) -> String {
+        format!("{} {:?}", env!("CARGO_PKG_VERSION"), CpuPolicy::default())
     }
 
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
@@ -94,7 +102,8 @@ impl Backend for Cpu {
 
     fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let policy = CpuPolicy::of(policy)?;
-        Ok(Box::new(program::CpuProgram::new(self.hash(plan.params), plan.clone(), batch, policy)))
+        let isa = policy.isa()?.unwrap_or(self.isa);
+        Ok(Box::new(program::CpuProgram::new(self.hash(plan.params, isa), plan.clone(), batch, policy)))
     }
 
     fn hasher(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {

@@ -1,6 +1,7 @@
 //! What can be tuned, and the values that were measured to be good.
 
-use hypergrove_engine::{Axis, Error, Policy, THREADS};
+use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
+use hypergrove_lanes::Isa;
 use std::borrow::Cow;
 
 /// Choices that change time and memory, never bytes.
@@ -14,11 +15,15 @@ pub struct CpuPolicy {
     pub fors_leaves: usize,
     /// Signatures verified together: their chains, of all lengths, share lanes.
     pub verify_group: usize,
+    /// The instruction set: 1 and up are those of [`Isa::ALL`] in order, 0 is the backend's own.
+    pub isa: usize,
+    /// 1: each stage runs alone, with all threads that it can use, and is timed.
+    pub stages: usize,
 }
 
 impl Default for CpuPolicy {
     fn default() -> CpuPolicy {
-        CpuPolicy { threads: 1, xmss_leaves: 32, fors_leaves: 1024, verify_group: 32 }
+        CpuPolicy { threads: 1, xmss_leaves: 32, fors_leaves: 1024, verify_group: 32, isa: 0, stages: 0 }
     }
 }
 
@@ -29,17 +34,20 @@ static VERIFY_GROUP: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
 /// Threads, up to one a core.
 pub(crate) fn threads() -> Axis {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) }
+    Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()), tuned: true }
 }
 
-/// The space of this backend.
-pub(crate) fn axes() -> Vec<Axis> {
-    let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values) };
+/// The space of this backend; `isas` if the caller did not choose the instruction set.
+pub(crate) fn axes(isas: bool) -> Vec<Axis> {
+    let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values), tuned: true };
+    let there = |(number, isa): (usize, &Isa)| isa.detect().then_some(number as u32 + 1);
+    let isas: Vec<u32> = Isa::ALL.iter().enumerate().filter_map(there).filter(|_| isas).collect();
     vec![
         threads(),
         axis("xmss_leaves", XMSS_LEAVES),
         axis("fors_leaves", FORS_LEAVES),
         axis("verify_group", VERIFY_GROUP),
+        Axis { name: "isa", values: std::iter::once(0).chain(isas).collect(), tuned: true },
     ]
 }
 
@@ -53,14 +61,29 @@ impl CpuPolicy {
                 "xmss_leaves" => (&mut out.xmss_leaves, Some(XMSS_LEAVES)),
                 "fors_leaves" => (&mut out.fors_leaves, Some(FORS_LEAVES)),
                 "verify_group" => (&mut out.verify_group, Some(VERIFY_GROUP)),
+                "isa" => {
+                    out.isa = *value as usize;
+                    out.isa()?;
+                    continue;
+                }
+                STAGES => (&mut out.stages, Some(&[0, 1][..])),
                 other => return Err(Error::Value { what: format!("the CPU has no policy axis {other:?}") }),
             };
-            if *value == 0 || values.is_some_and(|values| !values.contains(value)) {
+            if values.map_or(*value == 0, |values| !values.contains(value)) {
                 let allowed = values.map_or("1 or more".into(), |values| format!("one of {values:?}"));
                 return Err(Error::Value { what: format!("policy axis {name} is {value}, must be {allowed}") });
             }
             *field = *value as usize;
         }
         Ok(out)
+    }
+
+    /// The instruction set that is asked for, if one is. An error if this CPU lacks it.
+    pub(crate) fn isa(&self) -> Result<Option<Isa>, Error> {
+        let Some(number) = self.isa.checked_sub(1) else { return Ok(None) };
+        let isa = Isa::ALL.get(number).copied();
+        isa.filter(|isa| isa.detect()).map(Some).ok_or_else(|| Error::Value {
+            what: format!("policy axis isa is {}, which is no instruction set of this CPU", self.isa),
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! A plan prepared for the CPU.
 
+use crate::clock::Clock;
 use crate::forest::{Forest, Grown, Leaves, Tree, run, subtree_height};
 use crate::policy::CpuPolicy;
 use crate::scratch::{Pool, Scratch, sized};
@@ -97,7 +98,7 @@ impl CpuProgram {
     /// One signature. `parallel` spreads its chunks over the threads.
     fn sign(&self, scratch: &mut Scratch, parallel: bool, job: Job<'_>) -> Result<(), Error> {
         let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
-        let Job { keys, key, cached_nodes, at, signature, kept } = job;
+        let Job { keys, key, cached_nodes, at, signature, kept, clock } = job;
         let mut kept = Kept::new(p, kept);
         let (fors_parts, ht) = signature[n..].split_at_mut(p.fors_bytes());
         let (grown_parts, cached_parts) = ht.split_at_mut(self.grown * p.xmss_bytes());
@@ -131,21 +132,26 @@ impl CpuProgram {
                 traces: &mut traces[..self.grown * trace],
                 nodes: &mut [],
             };
-            if parallel {
+            if parallel && !clock.runs() {
                 let grow = |forest: &Forest<'_>, out| {
                     self.pool.with(|scratch| forest.grow(&self.pool, scratch, true, out));
                 };
                 rayon::join(|| grow(&xmss_forest, xmss_out), || grow(&fors_forest, fors_out));
             } else {
-                fors_forest.grow(&self.pool, scratch, false, fors_out);
-                xmss_forest.grow(&self.pool, scratch, false, xmss_out);
+                clock.start();
+                fors_forest.grow(&self.pool, scratch, parallel, fors_out);
+                clock.lap("fors");
+                xmss_forest.grow(&self.pool, scratch, parallel, xmss_out);
+                clock.lap("xmss");
             }
         }
         kept.fors_roots().copy_from_slice(&fors_roots[..p.k * n]);
 
         let adrs = Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf);
         let one = Keys::One(&keys[key as usize]);
+        clock.start();
         self.hash.t_l(one, &[adrs.0], p.k, &fors_roots[..p.k * n], kept.fors_pk());
+        clock.lap("fors_pk");
 
         let digits = sized(&mut scratch.digits, len);
         for (layer, (part, trace)) in grown_parts.chunks_mut(p.xmss_bytes()).zip(traces.chunks(trace)).enumerate() {
@@ -154,9 +160,13 @@ impl CpuProgram {
             wots::select(p, digits, trace, &mut part[..len * n]);
             kept.xmss_root(layer).copy_from_slice(&xmss_roots[layer * n..][..n]);
         }
+        clock.lap("wots_select");
         scratch.fors_roots = fors_roots;
         scratch.traces = traces;
         let done = self.sign_cached(scratch, one, cached_nodes, at, cached_parts, &mut kept);
+        if self.plan.cached_layers > 0 {
+            clock.lap("cached");
+        }
         scratch.xmss_roots = xmss_roots;
         done
     }
@@ -215,6 +225,7 @@ struct Job<'a> {
     at: &'a Position,
     signature: &'a mut [u8],
     kept: &'a mut [u8],
+    clock: &'a Clock,
 }
 
 impl Program for CpuProgram {
@@ -235,12 +246,17 @@ impl Program for CpuProgram {
         }
         let top = Tree { layer: p.d as u32 - 1, tree: 0, key_pair: 0, first: 0, key: 0, revealed: None };
         let mut failed = Ok(());
+        let clock = Clock::new(self.policy.stages == 1);
+        // A group of signatures is verified by one thread.
+        let alone = if self.plan.op == Op::Verify { 1 } else { threads };
         match self.plan.op {
             Op::Keygen => {
                 // Many keys at once share lanes; a bounded number share a pass, for memory's sake.
                 for (of, roots) in batch.key_of.chunks(4096).zip(out.chunks_mut(4096 * p.n)) {
                     let trees: Vec<Tree> = of.iter().map(|key| Tree { key: *key, ..top }).collect();
+                    clock.start();
                     self.grow_xmss(&keys, &trees, roots, &mut []);
+                    clock.lap("xmss");
                 }
             }
             Op::Cache => {
@@ -252,7 +268,9 @@ impl Program for CpuProgram {
                             .collect();
                         let (these, below) = rest.split_at_mut(trees.len() * ((2 << p.hp) - 1) * p.n);
                         let mut roots = vec![0; trees.len() * p.n];
+                        clock.start();
                         self.grow_xmss(&keys, &trees, &mut roots, these);
+                        clock.lap("xmss");
                         rest = below;
                     }
                 }
@@ -266,10 +284,11 @@ impl Program for CpuProgram {
                         at: &batch.positions[job],
                         signature,
                         kept,
+                        clock: &clock,
                     },
                 );
                 // With few messages the threads share each one's trees, else they take a message each.
-                let share = threads > 1 && jobs < 2 * threads;
+                let share = threads > 1 && (jobs < 2 * threads || clock.runs());
                 let error = std::sync::Mutex::new(Ok(()));
                 self.pool.with(|scratch| {
                     run(threads > 1 && !share, &self.pool, scratch, tasks, |scratch, job| {
@@ -291,15 +310,16 @@ impl Program for CpuProgram {
                     },
                 );
                 self.pool.with(|scratch| {
-                    run(threads > 1 && groups > 1, &self.pool, scratch, tasks, |scratch, (group, roots, kept)| {
-                        group.roots(scratch, roots, kept);
+                    let parallel = threads > 1 && groups > 1 && !clock.runs();
+                    run(parallel, &self.pool, scratch, tasks, |scratch, (group, roots, kept)| {
+                        group.roots(scratch, roots, kept, &clock);
                     });
                 });
             }
         }
         self.kept = kept;
         self.jobs = jobs;
-        failed.map(|()| Timing { execute: start.elapsed(), ..Timing::default() })
+        failed.map(|()| Timing { execute: start.elapsed(), stages: clock.stages(alone), ..Timing::default() })
     }
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
@@ -333,7 +353,7 @@ mod tests {
                 continue;
             }
             let isa = hypergrove_lanes::Isa::fastest();
-            let hash: Arc<dyn TweakableHash> = crate::Cpu::with(isa).expect("available").hash(p);
+            let hash: Arc<dyn TweakableHash> = crate::Cpu::with(isa).expect("available").hash(p, isa);
             let mut program = CpuProgram::new(hash, plan.clone(), 1, CpuPolicy::default());
             let seed = vec![7; p.n];
             let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[], cached_id: 0 }];
@@ -342,6 +362,32 @@ mod tests {
             program.run(&batch, &mut vec![0; p.sig_bytes()]).expect("signs");
             let held = program.pool.bytes() + program.kept.len();
             assert!(held as u64 <= estimate, "{p}: holds {held}, estimated {estimate}");
+        }
+    }
+    #[test]
+    fn stages_are_timed_where_that_is_asked_for() {
+        let p = &hypergrove_fips205::SLH_DSA_SHA2_128F;
+        let hash = || crate::Cpu::new().hash(p, hypergrove_lanes::Isa::fastest());
+        let seed = vec![7; p.n];
+        let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[], cached_id: 0 }];
+        let positions = [Position::split(p, &vec![0x5a; p.m])];
+        let batch = Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] };
+        let sign = |stages, threads| {
+            let policy = CpuPolicy { stages, threads, ..CpuPolicy::default() };
+            let mut program = CpuProgram::new(hash(), Plan::new(p, Op::Sign), 1, policy);
+            let mut signature = vec![0; p.sig_bytes()];
+            let timing = program.run(&batch, &mut signature).expect("signs");
+            (signature, timing)
+        };
+        let (right, plain) = sign(0, 1);
+        assert!(plain.stages.is_empty());
+        for threads in [1, 2] {
+            let (signature, timing) = sign(1, threads);
+            assert!(signature == right);
+            let names: Vec<_> = timing.stages.iter().map(|stage| stage.name).collect();
+            assert_eq!(names, ["fors", "xmss", "fors_pk", "wots_select"]);
+            assert!(timing.stages.iter().all(|stage| stage.threads == threads as u32));
+            assert!(timing.stages.iter().map(|stage| stage.time).sum::<std::time::Duration>() <= timing.execute);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Recomputing PK.root from signatures, a group of them at a time: all their chains share lanes, sorted by length.
 
+use crate::clock::Clock;
 use crate::scratch::{Scratch, sized};
 use crate::wots;
 use hypergrove_engine::Batch;
@@ -52,16 +53,17 @@ impl Group<'_> {
     }
 
     /// The roots, n bytes a job.
-    pub(crate) fn roots(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8]) {
+    pub(crate) fn roots(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8], clock: &Clock) {
         // Rows of a known length are copied by one or two instructions instead of a call.
         match self.p.n {
-            16 => self.roots_n::<16>(scratch, roots, kept),
-            24 => self.roots_n::<24>(scratch, roots, kept),
-            _ => self.roots_n::<32>(scratch, roots, kept),
+            16 => self.roots_n::<16>(scratch, roots, kept, clock),
+            24 => self.roots_n::<24>(scratch, roots, kept, clock),
+            _ => self.roots_n::<32>(scratch, roots, kept, clock),
         }
     }
 
-    fn roots_n<const N: usize>(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8]) {
+    fn roots_n<const N: usize>(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8], clock: &Clock) {
+        clock.start();
         let (p, jobs, len) = (self.p, self.jobs.len(), self.p.len());
         let positions = &self.batch.positions[self.jobs.clone()];
         let signatures = &self.batch.signatures[self.jobs.clone()];
@@ -96,10 +98,12 @@ impl Group<'_> {
             }
             self.hash.t_l(self.keys(key_of, p.k), adrs, 2, pairs, trees);
         }
+        clock.lap("fors_climb");
         let messages = sized(messages, jobs * N);
         adrs.clear();
         adrs.extend(positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf).0));
         self.hash.t_l(self.keys(key_of, 1), adrs, p.k, trees, messages);
+        clock.lap("fors_pk");
         let mut kept: Vec<Kept<'_>> = kept.map(|bytes| Kept::new(p, bytes)).collect();
         for ((kept, roots), message) in kept.iter_mut().zip(trees.chunks(p.k * N)).zip(messages.chunks(N)) {
             kept.fors_roots().copy_from_slice(roots);
@@ -165,6 +169,7 @@ impl Group<'_> {
                 kept.xmss_root(layer).copy_from_slice(root);
             }
         }
+        clock.lap("climb");
         roots.copy_from_slice(messages);
     }
 }

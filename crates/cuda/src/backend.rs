@@ -7,6 +7,7 @@ use crate::program::{self, GpuProgram};
 use crate::sha256::{GpuHasher, HashPolicy};
 use hypergrove_engine::{Axis, Device, Error, Hasher, Policy, Program};
 use hypergrove_fips205::plan::{Op, Plan, Work};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// Compressions of one program: about 30 ms of work for a large GPU, so that launches and tails are a small part of it.
@@ -97,6 +98,25 @@ impl<G: Gpu> Gpus<G> {
         let cycles = facts.clock as f64 * f64::from(facts.multiprocessors);
         let rate = |a_compression: f64| cycles / a_compression;
         (facts.clock > 0).then(|| Work { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) })
+    }
+
+    pub(crate) fn clock(&self, device: &Device) -> Option<f64> {
+        let clock = self.gpu(device).ok()?.0.facts().clock;
+        (clock > 0).then_some(clock as f64)
+    }
+
+    /// The kernels' sources and the defaults.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        for (path, text) in hypergrove_kernels::sources() {
+            hash.update(format!("{path} {} {text}", text.len()));
+        }
+        hash.update(format!("{:?}", CudaPolicy::default()));
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(crate) fn free(&self, device: &Device) -> Option<u64> {
+        self.gpu(device).ok()?.0.free().ok()
     }
 
     pub(crate) fn bytes(&self, plan: &Plan, batch: usize, policy: &Policy) -> u64 {

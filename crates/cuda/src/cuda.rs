@@ -40,6 +40,15 @@ impl Backend for Cuda {
     fn rates(&self, device: &Device) -> Option<Work> {
         self.gpus.rates(device)
     }
+    fn clock(&self, device: &Device) -> Option<f64> {
+        self.gpus.clock(device)
+    }
+    fn fingerprint(&self, _: &Device) -> String {
+        self.gpus.fingerprint()
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.gpus.free(device)
+    }
     fn jobs(&self, _: &Device, plan: &Plan, _: &Policy) -> usize {
         self.gpus.jobs(plan)
     }

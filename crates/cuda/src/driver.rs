@@ -1024,6 +1024,7 @@ impl Queue for CudaQueue {
             upload: self.between(start, &self.launched)?,
             execute: self.between(&self.launched, &self.computed)?,
             download: self.between(&self.computed, end)?,
+            ..Timing::default()
         }))
     }
 }

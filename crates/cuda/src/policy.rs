@@ -1,8 +1,8 @@
 //! What can be tuned, and the values that were measured to be good.
 
-use hypergrove_engine::{Axis, Error, Policy, THREADS};
+use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_fips205::Params;
-use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, TILE_WORDS, UNROLLED};
+use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, Kernel, MAX_THREADS, TILE_WORDS, UNROLLED};
 use std::borrow::Cow;
 
 /// Choices that change time and memory, never bytes.
@@ -12,6 +12,10 @@ pub struct CudaPolicy {
     pub threads: usize,
     /// Threads of a block, where there is work for them.
     pub block: u32,
+    /// The same for the kernels of one kind, each by its name in [`KINDS`]; 0: as `block`.
+    pub of_kind: [u32; KINDS.len()],
+    /// Blocks of a launch, at most; 0: as many as its work asks for.
+    pub blocks: u32,
     /// Blocks of 256 threads a multiprocessor that the chain kernel's registers must leave room for.
     pub occupancy: u32,
     /// The places of additions in a SHA-256 compression that go to the multiply-add pipe, as a mask.
@@ -36,6 +40,8 @@ pub struct CudaPolicy {
     pub beside: u32,
     /// Whether small batches are submitted as one recording.
     pub record: u32,
+    /// Whether each launch runs alone and is timed: then nothing is beside anything, and nothing recorded.
+    pub stages: u32,
 }
 
 impl Default for CudaPolicy {
@@ -43,6 +49,8 @@ impl Default for CudaPolicy {
         CudaPolicy {
             threads: 1,
             block: 128,
+            of_kind: [0; KINDS.len()],
+            blocks: 0,
             occupancy: CHAINS_BLOCKS,
             imad: IMAD,
             unrolled: UNROLLED,
@@ -55,11 +63,22 @@ impl Default for CudaPolicy {
             check: 1,
             beside: 1,
             record: 1,
+            stages: 0,
         }
     }
 }
 
 static BLOCK: &[u32] = &[32, 64, 128, 256];
+static BLOCK_OF_KIND: &[u32] = &[0, 32, 64, 128, 256];
+
+/// Kernels that may have blocks of a size of their own, by the axis for it.
+const KINDS: [(&str, &[Kernel]); 4] = [
+    ("chains_block", &[Kernel::Chains, Kernel::Complete]),
+    ("xmss_block", &[Kernel::Xmss, Kernel::XmssAbove, Kernel::Climb]),
+    ("fors_block", &[Kernel::Fors, Kernel::ForsAbove, Kernel::ForsClimb]),
+    ("select_block", &[Kernel::Select, Kernel::Links]),
+];
+static BLOCKS: &[u32] = &[0, 66, 132, 264, 528, 1056, 2112];
 static OCCUPANCY: &[u32] = &[2, 3, 4, 5, 6];
 static IMADS: &[u32] = &[0, IMAD, 0xfff];
 static SUBTREE_HEIGHT: &[u32] = &[2, 3, 4, 6, 9];
@@ -72,10 +91,15 @@ static LEVELS: &[u32] = &[0, 1, 2, 3, 4];
 /// The space of this backend.
 pub(crate) fn axes() -> Vec<Axis> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values) };
+    let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values), tuned: true };
     vec![
-        Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) },
+        Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()), tuned: false },
         axis("block", BLOCK),
+        axis("blocks", BLOCKS),
+        axis(KINDS[0].0, BLOCK_OF_KIND),
+        axis(KINDS[1].0, BLOCK_OF_KIND),
+        axis(KINDS[2].0, BLOCK_OF_KIND),
+        axis(KINDS[3].0, BLOCK_OF_KIND),
         axis("occupancy", OCCUPANCY),
         axis("imad", IMADS),
         axis("unrolled", SWITCH),
@@ -84,8 +108,9 @@ pub(crate) fn axes() -> Vec<Axis> {
         axis("sort", SORT),
         axis("window", WINDOW),
         axis("replay", SWITCH),
-        axis("levels", LEVELS),
-        axis("check", SWITCH),
+        // Levels are there to be compared with the last, and a check is not given up for time.
+        Axis { tuned: false, ..axis("levels", LEVELS) },
+        Axis { tuned: false, ..axis("check", SWITCH) },
         axis("beside", SWITCH),
         axis("record", SWITCH),
     ]
@@ -102,6 +127,7 @@ impl CudaPolicy {
                     continue;
                 }
                 "block" => (&mut out.block, BLOCK),
+                "blocks" => (&mut out.blocks, &[][..]),
                 "occupancy" => (&mut out.occupancy, OCCUPANCY),
                 "imad" => (&mut out.imad, &[][..]),
                 "unrolled" => (&mut out.unrolled, SWITCH),
@@ -114,10 +140,15 @@ impl CudaPolicy {
                 "check" => (&mut out.check, SWITCH),
                 "beside" => (&mut out.beside, SWITCH),
                 "record" => (&mut out.record, SWITCH),
-                other => return Err(Error::Value { what: format!("a GPU has no policy axis {other:?}") }),
+                STAGES => (&mut out.stages, SWITCH),
+                other => match KINDS.iter().position(|(axis, _)| *axis == other) {
+                    Some(kind) => (&mut out.of_kind[kind], BLOCK_OF_KIND),
+                    None => return Err(Error::Value { what: format!("a GPU has no policy axis {other:?}") }),
+                },
             };
             let fits = match *name {
                 "imad" => *value < 1 << 12,
+                "blocks" => *value < 1 << 16,
                 "subtree_height" | "tile" => (1..=10).contains(value),
                 "window" => *value == 0 || (4..=24).contains(value),
                 _ => allowed.contains(value),
@@ -125,6 +156,10 @@ impl CudaPolicy {
             if !fits {
                 let allowed = match *name {
                     "imad" => "below 4096".into(),
+                    "blocks" => "below 65536".into(),
+                    name if name.ends_with("block") => {
+                        format!("one of {allowed:?}: kernels are built for at most {MAX_THREADS} threads")
+                    }
                     "subtree_height" | "tile" => "1 to 10".into(),
                     "window" => "0, or 4 to 24".into(),
                     _ => format!("one of {allowed:?}"),
@@ -134,6 +169,12 @@ impl CudaPolicy {
             *field = *value;
         }
         Ok(out)
+    }
+
+    /// Threads of a block of this kernel, where there is work for them.
+    pub(crate) fn block(&self, kernel: Kernel) -> u32 {
+        let kind = KINDS.iter().position(|(_, kernels)| kernels.contains(&kernel));
+        kind.map(|kind| self.of_kind[kind]).filter(|block| *block > 0).unwrap_or(self.block)
     }
 
     /// log2 of the nodes that a block's tile may hold for this set, and that a window may be cut into.

@@ -5,7 +5,7 @@ use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::CudaPolicy;
 use crate::ring::{Ring, ring_bytes};
-use hypergrove_engine::{Batch, Error, Program, Timing};
+use hypergrove_engine::{Batch, Error, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
 use hypergrove_kernels::flags::COPY;
@@ -353,16 +353,18 @@ impl<G: Gpu> GpuProgram<G> {
         let threads = (args.total as usize).min(most).max(1) as u32;
         // Spread thin work over all multiprocessors, evenly: with few large blocks some would get one more than others.
         let even = threads.div_ceil(self.gpu.facts().multiprocessors).next_multiple_of(32);
-        let most = if even <= 2048 { self.shape.policy.block.min(64) } else { self.shape.policy.block };
+        let (block, blocks) = (self.shape.policy.block(kernel), self.shape.policy.blocks);
+        let most = if even <= 2048 && blocks == 0 { block.min(64) } else { block };
         let block = even.clamp(32, most).min(threads);
         Launch { kernel, blocks: threads.div_ceil(block), threads: block, args }
     }
     /// A launch over tiles of `args.count` nodes of trees `height` high; sets chunk and up.
     fn tiled(&self, kernel: Kernel, trees: usize, height: u32, mut args: Args) -> Launch {
         let policy = &self.shape.policy;
+        let block = policy.block(kernel);
         let (left, most) = (height - args.base, policy.most_chunk(self.p()));
         let each = args.count / self.gpu.facts().multiprocessors;
-        if each >= policy.block {
+        if each >= block {
             // Plenty of work: few levels a launch, so that warps do not run empty towards the top of a tile.
             args.up = left.min(policy.subtree_height).min(most);
             args.chunk = most.min(policy.tile).max(args.up);
@@ -374,7 +376,7 @@ impl<G: Gpu> GpuProgram<G> {
             args.chunk = even.max(args.up).min(most);
         }
         let tiles = args.count.div_ceil(1 << args.chunk);
-        let threads = (1u32 << args.chunk).clamp(32, policy.block);
+        let threads = (1u32 << args.chunk).clamp(32, block);
         let (blocks, threads) = match policy.levels {
             0 => (1, 1),
             1 => (tiles.min(trees as u32), 1),
@@ -485,7 +487,7 @@ impl<G: Gpu> GpuProgram<G> {
             0 => (1, 1),
             1 => (tiles.min(jobs as u32), 1),
             2 => (tiles.min(args.count), 1),
-            _ => (tiles, policy.block.min(1 << args.chunk)),
+            _ => (tiles, policy.block(Kernel::Complete).min(1 << args.chunk)),
         };
         Launch { kernel: Kernel::Complete, blocks, threads, args }
     }
@@ -686,23 +688,64 @@ impl<G: Gpu> GpuProgram<G> {
         steps
     }
 
-    /// Submits steps; or with `record` replays what was recorded for as many jobs and keys.
-    fn submit(&mut self, steps: impl Fn(&Self) -> Vec<Step>, record: Option<(usize, usize)>) -> Result<(), Error> {
-        let Some(jobs_and_keys) = record else {
-            let steps = merged(&steps(self));
-            return self.queue.submit(&self.kernels, &steps);
+    /// Submits steps; or with `record` replays what was recorded for as many jobs and keys. Gives the time of each launch
+    /// if they are timed alone.
+    fn submit(
+        &mut self,
+        steps: impl Fn(&Self) -> Vec<Step>,
+        record: Option<(usize, usize)>,
+    ) -> Result<Vec<StageTime>, Error> {
+        let steps = |program: &Self| merged(&program.bounded(steps(program)));
+        let Some(jobs_and_keys) = record.filter(|_| self.shape.policy.stages == 0) else {
+            let steps = steps(self);
+            if self.shape.policy.stages == 1 {
+                return self.one_by_one(&steps);
+            }
+            return self.queue.submit(&self.kernels, &steps).map(|()| Vec::new());
         };
         let recorded = self.recorded.take().filter(|recorded| recorded.jobs_and_keys == jobs_and_keys);
         let recorded = match recorded {
             Some(recorded) => recorded,
             None => {
-                let steps = self.queue.record(&self.kernels, &merged(&steps(self)))?;
+                let steps = self.queue.record(&self.kernels, &steps(self))?;
                 Recorded { jobs_and_keys, steps }
             }
         };
         let done = self.queue.replay(&recorded.steps);
         self.recorded = Some(recorded);
-        done
+        done.map(|()| Vec::new())
+    }
+
+    /// The same steps in no more blocks than the policy allows.
+    fn bounded(&self, mut steps: Vec<Step>) -> Vec<Step> {
+        let most = self.shape.policy.blocks;
+        for step in &mut steps {
+            if let (Step::Launch(launch) | Step::Beside(launch), 1..) = (step, most) {
+                launch.blocks = launch.blocks.min(most);
+            }
+        }
+        steps
+    }
+
+    /// Submits step after step, waiting for each: the times of the launches.
+    fn one_by_one(&mut self, steps: &[Step]) -> Result<Vec<StageTime>, Error> {
+        let mut stages = Vec::new();
+        self.queue.wait()?;
+        for step in steps {
+            let (step, launch) = match *step {
+                Step::Fork | Step::Join => continue,
+                Step::Launch(launch) | Step::Beside(launch) => (Step::Launch(launch), Some(launch)),
+                step => (step, None),
+            };
+            let start = Instant::now();
+            self.queue.submit(&self.kernels, &[step])?;
+            let waited = self.queue.wait()?;
+            if let Some(Launch { kernel, blocks, threads, .. }) = launch {
+                let time = waited.map_or(start.elapsed(), |timing| timing.execute);
+                stages.push(StageTime { name: kernel.name(), blocks, threads, time });
+            }
+        }
+        Ok(stages)
     }
 
     /// Has the device work on a pass, and wipes what was secret. What is on the host of the keys is wiped in any case.
@@ -713,10 +756,9 @@ impl<G: Gpu> GpuProgram<G> {
         signatures: &[&[u8]],
         out: Option<&mut [u8]>,
     ) -> Result<Timing, Error> {
-        let mut done = self.send(signatures);
-        done = done.and_then(|()| self.submit(steps, record));
-        if let Some(out) = out {
-            done = done.and_then(|()| self.receive(out));
+        let mut done = self.send(signatures).and_then(|()| self.submit(steps, record));
+        if let (Some(out), Ok(_)) = (out, &done) {
+            done = self.receive(out).and(done);
         }
         let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
         let waited = self.queue.wait();
@@ -725,9 +767,15 @@ impl<G: Gpu> GpuProgram<G> {
         if done.is_err() {
             self.forget();
         }
-        done?;
+        let stages = done?;
         wiped?;
-        Ok(waited?.unwrap_or_default())
+        let timing = waited?.unwrap_or_default();
+        if stages.is_empty() {
+            return Ok(timing);
+        }
+        // What was waited for at the end were copies.
+        let execute = stages.iter().map(|stage| stage.time).sum();
+        Ok(Timing { execute, download: timing.execute, upload: timing.upload, stages })
     }
 
     /// Wipes all memory: of a failed pass nothing stays, since a signature that failed its check would help an attacker.
@@ -1035,6 +1083,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
             timing.upload += pass.upload;
             timing.execute += pass.execute;
             timing.download += pass.download;
+            timing.stages.extend(pass.stages);
         }
         Ok(timing)
     }

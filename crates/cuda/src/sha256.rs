@@ -55,9 +55,9 @@ static PIECE: &[u32] = &[1, 4, 16, 32, 64, 256];
 impl HashPolicy {
     fn axes() -> Vec<Axis> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-        let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values) };
+        let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values), tuned: true };
         vec![
-            Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()) },
+            Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()), tuned: true },
             axis("block", BLOCK),
             axis("blocks", BLOCKS),
             axis("occupancy", OCCUPANCY),

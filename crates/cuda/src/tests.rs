@@ -27,6 +27,12 @@ impl Backend for Host {
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         self.0.space(device, plan)
     }
+    fn fingerprint(&self, _: &Device) -> String {
+        self.0.fingerprint()
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.0.free(device)
+    }
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         self.0.bytes(plan, batch, policy)
     }
@@ -295,4 +301,33 @@ fn a_device_that_fails_says_so_and_goes_on() {
     for axis in [("block", 2048), ("occupancy", 0), ("imad", 4096), ("streams", 0), ("piece", 0), ("tile", 1)] {
         assert!(matches!(gpus.hasher(&gpus.devices("host").remove(0), &Policy(vec![axis])), Err(Error::Value { .. })));
     }
+}
+
+#[test]
+fn stages_are_timed_alone_in_the_shape_that_was_asked_for() {
+    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
+    let device = gpus.devices("host").remove(0);
+    one(|plan, batch| {
+        for jobs in [1, 40] {
+            let (key_of, positions) = (vec![0; jobs], vec![batch.positions[0].clone(); jobs]);
+            let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+            let run = |policy: &[(&'static str, u32)]| {
+                let mut program = gpus.prepare(&device, plan, jobs, &Policy(policy.to_vec())).unwrap();
+                let mut out = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
+                let timing = program.run(&batch, &mut out).unwrap();
+                (out, timing)
+            };
+            let (right, plain) = run(&[]);
+            assert!(plain.stages.is_empty());
+            let (out, timing) = run(&[("stages", 1), ("blocks", 3), ("block", 32)]);
+            assert!(out == right);
+            assert!(timing.stages.iter().all(|stage| stage.blocks <= 3 && stage.threads <= 96), "{:?}", timing.stages);
+            for name in ["chains", "fors"] {
+                assert!(timing.stages.iter().any(|stage| stage.name == name), "{name}: {:?}", timing.stages);
+            }
+            assert_eq!(timing.execute, timing.stages.iter().map(|stage| stage.time).sum());
+        }
+        let refused = gpus.prepare(&device, plan, 1, &Policy(vec![("block", 512)]));
+        assert!(refused.is_err_and(|why| why.to_string().contains("at most 256 threads")));
+    });
 }

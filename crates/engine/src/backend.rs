@@ -37,6 +37,10 @@ impl Device {
 /// of the host itself share that pool; on any other device each run in flight has a pool of its own, which may be smaller.
 pub const THREADS: &str = "threads";
 
+/// Name of the axis by which a program is asked to time each of its stages alone, if its backend can: 1 for yes. No space
+/// has it: nothing runs beside anything else then, and a run takes longer than it has to.
+pub const STAGES: &str = "stages";
+
 /// One tunable choice and the values it may take. The tuner never learns what it means.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Axis {
@@ -44,6 +48,8 @@ pub struct Axis {
     pub name: &'static str,
     /// Its values, in order.
     pub values: Cow<'static, [u32]>,
+    /// Whether a tuner may choose: not where a value gives up a check, or is there to be compared with.
+    pub tuned: bool,
 }
 
 /// A value for some axes; the backend's defaults hold for the others.
@@ -54,6 +60,13 @@ impl Policy {
     /// The value chosen for an axis.
     pub fn get(&self, name: &str) -> Option<u32> {
         self.0.iter().find(|(axis, _)| *axis == name).map(|(_, value)| *value)
+    }
+
+    /// The same with this value for one axis.
+    #[must_use]
+    pub fn with(&self, name: &'static str, value: u32) -> Policy {
+        let others = self.0.iter().copied().filter(|(axis, _)| *axis != name);
+        Policy(others.chain([(name, value)]).collect())
     }
 }
 
@@ -139,6 +152,21 @@ pub struct Timing {
     pub execute: Duration,
     /// From the device.
     pub download: Duration,
+    /// Each stage alone, in the order in which they ran; empty unless the policy asked for it by [`STAGES`].
+    pub stages: Vec<StageTime>,
+}
+
+/// How long a part of a run took by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StageTime {
+    /// What the backend calls it: a GPU's kernel, a CPU's stage.
+    pub name: &'static str,
+    /// Blocks of threads; 1 on a CPU.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// From its begin to its end.
+    pub time: Duration,
 }
 
 /// A thing that runs plans.
@@ -169,6 +197,22 @@ pub trait Backend: Send + Sync {
     /// Compressions a second of the whole device, at most: a limit for what plans can reach on it, measured now or known
     /// of its kind. `None` where they are not known.
     fn rates(&self, device: &Device) -> Option<Work> {
+        let _ = device;
+        None
+    }
+    /// Cycles a second of the device, at most; `None` where that is not known.
+    fn clock(&self, device: &Device) -> Option<f64> {
+        let _ = device;
+        None
+    }
+    /// What measured times depend on beside the space: the kernels' sources and the defaults of a policy. Tables of other
+    /// fingerprints are stale.
+    fn fingerprint(&self, device: &Device) -> String {
+        let _ = device;
+        String::new()
+    }
+    /// Bytes of the device's own memory that are free now; `None` where it has none, or does not say.
+    fn free(&self, device: &Device) -> Option<u64> {
         let _ = device;
         None
     }

@@ -44,6 +44,12 @@ impl Backend for Checked {
     fn rates(&self, device: &Device) -> Option<Work> {
         self.subject.rates(device)
     }
+    fn fingerprint(&self, device: &Device) -> String {
+        self.subject.fingerprint(device)
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.subject.free(device)
+    }
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         let reference =
             self.reference_device().map_or(0, |other| self.reference.bytes(&other, plan, batch, &Policy::default()));

@@ -4,6 +4,7 @@
 
 pub mod backend;
 mod checked;
+mod choice;
 mod error;
 pub mod hash;
 pub mod nodes;
@@ -11,8 +12,9 @@ pub mod planner;
 pub mod programs;
 mod reference;
 
-pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, THREADS, Timing};
+pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, StageTime, THREADS, Timing};
 pub use checked::Checked;
+pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::Error;
 pub use hash::{Hasher, Messages};
 pub use reference::Reference;

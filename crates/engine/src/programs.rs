@@ -1,8 +1,9 @@
 //! What is known of plans on one device, and their prepared programs between two runs: a second call prepares nothing.
 
 use crate::backend::THREADS;
+use crate::choice::Chosen;
 use crate::planner::bucket;
-use crate::{Backend, Device, Error, Policy, Program};
+use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource, Program};
 use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -47,10 +48,13 @@ pub struct Facts {
     pub group: Group,
     /// Its plan.
     pub plan: Plan,
-    /// The policy of its programs.
-    pub policy: Policy,
     /// Programs in flight that keep the device busy.
     pub queue: usize,
+    /// The policy of its programs where nothing is known: the number of threads, if that is a choice.
+    default: Policy,
+    space: Vec<Axis>,
+    /// The policies of its programs, by the logarithm of the bucket.
+    chosen: Mutex<[Option<Chosen>; usize::BITS as usize]>,
     /// Jobs that fill the device.
     full: usize,
     /// The same, or the fewer that its memory was found to allow.
@@ -59,6 +63,8 @@ pub struct Facts {
     runs: AtomicUsize,
     /// Compressions a second, by guess.
     guess: f64,
+    /// Seconds a job of a full program, by what is known before anything ran.
+    foreseen: Option<f64>,
     work: OnceLock<Work>,
     /// Seconds a job, by the logarithm of the bucket; 0 where none ran yet.
     measured: Mutex<[f64; usize::BITS as usize]>,
@@ -88,6 +94,23 @@ impl Facts {
         *old = if *old == 0.0 { seconds } else { (*old + seconds) / 2.0 };
     }
 
+    /// Whether programs share the engine's threads.
+    pub fn uses_threads(&self) -> bool {
+        self.default.get(THREADS).is_some()
+    }
+
+    /// Seconds a job, as measured in batches of about this size.
+    pub fn measured_at(&self, jobs: usize) -> Option<f64> {
+        Some(lock(&self.measured)[bucket(jobs).ilog2() as usize]).filter(|seconds| *seconds > 0.0)
+    }
+
+    /// Seconds of whole batches, as measured: (jobs, seconds), the smallest first.
+    pub fn times(&self) -> Vec<(usize, f64)> {
+        let measured = lock(&self.measured);
+        let timed = measured.iter().enumerate().filter(|(_, seconds)| **seconds > 0.0);
+        timed.map(|(log, seconds)| (1 << log, seconds * (1usize << log) as f64)).collect()
+    }
+
     /// Seconds a job, as measured in batches of about this size, else in the largest that ran.
     pub fn measured(&self, jobs: usize) -> Option<f64> {
         let measured = lock(&self.measured);
@@ -95,12 +118,19 @@ impl Facts {
         [measured[at]].into_iter().chain(measured.iter().rev().copied()).find(|seconds| *seconds > 0.0)
     }
 
-    /// Seconds a job of a large batch: measured, or a guess.
+    /// Seconds a job of a large batch: measured, foreseen, or a guess.
     pub fn seconds(&self) -> f64 {
-        self.measured(1 << (usize::BITS - 1)).unwrap_or_else(|| {
+        self.measured(1 << (usize::BITS - 1)).or(self.foreseen).unwrap_or_else(|| {
             let Work { sha256, sha512, keccak } = self.work();
             (sha256 + sha512 + keccak) / self.guess
         })
+    }
+
+    /// A policy with no more threads than the engine has.
+    fn within_threads(&self, policy: Policy) -> Policy {
+        let Some(all) = self.default.get(THREADS) else { return policy };
+        let threads = policy.get(THREADS).map_or(all, |threads| threads.min(all));
+        policy.with(THREADS, threads)
     }
 
     /// Jobs that one program takes.
@@ -118,6 +148,7 @@ impl Facts {
 /// A program and what it was prepared for.
 struct Prepared {
     facts: Arc<Facts>,
+    policy: Policy,
     program: Box<dyn Program>,
     bucket: usize,
     bytes: u64,
@@ -138,6 +169,7 @@ pub struct Programs {
     device: Device,
     /// Bytes that programs may hold between two calls.
     budget: u64,
+    knowledge: Option<Arc<dyn Knowledge>>,
     known: Mutex<Vec<Arc<Facts>>>,
     shelf: Mutex<Shelf>,
     /// When the last run ended.
@@ -146,9 +178,14 @@ pub struct Programs {
 
 impl Programs {
     /// Nothing is prepared yet.
-    pub fn new(backend: Arc<dyn Backend>, device: Device, budget: u64) -> Programs {
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        device: Device,
+        budget: u64,
+        knowledge: Option<Arc<dyn Knowledge>>,
+    ) -> Programs {
         let (known, shelf, ended) = Default::default();
-        Programs { backend, device, budget, known, shelf, ended }
+        Programs { backend, device, budget, knowledge, known, shelf, ended }
     }
 
     /// The device.
@@ -170,16 +207,22 @@ impl Programs {
         let plan = plan(group)?;
         let space = self.backend.space(&self.device, &plan)?;
         let threads = space.iter().any(|axis| axis.name == THREADS).then_some((THREADS, group.threads as u32));
-        let policy = Policy(threads.into_iter().collect());
-        let full = self.backend.jobs(&self.device, &plan, &policy).max(1);
+        let default = Policy(threads.into_iter().collect());
+        let full = self.backend.jobs(&self.device, &plan, &default).max(1);
         let queue = self.backend.queue(&self.device, &plan).clamp(1, self.device.queue.max(1)) as usize;
         let (most, runs) = (AtomicUsize::new(full), AtomicUsize::new(0));
         let guess = match self.device.memory {
             0 => FIRST_GUESS.0 * group.threads as f64,
             _ => FIRST_GUESS.1 * f64::from(self.device.cores.max(1)),
         };
+        let known_already = self.knowledge.as_ref().and_then(|it| it.choose(&*self.backend, &self.device, &plan, full));
+        let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
+        let foreseen = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
         let (work, measured) = (OnceLock::new(), Mutex::new([0.0; usize::BITS as usize]));
-        let facts = Arc::new(Facts { group, plan, policy, queue, full, most, runs, guess, work, measured });
+        let chosen = Mutex::new([const { None }; usize::BITS as usize]);
+        let facts =
+            Facts { group, plan, default, space, chosen, queue, full, most, runs, guess, foreseen, work, measured };
+        let facts = Arc::new(facts);
         known.push(facts.clone());
         Ok(facts)
     }
@@ -189,12 +232,38 @@ impl Programs {
         lock(&self.known).clone()
     }
 
-    /// Bytes of a program for up to `jobs` jobs.
-    pub fn bytes(&self, facts: &Facts, jobs: usize) -> u64 {
-        self.backend.bytes(&self.device, &facts.plan, bucket(jobs), &facts.policy)
+    /// The policy of a program for up to `jobs` jobs: looked up at the first mention of their bucket.
+    pub fn choice(&self, facts: &Facts, jobs: usize) -> Choice {
+        self.with_chosen(facts, jobs, |chosen| chosen.choice.clone())
     }
 
-    /// Has `work` use a program for up to `jobs` jobs that is its own meanwhile: an idle one, or a new one of at most
+    fn with_chosen<T>(&self, facts: &Facts, jobs: usize, look: impl FnOnce(&mut Chosen) -> T) -> T {
+        let bucket = bucket(jobs);
+        let mut all = lock(&facts.chosen);
+        look(all[bucket.ilog2() as usize].get_or_insert_with(|| {
+            let known = self.knowledge.as_ref();
+            let found = known.and_then(|it| it.choose(&*self.backend, &self.device, &facts.plan, bucket));
+            let bytes = |policy: &Policy| self.backend.bytes(&self.device, &facts.plan, bucket, policy);
+            let choice = match found {
+                Some(choice) => Choice { policy: facts.within_threads(choice.policy), ..choice },
+                None => {
+                    let (policy, source) = (facts.default.clone(), PolicySource::Default);
+                    Choice { policy, source, seconds: None, why: String::new() }
+                }
+            };
+            let most = bytes(&choice.policy);
+            Chosen::new(choice, &facts.space, |policy| bytes(policy) <= most)
+        }))
+    }
+
+    /// Bytes of a program for up to `jobs` jobs.
+    pub fn bytes(&self, facts: &Facts, jobs: usize) -> u64 {
+        self.with_chosen(facts, jobs, |chosen| {
+            self.backend.bytes(&self.device, &facts.plan, bucket(jobs), &chosen.choice.policy)
+        })
+    }
+
+    /// Has `work` use a program, given with its policy, for up to `jobs` jobs that is its own meanwhile: an idle one, or a new one of at most
     /// `room` bytes. Idle programs make way until all of the device together take at most `all` bytes. A program that
     /// failed is not used again.
     pub fn with<T>(
@@ -202,16 +271,17 @@ impl Programs {
         facts: &Arc<Facts>,
         jobs: usize,
         (room, all): (u64, u64),
-        work: impl FnOnce(&mut dyn Program) -> Result<T, Error>,
+        work: impl FnOnce(&mut dyn Program, &Policy) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let bucket = bucket(jobs);
-        let bytes = self.bytes(facts, jobs);
+        let (bucket, Choice { policy, .. }) = (bucket(jobs), self.choice(facts, jobs));
+        let bytes = self.backend.bytes(&self.device, &facts.plan, bucket, &policy);
         if bytes > room {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
         let (found, dropped) = {
             let mut shelf = lock(&self.shelf);
-            let at = shelf.idle.iter().rposition(|old| old.bucket == bucket && old.facts.group == facts.group);
+            let fits = |old: &Prepared| old.bucket == bucket && old.facts.group == facts.group && old.policy == policy;
+            let at = shelf.idle.iter().rposition(fits);
             let found = at.map(|at| shelf.idle.remove(at));
             shelf.running += bytes;
             (found, shelf.shrink(all))
@@ -220,18 +290,25 @@ impl Programs {
         drop(dropped);
         let prepared = match found {
             Some(found) => Ok(found.program),
-            None => self.prepare(facts, bucket),
+            None => self.prepare(facts, bucket, &policy),
         };
         let done = prepared.and_then(|mut program| {
             let start = Instant::now();
-            let done = work(&mut *program)?;
-            facts.record(jobs, self.took(start));
+            let done = work(&mut *program, &policy)?;
+            let took = self.took(start);
+            self.with_chosen(facts, jobs, |chosen| {
+                // Much fewer jobs than the program is for take longer each: they tell nothing of the prediction.
+                if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
+                    chosen.record(took.as_secs_f64() / jobs.max(1) as f64);
+                }
+            });
+            facts.record(jobs, took);
             Ok((program, done))
         });
         let mut shelf = lock(&self.shelf);
         shelf.running -= bytes;
         let (program, done) = done?;
-        shelf.idle.push(Prepared { facts: facts.clone(), program, bucket, bytes });
+        shelf.idle.push(Prepared { facts: facts.clone(), policy, program, bucket, bytes });
         let dropped = shelf.shrink(self.budget);
         drop(shelf);
         drop(dropped);
@@ -239,8 +316,8 @@ impl Programs {
     }
 
     /// A new program. Where the device's memory does not suffice, idle programs make way first.
-    fn prepare(&self, facts: &Facts, bucket: usize) -> Result<Box<dyn Program>, Error> {
-        let prepare = || self.backend.prepare(&self.device, &facts.plan, bucket, &facts.policy);
+    fn prepare(&self, facts: &Facts, bucket: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        let prepare = || self.backend.prepare(&self.device, &facts.plan, bucket, policy);
         match prepare() {
             Err(Error::OutOfMemory { .. }) if !lock(&self.shelf).idle.is_empty() => {
                 let dropped = std::mem::take(&mut lock(&self.shelf).idle);

@@ -1,17 +1,20 @@
 //! The engine: its devices, its threads and its memory budget.
 
-use crate::explain::{Explanation, Memory, PolicySource};
+use crate::crossover::{Sleeping, Wake, seconds};
+use crate::explain::{Explanation, Memory};
 use crate::jobs::{CacheJob, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::worker::{Asked, Fault, HOST, Scale, Worker};
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Programs};
-use hypergrove_engine::{Backend, Device, Error, Timing};
-use hypergrove_fips205::plan::{Op, Work, cache_bytes};
+use hypergrove_engine::{Backend, Choice, Device, Error, Knowledge, PolicySource, Timing};
+use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
+use hypergrove_tune::table::{Known, Source};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::borrow::Cow;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -36,10 +39,14 @@ pub struct EngineBuilder {
     skip_root_check: bool,
     verify_signatures: bool,
     redundant: bool,
+    tables: Vec<Source>,
+    cache: Option<PathBuf>,
+    automatic: Option<(Arc<dyn Backend>, Wake)>,
 }
 
 impl EngineBuilder {
-    /// The backend; otherwise the first of [`backends`](crate::backends) that has a device.
+    /// The backend. If neither this nor [`devices`](EngineBuilder::devices) is said, it is the host's processor, and for
+    /// batches that other devices do sooner, as was measured, all of those.
     pub fn backend(mut self, backend: Arc<dyn Backend>) -> EngineBuilder {
         self.backend = Some(backend);
         self
@@ -54,6 +61,23 @@ impl EngineBuilder {
     /// others: see [`Engine::faults`].
     pub fn devices(mut self, devices: Vec<(Arc<dyn Backend>, u32)>) -> EngineBuilder {
         self.devices = Some(devices);
+        self
+    }
+    /// A host, and backends to bring in when a batch is worth it: what is done with the backends of this build if nothing is
+    /// said of devices.
+    pub fn automatic(mut self, host: Arc<dyn Backend>, others: Wake) -> EngineBuilder {
+        self.automatic = Some((host, others));
+        self
+    }
+    /// Tables of measured policies, as `hypergrove tune` writes them, the most trusted first. Those that do not hold for
+    /// a device are left out: see [`Engine::notices`].
+    pub fn tables(mut self, tables: Vec<Source>) -> EngineBuilder {
+        self.tables = tables;
+        self
+    }
+    /// Where backends that the engine makes itself may keep what they compile; otherwise nowhere.
+    pub fn cache(mut self, directory: PathBuf) -> EngineBuilder {
+        self.cache = Some(directory);
         self
     }
     /// Host threads; otherwise as many as the operating system offers. With 1, all work is done on the calling thread.
@@ -91,6 +115,7 @@ impl EngineBuilder {
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
         };
+        let sleeping = self.take_automatic()?;
         let devices = match self.devices.take() {
             Some(devices) => devices
                 .into_iter()
@@ -110,32 +135,60 @@ impl EngineBuilder {
         }
         let rich = devices.iter().any(|(device, _)| device.memory > 0);
         let memory_budget = self.memory_budget.unwrap_or(if rich { DEVICE_MEMORY_BUDGET } else { MEMORY_BUDGET });
+        let notices = Mutex::default();
         let workers: Vec<Worker> = {
             let queues = || devices.iter().map(|(device, _)| u64::from(device.queue.max(1)));
             let slots = slots(queues());
             let shares: Vec<u64> = queues().map(|queue| memory_budget / slots * queue).collect();
-            let worker = |((device, backend), share)| Worker::new(Programs::new(backend, device, share));
+            let worker = |((device, backend), share)| {
+                let known = know(&self.tables, &backend, &device, &notices, self.redundant);
+                Worker::new(Programs::new(backend, device, share, Some(known)))
+            };
             devices.into_iter().zip(shares).map(worker).collect()
         };
         Ok(Engine(Arc::new(Inner {
             workers,
+            sleeping,
+            tables: self.tables,
+            notices,
             faults: Mutex::default(),
             timing: Mutex::default(),
             pool: OnceLock::new(),
             pools: Mutex::default(),
             host: OnceLock::new(),
+            narrow: Mutex::default(),
             threads,
             memory_budget,
+            memory_is_chosen: self.memory_budget.is_some(),
             check_roots: !self.skip_root_check,
             verify_signatures: self.verify_signatures,
             redundant: self.redundant,
         })))
     }
 
+    /// Makes the host the only device at first, unless the caller said which.
+    fn take_automatic(&mut self) -> Result<Option<Sleeping>, Error> {
+        let said = self.backend.is_some() || self.devices.is_some() || self.device > 0;
+        let (host, wake): (Arc<dyn Backend>, Wake) = match self.automatic.take() {
+            Some(automatic) => automatic,
+            None if said => return Ok(None),
+            None => {
+                let (Some((host, others)), cache) = (crate::BACKENDS.split_first(), self.cache.clone()) else {
+                    return Ok(None);
+                };
+                let made = move || others.iter().map(|entry| (entry.make)(cache.as_deref())).collect();
+                ((host.make)(None), Arc::new(made))
+            }
+        };
+        self.backend = Some(host);
+        Ok(Some(Sleeping { wake, workers: OnceLock::new() }))
+    }
+
     fn one_device(&mut self) -> Result<(Device, Arc<dyn Backend>), Error> {
         let (mut names, mut had) = (Vec::new(), 0);
         // One after the other: to ask a driver that is not needed takes time.
-        let all = || crate::BACKENDS.iter().map(|entry| (entry.make)(None));
+        let cache = self.cache.take();
+        let all = || crate::BACKENDS.iter().map(|entry| (entry.make)(cache.as_deref()));
         let candidates: Box<dyn Iterator<Item = _>> = match self.backend.take() {
             Some(backend) => Box::new(std::iter::once(backend)),
             None => Box::new(all()),
@@ -148,6 +201,34 @@ impl EngineBuilder {
             names.push(backend.name());
         }
         Err(none(&names, self.device, had))
+    }
+}
+
+/// What the tables know of a device.
+pub(crate) fn know(
+    tables: &[Source],
+    backend: &Arc<dyn Backend>,
+    device: &Device,
+    notices: &Mutex<Vec<String>>,
+    redundant: bool,
+) -> Arc<dyn Knowledge> {
+    let mut known = Known::new(tables, &**backend, device);
+    let mut all = notices.lock().unwrap_or_else(PoisonError::into_inner);
+    for notice in std::mem::take(&mut known.notices) {
+        if !all.contains(&notice) {
+            all.push(notice);
+        }
+    }
+    if redundant { Arc::new(Twice(known)) } else { Arc::new(known) }
+}
+
+/// What is known of runs that compute everything twice.
+struct Twice(Known);
+
+impl Knowledge for Twice {
+    fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, jobs: usize) -> Option<Choice> {
+        let choice = self.0.choose(backend, device, plan, jobs)?;
+        Some(Choice { seconds: choice.seconds.map(|(seconds, sigma)| (2.0 * seconds, 2.0 * sigma)), ..choice })
     }
 }
 
@@ -193,6 +274,11 @@ impl Engine {
     /// The devices that work is split over: those that the engine was built with, but for those that it set aside.
     pub fn working(&self) -> Vec<Device> {
         self.0.live().map(|worker| worker.device().clone()).collect()
+    }
+
+    /// What is to be said of the tables that the engine was built with: a line for each that is stale or damaged.
+    pub fn notices(&self) -> Vec<String> {
+        self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What devices failed so far, and how, in order. After a failure the work went on elsewhere, or the call ended with
@@ -320,7 +406,7 @@ impl Engine {
         }
         let nodes = self.0.one(CacheJob(key.as_ref(), layers))?;
         // A wrong node below the top tree would be signed with a one-time key that signs the right one elsewhere.
-        let apart = self.0.workers.iter().any(Worker::is_apart);
+        let apart = self.0.live().any(Worker::is_apart);
         if apart && self.0.one(CacheJob(key.as_ref(), layers))? != nodes {
             let what = format!("the nodes of {layers} layers differ when they are computed again");
             return Err(Error::Inconsistent { device: self.device().id(), what });
@@ -389,7 +475,7 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Engine");
         shown.field("devices", &self.working()).field("threads", &self.0.threads);
-        shown.field("memory_budget", &self.0.memory_budget).finish_non_exhaustive()
+        shown.field("memory_budget", &self.0.memory_budget()).finish_non_exhaustive()
     }
 }
 
@@ -401,8 +487,11 @@ pub(crate) fn wrong_root(key: &SigningKey) -> Error {
 }
 
 pub(crate) struct Inner {
-    /// At least one.
+    /// At least one. Where others sleep, the host alone.
     pub(crate) workers: Vec<Worker>,
+    pub(crate) sleeping: Option<Sleeping>,
+    pub(crate) tables: Vec<Source>,
+    pub(crate) notices: Mutex<Vec<String>>,
     pub(crate) faults: Mutex<Vec<Fault>>,
     /// Of all runs so far.
     pub(crate) timing: Mutex<Timing>,
@@ -412,14 +501,38 @@ pub(crate) struct Inner {
     pools: Mutex<Vec<ThreadPool>>,
     /// The host's instruction set, once messages are hashed on it.
     pub(crate) host: OnceLock<hypergrove_cpu::Isa>,
+    /// For the host's own programs whose policy has fewer threads than there are.
+    narrow: Mutex<Vec<Arc<ThreadPool>>>,
     pub(crate) threads: usize,
-    pub(crate) memory_budget: u64,
+    memory_budget: u64,
+    memory_is_chosen: bool,
     pub(crate) check_roots: bool,
     pub(crate) verify_signatures: bool,
     pub(crate) redundant: bool,
 }
 
 impl Inner {
+    /// Bytes of the host's memory for programs and batches at hand.
+    pub(crate) fn memory_budget(&self) -> u64 {
+        if self.awake().is_empty() { self.memory_budget } else { self.memory_with_others() }
+    }
+
+    /// The same once other devices are awake.
+    pub(crate) fn memory_with_others(&self) -> u64 {
+        if self.memory_is_chosen { self.memory_budget } else { DEVICE_MEMORY_BUDGET }
+    }
+
+    /// A pool of so many threads, fewer than the engine has.
+    pub(crate) fn narrow_pool(&self, threads: usize) -> Result<Arc<ThreadPool>, Error> {
+        let mut all = self.narrow.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = all.iter().find(|pool| pool.current_num_threads() == threads) {
+            return Ok(pool.clone());
+        }
+        let pool = Arc::new(self.new_pool(threads)?);
+        all.push(pool.clone());
+        Ok(pool)
+    }
+
     pub(crate) fn note(&self, timing: &Timing) {
         let mut sum = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
         sum.upload += timing.upload;
@@ -446,7 +559,7 @@ impl Inner {
         }
         let lock = || self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = lock().pop();
-        let devices = self.workers.iter().filter(|worker| worker.is_apart()).count();
+        let devices = self.workers.iter().chain(self.awake()).filter(|worker| worker.is_apart()).count();
         // Each run waits for its device half of the time (docs/cuda.md).
         let pool = spare.map_or_else(|| self.new_pool(threads.div_ceil(2 * devices).max(2)), Ok)?;
         let done = work(Some(&pool));
@@ -469,57 +582,87 @@ impl Inner {
     }
 
     fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
-        let (worker, live) = (self.first(), self.live().collect::<Vec<_>>());
         let cached_layers = usize::from(op == Op::Cache);
-        let group = Group { params, op, cached_layers, threads: self.threads_for(worker, op, batch) };
+        let of = |worker: &Worker| {
+            let threads = self.threads_for(worker, op, batch);
+            Group { params, op, cached_layers, threads }
+        };
+        let wide = Group { threads: self.threads, ..of(self.first()) };
+        let suited = self.suited((batch > 1 && self.may_choose()).then_some(wide), Some(batch));
+        let (live, device_why) = (suited.workers, suited.why);
+        let worker = match self.suited_alone(of(self.first())).filter(|_| batch == 1) {
+            Some(other) => other,
+            None if batch == 1 || live.is_empty() => self.first(),
+            None => live[0],
+        };
+        let group = of(worker);
         let facts = worker.programs.facts(group)?;
         let scale = Scale { engine: self, worker };
-        let memory = self.memory_budget / slots(live.iter().map(|worker| worker.queue() as u64));
+        let memory = self.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
         let held = (self.copies(&live) * facts.plan.out_bytes()) as u64;
         let mut jobs = SubBatches::new((0..batch).map(|_| Asked { job: (), group: Ok(group), held }));
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
         let sub_batch = match jobs.cut(&scale, bounds) {
             Some(SubBatch::Run(jobs, _)) => jobs.len(),
-            Some(SubBatch::TooLarge(.., needs)) if needs > self.memory_budget => {
+            Some(SubBatch::TooLarge(.., needs)) if needs > self.memory_budget() => {
                 return Err(self.out_of_memory(worker, needs));
             }
             Some(SubBatch::TooLarge(..)) => 1,
             None => 0,
         };
-        let work = *facts.work();
-        let compressions = |work: &Work| work.sha256 + work.sha512 + work.keccak;
-        let jobs_a_second = |worker: &Worker| {
-            let facts = worker.programs.facts(group).ok()?;
-            let seconds = facts.measured(sub_batch.max(1)).or_else(|| {
-                let known = worker.programs.known();
-                let alike = known.iter().filter(|other| {
-                    let (a, b) = (other.group.params, params);
-                    (a.family, a.n, other.group.threads) == (b.family, b.n, facts.group.threads)
-                });
-                let per_compression =
-                    alike.filter_map(|other| Some(other.measured(sub_batch.max(1))? / compressions(other.work())));
-                per_compression.reduce(f64::min).map(|seconds| seconds * compressions(&work))
-            });
-            Some(1.0 / seconds?)
-        };
         // One job is one device's.
-        let sharing = if batch > 1 { &live[..] } else { &live[..1] };
-        let speed: Option<f64> = sharing.iter().filter(|worker| worker.takes(group)).map(|w| jobs_a_second(w)).sum();
+        let sharing = if batch > 1 { &live[..] } else { &[worker][..] };
+        let foretold: Option<Vec<(f64, &'static str)>> =
+            sharing.iter().filter(|w| w.takes(group)).map(|w| self.jobs_a_second(w, group, sub_batch.max(1))).collect();
+        let speed = foretold.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>());
+        let choice = worker.programs.choice(&facts, sub_batch.max(1));
         Ok(Explanation {
             plan: facts.plan.clone(),
             device: worker.device().clone(),
-            threads: facts.group.threads,
-            policy: facts.policy.clone(),
-            policy_source: PolicySource::Default,
-            work,
+            threads: group.threads,
+            policy: choice.policy,
+            policy_source: choice.source,
+            policy_why: choice.why,
+            device_why,
+            crossover: self.crossover(group),
+            device_free: worker.programs.backend().free(worker.device()),
+            work: *facts.work(),
             predicted: speed.map(|speed| Duration::from_secs_f64(batch as f64 / speed)),
+            predicted_by: foretold.and_then(|all| Some(all.first()?.1)).unwrap_or("nothing"),
             memory: Memory {
-                budget: self.memory_budget,
+                budget: self.memory_budget(),
                 program: worker.programs.bytes(&facts, sub_batch.max(1)),
                 output: facts.plan.out_bytes() as u64,
                 sub_batch,
             },
         })
+    }
+
+    /// Jobs a second in sub-batches of this size, and how that is known: measured by this engine, by a table's row or its
+    /// model, by jobs with the same hash and n, or at the device's rates.
+    fn jobs_a_second(&self, worker: &Worker, group: Group, sub_batch: usize) -> Option<(f64, &'static str)> {
+        let facts = worker.programs.facts(group).ok()?;
+        if facts.measured_at(sub_batch).is_some() {
+            return seconds(worker, group, sub_batch).map(|s| (sub_batch as f64 / s, "runs of this engine"));
+        }
+        let choice = worker.programs.choice(&facts, sub_batch);
+        if let (Some((seconds, _)), true) = (choice.seconds, choice.source != PolicySource::Default) {
+            let by = if choice.source == PolicySource::Table { "a table's row" } else { "a model of a table's rows" };
+            return Some((1.0 / seconds, by));
+        }
+        if let Some(seconds) = facts.measured(sub_batch) {
+            return Some((1.0 / seconds, "runs of this engine"));
+        }
+        let compressions = |work: &Work| work.sha256 + work.sha512 + work.keccak;
+        let (known, work) = (worker.programs.known(), facts.work());
+        let alike = known.iter().filter(|other| {
+            let (a, b) = (other.group.params, group.params);
+            (a.family, a.n, other.group.threads) == (b.family, b.n, group.threads)
+        });
+        let each = alike.filter_map(|other| Some(other.measured(sub_batch)? / compressions(other.work())));
+        let by_work = each.reduce(f64::min).map(|seconds| seconds * compressions(work));
+        let by_rates = || choice.seconds.map(|(seconds, _)| (1.0 / seconds, "the device's rates alone"));
+        by_work.map(|seconds| (1.0 / seconds, "keys generated now")).or_else(by_rates)
     }
 }

@@ -1,16 +1,8 @@
 //! Why a batch is executed as it is.
 
-use hypergrove_engine::{Device, Policy};
+use hypergrove_engine::{Device, Policy, PolicySource};
 use hypergrove_fips205::plan::{Plan, Work};
 use std::time::Duration;
-
-/// Where a policy comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum PolicySource {
-    /// The backend's defaults and the engine's number of threads.
-    Default,
-}
 
 /// How memory is shared out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,10 +30,21 @@ pub struct Explanation {
     pub policy: Policy,
     /// Where the policy comes from.
     pub policy_source: PolicySource,
+    /// Which row of which table, or what was measured instead; empty where there is nothing to say.
+    pub policy_why: String,
+    /// Why the device is this one, where the caller left that open.
+    pub device_why: String,
+    /// Jobs from which on another device is faster than the host, as far as is known by now.
+    pub crossover: Option<usize>,
+    /// Bytes of the device's own memory that are free; `None` where it has none.
+    pub device_free: Option<u64>,
     /// Compressions of one job.
     pub work: Work,
-    /// Time of the whole batch; `None` until this engine has run the plan, or another of the same hash and n.
+    /// Time of the whole batch; `None` where nothing is known: this engine has not run the plan, or another of the same
+    /// hash and n, and neither a table nor the device's rates tell.
     pub predicted: Option<Duration>,
+    /// Where `predicted` comes from.
+    pub predicted_by: &'static str,
     /// How memory is shared out.
     pub memory: Memory,
 }

@@ -175,7 +175,7 @@ impl Engine {
     /// SHA-256 of messages that come one after the other, in bounded memory; `sink` gets each with its number, in order.
     pub fn sha256_stream<F: FnMut(usize, [u8; 32])>(&self, sink: F) -> Sha256Stream<'_, F> {
         // Bytes, where they end, and digests take a quarter each of what a batch may, at most.
-        let room = usize::try_from(self.0.memory_budget / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
+        let room = usize::try_from(self.0.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
         Sha256Stream { engine: &self.0, sink, room, bytes: Vec::new(), ends: Vec::new(), next: 0 }
     }
 
@@ -333,7 +333,7 @@ impl Inner {
             let index: usize = numbers.borrow()[number];
             sink.borrow_mut()(index, Ok(digest));
         };
-        let room = usize::try_from(self.memory_budget / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
+        let room = usize::try_from(self.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
         let mut stream = Sha256Stream { engine, sink: tell, room, bytes: Vec::new(), ends: Vec::new(), next: 0 };
         for index in 0..count {
             numbers.borrow_mut().push(index);

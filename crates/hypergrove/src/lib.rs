@@ -42,6 +42,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod crossover;
 mod engine;
 mod explain;
 mod hash;
@@ -52,16 +53,18 @@ mod stream;
 mod worker;
 pub mod zkdilithium;
 
+pub use crossover::Wake;
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
-pub use explain::{Explanation, Memory, PolicySource};
+pub use explain::{Explanation, Memory};
 pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
 pub use hypergrove_engine::{
-    Axis, Backend, Checked, Device, Error, Hasher, Messages, Policy, Reference, THREADS, Timing,
+    Axis, Backend, Checked, Device, Error, Hasher, Messages, Policy, PolicySource, Reference, THREADS, Timing,
 };
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, Mode, PreHash};
+pub use hypergrove_tune as tune;
 pub use jobs::{Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
 pub use worker::Fault;

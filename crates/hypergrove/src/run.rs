@@ -80,10 +80,17 @@ impl Run<'_> {
             }
             Ok(grown)
         };
-        let pool = self.pool.filter(|_| self.facts.policy.get(THREADS).is_some());
-        self.worker.programs.with(self.facts, batch.len(), self.room, |program| match pool {
-            Some(pool) => pool.install(|| compute(program)),
-            None => compute(program),
+        let pool = self.pool.filter(|_| self.facts.uses_threads());
+        self.worker.programs.with(self.facts, batch.len(), self.room, |program, policy| {
+            let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
+            match pool {
+                // What a device apart does with the host's threads needs no pool of its own.
+                Some(pool) if threads == pool.current_num_threads() || self.worker.is_apart() => {
+                    pool.install(|| compute(program))
+                }
+                Some(_) if threads > 1 => self.engine.narrow_pool(threads)?.install(|| compute(program)),
+                _ => compute(program),
+            }
         })
     }
 

@@ -11,6 +11,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::any::Any;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -36,8 +37,8 @@ struct Asker<'a> {
     engine: &'a Inner,
     live: &'a [&'a Worker],
     threads: usize,
-    /// How often an output is held in memory.
-    copies: usize,
+    /// How often an output is held in memory: more often once other devices take part.
+    copies: &'a Cell<usize>,
     /// What is known of the last job's group, which the next job most often shares: bytes of output.
     last: Option<(Group, Result<usize, Error>)>,
 }
@@ -48,7 +49,7 @@ impl Asker<'_> {
         let asked = job.ask().map(|(params, cached_layers)| Group { params, op: J::OP, cached_layers, threads });
         let known = asked.and_then(|group| Ok((group, self.out_bytes(group)?)));
         let out = known.as_ref().map_or(0, |(_, out)| *out);
-        Asked { held: (job.owned() + out * self.copies) as u64, group: known.map(|(group, _)| group), job }
+        Asked { held: (job.owned() + out * self.copies.get()) as u64, group: known.map(|(group, _)| group), job }
     }
 
     /// The error is the first device's, if all decline.
@@ -87,7 +88,7 @@ impl Inner {
     }
 
     pub(crate) fn out_of_memory(&self, worker: &Worker, needs: u64) -> Error {
-        Error::OutOfMemory { device: worker.device().id(), needs, has: self.memory_budget }
+        Error::OutOfMemory { device: worker.device().id(), needs, has: self.memory_budget() }
     }
 
     /// How often a row's outputs are held in memory.
@@ -102,7 +103,9 @@ impl Inner {
         loop {
             let live: Vec<&Worker> = self.live().collect();
             let takes = |worker: &&&Worker| self.ask_one(worker, &job).is_ok_and(|group| worker.takes(group));
-            let worker = live.iter().find(takes).unwrap_or(&live[0]);
+            let faster = self.ask_one(live[0], &job).ok().and_then(|group| self.suited_alone(group));
+            let faster = faster.filter(|worker| takes(&worker));
+            let worker = faster.as_ref().or(live.iter().find(takes)).unwrap_or(&live[0]);
             match self.try_one(worker, &job) {
                 Err(Tried::Fault(why)) => {
                     let first = first.get_or_insert_with(|| why.clone());
@@ -133,10 +136,10 @@ impl Inner {
         let size = facts.plan.out_bytes();
         let held = (job.owned() + size * (1 + usize::from(self.redundant))) as u64;
         let needs = held.saturating_add(Scale { engine: self, worker }.bytes(group, 1));
-        if needs > self.memory_budget {
+        if needs > self.memory_budget() {
             return Err(refused(self.out_of_memory(worker, needs)));
         }
-        let (mut out, room) = (vec![0; size], self.memory_budget - held);
+        let (mut out, room) = (vec![0; size], self.memory_budget() - held);
         let done = self.with_pool(worker, group.threads, |pool| {
             Run { engine: self, worker, facts: &facts, room: (room, room), pool }.output(&[job], &mut out)
         });
@@ -154,6 +157,9 @@ impl Inner {
         mut sink: impl FnMut(usize, Result<J::Out, Error>),
     ) -> Result<(), Error> {
         let live: Vec<&Worker> = self.live().collect();
+        if self.may_choose() && !self.workers[0].is_aside() {
+            return self.stream_with(&[&self.workers[0]], jobs, sink, true);
+        }
         if alone(&live) {
             return self.stream_on(&live, jobs, sink);
         }
@@ -180,29 +186,61 @@ impl Inner {
         jobs: impl Iterator<Item = J>,
         sink: impl FnMut(usize, Result<J::Out, Error>),
     ) -> Result<(), Error> {
-        let mut asker = Asker { engine: self, live, threads: self.threads, copies: self.copies(live), last: None };
-        let row = SubBatches::new(jobs.map(|job| asker.ask(job)));
-        if alone(live) {
-            self.with_pool(live[0], self.threads, |pool| self.one_by_one(live[0], pool, row, sink))
-        } else {
-            self.in_flight(live, row, sink)
+        self.stream_with(live, jobs, sink, false)
+    }
+
+    /// The same; `choose` if other devices may take over.
+    fn stream_with<J: Job>(
+        &self,
+        live: &[&Worker],
+        jobs: impl Iterator<Item = J>,
+        mut sink: impl FnMut(usize, Result<J::Out, Error>),
+        choose: bool,
+    ) -> Result<(), Error> {
+        let copies = Cell::new(self.copies(live));
+        let mut asker = Asker { engine: self, live, threads: self.threads, copies: &copies, last: None };
+        let mut row = SubBatches::new(jobs.map(|job| asker.ask(job)));
+        if !alone(live) {
+            return self.in_flight(live, row, 0, sink);
+        }
+        let worker = live[0];
+        let mut others = None;
+        self.with_pool(worker, self.threads, |pool| {
+            let decide = |row: &SubBatches<_>, group| {
+                let suited = if choose { self.suited(group, row.left()).workers } else { Vec::new() };
+                others = Some(suited).filter(|suited| !suited.is_empty() && !is_only(suited, worker));
+                others.is_some()
+            };
+            self.one_by_one(worker, pool, &mut row, &mut sink, decide)
+        })?;
+        match (others, row.waiting().map(|(index, _)| *index)) {
+            (Some(others), Some(next)) => {
+                copies.set(self.copies(&others));
+                self.in_flight(&others, row, next, sink)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// One sub-batch after the other, all on the calling thread.
+    /// One sub-batch after the other, all on the calling thread, until `others` says that the rest is for other devices.
     fn one_by_one<J: Job, I: Iterator<Item = Asked<J>>>(
         &self,
         worker: &Worker,
         pool: Option<&ThreadPool>,
-        mut row: SubBatches<I>,
+        row: &mut SubBatches<I>,
         mut sink: impl FnMut(usize, Result<J::Out, Error>),
+        mut others: impl FnMut(&SubBatches<I>, Option<Group>) -> bool,
     ) -> Result<(), Error> {
         let (scale, mut out) = (Scale { engine: self, worker }, Vec::new());
         while let Some((_, head)) = row.peek() {
-            let bounds = scale.bounds(self.memory_budget, head.group.as_ref().ok().copied(), std::iter::empty());
+            let group = head.group.as_ref().ok().copied();
+            if others(row, group) {
+                break;
+            }
+            let bounds = scale.bounds(self.memory_budget(), group, std::iter::empty());
             match row.cut(&scale, bounds) {
                 Some(SubBatch::Run(jobs, held)) => {
-                    let room = self.memory_budget - held;
+                    let room = self.memory_budget() - held;
                     let shares = self.outputs(worker, pool, &jobs, (room, room), &mut out).inspect_err(|why| {
                         if is_fault(why) {
                             self.fault(worker, why.clone(), jobs.len());
@@ -305,6 +343,7 @@ impl Inner {
         &self,
         live: &[&Worker],
         row: SubBatches<I>,
+        next: usize,
         mut sink: impl FnMut(usize, Result<J::Out, Error>),
     ) -> Result<(), Error> {
         let slots = slots(live.iter().map(|worker| worker.queue() as u64));
@@ -314,12 +353,12 @@ impl Inner {
             lanes: lanes.collect(),
             row,
             slots: slots as usize,
-            slot: self.memory_budget / slots,
+            slot: self.memory_budget() / slots,
             held: BTreeMap::new(),
             whole: false,
             ready: BTreeMap::new(),
             current: None,
-            next: 0,
+            next,
             first: None,
             end: None,
         };
@@ -337,6 +376,10 @@ impl Inner {
             }
         })
     }
+}
+
+fn is_only(workers: &[&Worker], worker: &Worker) -> bool {
+    matches!(workers, [one] if std::ptr::eq(*one, worker))
 }
 
 /// Whether there is nothing to do at a time but one thing.
@@ -488,7 +531,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         bounds.jobs = bounds.jobs.min(wanted);
         let mut cut = self.row.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
-            if asked.group.is_err() || needs > engine.memory_budget {
+            if asked.group.is_err() || needs > engine.memory_budget() {
                 let why = asked.group.err().unwrap_or_else(|| engine.out_of_memory(worker, needs));
                 self.refuse(first, why);
                 return true;
@@ -499,7 +542,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
                 return false;
             }
             self.lanes.iter_mut().for_each(|lane| lane.spare.clear());
-            (bounds.memory, bounds.jobs, self.whole) = (engine.memory_budget, 1, true);
+            (bounds.memory, bounds.jobs, self.whole) = (engine.memory_budget(), 1, true);
             cut = self.row.cut(&scale, bounds);
         }
         let Some(SubBatch::Run(jobs, held)) = cut else { return false };
@@ -508,7 +551,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         // Programs that wait for their next sub-batch stay as long as they fit beside outputs of the largest size.
         let largest = self.held.values().copied().max().unwrap_or(held);
         let all = match self.whole {
-            true => engine.memory_budget - held,
+            true => engine.memory_budget() - held,
             false => self.slot.saturating_sub(largest) * worker.queue() as u64,
         };
         let room = (bounds.memory - held, all);

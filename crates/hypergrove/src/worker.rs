@@ -168,7 +168,7 @@ pub(crate) fn is_fault(error: &Error) -> bool {
 impl Inner {
     /// The devices that work, in the caller's order: at least one.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Worker> {
-        self.workers.iter().filter(|worker| !worker.is_aside())
+        self.workers.iter().chain(self.awake()).filter(|worker| !worker.is_aside())
     }
 
     /// The device for work that only one can do.

@@ -60,6 +60,7 @@ struct Log {
 /// Devices that compute what the reference does, then take their time.
 #[derive(Clone)]
 struct Mock {
+    name: &'static str,
     count: u32,
     queue: u32,
     memory: u64,
@@ -80,6 +81,7 @@ struct Mock {
 
 fn mock(count: u32, queue: u32) -> Mock {
     Mock {
+        name: "mock",
         count,
         queue,
         memory: 0,
@@ -114,11 +116,11 @@ impl Mock {
 
 impl Backend for Mock {
     fn name(&self) -> &'static str {
-        "mock"
+        self.name
     }
     fn devices(&self) -> Result<Vec<Device>, Error> {
         let of = |index| Device {
-            backend: "mock",
+            backend: self.name,
             index,
             queue: self.queue,
             memory: self.memory,
@@ -626,4 +628,154 @@ fn a_device_with_memory_of_its_own_is_filled() {
     engine.calibrate(P).unwrap();
     let told = engine.explain(P, Op::Sign, 1000).unwrap();
     assert!(told.predicted.is_some());
+}
+
+/// A host and a device that sleeps, and how often that was woken.
+fn asleep(host: &Mock, other: &Mock) -> (EngineBuilder, Arc<AtomicUsize>) {
+    let woken = Arc::new(AtomicUsize::new(0));
+    let (other, times) = (Mock { name: "other", ..other.clone() }, woken.clone());
+    let wake: Wake = Arc::new(move || {
+        times.fetch_add(1, SeqCst);
+        vec![Arc::new(other.clone()) as Arc<dyn Backend>]
+    });
+    (Engine::builder().automatic(Arc::new(host.clone()), wake).threads(2), woken)
+}
+
+fn each(micros: u64) -> [Duration; 4] {
+    [Duration::from_micros(micros); 4]
+}
+
+#[test]
+fn small_batches_wake_nobody_and_large_ones_go_where_they_are_fast() {
+    // The host takes 20 ms a job, the other device 0.1 ms.
+    let host = Mock { delay: each(20_000), ..mock(1, 1) };
+    let fast = Mock { delay: each(100), memory: 1 << 30, ..mock(1, 2) };
+    let ((builder, woken), key) = (asleep(&host, &fast), key(1));
+    let engine = builder.build().unwrap();
+    let signature = engine.sign(&key, PURE, b"one", Randomizer::Hedged).unwrap();
+    assert!(engine.verify(&key.verifying_key(), PURE, b"one", signature.as_bytes()).unwrap());
+    assert_eq!(sign(&engine, &key, 8), (Ok(()), 8));
+    assert_eq!(sign(&engine, &key, 8), (Ok(()), 8));
+    assert_eq!((woken.load(SeqCst), engine.working().len()), (0, 1), "0.16 s are not worth a driver");
+    assert_eq!((engine.explain(P, Op::Sign, 8).unwrap().device.backend, woken.load(SeqCst)), ("mock", 0));
+
+    // 4 s on the host: the other one is woken, and soon known.
+    assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
+    assert_eq!((woken.load(SeqCst), engine.working().len()), (1, 2));
+    let before = fast.shares()[0];
+    assert!(before > 100, "the other device did {before}");
+    assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
+    // How much the host helps depends on what else the machine does.
+    assert!(fast.shares()[0] - before >= 100, "the other device did {}", fast.shares()[0] - before);
+    assert_eq!(woken.load(SeqCst), 1);
+    let told = engine.explain(P, Op::Sign, 200).unwrap();
+    assert_eq!((told.device.backend, told.predicted_by), ("other", "runs of this engine"));
+    assert!(told.device_why.contains("jobs a second"), "{}", told.device_why);
+    // Of signing the two are known, of single verifications the host is.
+    assert_eq!(engine.explain(P, Op::Verify, 1).unwrap().device.backend, "mock");
+    assert!(told.crossover.is_some_and(|jobs| jobs <= 8), "{:?}", told.crossover);
+}
+
+#[test]
+fn a_device_that_is_slower_is_left_alone_once_that_is_known() {
+    let host = Mock { delay: each(4_000), ..mock(1, 1) };
+    let slow = Mock { delay: each(400_000), jobs: 2, memory: 1 << 30, ..mock(1, 1) };
+    let ((builder, woken), key) = (asleep(&host, &slow), key(1));
+    let engine = builder.build().unwrap();
+    assert_eq!(sign(&engine, &key, 400), (Ok(()), 400));
+    let known = slow.shares()[0];
+    assert_eq!(woken.load(SeqCst), 1);
+    assert_eq!(sign(&engine, &key, 400), (Ok(()), 400));
+    assert_eq!(slow.shares()[0], known);
+    let told = engine.explain(P, Op::Sign, 400).unwrap();
+    assert_eq!((told.device.backend, told.crossover), ("mock", None));
+}
+
+#[test]
+fn a_row_without_an_end_goes_on_elsewhere_in_order() {
+    let host = Mock { delay: each(5_000), ..mock(1, 1) };
+    let fast = Mock { delay: each(50), memory: 1 << 30, ..mock(2, 2) };
+    let ((builder, woken), key) = (asleep(&host, &fast), key(1));
+    let engine = builder.build().unwrap();
+    let mut next = 0;
+    // Nobody knows how many there are.
+    let endless = (0..).map(|i| job(&key, i)).take_while(|job| &*job.message != b"message 150");
+    engine
+        .sign_batch(endless, |index, signature| {
+            assert_eq!(index, next);
+            let expected = slh_sign(&message(index), b"", key.as_ref(), None).unwrap();
+            assert!(signature.unwrap().as_bytes() == expected.as_bytes());
+            next += 1;
+        })
+        .unwrap();
+    assert_eq!((next, woken.load(SeqCst), engine.working().len()), (150, 1, 3));
+    assert!(fast.shares()[..2].iter().all(|jobs| *jobs > 0), "{:?}", fast.shares());
+
+    // Where nothing wakes up, the host does it all.
+    let nobody: Wake = Arc::new(Vec::new);
+    let engine = Engine::builder().automatic(Arc::new(mock(1, 1)), nobody).threads(2).build().unwrap();
+    assert_eq!(sign(&engine, &key, 100), (Ok(()), 100));
+}
+
+/// A mock with an axis: by its value a program takes as many times as long.
+struct Tuned(Mock);
+
+impl Backend for Tuned {
+    fn name(&self) -> &'static str {
+        "mock"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        self.0.devices()
+    }
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(vec![Axis { name: "slowness", values: (&[1, 2, 4, 8][..]).into(), tuned: true }])
+    }
+    fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
+        0
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        let delay = self.0.delay.map(|delay| delay * policy.get("slowness").unwrap_or(8));
+        Mock { delay, ..self.0.clone() }.prepare(device, plan, batch, policy)
+    }
+}
+
+#[test]
+fn a_table_is_followed_and_doubted_where_its_time_is_far_off() {
+    let backend: Arc<dyn Backend> = Arc::new(Tuned(Mock { delay: each(10_000), ..mock(1, 1) }));
+    let device = backend.devices().unwrap().remove(0);
+    let space = tune::space::checksum(&*backend, &device).unwrap();
+    let table = |space: &str, slowness: u32, seconds: f64| tune::table::Source {
+        name: "a table".into(),
+        text: format!(
+            "backend = \"mock\"\ndevice = {:?}\ndetail = {:?}\nspace = \"{space}\"\nversion = \"1\"\n[[policy]]\n\
+             family = \"SHA2\"\nn = 16\nop = \"sign\"\nset = {:?}\nbatch = \"1..\"\njobs = 4\n\
+             axes = {{ slowness = {slowness} }}\nseconds = {seconds}\ndefault_seconds = 1.0\nspread = 0.01\nsamples = 9\n",
+            device.name, device.detail, P.name
+        ),
+    };
+    let build = |table| Engine::builder().backend(backend.clone()).threads(1).tables(vec![table]).build().unwrap();
+    let (key, explain) = (key(1), |engine: &Engine| engine.explain(P, Op::Sign, 4).unwrap());
+
+    let right = build(table(&space, 2, 0.09));
+    let told = explain(&right);
+    assert_eq!((told.policy_source, told.policy.get("slowness")), (PolicySource::Table, Some(2)));
+    assert_eq!((told.predicted, told.predicted_by), (Some(Duration::from_millis(90)), "a table's row"));
+    assert!(told.policy_why.contains("a table"), "{}", told.policy_why);
+    for _ in 0..8 {
+        assert_eq!(sign(&right, &key, 4), (Ok(()), 4));
+    }
+    assert_eq!(explain(&right).policy_source, PolicySource::Table);
+
+    // It says 1 ms, it takes 160: neighbours are measured, and the fastest kept.
+    let wrong = build(table(&space, 4, 0.001));
+    for _ in 0..16 {
+        assert_eq!(sign(&wrong, &key, 4), (Ok(()), 4));
+    }
+    let told = explain(&wrong);
+    assert_eq!((told.policy_source, told.policy.get("slowness")), (PolicySource::Adjusted, Some(2)), "{told:?}");
+    assert!(told.policy_why.contains("predicted 250.00 µs; slowness = 2 takes"), "{}", told.policy_why);
+
+    let stale = build(table("0123456789abcdef", 2, 0.009));
+    assert_eq!(stale.notices().len(), 1, "{:?}", stale.notices());
+    assert_eq!(explain(&stale).policy_source, PolicySource::Default);
 }

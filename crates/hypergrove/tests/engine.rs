@@ -420,7 +420,7 @@ impl Backend for Probe {
         if plan.op == Op::Sign && plan.params.family == Family::Shake {
             return Err(Error::Unsupported { device: "probe".into(), what: "SHAKE".into() });
         }
-        Ok(vec![Axis { name: THREADS, values: Cow::Borrowed(&[1, 2]) }])
+        Ok(vec![Axis { name: THREADS, values: Cow::Borrowed(&[1, 2]), tuned: true }])
     }
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         self.bytes + Reference.bytes(device, plan, batch, policy)

@@ -176,6 +176,11 @@ pub fn source(kernel: Kernel, config: &Config) -> String {
     text
 }
 
+/// Every file, by its path: what measured times depend on.
+pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SOURCES.iter().copied().chain(Kernel::ALL.iter().map(|kernel| (kernel.name(), kernel.entry())))
+}
+
 /// Ready machine code for a device of this compute capability, if this build has it: feature `ready`.
 pub fn ready(kernel: Kernel, config: &Config, capability: (u32, u32)) -> Option<&'static [u8]> {
     #[cfg(feature = "ready")]

@@ -1,6 +1,6 @@
 //! zkDilithium under the stopwatch.
 
-use super::{DISTINCT, Measurement, message, repeat, wrong};
+use super::{DISTINCT, Measurement, Times, message, repeat, wrong};
 use crate::failure::Failure;
 use crate::machine::Limits;
 use hypergrove::Op;
@@ -22,7 +22,8 @@ pub(crate) fn measure(engine: &Engine, op: Op, batch: Option<usize>, budget: Dur
         Op::Verify => verify(engine, batch, budget)?,
         Op::Cache => return Err(Failure::new("caching is no operation of this scheme")),
     };
-    Ok(Measurement { times, batch, threads: threads.min(batch), limits: Limits::UNKNOWN, ideal: None, kernels: None })
+    let threads = threads.min(batch);
+    Ok(Measurement { times, batch, threads, limits: Limits::UNKNOWN, ideal: None, kernels: None, build: None })
 }
 
 /// Distinct seeds; those of benchmarks need not be secret.
@@ -32,7 +33,7 @@ fn seed(number: usize) -> [u8; SEED_BYTES] {
     seed
 }
 
-fn keygen(engine: &Engine, batch: usize, budget: Duration) -> Result<Vec<f64>, Failure> {
+fn keygen(engine: &Engine, batch: usize, budget: Duration) -> Result<Times, Failure> {
     let seeds: Vec<_> = (0..batch).map(seed).collect();
     let keys = engine.keygen_batch(&seeds);
     if *keys[batch - 1].as_ref() != reference::keygen(&seeds[batch - 1]) {
@@ -80,7 +81,7 @@ fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[
     Ok(())
 }
 
-fn sign(engine: &Engine, batch: usize, budget: Duration) -> Result<Vec<f64>, Failure> {
+fn sign(engine: &Engine, batch: usize, budget: Duration) -> Result<Times, Failure> {
     let key = SigningKey::from_seed(&seed(0));
     let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();
     let signatures = sign_all(engine, &key, &messages);
@@ -88,7 +89,7 @@ fn sign(engine: &Engine, batch: usize, budget: Duration) -> Result<Vec<f64>, Fai
     repeat(budget, &signatures, || Ok(sign_all(engine, &key, &messages)))
 }
 
-fn verify(engine: &Engine, batch: usize, budget: Duration) -> Result<Vec<f64>, Failure> {
+fn verify(engine: &Engine, batch: usize, budget: Duration) -> Result<Times, Failure> {
     let key = SigningKey::from_seed(&seed(0));
     let distinct: Vec<Vec<u8>> = (0..batch.min(DISTINCT)).map(message).collect();
     let signatures = sign_all(engine, &key, &distinct);

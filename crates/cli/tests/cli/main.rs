@@ -5,6 +5,8 @@ mod hash;
 mod keys;
 mod measure;
 mod place;
+mod report;
 mod sign_verify;
+mod studies;
 mod system;
 mod zkdilithium;

@@ -157,3 +157,48 @@ fn quickstart_signs_a_directory_and_leaves_it_alone() {
     place.run(&["quickstart", "missing"]).refuses(&["missing", "no such"]);
     place.run(&["quickstart", "src/a"]).refuses(&["src/a"]);
 }
+
+#[test]
+fn policies_are_tuned_kept_and_used() {
+    let place = Place::new();
+    let run = |args: &[&str]| -> crate::place::Run {
+        let mut command = place.command(args);
+        command.env("XDG_CONFIG_HOME", place.path("config")).env("XDG_STATE_HOME", place.path("state"));
+        command.output().unwrap().into()
+    };
+    let tune = ["tune", "--device", "cpu", "--set", "sha2-128f", "--op", "keygen", "--threads", "2", "--batch", "4"];
+    let few = ["--axis", "threads,xmss_leaves", "--budget", "4s"];
+    let text = run(&[&tune[..], &few].concat()).good();
+    assert!(text.text().lines().nth(1).unwrap().contains("keygen") && text.text().contains('±'), "{}", text.text());
+    let explain = |op: &str| {
+        let args = ["explain", "--set", "sha2-128f", "--op", op, "--batch", "4", "--threads", "2", "--json"];
+        serde_json::from_slice::<Value>(&run(&args).good().stdout).unwrap()
+    };
+    assert_eq!(explain("keygen")["policy_source"], "measured, from a table");
+    assert_eq!(explain("sign")["policy_source"], "the backend's defaults");
+
+    // Another op's rows are added. A sweep has every policy.
+    let sweep = ["--op", "verify", "--axis", "verify_group", "--search", "grid", "--budget", "20s", "--json"];
+    let row = run(&[&tune[..5], &["--batch", "8", "--threads", "2"], &sweep].concat()).good();
+    let row: Value = serde_json::from_slice(&row.stdout).unwrap();
+    assert!(row["samples"].as_u64().unwrap() >= 5 * 7, "{row}");
+    let backend = place.path("config/hypergrove/tuning/cpu");
+    let tables: Vec<_> = fs::read_dir(&backend).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [table] = &tables[..] else { panic!("{tables:?}") };
+    let text = fs::read_to_string(table).unwrap();
+    assert_eq!(text.matches("[[policy]]").count(), 2, "{text}");
+    assert!(place.path("state/hypergrove/tune").read_dir().unwrap().next().is_some(), "samples are kept");
+
+    // Stale and damaged tables: a line each, and the defaults.
+    for (damaged, said) in [(text.replace("space = \"", "space = \"x"), "changed"), (text[..200].into(), "damaged")] {
+        fs::write(table, damaged).unwrap();
+        let explained = run(&["explain", "--set", "sha2-128f", "--op", "keygen", "--json"]).good();
+        let lines: Vec<_> = explained.stderr.lines().filter(|line| line.contains(said)).collect();
+        assert!(lines.len() == 1 && lines[0].contains(table.to_str().unwrap()), "{}", explained.stderr);
+    }
+
+    run(&["tune", "--axis", "check"]).refuses(&["check", "xmss_leaves"]);
+    run(&["tune", "--device", "cpu,reference"]).refuses(&["one is tuned at a time"]);
+    run(&["tune", "--budget", "0"]).refuses(&["--budget"]);
+    run(&["tune", "--search", "luck"]).refuses(&["luck", "descent", "grid"]);
+}

@@ -1,0 +1,455 @@
+//! Plots as SVG, laid out by hand for a column of 360 units: text stays readable on a narrow screen, and wide ones show
+//! several plots side by side. Colours are classes, so that a page's theme reaches them.
+
+use maud::{Markup, PreEscaped, html};
+
+/// Units across.
+const WIDTH: f64 = 360.0;
+/// Height of the area between the axes.
+const AREA: f64 = 200.0;
+/// Advance of a character of the smaller text, at most on average; of the fonts that browsers have, Verdana is widest.
+const CHARACTER: f64 = 7.0;
+/// Radius of a mark, of one of many, and of a ring around others.
+const MARK: f64 = 3.2;
+const SMALL: f64 = 2.0;
+const RING: f64 = 6.5;
+/// Series that have colours and marks of their own.
+const STYLES: usize = 6;
+
+/// What a file needs that is no part of a page.
+pub(crate) const STYLE: &str = include_str!("plot.css");
+
+/// How numbers become places.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// From zero.
+    Linear,
+    Log,
+}
+
+/// An axis.
+pub(crate) struct Axis {
+    pub(crate) title: String,
+    pub(crate) scale: Scale,
+    /// How a number is shown.
+    pub(crate) shown: fn(f64) -> String,
+    /// Whether only whole numbers make sense.
+    pub(crate) whole: bool,
+}
+
+/// A value with its quartiles, and what is said of it.
+#[derive(Clone)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// Quartiles of y, if they are known.
+    pub(crate) range: Option<(f64, f64)>,
+    pub(crate) told: String,
+}
+
+/// Points of one kind.
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) points: Vec<Point>,
+    pub(crate) look: Look,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Marks joined by a line.
+    Joined,
+    Marks,
+    /// A line without marks.
+    Curve,
+    Dashed,
+    /// Large open marks, around others.
+    Rings,
+}
+
+/// Curves and points over an axis.
+pub(crate) struct Plot {
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) series: Vec<Series>,
+    /// Vertical lines: place and name.
+    pub(crate) rules: Vec<(f64, String)>,
+}
+
+/// The number of a series, a value of it, and its quartiles if they are known.
+pub(crate) type Value = (usize, f64, Option<(f64, f64)>);
+
+/// A row of a chart of bars or dots.
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) values: Vec<Value>,
+    /// At the right.
+    pub(crate) text: String,
+    pub(crate) told: String,
+}
+
+/// Named rows.
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    /// Names of series; without, there is one.
+    pub(crate) series: Vec<String>,
+    pub(crate) rows: Vec<Bar>,
+    /// Dots instead of bars.
+    pub(crate) dots: bool,
+    /// A line to compare with.
+    pub(crate) rule: Option<f64>,
+}
+
+/// An axis with its ends and ticks found.
+struct Fitted<'a> {
+    axis: &'a Axis,
+    low: f64,
+    high: f64,
+    ticks: Vec<f64>,
+}
+
+impl<'a> Fitted<'a> {
+    /// Around all values; `least` and `most` ticks are asked for.
+    fn new(axis: &'a Axis, values: impl Iterator<Item = f64>, most: usize) -> Fitted<'a> {
+        let whole = |tick: &f64| !axis.whole || tick.fract().abs() < 1e-9;
+        let values = values.filter(|v| v.is_finite() && (axis.scale == Scale::Linear || *v > 0.0));
+        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        let (low, high) = if low > high { (1.0, 10.0) } else { (low, high) };
+        match axis.scale {
+            Scale::Linear => {
+                let high = if high > 0.0 { high } else { 1.0 };
+                let raw = high / most as f64;
+                let unit = 10f64.powf(raw.log10().floor());
+                let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|f| f * unit).into_iter().find(|s| *s >= raw).unwrap_or(raw);
+                let steps = (high / step - 1e-9).ceil().max(1.0);
+                let ticks = (0..=steps as usize).map(|i| i as f64 * step).filter(whole).collect();
+                Fitted { axis, low: 0.0, high: steps * step, ticks }
+            }
+            Scale::Log => {
+                // A little room, so that no mark lies on an axis.
+                let (low, high) = (low / 1.12, high * 1.12);
+                let decades = (high / low).log10();
+                let factors: &[f64] = match decades {
+                    d if d < 0.5 => &[1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+                    d if d < 0.9 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+                    d if d < 2.0 => &[1.0, 2.0, 5.0],
+                    _ => &[1.0],
+                };
+                let first = low.log10().floor() as i32;
+                let mut ticks: Vec<f64> = (first..=high.log10().ceil() as i32)
+                    .flat_map(|exponent| factors.iter().map(move |factor| factor * 10f64.powi(exponent)))
+                    .filter(|tick| (low..=high).contains(tick) && whole(tick))
+                    .collect();
+                let every = ticks.len().div_ceil(most.max(1)).max(1);
+                ticks = ticks.into_iter().step_by(every).collect();
+                Fitted { axis, low, high, ticks }
+            }
+        }
+    }
+
+    /// 0 at the low end, 1 at the high one.
+    fn at(&self, value: f64) -> f64 {
+        match self.axis.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln(),
+        }
+        .clamp(0.0, 1.0)
+    }
+}
+
+/// Characters wide.
+fn width(text: &str) -> f64 {
+    CHARACTER * text.chars().count() as f64
+}
+
+/// One decimal is a tenth of a pixel.
+fn p(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+/// The mark of a series.
+fn mark(style: usize, x: f64, y: f64, told: &str, r: f64) -> Markup {
+    let ring = r >= RING;
+    let class = format!("mark s{}{}", style % STYLES, if ring { " ring" } else { "" });
+    let circle = || html! { circle class=(class) cx=(p(x)) cy=(p(y)) r=(p(r)) data-told=(told) { title { (told) } } };
+    let d = match style % STYLES {
+        _ if ring => return circle(),
+        0 => return circle(),
+        1 => format!("M{} {}h{}v{}h-{}z", p(x - r), p(y - r), p(2.0 * r), p(2.0 * r), p(2.0 * r)),
+        2 => format!("M{} {}l{} {}h-{}z", p(x), p(y - r - 1.0), p(r + 1.0), p(2.0 * r + 0.6), p(2.0 * r + 2.0)),
+        3 => {
+            let r = r + 1.0;
+            format!("M{} {}l{r} {r}l-{r} {r}l-{r} -{r}z", p(x), p(y - r))
+        }
+        4 => format!("M{} {}l{} -{}h-{}z", p(x), p(y + r + 1.0), p(r + 1.0), p(2.0 * r + 0.6), p(2.0 * r + 2.0)),
+        _ => format!("M{0} {1}h{2}v{3}h-{2}z", p(x - r), p(y - 1.4), p(2.0 * r), p(2.8)),
+    };
+    html! { path class=(class) d=(d) data-told=(told) { title { (told) } } }
+}
+
+fn radius(series: &Series) -> f64 {
+    match series.look {
+        Look::Rings => RING,
+        _ if series.points.len() > 40 => SMALL,
+        _ => MARK,
+    }
+}
+
+/// Names of series in rows from `top` on; their height.
+fn legend(names: &[(usize, &str, Look)], top: f64) -> (Markup, f64) {
+    let (mut x, mut y) = (8.0, top);
+    let mut items = Vec::new();
+    for (style, name, look) in names {
+        let wide = 22.0 + width(name);
+        if x > 8.0 && x + wide > WIDTH - 4.0 {
+            (x, y) = (8.0, y + 16.0);
+        }
+        items.push(html! {
+            @match look {
+                Look::Curve | Look::Dashed => {
+                    path class={ "line s" (style % STYLES) @if *look == Look::Dashed { " dashed" } } d={ "M" (p(x - 2.0)) " " (p(y - 3.5)) "h14" } {}
+                }
+                _ => (mark(*style, x + 5.0, y - 3.5, name, if *look == Look::Rings { RING } else { MARK }))
+            }
+            text x=(p(x + 15.0)) y=(p(y)) { (name) }
+        });
+        x += wide + 4.0;
+    }
+    (html! { g class="legend" { @for item in items { (item) } } }, if names.is_empty() { 0.0 } else { y - top + 22.0 })
+}
+
+/// The picture around its parts.
+fn svg(title: &str, height: f64, inner: &Markup) -> Markup {
+    html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (p(height)) } width=(WIDTH) height=(p(height)) role="img" aria-label=(title) {
+            text class="title" x="8" y="15" { (title) }
+            (inner)
+        }
+    }
+}
+
+/// A picture as a file of its own.
+pub(crate) fn file(picture: &Markup) -> String {
+    let (head, rest) = picture.0.split_once('>').unwrap_or((&picture.0, ""));
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{head} class=\"plot\"><style>{STYLE}</style>{rest}\n")
+}
+
+impl Plot {
+    pub(crate) fn svg(&self) -> Markup {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let ys =
+            points().flat_map(|point| [Some(point.y), point.range.map(|r| r.0), point.range.map(|r| r.1)]).flatten();
+        let x = Fitted::new(&self.x, points().map(|point| point.x), 6);
+        let y = Fitted::new(&self.y, ys, 6);
+        let names: Vec<_> =
+            self.series.iter().enumerate().map(|(i, series)| (i, &series.name[..], series.look)).collect();
+        let (legend, legend_height) = legend(if names.len() > 1 { &names } else { &[] }, 34.0);
+        let labels: Vec<(f64, String)> = y.ticks.iter().map(|tick| (*tick, (self.y.shown)(*tick))).collect();
+        let left = 14.0 + labels.iter().map(|(_, label)| width(label)).fold(0.0, f64::max);
+        let (right, top) = (WIDTH - 14.0, 40.0 + legend_height);
+        let bottom = top + AREA;
+        let (px, py) = (|v: f64| left + x.at(v) * (right - left), |v: f64| bottom - y.at(v) * AREA);
+        let mut last = f64::NEG_INFINITY;
+        let x_labels: Vec<(f64, String)> = x
+            .ticks
+            .iter()
+            .filter_map(|tick| {
+                let label = (self.x.shown)(*tick);
+                let (at, half) = (px(*tick), width(&label) / 2.0);
+                // No two labels touch, and none leaves the picture.
+                (at - half > last && at + half <= WIDTH).then(|| {
+                    last = at + half + 4.0;
+                    (at, label)
+                })
+            })
+            .collect();
+        let inner = html! {
+            (legend)
+            text class="axis" x="8" y=(p(top - 7.0)) { (self.y.title) }
+            @for (tick, label) in &labels {
+                path class="grid" d={ "M" (p(left)) " " (p(py(*tick))) "H" (p(right)) } {}
+                text class="tick end" x=(p(left - 5.0)) y=(p(py(*tick) + 3.5)) { (label) }
+            }
+            path class="frame" d={ "M" (p(left)) " " (p(top)) "V" (p(bottom)) "H" (p(right)) } {}
+            @for (at, label) in &x_labels {
+                path class="frame" d={ "M" (p(*at)) " " (p(bottom)) "v4" } {}
+                text class="tick middle" x=(p(*at)) y=(p(bottom + 16.0)) { (label) }
+            }
+            text class="axis end" x=(p(right)) y=(p(bottom + 33.0)) { (self.x.title) }
+            @for (at, _) in &self.rules {
+                path class="rule" d={ "M" (p(px(*at))) " " (p(top)) "V" (p(bottom)) } {}
+            }
+            @for (style, series) in self.series.iter().enumerate() {
+                @if series.look != Look::Marks && series.look != Look::Rings && series.points.len() > 1 {
+                    path class={ "line s" (style % STYLES) @if series.look == Look::Dashed { " dashed" } }
+                        d=(series.points.iter().enumerate().map(|(i, at)| format!("{}{} {}", if i == 0 { 'M' } else { 'L' }, p(px(at.x)), p(py(at.y)))).collect::<String>()) {}
+                }
+            }
+            @for (style, series) in self.series.iter().enumerate() {
+                @if matches!(series.look, Look::Joined | Look::Marks | Look::Rings) {
+                    g {
+                        @for point in &series.points {
+                            @if let Some((low, high)) = point.range {
+                                path class={ "range s" (style % STYLES) } d={ "M" (p(px(point.x))) " " (p(py(low))) "V" (p(py(high))) } {}
+                            }
+                            (mark(style, px(point.x), py(point.y), &point.told, radius(series)))
+                        }
+                    }
+                }
+            }
+            @for (i, (at, name)) in self.rules.iter().enumerate() {
+                @let (at, flips) = (px(*at), px(*at) + 6.0 + width(name) > right);
+                text class={ "note" @if flips { " end" } } x=(p(if flips { at - 4.0 } else { at + 4.0 })) y=(p(top + 10.0 + 13.0 * i as f64)) { (name) }
+            }
+        };
+        svg(&self.title, bottom + 40.0, &inner)
+    }
+}
+
+impl Bars {
+    pub(crate) fn svg(&self) -> Markup {
+        let longest = |of: fn(&Bar) -> &str| self.rows.iter().map(|row| width(of(row))).fold(0.0, f64::max);
+        let above = longest(|row| &row.label) > 86.0;
+        let names: Vec<_> = self.series.iter().enumerate().map(|(i, name)| (i, &name[..], Look::Marks)).collect();
+        let (legend, legend_height) = legend(&names, 34.0);
+        let top = 28.0 + legend_height;
+        let step = if above { 33.0 } else { 21.0 };
+        let left = if above { 10.0 } else { 14.0 + longest(|row| &row.label) };
+        let right = WIDTH - 20.0 - longest(|row| &row.text);
+        let bottom = top + step * self.rows.len() as f64 + 4.0;
+        let values = self.rows.iter().flat_map(|row| &row.values);
+        let values =
+            values.flat_map(|(_, value, range)| [Some(*value), range.map(|r| r.0), range.map(|r| r.1)]).flatten();
+        let mut x = Fitted::new(&self.x, values.chain(self.rule), 5);
+        if !self.dots && self.x.scale == Scale::Log {
+            // A bar needs a length.
+            x.low /= 3.0;
+        }
+        let px = |v: f64| left + x.at(v) * (right - left);
+        let mut last = f64::NEG_INFINITY;
+        let ticks: Vec<_> = x
+            .ticks
+            .iter()
+            .filter_map(|tick| {
+                let label = (self.x.shown)(*tick);
+                let (at, half) = (px(*tick), width(&label) / 2.0);
+                (at - half > last && at - half > 0.0 && at + half < WIDTH).then(|| {
+                    last = at + half + 4.0;
+                    (at, label)
+                })
+            })
+            .collect();
+        let inner = html! {
+            (legend)
+            @for (at, label) in &ticks {
+                path class="grid" d={ "M" (p(*at)) " " (p(top)) "V" (p(bottom)) } {}
+                text class="tick middle" x=(p(*at)) y=(p(bottom + 14.0)) { (label) }
+            }
+            @if let Some(rule) = self.rule {
+                path class="rule" d={ "M" (p(px(rule))) " " (p(top)) "V" (p(bottom)) } {}
+            }
+            path class="frame" d={ "M" (p(left)) " " (p(top)) "V" (p(bottom)) } {}
+            @for (i, row) in self.rows.iter().enumerate() {
+                @let y = top + step * (i as f64 + 1.0) - 8.0;
+                @if above {
+                    text class="tick" x=(p(left + 2.0)) y=(p(y - 10.0)) { (row.label) }
+                } @else {
+                    text class="tick end" x=(p(left - 6.0)) y=(p(y + 2.0)) { (row.label) }
+                }
+                @for (style, value, range) in &row.values {
+                    @if self.dots {
+                        @if let Some((low, high)) = range {
+                            path class={ "range s" (style % STYLES) } d={ "M" (p(px(*low))) " " (p(y - 1.5)) "H" (p(px(*high))) } {}
+                        }
+                        (mark(*style, px(*value), y - 1.5, &row.told, MARK))
+                    } @else {
+                        rect class={ "bar mark s" (style % STYLES) } x=(p(left)) y=(p(y - 7.0)) width=(p((px(*value) - left).max(1.0))) height="11" data-told=(row.told) { title { (row.told) } }
+                    }
+                }
+                text class="tick end value" x=(p(WIDTH - 8.0)) y=(p(y + 2.0)) { (row.text) }
+            }
+            text class="axis end" x=(p(right)) y=(p(bottom + 30.0)) { (self.x.title) }
+        };
+        svg(&self.title, bottom + 37.0, &inner)
+    }
+}
+
+/// 12,000 → `12k`.
+pub(crate) fn counted(value: f64) -> String {
+    let (value, unit) = match value {
+        v if v >= 1e9 => (v / 1e9, "G"),
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e4 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    short(value) + unit
+}
+
+/// 0.0012 → `1.2 ms`.
+pub(crate) fn timed(value: f64) -> String {
+    let (value, unit) = match value {
+        0.0 => return "0".into(),
+        v if v >= 1.0 => (v, "s"),
+        v if v >= 1e-3 => (v * 1e3, "ms"),
+        v if v >= 1e-6 => (v * 1e6, "µs"),
+        v => (v * 1e9, "ns"),
+    };
+    format!("{} {unit}", short(value))
+}
+
+/// 0.5 → `50 %`.
+pub(crate) fn share(value: f64) -> String {
+    format!("{} %", short(100.0 * value))
+}
+
+/// 1.5 → `1.5×`.
+pub(crate) fn ratio(value: f64) -> String {
+    format!("{}×", short(value))
+}
+
+/// No digits that say nothing.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    match text {
+        "" | "-0" => "0".into(),
+        _ => text.into(),
+    }
+}
+
+/// Text that is markup already: a style sheet, a script.
+pub(crate) fn verbatim(text: &str) -> PreEscaped<&str> {
+    PreEscaped(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_hold_all_values() {
+        let axis = |scale| Axis { title: String::new(), scale, shown: counted, whole: false };
+        let linear = axis(Scale::Linear);
+        for high in [0.0007, 1.0, 3.7, 99.0, 101.0, 123_456.0] {
+            let fitted = Fitted::new(&linear, [0.0, high].into_iter(), 5);
+            assert!(fitted.high >= high && fitted.ticks.len() <= 7, "{high}: {:?}", fitted.ticks);
+            assert!((fitted.at(high) - high / fitted.high).abs() < 1e-12);
+        }
+        let log = axis(Scale::Log);
+        for (low, high) in [(1.0, 1.0), (1e-6, 3.0), (0.98, 1.03), (1.0, 65536.0)] {
+            let fitted = Fitted::new(&log, [low, high].into_iter(), 6);
+            assert!(!fitted.ticks.is_empty() && fitted.ticks.len() <= 6, "{low} to {high}: {:?}", fitted.ticks);
+            assert!(fitted.at(low) > 0.0 && fitted.at(high) < 1.0);
+        }
+        // Nothing to show is no reason to fail.
+        Fitted::new(&log, [0.0, f64::NAN].into_iter(), 6);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([counted(0.0), counted(950.0), counted(65536.0), counted(2.5e6)], ["0", "950", "65.536k", "2.5M"]);
+        assert_eq!([timed(0.0), timed(2e-6), timed(0.0125), timed(3.0)], ["0", "2 µs", "12.5 ms", "3 s"]);
+        assert_eq!([share(0.97), ratio(1.5)], ["97 %", "1.5×"]);
+    }
+}

@@ -1,0 +1,857 @@
+//! `hypergrove bench --study`: what is measured is data, `bench/definitions/*.toml`.
+
+use crate::args::{Bench, IsaName, MachineOptions, OpName, set};
+use crate::explain::{op_name, rates_json, work_json};
+use crate::failure::{Exit, Failure};
+use crate::machine::{self, Limits};
+use crate::printer::{Printer, grouped, seconds, significant};
+use crate::record::{Record, StageRecord};
+use crate::stopwatch::{Question, Times, measure, until_used_up};
+use crate::trial::{Jobs, Stage, Trial};
+use hypergrove::{Backend, Device, Engine, Op, PARAMETER_SETS, Params, Plan, Policy, cache_bytes};
+use hypergrove_cpu::Isa;
+use hypergrove_engine::{STAGES, THREADS, planner::bucket};
+use indicatif::ProgressBar;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+macro_rules! definitions {
+    ($($name:literal)*) => { &[$(($name, include_str!(concat!("../../../bench/definitions/", $name, ".toml"))),)*] };
+}
+
+/// All studies. The one place where they are listed.
+static DEFINITIONS: &[(&str, &str)] =
+    definitions! { "throughput" "ladder" "functions" "sha256" "crossover" "cache-depth" "multi-gpu" "limits" };
+
+/// Runs by which stages are timed alone.
+const STAGE_RUNS: usize = 3;
+/// How long the rates of one instruction set are measured.
+const RATES_TIME: Duration = Duration::from_millis(300);
+
+/// A study.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Definition {
+    /// Its heading.
+    pub(crate) title: String,
+    /// The question that it answers.
+    pub(crate) asks: String,
+    rows: Vec<Row>,
+}
+
+/// What is measured, one kind of measurement a row.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum Row {
+    /// A prepared program of one device under explicit policies.
+    Program(ProgramRow),
+    /// Calls of the library, host's share included.
+    Engine(EngineRow),
+    /// How fast devices hash at all.
+    Rates(RatesRow),
+    /// SHA-256 of many messages of equal length.
+    Hash(HashRow),
+}
+
+/// Devices with memory of their own, or without.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Cpu,
+    Gpu,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramRow {
+    on: Kind,
+    sets: Vec<String>,
+    ops: Vec<Ops>,
+    batches: Numbers,
+    #[serde(default = "no_layers")]
+    cached_layers: Vec<usize>,
+    #[serde(default)]
+    policies: Vec<Choice>,
+    /// All combinations of these values.
+    #[serde(default)]
+    grid: BTreeMap<String, Vec<Value>>,
+    /// Whether each stage is timed alone as well.
+    #[serde(default)]
+    stages: bool,
+    /// Time for each measurement.
+    seconds: f64,
+    /// Larger batches are left out once a run takes longer.
+    #[serde(default = "endless")]
+    longest: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EngineRow {
+    /// Both, if not given.
+    on: Option<Kind>,
+    /// Numbers of devices that work together.
+    #[serde(default = "one_device")]
+    devices: Vec<usize>,
+    sets: Vec<String>,
+    ops: Vec<Ops>,
+    /// As many as fill the devices, if not given.
+    batches: Option<Numbers>,
+    #[serde(default = "no_layers")]
+    cached_layers: Vec<usize>,
+    seconds: f64,
+    #[serde(default = "endless")]
+    longest: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RatesRow {
+    on: Option<Kind>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "batched hashing measures itself by these")]
+pub(crate) struct HashRow {
+    on: Kind,
+    /// Of a message.
+    bytes: Numbers,
+    messages: usize,
+    #[serde(default = "one_device")]
+    streams: Vec<usize>,
+    policies: Vec<Choice>,
+}
+
+fn endless() -> f64 {
+    f64::INFINITY
+}
+fn no_layers() -> Vec<usize> {
+    vec![0]
+}
+fn one_device() -> Vec<usize> {
+    vec![1]
+}
+
+/// Ops as they are typed.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Ops {
+    Keygen,
+    Sign,
+    Verify,
+}
+
+impl Ops {
+    fn op(self) -> Op {
+        match self {
+            Ops::Keygen => OpName::Keygen.op(),
+            Ops::Sign => OpName::Sign.op(),
+            Ops::Verify => OpName::Verify.op(),
+        }
+    }
+}
+
+/// A row of numbers.
+#[derive(Clone, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+enum Numbers {
+    List(Vec<usize>),
+    Steps {
+        first: usize,
+        last: usize,
+        step: usize,
+    },
+    /// Powers of two.
+    Doubling {
+        from: usize,
+        to: usize,
+    },
+    /// This part of what fills the device.
+    Filling {
+        filling: usize,
+    },
+}
+
+impl Numbers {
+    /// Ascending; `full` jobs fill the device.
+    fn all(&self, full: impl FnOnce() -> usize) -> Vec<usize> {
+        match *self {
+            Numbers::List(ref all) => all.clone(),
+            Numbers::Steps { first, last, step } => (first..=last).step_by(step.max(1)).collect(),
+            Numbers::Doubling { from, to } => {
+                std::iter::successors(Some(from.max(1)), |n| n.checked_mul(2)).take_while(|n| *n <= to).collect()
+            }
+            Numbers::Filling { filling } => vec![(full() / filling.max(1)).max(1)],
+        }
+    }
+}
+
+/// A value of an axis.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Number(u32),
+    /// `cores`, or `1..cores`.
+    Of(String),
+}
+
+/// A named policy.
+#[derive(Clone, Deserialize)]
+struct Choice {
+    name: String,
+    #[serde(flatten)]
+    axes: BTreeMap<String, Value>,
+}
+
+/// The definition of this name.
+pub(crate) fn definition(name: &str) -> Result<Definition, Failure> {
+    let Some((_, text)) = DEFINITIONS.iter().find(|(known, _)| *known == name) else {
+        let known: Vec<_> = DEFINITIONS.iter().map(|(name, _)| *name).collect();
+        return Err(
+            Failure::new(format!("there is no study '{name}'")).hint(format!("the studies are {}", known.join(", ")))
+        );
+    };
+    toml::from_str(text).map_err(|why| Failure::new(format!("bench/definitions/{name}.toml: {why}")))
+}
+
+/// The first, the middle and the last.
+fn thin<T: Clone>(list: &[T]) -> Vec<T> {
+    match list {
+        [] | [_] | [_, _] => list.to_vec(),
+        [first, .., last] => vec![first.clone(), list[list.len() / 2].clone(), last.clone()],
+    }
+}
+
+/// A device and its backend.
+#[derive(Clone)]
+struct Place {
+    backend: Arc<dyn Backend>,
+    device: Device,
+}
+
+impl Place {
+    fn kind(&self) -> Kind {
+        if self.device.memory > 0 { Kind::Gpu } else { Kind::Cpu }
+    }
+    fn stage(&self) -> Stage<'_> {
+        Stage { backend: &*self.backend, device: &self.device }
+    }
+    fn clock(&self) -> Option<f64> {
+        self.backend.clock(&self.device).or_else(|| if self.kind() == Kind::Cpu { machine::clock() } else { None })
+    }
+}
+
+pub(crate) fn run(name: &str, args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let definition = definition(name)?;
+    let (places, absent) = places(options)?;
+    let mut study = Study {
+        name,
+        args,
+        options,
+        printer,
+        places,
+        absent,
+        bar: ProgressBar::hidden(),
+        start: Instant::now(),
+        skipped: 0,
+    };
+    printer.note(format_args!("{}: {}", definition.title, definition.asks));
+    if !args.json {
+        printer.line(row(["set", "op", "batch", "shape", "median", "spread", "per second", "of limit"]))?;
+    }
+    for row in &definition.rows {
+        match row {
+            Row::Program(row) => study.programs(row)?,
+            Row::Engine(row) => study.engines(row)?,
+            Row::Rates(row) => study.rates(row)?,
+            Row::Hash(row) => study.hashes(row)?,
+        }
+    }
+    study.bar.finish_and_clear();
+    if study.skipped > 0 {
+        printer.note(format_args!("{} left out", study.skipped));
+    }
+    Ok(Exit::Good)
+}
+
+/// All devices that were asked for, or that there are; and why there is no more.
+fn places(options: &MachineOptions) -> Result<(Vec<Place>, String), Failure> {
+    let mut absent = Vec::new();
+    let chosen = match machine::devices(options)? {
+        Some(chosen) => {
+            absent.push("none was named".to_string());
+            chosen.into_iter().map(|(backend, index)| (backend, Some(index))).collect()
+        }
+        None => machine::backends().into_iter().map(|backend| (backend, None)).collect::<Vec<_>>(),
+    };
+    let mut places = Vec::new();
+    for (backend, index) in chosen {
+        let there = match backend.devices() {
+            Ok(there) => there,
+            Err(why) => {
+                absent.push(format!("{}: {why}", backend.name()));
+                continue;
+            }
+        };
+        if let Some(why) = backend.absent().filter(|_| there.is_empty()) {
+            absent.push(format!("{}: {why}", backend.name()));
+        }
+        let these = there.into_iter().filter(|device| index.is_none_or(|index| index == device.index));
+        places.extend(these.map(|device| Place { backend: backend.clone(), device }));
+    }
+    Ok((places, absent.join("; ")))
+}
+
+/// An engine on these devices.
+fn engine_on(places: &[Place], options: &MachineOptions) -> Result<Engine, Failure> {
+    let devices = places.iter().map(|place| (place.backend.clone(), place.device.index)).collect();
+    Ok(machine::builder(options).devices(devices).build()?)
+}
+
+/// A study under way.
+struct Study<'a> {
+    name: &'a str,
+    args: &'a Bench,
+    options: &'a MachineOptions,
+    printer: &'a Printer,
+    places: Vec<Place>,
+    /// Why there are no more devices.
+    absent: String,
+    bar: ProgressBar,
+    start: Instant,
+    skipped: usize,
+}
+
+impl Study<'_> {
+    /// The sets and ops of a row that were not left out by the command line, each op with its numbers of cached layers.
+    fn subjects(
+        &self,
+        sets: &[String],
+        ops: &[Ops],
+        layers: &[usize],
+    ) -> Result<Vec<(&'static Params, Op, usize)>, Failure> {
+        let mut all: Vec<&'static Params> = Vec::new();
+        for name in sets {
+            match name.as_str() {
+                "all" => all.extend(PARAMETER_SETS.iter().copied().filter(|p| p.oid().is_some())),
+                name => all.push(set(name).map_err(Failure::new)?),
+            }
+        }
+        all.retain(|p| self.args.set.iter().any(|sets| sets.0.iter().any(|asked| std::ptr::eq(*asked, *p))));
+        if self.args.quick {
+            all.truncate(1);
+        }
+        let asked = |op: &Op| self.args.op.iter().any(|ops| ops.ops().contains(op));
+        let ops: Vec<Op> = ops.iter().map(|op| op.op()).filter(asked).collect();
+        let layers = self.some(layers);
+        let mut subjects = Vec::new();
+        for p in all {
+            for op in &ops {
+                let with_layers = layers.iter().filter(|layers| **layers == 0 || *op == Op::Sign && **layers <= p.d);
+                subjects.extend(with_layers.map(|layers| (p, *op, *layers)));
+            }
+        }
+        Ok(subjects)
+    }
+
+    fn some<T: Clone>(&self, list: &[T]) -> Vec<T> {
+        if self.args.quick { thin(list) } else { list.to_vec() }
+    }
+
+    fn batches(&self, numbers: &Numbers, full: impl FnOnce() -> usize) -> Vec<usize> {
+        self.args.batch.map_or_else(|| self.some(&numbers.all(full)), |batch| vec![batch])
+    }
+
+    fn budget(&self, seconds: f64) -> Duration {
+        let quick = if self.args.quick { seconds.min(0.02) } else { seconds };
+        Duration::from_secs_f64(self.args.seconds.unwrap_or(quick))
+    }
+
+    fn threads(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.options.threads.map_or_else(all, usize::from)
+    }
+
+    /// The first device of a kind; if there is none, that is what is left out.
+    fn place(&mut self, kind: Kind) -> Result<Option<Place>, Failure> {
+        if let Some(place) = self.places.iter().find(|place| place.kind() == kind) {
+            return Ok(Some(place.clone()));
+        }
+        let (what, absent) = (if kind == Kind::Gpu { "GPU" } else { "CPU" }, &self.absent);
+        let why =
+            if absent.is_empty() { format!("there is no {what}") } else { format!("there is no {what} ({absent})") };
+        self.skip(Record::default(), why)?;
+        Ok(None)
+    }
+
+    /// Whether `--within` is over.
+    fn is_over(&self) -> bool {
+        self.args.within.is_some_and(|within| self.start.elapsed().as_secs_f64() >= within)
+    }
+
+    fn expect(&self, points: usize) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        self.bar.inc_length(points as u64);
+    }
+
+    fn programs(&mut self, row: &ProgramRow) -> Result<(), Failure> {
+        let Some(place) = self.place(row.on)? else { return Ok(()) };
+        let subjects = self.subjects(&row.sets, &row.ops, &row.cached_layers)?;
+        let cores = if row.on == Kind::Cpu { self.threads() as u32 } else { place.device.cores };
+        let choices = self.some(&choices(row, cores));
+        let mut parts = Vec::new();
+        for (p, op, layers) in subjects {
+            let plan = Plan::new(p, op);
+            let plan = if layers > 0 { plan.with_cached_layers(layers) } else { plan };
+            let full = || place.backend.jobs(&place.device, &plan, &Policy::default());
+            parts.push((self.batches(&row.batches, full), plan));
+        }
+        self.begin(parts.iter().map(|(batches, _)| batches.len() * choices.len()).sum());
+        let limits = Limits::of(vec![(place.device.clone(), place.backend.rates(&place.device))], self.options);
+        for (batches, plan) in parts {
+            let Some(most) = batches.iter().copied().max() else { continue };
+            let base = Record {
+                set: plan.params.name.into(),
+                op: op_name(plan.op).into(),
+                cached_layers: plan.cached_layers,
+                threads: self.threads(),
+                ..Record::of(&place.device)
+            };
+            if self.is_over() {
+                self.skip_many(base, "time is up".into(), batches.len() * choices.len())?;
+                continue;
+            }
+            let jobs = Jobs::new(place.stage(), plan, most, self.threads())
+                .map_err(|why| why.of(format_args!("{} {}", base.set, base.op)))?;
+            for choice in &choices {
+                let base = Record { shape: Some(choice.name.clone()), ..base.clone() };
+                self.program(row, &place, &jobs, choice, &batches, &limits, base)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One policy over all batches.
+    #[expect(clippy::too_many_arguments, reason = "a row, where it is measured, and the column of its table")]
+    fn program(
+        &mut self,
+        row: &ProgramRow,
+        place: &Place,
+        jobs: &Jobs,
+        choice: &Named,
+        batches: &[usize],
+        limits: &Limits,
+        base: Record,
+    ) -> Result<(), Failure> {
+        let (stage, plan) = (place.stage(), &jobs.plan);
+        let engine = engine_on(std::slice::from_ref(place), self.options)?;
+        let mut trial: Option<(usize, Policy, Trial)> = None;
+        for (i, &batch) in batches.iter().enumerate() {
+            let base = Record { batch, ..base.clone() };
+            if self.is_over() {
+                return self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i);
+            }
+            let policy = if choice.values.is_empty() {
+                engine.explain(plan.params, plan.op, batch)?.policy
+            } else {
+                match choice.on(stage, plan) {
+                    Ok(policy) => policy,
+                    Err(why) => return self.skip_many(base, why, batches.len() - i),
+                }
+            };
+            let policy = stage.with_threads(plan, &policy, self.threads())?;
+            let staged = Policy(policy.0.iter().copied().chain([(STAGES, 1)]).collect());
+            let base = Record {
+                policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
+                threads: policy.get(THREADS).map_or(1, |threads| threads as usize),
+                ..base
+            };
+            if trial.as_ref().is_none_or(|(most, of, _)| *most < batch || *of != policy) {
+                // Two programs at a time could exceed the device's memory.
+                drop(trial.take());
+                let made = Trial::new(stage, plan, bucket(batch), &policy);
+                let mut made = match made {
+                    Ok(made) => made,
+                    Err(why) => return self.skip_many(base, why.message, batches.len() - i),
+                };
+                made.run(jobs, batch).map_err(|why| why.of(describe(&base)))?;
+                trial = Some((bucket(batch), policy.clone(), made));
+            }
+            let Some((.., program)) = &mut trial else { continue };
+            let mut execute = Vec::new();
+            let times = until_used_up(self.budget(row.seconds), || {
+                let (time, timing) = program.run(jobs, batch)?;
+                execute.push(timing.execute.as_secs_f64());
+                Ok(time)
+            })
+            .map_err(|why| why.of(describe(&base)))?;
+            let longest = times.median() > row.longest;
+            let execute = Times::new(execute);
+            let mut stages = Vec::new();
+            if row.stages {
+                drop(trial.take());
+                stages = timed_alone(stage, jobs, batch, &staged).map_err(|why| why.of(describe(&base)))?;
+            }
+            let apart = place.kind() == Kind::Gpu;
+            let ideal = limits.seconds(&plan.work(), base.threads).map(|ideal| ideal * batch as f64);
+            let kernels = apart.then(|| execute.median());
+            let record = Record {
+                ops_per_s: batch as f64 / times.median(),
+                ideal_s: ideal,
+                limit_fraction: ideal.map(|ideal| ideal / times.median()),
+                kernels_per_s: kernels.map(|kernels| batch as f64 / kernels),
+                kernels_limit_fraction: ideal.zip(kernels).map(|(ideal, kernels)| ideal / kernels),
+                execute_s: execute.all().to_vec(),
+                verified: true,
+                stages,
+                clock_hz: place.clock(),
+                rates: limits.core.as_ref().map(rates_json),
+                limit: limits.all(base.threads).as_ref().map(work_json),
+                ..base.clone().timed(&times)
+            };
+            self.emit(record)?;
+            if longest && i + 1 < batches.len() {
+                let why = format!(
+                    "{} jobs took {}, more than {} s",
+                    grouped(batch as u64),
+                    seconds(times.median()),
+                    row.longest
+                );
+                return self.skip_many(Record { batch: batches[i + 1], ..base }, why, batches.len() - i - 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn engines(&mut self, row: &EngineRow) -> Result<(), Failure> {
+        let kinds = row.on.map_or(vec![Kind::Cpu, Kind::Gpu], |kind| vec![kind]);
+        for kind in kinds {
+            if self.place(kind)?.is_none() {
+                continue;
+            }
+            let places: Vec<Place> = self.places.iter().filter(|place| place.kind() == kind).cloned().collect();
+            let most = if kind == Kind::Cpu { 1 } else { places.len() };
+            for number in row.devices.iter().copied() {
+                if number > most {
+                    let why = format!(
+                        "{number} devices are needed, there {}",
+                        if most == 1 { "is 1".into() } else { format!("are {most}") }
+                    );
+                    self.skip(Record::of(&places[0].device), why)?;
+                    continue;
+                }
+                self.engine(row, &places[..number])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn engine(&mut self, row: &EngineRow, places: &[Place]) -> Result<(), Failure> {
+        let engine = engine_on(places, self.options)?;
+        let subjects = self.subjects(&row.sets, &row.ops, &row.cached_layers)?;
+        let batches = match &row.batches {
+            Some(numbers) => self.batches(numbers, || 1).into_iter().map(Some).collect(),
+            None => vec![self.args.batch],
+        };
+        self.begin(subjects.len() * batches.len());
+        for (params, op, cached_layers) in subjects {
+            for (i, batch) in batches.iter().copied().enumerate() {
+                let base = Record {
+                    set: params.name.into(),
+                    op: op_name(op).into(),
+                    batch: batch.unwrap_or(0),
+                    cached_layers,
+                    ..Record::of(&places[0].device)
+                };
+                if self.is_over() {
+                    self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i)?;
+                    break;
+                }
+                let question = Question { params, op, batch, cached_layers, budget: self.budget(row.seconds) };
+                let measured = match measure(&engine, question, self.options) {
+                    Ok(measured) => measured,
+                    Err(why) if why.is_memory => {
+                        self.skip_many(base, why.message, batches.len() - i)?;
+                        break;
+                    }
+                    Err(why) => return Err(why.of(describe(&base))),
+                };
+                let record = Record {
+                    cache_bytes: (cached_layers > 0).then(|| cache_bytes(params, cached_layers)).flatten(),
+                    clock_hz: places[0].clock(),
+                    ..measured.record(&engine, question)
+                };
+                self.emit(record)?;
+                let took = measured.times.median();
+                if took > row.longest && i + 1 < batches.len() {
+                    let why = format!(
+                        "{} jobs took {}, more than {} s",
+                        grouped(measured.batch as u64),
+                        seconds(took),
+                        row.longest
+                    );
+                    self.skip_many(Record { batch: batches[i + 1].unwrap_or(0), ..base }, why, batches.len() - i - 1)?;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rates(&mut self, row: &RatesRow) -> Result<(), Failure> {
+        for kind in row.on.map_or(vec![Kind::Cpu, Kind::Gpu], |kind| vec![kind]) {
+            let Some(place) = self.place(kind)? else { continue };
+            let base =
+                Record { op: "rates".into(), clock_hz: place.clock(), verified: true, ..Record::of(&place.device) };
+            if kind == Kind::Gpu {
+                match place.backend.rates(&place.device) {
+                    Some(rates) => {
+                        self.emit(Record { shape: Some("limit".into()), limit: Some(work_json(&rates)), ..base })?;
+                    }
+                    None => self.skip(base, "its rates are not known".into())?,
+                }
+                continue;
+            }
+            let sets = match self.options.isa {
+                IsaName(Some(isa)) => vec![isa],
+                IsaName(None) => Isa::available(),
+            };
+            self.begin(sets.len());
+            for isa in sets {
+                let base = Record { shape: Some(isa.name().into()), threads: 1, ..base.clone() };
+                match hypergrove_cpu::rates(isa, RATES_TIME) {
+                    Some(rates) => self.emit(Record { rates: Some(rates_json(&rates)), ..base })?,
+                    None => self.skip_many(base, "this CPU lacks it".into(), 1)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hashes(&mut self, row: &HashRow) -> Result<(), Failure> {
+        if self.place(row.on)?.is_some() {
+            self.skip(Record { op: "hash".into(), ..Record::default() }, "this build does not hash batches".into())?;
+        }
+        Ok(())
+    }
+
+    /// So many points more.
+    fn begin(&mut self, points: usize) {
+        if self.bar.length().is_none() {
+            self.bar = self.printer.progress(points.max(2), "measuring");
+            self.bar.set_length(points as u64);
+        } else {
+            self.expect(points);
+        }
+    }
+
+    fn emit(&mut self, record: Record) -> Result<(), Failure> {
+        let record = Record { study: Some(self.name.into()), ..record };
+        self.bar.inc(1);
+        let line = if self.args.json { record.line() } else { table_row(&record) };
+        self.bar.suspend(|| self.printer.line(line))
+    }
+
+    /// Some of the points that were announced are not measured.
+    fn skip_many(&mut self, base: Record, why: String, points: usize) -> Result<(), Failure> {
+        self.bar.inc(points as u64);
+        self.skip(base, why)
+    }
+
+    /// What is not measured is named.
+    fn skip(&mut self, base: Record, why: String) -> Result<(), Failure> {
+        self.skipped += 1;
+        let what = describe(&base);
+        let colon = if what.is_empty() { "" } else { ": " };
+        self.bar.suspend(|| self.printer.note(format_args!("skipped: {what}{colon}{why}")));
+        if !self.args.json {
+            return Ok(());
+        }
+        let record = Record { study: Some(self.name.into()), skipped: Some(why), ..base };
+        self.bar.suspend(|| self.printer.line(record.line()))
+    }
+}
+
+/// Each stage of a batch alone; of the launches of a kernel, their sum.
+fn timed_alone(stage: Stage<'_>, jobs: &Jobs, batch: usize, policy: &Policy) -> Result<Vec<StageRecord>, Failure> {
+    let mut trial = Trial::new(stage, &jobs.plan, bucket(batch), policy)?;
+    trial.run(jobs, batch)?;
+    let mut stages = Vec::<(StageRecord, Duration)>::new();
+    for run in 0..STAGE_RUNS {
+        let (_, timing) = trial.run(jobs, batch)?;
+        for time in timing.stages {
+            let at = stages.iter().position(|(stage, _)| stage.name == time.name).unwrap_or_else(|| {
+                let (name, times_s) = (time.name.into(), vec![0.0; STAGE_RUNS]);
+                stages.push((StageRecord { name, blocks: 0, threads: 0, launches: 0, times_s }, Duration::ZERO));
+                stages.len() - 1
+            });
+            let (record, longest) = &mut stages[at];
+            record.times_s[run] += time.time.as_secs_f64();
+            record.launches += usize::from(run == 0);
+            if time.time > *longest {
+                (record.blocks, record.threads, *longest) = (time.blocks, time.threads, time.time);
+            }
+        }
+    }
+    Ok(stages
+        .into_iter()
+        .map(|(stage, _)| StageRecord { times_s: Times::new(stage.times_s).all().to_vec(), ..stage })
+        .collect())
+}
+
+/// A policy by name and values; without values, the planner's for each batch.
+#[derive(Clone)]
+struct Named {
+    name: String,
+    values: Vec<(String, u32)>,
+}
+
+impl Named {
+    /// As the backend knows it; or why it does not.
+    fn on(&self, stage: Stage<'_>, plan: &Plan) -> Result<Policy, String> {
+        let space = stage.backend.space(stage.device, plan).map_err(|why| why.to_string())?;
+        let known = |(name, value): &(String, u32)| {
+            let axis = space.iter().find(|axis| axis.name == name);
+            axis.map(|axis| (axis.name, *value)).ok_or(format!("{} has no policy axis {name:?}", stage.device.id()))
+        };
+        self.values.iter().map(known).collect::<Result<_, _>>().map(Policy)
+    }
+}
+
+/// A row's policies: those with a name, then the grid's.
+fn choices(row: &ProgramRow, cores: u32) -> Vec<Named> {
+    let numbers = |value: &Value| match value {
+        Value::Number(number) => vec![*number],
+        Value::Of(text) if text == "cores" => vec![cores],
+        Value::Of(_) => (1..=cores).collect(),
+    };
+    let named = row.policies.iter().map(|choice| Named {
+        name: choice.name.clone(),
+        values: choice.axes.iter().flat_map(|(axis, value)| Some((axis.clone(), *numbers(value).last()?))).collect(),
+    });
+    let mut grid = vec![Vec::new()];
+    for (axis, values) in &row.grid {
+        let values: Vec<u32> = values.iter().flat_map(numbers).collect();
+        let with = |point: &Vec<(String, u32)>| {
+            let point = point.clone();
+            values
+                .iter()
+                .map(move |value| point.iter().cloned().chain([(axis.clone(), *value)]).collect())
+                .collect::<Vec<_>>()
+        };
+        grid = grid.iter().flat_map(with).collect();
+    }
+    let grid = grid.into_iter().filter(|values: &Vec<_>| !values.is_empty()).map(|values| Named {
+        name: values.iter().map(|(axis, value)| format!("{axis} {value}")).collect::<Vec<_>>().join(", "),
+        values,
+    });
+    named.chain(grid).collect()
+}
+
+/// What a record is of.
+fn describe(record: &Record) -> String {
+    let mut parts = Vec::new();
+    parts.extend((!record.devices.is_empty()).then(|| record.devices.join(", ")));
+    parts.extend((!record.set.is_empty()).then(|| record.set.clone()));
+    parts.extend((!record.op.is_empty()).then(|| record.op.clone()));
+    parts.extend((record.cached_layers > 0).then(|| format!("{} layers cached", record.cached_layers)));
+    parts.extend(record.shape.clone());
+    parts.extend((record.batch > 0).then(|| format!("batch {}", grouped(record.batch as u64))));
+    parts.join(", ")
+}
+
+/// A row of a table whose rows are told as they become known.
+fn row(cells: [&str; 8]) -> String {
+    let [set, op, batch, shape, median, spread, rate, fraction] = cells;
+    format!("{set:<20} {op:<6} {batch:>7}  {shape:<24} {median:>9} {spread:>7} {rate:>11} {fraction:>9}")
+}
+
+fn table_row(record: &Record) -> String {
+    if record.op == "rates" {
+        let rates = record.rates.as_ref().or(record.limit.as_ref());
+        let rate = |hash: &str| {
+            rates.and_then(|rates| rates[hash].as_f64()).map_or("-".into(), |rate| significant(rate / 1e6))
+        };
+        let [sha256, sha512, keccak] = ["sha256", "sha512", "keccak"].map(rate);
+        let (device, shape) = (&record.devices[0], record.shape.as_deref().unwrap_or_default());
+        return format!("{device} {shape}: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak} million a second");
+    }
+    let mut shape = record.shape.clone().unwrap_or_else(|| record.devices.join(","));
+    if record.cached_layers > 0 {
+        shape = format!("{shape}, {} cached", record.cached_layers);
+    }
+    let [median, spread] = [seconds(record.median_s), format!("{:.1} %", 100.0 * record.spread)];
+    let fraction = record.limit_fraction.map_or("-".into(), |share| format!("{:.1} %", 100.0 * share));
+    row([
+        &record.set,
+        &record.op,
+        &grouped(record.batch as u64),
+        &shape,
+        &median,
+        &spread,
+        &significant(record.ops_per_s),
+        &fraction,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_definition_is_sound_and_listed() {
+        for (name, _) in DEFINITIONS {
+            let definition = definition(name).unwrap_or_else(|why| panic!("{}", why.message));
+            assert!(definition.asks.ends_with('.') && !definition.rows.is_empty(), "{name}");
+            for row in &definition.rows {
+                let sets = match row {
+                    Row::Program(row) => {
+                        assert!(!choices(row, 8).is_empty(), "{name}: a row without policies");
+                        &row.sets
+                    }
+                    Row::Engine(row) => &row.sets,
+                    Row::Rates(_) | Row::Hash(_) => continue,
+                };
+                assert!(sets.iter().all(|name| name == "all" || set(name).is_ok()), "{name}");
+            }
+        }
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/definitions");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), DEFINITIONS.len(), "a definition that is not listed");
+        let misspelt = ["kind = \"program\"\nset = []", "kind = \"abacus\"", "kind = \"rates\"\nof = \"gpu\""];
+        for row in misspelt {
+            let text = format!("title = \"\"\nasks = \"\"\n[[rows]]\n{row}\n");
+            assert!(toml::from_str::<Definition>(&text).is_err(), "{row}");
+        }
+        let unknown = definition("abacus").err().unwrap();
+        assert!(unknown.hint.unwrap().contains("throughput, ladder"));
+    }
+
+    #[test]
+    fn numbers_and_grids() {
+        let steps = Numbers::Steps { first: 1024, last: 65536, step: 1024 };
+        assert_eq!((steps.all(|| 0).len(), steps.all(|| 0)[63]), (64, 65536));
+        assert_eq!(Numbers::Doubling { from: 1, to: 9 }.all(|| 0), [1, 2, 4, 8]);
+        assert_eq!(Numbers::Filling { filling: 16 }.all(|| 4096), [256]);
+        assert_eq!(Numbers::Filling { filling: 16 }.all(|| 4), [1]);
+        assert_eq!((thin(&[1, 2, 3, 4, 5]), thin(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
+        let row: ProgramRow = toml::from_str(
+            r#"on = "gpu"
+               sets = ["all"]
+               ops = ["sign"]
+               batches = [1]
+               seconds = 1.0
+               policies = [{ name = "one", blocks = "cores" }]
+               grid = { blocks = [1, "cores"], threads = ["1..cores"] }"#,
+        )
+        .unwrap();
+        let choices = choices(&row, 3);
+        assert_eq!(choices.len(), 1 + 2 * 3);
+        assert_eq!((&choices[0].name[..], &choices[0].values[..]), ("one", &[("blocks".to_string(), 3)][..]));
+        assert_eq!(choices[6].name, "blocks 3, threads 3");
+    }
+}

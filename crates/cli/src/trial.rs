@@ -1,0 +1,254 @@
+//! One program under one policy, with jobs whose right answers are known.
+
+use crate::failure::Failure;
+use crate::stopwatch::{distinct, wrong};
+use hypergrove::{Backend, Device, Op, Params, Plan, Policy, PreHash, Timing, cache_bytes};
+use hypergrove_engine::{Batch, Key, Program, THREADS};
+use hypergrove_fips205::{Position, reference};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::time::{Duration, Instant};
+
+/// Bytes that one thread clears or compares at a time.
+const PART: usize = 1 << 20;
+
+/// Where trials take place.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'a> {
+    pub(crate) backend: &'a dyn Backend,
+    pub(crate) device: &'a Device,
+}
+
+impl Stage<'_> {
+    /// Whether the device has memory of its own.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.device.memory > 0
+    }
+
+    /// The policy with as many host threads as are asked for, if programs of this plan have a use for them.
+    pub(crate) fn with_threads(&self, plan: &Plan, policy: &Policy, threads: usize) -> Result<Policy, Failure> {
+        let mut policy = policy.clone();
+        let has = self.backend.space(self.device, plan)?.iter().any(|axis| axis.name == THREADS);
+        if has && policy.get(THREADS).is_none() {
+            policy.0.push((THREADS, threads as u32));
+        }
+        Ok(policy)
+    }
+}
+
+/// Jobs and their answers: whatever the policy, a program has to give these bytes.
+pub(crate) struct Jobs {
+    pub(crate) plan: Plan,
+    /// A key a job for key generation, else one.
+    seeds: Vec<[Vec<u8>; 2]>,
+    nodes: Vec<u8>,
+    positions: Vec<Position>,
+    signatures: Vec<u8>,
+    answers: Vec<u8>,
+}
+
+impl Jobs {
+    /// So many jobs. What is signed verifies, by the device and in part by the reference; what verifies does not with one
+    /// bit changed; keys are in part made again by the reference.
+    pub(crate) fn new(stage: Stage<'_>, plan: Plan, count: usize, threads: usize) -> Result<Jobs, Failure> {
+        let p = plan.params;
+        let seed = |which: u8, number: usize| -> Vec<u8> {
+            (0..p.n).map(|i| (number as u64).to_le_bytes().get(i).copied().unwrap_or(which)).collect()
+        };
+        let keys = if plan.op == Op::Keygen { count } else { 1 };
+        let seeds: Vec<_> = (0..keys).map(|number| [seed(1, number), seed(3, number)]).collect();
+        let digest = |number: usize| PreHash::Sha3_512.hash(&[&(number as u64).to_le_bytes()])[..p.m].to_vec();
+        let needs = matches!(plan.op, Op::Sign | Op::Verify);
+        let positions = (0..if needs { count } else { 0 }).map(|number| Position::split(p, &digest(number))).collect();
+        let mut jobs = Jobs { plan, seeds, nodes: Vec::new(), positions, signatures: Vec::new(), answers: Vec::new() };
+        match jobs.plan.op {
+            Op::Keygen => {
+                jobs.answers = jobs.compute(stage, count, threads)?;
+                for number in [0, count - 1] {
+                    let [sk_seed, pk_seed] = &jobs.seeds[number];
+                    if jobs.answers[number * p.n..][..p.n] != reference::pk_root(p, sk_seed, pk_seed) {
+                        return Err(wrong("the reference makes another key from the same seeds"));
+                    }
+                }
+            }
+            Op::Sign => {
+                if jobs.plan.cached_layers > 0 {
+                    jobs.nodes = jobs.grow_nodes(stage, threads)?;
+                }
+                jobs.answers = jobs.compute(stage, count, threads)?;
+                Jobs::of_signatures(p, &jobs, &jobs.answers)?.check(stage, threads)?;
+            }
+            Op::Verify => {
+                let signed = Jobs::new(stage, Plan::new(p, Op::Sign), distinct(stage.is_apart(), p, count), threads)?;
+                jobs.positions = signed.positions.iter().cycle().take(count).cloned().collect();
+                jobs.signatures = signed.answers.chunks(p.sig_bytes()).cycle().take(count).flatten().copied().collect();
+                jobs.answers = signed.root().repeat(count);
+            }
+            Op::Cache => jobs.answers = jobs.grow_nodes(stage, threads)?,
+        }
+        Ok(jobs)
+    }
+
+    /// The verification of what another plan signed.
+    fn of_signatures(p: &'static Params, signed: &Jobs, signatures: &[u8]) -> Result<Jobs, Failure> {
+        let count = signatures.len() / p.sig_bytes();
+        let positions = signed.positions[..count].to_vec();
+        let (plan, seeds, answers) = (Plan::new(p, Op::Verify), signed.seeds.clone(), signed.root().repeat(count));
+        Ok(Jobs { plan, seeds, nodes: Vec::new(), positions, signatures: signatures.to_vec(), answers })
+    }
+
+    /// PK.root of the one key, by the reference.
+    fn root(&self) -> Vec<u8> {
+        let [sk_seed, pk_seed] = &self.seeds[0];
+        reference::pk_root(self.plan.params, sk_seed, pk_seed)
+    }
+
+    fn grow_nodes(&self, stage: Stage<'_>, threads: usize) -> Result<Vec<u8>, Failure> {
+        let p = self.plan.params;
+        let plan = Plan::cache(p, self.plan.cached_layers);
+        let grown = Jobs {
+            plan,
+            seeds: self.seeds.clone(),
+            nodes: Vec::new(),
+            positions: Vec::new(),
+            signatures: Vec::new(),
+            answers: Vec::new(),
+        };
+        let nodes = grown.compute(stage, 1, threads)?;
+        // The root of the top tree follows that tree's other nodes.
+        let root = &nodes[((2 << p.hp) - 2) * p.n..][..p.n];
+        if *root != *self.root() || Some(nodes.len()) != cache_bytes(p, self.plan.cached_layers) {
+            return Err(wrong("the cached nodes do not lead to the key's root"));
+        }
+        Ok(nodes)
+    }
+
+    /// What the default policy gives.
+    fn compute(&self, stage: Stage<'_>, count: usize, threads: usize) -> Result<Vec<u8>, Failure> {
+        let policy = stage.with_threads(&self.plan, &Policy::default(), threads)?;
+        let mut trial = Trial::new(stage, &self.plan, count, &policy)?;
+        let mut out = vec![0; count * self.plan.out_bytes()];
+        trial.once(self, count, &mut out)?;
+        Ok(out)
+    }
+
+    /// All signatures lead to the root, two of them by the reference too; with one bit changed, one does not.
+    fn check(mut self, stage: Stage<'_>, threads: usize) -> Result<(), Failure> {
+        let (p, count) = (self.plan.params, self.positions.len());
+        if self.compute(stage, count, threads)? != self.answers {
+            return Err(wrong("a signature that was just made does not verify"));
+        }
+        for number in [0, count - 1] {
+            let signature = &self.signatures[number * p.sig_bytes()..][..p.sig_bytes()];
+            let implied = reference::implied_by(p, &self.positions[number], signature, &self.seeds[0][1]);
+            if implied.xmss_roots[(p.d - 1) * p.n..] != self.answers[..p.n] {
+                return Err(wrong("the reference refuses a signature that was just made"));
+            }
+        }
+        self.signatures[p.sig_bytes() / 2] ^= 1;
+        if self.compute(stage, 1, threads)? == self.answers[..p.n] {
+            return Err(wrong("a changed signature verifies"));
+        }
+        Ok(())
+    }
+
+    fn with_batch<R>(&self, count: usize, use_it: impl FnOnce(&Batch<'_>) -> R) -> R {
+        let verifies = self.plan.op == Op::Verify;
+        let distinct = if self.plan.op == Op::Keygen { count } else { 1 };
+        let keys: Vec<Key<'_>> = self.seeds[..distinct]
+            .iter()
+            .map(|[sk_seed, pk_seed]| Key {
+                pk_seed,
+                sk_seed: if verifies { &[] } else { sk_seed },
+                cached_nodes: &self.nodes,
+                cached_id: u64::from(!self.nodes.is_empty()) * (1 + self.plan.cached_layers as u64),
+            })
+            .collect();
+        let key_of: Vec<u32> = (0..count as u32).map(|job| if distinct > 1 { job } else { 0 }).collect();
+        let signatures: Vec<&[u8]> = if verifies {
+            self.signatures.chunks(self.plan.params.sig_bytes()).take(count).collect()
+        } else {
+            Vec::new()
+        };
+        let positions = if self.positions.is_empty() { &[][..] } else { &self.positions[..count] };
+        use_it(&Batch { keys: &keys, key_of: &key_of, positions, signatures: &signatures })
+    }
+}
+
+/// A prepared program.
+pub(crate) struct Trial {
+    program: Box<dyn Program>,
+    pool: Option<ThreadPool>,
+    out: Vec<u8>,
+}
+
+impl Trial {
+    /// Prepares one for up to `most` jobs.
+    pub(crate) fn new(stage: Stage<'_>, plan: &Plan, most: usize, policy: &Policy) -> Result<Trial, Failure> {
+        let program = stage.backend.prepare(stage.device, plan, most, policy)?;
+        let pool = match policy.get(THREADS) {
+            Some(threads @ 2..) => {
+                let pool = ThreadPoolBuilder::new().num_threads(threads as usize).build();
+                Some(pool.map_err(|why| Failure::new(format!("{threads} threads could not be started: {why}")))?)
+            }
+            _ => None,
+        };
+        Ok(Trial { program, pool, out: Vec::new() })
+    }
+
+    fn once(&mut self, jobs: &Jobs, count: usize, out: &mut [u8]) -> Result<(Duration, Timing), Failure> {
+        let (program, pool) = (&mut self.program, &self.pool);
+        jobs.with_batch(count, |batch| {
+            let start = Instant::now();
+            let timing = match pool {
+                Some(pool) => pool.install(|| program.run(batch, out)),
+                None => program.run(batch, out),
+            }?;
+            Ok((start.elapsed(), timing))
+        })
+    }
+
+    /// Runs the first `count` jobs: the time of the whole run, and where it went. A wrong answer is an error.
+    pub(crate) fn run(&mut self, jobs: &Jobs, count: usize) -> Result<(Duration, Timing), Failure> {
+        let mut out = std::mem::take(&mut self.out);
+        // What an earlier run left there must not pass for an answer. A large batch of signatures is a gigabyte.
+        out.resize(count * jobs.plan.out_bytes(), 0);
+        out.par_chunks_mut(PART).for_each(|part| part.fill(0));
+        let done = self.once(jobs, count, &mut out);
+        let right =
+            out.par_chunks(PART).zip(jobs.answers.par_chunks(PART)).all(|(got, right)| *got == right[..got.len()]);
+        self.out = out;
+        if done.is_ok() && !right {
+            return Err(wrong("under this policy the bytes are other than under the default one"));
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove::{Cpu, Isa, SLH_DSA_SHA2_128F};
+
+    #[test]
+    fn answers_are_checked() {
+        let cpu = Cpu::with(Isa::fastest()).unwrap();
+        let device = cpu.devices().unwrap().remove(0);
+        let stage = Stage { backend: &cpu, device: &device };
+        let plans = [Op::Keygen, Op::Sign, Op::Verify].map(|op| Plan::new(&SLH_DSA_SHA2_128F, op));
+        for plan in plans.into_iter().chain([Plan::new(&SLH_DSA_SHA2_128F, Op::Sign).with_cached_layers(2)]) {
+            let mut jobs = Jobs::new(stage, plan.clone(), 3, 2).unwrap();
+            let policy = stage.with_threads(&plan, &Policy::default(), 2).unwrap();
+            let mut trial = Trial::new(stage, &plan, 4, &policy).unwrap();
+            for count in [1, 3] {
+                let (time, timing) = trial.run(&jobs, count).unwrap();
+                assert!(timing.execute <= time && timing.stages.is_empty());
+            }
+            // A signature's R is the host's.
+            let at = 2 * plan.out_bytes() + if plan.op == Op::Sign { plan.params.n } else { 0 };
+            jobs.answers[at] ^= 1;
+            trial.run(&jobs, 2).unwrap();
+            assert!(trial.run(&jobs, 3).is_err_and(|why| why.message.contains("wrong answer")));
+        }
+    }
+}

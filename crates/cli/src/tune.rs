@@ -1,0 +1,314 @@
+//! `hypergrove tune`.
+
+use crate::args::{MachineOptions, Tune};
+use crate::failure::{Exit, Failure};
+use crate::files::{Access, Target};
+use crate::machine;
+use crate::printer::{Printer, grouped, seconds};
+use hypergrove::{Backend, Device, Op, Params, Plan, Policy};
+use hypergrove_engine::{Axis, THREADS};
+use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
+use hypergrove_tune::search::{Lab, Stop};
+use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name, sizes};
+use hypergrove_tune::workload::{Timed, Workload};
+use hypergrove_tune::{Outcome, find, space};
+use indicatif::ProgressBar;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time for a set, if nothing else is said.
+const A_SET: Duration = Duration::from_secs(60);
+/// The share of a question's time that is left for winner and defaults in turn.
+const CONFIRMED: f64 = 0.15;
+/// Batch sizes beside the one that fills the device.
+const LADDER: [usize; 4] = [1, 16, 256, 4096];
+/// A batch that fills a device weighs more than others: what it gains is gained most often.
+const WEIGHT_OF_FULL: f64 = 3.0;
+/// A run of the host, at most: larger batches take the same time a job.
+const HOST_RUN: f64 = 0.25;
+
+/// The best policy for what?
+struct Asked {
+    params: &'static Params,
+    op: Op,
+    jobs: usize,
+    holds: Sizes,
+    weight: f64,
+}
+
+/// What is tuned, by which axes.
+struct Tuner<'a> {
+    args: &'a Tune,
+    backend: Arc<dyn Backend>,
+    device: Device,
+    threads: usize,
+    printer: &'a Printer,
+    bar: ProgressBar,
+    start: Instant,
+    budget: Duration,
+}
+
+pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let (backend, device) = machine::one_device(options)?;
+    let sets: Vec<&'static Params> = args.set.iter().flat_map(|sets| sets.0.iter().copied()).collect();
+    let threads =
+        options.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let budget = args.budget.unwrap_or(A_SET * sets.len() as u32);
+    let head = Head {
+        backend: device.backend.into(),
+        device: device.name.clone(),
+        detail: device.detail.clone(),
+        space: space::checksum(&*backend, &device)?,
+        threads,
+    };
+    let target = match (&args.output, machine::tuning()) {
+        (Some(path), _) => path.clone(),
+        (None, Some(tuning)) => tuning.join(device.backend).join(format!("{}.toml", file_name(&device))),
+        (None, None) => {
+            return Err(Failure::new("there is no home directory for the table").hint("name a file with --output"));
+        }
+    };
+    let state = machine::state().unwrap_or_else(|| target.with_extension(""));
+    let state = state.join(format!("{}-{}.jsonl", device.backend, file_name(&device)));
+    let failed = |error: std::io::Error| Failure::io("write", state.display(), &error);
+    let mut journal = Journal::open(&state, &head).map_err(failed)?;
+
+    printer.note(format_args!("{} {}, {}; {threads} host threads", device.id(), device.name, device.detail));
+    if journal.found > 0 {
+        printer.note(format_args!(
+            "goes on with {} samples of a tuning that was interrupted",
+            grouped(journal.found as u64)
+        ));
+    }
+    let bar = printer.progress_of_time(budget, "tuning");
+    let tuner = Tuner { args, backend, device, threads, printer, bar, start: Instant::now(), budget };
+    let rows = tuner.rows(&sets, &mut journal)?;
+    tuner.bar.finish_and_clear();
+    if rows.is_empty() {
+        return Err(Failure::new("the time was over before anything was known").hint("give more with --budget"));
+    }
+    let rows = merged(&target, &head, rows);
+    let table = Table {
+        backend: head.backend,
+        device: head.device,
+        detail: head.detail,
+        space: head.space,
+        version: format!("{} at {}", env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT")),
+        rows,
+    };
+    write(&target, &table, printer)?;
+    journal.close().map_err(failed)?;
+    printer.note(format_args!("{} rows in {}", table.rows.len(), target.display()));
+    Ok(Exit::Good)
+}
+
+/// The new rows, and those of a table of the same device and space that ask something else.
+fn merged(target: &Path, head: &Head, rows: Vec<Row>) -> Vec<Row> {
+    let old = std::fs::read_to_string(target).ok().and_then(|text| Table::parse(&text).ok());
+    let same = |table: &Table| {
+        (&table.backend, &table.device, &table.detail, &table.space)
+            == (&head.backend, &head.device, &head.detail, &head.space)
+    };
+    let asks = |row: &Row| (row.set.clone(), row.op.clone(), row.family.clone(), row.n);
+    let kept = old.filter(same).into_iter().flat_map(|table| table.rows);
+    let kept = kept.filter(|row| !rows.iter().any(|new| asks(new) == asks(row)));
+    let mut all: Vec<Row> = kept.chain(rows.iter().cloned()).collect();
+    all.sort_by_key(|row| (asks(row), row.jobs));
+    all
+}
+
+fn write(target: &Path, table: &Table, printer: &Printer) -> Result<(), Failure> {
+    if let Some(directory) = target.parent() {
+        std::fs::create_dir_all(directory).map_err(|error| Failure::io("make", directory.display(), &error))?;
+    }
+    Target::File(PathBuf::from(target)).write(table.text().as_bytes(), Access::Public, true, printer)
+}
+
+impl Tuner<'_> {
+    /// The space of a plan, as far as it is to be tuned, and its default policy.
+    fn space(&self, plan: &Plan) -> Result<(Vec<Axis>, Policy), Failure> {
+        let mut axes = self.backend.space(&self.device, plan)?;
+        if let Some(unknown) =
+            self.args.axis.iter().find(|name| !axes.iter().any(|axis| axis.tuned && axis.name == **name))
+        {
+            let names: Vec<_> = axes.iter().filter(|axis| axis.tuned).map(|axis| axis.name).collect();
+            return Err(Failure::new(format!("{} has no axis {unknown:?} to be tuned", self.device.id()))
+                .hint(format!("there are {}", names.join(", "))));
+        }
+        let mut base = Policy::default();
+        for axis in &mut axes {
+            if axis.name == THREADS {
+                axis.values = (1..=self.threads as u32).collect();
+                base = base.with(THREADS, self.threads as u32);
+            }
+            axis.tuned &= self.args.axis.is_empty() || self.args.axis.iter().any(|name| name == axis.name);
+        }
+        Ok((axes, base))
+    }
+
+    /// Batch sizes of an op, ascending.
+    fn batches(&self, plan: &Plan, base: &Policy) -> Result<Vec<usize>, Failure> {
+        if !self.args.batch.is_empty() {
+            let mut batches = self.args.batch.clone();
+            batches.sort_unstable();
+            batches.dedup();
+            return Ok(batches);
+        }
+        let mut most = self.backend.jobs(&self.device, plan, base).max(1);
+        if self.device.memory == 0 {
+            // One job tells how many take long enough.
+            let (one, _) = Workload::new(&self.backend, &self.device, plan, 1, base)?.run(base)?;
+            most = most.min(((HOST_RUN / one) as usize).max(self.threads).next_power_of_two());
+        }
+        Ok(LADDER.into_iter().filter(|jobs| 2 * jobs <= most).chain([most]).collect())
+    }
+
+    fn rows(&self, sets: &[&'static Params], journal: &mut Journal) -> Result<Vec<Row>, Failure> {
+        let mut asked = Vec::new();
+        for params in sets {
+            for op in self.args.op.iter().flat_map(|ops| ops.ops()).copied() {
+                let plan = Plan::new(params, op);
+                let of = |failure: Failure| failure.of(format_args!("{params} {}", op_name(op)));
+                let (_, base) = self.space(&plan)?;
+                let batches = self.batches(&plan, &base).map_err(of)?;
+                let last = batches.len() - 1;
+                let all = batches.iter().zip(sizes(&batches)).enumerate().rev();
+                // The largest first: its winner is a candidate of the others.
+                asked.extend(all.map(|(i, (jobs, holds))| {
+                    let weight = if i == last { WEIGHT_OF_FULL } else { 1.0 };
+                    Asked { params, op, jobs: *jobs, holds, weight }
+                }));
+            }
+        }
+        self.head()?;
+        let (mut rows, mut winners) = (Vec::new(), Vec::<(Op, Policy)>::new());
+        for (i, one) in asked.iter().enumerate() {
+            let weights: f64 = asked[i..].iter().map(|asked| asked.weight).sum();
+            let left = self.budget.saturating_sub(self.start.elapsed());
+            let share = left.mul_f64(one.weight / weights);
+            let seeds: Vec<Policy> =
+                winners.iter().filter(|(op, _)| *op == one.op).map(|(_, policy)| policy.clone()).collect();
+            let of =
+                |failure: Failure| failure.of(format_args!("{} {} of {} jobs", one.params, op_name(one.op), one.jobs));
+            let Some(found) = self.answer(one, &seeds, share, journal, asked.len() - i).map_err(of)? else {
+                self.bar.suspend(|| {
+                    self.printer.warning(format_args!(
+                        "{} {} of {} jobs: no time was left; give more with --budget",
+                        one.params,
+                        op_name(one.op),
+                        one.jobs
+                    ));
+                });
+                continue;
+            };
+            let row = self.row(one, &found);
+            self.bar.suspend(|| self.show(&row, &found))?;
+            winners.retain(|(op, _)| *op != one.op);
+            winners.push((one.op, found.policy));
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Answers one question in its share of time; `None` if there was not enough of it.
+    fn answer(
+        &self,
+        one: &Asked,
+        seeds: &[Policy],
+        share: Duration,
+        journal: &mut Journal,
+        questions: usize,
+    ) -> Result<Option<Outcome>, Failure> {
+        let plan = Plan::new(one.params, one.op);
+        let (space, base) = self.space(&plan)?;
+        let start = Instant::now();
+        let mut workload = Workload::new(&self.backend, &self.device, &plan, one.jobs, &base)?;
+        let question = Question { set: one.params.name.into(), op: op_name(one.op).into(), jobs: one.jobs };
+        let timed = Timed { workload: &mut workload, until: start + share.mul_f64(1.0 - CONFIRMED) };
+        let mut lab = Recorded { journal, question, lab: Shown { lab: timed, tuner: self, one, questions } };
+        let found = find(self.args.search, &space, &base, seeds, &mut lab, |lab| lab.lab.lab.until = start + share);
+        match found {
+            Ok((outcome, _)) => Ok(Some(outcome)),
+            Err(hypergrove::Error::Value { .. }) if start.elapsed() >= share => Ok(None),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    fn row(&self, one: &Asked, found: &Outcome) -> Row {
+        // As many threads as there are is what holds anyway.
+        let all = |(axis, value): &&(&'static str, u32)| *axis == THREADS && *value == self.threads as u32;
+        let axes = found.policy.0.iter().filter(|choice| !all(choice));
+        Row {
+            family: family_name(one.params.family).into(),
+            n: one.params.n,
+            op: op_name(one.op).into(),
+            set: Some(one.params.name.into()),
+            batch: one.holds,
+            jobs: one.jobs,
+            axes: axes.map(|(axis, value)| ((*axis).into(), *value)).collect(),
+            seconds: rounded(found.seconds),
+            default_seconds: rounded(found.default_seconds),
+            spread: rounded(found.spread),
+            samples: found.samples,
+        }
+    }
+
+    fn head(&self) -> Result<(), Failure> {
+        if self.args.json {
+            return Ok(());
+        }
+        self.printer.line(format!(
+            "{:<20} {:<6} {:>7} {:>9} {:>9} {:>16} {:>5} {:>5}  policy",
+            "set", "op", "batch", "default", "tuned", "gain", "tried", "runs"
+        ))
+    }
+
+    fn show(&self, row: &Row, found: &Outcome) -> Result<(), Failure> {
+        if self.args.json {
+            let line = serde_json::to_string(row).map_err(|error| Failure::new(error.to_string()))?;
+            return self.printer.line(line);
+        }
+        let (gain, sigma) = found.gain();
+        let axes: Vec<_> = row.axes.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();
+        let axes = if axes.is_empty() { "the defaults".into() } else { axes.join(", ") };
+        let early = if found.complete { "" } else { " (time was over)" };
+        self.printer.line(format!(
+            "{:<20} {:<6} {:>7} {:>9} {:>9} {:>16} {:>5} {:>5}  {axes}{early}",
+            row.set.as_deref().unwrap_or_default(),
+            row.op,
+            grouped(row.jobs as u64),
+            seconds(row.default_seconds),
+            seconds(row.seconds),
+            format!("{gain:.3} ± {sigma:.3}"),
+            found.policies,
+            found.samples
+        ))
+    }
+}
+
+/// Four significant digits: no timing has more.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+/// A lab that moves the bar.
+struct Shown<'a, L> {
+    lab: L,
+    tuner: &'a Tuner<'a>,
+    one: &'a Asked,
+    questions: usize,
+}
+
+impl<L: Lab> Lab for Shown<'_, L> {
+    fn run(&mut self, policy: &Policy) -> Result<Option<f64>, Stop> {
+        let took = self.lab.run(policy)?;
+        let Tuner { bar, start, budget, .. } = self.tuner;
+        let elapsed = start.elapsed().min(*budget);
+        bar.set_position(elapsed.as_millis() as u64);
+        let left = (*budget - elapsed).as_secs();
+        let (op, jobs) = (op_name(self.one.op), grouped(self.one.jobs as u64));
+        bar.set_message(format!("{} {op} of {jobs}, {} to do, at most {left} s left", self.one.params, self.questions));
+        Ok(took)
+    }
+}

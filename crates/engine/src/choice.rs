@@ -1,0 +1,229 @@
+//! Which policy a batch runs by, where that comes from, and what becomes of it when the time turns out otherwise.
+
+use crate::backend::THREADS;
+use crate::{Axis, Backend, Device, Policy};
+use hypergrove_fips205::plan::Plan;
+
+/// Where a policy comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PolicySource {
+    /// The backend's defaults and the engine's number of threads.
+    Default,
+    /// A table's row: measured for this op and about this number of jobs.
+    Table,
+    /// A model's estimate, from rows for other sets or other numbers of jobs.
+    Model,
+    /// Measured by this engine after the time was far off the prediction.
+    Adjusted,
+}
+
+/// A policy for batches of about one size.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// The policy.
+    pub policy: Policy,
+    /// Where it comes from.
+    pub source: PolicySource,
+    /// Predicted seconds of one job, and their standard deviation.
+    pub seconds: Option<(f64, f64)>,
+    /// Which row, or what was measured; empty where there is nothing to say.
+    pub why: String,
+}
+
+/// What is known of policies before anything runs.
+pub trait Knowledge: Send + Sync {
+    /// The policy for batches of `jobs` jobs. `None` if nothing is known of such plans on this device.
+    fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, jobs: usize) -> Option<Choice>;
+}
+
+/// A measured time is far off if it is so many times the predicted one.
+const FAR: f64 = 1.5;
+/// Runs by which a policy is judged: the fastest counts, whatever else runs can only slow one down.
+const RUNS: u32 = 3;
+/// Neighbours of a policy that are tried, at most: each has its program prepared while work waits.
+const MOST_TRIALS: usize = 3;
+/// A neighbour has to be faster by this share.
+const GAIN: f64 = 0.03;
+
+/// The policy in use for one number of jobs, and what is being tried in its place.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) choice: Choice,
+    /// Neighbours that were not tried.
+    untried: Vec<Policy>,
+    state: State,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum State {
+    /// The policy is measured: runs so far, and the fastest's seconds a job.
+    Watched(u32, f64),
+    /// A neighbour is: the same, and the policy that it must be faster than.
+    Trial(u32, f64, Choice, f64),
+    /// Nothing is tried any more.
+    Settled,
+}
+
+impl Chosen {
+    /// `choice` as it is, until its time is found to be far off. A neighbour may need no more than `fits` allows.
+    pub(crate) fn new(choice: Choice, space: &[Axis], fits: impl Fn(&Policy) -> bool) -> Chosen {
+        let foreseen = matches!(choice.source, PolicySource::Table | PolicySource::Model) && choice.seconds.is_some();
+        let mut untried: Vec<Policy> = if foreseen { neighbours(&choice.policy, space) } else { Vec::new() };
+        untried.retain(fits);
+        untried.truncate(MOST_TRIALS);
+        untried.reverse();
+        let state = if foreseen { State::Watched(0, f64::INFINITY) } else { State::Settled };
+        Chosen { choice, untried, state }
+    }
+
+    /// Takes note of a run. Whether the choice is another one now.
+    pub(crate) fn record(&mut self, seconds: f64) -> bool {
+        match self.state.clone() {
+            State::Settled => false,
+            State::Watched(runs, least) if runs + 1 < RUNS => {
+                self.state = State::Watched(runs + 1, least.min(seconds));
+                false
+            }
+            State::Watched(_, least) => {
+                let least = least.min(seconds);
+                let Some((predicted, sigma)) = self.choice.seconds else { return false };
+                if least <= FAR * predicted || least <= predicted + 3.0 * sigma {
+                    self.state = State::Settled;
+                    return false;
+                }
+                let far = format!("measured {} a job, predicted {}", time(least), time(predicted));
+                let measured = Choice {
+                    source: PolicySource::Adjusted,
+                    seconds: Some((least, 0.0)),
+                    why: join(&self.choice.why, &far),
+                    policy: self.choice.policy.clone(),
+                };
+                self.next(measured, least)
+            }
+            State::Trial(runs, least, before, old) if runs + 1 < RUNS => {
+                self.state = State::Trial(runs + 1, least.min(seconds), before, old);
+                false
+            }
+            State::Trial(_, least, before, old) => {
+                let least = least.min(seconds);
+                let differs = self.choice.policy.0.iter().find(|(axis, v)| before.policy.get(axis) != Some(*v));
+                let (axis, value) = differs.copied().unwrap_or(("policy", 0));
+                let tried = format!("{axis} = {value} takes {}", time(least));
+                let why = join(&before.why, &tried);
+                let faster = least < old * (1.0 - GAIN);
+                let (policy, seconds) = if faster { (&self.choice.policy, least) } else { (&before.policy, old) };
+                let source = PolicySource::Adjusted;
+                let kept = Choice { policy: policy.clone(), source, seconds: Some((seconds, 0.0)), why };
+                self.next(kept, seconds)
+            }
+        }
+    }
+
+    /// Tries the next neighbour of `best`, or settles for it.
+    fn next(&mut self, best: Choice, seconds: f64) -> bool {
+        match self.untried.pop() {
+            Some(policy) => {
+                self.choice = Choice { policy, ..best.clone() };
+                self.state = State::Trial(0, f64::INFINITY, best, seconds);
+            }
+            None => {
+                self.choice = best;
+                self.state = State::Settled;
+            }
+        }
+        true
+    }
+}
+
+/// The policies that are one step away on one axis: of the axes that the policy names, else of all. Never on the number
+/// of threads, which is the engine's.
+fn neighbours(policy: &Policy, space: &[Axis]) -> Vec<Policy> {
+    let tuned = || space.iter().filter(|axis| axis.tuned && axis.name != THREADS);
+    let step = |axis: &Axis, value: u32| {
+        let at = axis.values.iter().position(|other| *other == value);
+        let near = at.map(|at| [at.checked_sub(1), Some(at + 1)]).unwrap_or_default();
+        let values: Vec<u32> = near.into_iter().flatten().filter_map(|at| axis.values.get(at).copied()).collect();
+        let name = axis.name;
+        values.into_iter().map(move |value| policy.with(name, value))
+    };
+    tuned()
+        .filter_map(|axis| Some((axis, policy.get(axis.name)?)))
+        .flat_map(|(axis, value)| step(axis, value))
+        .collect()
+}
+
+fn join(before: &str, more: &str) -> String {
+    if before.is_empty() { more.into() } else { format!("{before}; {more}") }
+}
+
+fn time(seconds: f64) -> String {
+    if seconds < 1e-3 { format!("{:.2} µs", seconds * 1e6) } else { format!("{:.2} ms", seconds * 1e3) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::borrow::Cow;
+
+    const SPACE: &[Axis] = &[
+        Axis { name: THREADS, values: Cow::Borrowed(&[1, 2]), tuned: true },
+        Axis { name: "block", values: Cow::Borrowed(&[32, 64, 128]), tuned: true },
+        Axis { name: "check", values: Cow::Borrowed(&[0, 1]), tuned: false },
+    ];
+
+    fn chosen(source: PolicySource, policy: &[(&'static str, u32)]) -> Chosen {
+        let policy = Policy(policy.to_vec());
+        Chosen::new(Choice { policy, source, seconds: Some((1e-3, 1e-5)), why: "a row".into() }, SPACE, |_| true)
+    }
+
+    /// Runs until nothing changes any more; the law gives seconds for a block.
+    fn settle(chosen: &mut Chosen, law: impl Fn(u32) -> f64) {
+        for _ in 0..20 {
+            let block = chosen.choice.policy.get("block").unwrap_or(0);
+            chosen.record(law(block));
+        }
+        assert_eq!(chosen.state, State::Settled);
+    }
+
+    #[test]
+    fn a_good_prediction_is_left_alone() {
+        let mut good = chosen(PolicySource::Table, &[("block", 64)]);
+        settle(&mut good, |_| 1.4e-3);
+        assert_eq!((good.choice.source, good.choice.policy.get("block")), (PolicySource::Table, Some(64)));
+        // One slow run is no reason.
+        let mut busy = chosen(PolicySource::Table, &[("block", 64)]);
+        for seconds in [9e-3, 1e-3, 9e-3, 9e-3] {
+            assert!(!busy.record(seconds));
+        }
+        assert_eq!(busy.choice.source, PolicySource::Table);
+    }
+
+    #[test]
+    fn a_neighbour_is_measured_when_the_time_is_far_off() {
+        let mut off = chosen(PolicySource::Table, &[(THREADS, 2), ("block", 64), ("check", 1)]);
+        settle(&mut off, |block| if block == 128 { 2e-3 } else { 4e-3 });
+        let Choice { policy, source, seconds, why } = &off.choice;
+        assert_eq!((policy.get("block"), policy.get(THREADS), policy.get("check")), (Some(128), Some(2), Some(1)));
+        assert_eq!((*source, *seconds), (PolicySource::Adjusted, Some((2e-3, 0.0))));
+        assert_eq!(
+            why,
+            "a row; measured 4.00 ms a job, predicted 1.00 ms; block = 32 takes 4.00 ms; block = 128 takes 2.00 ms"
+        );
+        let mut worse = chosen(PolicySource::Model, &[("block", 64)]);
+        settle(&mut worse, |block| if block == 64 { 3e-3 } else { 4e-3 });
+        assert_eq!((worse.choice.policy.get("block"), worse.choice.source), (Some(64), PolicySource::Adjusted));
+        assert_eq!(worse.choice.seconds, Some((3e-3, 0.0)));
+    }
+
+    #[test]
+    fn defaults_are_not_doubted_and_what_does_not_fit_is_not_tried() {
+        let mut plain = chosen(PolicySource::Default, &[("block", 64)]);
+        assert!(!plain.record(1.0));
+        let policy = Policy(vec![("block", 64)]);
+        let choice = Choice { policy, source: PolicySource::Table, seconds: Some((1e-3, 0.0)), why: String::new() };
+        let mut tight = Chosen::new(choice, SPACE, |policy| policy.get("block") != Some(128));
+        settle(&mut tight, |block| if block == 128 { 1e-3 } else { 4e-3 });
+        assert_eq!(tight.choice.policy.get("block"), Some(64));
+    }
+}

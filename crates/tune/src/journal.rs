@@ -1,0 +1,134 @@
+//! Samples as they come in, a line of JSON each: a tuning that was interrupted goes on from them.
+
+use crate::search::{Lab, Stop};
+use hypergrove_engine::{Error, Policy};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What samples belong to: the first line. Those of another head are of no use.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Head {
+    /// Name of the backend.
+    pub backend: String,
+    /// What the maker calls the device.
+    pub device: String,
+    /// Instruction set or driver.
+    pub detail: String,
+    /// [`crate::space::checksum`].
+    pub space: String,
+    /// Host threads.
+    pub threads: usize,
+}
+
+/// What is asked: which policy is best for this?
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Question {
+    /// The set.
+    pub set: String,
+    /// `keygen`, `sign` or `verify`.
+    pub op: String,
+    /// Jobs of the batch.
+    pub jobs: usize,
+}
+
+/// A line.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Line {
+    #[serde(flatten)]
+    question: Question,
+    axes: BTreeMap<String, u32>,
+    /// Of the whole batch; none if the policy cannot be had.
+    seconds: Option<f64>,
+}
+
+/// Times of one policy for one question, in order.
+type Times = VecDeque<Option<f64>>;
+
+/// A file of samples.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    known: BTreeMap<(Question, BTreeMap<String, u32>), Times>,
+    /// Samples that were there already, as far as they are of use.
+    pub found: usize,
+}
+
+fn named(policy: &Policy) -> BTreeMap<String, u32> {
+    policy.0.iter().map(|(axis, value)| ((*axis).to_string(), *value)).collect()
+}
+
+impl Journal {
+    /// Goes on with a file of the same head, or begins it anew. A last line that is torn is left out.
+    pub fn open(path: &Path, head: &Head) -> io::Result<Journal> {
+        let text = match std::fs::read_to_string(path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
+            // Bytes that are no text are no samples either.
+            Err(why) if why.kind() == io::ErrorKind::InvalidData => String::new(),
+            text => text?,
+        };
+        let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let same =
+            lines.next().and_then(|line| serde_json::from_str::<Head>(line).ok()).is_some_and(|old| old == *head);
+        let (mut known, mut found, mut whole) = (BTreeMap::<_, Times>::new(), 0, String::new());
+        if same {
+            for line in lines {
+                let Ok(Line { question, axes, seconds }) = serde_json::from_str(line) else { continue };
+                known.entry((question, axes)).or_default().push_back(seconds);
+                whole.push_str(line);
+                found += 1;
+            }
+        }
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        // What is of use is written once more, so that no torn line stays in the middle.
+        let next = path.with_extension("next");
+        std::fs::write(&next, format!("{}\n{whole}", serde_json::to_string(head)?))?;
+        std::fs::rename(&next, path)?;
+        Ok(Journal { path: path.into(), file: OpenOptions::new().append(true).open(path)?, known, found })
+    }
+
+    fn take(&mut self, question: &Question, policy: &Policy) -> Option<Option<f64>> {
+        self.known.get_mut(&(question.clone(), named(policy)))?.pop_front()
+    }
+
+    fn put(&mut self, question: &Question, policy: &Policy, seconds: Option<f64>) -> io::Result<()> {
+        let line = Line { question: question.clone(), axes: named(policy), seconds };
+        // One write a line: nobody else writes here, and a torn one is known by its missing end.
+        self.file.write_all(format!("{}\n", serde_json::to_string(&line)?).as_bytes())
+    }
+
+    /// The table is written: the next tuning measures anew. The samples stay, beside the file.
+    pub fn close(self) -> io::Result<()> {
+        drop(self.file);
+        std::fs::rename(&self.path, self.path.with_extension("last.jsonl"))
+    }
+}
+
+/// A lab whose runs are written down, and which first tells those that are.
+pub struct Recorded<'a, L> {
+    /// The file.
+    pub journal: &'a mut Journal,
+    /// What is asked.
+    pub question: Question,
+    /// Who measures.
+    pub lab: L,
+}
+
+impl<L: Lab> Lab for Recorded<'_, L> {
+    fn run(&mut self, policy: &Policy) -> Result<Option<f64>, Stop> {
+        if let Some(known) = self.journal.take(&self.question, policy) {
+            return Ok(known);
+        }
+        let seconds = self.lab.run(policy)?;
+        self.journal.put(&self.question, policy, seconds).map_err(|why| {
+            let what = format!("{} cannot be written: {why}", self.journal.path.display());
+            Stop::Failed(Error::Value { what })
+        })?;
+        Ok(seconds)
+    }
+}

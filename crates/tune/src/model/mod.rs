@@ -1,0 +1,445 @@
+//! How a kernel's time depends on its parallelism: laws that are linear in their parameters, fitted to samples.
+//!
+//! A model is one file beside this one with its features, and its row in [`MODELS`]. What all have in common is here:
+//! weighted least squares with parameters that cannot be negative, covariance, R², and [`regret`].
+
+pub mod adaptive;
+pub mod roofline;
+pub mod staircase;
+
+use nalgebra::{DMatrix, DVector};
+
+/// The largest share of the seconds that two timings of the same thing differ by on a quiet machine: no sample is
+/// taken to be surer than this, so that one lucky timing does not bend a curve.
+const LEAST_SIGMA: f64 = 0.003;
+
+/// A launch shape. On a CPU, whose threads are scheduled one by one, a thread is a block of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Shape {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of each.
+    pub threads: u32,
+}
+
+impl Shape {
+    /// So many threads, of a CPU or wherever blocks do not matter.
+    pub fn threads(threads: u32) -> Shape {
+        Shape { blocks: threads, threads: 1 }
+    }
+    /// All threads: the t of T(g, t).
+    pub fn total(self) -> f64 {
+        f64::from(self.blocks) * f64::from(self.threads)
+    }
+}
+
+/// A kernel and its problem size: what a model may know beside samples.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Kernel {
+    /// Independent units of work, each of which one thread can do: chains, leaves, nodes, signatures.
+    pub units: u64,
+    /// Cores, or multiprocessors.
+    pub cores: u32,
+    /// Seconds that all units take at the device's rates, nothing being idle; `None` where rates are not known.
+    pub ideal: Option<f64>,
+}
+
+/// A measured time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sample {
+    /// How the kernel was launched.
+    pub shape: Shape,
+    /// Seconds, the median of several runs.
+    pub seconds: f64,
+    /// Standard deviation of `seconds`; 0 where it is not known.
+    pub sigma: f64,
+}
+
+/// A predicted time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// Seconds.
+    pub seconds: f64,
+    /// Standard deviation: of the parameters, and of the samples around the law.
+    pub sigma: f64,
+}
+
+/// A law of time: Σ parameter · feature(kernel, shape), no parameter below 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// As it is typed, recorded and plotted.
+    pub name: &'static str,
+    /// The law.
+    pub law: &'static str,
+    /// What the features are multiplied by.
+    pub parameters: &'static [&'static str],
+    /// One feature a parameter; `None` where the kernel lacks what the law needs.
+    pub features: fn(&Kernel, Shape) -> Option<Vec<f64>>,
+    /// Parameters that hold without any sample, and how far off they may be: (value, standard deviation).
+    pub known: Option<&'static [(f64, f64)]>,
+}
+
+/// All models. The one place where they are listed.
+pub static MODELS: &[Model] = &[adaptive::MODEL, staircase::MODEL, roofline::MODEL];
+
+impl Model {
+    /// The model of this name.
+    pub fn by_name(name: &str) -> Option<&'static Model> {
+        MODELS.iter().find(|model| model.name == name)
+    }
+
+    /// The law for these samples; from no sample, what is known without.
+    pub fn fit(&'static self, kernel: Kernel, samples: &[Sample]) -> Result<Fit, Unfit> {
+        if samples.is_empty() {
+            let known = self.known.ok_or(Unfit::Few { has: 0, needs: 1 })?;
+            let (parameters, sigmas): (Vec<f64>, Vec<f64>) = known.iter().copied().unzip();
+            let covariance =
+                DMatrix::from_diagonal(&DVector::from_iterator(sigmas.len(), sigmas.iter().map(|s| s * s)));
+            (self.features)(&kernel, Shape::threads(1)).ok_or(Unfit::Unknown)?;
+            return Ok(Fit { model: self, kernel, parameters, covariance, r2: f64::NAN, scatter: 0.0, range: None });
+        }
+        if let Some(bad) = samples.iter().find(|s| !(s.seconds > 0.0 && s.seconds.is_finite() && s.sigma >= 0.0)) {
+            return Err(Unfit::Sample(*bad));
+        }
+        let rows: Option<Vec<Vec<f64>>> = samples.iter().map(|s| (self.features)(&kernel, s.shape)).collect();
+        let rows = rows.ok_or(Unfit::Unknown)?;
+        let sigmas: Vec<f64> = samples.iter().map(|s| s.sigma.max(LEAST_SIGMA * s.seconds)).collect();
+        let few = Unfit::Few { has: samples.len(), needs: 1 + self.parameters.len() };
+        let Least { parameters, covariance, r2, scatter } = least_squares(&rows, samples, &sigmas).ok_or(few)?;
+        let threads = samples.iter().map(|s| s.shape.total());
+        let range = threads.clone().reduce(f64::min).zip(threads.reduce(f64::max));
+        Ok(Fit { model: self, kernel, parameters, covariance, r2, scatter, range })
+    }
+}
+
+/// Why a model has no law for a kernel.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Unfit {
+    /// Not enough samples of different shapes.
+    Few {
+        /// Samples that there are.
+        has: usize,
+        /// Samples of different shapes that would do.
+        needs: usize,
+    },
+    /// A time that cannot be.
+    Sample(Sample),
+    /// The kernel lacks what the law is made of, such as rates.
+    Unknown,
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unfit::Few { has, needs } => write!(f, "{has} samples, {needs} of different shapes are needed"),
+            Unfit::Sample(Sample { shape, seconds, sigma }) => {
+                write!(f, "a sample of {seconds} ± {sigma} s at {}×{}", shape.blocks, shape.threads)
+            }
+            Unfit::Unknown => f.write_str("the device's rates are not known"),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// A model with its parameters.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The model.
+    pub model: &'static Model,
+    /// The kernel that it was fitted to.
+    pub kernel: Kernel,
+    /// One a name in [`Model::parameters`]. One that is 0 lies at its bound: samples alone would have it negative or
+    /// cannot tell, and its row of the covariance is 0.
+    pub parameters: Vec<f64>,
+    /// Of the parameters, widened where the samples scatter around the law by more than their own deviations.
+    pub covariance: DMatrix<f64>,
+    /// Share of the samples' weighted variance that the law explains; NaN without samples, or if all have one time.
+    pub r2: f64,
+    /// Weighted root mean square of the samples' distances from the law, as a share of its seconds.
+    pub scatter: f64,
+    /// Fewest and most threads of the samples.
+    pub range: Option<(f64, f64)>,
+}
+
+impl Fit {
+    /// Standard deviation of each parameter.
+    pub fn sigmas(&self) -> Vec<f64> {
+        self.covariance.diagonal().iter().map(|variance| variance.max(0.0).sqrt()).collect()
+    }
+
+    /// The parameter of this name.
+    pub fn parameter(&self, name: &str) -> Option<f64> {
+        Some(self.parameters[self.model.parameters.iter().position(|other| *other == name)?])
+    }
+
+    /// Time at a shape.
+    pub fn predict(&self, shape: Shape) -> Estimate {
+        let features = (self.model.features)(&self.kernel, shape).expect("they were there for the samples");
+        let features = DVector::from_vec(features);
+        let seconds = features.iter().zip(&self.parameters).map(|(f, p)| f * p).sum();
+        let variance = (features.transpose() * &self.covariance * &features)[(0, 0)].max(0.0);
+        Estimate { seconds, sigma: (variance + (self.scatter * seconds).powi(2)).sqrt() }
+    }
+
+    /// The shape of these that takes least time by this law; of equal ones that with the fewest threads.
+    pub fn best(&self, shapes: impl IntoIterator<Item = Shape>) -> Option<Shape> {
+        let timed = shapes.into_iter().map(|shape| (self.predict(shape).seconds, shape));
+        timed.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total().total_cmp(&b.1.total()))).map(|(_, shape)| shape)
+    }
+}
+
+/// How good a model's choice is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Regret {
+    /// The shape that the model takes for the fastest.
+    pub chosen: Shape,
+    /// The fastest.
+    pub best: Shape,
+    /// How much longer the chosen one takes, measured, as a share of the best time.
+    pub excess: f64,
+}
+
+/// How far a model's choice is from the best of an exhaustive sweep. `None` for an empty sweep.
+pub fn regret(fit: &Fit, sweep: &[Sample]) -> Option<Regret> {
+    let chosen = fit.best(sweep.iter().map(|s| s.shape))?;
+    let fastest = |shape: Option<Shape>| {
+        let these = sweep.iter().filter(|s| shape.is_none_or(|shape| s.shape == shape));
+        these.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+    };
+    let (best, of_chosen) = (fastest(None)?, fastest(Some(chosen))?);
+    Some(Regret { chosen, best: best.shape, excess: of_chosen.seconds / best.seconds - 1.0 })
+}
+
+/// T = α + τ·x through samples at some x each, none below 0: the time at `x`. `None` without samples.
+pub fn line(seen: &[(f64, Sample)], x: f64) -> Option<Estimate> {
+    let rows: Vec<Vec<f64>> = seen.iter().map(|(x, _)| vec![*x, 1.0]).collect();
+    let (samples, sigmas): (Vec<Sample>, Vec<f64>) =
+        seen.iter().map(|(_, s)| (*s, s.sigma.max(LEAST_SIGMA * s.seconds))).unzip();
+    let Least { parameters, covariance, scatter, .. } = if rows.is_empty() {
+        return None;
+    } else {
+        least_squares(&rows, &samples, &sigmas)?
+    };
+    let features = DVector::from_vec(vec![x, 1.0]);
+    let seconds = x * parameters[0] + parameters[1];
+    let variance = (features.transpose() * covariance * &features)[(0, 0)].max(0.0);
+    Some(Estimate { seconds, sigma: (variance + (scatter * seconds).powi(2)).sqrt() })
+}
+
+/// What least squares give; see [`Fit`].
+struct Least {
+    parameters: Vec<f64>,
+    covariance: DMatrix<f64>,
+    r2: f64,
+    scatter: f64,
+}
+
+/// The least sum with some of the parameters, the others being 0.
+struct Minimum {
+    chi2: f64,
+    of: Vec<usize>,
+    found: DVector<f64>,
+    covariance: DMatrix<f64>,
+}
+
+/// min Σ ((yᵢ − Σⱼ xᵢⱼ pⱼ) / σᵢ)² for pⱼ ≥ 0. With three parameters at most, the bounds that hold are found by trying:
+/// of all subsets of parameters whose own minimum has none below 0, the one with the least sum. `None` if the samples
+/// cannot tell even one parameter.
+fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Option<Least> {
+    let (count, all) = (rows.len(), rows[0].len());
+    let y = DVector::from_iterator(count, samples.iter().zip(sigmas).map(|(s, sigma)| s.seconds / sigma));
+    let mut best: Option<Minimum> = None;
+    for subset in 1u32..1 << all {
+        let of: Vec<usize> = (0..all).filter(|j| subset >> j & 1 == 1).collect();
+        if of.len() > count {
+            continue;
+        }
+        let x = DMatrix::from_fn(count, of.len(), |i, j| rows[i][of[j]] / sigmas[i]);
+        // Columns of length 1: seconds, reciprocals and threads differ by many orders of magnitude.
+        let scale = DVector::from_iterator(of.len(), x.column_iter().map(|column| column.norm()));
+        if scale.iter().any(|norm| !(*norm > 0.0 && norm.is_finite())) {
+            continue;
+        }
+        let scaled = DMatrix::from_fn(count, of.len(), |i, j| x[(i, j)] / scale[j]);
+        let qr = scaled.qr();
+        let r = qr.r();
+        if r.diagonal().iter().any(|pivot| pivot.abs() < 1e-9) {
+            continue;
+        }
+        let Some(solution) = r.solve_upper_triangular(&(qr.q().transpose() * &y)) else { continue };
+        let Some(inverse) = r.solve_upper_triangular(&DMatrix::identity(of.len(), of.len())) else { continue };
+        let parameters = solution.component_div(&scale);
+        if parameters.iter().any(|p| *p < 0.0) {
+            continue;
+        }
+        let chi2 = (&y - &x * &parameters).norm_squared();
+        // A parameter more always brings the sum down; one that brings nothing is left out.
+        let is_less = |old: &Minimum| chi2 < old.chi2 * (1.0 - 1e-12) || (chi2 <= old.chi2 && of.len() < old.of.len());
+        if best.as_ref().is_none_or(is_less) {
+            let unscale = DMatrix::from_diagonal(&scale.map(|norm| 1.0 / norm));
+            let covariance = &unscale * (&inverse * inverse.transpose()) * &unscale;
+            best = Some(Minimum { chi2, of, found: parameters, covariance });
+        }
+    }
+    let Minimum { chi2, of, found, covariance } = best?;
+    let mut parameters = vec![0.0; all];
+    let mut whole = DMatrix::zeros(all, all);
+    let freedom = count.saturating_sub(of.len());
+    let widened = if freedom > 0 { (chi2 / freedom as f64).max(1.0) } else { 1.0 };
+    for (i, to) in of.iter().enumerate() {
+        parameters[*to] = found[i];
+        for (j, other) in of.iter().enumerate() {
+            whole[(*to, *other)] = widened * covariance[(i, j)];
+        }
+    }
+    let weights: Vec<f64> = sigmas.iter().map(|sigma| sigma.powi(-2)).collect();
+    let total: f64 = weights.iter().sum();
+    let mean = samples.iter().zip(&weights).map(|(s, w)| s.seconds * w).sum::<f64>() / total;
+    let variance: f64 = samples.iter().zip(&weights).map(|(s, w)| w * (s.seconds - mean).powi(2)).sum();
+    let off = |(row, s): (&Vec<f64>, &Sample)| {
+        let law: f64 = row.iter().zip(&parameters).map(|(x, p)| x * p).sum();
+        ((s.seconds - law) / law).powi(2)
+    };
+    let scatter = (rows.iter().zip(samples).map(off).sum::<f64>() / freedom.max(1) as f64).sqrt();
+    let r2 = if variance > 0.0 { 1.0 - chi2 / variance } else { f64::NAN };
+    Some(Least { parameters, covariance: whole, r2, scatter })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::adaptive::optimum;
+    use super::*;
+
+    const KERNEL: Kernel = Kernel { units: 6160, cores: 132, ideal: Some(1e-4) };
+    const NAMES: [&str; 3] = ["adaptive", "staircase", "roofline"];
+
+    fn model(name: &str) -> &'static Model {
+        Model::by_name(name).unwrap()
+    }
+
+    /// Pseudo-random deviates, nearly normal: the sum of twelve uniform ones.
+    fn normal(state: &mut u64) -> f64 {
+        let mut uniform = || {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (*state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        (0..12).map(|_| uniform()).sum::<f64>() - 6.0
+    }
+
+    fn samples(law: impl Fn(f64) -> f64, noise: f64, seed: u64) -> Vec<Sample> {
+        let mut state = seed;
+        let threads = (0..=13).map(|log| 1u32 << log);
+        let sample = |threads| {
+            let seconds = law(f64::from(threads)) * (1.0 + noise * normal(&mut state));
+            Sample { shape: Shape::threads(threads), seconds, sigma: noise * seconds }
+        };
+        threads.map(sample).collect()
+    }
+
+    #[test]
+    fn all_models_are_listed_once() {
+        assert_eq!(MODELS.iter().map(|model| model.name).collect::<Vec<_>>(), NAMES);
+        assert!(MODELS.iter().all(|m| (m.features)(&KERNEL, Shape::threads(7)).unwrap().len() == m.parameters.len()));
+    }
+
+    #[test]
+    fn exact_samples_give_exact_parameters() {
+        let (alpha, beta, gamma) = (3e-5, 2e-2, 8e-9);
+        let fit = model("adaptive").fit(KERNEL, &samples(|t| alpha + beta / t + gamma * t, 0.0, 1)).unwrap();
+        for (found, want) in fit.parameters.iter().zip([alpha, beta, gamma]) {
+            assert!((found / want - 1.0).abs() < 1e-6, "{found} for {want}");
+        }
+        assert!(fit.r2 > 0.999_999 && fit.scatter < 1e-6);
+        let best = optimum(&fit, (1.0, 8192.0)).unwrap();
+        assert!(best.inside && (best.threads / (beta / gamma).sqrt() - 1.0).abs() < 1e-6);
+    }
+
+    /// 200 fits of noisy samples: parameters lie around the true ones by as much as the covariance says.
+    #[test]
+    fn the_covariance_is_that_of_the_noise() {
+        let truth = [3e-5, 2e-2, 8e-9];
+        let mut off = [0.0; 3];
+        let (mut of_optimum, rounds) = (0.0, 200);
+        for seed in 0..rounds {
+            let seen = samples(|t| truth[0] + truth[1] / t + truth[2] * t, 0.02, seed + 1);
+            let fit = model("adaptive").fit(KERNEL, &seen).unwrap();
+            for (j, sigma) in fit.sigmas().into_iter().enumerate() {
+                off[j] += ((fit.parameters[j] - truth[j]) / sigma).powi(2);
+            }
+            let best = optimum(&fit, (1.0, 8192.0)).unwrap();
+            of_optimum += ((best.threads - (truth[1] / truth[2]).sqrt()) / best.sigma).powi(2);
+            assert!(fit.r2 > 0.99, "{}", fit.r2);
+        }
+        for square in off.into_iter().chain([of_optimum]) {
+            let deviations = (square / rounds as f64).sqrt();
+            assert!((0.75..1.25).contains(&deviations), "{deviations} standard deviations");
+        }
+    }
+
+    #[test]
+    fn what_falls_or_rises_all_the_way_is_said_to() {
+        let falling = model("adaptive").fit(KERNEL, &samples(|t| 1e-5 + 2e-2 / t, 0.0, 1)).unwrap();
+        assert_eq!(falling.parameter("γ"), Some(0.0));
+        let best = optimum(&falling, (1.0, 8192.0)).unwrap();
+        assert_eq!((best.threads, best.inside), (8192.0, false));
+        // Faster than 1/t: without bounds γ would be negative and t* no number.
+        let steep = model("adaptive").fit(KERNEL, &samples(|t| 1e-2 / t - 1e-10 * t, 0.0, 1)).unwrap();
+        assert!(steep.parameters.iter().all(|p| *p >= 0.0), "{:?}", steep.parameters);
+        assert_eq!(optimum(&steep, (1.0, 8192.0)).unwrap().threads, 8192.0);
+        let rising = model("adaptive").fit(KERNEL, &samples(|t| 1e-5 + 1e-7 * t, 0.0, 1)).unwrap();
+        let best = optimum(&rising, (1.0, 8192.0)).unwrap();
+        assert_eq!((best.threads, best.inside), (1.0, false));
+        let turned = model("adaptive").fit(KERNEL, &samples(|t| 1e-2 / t + 1e-12 * t, 0.0, 1)).unwrap();
+        assert_eq!(optimum(&turned, (1.0, 64.0)).unwrap().threads, 64.0);
+    }
+
+    #[test]
+    fn the_staircase_is_found_again() {
+        let shapes = [32u32, 64, 128, 256]
+            .into_iter()
+            .flat_map(|threads| (1..=48u32).map(move |blocks| Shape { blocks: 16 * blocks, threads }));
+        let kernel = Kernel { units: 40_000, ..KERNEL };
+        let law = |shape| {
+            let s = staircase::steps(&kernel, shape);
+            5e-6 + 2e-6 * s + 4e-9 * staircase::waves(&kernel, shape) * f64::from(shape.threads) * s
+        };
+        let sweep: Vec<Sample> =
+            shapes.map(|shape| Sample { shape, seconds: law(shape), sigma: 0.01 * law(shape) }).collect();
+        let fit = model("staircase").fit(kernel, &sweep).unwrap();
+        for (found, want) in fit.parameters.iter().zip([5e-6, 2e-6, 4e-9]) {
+            assert!((found / want - 1.0).abs() < 1e-6, "{found} for {want}");
+        }
+        let exact = regret(&fit, &sweep).unwrap();
+        assert_eq!((exact.excess, exact.chosen), (0.0, exact.best));
+        // A smooth curve cannot follow steps; its choice is no better than the staircase's, and its regret is told.
+        let smooth = model("adaptive").fit(kernel, &sweep).unwrap();
+        assert!(smooth.r2 < fit.r2 && regret(&smooth, &sweep).unwrap().excess >= 0.0);
+    }
+
+    #[test]
+    fn the_roofline_needs_rates_and_no_sample() {
+        let roofline = model("roofline");
+        let guess = roofline.fit(KERNEL, &[]).unwrap();
+        let full = guess.predict(Shape { blocks: 132, threads: 128 });
+        assert_eq!((full.seconds, full.sigma), (1e-4, 1e-4));
+        assert_eq!(guess.predict(Shape { blocks: 66, threads: 128 }).seconds, 2e-4);
+        let unknown = Kernel { ideal: None, ..KERNEL };
+        assert_eq!(roofline.fit(unknown, &[]).unwrap_err(), Unfit::Unknown);
+        let half = Sample { shape: Shape { blocks: 264, threads: 128 }, seconds: 2e-4, sigma: 0.0 };
+        assert_eq!(roofline.fit(KERNEL, &[half]).unwrap().parameters, [2.0]);
+    }
+
+    #[test]
+    fn what_cannot_be_fitted_is_refused() {
+        let adaptive = model("adaptive");
+        assert_eq!(adaptive.fit(KERNEL, &[]).unwrap_err(), Unfit::Few { has: 0, needs: 1 });
+        for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let bad = Sample { shape: Shape::threads(1), seconds, sigma: 0.0 };
+            assert!(matches!(adaptive.fit(KERNEL, &[bad]), Err(Unfit::Sample(_))), "{seconds}");
+        }
+        // One shape tells one parameter.
+        let alone = adaptive.fit(KERNEL, &samples(|_| 1e-3, 0.0, 1)[..1]).unwrap();
+        assert!((alone.predict(Shape::threads(1)).seconds - 1e-3).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,342 @@
+//! Tables of measured policies: files of a row for each (family, n, op, set, batch), written by `hypergrove tune`.
+//!
+//! A table holds for one device, driver and space. Of its rows the most specific match wins: one of the plan's own set
+//! before one of any set; the caller's tables go before those that were shipped. Where no row holds, a model of the rows
+//! next to it gives an estimate.
+
+use crate::model::{Sample, Shape, line};
+use crate::space;
+use hypergrove_engine::{Backend, Choice, Device, Knowledge, Policy, PolicySource};
+use hypergrove_fips205::plan::{Op, Plan, Work};
+use hypergrove_fips205::{Family, PARAMETER_SETS, Params};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A file of measured policies.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Name of the backend.
+    pub backend: String,
+    /// What the maker calls the device.
+    pub device: String,
+    /// [`Device::detail`]: instruction set or driver.
+    pub detail: String,
+    /// [`space::checksum`].
+    pub space: String,
+    /// Version and commit that measured.
+    pub version: String,
+    /// The rows.
+    #[serde(rename = "policy")]
+    pub rows: Vec<Row>,
+}
+
+/// The best policy that was found for one question, and its time.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// `SHA2` or `SHAKE`.
+    pub family: String,
+    /// Bytes of a node.
+    pub n: usize,
+    /// `keygen`, `sign`, `verify` or `cache`.
+    pub op: String,
+    /// The set; any of this family and n if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
+    /// The batch sizes that it holds for.
+    pub batch: Sizes,
+    /// The batch size that was measured.
+    pub jobs: usize,
+    /// Values of axes; the backend's defaults hold for the others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub axes: BTreeMap<String, u32>,
+    /// Median of the batch's time.
+    pub seconds: f64,
+    /// The same with the backend's defaults.
+    pub default_seconds: f64,
+    /// Standard deviation of `seconds`, as a share of it.
+    pub spread: f64,
+    /// Runs that were timed for this question, of all policies.
+    pub samples: usize,
+}
+
+/// Batch sizes from `least` up to `most`, which may be all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Sizes {
+    /// The smallest.
+    pub least: usize,
+    /// The largest, `usize::MAX` for no end.
+    pub most: usize,
+}
+
+impl Sizes {
+    fn contain(self, jobs: usize) -> bool {
+        (self.least..=self.most).contains(&jobs)
+    }
+}
+
+impl TryFrom<String> for Sizes {
+    type Error = String;
+    fn try_from(text: String) -> Result<Sizes, String> {
+        let wrong = || format!("batch sizes {text:?} are neither \"16..=255\" nor \"256..\"");
+        let (least, most) = text.split_once("..").ok_or_else(wrong)?;
+        let number = |digits: &str| digits.parse::<usize>().map_err(|_| wrong());
+        let most = match most.strip_prefix('=') {
+            Some(digits) => number(digits)?,
+            None if most.is_empty() => usize::MAX,
+            None => return Err(wrong()),
+        };
+        let least = number(least)?;
+        if least <= most { Ok(Sizes { least, most }) } else { Err(wrong()) }
+    }
+}
+
+impl From<Sizes> for String {
+    fn from(Sizes { least, most }: Sizes) -> String {
+        if most == usize::MAX { format!("{least}..") } else { format!("{least}..={most}") }
+    }
+}
+
+/// `SHA2` or `SHAKE`.
+pub fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::Sha2 => "SHA2",
+        Family::Shake => "SHAKE",
+    }
+}
+
+/// `keygen`, `sign`, `verify` or `cache`.
+pub fn op_name(op: Op) -> &'static str {
+    match op {
+        Op::Keygen => "keygen",
+        Op::Sign => "sign",
+        Op::Verify => "verify",
+        Op::Cache => "cache",
+    }
+}
+
+/// The name of a device's file, without `.toml`: `NVIDIA H200` → `nvidia-h200`.
+pub fn file_name(device: &Device) -> String {
+    let words = device.name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let name = words.collect::<Vec<_>>().join("-").to_ascii_lowercase();
+    if name.is_empty() { "device".into() } else { name }
+}
+
+impl Table {
+    /// Reads a file's text.
+    pub fn parse(text: &str) -> Result<Table, String> {
+        let table: Table = toml::from_str(text).map_err(|why| why.to_string().trim_end().replace('\n', " "))?;
+        for row in &table.rows {
+            let whole = row.jobs > 0 && row.batch.contain(row.jobs);
+            let timed = [row.seconds, row.default_seconds].iter().all(|s| *s > 0.0 && s.is_finite());
+            if !(whole && timed && row.spread >= 0.0) {
+                return Err(format!("the row of {} {} for {} jobs cannot be", row.op, row.set(), row.jobs));
+            }
+        }
+        Ok(table)
+    }
+
+    /// The file's text.
+    pub fn text(&self) -> String {
+        let body = toml::to_string(self).expect("a table has nothing that TOML lacks");
+        format!("# Measured by `hypergrove tune`; seconds are of a whole batch of `jobs` jobs.\n{body}")
+    }
+}
+
+impl Row {
+    /// The set's name, or family and n.
+    fn set(&self) -> String {
+        self.set.clone().unwrap_or_else(|| format!("{}, n = {}", self.family, self.n))
+    }
+
+    fn params(&self) -> Option<&'static Params> {
+        let of_set = |p: &&Params| self.set.as_ref().is_none_or(|set| set == p.name);
+        let mut alike = PARAMETER_SETS.iter().copied().filter(of_set);
+        alike.find(|p| (family_name(p.family), p.n) == (&*self.family, self.n))
+    }
+}
+
+/// A table and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// A path, or `shipped …`: for notices.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A row that holds for the device at hand.
+#[derive(Debug)]
+struct Entry {
+    row: Row,
+    policy: Policy,
+    plan: Plan,
+    /// Compressions of one job.
+    work: f64,
+    source: String,
+}
+
+/// What the tables say of one device.
+#[derive(Debug, Default)]
+pub struct Known {
+    entries: Vec<Entry>,
+    /// Tables that were left out, and why: a line each.
+    pub notices: Vec<String>,
+}
+
+impl Known {
+    /// What these tables know of a device, the most trusted first. Tables of other devices are passed over; a stale or
+    /// corrupt one is left out with a notice.
+    pub fn new(tables: &[Source], backend: &dyn Backend, device: &Device) -> Known {
+        let mut known = Known::default();
+        for source in tables {
+            // A file that is not even of this backend may be as it likes.
+            match Table::parse(&source.text) {
+                Err(why) => known.notices.push(format!("{} is damaged and was left out: {why}", source.name)),
+                Ok(table) if table.backend != device.backend || table.device != device.name => {}
+                Ok(table) => match known.take(&table, source, backend, device) {
+                    Ok(()) => {}
+                    Err(why) => known.notices.push(format!("{} was left out: {why}", source.name)),
+                },
+            }
+        }
+        known
+    }
+
+    fn take(&mut self, table: &Table, source: &Source, backend: &dyn Backend, device: &Device) -> Result<(), String> {
+        let again = "`hypergrove tune` measures again";
+        if table.detail != device.detail {
+            return Err(format!("it was measured with {}, here is {}; {again}", table.detail, device.detail));
+        }
+        let here = space::checksum(backend, device).map_err(|why| why.to_string())?;
+        if table.space != here {
+            return Err(format!("kernels or axes have changed since (space {}, here {here}); {again}", table.space));
+        }
+        let mut entries = Vec::new();
+        for row in &table.rows {
+            let ops = [Op::Keygen, Op::Sign, Op::Verify];
+            let op = ops.into_iter().find(|op| op_name(*op) == row.op);
+            // A set that this build leaves out.
+            let (Some(op), Some(params)) = (op, row.params()) else { continue };
+            let plan = Plan::new(params, op);
+            let space = backend.space(device, &plan).map_err(|why| why.to_string())?;
+            let named = row.axes.iter().map(|(name, value)| (name.as_str(), *value));
+            let policy = space::policy(&space, named).map_err(|why| why.to_string())?;
+            let work = compressions(&plan.work());
+            entries.push(Entry { row: row.clone(), policy, plan, work, source: source.name.clone() });
+        }
+        self.entries.extend(entries);
+        Ok(())
+    }
+
+    /// Rows in use.
+    pub fn rows(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The row for a plan and a batch size: of the first table that has one; the set's own before any set's.
+    fn row(&self, plan: &Plan, jobs: usize) -> Option<&Entry> {
+        let holds = |entry: &&Entry| entry.is_like(plan) && entry.row.batch.contain(jobs);
+        let own = |entry: &Entry| entry.row.set.as_deref() == Some(plan.params.name);
+        let mut found: Option<&Entry> = None;
+        for entry in self.entries.iter().filter(holds) {
+            let same_table = found.is_none_or(|old| old.source == entry.source);
+            if same_table && (own(entry) || entry.row.set.is_none()) && found.is_none_or(|old| own(entry) && !own(old))
+            {
+                found = Some(entry);
+            }
+        }
+        found.filter(|_| plan.cached_layers == 0)
+    }
+
+    /// The nearest row's policy, and the time by the law T = α + τ · compressions of all rows of the op.
+    fn estimate(&self, plan: &Plan, jobs: usize) -> Option<Choice> {
+        let work = compressions(&plan.work());
+        let alike = || self.entries.iter().filter(|entry| entry.is_like(plan));
+        let far = |entry: &&Entry| {
+            let (a, b) = (entry.row.jobs as f64, jobs as f64);
+            let set = f64::from(u8::from(entry.plan.params.name != plan.params.name));
+            (a / b).log2().abs() + (entry.work / work).log2().abs() + set
+        };
+        let nearest = alike().min_by(|a, b| far(a).total_cmp(&far(b)))?;
+        // Rows of the set itself tell more than those of others, if there are some.
+        let own = |entry: &&Entry| entry.row.set.as_deref() == Some(plan.params.name);
+        let only_own = alike().filter(own).count() > 1;
+        let seen: Vec<(f64, Sample)> = alike()
+            .filter(|entry| !only_own || own(entry))
+            .map(|Entry { row, work, .. }| {
+                let sigma = row.spread * row.seconds;
+                let shape = Shape::threads(1);
+                (row.jobs as f64 * work, Sample { shape, seconds: row.seconds, sigma })
+            })
+            .collect();
+        let estimate = line(&seen, jobs as f64 * work)?;
+        Some(Choice {
+            policy: nearest.policy.clone(),
+            source: PolicySource::Model,
+            seconds: Some((estimate.seconds / jobs as f64, estimate.sigma / jobs as f64)),
+            why: format!(
+                "{}: {} {} of {} jobs is nearest",
+                nearest.source,
+                nearest.row.set(),
+                nearest.row.op,
+                nearest.row.jobs
+            ),
+        })
+    }
+}
+
+impl Entry {
+    fn is_like(&self, plan: &Plan) -> bool {
+        let (mine, p) = (self.plan.params, plan.params);
+        (mine.family, mine.n, self.plan.op) == (p.family, p.n, plan.op)
+    }
+}
+
+impl Knowledge for Known {
+    fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, jobs: usize) -> Option<Choice> {
+        let jobs = jobs.max(1);
+        if let Some(entry) = self.row(plan, jobs) {
+            let Row { seconds, spread, jobs: of, .. } = entry.row;
+            // The row's policy holds for all of its sizes, its time for the one that was measured.
+            let near = of <= 2 * jobs && jobs <= 2 * of;
+            let scaled = || self.estimate(plan, jobs).and_then(|choice| choice.seconds);
+            let a_job = seconds / of as f64;
+            let seconds = if near { Some((a_job, spread * a_job)) } else { scaled() };
+            let why = format!("{}: {} {} of {of} jobs", entry.source, entry.row.set(), entry.row.op);
+            return Some(Choice { policy: entry.policy.clone(), source: PolicySource::Table, seconds, why });
+        }
+        self.estimate(plan, jobs).or_else(|| {
+            // The roofline: nothing is faster.
+            let (work, rates) = (plan.work(), backend.rates(device)?);
+            let of = |calls: f64, rate: f64| if calls > 0.0 { calls / rate } else { 0.0 };
+            let seconds = of(work.sha256, rates.sha256) + of(work.sha512, rates.sha512) + of(work.keccak, rates.keccak);
+            let why = "at the device's rates, which nothing exceeds".into();
+            let (policy, source) = (Policy::default(), PolicySource::Default);
+            Some(Choice { policy, source, seconds: Some((seconds, seconds)), why })
+        })
+    }
+}
+
+fn compressions(work: &Work) -> f64 {
+    // A SHA-512 compression costs three of SHA-256, a Keccak permutation five (docs/cuda.md).
+    work.sha256 + 3.0 * work.sha512 + 5.0 * work.keccak
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from(*self))
+    }
+}
+
+/// What a set of sizes, ascending, holds for: each from half way to the one before, by logarithm, to half way to the one
+/// after; the first from 1, the last without end.
+pub fn sizes(measured: &[usize]) -> Vec<Sizes> {
+    let middle = |a: usize, b: usize| ((a as f64 * b as f64).sqrt() as usize).clamp(a, b - 1);
+    let least = |i: usize| if i == 0 { 1 } else { middle(measured[i - 1], measured[i]) + 1 };
+    let most = |i: usize| measured.get(i + 1).map_or(usize::MAX, |next| middle(measured[i], *next));
+    (0..measured.len()).map(|i| Sizes { least: least(i), most: most(i) }).collect()
+}
