@@ -52,7 +52,7 @@ fn poseidon_of_every_instruction_set_is_the_schemes() {
         // Zeros at S-boxes of the first round: none, one, several, all; different ones in each lane.
         let start = |lane: usize, i: usize| match lane % 4 {
             1 if i == lane => -ROUND_CONSTANTS[0][i],
-            2 if i % 3 == 0 => -ROUND_CONSTANTS[0][i],
+            2 if i.is_multiple_of(3) => -ROUND_CONSTANTS[0][i],
             3 => -ROUND_CONSTANTS[0][i],
             _ => Fe::new(value(lane, i)),
         };
