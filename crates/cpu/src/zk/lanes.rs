@@ -1,0 +1,256 @@
+//! The lanes of one thread: what signing, verification and key generation share.
+
+use hypergrove_lanes::{Factors, Lattice, Rows, Shake};
+use hypergrove_zkdilithium::Fe;
+use hypergrove_zkdilithium::digest::Message;
+use hypergrove_zkdilithium::pack::bytes_to_fes;
+use hypergrove_zkdilithium::params::*;
+use hypergrove_zkdilithium::poseidon::State;
+use hypergrove_zkdilithium::ring::{NttElement, RingElement};
+use std::array;
+use zeroize::Zeroize;
+
+/// Rows of a polynomial, and of four.
+pub(super) const VECTOR: usize = L * N;
+/// Poseidon's cells and their denominator.
+pub(super) const STATE: usize = T + 1;
+/// Blocks of SHAKE256 that a mask polynomial takes.
+pub(super) const Y_BLOCKS: usize = GAMMA1_BYTES.div_ceil(136);
+/// Blocks that give a polynomial of Â but once in 10⁹ times, and of s₁ or s₂ but once in 10¹⁰⁰. Else the reference is asked.
+pub(super) const A_BLOCKS: usize = 6;
+pub(super) const S_BLOCKS: usize = 2;
+/// Rows of Â, ŝ₁ and ŝ₂, or of Â and −t̂, as factors.
+pub(super) const KEY: usize = K * L * N + 2 * VECTOR;
+
+/// What a thread works in: columns of lanes. Wiped on drop.
+pub(super) struct Scratch {
+    /// Factors of each lane's key, and of the one that all have.
+    pub(super) each: Rows,
+    pub(super) same: Rows,
+    /// y or z; its values, and what comes of them; w.
+    pub(super) y: Rows,
+    pub(super) values: Rows,
+    pub(super) w: Rows,
+    pub(super) w1: Rows,
+    pub(super) challenge: Rows,
+    /// The lanes where c̃ gives no challenge.
+    pub(super) failed: Vec<bool>,
+    pub(super) c_tilde: Rows,
+    pub(super) states: Rows,
+    pub(super) cells: Rows,
+    pub(super) r0_norms: Rows,
+    pub(super) z_norms: Rows,
+    pub(super) inputs: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Scratch {
+    pub(super) fn new(lanes: usize) -> Scratch {
+        let rows = |rows| Rows::new(rows, lanes);
+        Scratch {
+            each: Rows::new(0, lanes),
+            same: Rows::new(KEY, 1),
+            y: rows(VECTOR),
+            values: rows(VECTOR + N),
+            w: rows(VECTOR),
+            w1: rows(VECTOR),
+            challenge: rows(N),
+            failed: vec![false; lanes],
+            c_tilde: rows(CSIZE),
+            states: rows(STATE),
+            cells: rows(T),
+            r0_norms: rows(1),
+            z_norms: rows(1),
+            // Enough for all: growing would leave copies of secrets behind.
+            inputs: Vec::with_capacity(lanes * PK_BYTES),
+            bytes: Vec::with_capacity(lanes * K * L * A_BLOCKS * Shake::Shake128.rate()),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.inputs.zeroize();
+        self.bytes.zeroize();
+    }
+}
+pub(super) struct Lanes<'a> {
+    pub(super) lattice: &'a dyn Lattice,
+    pub(super) lanes: usize,
+    pub(super) s: &'a mut Scratch,
+}
+
+/// An instance's column.
+pub(super) fn column(rows: &[f64], lanes: usize, lane: usize) -> impl Iterator<Item = f64> {
+    rows[lane..].iter().step_by(lanes).copied()
+}
+pub(super) fn column_mut(rows: &mut [f64], lanes: usize, lane: usize) -> impl Iterator<Item = &mut f64> {
+    rows[lane..].iter_mut().step_by(lanes)
+}
+pub(super) fn set(rows: &mut [f64], lanes: usize, lane: usize, values: impl Iterator<Item = f64>) {
+    for (row, value) in column_mut(rows, lanes, lane).zip(values) {
+        *row = value;
+    }
+}
+pub(super) fn canonical(x: f64) -> Fe {
+    Fe::new(x as u32)
+}
+pub(super) fn element(column: &mut impl Iterator<Item = f64>) -> RingElement {
+    RingElement(array::from_fn(|_| Fe::from_centred(column.next().expect("256 rows") as i32)))
+}
+pub(super) fn plain(values: &[NttElement]) -> impl Iterator<Item = f64> {
+    values.iter().flat_map(|a| a.0).map(|x| f64::from(x.value()))
+}
+
+impl Lanes<'_> {
+    /// States for lanes, from cells.
+    pub(super) fn load_state(&mut self, lane: usize, cells: &State) {
+        let cells = cells.iter().map(|x| f64::from(x.value())).chain([1.0]);
+        set(&mut self.s.states, self.lanes, lane, cells);
+    }
+
+    /// μ of each message, and Poseidon's state after it has been absorbed: what com starts from.
+    pub(super) fn after_mu<'m>(
+        &mut self,
+        count: usize,
+        of: impl Fn(usize) -> (&'m State, Message<'m>),
+    ) -> Vec<([Fe; MUSIZE], State)> {
+        let blocks = |message: &Message<'_>| match message {
+            Message::Bytes(bytes) => bytes.len().div_ceil(2 * RATE),
+            Message::Block(_) => 1,
+            Message::Mu(_) => 0,
+        };
+        let mut done = vec![([Fe::ZERO; MUSIZE], [Fe::ZERO; T]); count];
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by_key(|&job| blocks(&of(job).1));
+        for group in order.chunks(self.lanes) {
+            for (lane, job) in group.iter().enumerate() {
+                let (state, message) = of(*job);
+                self.load_state(lane, state);
+                done[*job].0 = match message {
+                    Message::Mu(mu) => *mu,
+                    _ => array::from_fn(|i| state[i]),
+                };
+            }
+            for block in 0..group.last().map_or(0, |job| blocks(&of(*job).1)) {
+                let elements = &mut self.s.w1[..RATE * self.lanes];
+                for (lane, job) in group.iter().enumerate() {
+                    let zeros = std::iter::repeat(0.0);
+                    match of(*job).1 {
+                        Message::Bytes(bytes) => {
+                            let rest = bytes.get(2 * RATE * block..).unwrap_or_default();
+                            let fes = bytes_to_fes(rest).map(|x| f64::from(x.value()));
+                            set(elements, self.lanes, lane, fes.chain(zeros));
+                        }
+                        Message::Block(fes) => {
+                            set(elements, self.lanes, lane, fes.iter().map(|x| f64::from(x.value())))
+                        }
+                        Message::Mu(_) => set(elements, self.lanes, lane, zeros),
+                    }
+                }
+                self.lattice.absorb(&mut self.s.states, elements);
+                if !group.iter().any(|job| blocks(&of(*job).1) == block + 1) {
+                    continue;
+                }
+                self.lattice.squeeze(&self.s.states, &mut self.s.cells[..MUSIZE * self.lanes]);
+                for (lane, job) in group.iter().enumerate().filter(|(_, job)| blocks(&of(**job).1) == block + 1) {
+                    let mut cells = column(&self.s.cells, self.lanes, lane);
+                    done[*job].0 = array::from_fn(|_| canonical(cells.next().expect("24 rows")));
+                }
+            }
+            for (lane, job) in group.iter().enumerate() {
+                self.load_state(lane, &[Fe::ZERO; T]);
+                set(&mut self.s.w1, self.lanes, lane, done[*job].0.iter().map(|x| f64::from(x.value())));
+            }
+            self.lattice.absorb(&mut self.s.states, &self.s.w1[..MUSIZE * self.lanes]);
+            self.lattice.squeeze(&self.s.states, &mut self.s.cells);
+            for (lane, job) in group.iter().enumerate() {
+                let mut cells = column(&self.s.cells, self.lanes, lane);
+                done[*job].1 = array::from_fn(|_| canonical(cells.next().expect("35 rows")));
+            }
+        }
+        done
+    }
+
+    /// Writes the factors of the lanes' keys; whether all have the same.
+    pub(super) fn load_keys<'k, Key: 'k, I: Iterator<Item = f64>>(
+        &mut self,
+        held: &mut Vec<Option<&'k Key>>,
+        keys: &[&'k Key],
+        factors: impl Fn(&'k Key) -> I,
+    ) -> bool {
+        let same = keys.iter().all(|key| std::ptr::eq(*key, keys[0]));
+        // The last place is that of the key that all have.
+        held.resize(self.lanes + 1, None);
+        let is = |held: &Option<&Key>, key: &Key| held.is_some_and(|held| std::ptr::eq(held, key));
+        if same {
+            if !is(&held[self.lanes], keys[0]) {
+                held[self.lanes] = Some(keys[0]);
+                set(&mut self.s.same, 1, 0, factors(keys[0]));
+            }
+            return true;
+        }
+        if self.s.each.is_empty() {
+            self.s.each = Rows::new(KEY, self.lanes);
+        }
+        for (lane, key) in keys.iter().enumerate() {
+            if !is(&held[lane], key) {
+                held[lane] = Some(key);
+                set(&mut self.s.each, self.lanes, lane, factors(key));
+            }
+        }
+        false
+    }
+
+    pub(super) fn factors(&self, same: bool, first: usize, rows: usize) -> Factors<'_> {
+        if same {
+            Factors::Same(&self.s.same[first..first + rows])
+        } else {
+            Factors::Each(&self.s.each[first * self.lanes..(first + rows) * self.lanes])
+        }
+    }
+
+    /// c of c̃, and the lanes where there is none.
+    pub(super) fn ball(&mut self) {
+        let (lanes, s) = (self.lanes, &mut *self.s);
+        const GROUP: usize = 8;
+        s.failed.fill(false);
+        s.states.fill(0.0);
+        s.states[..lanes].fill(2.0);
+        s.states[lanes..(1 + CSIZE) * lanes].copy_from_slice(&s.c_tilde);
+        s.states[T * lanes..].fill(1.0);
+        s.challenge.fill(0.0);
+        for group in 0..TAU / GROUP {
+            self.lattice.permute(&mut s.states);
+            self.lattice.squeeze(&s.states, &mut s.cells[..(GROUP + 1) * lanes]);
+            for lane in 0..lanes {
+                let cell = |i: usize| s.cells[i * lanes + lane] as u32;
+                let signs = cell(GROUP);
+                s.failed[lane] |= signs / 256 == Q / 256;
+                for b in 0..GROUP {
+                    let base = N - TAU + GROUP * group + b;
+                    let d = base as u32 + 1;
+                    s.failed[lane] |= cell(b) / d == Q / d;
+                    let p = (cell(b) % d) as usize;
+                    s.challenge[base * lanes + lane] = s.challenge[p * lanes + lane];
+                    s.challenge[p * lanes + lane] = if signs >> b & 1 == 0 { 1.0 } else { -1.0 };
+                }
+            }
+        }
+    }
+
+    /// c̃ = com(μ, w₁), from the states after μ and w.
+    pub(super) fn com<'m>(&mut self, after_mu: impl Fn(usize) -> &'m State) {
+        self.lattice.high_parts(&self.s.w, &mut self.s.w1);
+        for lane in 0..self.lanes {
+            self.load_state(lane, after_mu(lane));
+        }
+        self.lattice.absorb(&mut self.s.states, &self.s.w1);
+        self.lattice.squeeze(&self.s.states, &mut self.s.c_tilde);
+    }
+
+    pub(super) fn c_tilde(&self, lane: usize) -> [Fe; CSIZE] {
+        let mut cells = column(&self.s.c_tilde, self.lanes, lane);
+        array::from_fn(|_| canonical(cells.next().expect("12 rows")))
+    }
+}

@@ -1,0 +1,137 @@
+//! Signing: attempts in all lanes until no message is left.
+
+use super::Sign;
+use super::lanes::{Lanes, Scratch, VECTOR, Y_BLOCKS, column, element, plain, set};
+use hypergrove_lanes::{Rows, Shake};
+use hypergrove_zkdilithium::Signature;
+use hypergrove_zkdilithium::pack::{pack_fes, pack_gamma1};
+use hypergrove_zkdilithium::params::*;
+use hypergrove_zkdilithium::poseidon::State;
+use zeroize::Zeroizing;
+
+/// What an attempt starts from: Poseidon's state after μ, and the seed of its masks.
+struct Start {
+    after_mu: State,
+    rho2: Zeroizing<[u8; 64]>,
+}
+
+/// A message without its signature, and the κ to try next.
+#[derive(Clone, Copy)]
+struct Open {
+    job: usize,
+    kappa: u16,
+}
+
+impl Lanes<'_> {
+    pub(super) fn sign(&mut self, jobs: &[Sign<'_>], out: &mut Vec<Signature>) {
+        let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
+        let starts: Vec<Start> = jobs
+            .iter()
+            .zip(after_mu)
+            .map(|(job, (mu, after_mu))| Start { after_mu, rho2: job.message.rho2(job.key.key(), job.key.tr(), &mu) })
+            .collect();
+        let mut signatures: Vec<Option<Signature>> = vec![None; jobs.len()];
+        let (mut held, mut keys) = (Vec::new(), Vec::with_capacity(self.lanes));
+        let (mut open, mut lanes): (Vec<Open>, _) = (Vec::new(), Vec::with_capacity(self.lanes));
+        let mut queue = 0..jobs.len();
+        loop {
+            let free = self.lanes - open.len();
+            open.extend(queue.by_ref().take(free).map(|job| Open { job, kappa: 0 }));
+            if open.is_empty() {
+                break;
+            }
+            lanes.clear();
+            for lane in 0..self.lanes {
+                let at = lane % open.len();
+                lanes.push(open[at]);
+                open[at].kappa += L as u16;
+            }
+            keys.clear();
+            keys.extend(lanes.iter().map(|lane| jobs[lane.job].key));
+            let same = self.load_keys(&mut held, &keys, |key| {
+                plain(key.a_hat().as_flattened()).chain(plain(key.s1_hat())).chain(plain(key.s2_hat()))
+            });
+            self.attempt(same, &lanes, &starts, &mut signatures);
+            open.retain(|open| signatures[open.job].is_none());
+        }
+        out.extend(signatures.into_iter().map(|signature| signature.expect("no message is left open")));
+    }
+
+    /// One attempt in each lane. Lanes of a message come with rising κ: the first that passes is its signature.
+    fn attempt(&mut self, same: bool, lanes: &[Open], starts: &[Start], signatures: &mut [Option<Signature>]) {
+        self.expand_y(lanes, starts);
+        // w = INTT(Â·NTT(y))
+        let size = VECTOR * self.lanes;
+        self.s.values[..size].copy_from_slice(&self.s.y);
+        self.lattice.ntt(&mut self.s.values[..size]);
+        let mut w = std::mem::replace(&mut self.s.w, Rows::new(0, 1));
+        for (i, w) in w.chunks_exact_mut(N * self.lanes).enumerate() {
+            self.lattice.dot(self.factors(same, i * VECTOR, VECTOR), &self.s.values[..size], w);
+        }
+        self.lattice.intt(&mut w);
+        self.s.w = w;
+        // c̃ = com(μ, w₁);  c = Ball(c̃)
+        self.com(|lane| &starts[lanes[lane].job].after_mu);
+        self.ball();
+        self.lattice.ntt(&mut self.s.challenge);
+        // ‖LowPart(w − c·s₂)‖, and z = y + c·s₁ with its norm
+        self.times_challenge(same, K * VECTOR + VECTOR);
+        self.lattice.low_norms(&self.s.w, &self.s.values[..size], &mut self.s.r0_norms);
+        self.times_challenge(same, K * VECTOR);
+        self.lattice.add_norms(&mut self.s.values[..size], &self.s.y, &mut self.s.z_norms);
+        for (lane, open) in lanes.iter().enumerate() {
+            let passes = !self.s.failed[lane]
+                && self.s.r0_norms[lane] < f64::from(GAMMA2 - BETA)
+                && self.s.z_norms[lane] < f64::from(GAMMA1 - BETA);
+            if passes && signatures[open.job].is_none() {
+                let mut bytes = vec![0; SIG_BYTES];
+                let (c_packed, z_packed) = bytes.split_at_mut(C_TILDE_BYTES);
+                pack_fes(&self.c_tilde(lane), c_packed);
+                let mut z = column(&self.s.values[..size], self.lanes, lane);
+                for out in z_packed.chunks_exact_mut(GAMMA1_BYTES) {
+                    pack_gamma1(&element(&mut z), out);
+                }
+                signatures[open.job] = Some(Signature::from_bytes(bytes).expect("a signature has its length"));
+            }
+        }
+    }
+
+    /// Four factors from row `first` on by the challenge, back as polynomials in `values`.
+    fn times_challenge(&mut self, same: bool, first: usize) {
+        let size = VECTOR * self.lanes;
+        let mut values = std::mem::replace(&mut self.s.values, Rows::new(0, 1));
+        for (i, out) in values[..size].chunks_exact_mut(N * self.lanes).enumerate() {
+            self.lattice.dot(self.factors(same, first + i * N, N), &self.s.challenge, out);
+        }
+        self.lattice.intt(&mut values[..size]);
+        self.s.values = values;
+    }
+
+    /// y of each lane's κ.
+    fn expand_y(&mut self, lanes: &[Open], starts: &[Start]) {
+        let Scratch { inputs, bytes, y, .. } = &mut *self.s;
+        const INPUT: usize = 66;
+        const OUTPUT: usize = Y_BLOCKS * Shake::Shake256.rate();
+        inputs.clear();
+        for lane in lanes {
+            for i in 0..L as u16 {
+                inputs.extend_from_slice(&starts[lane.job].rho2[..]);
+                inputs.extend_from_slice(&lane.kappa.wrapping_add(i).to_le_bytes());
+            }
+        }
+        bytes.resize(lanes.len() * L * OUTPUT, 0);
+        self.lattice.shake(Shake::Shake256, inputs, INPUT, bytes, Y_BLOCKS);
+        for (lane, bytes) in bytes.chunks_exact(L * OUTPUT).enumerate() {
+            let codes = bytes.chunks_exact(OUTPUT).flat_map(|bytes| {
+                // Four codes of 18 bits in nine bytes.
+                bytes[..GAMMA1_BYTES].as_chunks::<9>().0.iter().flat_map(|bytes| {
+                    let low = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+                    let high = low >> 54 | u64::from(bytes[8]) << 10;
+                    [low, low >> 18, low >> 36, high]
+                })
+            });
+            let coefficient = |code: u64| f64::from(GAMMA1) - (code & ((1 << 18) - 1)) as u32 as f64;
+            set(y, self.lanes, lane, codes.map(coefficient));
+        }
+    }
+}

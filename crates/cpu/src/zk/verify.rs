@@ -1,0 +1,47 @@
+//! Verification: a signature a lane.
+
+use super::Verify;
+use super::lanes::{Lanes, VECTOR, plain, set};
+use hypergrove_lanes::Rows;
+use hypergrove_zkdilithium::keys::Opened;
+use hypergrove_zkdilithium::params::*;
+
+impl Lanes<'_> {
+    pub(super) fn verify(&mut self, jobs: &[Verify<'_>], out: &mut Vec<bool>) {
+        let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
+        let opened: Vec<_> = jobs.iter().map(|job| Opened::new(job.signature)).collect();
+        let mut verdicts = vec![false; jobs.len()];
+        let candidates: Vec<usize> = (0..jobs.len()).filter(|job| opened[*job].is_some()).collect();
+        let mut held = Vec::new();
+        for group in candidates.chunks(self.lanes) {
+            // Lanes that are left over repeat the last job.
+            let job = |lane: usize| group[lane.min(group.len() - 1)];
+            let open = |lane: usize| opened[job(lane)].as_ref().expect("a candidate");
+            let keys: Vec<_> = (0..self.lanes).map(|lane| jobs[job(lane)].key).collect();
+            let same = self.load_keys(&mut held, &keys, |key| {
+                (0..K).flat_map(|i| plain(&key.a_hat()[i]).chain(plain(&key.t_hat()[i..=i]).map(|x| -x)))
+            });
+            for lane in 0..self.lanes {
+                let c_tilde = open(lane).c_tilde.iter().map(|x| f64::from(x.value()));
+                set(&mut self.s.c_tilde, self.lanes, lane, c_tilde);
+                let z = open(lane).z.iter().flat_map(|z| z.0).map(|x| f64::from(x.centred()));
+                set(&mut self.s.values, self.lanes, lane, z);
+            }
+            self.ball();
+            // w = INTT(Â·NTT(z) − NTT(c)·NTT(t))
+            self.s.values[VECTOR * self.lanes..].copy_from_slice(&self.s.challenge);
+            self.lattice.ntt(&mut self.s.values);
+            let mut w = std::mem::replace(&mut self.s.w, Rows::new(0, 1));
+            for (i, w) in w.chunks_exact_mut(N * self.lanes).enumerate() {
+                self.lattice.dot(self.factors(same, i * (VECTOR + N), VECTOR + N), &self.s.values, w);
+            }
+            self.lattice.intt(&mut w);
+            self.s.w = w;
+            self.com(|lane| &after_mu[job(lane)].1);
+            for (lane, job) in group.iter().enumerate() {
+                verdicts[*job] = !self.s.failed[lane] && self.c_tilde(lane) == open(lane).c_tilde;
+            }
+        }
+        out.extend(verdicts);
+    }
+}
