@@ -246,17 +246,21 @@ fn instance<T: simd::Simd>(token: T, family: Family, n: usize) -> Option<Box<dyn
         (Family::Sha2, 16) => Box::new(sha2::Sha2::<T, 16>(token)),
         (Family::Sha2, 24) => Box::new(sha2::Sha2::<T, 24>(token)),
         (Family::Sha2, 32) => Box::new(sha2::Sha2::<T, 32>(token)),
-        (Family::Shake, 16) => Box::new(keccak::Shake::<T, 16>(token)),
-        (Family::Shake, 24) => Box::new(keccak::Shake::<T, 24>(token)),
-        (Family::Shake, 32) => Box::new(keccak::Shake::<T, 32>(token)),
+        (Family::Shake, 16) => Box::new(keccak::Shake::<T::Plain, 16>(token.plain())),
+        (Family::Shake, 24) => Box::new(keccak::Shake::<T::Plain, 24>(token.plain())),
+        (Family::Shake, 32) => Box::new(keccak::Shake::<T::Plain, 32>(token.plain())),
         _ => return None,
     })
 }
 
 fn arithmetic<T: simd::Simd>(token: T, width: Width, constants: &Constants<'_>) -> Option<Box<dyn Lattice>> {
     Some(match width {
-        Width::Narrow => Box::new(lattice::Over::<T, T::Doubles>::new(token, constants)),
-        Width::Wide => Box::new(lattice::Over::<T, T::DoublesWide>::new(token, constants)),
+        Width::Narrow => {
+            Box::new(lattice::Over::<T::Plain, <T::Plain as simd::Simd>::Doubles>::new(token.plain(), constants))
+        }
+        Width::Wide => {
+            Box::new(lattice::Over::<T::Plain, <T::Plain as simd::Simd>::DoublesWide>::new(token.plain(), constants))
+        }
     })
 }
 

@@ -135,7 +135,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     type DoublesWide: Doubles;
     /// SHA-256 instructions that beat the vectors for groups of up to `LANES` jobs.
     type Streams: Sha256Streams;
+    /// The same without SHA instructions: what does not use them is compiled for that alone.
+    type Plain: Simd;
     fn detect() -> Option<Self>;
+    fn plain(self) -> Self::Plain;
     /// The one shell with `#[target_feature]` of each instruction set; everything inside is `#[inline(always)]`.
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R;
 }

@@ -68,7 +68,7 @@ x86_doubles!(F64x4, __m256d, 4, __m256d,
 );
 
 macro_rules! avx2_token {
-    ($(#[$doc:meta])* $name:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
+    ($(#[$doc:meta])* $name:ident, $plain:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub(crate) struct $name(());
@@ -81,6 +81,11 @@ macro_rules! avx2_token {
             type Doubles = F64x4;
             type DoublesWide = Pair<F64x4>;
             type Streams = $streams;
+            type Plain = $plain;
+            #[inline(always)]
+            fn plain(self) -> $plain {
+                $plain(())
+            }
             fn detect() -> Option<Self> {
                 ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
             }
@@ -96,8 +101,8 @@ macro_rules! avx2_token {
         }
     };
 }
-avx2_token!(/** AVX2 without SHA instructions. */ Avx2, NoStreams, "avx2,fma,bmi1,bmi2", "avx2" && "fma" && "bmi1" && "bmi2");
+avx2_token!(/** AVX2 without SHA instructions. */ Avx2, Avx2, NoStreams, "avx2,fma,bmi1,bmi2", "avx2" && "fma" && "bmi1" && "bmi2");
 avx2_token!(
     /** AVX2 for SHA-512 and Keccak, the SHA instructions for SHA-256. */
-    Avx2Sha, ShaNi, "avx2,fma,bmi1,bmi2,sha", "avx2" && "fma" && "bmi1" && "bmi2" && "sha"
+    Avx2Sha, Avx2, ShaNi, "avx2,fma,bmi1,bmi2,sha", "avx2" && "fma" && "bmi1" && "bmi2" && "sha"
 );

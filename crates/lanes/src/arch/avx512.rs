@@ -116,7 +116,7 @@ x86_doubles!(F64x8, __m512d, 8, __mmask8,
 );
 
 macro_rules! avx512_token {
-    ($(#[$doc:meta])* $name:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
+    ($(#[$doc:meta])* $name:ident, $plain:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub(crate) struct $name(());
@@ -133,6 +133,11 @@ macro_rules! avx512_token {
             type Doubles = F64x8;
             type DoublesWide = Pair<F64x8>;
             type Streams = $streams;
+            type Plain = $plain;
+            #[inline(always)]
+            fn plain(self) -> $plain {
+                $plain(())
+            }
             fn detect() -> Option<Self> {
                 ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
             }
@@ -150,11 +155,11 @@ macro_rules! avx512_token {
 }
 avx512_token!(
     /** AVX-512 for many jobs, the SHA instructions for few. */
-    Avx512Sha, ShaNiForFew, "avx512f,avx512bw,avx512vl,bmi1,bmi2,sha",
+    Avx512Sha, Avx512, ShaNiForFew, "avx512f,avx512bw,avx512vl,bmi1,bmi2,sha",
     "avx512f" && "avx512bw" && "avx512vl" && "bmi1" && "bmi2" && "sha"
 );
 avx512_token!(
     /** AVX-512 (F, BW, VL) without SHA instructions: Skylake-X, Cascade Lake. */
-    Avx512, NoStreams, "avx512f,avx512bw,avx512vl,bmi1,bmi2",
+    Avx512, Avx512, NoStreams, "avx512f,avx512bw,avx512vl,bmi1,bmi2",
     "avx512f" && "avx512bw" && "avx512vl" && "bmi1" && "bmi2"
 );

@@ -252,6 +252,11 @@ impl Simd for Neon {
     type Doubles = F64x2;
     type DoublesWide = Pair<F64x2>;
     type Streams = NoStreams;
+    type Plain = Neon;
+    #[inline(always)]
+    fn plain(self) -> Neon {
+        self
+    }
     fn detect() -> Option<Self> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Neon(()))
     }

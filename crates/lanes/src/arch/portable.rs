@@ -157,6 +157,11 @@ impl Simd for Portable {
     type Doubles = f64;
     type DoublesWide = f64;
     type Streams = NoStreams;
+    type Plain = Portable;
+    #[inline(always)]
+    fn plain(self) -> Portable {
+        self
+    }
     fn detect() -> Option<Self> {
         Some(Portable(()))
     }
