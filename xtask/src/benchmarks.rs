@@ -211,7 +211,9 @@ impl Record {
         if self.kernels_per_s.is_none() && self.kernels_limit_fraction.is_some() {
             return wrong("kernels_limit_fraction", "but the kernels' time is not known");
         }
-        if !self.uses_gpu() && self.rates.is_none() {
+        // Hash rates say nothing about zkDilithium.
+        let hashes = fields.0["scheme"] != "zkDilithium";
+        if hashes && !self.uses_gpu() && self.rates.is_none() {
             return wrong("rates", "but the host's cores worked");
         }
         Ok(())
@@ -271,12 +273,16 @@ fn sections(records: &[Record]) -> Vec<Section<'_>> {
 
 /// Adds a host's section.
 fn host(page: &mut String, records: &[&Record]) {
-    if let Some(Record { commit, rates: Some(rates), .. }) = records.first() {
-        let [sha256, sha512, keccak] = [rates.sha256, rates.sha512, rates.keccak].map(|rate| rate / 1e6);
-        let _ = write!(
-            page,
-            "Commit {commit}. One core: SHA-256 {sha256:.1}, SHA-512 {sha512:.1}, Keccak {keccak:.1} million a second.\n\n"
-        );
+    if let Some(Record { commit, rates, .. }) = records.first() {
+        let _ = write!(page, "Commit {commit}.");
+        if let Some(rates) = rates {
+            let [sha256, sha512, keccak] = [rates.sha256, rates.sha512, rates.keccak].map(|rate| rate / 1e6);
+            let _ = write!(
+                page,
+                " One core: SHA-256 {sha256:.1}, SHA-512 {sha512:.1}, Keccak {keccak:.1} million a second."
+            );
+        }
+        page.push_str("\n\n");
     }
     let columns = ["set", "op", "batch", "median", "per second", "spread", "of limit"];
     table(page, columns, records, |record| {
@@ -589,5 +595,7 @@ mod test {
         }
         assert!(records("").is_err() && records("[]\n").is_err() && records("{\n").is_err());
         assert!(read(&[cpu(), gpu(), one(gpu())]).is_ok());
+        let lattice = json!({ "scheme": "zkDilithium", "rates": null, "ideal_s": null, "limit_fraction": null });
+        assert!(read(&[with(cpu(), lattice)]).is_ok());
     }
 }

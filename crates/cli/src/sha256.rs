@@ -4,8 +4,9 @@ use crate::args::{Bench, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::machine;
 use crate::printer::{Printer, seconds, significant};
+use crate::record::Record;
+use crate::stopwatch::Times;
 use hypergrove::{Axis, Backend, Cpu, Device, Hasher, Messages, Policy, THREADS};
-use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// What is measured.
@@ -22,7 +23,6 @@ pub(crate) struct Point {
 }
 
 /// Times of messages whose sums were right.
-#[derive(Serialize)]
 pub(crate) struct Sample {
     /// Bytes of a message, and messages of a run.
     pub(crate) size: usize,
@@ -144,20 +144,25 @@ fn resident(
     Ok((part * copies, times))
 }
 
-/// One line of JSON.
-#[derive(Serialize)]
-struct Record<'a> {
-    study: &'static str,
-    backend: &'a str,
-    device: &'a str,
-    detail: &'a str,
-    policy: Vec<(&'static str, u32)>,
-    #[serde(flatten)]
-    sample: &'a Sample,
-    mb_per_s: f64,
-    resident_mb_per_s: Option<f64>,
-    version: &'static str,
-    commit: &'static str,
+impl Sample {
+    /// As a record: end to end, and of the device alone where there is such a figure.
+    pub(crate) fn record(&self, device: &Device, policy: &Policy) -> Record {
+        let times = Times::new(self.seconds.clone());
+        let resident = self.resident_megabytes().map(|rate| rate * 1e6 / self.size as f64);
+        Record {
+            scheme: "SHA-256".into(),
+            set: "SHA-256".into(),
+            op: "hash".into(),
+            batch: self.count,
+            message_bytes: self.size,
+            threads: policy.get(THREADS).unwrap_or(1) as usize,
+            policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
+            ops_per_s: self.count as f64 / times.median(),
+            kernels_per_s: resident,
+            verified: true,
+            ..Record::of(device).timed(&times)
+        }
+    }
 }
 
 /// Every size with every policy that was asked for.
@@ -182,19 +187,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                 let point = Point { size, count: args.batch, policy: policy.clone(), budget };
                 let sample = sha256_point(&*backend, &device, &point)?;
                 if args.json {
-                    let record = Record {
-                        study: "sha256",
-                        backend: device.backend,
-                        device: &device.name,
-                        detail: &device.detail,
-                        policy: policy.0.clone(),
-                        sample: &sample,
-                        mb_per_s: sample.megabytes(),
-                        resident_mb_per_s: sample.resident_megabytes(),
-                        version: env!("CARGO_PKG_VERSION"),
-                        commit: env!("HYPERGROVE_COMMIT"),
-                    };
-                    printer.line(serde_json::to_string(&record).map_err(|error| Failure::new(error.to_string()))?)?;
+                    printer.line(sample.record(&device, &policy).line())?;
                     continue;
                 }
                 let policy: Vec<_> = policy.0.iter().map(|(name, value)| format!("{name}={value}")).collect();

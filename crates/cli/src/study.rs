@@ -6,6 +6,7 @@ use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits};
 use crate::printer::{Printer, grouped, seconds, significant};
 use crate::record::{Record, StageRecord};
+use crate::sha256::{Point, sha256_point};
 use crate::stopwatch::{Question, Times, measure, until_used_up};
 use crate::trial::{Jobs, Stage, Trial};
 use hypergrove::{Backend, Device, Engine, Op, PARAMETER_SETS, Params, Plan, Policy, cache_bytes};
@@ -27,6 +28,9 @@ static DEFINITIONS: &[(&str, &str)] =
 
 /// Runs by which stages are timed alone.
 const STAGE_RUNS: usize = 3;
+/// How long messages of one length are hashed in one shape, and how many of them in a quick run.
+const HASH_SECONDS: f64 = 0.2;
+const QUICK_MESSAGES: usize = 1024;
 /// How long the rates of one instruction set are measured.
 const RATES_TIME: Duration = Duration::from_millis(300);
 
@@ -114,14 +118,14 @@ struct RatesRow {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "batched hashing measures itself by these")]
-pub(crate) struct HashRow {
+struct HashRow {
     on: Kind,
     /// Of a message.
     bytes: Numbers,
     messages: usize,
-    #[serde(default = "one_device")]
-    streams: Vec<usize>,
+    /// Rows of work side by side; none where the device has no such choice.
+    #[serde(default)]
+    streams: Vec<u32>,
     policies: Vec<Choice>,
 }
 
@@ -196,6 +200,16 @@ enum Value {
     Number(u32),
     /// `cores`, or `1..cores`.
     Of(String),
+}
+
+impl Value {
+    /// The number, or the largest of those that are meant.
+    fn last(&self, cores: u32) -> u32 {
+        match self {
+            Value::Number(number) => *number,
+            Value::Of(_) => cores,
+        }
+    }
 }
 
 /// A named policy.
@@ -633,9 +647,44 @@ impl Study<'_> {
         Ok(())
     }
 
+    /// From host to host; `kernels_per_s` is of messages in the device's own memory.
     fn hashes(&mut self, row: &HashRow) -> Result<(), Failure> {
-        if self.place(row.on)?.is_some() {
-            self.skip(Record { op: "hash".into(), ..Record::default() }, "this build does not hash batches".into())?;
+        let Some(place) = self.place(row.on)? else { return Ok(()) };
+        let Place { backend, device } = &place;
+        let space = backend.hasher(device, &Policy::default())?.space();
+        let name = |axis: &str| space.iter().find(|known| known.name == axis).map(|known| known.name);
+        let sizes = self.some(&row.bytes.all(|| 1));
+        let streams = if row.streams.is_empty() { vec![None] } else { row.streams.iter().copied().map(Some).collect() };
+        let (streams, policies) = (self.some(&streams), self.some(&row.policies));
+        self.begin(policies.len() * streams.len() * sizes.len());
+        for choice in &policies {
+            for &streams in &streams {
+                let shape =
+                    streams.map_or(choice.name.clone(), |streams| format!("{}, {streams} streams", choice.name));
+                let base = Record { op: "hash".into(), shape: Some(shape), ..Record::of(device) };
+                let asked = choice.axes.iter().map(|(axis, value)| (axis.as_str(), value.last(self.threads() as u32)));
+                let asked: Vec<(&str, u32)> = asked.chain(streams.map(|streams| ("streams", streams))).collect();
+                let threads = (!choice.axes.contains_key(THREADS)).then_some((THREADS, self.threads() as u32));
+                if let Some((axis, _)) = asked.iter().find(|(axis, _)| name(axis).is_none()) {
+                    self.skip_many(base, format!("there is no axis '{axis}'"), sizes.len())?;
+                    continue;
+                }
+                let policy = asked.iter().filter_map(|(axis, value)| Some((name(axis)?, *value))).chain(threads);
+                let policy = Policy(policy.collect());
+                for &size in &sizes {
+                    let base = Record { message_bytes: size, ..base.clone() };
+                    if self.is_over() {
+                        self.skip_many(base, "time is up".into(), 1)?;
+                        continue;
+                    }
+                    let budget = self.budget(HASH_SECONDS);
+                    let count = Some(if self.args.quick { row.messages.min(QUICK_MESSAGES) } else { row.messages });
+                    let point = Point { size, count, policy: policy.clone(), budget };
+                    let sample = sha256_point(&**backend, device, &point)?;
+                    let record = sample.record(device, &policy);
+                    self.emit(Record { shape: base.shape, clock_hz: place.clock(), ..record })?;
+                }
+            }
         }
         Ok(())
     }
@@ -784,6 +833,9 @@ fn table_row(record: &Record) -> String {
     let mut shape = record.shape.clone().unwrap_or_else(|| record.devices.join(","));
     if record.cached_layers > 0 {
         shape = format!("{shape}, {} cached", record.cached_layers);
+    }
+    if record.op == "hash" {
+        shape = format!("{shape}, {} B", record.message_bytes);
     }
     let [median, spread] = [seconds(record.median_s), format!("{:.1} %", 100.0 * record.spread)];
     let fraction = record.limit_fraction.map_or("-".into(), |share| format!("{:.1} %", 100.0 * share));

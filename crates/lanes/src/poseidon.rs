@@ -3,7 +3,9 @@
 //! No round inverts anything. A state is 35 numerators nᵢ over one denominator d. With vᵢ = nᵢ + kᵢ·d, kᵢ the round
 //! constant, and P = ∏ vⱼ, the S-box gives
 //!
-//!     1/(nᵢ/d + kᵢ) = d/vᵢ = (d·∏_{j≠i} vⱼ) / P:
+//! ```text
+//! 1/(nᵢ/d + kᵢ) = d/vᵢ = (d·∏_{j≠i} vⱼ) / P:
+//! ```
 //!
 //! numerators over the next denominator P, and the matrix is linear. A product tree makes the products; d goes in at
 //! its root. One inversion for a whole sponge is left to the one who squeezes it.

@@ -45,10 +45,17 @@ const UNKNOWN: &str = "–";
 
 /// All sections that a run has records for.
 pub(crate) fn sections(run: &Run) -> Vec<Section> {
-    [throughput(run), crossover(run), ladder(run), functions(run), roofline(run), cache_depth(run), multi_gpu(run)]
-        .into_iter()
-        .filter(|section| !section.groups.is_empty())
-        .collect()
+    let all = [
+        throughput(run),
+        crossover(run),
+        ladder(run),
+        functions(run),
+        roofline(run),
+        cache_depth(run),
+        multi_gpu(run),
+        hashing(run),
+    ];
+    all.into_iter().filter(|section| !section.groups.is_empty()).collect()
 }
 
 /// Values in the order of their first appearance, with all that have them.
@@ -184,6 +191,51 @@ fn throughput(run: &Run) -> Section {
         title: "Throughput over batch size",
         reading: "Each mark is one batch size, with its quartiles. Where a curve saws, the last wave of blocks is part empty: \
             the staircase. The distance between the tuned shape and the others is what tuning gains.",
+        groups,
+    }
+}
+
+/// Messages a second, if that is known.
+type Rate = fn(&Record) -> Option<f64>;
+
+/// Bytes a second over the size of messages: from host to host, and in the device's own memory.
+fn hashing(run: &Run) -> Section {
+    let mut groups = Vec::new();
+    for (device, records) in by(of_study(run, "sha256"), |record| record.device.clone()) {
+        let mut group = Group { title: device.clone(), ..Group::default() };
+        let kinds: [(&str, Rate); 2] = [
+            ("end to end", |record| Some(record.ops_per_s)),
+            ("in the device's memory", |record| record.kernels_per_s),
+        ];
+        for (kind, rate) in kinds {
+            let point = |record: &&Record| {
+                let (x, y) = (record.message_bytes as f64, rate(record)? * record.message_bytes as f64);
+                let told =
+                    format!("{} B, {} messages: {}B/s", record.message_bytes, grouped(record.batch as u64), counted(y));
+                Some(Point { x, y, range: None, told })
+            };
+            let series = by(records.iter().copied(), |record| shape_name(record)).into_iter().map(|(name, records)| {
+                Series { name, look: Look::Joined, points: records.iter().filter_map(point).collect() }
+            });
+            let series: Vec<Series> = series.filter(|series| !series.points.is_empty()).collect();
+            if series.is_empty() {
+                continue;
+            }
+            let plot = Plot {
+                title: format!("SHA-256, {kind}"),
+                x: counts("bytes of a message", Scale::Log),
+                y: axis("bytes a second", Scale::Log, counted),
+                series,
+                rules: Vec::new(),
+            };
+            group.figures.push(Figure { name: slug(&["sha256", &device, kind]), picture: plot.svg() });
+        }
+        groups.push(group);
+    }
+    Section {
+        id: "sha256",
+        title: "SHA-256 of many messages",
+        reading: "Short messages are mostly padding; long ones leave few for as many threads. From host to host the link decides.",
         groups,
     }
 }
