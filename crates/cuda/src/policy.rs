@@ -12,7 +12,7 @@ pub struct CudaPolicy {
     pub threads: usize,
     /// Threads of a block, where there is work for them.
     pub block: u32,
-    /// The same for the kernels of one kind, each by its name in [`KINDS`]; 0: as `block`.
+    /// The same for the kernels of one kind, in their order in the space; 0: as `block`.
     pub of_kind: [u32; KINDS.len()],
     /// Blocks of a launch, at most; 0: as many as its work asks for.
     pub blocks: u32,
