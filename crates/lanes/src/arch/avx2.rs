@@ -68,41 +68,46 @@ x86_doubles!(F64x4, __m256d, 4, __m256d,
 );
 
 macro_rules! avx2_token {
-    ($(#[$doc:meta])* $name:ident, $plain:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy)]
-        pub(crate) struct $name(());
-        impl Simd for $name {
-            type U32s = U32x8;
-            type Sha256Wide = U32x8;
-            type U64s = U64x4;
-            type Sha512Wide = U64x4;
-            type KeccakWide = U64x4;
-            type Doubles = F64x4;
-            type DoublesWide = Pair<F64x4>;
-            type Streams = $streams;
-            type Plain = $plain;
-            #[inline(always)]
-            fn plain(self) -> $plain {
-                $plain(())
-            }
-            fn detect() -> Option<Self> {
-                ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
-            }
-            #[inline(always)]
-            fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-                #[target_feature(enable = $features)]
-                fn shell<R>(f: impl FnOnce() -> R) -> R {
-                    f()
+    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
+        // A module of its own is compiled beside the others.
+        mod $module {
+            use super::*;
+            $(#[$doc])*
+            #[derive(Clone, Copy)]
+            pub(crate) struct $name(pub(super) ());
+            impl Simd for $name {
+                type U32s = U32x8;
+                type Sha256Wide = U32x8;
+                type U64s = U64x4;
+                type Sha512Wide = U64x4;
+                type KeccakWide = U64x4;
+                type Doubles = F64x4;
+                type DoublesWide = Pair<F64x4>;
+                type Streams = $streams;
+                type Plain = $plain;
+                #[inline(always)]
+                fn plain(self) -> $plain {
+                    $plain(())
                 }
-                // SAFETY: `self` was made by `detect`.
-                unsafe { shell(f) }
+                fn detect() -> Option<Self> {
+                    ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
+                }
+                #[inline(always)]
+                fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
+                    #[target_feature(enable = $features)]
+                    fn shell<R>(f: impl FnOnce() -> R) -> R {
+                        f()
+                    }
+                    // SAFETY: `self` was made by `detect`.
+                    unsafe { shell(f) }
+                }
             }
         }
+        pub(crate) use $module::$name;
     };
 }
-avx2_token!(/** AVX2 without SHA instructions. */ Avx2, Avx2, NoStreams, "avx2,fma,bmi1,bmi2", "avx2" && "fma" && "bmi1" && "bmi2");
+avx2_token!(/** AVX2 without SHA instructions. */ plain, Avx2, Avx2, NoStreams, "avx2,fma,bmi1,bmi2", "avx2" && "fma" && "bmi1" && "bmi2");
 avx2_token!(
     /** AVX2 for SHA-512 and Keccak, the SHA instructions for SHA-256. */
-    Avx2Sha, Avx2, ShaNi, "avx2,fma,bmi1,bmi2,sha", "avx2" && "fma" && "bmi1" && "bmi2" && "sha"
+    sha, Avx2Sha, Avx2, ShaNi, "avx2,fma,bmi1,bmi2,sha", "avx2" && "fma" && "bmi1" && "bmi2" && "sha"
 );

@@ -116,50 +116,55 @@ x86_doubles!(F64x8, __m512d, 8, __mmask8,
 );
 
 macro_rules! avx512_token {
-    ($(#[$doc:meta])* $name:ident, $plain:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy)]
-        pub(crate) struct $name(());
-        impl Simd for $name {
-            type U32s = U32x16;
-            // Two groups hide the latency of rotations: 28.0 against 38.7 cycles a compression on Zen 5, 85 against 64 M
-            // chain steps a second on Emerald Rapids; three spill.
-            type Sha256Wide = Pair<U32x16>;
-            type U64s = U64x8;
-            // 74 against 96 cycles on Zen 5; no difference on Emerald Rapids.
-            type Sha512Wide = Pair<U64x8>;
-            // 99 against 146 cycles for two groups on Zen 5: 50 words do not fit 32 registers.
-            type KeccakWide = U64x8;
-            type Doubles = F64x8;
-            type DoublesWide = Pair<F64x8>;
-            type Streams = $streams;
-            type Plain = $plain;
-            #[inline(always)]
-            fn plain(self) -> $plain {
-                $plain(())
-            }
-            fn detect() -> Option<Self> {
-                ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
-            }
-            #[inline(always)]
-            fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-                #[target_feature(enable = $features)]
-                fn shell<R>(f: impl FnOnce() -> R) -> R {
-                    f()
+    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
+        // A module of its own is compiled beside the others.
+        mod $module {
+            use super::*;
+            $(#[$doc])*
+            #[derive(Clone, Copy)]
+            pub(crate) struct $name(pub(super) ());
+            impl Simd for $name {
+                type U32s = U32x16;
+                // Two groups hide the latency of rotations: 28.0 against 38.7 cycles a compression on Zen 5, 85 against 64 M
+                // chain steps a second on Emerald Rapids; three spill.
+                type Sha256Wide = Pair<U32x16>;
+                type U64s = U64x8;
+                // 74 against 96 cycles on Zen 5; no difference on Emerald Rapids.
+                type Sha512Wide = Pair<U64x8>;
+                // 99 against 146 cycles for two groups on Zen 5: 50 words do not fit 32 registers.
+                type KeccakWide = U64x8;
+                type Doubles = F64x8;
+                type DoublesWide = Pair<F64x8>;
+                type Streams = $streams;
+                type Plain = $plain;
+                #[inline(always)]
+                fn plain(self) -> $plain {
+                    $plain(())
                 }
-                // SAFETY: `self` was made by `detect`.
-                unsafe { shell(f) }
+                fn detect() -> Option<Self> {
+                    ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
+                }
+                #[inline(always)]
+                fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
+                    #[target_feature(enable = $features)]
+                    fn shell<R>(f: impl FnOnce() -> R) -> R {
+                        f()
+                    }
+                    // SAFETY: `self` was made by `detect`.
+                    unsafe { shell(f) }
+                }
             }
         }
+        pub(crate) use $module::$name;
     };
 }
 avx512_token!(
     /** AVX-512 for many jobs, the SHA instructions for few. */
-    Avx512Sha, Avx512, ShaNiForFew, "avx512f,avx512bw,avx512vl,bmi1,bmi2,sha",
+    sha, Avx512Sha, Avx512, ShaNiForFew, "avx512f,avx512bw,avx512vl,bmi1,bmi2,sha",
     "avx512f" && "avx512bw" && "avx512vl" && "bmi1" && "bmi2" && "sha"
 );
 avx512_token!(
     /** AVX-512 (F, BW, VL) without SHA instructions: Skylake-X, Cascade Lake. */
-    Avx512, Avx512, NoStreams, "avx512f,avx512bw,avx512vl,bmi1,bmi2",
+    plain, Avx512, Avx512, NoStreams, "avx512f,avx512bw,avx512vl,bmi1,bmi2",
     "avx512f" && "avx512bw" && "avx512vl" && "bmi1" && "bmi2"
 );
