@@ -160,8 +160,19 @@ fn records_that_are_cut_short_are_refused() {
 fn a_measurement_checks_its_answers() {
     let place = Place::new();
     let run = place.run(&["bench", "--sha256", "4,1K", "--seconds", "0.01", "--batch", "100", "--json"]).good();
-    assert_eq!(run.text().lines().count(), 2);
-    assert!(run.text().contains("\"study\":\"sha256\"") && run.text().contains("\"mb_per_s\":"), "{}", run.text());
+    let records: Vec<serde_json::Value> = run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sizes: Vec<_> = records.iter().map(|record| record["message_bytes"].as_u64()).collect();
+    assert_eq!(sizes, [Some(4), Some(1024)]);
+    for record in &records {
+        assert!(record["op"] == "hash" && record["verified"] == true && record["batch"] == 100, "{record}");
+        assert!(record["ops_per_s"].as_f64().unwrap() > 0.0 && record["runs"].as_u64().unwrap() >= 5, "{record}");
+    }
+    // The study asks the same of its own sizes.
+    let run =
+        place.run(&["bench", "--study", "sha256", "--quick", "--within", "5", "--json", "--device", "cpu"]).good();
+    let hashed =
+        run.text().lines().filter(|line| line.contains("\"op\":\"hash\"") && line.contains("\"shape\":\"one core\""));
+    assert!(hashed.count() >= 1, "{}", run.text());
     let bad = place.run(&["bench", "--sha256", "64", "--axes", "block=2"]).exits(2);
     bad.says(&["there is no axis 'block' of hashing here", "threads"]);
 }
