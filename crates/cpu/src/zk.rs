@@ -69,19 +69,24 @@ impl ZkDilithium {
 
     /// The keys of these seeds, in their order.
     pub fn keygen(&self, seeds: &[[u8; SEED_BYTES]]) -> Vec<SigningKey> {
-        self.chunks(seeds, |lanes, seeds, out| lanes.keygen(seeds, out))
+        self.chunks(seeds, Then::Wipe, |lanes, seeds, out| lanes.keygen(seeds, out))
     }
     /// The signatures, in the order of the jobs.
     pub fn sign(&self, jobs: &[Sign<'_>]) -> Vec<Signature> {
-        self.chunks(jobs, |lanes, jobs, out| lanes.sign(jobs, out))
+        self.chunks(jobs, Then::Wipe, |lanes, jobs, out| lanes.sign(jobs, out))
     }
     /// The verdicts, in the order of the jobs.
     pub fn verify(&self, jobs: &[Verify<'_>]) -> Vec<bool> {
-        self.chunks(jobs, |lanes, jobs, out| lanes.verify(jobs, out))
+        self.chunks(jobs, Then::Keep, |lanes, jobs, out| lanes.verify(jobs, out))
     }
 
     /// A chunk of jobs for each thread of the current pool, in lanes of the width that suits their number.
-    fn chunks<J: Sync, R: Send>(&self, jobs: &[J], run: impl Fn(&mut Lanes<'_>, &[J], &mut Vec<R>) + Sync) -> Vec<R> {
+    fn chunks<J: Sync, R: Send>(
+        &self,
+        jobs: &[J],
+        then: Then,
+        run: impl Fn(&mut Lanes<'_>, &[J], &mut Vec<R>) + Sync,
+    ) -> Vec<R> {
         /// More add nothing to a chunk, but keep threads waiting for its end.
         const MOST: usize = 256;
         let chunk = jobs.len().div_ceil(rayon::current_num_threads()).clamp(1, MOST);
@@ -92,7 +97,9 @@ impl ZkDilithium {
             let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
             let mut out = Vec::with_capacity(jobs.len());
             run(&mut Lanes { lattice: &**lattice, lanes: lattice.lanes(), s: &mut scratch }, jobs, &mut out);
-            lock().push(scratch);
+            if then == Then::Keep {
+                lock().push(scratch);
+            }
             out
         };
         if jobs.len() <= chunk {
@@ -100,4 +107,11 @@ impl ZkDilithium {
         }
         jobs.par_chunks(chunk).map(one).collect::<Vec<_>>().into_iter().flatten().collect()
     }
+}
+
+/// What becomes of scratch after a call: what held secrets is wiped.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    Keep,
+    Wipe,
 }

@@ -15,9 +15,6 @@ use std::sync::{Arc, OnceLock};
 /// operation takes about as long (docs/cuda.md).
 const WAKE: f64 = 0.5;
 
-/// The host helps another device that is not so many times as fast: else its threads do more by feeding that one.
-const HELPS: f64 = 8.0;
-
 /// Backends whose devices are woken.
 pub type Wake = Arc<dyn Fn() -> Vec<Arc<dyn Backend>> + Send + Sync>;
 
@@ -128,8 +125,8 @@ impl Inner {
             format!("{theirs:.0} jobs a second by {} devices, {ours:.0} by {}", able.len(), host.device().id());
         match theirs / ours {
             less if less <= 1.0 => stay(compared),
-            some if some < HELPS => Suited { workers: both(), why: compared },
-            _ => Suited { workers: able, why: compared },
+            // Also where it helps little: should the others fail, it goes on.
+            _ => Suited { workers: both(), why: compared },
         }
     }
 

@@ -95,17 +95,21 @@ impl Inner {
 
     /// `Ok(false)`: it does not take messages that are so long, or none.
     fn hash_on(&self, worker: &Worker, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<bool, Error> {
-        let mut hasher = lock(&worker.hashing.hasher);
-        if hasher.is_none() {
-            let policy = Policy(vec![(THREADS, self.threads as u32)]);
-            match worker.programs.backend().hasher(worker.device(), &policy) {
-                Err(Error::Unsupported { .. }) => return Ok(false),
-                made => *hasher = Some(made?),
+        // Nothing is locked while it runs: a caller in a pool of its own may come here again before that is done.
+        let idle = lock(&worker.hashing.hasher).take();
+        let mut hasher = match idle {
+            Some(hasher) => hasher,
+            None => {
+                let policy = Policy(vec![(THREADS, self.threads as u32)]);
+                match worker.programs.backend().hasher(worker.device(), &policy) {
+                    Err(Error::Unsupported { .. }) => return Ok(false),
+                    made => made?,
+                }
             }
-        }
-        let hasher = hasher.as_mut().expect("made just now");
+        };
         let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
         if longest.is_some_and(|longest| longest > hasher.longest()) {
+            *lock(&worker.hashing.hasher) = Some(hasher);
             return Ok(false);
         }
         let mut run = |hasher: &mut dyn Hasher, range: Range<usize>| {
@@ -117,10 +121,11 @@ impl Inner {
         };
         if worker.is_apart() && lock(&worker.hashing.speed).iter().all(Option::is_none) {
             // What a device does once only shall not be taken for its speed.
-            run(&mut **hasher, 0..messages.len().min(WARM_UP))?;
+            run(&mut *hasher, 0..messages.len().min(WARM_UP))?;
         }
         let start = Instant::now();
-        let timing = run(&mut **hasher, 0..messages.len())?;
+        let timing = run(&mut *hasher, 0..messages.len())?;
+        *lock(&worker.hashing.hasher) = Some(hasher);
         worker.hashing.note(padded(messages), start.elapsed().as_secs_f64());
         self.note(&timing);
         Ok(true)

@@ -87,6 +87,7 @@ fn poseidon_of_every_instruction_set_is_the_schemes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri more than ten minutes")]
 fn polynomials_of_every_instruction_set_are_the_schemes() {
     every_lattice(|name, lattice| {
         let lanes = lattice.lanes();

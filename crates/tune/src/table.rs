@@ -132,7 +132,7 @@ impl Table {
         for row in &table.rows {
             let whole = row.jobs > 0 && row.batch.contain(row.jobs);
             let timed = [row.seconds, row.default_seconds].iter().all(|s| *s > 0.0 && s.is_finite());
-            if !(whole && timed && row.spread >= 0.0) {
+            if !(whole && timed && row.spread.is_finite() && row.spread >= 0.0) {
                 return Err(format!("the row of {} {} for {} jobs cannot be", row.op, row.set(), row.jobs));
             }
         }
