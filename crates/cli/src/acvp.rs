@@ -3,31 +3,17 @@
 use crate::args::{self, Acvp, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Target};
+use crate::hexadecimal;
 use crate::machine::{self, Watched};
 use crate::printer::{Printer, grouped};
 use hypergrove::{Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, VerifyJob, VerifyingKey};
 use indicatif::ProgressBar;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Bytes, in ACVP's hexadecimal.
-#[derive(Default)]
-struct Hex(Vec<u8>);
-
-impl<'de> Deserialize<'de> for Hex {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hex, D::Error> {
-        let digits = Cow::<'_, str>::deserialize(deserializer)?;
-        hex::decode(&*digits).map(Hex).map_err(D::Error::custom)
-    }
-}
-
-impl Serialize for Hex {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex::encode_upper(&self.0))
-    }
-}
+/// Bytes, in the capitals that ACVP writes.
+type Hex = hexadecimal::Hex<true>;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -193,7 +179,7 @@ impl<'p> Asked<'p> {
 
     fn need(&self, name: &str, field: impl Fn(&'p Test) -> &'p Option<Hex>) -> Result<&'p [u8], Failure> {
         match field(self.test) {
-            Some(Hex(bytes)) => Ok(bytes),
+            Some(hexadecimal::Hex(bytes)) => Ok(bytes),
             None => Err(self.failed(Failure::new(format!("{name} is missing")))),
         }
     }
@@ -203,7 +189,7 @@ impl<'p> Asked<'p> {
     }
 
     fn mode(&self) -> Result<Mode<'p>, Failure> {
-        let context: &[u8] = self.test.context.as_ref().map_or(&[], |Hex(bytes)| bytes);
+        let context: &[u8] = self.test.context.as_ref().map_or(&[], |hexadecimal::Hex(bytes)| bytes);
         match (self.group.signature_interface.as_deref(), self.group.pre_hash.as_deref()) {
             // The first prompts of this revision knew the internal interface alone.
             (None | Some("internal"), _) => Ok(Mode::Internal),
@@ -240,7 +226,10 @@ fn key_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Ve
             });
         }
         for key in engine.from_seeds(of_a_set[0].params, &seeds)? {
-            answers.push(Answer::KeyGen { sk: Hex(key.to_bytes().to_vec()), pk: Hex(key.verifying_key().to_bytes()) });
+            answers.push(Answer::KeyGen {
+                sk: hexadecimal::Hex(key.to_bytes().to_vec()),
+                pk: hexadecimal::Hex(key.verifying_key().to_bytes()),
+            });
             bar.inc(1);
         }
     }
@@ -255,7 +244,7 @@ fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Ve
     let job = |(asked, key)| -> Result<SignJob<'_>, Failure> {
         let asked: &Asked<'_> = asked;
         let randomizer = match (asked.group.deterministic, &asked.test.additional_randomness) {
-            (None | Some(false), Some(Hex(bytes))) => Randomizer::Given(bytes),
+            (None | Some(false), Some(hexadecimal::Hex(bytes))) => Randomizer::Given(bytes),
             (Some(false), None) => Randomizer::Hedged,
             _ => Randomizer::Deterministic,
         };
@@ -264,7 +253,7 @@ fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Ve
     let jobs = std::iter::zip(asked, &keys).map(job).collect::<Result<Vec<_>, _>>()?;
     let mut answers = Vec::with_capacity(asked.len());
     engine.sign_batch(jobs, |index, signature| {
-        let answer = signature.map(|signature| Answer::SigGen { signature: Hex(signature.into_bytes()) });
+        let answer = signature.map(|signature| Answer::SigGen { signature: hexadecimal::Hex(signature.into_bytes()) });
         answers.push(answer.map_err(|error| asked[index].failed(error)));
         bar.inc(1);
     })?;

@@ -3,33 +3,17 @@
 use crate::args::{Kat, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::files::Source;
+use crate::hexadecimal;
 use crate::printer::Printer;
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove::zkdilithium::{Engine, Message, SignJob, VerifyJob, VerifyingKey};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::borrow::Cow;
+use serde::{Deserialize, Serialize};
 
 /// Cases computed together: how often the progress bar moves.
 const BATCH: usize = 64;
 
-/// Bytes in hexadecimal.
-#[derive(Clone, Default)]
-struct Hex(Vec<u8>);
-
-impl<'de> Deserialize<'de> for Hex {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hex, D::Error> {
-        let digits = Cow::<'_, str>::deserialize(deserializer)?;
-        hex::decode(&*digits).map(Hex).map_err(D::Error::custom)
-    }
-}
-
-impl Serialize for Hex {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex::encode(&self.0))
-    }
-}
+type Hex = hexadecimal::Hex<false>;
 
 #[derive(Deserialize)]
 struct Questions {
@@ -162,9 +146,9 @@ fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Fa
             id: &case.id,
             seed: &case.seed,
             msg: &case.msg,
-            pk: Hex(public.as_bytes().to_vec()),
-            sk: Hex(key.to_bytes().to_vec()),
-            sig: Hex(sig),
+            pk: hexadecimal::Hex(public.as_bytes().to_vec()),
+            sk: hexadecimal::Hex(key.to_bytes().to_vec()),
+            sig: hexadecimal::Hex(sig),
             verify: false,
             verify_mutations: Vec::new(),
         });

@@ -9,6 +9,7 @@ mod explain;
 mod failure;
 mod files;
 mod hash;
+mod hexadecimal;
 mod inspect;
 mod kat;
 mod keygen;

@@ -203,11 +203,12 @@ enum Value {
 }
 
 impl Value {
-    /// The number, or the largest of those that are meant.
-    fn last(&self, cores: u32) -> u32 {
+    /// The numbers that are meant, the largest last.
+    fn all(&self, cores: u32) -> Vec<u32> {
         match self {
-            Value::Number(number) => *number,
-            Value::Of(_) => cores,
+            Value::Number(number) => vec![*number],
+            Value::Of(text) if text == "cores" => vec![cores],
+            Value::Of(_) => (1..=cores).collect(),
         }
     }
 }
@@ -662,9 +663,12 @@ impl Study<'_> {
                 let shape =
                     streams.map_or(choice.name.clone(), |streams| format!("{}, {streams} streams", choice.name));
                 let base = Record { op: "hash".into(), shape: Some(shape), ..Record::of(device) };
-                let asked = choice.axes.iter().map(|(axis, value)| (axis.as_str(), value.last(self.threads() as u32)));
-                let asked: Vec<(&str, u32)> = asked.chain(streams.map(|streams| ("streams", streams))).collect();
-                let threads = (!choice.axes.contains_key(THREADS)).then_some((THREADS, self.threads() as u32));
+                let threads = self.threads() as u32;
+                let number = |(axis, value): (&'_ String, &Value)| Some((axis.clone(), *value.all(threads).last()?));
+                let asked = choice.axes.iter().filter_map(number);
+                let asked: Vec<(String, u32)> =
+                    asked.chain(streams.map(|streams| ("streams".into(), streams))).collect();
+                let threads = (!choice.axes.contains_key(THREADS)).then_some((THREADS, threads));
                 if let Some((axis, _)) = asked.iter().find(|(axis, _)| name(axis).is_none()) {
                     self.skip_many(base, format!("there is no axis '{axis}'"), sizes.len())?;
                     continue;
@@ -774,18 +778,13 @@ impl Named {
 
 /// A row's policies: those with a name, then the grid's.
 fn choices(row: &ProgramRow, cores: u32) -> Vec<Named> {
-    let numbers = |value: &Value| match value {
-        Value::Number(number) => vec![*number],
-        Value::Of(text) if text == "cores" => vec![cores],
-        Value::Of(_) => (1..=cores).collect(),
-    };
     let named = row.policies.iter().map(|choice| Named {
         name: choice.name.clone(),
-        values: choice.axes.iter().flat_map(|(axis, value)| Some((axis.clone(), *numbers(value).last()?))).collect(),
+        values: choice.axes.iter().flat_map(|(axis, value)| Some((axis.clone(), *value.all(cores).last()?))).collect(),
     });
     let mut grid = vec![Vec::new()];
     for (axis, values) in &row.grid {
-        let values: Vec<u32> = values.iter().flat_map(numbers).collect();
+        let values: Vec<u32> = values.iter().flat_map(|value| value.all(cores)).collect();
         let with = |point: &Vec<(String, u32)>| {
             let point = point.clone();
             values

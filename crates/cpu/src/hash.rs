@@ -28,7 +28,7 @@ impl CpuHasher {
 
 impl Hasher for CpuHasher {
     fn space(&self) -> Vec<Axis> {
-        vec![crate::policy::threads()]
+        vec![Axis::threads()]
     }
 
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {

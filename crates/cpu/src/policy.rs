@@ -2,7 +2,6 @@
 
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_lanes::Isa;
-use std::borrow::Cow;
 
 /// Choices that change time and memory, never bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,22 +30,15 @@ static XMSS_LEAVES: &[u32] = &[4, 8, 16, 32, 64, 128];
 static FORS_LEAVES: &[u32] = &[64, 128, 256, 512, 1024, 2048, 4096];
 static VERIFY_GROUP: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
 
-/// Threads, up to one a core.
-pub(crate) fn threads() -> Axis {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()), tuned: true }
-}
-
 /// The space of this backend; `isas` if the caller did not choose the instruction set.
 pub(crate) fn axes(isas: bool) -> Vec<Axis> {
-    let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values), tuned: true };
     let there = |(number, isa): (usize, &Isa)| isa.detect().then_some(number as u32 + 1);
     let isas: Vec<u32> = Isa::ALL.iter().enumerate().filter_map(there).filter(|_| isas).collect();
     vec![
-        threads(),
-        axis("xmss_leaves", XMSS_LEAVES),
-        axis("fors_leaves", FORS_LEAVES),
-        axis("verify_group", VERIFY_GROUP),
+        Axis::threads(),
+        Axis::new("xmss_leaves", XMSS_LEAVES),
+        Axis::new("fors_leaves", FORS_LEAVES),
+        Axis::new("verify_group", VERIFY_GROUP),
         Axis { name: "isa", values: std::iter::once(0).chain(isas).collect(), tuned: true },
     ]
 }

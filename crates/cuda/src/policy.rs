@@ -3,7 +3,6 @@
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_fips205::Params;
 use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, Kernel, MAX_THREADS, TILE_WORDS, UNROLLED};
-use std::borrow::Cow;
 
 /// Choices that change time and memory, never bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -90,29 +89,27 @@ static LEVELS: &[u32] = &[0, 1, 2, 3, 4];
 
 /// The space of this backend.
 pub(crate) fn axes() -> Vec<Axis> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values), tuned: true };
     vec![
-        Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()), tuned: false },
-        axis("block", BLOCK),
-        axis("blocks", BLOCKS),
-        axis(KINDS[0].0, BLOCK_OF_KIND),
-        axis(KINDS[1].0, BLOCK_OF_KIND),
-        axis(KINDS[2].0, BLOCK_OF_KIND),
-        axis(KINDS[3].0, BLOCK_OF_KIND),
-        axis("occupancy", OCCUPANCY),
-        axis("imad", IMADS),
-        axis("unrolled", SWITCH),
-        axis("subtree_height", SUBTREE_HEIGHT),
-        axis("tile", TILE),
-        axis("sort", SORT),
-        axis("window", WINDOW),
-        axis("replay", SWITCH),
+        Axis { tuned: false, ..Axis::threads() },
+        Axis::new("block", BLOCK),
+        Axis::new("blocks", BLOCKS),
+        Axis::new(KINDS[0].0, BLOCK_OF_KIND),
+        Axis::new(KINDS[1].0, BLOCK_OF_KIND),
+        Axis::new(KINDS[2].0, BLOCK_OF_KIND),
+        Axis::new(KINDS[3].0, BLOCK_OF_KIND),
+        Axis::new("occupancy", OCCUPANCY),
+        Axis::new("imad", IMADS),
+        Axis::new("unrolled", SWITCH),
+        Axis::new("subtree_height", SUBTREE_HEIGHT),
+        Axis::new("tile", TILE),
+        Axis::new("sort", SORT),
+        Axis::new("window", WINDOW),
+        Axis::new("replay", SWITCH),
         // Levels are there to be compared with the last, and a check is not given up for time.
-        Axis { tuned: false, ..axis("levels", LEVELS) },
-        Axis { tuned: false, ..axis("check", SWITCH) },
-        axis("beside", SWITCH),
-        axis("record", SWITCH),
+        Axis { tuned: false, ..Axis::new("levels", LEVELS) },
+        Axis { tuned: false, ..Axis::new("check", SWITCH) },
+        Axis::new("beside", SWITCH),
+        Axis::new("record", SWITCH),
     ]
 }
 

@@ -5,7 +5,6 @@ use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, HASH_BLOCKS, IMAD, Kernel, MAX_THREADS, flags};
 use rayon::prelude::*;
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,16 +53,14 @@ static PIECE: &[u32] = &[1, 4, 16, 32, 64, 256];
 
 impl HashPolicy {
     fn axes() -> Vec<Axis> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-        let axis = |name, values: &'static [u32]| Axis { name, values: Cow::Borrowed(values), tuned: true };
         vec![
-            Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()), tuned: true },
-            axis("block", BLOCK),
-            axis("blocks", BLOCKS),
-            axis("occupancy", OCCUPANCY),
-            axis("imad", IMADS),
-            axis("streams", STREAMS),
-            axis("piece", PIECE),
+            Axis::threads(),
+            Axis::new("block", BLOCK),
+            Axis::new("blocks", BLOCKS),
+            Axis::new("occupancy", OCCUPANCY),
+            Axis::new("imad", IMADS),
+            Axis::new("streams", STREAMS),
+            Axis::new("piece", PIECE),
         ]
     }
 

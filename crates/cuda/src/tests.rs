@@ -48,10 +48,16 @@ hypergrove_testkit::backend_tests!(kernels_on_the_host, Some(Host::new()));
 
 /// A batch of one job of the first toy set.
 fn one<R>(run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
+    many(1, run)
+}
+
+/// A batch of the same job many times.
+fn many<R>(jobs: usize, run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
     let p = &TOY_SHA2_16;
     let keys = [Key { pk_seed: &[1; 16], sk_seed: &SK_SEED, cached_nodes: &[], cached_id: 0 }];
-    let positions = [Position { fors: vec![1, 2, 3, 4], idx_tree: 2, idx_leaf: REVEALED as u32 }];
-    run(&Plan::new(p, Op::Sign), &Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] })
+    let position = Position { fors: vec![1, 2, 3, 4], idx_tree: 2, idx_leaf: REVEALED as u32 };
+    let (key_of, positions) = (vec![0; jobs], vec![position; jobs]);
+    run(&Plan::new(p, Op::Sign), &Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] })
 }
 
 const SK_SEED: [u8; 16] = *b"no one may know.";
@@ -137,17 +143,15 @@ fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
         let gpu = Arc::new(HostGpu::new(true));
         let gpus = Gpus::new(vec![gpu.clone()]);
         let device = gpus.devices("host").remove(0);
-        one(|plan, batch| {
-            let (key_of, positions) = (vec![0; jobs], vec![batch.positions[0].clone(); jobs]);
-            let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+        many(jobs, |plan, batch| {
             let mut program = gpus.prepare(&device, plan, jobs, &Policy::default()).unwrap();
             let mut right = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
-            program.run(&batch, &mut right).unwrap();
+            program.run(batch, &mut right).unwrap();
             let mut hits = Vec::new();
             for kernel in [Kernel::Xmss, Kernel::XmssWide, Kernel::Select, Kernel::Chains] {
                 gpu.fault.store(kernel as u32, Ordering::Relaxed);
                 let mut out = vec![0; right.len()];
-                let result = program.run(&batch, &mut out);
+                let result = program.run(batch, &mut out);
                 let hit = gpu.fault.swap(u32::MAX, Ordering::Relaxed) == u32::MAX;
                 if !hit {
                     continue;
@@ -165,7 +169,7 @@ fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
             };
             assert_eq!(hits, all);
             let mut again = vec![0; right.len()];
-            program.run(&batch, &mut again).unwrap();
+            program.run(batch, &mut again).unwrap();
             assert!(again == right, "right again after faults");
         });
     }
@@ -193,15 +197,13 @@ fn a_check_that_did_not_run_is_noticed() {
         let gpu = Arc::new(HostGpu::new(false));
         let gpus = Gpus::new(vec![gpu.clone()]);
         let device = gpus.devices("host").remove(0);
-        one(|plan, batch| {
-            let (key_of, positions) = (vec![0; jobs], vec![batch.positions[0].clone(); jobs]);
-            let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+        many(jobs, |plan, batch| {
             let mut program = gpus.prepare(&device, plan, jobs, &Policy::default()).unwrap();
             let mut out = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
-            program.run(&batch, &mut out).unwrap();
+            program.run(batch, &mut out).unwrap();
             out.fill(0);
             gpu.skip.store(kernel as u32, Ordering::Relaxed);
-            assert!(matches!(program.run(&batch, &mut out), Err(Error::Inconsistent { .. })), "{kernel:?}");
+            assert!(matches!(program.run(batch, &mut out), Err(Error::Inconsistent { .. })), "{kernel:?}");
             assert!(out.iter().all(|byte| *byte == 0), "{kernel:?}");
         });
     }
@@ -209,16 +211,13 @@ fn a_check_that_did_not_run_is_noticed() {
 
 #[test]
 fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
-    one(|plan, batch| {
-        let key_of = [0; 9];
-        let positions = vec![batch.positions[0].clone(); 9];
-        let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+    many(9, |plan, batch| {
         let run = |gpu: HostGpu| {
             let gpus = Gpus::new(vec![Arc::new(gpu)]);
             let device = gpus.devices("host").remove(0);
             let mut program = gpus.prepare(&device, plan, 9, &Policy::default())?;
             let mut out = vec![0; 9 * TOY_SHA2_16.sig_bytes()];
-            program.run(&batch, &mut out)?;
+            program.run(batch, &mut out)?;
             Ok::<_, Error>((out, program.read(hypergrove_fips205::plan::Slot::XmssRoots)))
         };
         let whole = run(HostGpu::new(false)).unwrap();
@@ -307,14 +306,12 @@ fn a_device_that_fails_says_so_and_goes_on() {
 fn stages_are_timed_alone_in_the_shape_that_was_asked_for() {
     let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
     let device = gpus.devices("host").remove(0);
-    one(|plan, batch| {
-        for jobs in [1, 40] {
-            let (key_of, positions) = (vec![0; jobs], vec![batch.positions[0].clone(); jobs]);
-            let batch = Batch { key_of: &key_of, positions: &positions, ..*batch };
+    for jobs in [1, 40] {
+        many(jobs, |plan, batch| {
             let run = |policy: &[(&'static str, u32)]| {
                 let mut program = gpus.prepare(&device, plan, jobs, &Policy(policy.to_vec())).unwrap();
                 let mut out = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
-                let timing = program.run(&batch, &mut out).unwrap();
+                let timing = program.run(batch, &mut out).unwrap();
                 (out, timing)
             };
             let (right, plain) = run(&[]);
@@ -326,7 +323,9 @@ fn stages_are_timed_alone_in_the_shape_that_was_asked_for() {
                 assert!(timing.stages.iter().any(|stage| stage.name == name), "{name}: {:?}", timing.stages);
             }
             assert_eq!(timing.execute, timing.stages.iter().map(|stage| stage.time).sum());
-        }
+        });
+    }
+    one(|plan, _| {
         let refused = gpus.prepare(&device, plan, 1, &Policy(vec![("block", 512)]));
         assert!(refused.is_err_and(|why| why.to_string().contains("at most 256 threads")));
     });

@@ -52,6 +52,18 @@ pub struct Axis {
     pub tuned: bool,
 }
 
+impl Axis {
+    /// One that a tuner may choose.
+    pub fn new(name: &'static str, values: &'static [u32]) -> Axis {
+        Axis { name, values: Cow::Borrowed(values), tuned: true }
+    }
+    /// [`THREADS`], up to one a core of the host.
+    pub fn threads() -> Axis {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()), tuned: true }
+    }
+}
+
 /// A value for some axes; the backend's defaults hold for the others.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Policy(pub Vec<(&'static str, u32)>);

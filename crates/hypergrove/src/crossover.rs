@@ -123,11 +123,8 @@ impl Inner {
         let (theirs, ours) = (rates.iter().sum::<f64>(), left as f64 / of_host);
         let compared =
             format!("{theirs:.0} jobs a second by {} devices, {ours:.0} by {}", able.len(), host.device().id());
-        match theirs / ours {
-            less if less <= 1.0 => stay(compared),
-            // Also where it helps little: should the others fail, it goes on.
-            _ => Suited { workers: both(), why: compared },
-        }
+        // The host stays also where it helps little: should the others fail, it goes on.
+        if theirs <= ours { stay(compared) } else { Suited { workers: both(), why: compared } }
     }
 
     /// The device for a single job: the host, unless another one that is awake is known to be faster.

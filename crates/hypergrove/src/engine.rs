@@ -101,10 +101,9 @@ impl EngineBuilder {
         self.verify_signatures = verify;
         self
     }
-    /// Whether keys, signatures and verdicts (not SHA-256) are computed twice and compared before they are handed out (not the
-    /// default: it takes twice the
-    /// time). The second time, the jobs of a batch change places, so that a fault that stays in one place of the device
-    /// shows; a single job has no other place, and only a passing fault shows.
+    /// Whether keys, signatures and verdicts (not SHA-256) are computed twice and compared before they are handed out (not
+    /// the default: it takes twice the time). The second time, the jobs of a batch change places, so that a fault that
+    /// stays in one place of the device shows; a single job has no other place, and only a passing fault shows.
     pub fn redundant(mut self, redundant: bool) -> EngineBuilder {
         self.redundant = redundant;
         self

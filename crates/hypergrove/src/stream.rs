@@ -317,22 +317,17 @@ impl Inner {
     fn work<J: Job>(&self, worker: &Worker, jobs: Jobs<J>, room: (u64, u64), out: &mut Vec<u8>) -> Done<J> {
         let done = self.with_pool(worker, self.threads, |pool| {
             let shares = self.outputs(worker, pool, &jobs, room, out)?;
-            if worker.is_aside() {
-                out.zeroize();
-                return Ok(None);
-            }
             let take = |((_, asked), share): (&(usize, Asked<J>), &Range<usize>)| finish(asked, share, out);
-            Ok(Some(match pool {
+            Ok(match pool {
                 Some(pool) if jobs.len() > SHARE => {
                     let pairs = jobs.par_iter().zip(&shares).with_min_len(SHARE);
                     pool.install(|| pairs.map(take).collect())
                 }
                 _ => jobs.iter().zip(&shares).map(take).collect(),
-            }))
+            })
         });
         match done {
-            Ok(Some(results)) => Done::Ready(results, jobs),
-            Ok(None) => Done::Doubted(jobs),
+            Ok(results) => Done::Ready(results, jobs),
             Err(why) => Done::Failed(why, jobs),
         }
     }
@@ -399,8 +394,6 @@ enum Tried {
 enum Done<J: Job> {
     Ready(Results<J>, Jobs<J>),
     Failed(Error, Jobs<J>),
-    /// Its device failed meanwhile at another one.
-    Doubted(Jobs<J>),
     Panicked(Box<dyn Any + Send>),
 }
 
@@ -604,13 +597,18 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
     }
 
     fn land(&mut self, landed: Landed<J>) {
-        let Landed { lane, first, jobs: count, out, done } = landed;
+        let Landed { lane, first, jobs: count, mut out, done } = landed;
         let it = &mut self.lanes[lane];
         (it.flying, it.jobs) = (it.flying - 1, it.jobs - count);
-        it.spare.push(out);
         let worker = it.worker;
+        // Its device failed meanwhile at another one: its results are not trusted.
+        let is_doubted = worker.is_aside();
+        if is_doubted {
+            out.zeroize();
+        }
+        it.spare.push(out);
         let (why, jobs) = match done {
-            Done::Ready(results, jobs) if worker.is_aside() => {
+            Done::Ready(results, jobs) if is_doubted => {
                 results.into_iter().flatten().for_each(J::discard);
                 (None, jobs)
             }
@@ -620,7 +618,6 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
             }
             Done::Panicked(with) => resume_unwind(with),
             Done::Failed(why, jobs) => (Some(why), jobs),
-            Done::Doubted(jobs) => (None, jobs),
         };
         self.held.remove(&first);
         self.whole = false;
