@@ -2,13 +2,14 @@
 //! the crate's `unsafe` is here: CUDA is called through C functions, and knows memory by addresses.
 
 use crate::compile::{Capability, Compiler, Output, Toolchain};
-use crate::gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step};
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
     CUgraphExec, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
 };
 use cudarc::nvrtc::sys::nvrtcProgram;
 use hypergrove_engine::{Error, Timing};
+use hypergrove_fips205::plan::Work;
+use hypergrove_gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step};
 use hypergrove_kernels::{Config, Kernel};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -178,31 +179,28 @@ impl Driver {
     }
 }
 
-/// Why there is no device to use: a sentence without its full stop.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NoDriver(pub String);
-
-impl std::fmt::Display for NoDriver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// All devices of the driver, at least one. None is touched before its first use. `cache` is where compiled kernels are
-/// kept: see [`Compiler::new`].
-pub(crate) fn devices(cache: Option<&Path>) -> Result<Vec<Arc<CudaGpu>>, NoDriver> {
-    let driver = Arc::new(Driver::open().map_err(NoDriver)?);
+/// All devices of the driver, at least one, or why there is none: a sentence without its full stop. None is touched before
+/// its first use. `cache` is where compiled kernels are kept: see [`Compiler::new`].
+pub(crate) fn devices(cache: Option<&Path>) -> Result<Vec<Arc<CudaGpu>>, String> {
+    let driver = Arc::new(Driver::open()?);
     let compiler = Arc::new(Compiler::new(cache, Nvrtc::open));
-    let failed = |code| NoDriver(format!("the NVIDIA driver does not list its devices: {}", driver.describe(code)));
+    let failed = |code| format!("the NVIDIA driver does not list its devices: {}", driver.describe(code));
     let mut count = 0;
     // SAFETY: it writes one number.
     match unsafe { (driver.cuDeviceGetCount)(&mut count) } {
         0 if count > 0 => {}
-        0 => return Err(NoDriver("the NVIDIA driver finds no GPU here".to_owned())),
+        0 => return Err("the NVIDIA driver finds no GPU here".to_owned()),
         code => return Err(failed(code)),
     }
     (0..count).map(|index| CudaGpu::open(&driver, &compiler, index).map(Arc::new).map_err(failed)).collect()
 }
+
+/// Cycles of one multiprocessor for a compression, at least: 64 lanes of the integer pipe a cycle, all additions moved
+/// elsewhere. SHA-256 has 1,024 rotations, shifts and logic operations that only that pipe can do. The other two are
+/// from the best rates reached on an H200 (docs/cuda.md).
+const SHA256: f64 = 16.0;
+const SHA512: f64 = 51.4;
+const KECCAK: f64 = 76.9;
 
 /// A device. Its context is the process's one for it (the primary one), made at the first use.
 pub(crate) struct CudaGpu {
@@ -349,6 +347,9 @@ impl CudaGpu {
             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
+        let multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let clock = attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_or(0, |kilohertz| u64::from(kilohertz) * 1000);
+        let rate = |cycles: f64| clock as f64 * f64::from(multiprocessors) / cycles;
         let facts = Facts {
             id: format!("cuda:{index}"),
             name: CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned(),
@@ -359,9 +360,10 @@ impl CudaGpu {
                 version / 1000,
                 version % 1000 / 10
             ),
-            multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            multiprocessors,
             memory: memory as u64,
-            clock: attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_or(0, |kilohertz| u64::from(kilohertz) * 1000),
+            clock,
+            rates: (clock > 0).then(|| Work { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) }),
             ecc: attribute(CU_DEVICE_ATTRIBUTE_ECC_ENABLED)? != 0,
         };
         let unified = attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)? != 0

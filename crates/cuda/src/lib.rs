@@ -1,28 +1,19 @@
-//! Executes plans on NVIDIA GPUs of compute capability 7.5 and newer.
+//! NVIDIA GPUs of compute capability 7.5 and newer, through their maker's driver.
 //!
-//! Kernels are those of `hypergrove-kernels`, compiled for the device at their first use. Programs lay a batch out, and
-//! submit all of its stages at once: one upload, one row of launches, one download. See docs/cuda.md.
+//! Kernels are compiled for the device at their first use, by NVRTC, and kept. What they are launched for is in
+//! `hypergrove-gpu`. See docs/cuda.md.
 #![deny(unsafe_code)]
 
-mod backend;
 mod compile;
-mod cuda;
 #[allow(unsafe_code)]
 mod driver;
-mod gpu;
-mod keys;
-mod nodes;
-mod policy;
-mod program;
-mod ring;
-mod sha256;
 
-#[cfg(test)]
-#[allow(unsafe_code)]
-mod host;
-#[cfg(test)]
-mod tests;
+use hypergrove_engine::Backend;
+use hypergrove_gpu::Gpus;
+use std::path::Path;
 
-pub use cuda::Cuda;
-pub use policy::CudaPolicy;
-pub use sha256::HashPolicy;
+/// All GPUs of NVIDIA's driver, perhaps none: [`Backend::absent`] says why. Compiled kernels are kept in `cache`, if a
+/// directory is given.
+pub fn backend(cache: Option<&Path>) -> impl Backend + use<> {
+    Gpus::new("cuda", driver::devices(cache))
+}

@@ -88,7 +88,7 @@ pub struct BackendEntry {
 pub static BACKENDS: &[BackendEntry] = &[
     BackendEntry { name: "cpu", what: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
     #[cfg(feature = "cuda")]
-    BackendEntry { name: "cuda", what: "NVIDIA GPUs", make: |cache| Arc::new(hypergrove_cuda::Cuda::new(cache)) },
+    BackendEntry { name: "cuda", what: "NVIDIA GPUs", make: |cache| Arc::new(hypergrove_cuda::backend(cache)) },
 ];
 
 /// All backends of this build, the preferred one first.

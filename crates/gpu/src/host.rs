@@ -31,6 +31,7 @@ impl HostGpu {
                 multiprocessors: 2,
                 memory: 1 << 30,
                 clock: 0,
+                rates: None,
                 ecc: true,
             },
             most: AtomicU64::new(u64::MAX),

@@ -6,7 +6,7 @@ use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, Kernel, MAX_THREADS, TILE_
 
 /// Choices that change time and memory, never bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CudaPolicy {
+pub struct GpuPolicy {
     /// Host threads that lay batches out.
     pub threads: usize,
     /// Threads of a block, where there is work for them.
@@ -43,9 +43,9 @@ pub struct CudaPolicy {
     pub stages: u32,
 }
 
-impl Default for CudaPolicy {
-    fn default() -> CudaPolicy {
-        CudaPolicy {
+impl Default for GpuPolicy {
+    fn default() -> GpuPolicy {
+        GpuPolicy {
             threads: 1,
             block: 128,
             of_kind: [0; KINDS.len()],
@@ -113,10 +113,10 @@ pub(crate) fn axes() -> Vec<Axis> {
     ]
 }
 
-impl CudaPolicy {
+impl GpuPolicy {
     /// The named values, defaults for the rest.
-    pub fn of(policy: &Policy) -> Result<CudaPolicy, Error> {
-        let mut out = CudaPolicy::default();
+    pub fn of(policy: &Policy) -> Result<GpuPolicy, Error> {
+        let mut out = GpuPolicy::default();
         for (name, value) in &policy.0 {
             let (field, allowed) = match *name {
                 THREADS => {

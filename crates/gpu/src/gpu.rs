@@ -1,12 +1,13 @@
-//! What programs need of a GPU: `driver.rs` has the real one; tests have one that runs the same kernels on the host.
+//! What programs need of a GPU: a driver's crate has the real ones; tests have one that runs the same kernels on the host.
 
 use hypergrove_engine::{Error, Timing};
+use hypergrove_fips205::plan::Work;
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::sync::Arc;
 
 /// A device as its driver describes it.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Facts {
+#[derive(Clone, Debug)]
+pub struct Facts {
     /// `cuda:0`, as errors name it.
     pub id: String,
     /// What the maker calls it.
@@ -19,6 +20,8 @@ pub(crate) struct Facts {
     pub memory: u64,
     /// Cycles a second, at most; 0 if it is not known.
     pub clock: u64,
+    /// Compressions and permutations a second that its arithmetic allows, if that is known.
+    pub rates: Option<Work>,
     /// Whether memory corrects errors.
     pub ecc: bool,
 }
@@ -26,7 +29,8 @@ pub(crate) struct Facts {
 /// One launch of a kernel. Blocks and threads are the kernel's parallelism: every kernel goes through its jobs in steps
 /// of all its threads, so that any shape gives the same bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Launch {
+#[allow(missing_docs)]
+pub struct Launch {
     pub kernel: Kernel,
     pub blocks: u32,
     pub threads: u32,
@@ -35,7 +39,8 @@ pub(crate) struct Launch {
 
 /// What a queue does, in order. Addresses are the device's; a host range is a part of a [`Gpu::HostMemory`].
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Step {
+#[allow(missing_docs)]
+pub enum Step {
     /// Host memory to device memory.
     Upload { to: u64, from: u64, bytes: usize },
     /// Device memory to host memory.
@@ -53,7 +58,7 @@ pub(crate) enum Step {
 }
 
 /// A GPU. Dropping its memory frees it.
-pub(crate) trait Gpu: Send + Sync + Sized + 'static {
+pub trait Gpu: Send + Sync + Sized + 'static {
     /// Device memory.
     type Memory: Send + Sync;
     /// Host memory that the device reads and writes: page-locked, and mapped at the same address.
@@ -63,14 +68,17 @@ pub(crate) trait Gpu: Send + Sync + Sized + 'static {
     /// An ordered row of work, with a row beside it.
     type Queue: Queue<Kernels = Self::Kernels>;
 
+    /// What its driver says of it.
     fn facts(&self) -> &Facts;
     /// Bytes of device memory that are free now.
     fn free(&self) -> Result<u64, Error>;
     /// Uninitialised memory. `Error::OutOfMemory` if there is not enough.
     fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Self::Memory, Error>;
+    /// Its address on the device.
     fn address(memory: &Self::Memory) -> u64;
     /// Zeroed host memory.
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Self::HostMemory, Error>;
+    /// The same for host memory.
     fn host_address(memory: &Self::HostMemory) -> u64;
     /// Only to be used while no queue works on the memory: after [`Queue::wait`].
     fn host_bytes(memory: &mut Self::HostMemory) -> &mut [u8];
@@ -78,14 +86,16 @@ pub(crate) trait Gpu: Send + Sync + Sized + 'static {
     fn host_view(memory: &Self::HostMemory) -> &[u8];
     /// Compiles what is neither loaded nor in the cache.
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<Self::Kernels, Error>;
+    /// A row of its own.
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;
 }
 
 /// Numbers that a queue remembers states of its work under.
-pub(crate) const SLOTS: usize = 16;
+pub const SLOTS: usize = 16;
 
 /// An ordered row of work on one device.
-pub(crate) trait Queue: Send {
+pub trait Queue: Send {
+    /// What [`Gpu::kernels`] gives.
     type Kernels;
     /// Steps that are submitted at once.
     type Recording: Send;
@@ -94,6 +104,7 @@ pub(crate) trait Queue: Send {
     fn submit(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
     /// Prepares steps to be submitted again and again at little cost.
     fn record(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<Self::Recording, Error>;
+    /// Submits what was recorded.
     fn replay(&mut self, recording: &Self::Recording) -> Result<(), Error>;
     /// Remembers under a number below [`SLOTS`] all that was submitted so far.
     fn mark(&mut self, slot: usize) -> Result<(), Error>;

@@ -2,49 +2,25 @@
 
 use crate::backend::Gpus;
 use crate::host::{HostGpu, REVEALED};
-use hypergrove_engine::{Axis, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, Reference};
+use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Reference};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Position, TOY_SHA2_16};
 use hypergrove_kernels::Kernel;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-struct Host(Gpus<HostGpu>);
-
-impl Host {
-    fn new() -> Host {
-        Host(Gpus::new(vec![Arc::new(HostGpu::new(false))]))
-    }
+fn gpus(gpu: impl Into<Arc<HostGpu>>) -> Gpus<HostGpu> {
+    Gpus::new("host", Ok(vec![gpu.into()]))
 }
 
-impl Backend for Host {
-    fn name(&self) -> &'static str {
-        "host"
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        Ok(self.0.devices("host"))
-    }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        self.0.space(device, plan)
-    }
-    fn fingerprint(&self, _: &Device) -> String {
-        self.0.fingerprint()
-    }
-    fn free(&self, device: &Device) -> Option<u64> {
-        self.0.free(device)
-    }
-    fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        self.0.bytes(plan, batch, policy)
-    }
-    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        self.0.prepare(device, plan, batch, policy)
-    }
-    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        self.0.hasher(device, policy)
-    }
+/// A backend and its first device.
+fn device(gpu: impl Into<Arc<HostGpu>>) -> (Gpus<HostGpu>, Device) {
+    let gpus = gpus(gpu);
+    let device = gpus.devices().unwrap().remove(0);
+    (gpus, device)
 }
 
-hypergrove_testkit::backend_tests!(kernels_on_the_host, Some(Host::new()));
+hypergrove_testkit::backend_tests!(kernels_on_the_host, Some(gpus(HostGpu::new(false))));
 
 /// A batch of one job of the first toy set.
 fn one<R>(run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
@@ -69,8 +45,7 @@ fn contains(memory: &[u8], secret: &[u8]) -> bool {
 #[test]
 fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
     let gpu = Arc::new(HostGpu::new(true));
-    let gpus = Gpus::new(vec![gpu.clone()]);
-    let device = gpus.devices("host").remove(0);
+    let (gpus, device) = device(gpu.clone());
     let mut signature = vec![0; TOY_SHA2_16.sig_bytes()];
     let (prf, chains) = one(|plan, batch| {
         let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
@@ -106,8 +81,7 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
 #[test]
 fn a_dropped_program_leaves_nothing() {
     let gpu = Arc::new(HostGpu::new(true));
-    let gpus = Gpus::new(vec![gpu.clone()]);
-    let device = gpus.devices("host").remove(0);
+    let (gpus, device) = device(gpu.clone());
     one(|plan, batch| {
         let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
         program.run(batch, &mut vec![0; TOY_SHA2_16.sig_bytes()]).unwrap();
@@ -122,8 +96,7 @@ fn a_dropped_program_leaves_nothing() {
 #[test]
 fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
     let gpu = Arc::new(HostGpu::new(false));
-    let gpus = Gpus::new(vec![gpu.clone()]);
-    let device = gpus.devices("host").remove(0);
+    let (gpus, device) = device(gpu.clone());
     one(|plan, batch| {
         let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
         let mut out = vec![0; TOY_SHA2_16.sig_bytes()];
@@ -141,8 +114,7 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
 fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
     for jobs in [1, 40] {
         let gpu = Arc::new(HostGpu::new(true));
-        let gpus = Gpus::new(vec![gpu.clone()]);
-        let device = gpus.devices("host").remove(0);
+        let (gpus, device) = device(gpu.clone());
         many(jobs, |plan, batch| {
             let mut program = gpus.prepare(&device, plan, jobs, &Policy::default()).unwrap();
             let mut right = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
@@ -177,8 +149,7 @@ fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
 
 #[test]
 fn a_program_for_many_runs_few() {
-    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
-    let device = gpus.devices("host").remove(0);
+    let (gpus, device) = device(HostGpu::new(false));
     one(|plan, batch| {
         let sign = |prepared| {
             let mut out = vec![0; TOY_SHA2_16.sig_bytes()];
@@ -195,8 +166,7 @@ fn a_program_for_many_runs_few() {
 fn a_check_that_did_not_run_is_noticed() {
     for (jobs, kernel) in [(1, Kernel::Links), (40, Kernel::Climb)] {
         let gpu = Arc::new(HostGpu::new(false));
-        let gpus = Gpus::new(vec![gpu.clone()]);
-        let device = gpus.devices("host").remove(0);
+        let (gpus, device) = device(gpu.clone());
         many(jobs, |plan, batch| {
             let mut program = gpus.prepare(&device, plan, jobs, &Policy::default()).unwrap();
             let mut out = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
@@ -213,8 +183,7 @@ fn a_check_that_did_not_run_is_noticed() {
 fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
     many(9, |plan, batch| {
         let run = |gpu: HostGpu| {
-            let gpus = Gpus::new(vec![Arc::new(gpu)]);
-            let device = gpus.devices("host").remove(0);
+            let (gpus, device) = device(gpu);
             let mut program = gpus.prepare(&device, plan, 9, &Policy::default())?;
             let mut out = vec![0; 9 * TOY_SHA2_16.sig_bytes()];
             program.run(batch, &mut out)?;
@@ -245,8 +214,7 @@ fn digests(messages: Messages<'_>) -> Vec<[u8; 32]> {
 
 #[test]
 fn messages_in_any_launch_shape() {
-    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
-    let device = gpus.devices("host").remove(0);
+    let (gpus, device) = device(HostGpu::new(false));
     let shape = |block, blocks, streams| Policy(vec![("block", block), ("blocks", blocks), ("streams", streams)]);
     let data: Vec<u8> = (0..5 << 20).map(|i: u32| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
     for policy in [shape(0, 0, 3), shape(1, 1, 1), shape(64, 2, 2), shape(512, 1, 8)] {
@@ -273,8 +241,7 @@ fn messages_in_any_launch_shape() {
 
 #[test]
 fn messages_in_the_devices_memory() {
-    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
-    let device = gpus.devices("host").remove(0);
+    let (gpus, device) = device(HostGpu::new(false));
     let mut hasher = gpus.hasher(&device, &Policy(vec![("piece", 1)])).unwrap();
     let data: Vec<u8> = (0..1024).map(|i| i as u8).collect();
     let messages = Messages::equal(&data, 128).unwrap();
@@ -287,8 +254,8 @@ fn messages_in_the_devices_memory() {
 #[test]
 fn a_device_that_fails_says_so_and_goes_on() {
     let gpu = Arc::new(HostGpu::new(false));
-    let gpus = Gpus::new(vec![gpu.clone()]);
-    let mut hasher = gpus.hasher(&gpus.devices("host").remove(0), &Policy(vec![("piece", 1)])).unwrap();
+    let (gpus, device) = device(gpu.clone());
+    let mut hasher = gpus.hasher(&device, &Policy(vec![("piece", 1)])).unwrap();
     let data = vec![7; 4 << 20];
     let messages = Messages::equal(&data, 4096).unwrap();
     let mut got = vec![[0; 32]; 1024];
@@ -298,14 +265,13 @@ fn a_device_that_fails_says_so_and_goes_on() {
     hasher.run(messages, &mut got).unwrap();
     assert_eq!(got, digests(messages));
     for axis in [("block", 2048), ("occupancy", 0), ("imad", 4096), ("streams", 0), ("piece", 0), ("tile", 1)] {
-        assert!(matches!(gpus.hasher(&gpus.devices("host").remove(0), &Policy(vec![axis])), Err(Error::Value { .. })));
+        assert!(matches!(gpus.hasher(&device, &Policy(vec![axis])), Err(Error::Value { .. })));
     }
 }
 
 #[test]
 fn stages_are_timed_alone_in_the_shape_that_was_asked_for() {
-    let gpus = Gpus::new(vec![Arc::new(HostGpu::new(false))]);
-    let device = gpus.devices("host").remove(0);
+    let (gpus, device) = device(HostGpu::new(false));
     for jobs in [1, 40] {
         many(jobs, |plan, batch| {
             let run = |policy: &[(&'static str, u32)]| {

@@ -3,7 +3,7 @@
 use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::keys;
 use crate::nodes::NodesCache;
-use crate::policy::CudaPolicy;
+use crate::policy::GpuPolicy;
 use crate::ring::{Ring, ring_bytes};
 use hypergrove_engine::{Batch, Error, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
@@ -66,11 +66,11 @@ struct Shape {
     /// Layers that are grown, and layers whose nodes come with the key.
     grown: usize,
     cached: usize,
-    policy: CudaPolicy,
+    policy: GpuPolicy,
 }
 
 impl Shape {
-    fn new(plan: &Plan, policy: CudaPolicy) -> Shape {
+    fn new(plan: &Plan, policy: GpuPolicy) -> Shape {
         let p = plan.params;
         let (grown, cached) = match plan.op {
             Op::Sign => (p.d - plan.cached_layers, plan.cached_layers),
@@ -191,18 +191,18 @@ fn flag_words(p: &Params, jobs: usize) -> usize {
 const FEW_KEYS: usize = 8;
 
 /// Bytes of device memory for a pass of one job: less cannot be had.
-pub(crate) fn least_bytes(plan: &Plan, policy: CudaPolicy) -> u64 {
+pub(crate) fn least_bytes(plan: &Plan, policy: GpuPolicy) -> u64 {
     Shape::new(plan, policy).layout(1).device as u64
 }
 
 /// Bytes of device memory for a pass of `jobs` jobs.
 #[cfg(test)]
-pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: CudaPolicy) -> u64 {
+pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: GpuPolicy) -> u64 {
     Shape::new(plan, policy).layout(jobs).device as u64
 }
 
 /// Bytes of host memory for a program of `batch` jobs.
-pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: CudaPolicy) -> u64 {
+pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: GpuPolicy) -> u64 {
     let jobs = if plan.op == Op::Cache { cache_trees(plan) } else { batch.clamp(1, 1 << 20) };
     Shape::new(plan, policy).layout(jobs).host as u64
 }
@@ -253,7 +253,7 @@ impl<G: Gpu> GpuProgram<G> {
         plan: &Plan,
         batch: usize,
         budget: u64,
-        policy: CudaPolicy,
+        policy: GpuPolicy,
     ) -> Result<GpuProgram<G>, Error> {
         let shape = Shape::new(plan, policy);
         let p = plan.params;

@@ -1,0 +1,130 @@
+//! GPUs as a backend.
+
+use crate::gpu::{Facts, Gpu};
+use crate::nodes::NodesCache;
+use crate::policy::{self, GpuPolicy};
+use crate::program::{self, GpuProgram};
+use crate::sha256::{GpuHasher, HashPolicy};
+use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program};
+use hypergrove_fips205::plan::{Op, Plan, Work};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Compressions of one program: about 30 ms of work for a large GPU, so that launches and tails are a small part of it.
+const PROGRAM_WORK: f64 = 5e8;
+
+/// Bytes of one program's signatures, at most: the copies of the first and the computing of the last have nothing beside them.
+const PROGRAM_BYTES: usize = 640 << 20;
+
+/// Programs in flight: one computes, one is copied, and of verifications, which take the host as long as the device, two more
+/// are laid out (docs/cuda.md).
+const QUEUE: u32 = 4;
+const QUEUE_OF_OTHERS: u32 = 2;
+
+/// The share of a device's memory that one program may take: two are in flight, and keys are cached beside them.
+pub(crate) const PROGRAM_SHARE: u64 = 3;
+
+/// The share for cached nodes.
+const CACHE_SHARE: u64 = 4;
+
+/// The GPUs of one driver, as a backend.
+pub struct Gpus<G: Gpu> {
+    name: &'static str,
+    gpus: Vec<(Arc<G>, Arc<NodesCache<G>>)>,
+    absent: Option<String>,
+}
+
+impl<G: Gpu> Gpus<G> {
+    /// GPUs whose numbers are their places, or why there are none.
+    pub fn new(name: &'static str, gpus: Result<Vec<Arc<G>>, String>) -> Gpus<G> {
+        let with_cache = |gpu: Arc<G>| {
+            let cache = Arc::new(NodesCache::new(gpu.facts().memory / CACHE_SHARE));
+            (gpu, cache)
+        };
+        let (gpus, absent) = match gpus {
+            Ok(gpus) => (gpus.into_iter().map(with_cache).collect(), None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        Gpus { name, gpus, absent }
+    }
+
+    fn gpu(&self, device: &Device) -> Result<&(Arc<G>, Arc<NodesCache<G>>), Error> {
+        self.gpus.get(device.index as usize).ok_or_else(|| Error::Device {
+            device: device.id(),
+            what: format!("there is no such device; there are {}", self.gpus.len()),
+        })
+    }
+}
+
+impl<G: Gpu> Backend for Gpus<G> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        let device = |(index, (gpu, _)): (usize, &(Arc<G>, _))| {
+            let Facts { name, mut detail, multiprocessors, memory, ecc, .. } = gpu.facts().clone();
+            if !ecc {
+                detail += ", memory without error correction";
+            }
+            let index = index as u32;
+            Device { backend: self.name, index, name, detail, cores: multiprocessors, memory, queue: QUEUE }
+        };
+        Ok(self.gpus.iter().enumerate().map(device).collect())
+    }
+    fn absent(&self) -> Option<String> {
+        self.absent.clone()
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        let (gpu, _) = self.gpu(device)?;
+        let budget = gpu.facts().memory / PROGRAM_SHARE;
+        let needs = program::least_bytes(plan, GpuPolicy::default());
+        if needs > budget {
+            return Err(Error::OutOfMemory { device: device.id(), needs, has: budget });
+        }
+        Ok(policy::axes())
+    }
+    fn rates(&self, device: &Device) -> Option<Work> {
+        self.gpu(device).ok()?.0.facts().rates
+    }
+    fn clock(&self, device: &Device) -> Option<f64> {
+        let clock = self.gpu(device).ok()?.0.facts().clock;
+        (clock > 0).then_some(clock as f64)
+    }
+    /// The kernels' sources and the defaults.
+    fn fingerprint(&self, _: &Device) -> String {
+        let mut hash = Sha256::new();
+        for (path, text) in hypergrove_kernels::sources() {
+            hash.update(format!("{path} {} {text}", text.len()));
+        }
+        hash.update(format!("{:?}", GpuPolicy::default()));
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.gpu(device).ok()?.0.free().ok()
+    }
+    fn jobs(&self, _: &Device, plan: &Plan, _: &Policy) -> usize {
+        if plan.op == Op::Cache {
+            return 1;
+        }
+        let work = plan.work();
+        // A SHA-512 compression costs three of SHA-256, a Keccak permutation five (measured, see docs/cuda.md).
+        let work = work.sha256 + 3.0 * work.sha512 + 5.0 * work.keccak;
+        let bytes = if plan.op == Op::Keygen { plan.params.n } else { plan.params.sig_bytes() };
+        let jobs = ((PROGRAM_WORK / work) as usize).min(PROGRAM_BYTES / bytes).max(1);
+        1 << jobs.ilog2()
+    }
+    fn queue(&self, _: &Device, plan: &Plan) -> u32 {
+        if plan.op == Op::Verify { QUEUE } else { QUEUE_OF_OTHERS }
+    }
+    fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        program::host_bytes(plan, batch, GpuPolicy::of(policy).unwrap_or_default())
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        let (gpu, cache) = self.gpu(device)?;
+        let budget = gpu.facts().memory / PROGRAM_SHARE;
+        Ok(Box::new(GpuProgram::new(gpu, cache, plan, batch, budget, GpuPolicy::of(policy)?)?))
+    }
+    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        Ok(Box::new(GpuHasher::new(&self.gpu(device)?.0, HashPolicy::of(policy)?)?))
+    }
+}

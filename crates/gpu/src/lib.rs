@@ -1,0 +1,25 @@
+//! Executes plans as rows of kernel launches on any GPU whose driver implements [`Gpu`] and [`Queue`].
+//!
+//! Kernels are those of `hypergrove-kernels`. Programs lay a batch out, and submit all of its stages at once: one upload,
+//! one row of launches, one download. Nothing here calls a driver, and nothing knows its maker. See docs/cuda.md.
+#![deny(unsafe_code)]
+
+mod backend;
+mod gpu;
+mod keys;
+mod nodes;
+mod policy;
+mod program;
+mod ring;
+mod sha256;
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod host;
+#[cfg(test)]
+mod tests;
+
+pub use backend::Gpus;
+pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step};
+pub use policy::GpuPolicy;
+pub use sha256::HashPolicy;
