@@ -110,10 +110,21 @@ impl Gpu for HostGpu {
 /// show in no root that a signature leads to: that is what computing twice is for.
 pub(crate) const REVEALED: u64 = 3;
 
+/// The first job's tree in layer 0.
+pub(crate) const TREE: u64 = 2;
+
 /// Where the WOTS+ signature of the first job's lowest layer begins.
 fn wots_offset(args: &Args) -> u32 {
     let [k, a, ..] = args.shape0.to_le_bytes().map(u32::from);
     16 * (1 + k * (1 + a))
+}
+
+/// Where the signature that the top layer has of the first job's tree is stored, if there are two layers.
+#[allow(unsafe_code)]
+fn stored_row(args: &Args, n: usize) -> u64 {
+    // SAFETY: the kernel that was launched has read the same words, the address of the first key's nodes.
+    let nodes = unsafe { ((args.keys + 4 * 40) as *const u64).read_unaligned() };
+    nodes + 256 * u64::from(args.base) + TREE * (u64::from(args.shape1 & 255) * n as u64 + 4)
 }
 
 pub(crate) struct HostQueue {
@@ -158,9 +169,11 @@ impl Queue for HostQueue {
                         let fault = &self.gpu.fault;
                         if fault.load(Ordering::Relaxed) == l.kernel as u32 {
                             fault.store(u32::MAX, Ordering::Relaxed);
-                            // The end of a chain of the revealed leaf, a signature's WOTS+ value, or the root of layer 0.
+                            // The end of a chain of the revealed leaf, a stored signature, a signature's WOTS+ value, or
+                            // the root of layer 0.
                             let word = match l.kernel {
                                 Kernel::Chains => l.args.ends + 4 * REVEALED,
+                                Kernel::Stored => stored_row(&l.args, config.n),
                                 Kernel::Select => l.args.sigs + u64::from(wots_offset(&l.args)),
                                 _ => l.args.roots + config.n as u64,
                             };

@@ -1,63 +1,135 @@
 //! What the programs of one device share: cached nodes of keys in device memory, kept between batches, and turns.
+//!
+//! Behind the nodes of a key there may be its WOTS+ signatures of all cached trees' roots: those of the cached layers but the
+//! lowest, a row a leaf, the top layer first. A row is the signature's len·n bytes and a word, its sum (`stored.k`).
 
 use crate::gpu::Gpu;
+use hypergrove_fips205::Params;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The layers above the lowest of the top `cached` ones.
+pub(crate) fn stored_layers(p: &Params, cached: usize) -> Range<usize> {
+    (p.d + 1 - cached).min(p.d)..p.d
+}
+
+/// Leaves of all trees of a layer.
+pub(crate) fn leaves(p: &Params, layer: usize) -> usize {
+    1 << (p.hp * (p.d - layer))
+}
+
+/// Rows for the top `cached` layers.
+pub(crate) fn rows(p: &Params, cached: usize) -> usize {
+    stored_layers(p, cached).map(|layer| leaves(p, layer)).sum()
+}
+
+/// Where the rows begin, in steps of 256 bytes.
+pub(crate) fn rows_at(nodes: usize) -> usize {
+    nodes.div_ceil(256)
+}
+
+/// Bytes of nodes and rows.
+pub(crate) fn bytes_with_rows(p: &Params, cached: usize, nodes: usize) -> usize {
+    rows_at(nodes) * 256 + rows(p, cached) * (p.len() * p.n + 4)
+}
+
+/// Nodes of a key in device memory.
+pub(crate) struct Nodes<G: Gpu> {
+    pub(crate) memory: G::Memory,
+    pub(crate) bytes: usize,
+    /// Whether WOTS+ signatures lie behind them.
+    pub(crate) stored: bool,
+}
 
 /// Nodes by the identity of their key, the one that was used last at the end.
 pub(crate) struct NodesCache<G: Gpu> {
     budget: u64,
     held: Mutex<Vec<Held<G>>>,
+    making: Mutex<()>,
     sending: Mutex<()>,
 }
 
 struct Held<G: Gpu> {
     id: u64,
-    bytes: u64,
-    nodes: Arc<G::Memory>,
+    /// Signatures that were asked for.
+    signatures: u64,
+    nodes: Arc<Nodes<G>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<G: Gpu> NodesCache<G> {
     pub(crate) fn new(budget: u64) -> NodesCache<G> {
-        NodesCache { budget, held: Mutex::default(), sending: Mutex::default() }
+        NodesCache { budget, held: Mutex::default(), making: Mutex::default(), sending: Mutex::default() }
     }
 
     /// The link to the device for one program alone: sharing it, two would begin to compute late and together.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.sending)
     }
 
-    /// Nodes of that identity and size.
-    pub(crate) fn get(&self, id: u64, bytes: u64) -> Option<Arc<G::Memory>> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = held.iter().position(|one| (one.id, one.bytes) == (id, bytes) && id != 0)?;
-        let one = held.remove(at);
-        let nodes = one.nodes.clone();
+    /// One program makes nodes at a time: another may want the same.
+    pub(crate) fn turn_to_make(&self) -> MutexGuard<'_, ()> {
+        locked(&self.making)
+    }
+
+    /// Whether so many bytes may be kept.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        bytes as u64 <= self.budget
+    }
+
+    /// Nodes of that identity, if they are here, and the signatures that were made with them, `more` included.
+    pub(crate) fn get(&self, id: u64, more: u64) -> Option<(Arc<Nodes<G>>, u64)> {
+        let mut held = locked(&self.held);
+        let at = held.iter().position(|one| one.id == id && id != 0)?;
+        let mut one = held.remove(at);
+        one.signatures += more;
+        let found = (one.nodes.clone(), one.signatures);
         held.push(one);
-        Some(nodes)
+        Some(found)
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| one.id != id);
+        locked(&self.held).retain(|one| one.id != id);
     }
 
     /// Gives back what no program uses now; whether there was any.
     pub(crate) fn drop_unused(&self) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = locked(&self.held);
         let before = held.len();
         held.retain(|one| Arc::strong_count(&one.nodes) > 1);
         held.len() < before
     }
 
-    /// Keeps nodes, if they have an identity and fit the budget; those used longest ago make way.
-    pub(crate) fn put(&self, id: u64, nodes: G::Memory, bytes: u64) -> Arc<G::Memory> {
+    /// Keeps nodes, if they have an identity and fit the budget, instead of others of that identity; those used longest ago
+    /// make way.
+    pub(crate) fn put(&self, id: u64, nodes: Nodes<G>, signatures: u64) -> Arc<Nodes<G>> {
         let nodes = Arc::new(nodes);
-        if id != 0 && bytes <= self.budget {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            while held.iter().map(|one| one.bytes).sum::<u64>() + bytes > self.budget {
+        if id != 0 && self.fits(nodes.bytes) {
+            let mut held = locked(&self.held);
+            held.retain(|one| one.id != id);
+            while !self.fits(held.iter().map(|one| one.nodes.bytes).sum::<usize>() + nodes.bytes) {
                 held.remove(0);
             }
-            held.push(Held { id, bytes, nodes: nodes.clone() });
+            held.push(Held { id, signatures, nodes: nodes.clone() });
         }
         nodes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S};
+
+    #[test]
+    fn rows_are_those_of_leaves_that_sign_cached_roots() {
+        let (f, s) = (&SLH_DSA_SHA2_128F, &SLH_DSA_SHA2_128S);
+        assert_eq!([0, 1, 2, 3].map(|cached| rows(f, cached)), [0, 0, 8, 8 + 64]);
+        assert_eq!(stored_layers(f, 3), 20..22);
+        assert_eq!(rows(s, 2), 512);
+        assert_eq!(bytes_with_rows(f, 2, 9 * 15 * 16), 2304 + 8 * (35 * 16 + 4));
     }
 }

@@ -31,6 +31,8 @@ pub struct GpuPolicy {
     pub window: u32,
     /// 0: all chain values of revealed leaves are kept until their digits are known; 1: they are computed again.
     pub replay: u32,
+    /// Whether a key's WOTS+ signatures of cached roots are stored on the device: 0 never, 1 once that has paid, 2 at once.
+    pub stored: u32,
     /// Levels of parallelism: 0 none, 1 trees, 2 and nodes, 3 and chains, 4 and what a hash allows.
     pub levels: u32,
     /// Whether each layer's root is computed once more, from the signature.
@@ -58,6 +60,7 @@ impl Default for GpuPolicy {
             sort: 9,
             window: 0,
             replay: 0,
+            stored: 1,
             levels: 4,
             check: 1,
             beside: 1,
@@ -85,6 +88,7 @@ static TILE: &[u32] = &[5, 7, 9, 10];
 static SORT: &[u32] = &[5, 7, 8, 9, 10, 11];
 static WINDOW: &[u32] = &[0, 6, 20];
 static SWITCH: &[u32] = &[0, 1];
+static STORED: &[u32] = &[0, 1, 2];
 static LEVELS: &[u32] = &[0, 1, 2, 3, 4];
 
 /// The space of this backend.
@@ -105,6 +109,7 @@ pub(crate) fn axes() -> Vec<Axis> {
         Axis::new("sort", SORT),
         Axis::new("window", WINDOW),
         Axis::new("replay", SWITCH),
+        Axis { tuned: false, ..Axis::new("stored", STORED) },
         // Levels are there to be compared with the last, and a check is not given up for time.
         Axis { tuned: false, ..Axis::new("levels", LEVELS) },
         Axis { tuned: false, ..Axis::new("check", SWITCH) },
@@ -133,6 +138,7 @@ impl GpuPolicy {
                 "sort" => (&mut out.sort, SORT),
                 "window" => (&mut out.window, &[][..]),
                 "replay" => (&mut out.replay, SWITCH),
+                "stored" => (&mut out.stored, STORED),
                 "levels" => (&mut out.levels, LEVELS),
                 "check" => (&mut out.check, SWITCH),
                 "beside" => (&mut out.beside, SWITCH),

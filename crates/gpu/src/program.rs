@@ -2,11 +2,11 @@
 
 use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::keys;
-use crate::nodes::NodesCache;
+use crate::nodes::{self, Nodes, NodesCache};
 use crate::policy::GpuPolicy;
 use crate::ring::{Ring, ring_bytes};
-use hypergrove_engine::{Batch, Error, Program, StageTime, Timing};
-use hypergrove_fips205::plan::{Op, Plan, Slot};
+use hypergrove_engine::{Batch, Error, Key, Program, StageTime, Timing};
+use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{Family, Params, Position};
 use hypergrove_kernels::flags::COPY;
 use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, flags};
@@ -226,6 +226,8 @@ pub(crate) struct GpuProgram<G: Gpu> {
     cache: Arc<NodesCache<G>>,
     /// Whether the host has laid the keys of this pass out: then they stay where they are uploaded to.
     keys_laid_out: bool,
+    /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
+    stored: bool,
     /// Steps that were recorded, for some number of jobs and keys.
     recorded: Option<Recorded<<G::Queue as Queue>::Recording>>,
     /// Roots and FORS roots of the last run, as words.
@@ -233,7 +235,8 @@ pub(crate) struct GpuProgram<G: Gpu> {
 }
 
 struct Recorded<R> {
-    jobs_and_keys: (usize, usize),
+    /// Jobs, keys, and whether signatures are stored.
+    what: (usize, usize, bool),
     steps: R,
 }
 
@@ -272,6 +275,8 @@ impl<G: Gpu> GpuProgram<G> {
             .filter(|kernel| match kernel {
                 Kernel::Select => policy.replay == 0,
                 Kernel::Cached => shape.cached > 0,
+                Kernel::Stored => policy.stored > 0 && shape.cached > 1,
+                Kernel::Sha256 => false,
                 Kernel::Keys => batch > FEW_KEYS,
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => policy.levels == 4,
@@ -311,6 +316,7 @@ impl<G: Gpu> GpuProgram<G> {
             memory,
             cache: cache.clone(),
             keys_laid_out: false,
+            stored: false,
             recorded: None,
             kept: Kept::default(),
         })
@@ -527,10 +533,12 @@ impl<G: Gpu> GpuProgram<G> {
         if grown > 0 {
             self.xmss(trees, Args { flags: flags::REVEAL | kept, ..xmss }, &mut steps);
         }
-        let units = jobs * cached;
+        // Cached layers whose chains are walked: the lowest signs a root that is new.
+        let walked = if self.stored { 1 } else { cached };
+        let units = jobs * walked;
         let above = Args {
             layer0: grown as u32,
-            layers: cached.max(1) as u32,
+            layers: walked.max(1) as u32,
             rows: units as u32,
             count: units as u32,
             trace: self.device(l.cached_trace),
@@ -540,8 +548,15 @@ impl<G: Gpu> GpuProgram<G> {
         let all = |units: usize| (units * p.len()) as u32;
         let mut chained = Vec::new();
         if cached > 0 {
-            let args = Args { total: units as u32, ..above };
-            steps.push(Step::Launch(self.flat(Kernel::Cached, [1, jobs, units], args)));
+            let all_cached = jobs * cached;
+            let args = Args { layers: cached as u32, total: all_cached as u32, ..above };
+            steps.push(Step::Launch(self.flat(Kernel::Cached, [1, jobs, all_cached], args)));
+            if self.stored {
+                let (sigs, flag) =
+                    if few { (self.on_host(l.output), self.on_host(l.flag)) } else { (above.sigs, above.flag) };
+                let stored = nodes::stored_layers(p, cached);
+                steps.push(Step::Launch(self.rows(jobs, stored, Args { sigs, flag, ..self.args() })));
+            }
             if keep {
                 let args = Args { flags: flags::ONLY | flags::TRACE, total: all(units), ..above };
                 steps.push(Step::Launch(self.flat(Kernel::Chains, [1, units, units], args)));
@@ -599,8 +614,9 @@ impl<G: Gpu> GpuProgram<G> {
                 steps.push(Step::Launch(self.flat(Kernel::Select, [1, units, units], args)));
             }
         } else {
-            let units = jobs * p.d;
-            let args = Args { layer0: 0, layers: p.d as u32, count: units as u32, total: all(units), ..self.args() };
+            let units = jobs * (grown + walked);
+            let layers = (grown + walked) as u32;
+            let args = Args { layer0: 0, layers, count: units as u32, total: all(units), ..self.args() };
             let args = Args { flags: flags::REPLAY, ..args };
             steps.push(Step::Launch(self.flat(Kernel::Chains, [1, jobs, units], args)));
         }
@@ -610,7 +626,7 @@ impl<G: Gpu> GpuProgram<G> {
                 let args = Args { flags: flags::COMPARE, total: units as u32, ..above };
                 steps.push(Step::Launch(self.flat(Kernel::Climb, [1, jobs, units], args)));
             }
-            let (layers, mut launches) = (if keep { grown } else { p.d }, Vec::new());
+            let (layers, mut launches) = (if keep { grown } else { grown + walked }, Vec::new());
             let args = Args { ends: self.device(l.checked_ends), ..self.args() };
             self.climb(jobs, args, 0, layers, true, &mut launches);
             steps.extend(launches.into_iter().map(Step::Launch));
@@ -624,6 +640,15 @@ impl<G: Gpu> GpuProgram<G> {
             }
         }
         steps
+    }
+
+    /// WOTS+ signatures to their rows behind the nodes, or from there.
+    fn rows(&self, jobs: usize, layers: std::ops::Range<usize>, args: Args) -> Launch {
+        let units = (jobs * layers.len()) as u32;
+        let base = nodes::rows_at(self.node_bytes()) as u32;
+        let args = Args { layer0: layers.start as u32, layers: layers.len() as u32, total: units, base, ..args };
+        let (blocks, threads) = if self.shape.policy.levels == 0 { (1, 1) } else { (units, 64) };
+        Launch { kernel: Kernel::Stored, blocks, threads, args }
     }
 
     /// Wipes what was secret in device memory.
@@ -688,27 +713,27 @@ impl<G: Gpu> GpuProgram<G> {
         steps
     }
 
-    /// Submits steps; or with `record` replays what was recorded for as many jobs and keys. Gives the time of each launch
+    /// Submits steps; or with `record` replays what was recorded for the same. Gives the time of each launch
     /// if they are timed alone.
     fn submit(
         &mut self,
         steps: impl Fn(&Self) -> Vec<Step>,
-        record: Option<(usize, usize)>,
+        record: Option<(usize, usize, bool)>,
     ) -> Result<Vec<StageTime>, Error> {
         let steps = |program: &Self| merged(&program.bounded(steps(program)));
-        let Some(jobs_and_keys) = record.filter(|_| self.shape.policy.stages == 0) else {
+        let Some(what) = record.filter(|_| self.shape.policy.stages == 0) else {
             let steps = steps(self);
             if self.shape.policy.stages == 1 {
                 return self.one_by_one(&steps);
             }
             return self.queue.submit(&self.kernels, &steps).map(|()| Vec::new());
         };
-        let recorded = self.recorded.take().filter(|recorded| recorded.jobs_and_keys == jobs_and_keys);
+        let recorded = self.recorded.take().filter(|recorded| recorded.what == what);
         let recorded = match recorded {
             Some(recorded) => recorded,
             None => {
                 let steps = self.queue.record(&self.kernels, &steps(self))?;
-                Recorded { jobs_and_keys, steps }
+                Recorded { what, steps }
             }
         };
         let done = self.queue.replay(&recorded.steps);
@@ -752,7 +777,7 @@ impl<G: Gpu> GpuProgram<G> {
     fn go(
         &mut self,
         steps: impl Fn(&Self) -> Vec<Step>,
-        record: Option<(usize, usize)>,
+        record: Option<(usize, usize, bool)>,
         signatures: &[&[u8]],
         out: Option<&mut [u8]>,
     ) -> Result<Timing, Error> {
@@ -825,8 +850,12 @@ impl<G: Gpu> GpuProgram<G> {
         if words.next() == Some(&[0; 4]) && words.all(|word| word == 1u32.to_le_bytes()) {
             return Ok(());
         }
-        let device = self.gpu.facts().id.clone();
-        Err(Error::Inconsistent { device, what: "a layer's root is not the one that its signature leads to".into() })
+        Err(self.inconsistent())
+    }
+
+    fn inconsistent(&self) -> Error {
+        let what = "a layer's root is not the one that its signature leads to".into();
+        Error::Inconsistent { device: self.gpu.facts().id.clone(), what }
     }
 
     /// Lays the keys of a pass out; gives their number, and the number of each in `numbers`.
@@ -897,30 +926,134 @@ impl<G: Gpu> GpuProgram<G> {
         &G::host_view(&self.host)[part.on_host..part.on_host + bytes]
     }
 
-    /// The cached nodes of the batch's keys in device memory: uploaded, unless they are there from an earlier batch.
-    fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<G::Memory>>, Error> {
-        let Layout { output, ring, .. } = self.layout;
-        let (staging, cache) = (if ring.host_bytes > output.host_bytes { ring } else { output }, self.cache.clone());
-        let mut held = Vec::with_capacity(batch.keys.len());
-        for key in batch.keys {
-            if let Some(nodes) = cache.get(key.cached_id, key.cached_nodes.len() as u64) {
-                held.push(nodes);
-                continue;
-            }
-            let nodes = match self.gpu.alloc(key.cached_nodes.len()) {
-                Err(Error::OutOfMemory { .. }) if cache.drop_unused() => self.gpu.alloc(key.cached_nodes.len())?,
-                nodes => nodes?,
-            };
-            for (i, part) in key.cached_nodes.chunks(staging.host_bytes).enumerate() {
-                self.bytes(staging)[..part.len()].copy_from_slice(part);
-                let to = G::address(&nodes) + (i * staging.host_bytes) as u64;
-                let step = Step::Upload { to, from: self.on_host(staging), bytes: part.len() };
-                self.queue.submit(&self.kernels, &[step])?;
-                self.queue.wait()?;
-            }
-            held.push(cache.put(key.cached_id, nodes, key.cached_nodes.len() as u64));
+    /// Bytes of a key's cached nodes.
+    fn node_bytes(&self) -> usize {
+        cache_bytes(self.p(), self.shape.cached).expect("checked when the plan was made")
+    }
+
+    /// The cached nodes of the batch's keys in device memory.
+    fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<Nodes<G>>>, Error> {
+        let mut signatures = vec![0; batch.keys.len()];
+        batch.key_of.iter().for_each(|key| signatures[*key as usize] += 1);
+        batch.keys.iter().zip(signatures).map(|(key, signatures)| self.nodes_of(key, signatures)).collect()
+    }
+
+    /// A key's nodes, of which the batch wants so many signatures: uploaded, unless they are there from an earlier batch.
+    fn nodes_of(&mut self, key: &Key<'_>, signatures: u64) -> Result<Arc<Nodes<G>>, Error> {
+        let (cache, id) = (self.cache.clone(), key.cached_id);
+        let known = |nodes: &Nodes<G>, all, program: &Self| nodes.stored || id == 0 || !program.stores(all);
+        if let Some((nodes, all)) = cache.get(id, signatures)
+            && known(&nodes, all, self)
+        {
+            return Ok(nodes);
         }
-        Ok(held)
+        let _turn = cache.turn_to_make();
+        // Another program may have made them meanwhile.
+        let found = cache.get(id, 0);
+        let all = found.as_ref().map_or(signatures, |(_, all)| *all);
+        if let Some((nodes, all)) = &found
+            && known(nodes, *all, self)
+        {
+            return Ok(nodes.clone());
+        }
+        if id != 0 && self.stores(all) {
+            match self.make_nodes(key, true) {
+                // Signing does without, where there is no memory for them.
+                Err(Error::OutOfMemory { .. }) => {}
+                made => return Ok(cache.put(id, made?, all)),
+            }
+        }
+        match found {
+            Some((nodes, _)) => Ok(nodes),
+            None => Ok(cache.put(id, self.make_nodes(key, false)?, all)),
+        }
+    }
+
+    /// Whether a key of which so many signatures were asked for gets its WOTS+ signatures of cached roots stored: when making
+    /// those signatures has cost as much as storing would, so that all together never costs twice of what it could.
+    fn stores(&self, signatures: u64) -> bool {
+        let (p, cached) = (self.p(), self.shape.cached);
+        let rows = nodes::rows(p, cached);
+        let can = rows > 0 && self.cache.fits(nodes::bytes_with_rows(p, cached, self.node_bytes()));
+        can && match self.shape.policy.stored {
+            0 => false,
+            1 => rows.div_ceil(self.layout.jobs) <= MOST_PASSES && signatures as usize * (cached - 1) >= rows,
+            _ => true,
+        }
+    }
+
+    /// Nodes in new device memory, with signatures behind them if so.
+    fn make_nodes(&mut self, key: &Key<'_>, stored: bool) -> Result<Nodes<G>, Error> {
+        let Layout { output, ring, .. } = self.layout;
+        let staging = if ring.host_bytes > output.host_bytes { ring } else { output };
+        let nodes = key.cached_nodes.len();
+        let bytes = if stored { nodes::bytes_with_rows(self.p(), self.shape.cached, nodes) } else { nodes };
+        let memory = match self.gpu.alloc(bytes) {
+            Err(Error::OutOfMemory { .. }) if !stored && self.cache.drop_unused() => self.gpu.alloc(bytes)?,
+            memory => memory?,
+        };
+        for (i, part) in key.cached_nodes.chunks(staging.host_bytes).enumerate() {
+            self.bytes(staging)[..part.len()].copy_from_slice(part);
+            let to = G::address(&memory) + (i * staging.host_bytes) as u64;
+            let step = Step::Upload { to, from: self.on_host(staging), bytes: part.len() };
+            self.queue.submit(&self.kernels, &[step])?;
+            self.queue.wait()?;
+        }
+        if stored {
+            self.store(key, G::address(&memory))?;
+        }
+        Ok(Nodes { memory, bytes, stored })
+    }
+
+    /// Signs the roots of all cached trees, a job each, checks the signatures, and stores them behind the key's nodes.
+    fn store(&mut self, key: &Key<'_>, nodes: u64) -> Result<(), Error> {
+        let (p, l) = (self.p(), self.layout);
+        let batch = Batch { keys: std::slice::from_ref(key), key_of: &[0], positions: &[], signatures: &[] };
+        for layer in nodes::stored_layers(p, self.shape.cached) {
+            let leaves = nodes::leaves(p, layer);
+            for first in (0..leaves).step_by(l.jobs) {
+                let count = l.jobs.min(leaves - first);
+                self.put_keys(&batch, batch.key_of, &mut [u32::MAX], &[nodes]);
+                // The tree below each leaf; its own leaf and FORS do not matter.
+                let row = (JOB_WORDS + p.k) * 4;
+                for (to, leaf) in self.bytes(l.positions).chunks_exact_mut(row).zip(first..first + count) {
+                    let tree = (leaf as u64) << (p.hp * (layer - 1));
+                    for (to, word) in to.chunks_exact_mut(4).zip([0, (tree >> 32) as u32, tree as u32, 0]) {
+                        to.copy_from_slice(&word.to_le_bytes());
+                    }
+                }
+                let done = self.go(|program| program.store_steps(layer, count), None, &[], None);
+                let flags = self.view(l.flag, flag_words(p, count) * 4);
+                let agrees = |job: usize| flags[4 * (1 + job * p.d + layer)..][..4] == 1u32.to_le_bytes();
+                if done.is_ok() && !(0..count).all(agrees) {
+                    self.forget();
+                    return Err(self.inconsistent());
+                }
+                done?;
+            }
+        }
+        Ok(())
+    }
+
+    fn store_steps(&self, layer: usize, jobs: usize) -> Vec<Step> {
+        let (p, l) = (self.p(), &self.layout);
+        let flag_bytes = flag_words(p, jobs) * 4;
+        let mut steps = self.keys(1);
+        steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
+        steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_bytes });
+        let args = Args { ends: self.device(l.checked_ends), ..self.args() };
+        // The root that is signed, then that of the layer itself.
+        let both = Args { layer0: layer as u32 - 1, layers: 2, total: 2 * jobs as u32, ..args };
+        let one = Args { layer0: layer as u32, count: jobs as u32, total: (jobs * p.len()) as u32, ..args };
+        let mut launches = vec![
+            self.flat(Kernel::Cached, [1, jobs, 2 * jobs], both),
+            self.flat(Kernel::Chains, [1, jobs, jobs], Args { flags: flags::REPLAY, ..one }),
+        ];
+        self.climb(jobs, args, layer, 1, true, &mut launches);
+        launches.push(self.rows(jobs, layer..layer + 1, Args { flags: flags::KEEP, ..args }));
+        steps.extend(launches.into_iter().map(Step::Launch));
+        steps.push(self.download(l.flag, flag_bytes));
+        steps
     }
 
     /// A pass of a batch that signs, verifies or makes keys.
@@ -949,7 +1082,7 @@ impl<G: Gpu> GpuProgram<G> {
                 to.copy_from_slice(from);
             }
         }
-        let record = (self.shape.policy.record == 1 && few).then_some((count, keys));
+        let record = (self.shape.policy.record == 1 && few).then_some((count, keys, self.stored));
         let laid_out = start.elapsed();
         let steps = |program: &Self| match op {
             Op::Keygen => program.keygen_steps(count),
@@ -1019,6 +1152,9 @@ impl<G: Gpu> GpuProgram<G> {
 /// log2 of the leaves that a block of the wide kernels works on at a time.
 const WIDE_CHUNK: u32 = 3;
 
+/// Passes in which signatures are stored, at most: a program of few jobs leaves that to another.
+const MOST_PASSES: usize = 1024;
+
 /// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
 const MOST_RECORDED: usize = 16;
 
@@ -1071,7 +1207,8 @@ impl<G: Gpu> Program for GpuProgram<G> {
             return self.cache(batch, out);
         }
         let held = if self.shape.cached > 0 { self.hold_nodes(batch)? } else { Vec::new() };
-        let nodes: Vec<u64> = held.iter().map(|nodes| G::address(nodes)).collect();
+        let nodes: Vec<u64> = held.iter().map(|nodes| G::address(&nodes.memory)).collect();
+        self.stored = !held.is_empty() && self.shape.policy.stored > 0 && held.iter().all(|nodes| nodes.stored);
         let (each, mut timing) = (self.plan.out_bytes(), Timing::default());
         for first in (0..batch.len()).step_by(self.layout.jobs) {
             let jobs = first..(first + self.layout.jobs).min(batch.len());

@@ -1,7 +1,7 @@
 //! The conformance suite on kernels that run on the host, and what only a GPU that obeys can show.
 
 use crate::backend::Gpus;
-use crate::host::{HostGpu, REVEALED};
+use crate::host::{HostGpu, REVEALED, TREE};
 use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Reference};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Position, TOY_SHA2_16};
@@ -31,7 +31,7 @@ fn one<R>(run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
 fn many<R>(jobs: usize, run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
     let p = &TOY_SHA2_16;
     let keys = [Key { pk_seed: &[1; 16], sk_seed: &SK_SEED, cached_nodes: &[], cached_id: 0 }];
-    let position = Position { fors: vec![1, 2, 3, 4], idx_tree: 2, idx_leaf: REVEALED as u32 };
+    let position = Position { fors: vec![1, 2, 3, 4], idx_tree: TREE, idx_leaf: REVEALED as u32 };
     let (key_of, positions) = (vec![0; jobs], vec![position; jobs]);
     run(&Plan::new(p, Op::Sign), &Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] })
 }
@@ -177,6 +177,63 @@ fn a_check_that_did_not_run_is_noticed() {
             assert!(out.iter().all(|byte| *byte == 0), "{kernel:?}");
         });
     }
+}
+
+/// Stored signatures are the same bytes as those that are made; what is damaged in memory does not leave, and is made again.
+#[test]
+fn stored_signatures_are_checked() {
+    let p = &TOY_SHA2_16;
+    let gpu = Arc::new(HostGpu::new(false));
+    let (gpus, device) = device(gpu.clone());
+    let run = |plan: &Plan, batch: &Batch<'_>, policy: &[(&'static str, u32)]| {
+        let mut program = gpus.prepare(&device, plan, batch.len(), &Policy(policy.to_vec()))?;
+        let mut out = vec![0; batch.len() * plan.out_bytes()];
+        program.run(batch, &mut out).map(|_| out)
+    };
+    let cached = p.d;
+    for jobs in [2, 17] {
+        many(jobs, |plan, batch| {
+            let nodes = run(&Plan::cache(p, cached), &Batch { key_of: &[0], positions: &[], ..*batch }, &[]).unwrap();
+            let plan = plan.clone().with_cached_layers(cached);
+            let sign = |policy: &[_]| {
+                let keys = [Key { cached_nodes: &nodes, cached_id: jobs as u64, ..batch.keys[0] }];
+                run(&plan, &Batch { keys: &keys, ..*batch }, policy)
+            };
+            let made = sign(&[("stored", 0)]).unwrap();
+            for replay in [0, 1] {
+                assert!(sign(&[("stored", 2), ("replay", replay)]).unwrap() == made, "{jobs} jobs");
+            }
+            gpu.fault.store(Kernel::Stored as u32, Ordering::Relaxed);
+            sign(&[("stored", 2)]).expect("damaged only afterwards");
+            assert_eq!(gpu.fault.load(Ordering::Relaxed), u32::MAX, "the stored signatures were used");
+            assert!(matches!(sign(&[("stored", 2)]), Err(Error::Inconsistent { .. })), "{jobs} jobs");
+            assert!(sign(&[("stored", 2)]).unwrap() == made, "{jobs} jobs");
+        });
+    }
+}
+
+/// Signatures are stored when making them has cost as much.
+#[test]
+fn signatures_are_stored_once_that_has_paid() {
+    let p = &TOY_SHA2_16;
+    let rows = crate::nodes::rows(p, p.d);
+    let gpu = Arc::new(HostGpu::new(false));
+    let (gpus, device) = device(gpu.clone());
+    many(rows.div_ceil(2 * (p.d - 1)), |plan, batch| {
+        let cache = Plan::cache(p, p.d);
+        let mut nodes = vec![0; cache.out_bytes()];
+        let one = Batch { key_of: &[0], positions: &[], ..*batch };
+        gpus.prepare(&device, &cache, 1, &Policy::default()).unwrap().run(&one, &mut nodes).unwrap();
+        let keys = [Key { cached_nodes: &nodes, cached_id: 1, ..batch.keys[0] }];
+        let plan = plan.clone().with_cached_layers(p.d);
+        let mut program = gpus.prepare(&device, &plan, batch.len(), &Policy::default()).unwrap();
+        let mut out = vec![0; batch.len() * plan.out_bytes()];
+        for paid in [false, true] {
+            gpu.fault.store(Kernel::Stored as u32, Ordering::Relaxed);
+            program.run(&Batch { keys: &keys, ..*batch }, &mut out).unwrap();
+            assert_eq!(gpu.fault.load(Ordering::Relaxed) == u32::MAX, paid);
+        }
+    });
 }
 
 #[test]

@@ -80,6 +80,8 @@ kernels! {
     Links "links";
     /// SHA-256 of messages.
     Sha256 "sha256";
+    /// WOTS+ signatures that never change, kept and taken out.
+    Stored "stored";
 }
 
 /// The arguments of every kernel; `args.h` says what each is. Addresses are the device's.

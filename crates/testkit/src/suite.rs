@@ -206,20 +206,15 @@ pub fn toys_exhaustively(backend: &dyn Backend) {
 
 /// The theorem that makes tuning safe: a policy changes time, never bytes.
 pub fn every_policy_gives_the_same_bytes(backend: &dyn Backend) {
-    let device = &backend.devices().expect("devices")[0];
     for p in toys().chain([&hypergrove_fips205::SLH_DSA_SHA2_128F]) {
         let jobs = if p.h > 8 { 3 } else { 21 };
         let case = Case::new(p, 2, jobs);
         let want = case.sign(&Reference, &Policy::default()).0;
         let roots = case.keygen(&Reference, &Policy::default()).0;
-        for axis in backend.space(device, &Plan::new(p, Op::Sign)).expect("a space") {
-            for value in axis.values.iter().copied().chain((axis.name == "threads").then_some(3)) {
-                let policy = Policy(vec![(axis.name, value)]);
-                let what = format!("{p}, {} = {value}", axis.name);
-                assert!(case.keygen(backend, &policy).0 == roots, "keygen, {what}");
-                assert!(case.sign(backend, &policy).0 == want, "sign, {what}");
-                assert!(case.verify(backend, &want, &policy).0 == roots, "verify, {what}");
-            }
+        for (policy, what) in policies(backend, p) {
+            assert!(case.keygen(backend, &policy).0 == roots, "keygen, {what}");
+            assert!(case.sign(backend, &policy).0 == want, "sign, {what}");
+            assert!(case.verify(backend, &want, &policy).0 == roots, "verify, {what}");
         }
     }
 }
@@ -250,9 +245,28 @@ pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
                     let what = if again { "seen before" } else { "at first sight" };
                     assert!(signed.0 == want.0, "{p}: {layers} cached layers, {threads} threads, {what}");
                 }
+                if threads == 1 && layers == most && p.h <= 8 {
+                    for (policy, what) in policies(backend, p) {
+                        let signed = case.sign_with(backend, &plan, &cached, &policy);
+                        assert!(signed.0 == want.0, "{what}, {layers} cached layers");
+                    }
+                }
             }
         }
     }
+}
+
+/// All policies that name one axis, and what to call them.
+fn policies(backend: &dyn Backend, p: &'static Params) -> Vec<(Policy, String)> {
+    let device = &backend.devices().expect("devices")[0];
+    let mut all = Vec::new();
+    for axis in backend.space(device, &Plan::new(p, Op::Sign)).expect("a space") {
+        let more = (axis.name == hypergrove_engine::THREADS).then_some(3);
+        for value in axis.values.iter().copied().chain(more) {
+            all.push((Policy(vec![(axis.name, value)]), format!("{p}, {} = {value}", axis.name)));
+        }
+    }
+    all
 }
 
 fn threads_policy(backend: &dyn Backend, p: &'static Params, threads: u32) -> Policy {
