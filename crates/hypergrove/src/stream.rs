@@ -213,16 +213,14 @@ impl Inner {
             };
             self.one_by_one(worker, pool, &mut row, &mut sink, decide)
         })?;
-        match (others, row.waiting().map(|(index, _)| *index)) {
-            (Some(others), Some(next)) => {
-                copies.set(self.copies(&others));
-                self.in_flight(&others, row, next, sink)
-            }
-            _ => Ok(()),
-        }
+        let Some(next) = row.waiting().map(|(index, _)| *index) else { return Ok(()) };
+        let others = others.unwrap_or_else(|| self.live().collect());
+        copies.set(self.copies(&others));
+        self.in_flight(&others, row, next, sink)
     }
 
-    /// One sub-batch after the other, all on the calling thread, until `others` says that the rest is for other devices.
+    /// One sub-batch after the other, all on the calling thread, until `others` says that the rest is for other devices, or
+    /// until the device fails and there are others.
     fn one_by_one<J: Job, I: Iterator<Item = Asked<J>>>(
         &self,
         worker: &Worker,
@@ -241,11 +239,14 @@ impl Inner {
             match row.cut(&scale, bounds) {
                 Some(SubBatch::Run(jobs, held)) => {
                     let room = self.memory_budget() - held;
-                    let shares = self.outputs(worker, pool, &jobs, (room, room), &mut out).inspect_err(|why| {
-                        if is_fault(why) {
-                            self.fault(worker, why.clone(), jobs.len());
+                    let shares = match self.outputs(worker, pool, &jobs, (room, room), &mut out) {
+                        Ok(shares) => shares,
+                        Err(why) if is_fault(&why) && self.fault(worker, why.clone(), jobs.len()) => {
+                            row.give_back(jobs);
+                            break;
                         }
-                    })?;
+                        Err(why) => return Err(why),
+                    };
                     for ((index, asked), share) in jobs.iter().zip(&shares) {
                         sink(*index, finish(asked, share, &out));
                     }
@@ -625,12 +626,8 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
             Some(why) if !is_fault(&why) => self.fail(first, why),
             Some(why) => {
                 let earliest = self.first.get_or_insert_with(|| why.clone()).clone();
-                let is_wrong = matches!(why, Error::Inconsistent { .. });
                 if self.engine.fault(worker, why, count) {
                     self.row.give_back(jobs);
-                    if is_wrong {
-                        self.withdraw(lane);
-                    }
                 } else {
                     self.fail(first, earliest);
                 }
@@ -641,6 +638,12 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
 
     /// Hands some results out, if it is their turn.
     fn hand_out(&mut self, sink: &mut impl FnMut(usize, Result<J::Out, Error>)) -> bool {
+        // Another call may have found it out.
+        for lane in 0..self.lanes.len() {
+            if self.lanes[lane].worker.is_wrong() {
+                self.withdraw(lane);
+            }
+        }
         if self.current.is_none() {
             self.current = self.ready.remove(&self.next).map(|ready| (self.next, ready));
         }

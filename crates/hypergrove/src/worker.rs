@@ -6,7 +6,7 @@ use hypergrove_engine::planner::{Bounds, Weigh};
 use hypergrove_engine::programs::{Facts, Group, Programs};
 use hypergrove_engine::{Device, Error};
 use hypergrove_fips205::plan::Op;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -32,21 +32,31 @@ pub struct Fault {
 pub(crate) struct Worker {
     pub(crate) programs: Programs,
     pub(crate) hashing: Hashing,
-    /// It failed, and another one took its part.
-    aside: AtomicBool,
+    state: AtomicU8,
 }
+
+/// It failed, and another one took its part.
+const LOST: u8 = 1;
+/// The same, and it was by wrong results.
+const WRONG: u8 = 2;
 
 impl Worker {
     pub(crate) fn new(programs: Programs) -> Worker {
-        Worker { programs, hashing: Hashing::default(), aside: AtomicBool::new(false) }
+        Worker { programs, hashing: Hashing::default(), state: AtomicU8::new(0) }
     }
 
     pub(crate) fn device(&self) -> &Device {
         self.programs.device()
     }
 
+    /// Whether it failed, and another one took its part.
     pub(crate) fn is_aside(&self) -> bool {
-        self.aside.load(Relaxed)
+        self.state.load(Relaxed) != 0
+    }
+
+    /// Whether what it has computed cannot be trusted.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.state.load(Relaxed) == WRONG
     }
 
     /// Sub-batches that keep it busy, at most.
@@ -179,11 +189,12 @@ impl Inner {
     /// Takes note of a failure. Whether the device is set aside: the last one is not, and its failure ends the call.
     pub(crate) fn fault(&self, worker: &Worker, error: Error, jobs: usize) -> bool {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = if matches!(error, Error::Inconsistent { .. }) { WRONG } else { LOST };
         faults.push(Fault { device: worker.device().clone(), error, jobs });
         // Under the lock: of two that fail at once, one stays.
         let others = self.live().any(|other| !std::ptr::eq(other, worker));
         if others {
-            worker.aside.store(true, Relaxed);
+            worker.state.fetch_max(state, Relaxed);
         }
         others
     }

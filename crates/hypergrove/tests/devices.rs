@@ -6,7 +6,7 @@ use hypergrove_fips205::plan::Slot;
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -382,6 +382,34 @@ fn results_of_a_device_that_proves_wrong_are_withdrawn() {
 }
 
 #[test]
+fn results_that_wait_are_withdrawn_when_another_call_finds_their_device_wrong() {
+    let lying = mock(2, 1).answering(|call| match (call.device, call.nth) {
+        (0, 0) => {
+            *call.out.last_mut().unwrap() ^= 1;
+            Ok(())
+        }
+        (0, _) => Err(Error::Inconsistent { device: "mock:0".into(), what: "a check".into() }),
+        (_, 0) => {
+            std::thread::sleep(Duration::from_millis(500));
+            Ok(())
+        }
+        _ => Ok(()),
+    });
+    let backend: Arc<dyn Backend> = Arc::new(lying.clone());
+    let engine = Engine::builder().devices(vec![(backend.clone(), 1), (backend, 0)]).threads(2).build().unwrap();
+    let runs = || lying.log.counts[0].0.load(SeqCst);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| sign(&engine, &key(1), 16));
+        while runs() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(sign(&engine, &key(1), 60), (Ok(()), 60));
+        assert!(!first.is_finished() && runs() >= 2 && engine.faults().len() == 1, "the second call found it out");
+        assert_eq!(first.join().unwrap(), (Ok(()), 16));
+    });
+}
+
+#[test]
 fn when_no_device_is_left_the_call_fails_with_the_first_error() {
     for queue in [1, 2] {
         let failing = mock(2, queue).answering(|call| match (call.device, call.nth) {
@@ -674,6 +702,25 @@ fn small_batches_wake_nobody_and_large_ones_go_where_they_are_fast() {
     // Of signing the two are known, of single verifications the host is.
     assert_eq!(engine.explain(P, Op::Verify, 1).unwrap().device.backend, "mock");
     assert!(told.crossover.is_some_and(|jobs| jobs <= 8), "{:?}", told.crossover);
+}
+
+#[test]
+fn a_host_that_fails_is_replaced_by_a_device_that_is_awake() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = fails.clone();
+    let host = Mock { delay: each(4_000), ..mock(1, 1) }.answering(move |_| match failing.load(SeqCst) {
+        true => Err(Error::Inconsistent { device: "mock:0".into(), what: "a check".into() }),
+        false => Ok(()),
+    });
+    let slow = Mock { delay: each(100_000), jobs: 2, memory: 1 << 30, ..mock(1, 1) };
+    let ((builder, _), key) = (asleep(&host, &slow), key(1));
+    let engine = builder.build().unwrap();
+    assert_eq!(sign(&engine, &key, 400), (Ok(()), 400));
+    assert_eq!((engine.faults().len(), engine.working().len()), (0, 2));
+    fails.store(true, SeqCst);
+    assert_eq!(sign(&engine, &key, 3), (Ok(()), 3), "which the host begins");
+    assert_eq!((engine.faults().len(), engine.working().len()), (1, 1));
+    assert_eq!(sign(&engine, &key, 3), (Ok(()), 3));
 }
 
 #[test]
