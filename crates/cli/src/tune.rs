@@ -69,6 +69,7 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
             return Err(Failure::new("there is no home directory for the table").hint("name a file with --output"));
         }
     };
+    let old = rows_of(&target, &head)?;
     let state = machine::state().unwrap_or_else(|| target.with_extension(""));
     let state = state.join(format!("{}-{}.jsonl", device.backend, file_name(&device)));
     let failed = |error: std::io::Error| Failure::io("write", state.display(), &error);
@@ -88,34 +89,39 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
     if rows.is_empty() {
         return Err(Failure::new("the time was over before anything was known").hint("give more with --budget"));
     }
-    let rows = merged(&target, &head, rows);
-    let table = Table {
+    let mut table = Table {
         backend: head.backend,
         device: head.device,
         detail: head.detail,
         space: head.space,
+        threads: head.threads,
         version: format!("{} at {}", env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT")),
         rows,
     };
+    table.take_over(old);
     write(&target, &table, printer)?;
     journal.close().map_err(failed)?;
     printer.note(format_args!("{} rows in {}", table.rows.len(), target.display()));
     Ok(Exit::Good)
 }
 
-/// The new rows, and those of a table of the same device and space that ask something else.
-fn merged(target: &Path, head: &Head, rows: Vec<Row>) -> Vec<Row> {
-    let old = std::fs::read_to_string(target).ok().and_then(|text| Table::parse(&text).ok());
-    let same = |table: &Table| {
-        (&table.backend, &table.device, &table.detail, &table.space)
-            == (&head.backend, &head.device, &head.detail, &head.space)
+/// The rows of the table that is there, none if it is stale. What is no table of this device is not written over.
+fn rows_of(target: &Path, head: &Head) -> Result<Vec<Row>, Failure> {
+    let text = match std::fs::read_to_string(target) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Failure::io("read", target.display(), &error)),
     };
-    let asks = |row: &Row| (row.set.clone(), row.op.clone(), row.family.clone(), row.n);
-    let kept = old.filter(same).into_iter().flat_map(|table| table.rows);
-    let kept = kept.filter(|row| !rows.iter().any(|new| asks(new) == asks(row)));
-    let mut all: Vec<Row> = kept.chain(rows.iter().cloned()).collect();
-    all.sort_by_key(|row| (asks(row), row.jobs));
-    all
+    let kept = |what: String| {
+        Failure::new(format!("{} {what}", target.display())).hint("remove it, or name another file with --output")
+    };
+    let table =
+        Table::parse(&text).map_err(|why| kept(format!("is no table of policies, and is not replaced: {why}")))?;
+    if (&table.backend, &table.device) != (&head.backend, &head.device) {
+        return Err(kept(format!("is a table of {} {}, and is not replaced", table.backend, table.device)));
+    }
+    let is_current = (&table.detail, &table.space) == (&head.detail, &head.space);
+    Ok(if is_current { table.rows } else { Vec::new() })
 }
 
 fn write(target: &Path, table: &Table, printer: &Printer) -> Result<(), Failure> {

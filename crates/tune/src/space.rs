@@ -5,8 +5,8 @@ use hypergrove_fips205::SLH_DSA_SHA2_128F;
 use hypergrove_fips205::plan::{Op, Plan};
 use sha2::{Digest, Sha256};
 
-/// Checksum of the axes with their values, and of the backend's [fingerprint](Backend::fingerprint): kernels and
-/// defaults. The number of threads that there are is no part of it; a row says for how many it holds.
+/// Checksum of the axes that are tuned with their values, and of the backend's [fingerprint](Backend::fingerprint): kernels
+/// and defaults. The number of threads that there are is no part of it; a table says for how many it holds.
 pub fn checksum(backend: &dyn Backend, device: &Device) -> Result<String, Error> {
     let mut hash = Sha256::new();
     let mut word = |text: &str| {
@@ -15,9 +15,9 @@ pub fn checksum(backend: &dyn Backend, device: &Device) -> Result<String, Error>
     };
     word(backend.name());
     word(&backend.fingerprint(device));
-    for Axis { name, values, tuned } in backend.space(device, &Plan::new(&SLH_DSA_SHA2_128F, Op::Sign))? {
+    let space = backend.space(device, &Plan::new(&SLH_DSA_SHA2_128F, Op::Sign))?;
+    for Axis { name, values, .. } in space.into_iter().filter(|axis| axis.tuned) {
         word(name);
-        word(if tuned { "tuned" } else { "kept" });
         if name != THREADS {
             word(&format!("{values:?}"));
         }

@@ -25,6 +25,9 @@ pub struct Table {
     pub detail: String,
     /// [`space::checksum`].
     pub space: String,
+    /// Host threads that there were. A row of the host names its own; to a device they lay batches out, so that with fewer
+    /// its times may be longer.
+    pub threads: usize,
     /// Version and commit that measured.
     pub version: String,
     /// The rows.
@@ -137,6 +140,20 @@ impl Table {
             }
         }
         Ok(table)
+    }
+
+    /// Takes over rows of an older table for the same space: those that ask something else than the new ones. Batch sizes
+    /// are shared out anew between the rows of a set and op.
+    pub fn take_over(&mut self, old: Vec<Row>) {
+        let asks = |row: &Row| (row.set.clone(), row.family.clone(), row.n, row.op.clone());
+        let is_new = |row: &Row| !self.rows.iter().any(|new| (asks(new), new.jobs) == (asks(row), row.jobs));
+        let kept: Vec<Row> = old.into_iter().filter(is_new).collect();
+        self.rows.extend(kept);
+        self.rows.sort_by_key(|row| (asks(row), row.jobs));
+        for rows in self.rows.chunk_by_mut(|a, b| asks(a) == asks(b)) {
+            let measured: Vec<usize> = rows.iter().map(|row| row.jobs).collect();
+            rows.iter_mut().zip(sizes(&measured)).for_each(|(row, holds)| row.batch = holds);
+        }
     }
 
     /// The file's text.

@@ -306,6 +306,7 @@ fn table(backend: &Device1) -> Table {
         device: device.name.clone(),
         detail: device.detail.clone(),
         space: space::checksum(backend, &device).unwrap(),
+        threads: 2,
         version: "0".into(),
         rows: vec![
             row(None, "sign", Sizes { least: 1, most: usize::MAX }, 64, 32),
@@ -367,6 +368,28 @@ fn the_most_specific_row_wins_and_the_callers_before_the_shipped() {
     assert_eq!((shake.source, &shake.policy), (PolicySource::Default, &Policy::default()));
     let (seconds, sigma) = shake.seconds.unwrap();
     assert!(seconds == sigma && (seconds - Plan::new(&SLH_DSA_SHAKE_192F, Op::Sign).work().keccak / 2e8).abs() < 1e-12);
+}
+
+#[test]
+fn an_older_tables_rows_stay_for_other_batch_sizes() {
+    let mut new = table(&Device1 { fingerprint: "" });
+    let (set, all) = (Some("SLH-DSA-SHA2-128f"), Sizes { least: 1, most: usize::MAX });
+    let old = vec![row(set, "sign", all, 256, 1), row(set, "sign", all, 16, 2), row(set, "keygen", all, 1, 3)];
+    new.take_over(old);
+    let shown = |row: &Row| (row.set.is_some(), row.op.clone(), row.jobs, row.axes["block"], row.batch.to_string());
+    let shown: Vec<_> = new.rows.iter().map(shown).collect();
+    let row = |own, op: &str, jobs, block, batch: &str| (own, op.to_string(), jobs, block, batch.to_string());
+    assert_eq!(
+        shown,
+        [
+            row(false, "sign", 64, 32, "1.."),
+            row(true, "keygen", 1, 3, "1.."),
+            row(true, "sign", 16, 64, "1..=64"),
+            row(true, "sign", 256, 1, "65..=1024"),
+            row(true, "sign", 4096, 128, "1025.."),
+            row(true, "verify", 4096, 256, "1.."),
+        ]
+    );
 }
 
 #[test]

@@ -197,6 +197,14 @@ fn policies_are_tuned_kept_and_used() {
         assert!(lines.len() == 1 && lines[0].contains(table.to_str().unwrap()), "{}", explained.stderr);
     }
 
+    // What is no table stays as it is.
+    let letter = place.path("letter.txt");
+    fs::write(&letter, "Dear reader").unwrap();
+    let onto_a_letter = [&tune[..], &few, &["--output", letter.to_str().unwrap()]].concat();
+    run(&onto_a_letter).refuses(&["letter.txt", "not replaced", "--output"]);
+    assert_eq!(fs::read_to_string(&letter).unwrap(), "Dear reader");
+    fs::remove_file(table).unwrap();
+
     run(&["tune", "--axis", "check"]).refuses(&["check", "xmss_leaves"]);
     run(&["tune", "--device", "cpu,reference"]).refuses(&["one is tuned at a time"]);
     run(&["tune", "--budget", "0"]).refuses(&["--budget"]);
