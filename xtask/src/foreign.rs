@@ -100,7 +100,7 @@ pub(crate) fn miri(tally: &mut Tally) -> Step {
     let host = ["-p", "hypergrove-fips205", "-p", "hypergrove-engine", "--lib", "--", "--skip", "plan::tests"];
     let lanes = ["-p", "hypergrove-lanes", "--test", "agreement", "--test", "lattice"];
     for (packages, features) in [(&host[..], ""), (&lanes, MIRI_FEATURES)] {
-        let mut command = process::limited(10, "rustup", &[&test, packages].concat());
+        let mut command = process::limited(15, "rustup", &[&test, packages].concat());
         command.env("RUSTFLAGS", features);
         process::run_tests(command, tally)?;
     }
