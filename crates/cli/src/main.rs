@@ -24,7 +24,6 @@ mod sha256;
 mod sign;
 mod stopwatch;
 mod study;
-mod trial;
 mod tune;
 mod verdicts;
 mod verify;

@@ -7,11 +7,11 @@ use crate::machine::{self, Limits};
 use crate::printer::{Printer, grouped, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point};
-use crate::stopwatch::{Question, Times, measure, until_used_up};
-use crate::trial::{Jobs, Stage, Trial};
+use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
 use hypergrove::{Backend, Device, Engine, Op, PARAMETER_SETS, Params, Plan, Policy, cache_bytes};
 use hypergrove_cpu::Isa;
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
+use hypergrove_tune::trial::{self, Jobs, Trial};
 use indicatif::ProgressBar;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -251,8 +251,8 @@ impl Place {
     fn kind(&self) -> Kind {
         if self.device.memory > 0 { Kind::Gpu } else { Kind::Cpu }
     }
-    fn stage(&self) -> Stage<'_> {
-        Stage { backend: &*self.backend, device: &self.device }
+    fn trials(&self) -> trial::Place<'_> {
+        trial::Place { backend: &*self.backend, device: &self.device }
     }
     fn clock(&self) -> Option<f64> {
         self.backend.clock(&self.device).or_else(|| if self.kind() == Kind::Cpu { machine::clock() } else { None })
@@ -441,8 +441,9 @@ impl Study<'_> {
                 self.skip_many(base, "time is up".into(), batches.len() * choices.len())?;
                 continue;
             }
-            let jobs = Jobs::new(place.stage(), plan, most, self.threads())
-                .map_err(|why| why.of(format_args!("{} {}", base.set, base.op)))?;
+            let different = distinct(place.kind() == Kind::Gpu, plan.params, most);
+            let jobs = Jobs::new(place.trials(), plan, most, different, self.threads())
+                .map_err(|why| Failure::from(why).of(format_args!("{} {}", base.set, base.op)))?;
             for choice in &choices {
                 let base = Record { shape: Some(choice.name.clone()), ..base.clone() };
                 self.program(row, &place, &jobs, choice, &batches, &limits, base)?;
@@ -463,7 +464,7 @@ impl Study<'_> {
         limits: &Limits,
         base: Record,
     ) -> Result<(), Failure> {
-        let (stage, plan) = (place.stage(), &jobs.plan);
+        let (trials, plan) = (place.trials(), jobs.plan());
         let engine = engine_on(std::slice::from_ref(place), self.options)?;
         let mut trial: Option<(usize, Policy, Trial)> = None;
         for (i, &batch) in batches.iter().enumerate() {
@@ -474,12 +475,12 @@ impl Study<'_> {
             let policy = if choice.values.is_empty() {
                 engine.explain(plan.params, plan.op, batch)?.policy
             } else {
-                match choice.on(stage, plan) {
+                match choice.on(trials, plan) {
                     Ok(policy) => policy,
                     Err(why) => return self.skip_many(base, why, batches.len() - i),
                 }
             };
-            let policy = stage.with_threads(plan, &policy, self.threads())?;
+            let policy = trials.with_threads(plan, &policy, self.threads())?;
             let staged = Policy(policy.0.iter().copied().chain([(STAGES, 1)]).collect());
             let base = Record {
                 policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
@@ -489,12 +490,12 @@ impl Study<'_> {
             if trial.as_ref().is_none_or(|(most, of, _)| *most < batch || *of != policy) {
                 // Two programs at a time could exceed the device's memory.
                 drop(trial.take());
-                let made = Trial::new(stage, plan, bucket(batch), &policy);
+                let made = Trial::new(trials, plan, bucket(batch), &policy).map_err(Failure::from);
                 let mut made = match made {
                     Ok(made) => made,
                     Err(why) => return self.skip_many(base, why.message, batches.len() - i),
                 };
-                made.run(jobs, batch).map_err(|why| why.of(describe(&base)))?;
+                made.run(jobs, batch).map_err(|why| Failure::from(why).of(describe(&base)))?;
                 trial = Some((bucket(batch), policy.clone(), made));
             }
             let Some((.., program)) = &mut trial else { continue };
@@ -510,7 +511,7 @@ impl Study<'_> {
             let mut stages = Vec::new();
             if row.stages {
                 drop(trial.take());
-                stages = timed_alone(stage, jobs, batch, &staged).map_err(|why| why.of(describe(&base)))?;
+                stages = timed_alone(trials, jobs, batch, &staged).map_err(|why| why.of(describe(&base)))?;
             }
             let apart = place.kind() == Kind::Gpu;
             let ideal = limits.seconds(&plan.work(), base.threads).map(|ideal| ideal * batch as f64);
@@ -731,8 +732,13 @@ impl Study<'_> {
 }
 
 /// Each stage of a batch alone; of the launches of a kernel, their sum.
-fn timed_alone(stage: Stage<'_>, jobs: &Jobs, batch: usize, policy: &Policy) -> Result<Vec<StageRecord>, Failure> {
-    let mut trial = Trial::new(stage, &jobs.plan, bucket(batch), policy)?;
+fn timed_alone(
+    place: trial::Place<'_>,
+    jobs: &Jobs,
+    batch: usize,
+    policy: &Policy,
+) -> Result<Vec<StageRecord>, Failure> {
+    let mut trial = Trial::new(place, jobs.plan(), bucket(batch), policy)?;
     trial.run(jobs, batch)?;
     let mut stages = Vec::<(StageRecord, Duration)>::new();
     for run in 0..STAGE_RUNS {
@@ -766,11 +772,11 @@ struct Named {
 
 impl Named {
     /// As the backend knows it; or why it does not.
-    fn on(&self, stage: Stage<'_>, plan: &Plan) -> Result<Policy, String> {
-        let space = stage.backend.space(stage.device, plan).map_err(|why| why.to_string())?;
+    fn on(&self, place: trial::Place<'_>, plan: &Plan) -> Result<Policy, String> {
+        let space = place.backend.space(place.device, plan).map_err(|why| why.to_string())?;
         let known = |(name, value): &(String, u32)| {
             let axis = space.iter().find(|axis| axis.name == name);
-            axis.map(|axis| (axis.name, *value)).ok_or(format!("{} has no policy axis {name:?}", stage.device.id()))
+            axis.map(|axis| (axis.name, *value)).ok_or(format!("{} has no policy axis {name:?}", place.device.id()))
         };
         self.values.iter().map(known).collect::<Result<_, _>>().map(Policy)
     }

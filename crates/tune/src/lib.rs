@@ -7,6 +7,7 @@ mod outcome;
 pub mod search;
 pub mod space;
 pub mod table;
+pub mod trial;
 pub mod workload;
 
 pub use outcome::{Outcome, find};

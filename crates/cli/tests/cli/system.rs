@@ -153,7 +153,8 @@ fn names_need_not_be_utf8() {
     assert_eq!(run.good().stdout, "m\u{fffd}: OK\n".as_bytes());
 }
 
-/// Above all, nothing is measured before it is needed.
+/// Above all, nothing is measured before it is needed: that takes tenths of seconds. A start takes 3 ms, on a busy machine
+/// several times that.
 #[test]
 fn it_starts_at_once() {
     let place = Place::new();
@@ -164,6 +165,6 @@ fn it_starts_at_once() {
             start.elapsed()
         };
         let best = (0..50).map(|_| time()).min().unwrap();
-        assert!(best < Duration::from_millis(10), "{args:?} took {best:?} at best");
+        assert!(best < Duration::from_millis(100), "{args:?} took {best:?} at best");
     }
 }

@@ -1,10 +1,8 @@
 //! One program under one policy, with jobs whose right answers are known.
 
-use crate::failure::Failure;
-use crate::stopwatch::{distinct, wrong};
-use hypergrove::{Backend, Device, Op, Params, Plan, Policy, PreHash, Timing, cache_bytes};
-use hypergrove_engine::{Batch, Key, Program, THREADS};
-use hypergrove_fips205::{Position, reference};
+use hypergrove_engine::{Backend, Batch, Device, Error, Key, Policy, Program, THREADS, Timing};
+use hypergrove_fips205::plan::{Op, Plan, cache_bytes};
+use hypergrove_fips205::{Params, Position, PreHash, reference};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::time::{Duration, Instant};
@@ -14,19 +12,16 @@ const PART: usize = 1 << 20;
 
 /// Where trials take place.
 #[derive(Clone, Copy)]
-pub(crate) struct Stage<'a> {
-    pub(crate) backend: &'a dyn Backend,
-    pub(crate) device: &'a Device,
+pub struct Place<'a> {
+    /// The backend.
+    pub backend: &'a dyn Backend,
+    /// One of its devices.
+    pub device: &'a Device,
 }
 
-impl Stage<'_> {
-    /// Whether the device has memory of its own.
-    pub(crate) fn is_apart(&self) -> bool {
-        self.device.memory > 0
-    }
-
+impl Place<'_> {
     /// The policy with as many host threads as are asked for, if programs of this plan have a use for them.
-    pub(crate) fn with_threads(&self, plan: &Plan, policy: &Policy, threads: usize) -> Result<Policy, Failure> {
+    pub fn with_threads(&self, plan: &Plan, policy: &Policy, threads: usize) -> Result<Policy, Error> {
         let mut policy = policy.clone();
         let has = self.backend.space(self.device, plan)?.iter().any(|axis| axis.name == THREADS);
         if has && policy.get(THREADS).is_none() {
@@ -34,11 +29,15 @@ impl Stage<'_> {
         }
         Ok(policy)
     }
+
+    fn wrong(&self, what: &str) -> Error {
+        Error::Inconsistent { device: self.device.id(), what: what.into() }
+    }
 }
 
 /// Jobs and their answers: whatever the policy, a program has to give these bytes.
-pub(crate) struct Jobs {
-    pub(crate) plan: Plan,
+pub struct Jobs {
+    plan: Plan,
     /// A key a job for key generation, else one.
     seeds: Vec<[Vec<u8>; 2]>,
     nodes: Vec<u8>,
@@ -48,9 +47,9 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// So many jobs. What is signed verifies, by the device and in part by the reference; what verifies does not with one
-    /// bit changed; keys are in part made again by the reference.
-    pub(crate) fn new(stage: Stage<'_>, plan: Plan, count: usize, threads: usize) -> Result<Jobs, Failure> {
+    /// So many jobs; of signatures that are verified only `distinct` differ. What is signed verifies, by the device and in
+    /// part by the reference; what verifies does not with one bit changed; keys are in part made again by the reference.
+    pub fn new(place: Place<'_>, plan: Plan, count: usize, distinct: usize, threads: usize) -> Result<Jobs, Error> {
         let p = plan.params;
         let seed = |which: u8, number: usize| -> Vec<u8> {
             (0..p.n).map(|i| (number as u64).to_le_bytes().get(i).copied().unwrap_or(which)).collect()
@@ -63,34 +62,40 @@ impl Jobs {
         let mut jobs = Jobs { plan, seeds, nodes: Vec::new(), positions, signatures: Vec::new(), answers: Vec::new() };
         match jobs.plan.op {
             Op::Keygen => {
-                jobs.answers = jobs.compute(stage, count, threads)?;
+                jobs.answers = jobs.compute(place, count, threads)?;
                 for number in [0, count - 1] {
                     let [sk_seed, pk_seed] = &jobs.seeds[number];
                     if jobs.answers[number * p.n..][..p.n] != reference::pk_root(p, sk_seed, pk_seed) {
-                        return Err(wrong("the reference makes another key from the same seeds"));
+                        return Err(place.wrong("the reference makes another key from the same seeds"));
                     }
                 }
             }
             Op::Sign => {
                 if jobs.plan.cached_layers > 0 {
-                    jobs.nodes = jobs.grow_nodes(stage, threads)?;
+                    jobs.nodes = jobs.grow_nodes(place, threads)?;
                 }
-                jobs.answers = jobs.compute(stage, count, threads)?;
-                Jobs::of_signatures(p, &jobs, &jobs.answers)?.check(stage, threads)?;
+                jobs.answers = jobs.compute(place, count, threads)?;
+                Jobs::of_signatures(p, &jobs, &jobs.answers)?.check(place, threads)?;
             }
             Op::Verify => {
-                let signed = Jobs::new(stage, Plan::new(p, Op::Sign), distinct(stage.is_apart(), p, count), threads)?;
+                let distinct = distinct.clamp(1, count);
+                let signed = Jobs::new(place, Plan::new(p, Op::Sign), distinct, distinct, threads)?;
                 jobs.positions = signed.positions.iter().cycle().take(count).cloned().collect();
                 jobs.signatures = signed.answers.chunks(p.sig_bytes()).cycle().take(count).flatten().copied().collect();
                 jobs.answers = signed.root().repeat(count);
             }
-            Op::Cache => jobs.answers = jobs.grow_nodes(stage, threads)?,
+            Op::Cache => jobs.answers = jobs.grow_nodes(place, threads)?,
         }
         Ok(jobs)
     }
 
+    /// What is done.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// The verification of what another plan signed.
-    fn of_signatures(p: &'static Params, signed: &Jobs, signatures: &[u8]) -> Result<Jobs, Failure> {
+    fn of_signatures(p: &'static Params, signed: &Jobs, signatures: &[u8]) -> Result<Jobs, Error> {
         let count = signatures.len() / p.sig_bytes();
         let positions = signed.positions[..count].to_vec();
         let (plan, seeds, answers) = (Plan::new(p, Op::Verify), signed.seeds.clone(), signed.root().repeat(count));
@@ -103,7 +108,7 @@ impl Jobs {
         reference::pk_root(self.plan.params, sk_seed, pk_seed)
     }
 
-    fn grow_nodes(&self, stage: Stage<'_>, threads: usize) -> Result<Vec<u8>, Failure> {
+    fn grow_nodes(&self, place: Place<'_>, threads: usize) -> Result<Vec<u8>, Error> {
         let p = self.plan.params;
         let plan = Plan::cache(p, self.plan.cached_layers);
         let grown = Jobs {
@@ -114,40 +119,40 @@ impl Jobs {
             signatures: Vec::new(),
             answers: Vec::new(),
         };
-        let nodes = grown.compute(stage, 1, threads)?;
+        let nodes = grown.compute(place, 1, threads)?;
         // The root of the top tree follows that tree's other nodes.
         let root = &nodes[((2 << p.hp) - 2) * p.n..][..p.n];
         if *root != *self.root() || Some(nodes.len()) != cache_bytes(p, self.plan.cached_layers) {
-            return Err(wrong("the cached nodes do not lead to the key's root"));
+            return Err(place.wrong("the cached nodes do not lead to the key's root"));
         }
         Ok(nodes)
     }
 
     /// What the default policy gives.
-    fn compute(&self, stage: Stage<'_>, count: usize, threads: usize) -> Result<Vec<u8>, Failure> {
-        let policy = stage.with_threads(&self.plan, &Policy::default(), threads)?;
-        let mut trial = Trial::new(stage, &self.plan, count, &policy)?;
+    fn compute(&self, place: Place<'_>, count: usize, threads: usize) -> Result<Vec<u8>, Error> {
+        let policy = place.with_threads(&self.plan, &Policy::default(), threads)?;
+        let mut trial = Trial::new(place, &self.plan, count, &policy)?;
         let mut out = vec![0; count * self.plan.out_bytes()];
         trial.once(self, count, &mut out)?;
         Ok(out)
     }
 
     /// All signatures lead to the root, two of them by the reference too; with one bit changed, one does not.
-    fn check(mut self, stage: Stage<'_>, threads: usize) -> Result<(), Failure> {
+    fn check(mut self, place: Place<'_>, threads: usize) -> Result<(), Error> {
         let (p, count) = (self.plan.params, self.positions.len());
-        if self.compute(stage, count, threads)? != self.answers {
-            return Err(wrong("a signature that was just made does not verify"));
+        if self.compute(place, count, threads)? != self.answers {
+            return Err(place.wrong("a signature that was just made does not verify"));
         }
         for number in [0, count - 1] {
             let signature = &self.signatures[number * p.sig_bytes()..][..p.sig_bytes()];
             let implied = reference::implied_by(p, &self.positions[number], signature, &self.seeds[0][1]);
             if implied.xmss_roots[(p.d - 1) * p.n..] != self.answers[..p.n] {
-                return Err(wrong("the reference refuses a signature that was just made"));
+                return Err(place.wrong("the reference refuses a signature that was just made"));
             }
         }
         self.signatures[p.sig_bytes() / 2] ^= 1;
-        if self.compute(stage, 1, threads)? == self.answers[..p.n] {
-            return Err(wrong("a changed signature verifies"));
+        if self.compute(place, 1, threads)? == self.answers[..p.n] {
+            return Err(place.wrong("a changed signature verifies"));
         }
         Ok(())
     }
@@ -176,27 +181,32 @@ impl Jobs {
 }
 
 /// A prepared program.
-pub(crate) struct Trial {
+pub struct Trial {
     program: Box<dyn Program>,
     pool: Option<ThreadPool>,
     out: Vec<u8>,
+    device: String,
+    policy: Policy,
 }
 
 impl Trial {
     /// Prepares one for up to `most` jobs.
-    pub(crate) fn new(stage: Stage<'_>, plan: &Plan, most: usize, policy: &Policy) -> Result<Trial, Failure> {
-        let program = stage.backend.prepare(stage.device, plan, most, policy)?;
+    pub fn new(place: Place<'_>, plan: &Plan, most: usize, policy: &Policy) -> Result<Trial, Error> {
+        let program = place.backend.prepare(place.device, plan, most, policy)?;
         let pool = match policy.get(THREADS) {
             Some(threads @ 2..) => {
                 let pool = ThreadPoolBuilder::new().num_threads(threads as usize).build();
-                Some(pool.map_err(|why| Failure::new(format!("{threads} threads could not be started: {why}")))?)
+                Some(pool.map_err(|why| Error::Device {
+                    device: "the host".into(),
+                    what: format!("{threads} threads could not be started: {why}"),
+                })?)
             }
             _ => None,
         };
-        Ok(Trial { program, pool, out: Vec::new() })
+        Ok(Trial { program, pool, out: Vec::new(), device: place.device.id(), policy: policy.clone() })
     }
 
-    fn once(&mut self, jobs: &Jobs, count: usize, out: &mut [u8]) -> Result<(Duration, Timing), Failure> {
+    fn once(&mut self, jobs: &Jobs, count: usize, out: &mut [u8]) -> Result<(Duration, Timing), Error> {
         let (program, pool) = (&mut self.program, &self.pool);
         jobs.with_batch(count, |batch| {
             let start = Instant::now();
@@ -208,8 +218,22 @@ impl Trial {
         })
     }
 
-    /// Runs the first `count` jobs: the time of the whole run, and where it went. A wrong answer is an error.
-    pub(crate) fn run(&mut self, jobs: &Jobs, count: usize) -> Result<(Duration, Timing), Failure> {
+    /// The policy that it runs under.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Runs the first `count` jobs: the time of the whole run, and where it went. The answer is not looked at.
+    pub fn time(&mut self, jobs: &Jobs, count: usize) -> Result<(Duration, Timing), Error> {
+        let mut out = std::mem::take(&mut self.out);
+        out.resize(count * jobs.plan.out_bytes(), 0);
+        let done = self.once(jobs, count, &mut out);
+        self.out = out;
+        done
+    }
+
+    /// The same; a wrong answer is an error.
+    pub fn run(&mut self, jobs: &Jobs, count: usize) -> Result<(Duration, Timing), Error> {
         let mut out = std::mem::take(&mut self.out);
         // What an earlier run left there must not pass for an answer. A large batch of signatures is a gigabyte.
         out.resize(count * jobs.plan.out_bytes(), 0);
@@ -219,7 +243,9 @@ impl Trial {
             out.par_chunks(PART).zip(jobs.answers.par_chunks(PART)).all(|(got, right)| *got == right[..got.len()]);
         self.out = out;
         if done.is_ok() && !right {
-            return Err(wrong("under this policy the bytes are other than under the default one"));
+            let axes: Vec<_> = self.policy.0.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();
+            let what = format!("with {} the answer is another than by default", axes.join(", "));
+            return Err(Error::Inconsistent { device: self.device.clone(), what });
         }
         done
     }
@@ -228,18 +254,18 @@ impl Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove::{Cpu, Isa, SLH_DSA_SHA2_128F};
+    use hypergrove_engine::Reference;
+    use hypergrove_fips205::TOY_SHA2_16;
 
     #[test]
     fn answers_are_checked() {
-        let cpu = Cpu::with(Isa::fastest()).unwrap();
-        let device = cpu.devices().unwrap().remove(0);
-        let stage = Stage { backend: &cpu, device: &device };
-        let plans = [Op::Keygen, Op::Sign, Op::Verify].map(|op| Plan::new(&SLH_DSA_SHA2_128F, op));
-        for plan in plans.into_iter().chain([Plan::new(&SLH_DSA_SHA2_128F, Op::Sign).with_cached_layers(2)]) {
-            let mut jobs = Jobs::new(stage, plan.clone(), 3, 2).unwrap();
-            let policy = stage.with_threads(&plan, &Policy::default(), 2).unwrap();
-            let mut trial = Trial::new(stage, &plan, 4, &policy).unwrap();
+        let device = Reference.devices().unwrap().remove(0);
+        let place = Place { backend: &Reference, device: &device };
+        let plans = [Op::Keygen, Op::Sign, Op::Verify].map(|op| Plan::new(&TOY_SHA2_16, op));
+        for plan in plans.into_iter().chain([Plan::new(&TOY_SHA2_16, Op::Sign).with_cached_layers(2)]) {
+            let mut jobs = Jobs::new(place, plan.clone(), 3, 2, 2).unwrap();
+            let policy = place.with_threads(&plan, &Policy::default(), 2).unwrap();
+            let mut trial = Trial::new(place, &plan, 4, &policy).unwrap();
             for count in [1, 3] {
                 let (time, timing) = trial.run(&jobs, count).unwrap();
                 assert!(timing.execute <= time && timing.stages.is_empty());
@@ -248,7 +274,8 @@ mod tests {
             let at = 2 * plan.out_bytes() + if plan.op == Op::Sign { plan.params.n } else { 0 };
             jobs.answers[at] ^= 1;
             trial.run(&jobs, 2).unwrap();
-            assert!(trial.run(&jobs, 3).is_err_and(|why| why.message.contains("wrong answer")));
+            assert!(matches!(trial.run(&jobs, 3), Err(Error::Inconsistent { .. })));
+            trial.time(&jobs, 3).unwrap();
         }
     }
 }
