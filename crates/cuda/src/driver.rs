@@ -202,6 +202,10 @@ const SHA256: f64 = 16.0;
 const SHA512: f64 = 51.4;
 const KECCAK: f64 = 76.9;
 
+/// Threads a multiprocessor of launches that take turns with those of other queues: side by side they would end together,
+/// and leave the device idle while all copy. Smaller ones have room beside each other.
+const FULL: u64 = 256;
+
 /// A device. Its context is the process's one for it (the primary one), made at the first use.
 pub(crate) struct CudaGpu {
     facts: Facts,
@@ -920,11 +924,15 @@ impl Queue for CudaQueue {
             return self.measured(|queue| queue.enqueue(kernels, steps));
         }
         self.launches += 1;
+        let threads = |step: &Step| match step {
+            Step::Launch(launch) | Step::Beside(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
+            _ => 0,
+        };
+        let fills = steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.multiprocessors));
         self.measured(|queue| {
             queue.enqueue(kernels, &steps[..first])?;
-            // Launches of several queues side by side would end together, and leave the device idle while all copy.
             let mut last_computed = lock(&queue.gpu.last_computed);
-            if let Some(computed) = last_computed.upgrade() {
+            if let (true, Some(computed)) = (fills, last_computed.upgrade()) {
                 // SAFETY: the stream is this queue's, the event another's or its own, which lives.
                 let code = unsafe { (queue.gpu.driver.cuStreamWaitEvent)(queue.main.stream, computed.event, 0) };
                 queue.gpu.check(code, "taking turns")?;
@@ -932,7 +940,9 @@ impl Queue for CudaQueue {
             queue.mark_event(&queue.launched)?;
             queue.enqueue(kernels, &steps[first..last])?;
             queue.mark_event(&queue.computed)?;
-            *last_computed = Arc::downgrade(&queue.computed);
+            if fills {
+                *last_computed = Arc::downgrade(&queue.computed);
+            }
             drop(last_computed);
             queue.enqueue(kernels, &steps[last..])
         })

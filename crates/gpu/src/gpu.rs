@@ -99,7 +99,7 @@ pub trait Queue: Send {
     type Kernels;
     /// Steps that are submitted at once.
     type Recording: Send;
-    /// Submits steps; returns before they are done. Launches of several queues of one device take turns: while one
+    /// Submits steps; returns before they are done. Launches of several queues that fill the device take turns: while one
     /// queue's run, the copies of others do.
     fn submit(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
     /// Prepares steps to be submitted again and again at little cost.
