@@ -941,9 +941,9 @@ impl<G: Gpu> GpuProgram<G> {
     /// A key's nodes, of which the batch wants so many signatures: uploaded, unless they are there from an earlier batch.
     fn nodes_of(&mut self, key: &Key<'_>, signatures: u64) -> Result<Arc<Nodes<G>>, Error> {
         let (cache, id) = (self.cache.clone(), key.cached_id);
-        let known = |nodes: &Nodes<G>, all, program: &Self| nodes.stored || id == 0 || !program.stores(all);
+        let is_enough = |program: &Self, nodes: &Nodes<G>, all| nodes.stored || !program.stores(all);
         if let Some((nodes, all)) = cache.get(id, signatures)
-            && known(&nodes, all, self)
+            && is_enough(self, &nodes, all)
         {
             return Ok(nodes);
         }
@@ -952,7 +952,7 @@ impl<G: Gpu> GpuProgram<G> {
         let found = cache.get(id, 0);
         let all = found.as_ref().map_or(signatures, |(_, all)| *all);
         if let Some((nodes, all)) = &found
-            && known(nodes, *all, self)
+            && is_enough(self, nodes, *all)
         {
             return Ok(nodes.clone());
         }
