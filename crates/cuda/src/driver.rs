@@ -666,6 +666,10 @@ impl Gpu for CudaGpu {
         Ok(CudaKernels { gpu: self.clone(), functions })
     }
 
+    /// What is made for computing centres: 8.0, 9.0, 10.0.
+    fn has_fast_doubles(&self) -> bool {
+        matches!(self.capability, (8 | 9 | 10, 0))
+    }
     fn queue(self: &Arc<Self>) -> Result<CudaQueue, Error> {
         self.bind()?;
         let stream = || Stream::new(self);

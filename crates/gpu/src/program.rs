@@ -270,6 +270,9 @@ impl<G: Gpu> GpuProgram<G> {
             .iter()
             .copied()
             .filter(|kernel| match kernel {
+                // Of no plan.
+                Kernel::Sha256 => false,
+                kernel if kernel.is_zk() => false,
                 Kernel::Select => policy.replay == 0,
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Keys => batch > FEW_KEYS,
