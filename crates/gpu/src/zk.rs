@@ -6,6 +6,8 @@
 mod keygen;
 mod pass;
 mod sign;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use crate::gpu::{Gpu, Launch, Queue, Step};
