@@ -67,6 +67,20 @@ impl ZkDilithium {
         self.isa
     }
 
+    /// Cycles of a core for a Poseidon permutation, at least: 21 rounds of 897 operations on the multiply-add pipes, two of
+    /// them a cycle, for as many states as a vector has lanes (docs/zkdilithium.md). `None` where the pipes are others.
+    pub fn poseidon_cycles(&self) -> Option<f64> {
+        #[cfg(target_arch = "x86_64")]
+        let lanes = match self.isa {
+            Isa::Avx512 | Isa::Avx512Sha => Some(8.0),
+            Isa::Avx2 | Isa::Avx2Sha => Some(4.0),
+            Isa::Portable => None,
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let lanes = None;
+        lanes.map(|lanes: f64| 21.0 * 897.0 / 2.0 / lanes)
+    }
+
     /// The keys of these seeds, in their order.
     pub fn keygen(&self, seeds: &[[u8; SEED_BYTES]]) -> Vec<SigningKey> {
         self.chunks(seeds, Then::Wipe, |lanes, seeds, out| lanes.keygen(seeds, out))

@@ -1,6 +1,6 @@
 //! zkDilithium by the batch: what a backend may do beside plans of SLH-DSA.
 
-use crate::{Error, Timing};
+use crate::{Axis, Error, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Op, Signature, SigningKey, VerifyingKey};
 
@@ -27,6 +27,10 @@ pub struct ZkVerify<'a> {
 /// A device made ready for zkDilithium. Results are appended in the order of the jobs; after an error there are none. Keys that are
 /// the same in memory are made ready once.
 pub trait ZkDilithium: Send {
+    /// What can be chosen by a policy.
+    fn space(&self) -> Vec<Axis>;
+    /// Poseidon permutations a second that its arithmetic allows, if that is known.
+    fn poseidon_rate(&self) -> Option<f64>;
     /// Jobs of one call that fill the device: more of them make it no faster.
     fn jobs(&self, op: Op) -> usize;
     /// The keys of these seeds.

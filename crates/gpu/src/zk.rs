@@ -11,7 +11,7 @@ mod tests;
 mod verify;
 
 use crate::gpu::{Gpu, Launch, Queue, Step};
-use hypergrove_engine::{Error, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
 use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -44,7 +44,27 @@ impl Default for ZkPolicy {
     }
 }
 
+static SWITCH: &[u32] = &[0, 1];
+static BLOCK: &[u32] = &[32, 64, 128, 256];
+static FILL: &[u32] = &[128, 256, 384, 512];
+static WIDTH: &[u32] = &[1, 4, 16, 64];
+static PASS: &[u32] = &[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
+
+/// Cycles of a multiprocessor for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of 1,331
+/// operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
+const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 1331.0 / 64.0];
+
 impl ZkPolicy {
+    fn axes() -> Vec<Axis> {
+        vec![
+            Axis::threads(),
+            Axis::new("fp64", SWITCH),
+            Axis::new("block", BLOCK),
+            Axis::new("fill", FILL),
+            Axis::new("width", WIDTH),
+            Axis::new("pass", PASS),
+        ]
+    }
     /// These with the named values in their place.
     pub(crate) fn with(mut self, policy: &Policy) -> Result<ZkPolicy, Error> {
         for (name, value) in &policy.0 {
@@ -218,6 +238,15 @@ fn message_words(message: &Message<'_>) -> usize {
 }
 
 impl<G: Gpu> ZkDilithium for ZkGpu<G> {
+    fn space(&self) -> Vec<Axis> {
+        ZkPolicy::axes()
+    }
+    fn poseidon_rate(&self) -> Option<f64> {
+        let facts = self.gpu.facts();
+        let known = facts.clock > 0 && facts.rates.is_some() && (self.policy.fp64 == 0 || self.gpu.has_fast_doubles());
+        let cycles = f64::from(facts.multiprocessors) * facts.clock as f64;
+        known.then_some(cycles / POSEIDON_CYCLES[self.policy.fp64 as usize])
+    }
     fn jobs(&self, op: Op) -> usize {
         match op {
             Op::Keygen => self.limits.keys,
