@@ -78,7 +78,9 @@ impl ZkPolicy {
                 "fill" => (&mut self.fill, 1, 2048),
                 "width" => (&mut self.width, 1, 1 << 14),
                 "pass" => (&mut self.pass, 1, 1 << 20),
-                other => return Err(Error::Value { what: format!("zkDilithium on a GPU has no policy axis {other:?}") }),
+                other => {
+                    return Err(Error::Value { what: format!("zkDilithium on a GPU has no policy axis {other:?}") });
+                }
             };
             if !(least..=most).contains(value) {
                 let what = format!("policy axis {name} is {value}, must be {least} to {most}");
@@ -147,7 +149,12 @@ impl<G: Gpu> ZkGpu<G> {
     /// A launch of a block for each.
     fn blocks(&self, kernel: Kernel, total: usize, args: Args) -> Step {
         let threads = self.policy.block;
-        Step::Launch(Launch { kernel, blocks: total.max(1) as u32, threads, args: Args { total: total as u32, one: 1, ..args } })
+        Step::Launch(Launch {
+            kernel,
+            blocks: total.max(1) as u32,
+            threads,
+            args: Args { total: total as u32, one: 1, ..args },
+        })
     }
 
     /// Submits steps, waits for them, and counts their time.

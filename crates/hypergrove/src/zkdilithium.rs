@@ -60,9 +60,13 @@ pub struct SigningKey {
 impl SigningKey {
     /// A key from the system's randomness.
     pub fn generate() -> Result<SigningKey, Error> {
+        Ok(SigningKey::from_seed(&*SigningKey::random_seed()?))
+    }
+    /// A seed from the system's randomness.
+    pub fn random_seed() -> Result<Zeroizing<[u8; SEED_BYTES]>, Error> {
         let mut seed = Zeroizing::new([0; SEED_BYTES]);
         getrandom::fill(&mut *seed).map_err(|_| Error::Randomness)?;
-        Ok(SigningKey::from_seed(&seed))
+        Ok(seed)
     }
     /// The key of a seed, which must be secret and uniformly random.
     pub fn from_seed(seed: &[u8; SEED_BYTES]) -> SigningKey {
@@ -179,7 +183,11 @@ impl VerifyingKey {
     }
     /// The same, but false for a key or a signature in any other encoding than the one that is written.
     pub fn is_strictly_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
-        self.expanded().is_canonical_with(signature) && self.is_valid(message, signature)
+        self.is_canonical_with(signature) && self.is_valid(message, signature)
+    }
+    /// Whether the key and the signature are encoded as they are written: what is strictly valid is that and valid.
+    pub fn is_canonical_with(&self, signature: &[u8]) -> bool {
+        self.expanded().is_canonical_with(signature)
     }
     /// What a proof of possession takes of a signature; none if it is no signature by its length or norm.
     pub fn witness(&self, signature: &[u8]) -> Option<Witness> {

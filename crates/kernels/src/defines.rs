@@ -76,6 +76,9 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
     ]
 }
 
+/// The choices for zkDilithium: where doubles are slow, and where they are fast.
+pub(crate) const ZK_DEFAULTS: [[(&str, u32); 1]; 2] = [[("FP64", 0)], [("FP64", 1)]];
+
 /// The choices of the default policies: with plenty of work, and with little.
 pub(crate) const DEFAULTS: [[(&str, u32); 3]; 2] = [
     [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED)],

@@ -31,6 +31,26 @@
   #endif
 #endif
 
+// What memory holds is not kept in registers as well.
+#if defined(VULKAN)
+  #define FORGET() memoryBarrierShared()
+#elif defined(__CUDA_ARCH__)
+  #define FORGET() asm volatile("" ::: "memory")
+#else
+  #define FORGET()
+#endif
+
+// TID, which no register keeps from one use to the next.
+FN U32 tid_again() {
+#if defined(__CUDA_ARCH__)
+  U32 tid;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(tid));
+  return tid;
+#else
+  return TID;
+#endif
+}
+
 #if FP64
   #define Fe double
   #define Wide double
@@ -41,13 +61,29 @@
 
 #include "zk/constants.h"
 
-// x/R, at most |x|/R + Q/2 in absolute value.
-FN I32 reduce_int(I64 x) {
-  I32 m = I32(U32(x) * Q_INVERSE);
-  return I32((x - I64(m) * I64(Q)) >> 32);
+// sum + a·b. Left to itself, the compiler extends the signs of words that it meets twice, and multiplies 64 bits.
+FN I64 add_product_int(I64 sum, I32 a, I32 b) {
+#if defined(__CUDA_ARCH__)
+  I64 out_;
+  asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(out_) : "r"(a), "r"(b), "l"(sum));
+  return out_;
+#else
+  return sum + I64(a) * I64(b);
+#endif
 }
+FN I64 product_int(I32 a, I32 b) {
+#if defined(__CUDA_ARCH__)
+  I64 out_;
+  asm("mul.wide.s32 %0, %1, %2;" : "=l"(out_) : "r"(a), "r"(b));
+  return out_;
+#else
+  return I64(a) * I64(b);
+#endif
+}
+// x/R, at most |x|/R + Q/2 in absolute value.
+FN I32 reduce_int(I64 x) { return I32(add_product_int(x, I32(U32(x) * Q_INVERSE), -Q) >> 32); }
 // a·b/R.
-FN I32 mul_int(I32 a, I32 b) { return reduce_int(I64(a) * I64(b)); }
+FN I32 mul_int(I32 a, I32 b) { return reduce_int(product_int(a, b)); }
 // The representative in [0, Q) of one in [-Q, Q).
 FN I32 canonical(I32 x) { return x + (Q & (x >> 31)); }
 // The same of one in [0, 2Q).
@@ -87,8 +123,8 @@ FN bool is_zero(Fe x) { return upper(x) == 0; }
 // Whether it is ONE_FOR_ZERO, the only one from 2^22 up.
 FN bool was_zero(Fe x) { return upper(x) >= 0x41500000; }
 #else
-FN Wide product(Fe a, Fe b) { return I64(a) * I64(b); }
-FN Wide add_product(Wide sum, Fe a, Fe b) { return sum + I64(a) * I64(b); }
+FN Wide product(Fe a, Fe b) { return product_int(a, b); }
+FN Wide add_product(Wide sum, Fe a, Fe b) { return add_product_int(sum, a, b); }
 FN Fe reduce(Wide x) { return reduce_int(x); }
 FN I32 integer(Fe x) { return x; }
 FN bool is_zero(Fe x) { return x == 0; }

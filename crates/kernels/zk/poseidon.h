@@ -36,35 +36,53 @@ FN void hankel_9(int h, ARRIN(Fe, x, 9), ARR(Wide, y, 9)) {
   hankel_3(h + 25, x[6], x[7], x[8], y, 6);
 }
 
+// A part of the code that is done once, for `one` is 1: the compiler, which cannot see that, keeps apart what is before and behind
+// it. As one piece it would move so much ahead that registers did not suffice.
+#define ONCE(one) ROLL for (U32 turn = 0u; turn < one; turn++)
+#if FP64
+  #define ONCE_FP64(one) ONCE(one)
+#else
+  #define ONCE_FP64(one)
+#endif
+
 // M·x: halves of halves, each by three products for four.
-FN void matrix(ARRIN(Fe, x, LEAVES), ARR(Wide, n, CELLS)) {
+FN void matrix(ARRIN(Fe, x, LEAVES), ARR(Wide, n, CELLS), U32 one) {
   Fe part[9];
   Wide both[9], low[9], high[9], y[9];
-  UNROLL for (int i = 0; i < 9; i++) part[i] = (x[i] + x[18 + i]) + (x[9 + i] + x[27 + i]);
-  hankel_9(0, part, both);
-  UNROLL for (int i = 0; i < 9; i++) part[i] = x[i] + x[18 + i];
-  hankel_9(30, part, low);
-  UNROLL for (int i = 0; i < 9; i++) part[i] = x[9 + i] + x[27 + i];
-  hankel_9(60, part, high);
   UNROLL for (int i = 0; i < 9; i++) {
-    low[i] += both[i];
-    high[i] += both[i];
+    low[i] = Wide(0);
+    high[i] = Wide(0);
+  }
+  UNROLL for (int i = 0; i < CELLS; i++) n[i] = Wide(0);
+  ONCE_FP64(one) {
+    UNROLL for (int i = 0; i < 9; i++) part[i] = (x[i] + x[18 + i]) + (x[9 + i] + x[27 + i]);
+    hankel_9(0, part, both);
+    UNROLL for (int i = 0; i < 9; i++) part[i] = x[i] + x[18 + i];
+    hankel_9(30, part, low);
+    UNROLL for (int i = 0; i < 9; i++) part[i] = x[9 + i] + x[27 + i];
+    hankel_9(60, part, high);
+    UNROLL for (int i = 0; i < 9; i++) {
+      low[i] += both[i];
+      high[i] += both[i];
+    }
   }
   UNROLL for (int half = 0; half < 2; half++) {
-    UNROLL for (int i = 0; i < 9; i++) part[i] = x[18 * half + i] + x[18 * half + 9 + i];
-    hankel_9(90 + 90 * half, part, both);
-    UNROLL for (int i = 0; i < 9; i++) part[i] = x[18 * half + i];
-    hankel_9(120 + 90 * half, part, y);
-    UNROLL for (int i = 0; i < 9; i++) n[18 * half + i] = low[i] + (both[i] + y[i]);
-    UNROLL for (int i = 0; i < 9; i++) part[i] = x[18 * half + 9 + i];
-    hankel_9(150 + 90 * half, part, y);
-    UNROLL for (int i = 0; i < 9; i++) {
-      if (18 * half + 9 + i < CELLS) n[18 * half + 9 + i] = high[i] + (both[i] + y[i]);
+    ONCE(one) {
+      UNROLL for (int i = 0; i < 9; i++) part[i] = x[18 * half + i] + x[18 * half + 9 + i];
+      hankel_9(90 + 90 * half, part, both);
+      UNROLL for (int i = 0; i < 9; i++) part[i] = x[18 * half + i];
+      hankel_9(120 + 90 * half, part, y);
+      UNROLL for (int i = 0; i < 9; i++) n[18 * half + i] = low[i] + (both[i] + y[i]);
+      UNROLL for (int i = 0; i < 9; i++) part[i] = x[18 * half + 9 + i];
+      hankel_9(150 + 90 * half, part, y);
+      UNROLL for (int i = 0; i < 9; i++) {
+        if (18 * half + 9 + i < CELLS) n[18 * half + 9 + i] = high[i] + (both[i] + y[i]);
+      }
     }
   }
 }
 
-FN void permute(ARR(Wide, n, CELLS), INOUT(Fe, d)) {
+FN void permute(ARR(Wide, n, CELLS), INOUT(Fe, d), U32 one) {
   // Node i is the product of nodes 2i and 2i + 1; the leaves are v = n + constant·d, and d. Going down, a node becomes the
   // product of all leaves that are not below it. A leaf of 0 takes part as another number, and is 0 again in the end.
   Fe tree[2 * LEAVES], x[LEAVES];
@@ -89,7 +107,7 @@ FN void permute(ARR(Wide, n, CELLS), INOUT(Fe, d)) {
     UNROLL for (int i = 0; i < CELLS; i++) x[i] = tree[LEAVES + i];
     x[CELLS] = Fe(0);
     d = tree[2 * LEAVES - 1];
-    matrix(x, n);
+    matrix(x, n, one);
   }
 }
 #endif

@@ -11,9 +11,9 @@ FN void times_key(U32Ptr keys, U32 key, U32 minus, U32 to) {
     U32 i = t >> 8, x = t & 255u;
     I64 sum = I64(0);
     UNROLL for (U32 j = 0u; j < 4u; j++) {
-      sum += I64(I32(AT(keys, key + KEY_A + VECTOR * i + DEGREE * j + x))) * I64(at_ring(PLACE(j, x)));
+      sum = add_product_int(sum, I32(AT(keys, key + KEY_A + VECTOR * i + DEGREE * j + x)), at_ring(PLACE(j, x)));
     }
-    if (minus != 0u) sum -= I64(I32(AT(keys, key + KEY_T + t))) * I64(at_ring(PLACE(4u, x)));
+    if (minus != 0u) sum = add_product_int(sum, I32(AT(keys, key + KEY_T + t)), -at_ring(PLACE(4u, x)));
     ring[PLACE(to + i, x)] = U32(reduce_int(sum));
   }
 }

@@ -104,8 +104,11 @@ pub fn batches_of_every_size(zk: &mut dyn ZkDilithium) {
         }
         let texts: Vec<_> = (0..messages).map(|i| bytes(first + i as u64, LENGTHS[i % LENGTHS.len()])).collect();
         let of = |i: usize| i % pairs.len();
-        let jobs: Vec<_> =
-            texts.iter().enumerate().map(|(i, text)| ZkSign { key: &pairs[of(i)], message: Message::Bytes(text) }).collect();
+        let jobs: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(|(i, text)| ZkSign { key: &pairs[of(i)], message: Message::Bytes(text) })
+            .collect();
         let mut signatures: Vec<Vec<u8>> = sign(zk, &jobs).into_iter().map(Vec::from).collect();
         let signing: Vec<_> = pairs.iter().map(SigningKey::expand).collect();
         for (i, (job, signature)) in jobs.iter().zip(&signatures).enumerate() {

@@ -10,11 +10,7 @@ use hypergrove_zkdilithium::SigningKey;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES};
 
 impl<G: Gpu> ZkGpu<G> {
-    pub(super) fn keygen_pass(
-        &mut self,
-        seeds: &[[u8; SEED_BYTES]],
-        out: &mut Vec<SigningKey>,
-    ) -> Result<(), Error> {
+    pub(super) fn keygen_pass(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) -> Result<(), Error> {
         let (count, mut layout) = (seeds.len(), Layout::default());
         let input = layout.both(count * SEED_BYTES / 4);
         let grown = layout.device(count * SEED_SIZE);
@@ -24,10 +20,19 @@ impl<G: Gpu> ZkGpu<G> {
         let pieces = layout.pieces(count, SK_BYTES);
         self.memory.ensure(&layout)?;
         self.memory.bytes(input, count * SEED_BYTES).copy_from_slice(seeds.as_flattened());
-        let [input_at, grown, keys, short, outs] = [input, grown, keys, short, private].map(|part| self.memory.at(part));
+        let [input_at, grown, keys, short, outs] =
+            [input, grown, keys, short, private].map(|part| self.memory.at(part));
         let matrix = Args { keys, jobs: grown, count: SEED_SIZE as u32, ..Args::default() };
         let words = (SK_BYTES / 4) as u32;
-        let tr = Args { jobs: outs, outs, count: words, skip: SK_T as u32, rows: words, first: SK_TR as u32, ..Args::default() };
+        let tr = Args {
+            jobs: outs,
+            outs,
+            count: words,
+            skip: SK_T as u32,
+            rows: words,
+            first: SK_TR as u32,
+            ..Args::default()
+        };
         self.run(&[
             self.memory.upload(input, count * SEED_BYTES),
             self.threads(Kernel::ZkSeed, count, Args { jobs: input_at, outs: grown, ..Args::default() }),

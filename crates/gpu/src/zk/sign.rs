@@ -49,8 +49,14 @@ impl<G: Gpu> ZkGpu<G> {
             self.lay_out(&at, &table, SK_BYTES, |key, to| to.copy_from_slice(&key.to_bytes()), &messages)?;
         let (keys, raw) = (self.memory.at(at.keys), self.memory.at(at.raw));
         let (starts, jobs_at) = (self.memory.at(at.starts), self.memory.at(at.jobs));
-        let begun =
-            Args { keys, jobs: jobs_at, nodes: self.memory.at(at.messages), outs: starts, roots: starts, ..Args::default() };
+        let begun = Args {
+            keys,
+            jobs: jobs_at,
+            nodes: self.memory.at(at.messages),
+            outs: starts,
+            roots: starts,
+            ..Args::default()
+        };
         let (keys_count, words) = (table.keys.len(), (SK_BYTES / 4) as u32);
         steps.extend([
             self.threads(Kernel::ZkMatrix, 16 * keys_count, Args { keys, jobs: raw, count: words, ..Args::default() }),
@@ -77,7 +83,8 @@ impl<G: Gpu> ZkGpu<G> {
         while !open.is_empty() {
             let attempts = round(&mut open, most, fill, width);
             if let Some([_, kappa]) = attempts.iter().find(|[_, kappa]| *kappa > u32::from(u16::MAX)) {
-                let what = format!("a message of which {} attempts failed, which has the probability 2^-3877", kappa / 4);
+                let what =
+                    format!("a message of which {} attempts failed, which has the probability 2^-3877", kappa / 4);
                 return Err(Error::Inconsistent { device: self.gpu.facts().id.clone(), what });
             }
             let bytes = self.memory.bytes(tries, 4 * TRY_SIZE * attempts.len());

@@ -29,8 +29,7 @@ impl<G: Gpu> ZkGpu<G> {
         self.memory.ensure(&layout)?;
         let rows: Vec<&[u8]> = jobs.iter().map(|job| job.signature).collect();
         self.send(ring, &rows, signatures)?;
-        let mut steps =
-            self.lay_out(&at, &table, PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages)?;
+        let mut steps = self.lay_out(&at, &table, PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages)?;
         let keys = self.memory.at(at.keys);
         let (raw, starts, words) = (self.memory.at(at.raw), self.memory.at(at.starts), (PK_BYTES / 4) as u32);
         let tr = Args {

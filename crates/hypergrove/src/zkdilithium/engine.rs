@@ -1,7 +1,7 @@
 //! Batches, on the CPU's lanes or on GPUs.
 
 use super::{SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
-use crate::{Error, Isa};
+use crate::{Error, Isa, Work};
 use hypergrove_cpu::Cpu;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
@@ -170,6 +170,14 @@ impl Engine {
     pub fn program(&self, op: Op) -> Result<Option<usize>, Error> {
         self.hands.first().map(|hand| hand.with(|program| Ok(program.jobs(op)))).transpose()
     }
+    /// What each device could hash at most, if its backend knows: compressions a second.
+    pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
+        let known = |device: &Device| {
+            let hand = self.hands.iter().find(|hand| hand.device == *device)?;
+            hand.backend.rates(device)
+        };
+        self.devices.iter().map(|device| (device.clone(), known(device))).collect()
+    }
     /// Poseidon permutations a second that the arithmetic of these devices allows; of the CPU's threads at so many cycles a
     /// second. `None` where that is not known.
     pub fn poseidon_rate(&self, clock: Option<f64>) -> Result<Option<f64>, Error> {
@@ -258,6 +266,9 @@ impl Engine {
     ) -> Result<Vec<R>, Error> {
         /// Parts of a full program that are not cut smaller.
         const PARTS: usize = 4;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Ok(Vec::new()));
         let work = |hand: &Hand| -> Result<(), Error> {
