@@ -59,7 +59,7 @@ fn generated() -> std::path::PathBuf {
 /// Fatbins by nvcc, for the configurations of the default policies.
 #[cfg(feature = "ready")]
 mod ready {
-    use crate::defines::{DEFAULTS, Defines, ZK_DEFAULTS, defines};
+    use crate::defines::{DEFAULTS, Defines, defines};
     use std::path::{Path, PathBuf};
     use std::process::Command;
     use std::sync::Mutex;
@@ -111,8 +111,8 @@ mod ready {
         let mut found = Vec::new();
         for family in 0..2 {
             for n in [16, 24, 32] {
-                for choices in DEFAULTS.iter().map(|choices| &choices[..]).chain(ZK_DEFAULTS.iter().map(|c| &c[..])) {
-                    let of = |kernel: &String| (kernel.clone(), defines(kernel, family, n, choices));
+                for choices in DEFAULTS {
+                    let of = |kernel: &String| (kernel.clone(), defines(kernel, family, n, &choices));
                     found.extend(kernels.iter().map(of));
                 }
             }

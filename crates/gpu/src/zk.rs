@@ -40,7 +40,7 @@ pub struct ZkPolicy {
 
 impl Default for ZkPolicy {
     fn default() -> ZkPolicy {
-        ZkPolicy { threads: 1, fp64: FP64, block: 128, fill: 256, width: 16, pass: 1 << 17 }
+        ZkPolicy { threads: 1, fp64: FP64, block: 128, fill: 256, width: 16, pass: 1 << 18 }
     }
 }
 
@@ -201,33 +201,39 @@ impl<G: Gpu> Drop for ZkGpu<G> {
     }
 }
 
-/// Keys of a pass, each once, and the key of each job.
+/// Keys by their place in memory, each once. One key for many jobs is the usual case: it is found without a search.
 struct Keys<'a, K> {
     keys: Vec<&'a K>,
-    of: Vec<u32>,
+    numbers: HashMap<*const K, u32>,
+    last: Option<(*const K, u32)>,
 }
 
 impl<'a, K> Keys<'a, K> {
-    fn new(jobs: impl Iterator<Item = &'a K>) -> Keys<'a, K> {
-        let (mut keys, mut numbers) = (Vec::new(), HashMap::new());
-        let of = jobs.map(|key| {
-            *numbers.entry(std::ptr::from_ref(key)).or_insert_with(|| {
-                keys.push(key);
-                keys.len() as u32 - 1
-            })
+    fn new() -> Keys<'a, K> {
+        Keys { keys: Vec::new(), numbers: HashMap::new(), last: None }
+    }
+    /// The number of a key.
+    fn number(&mut self, key: &'a K) -> u32 {
+        let place = std::ptr::from_ref(key);
+        if let Some((_, number)) = self.last.filter(|(last, _)| *last == place) {
+            return number;
+        }
+        let number = *self.numbers.entry(place).or_insert_with(|| {
+            self.keys.push(key);
+            self.keys.len() as u32 - 1
         });
-        let of = of.collect();
-        Keys { keys, of }
+        self.last = Some((place, number));
+        number
     }
 }
 
 /// Jobs of the next pass: as many as the limits allow, one at least.
 fn cut<'a, K: 'a>(limits: &Limits, jobs: impl Iterator<Item = (&'a K, Message<'a>)>) -> usize {
-    let (mut keys, mut bytes, mut count) = (std::collections::HashSet::new(), 0, 0);
+    let (mut keys, mut bytes, mut count) = (Keys::new(), 0, 0);
     for (key, message) in jobs {
-        keys.insert(std::ptr::from_ref(key));
+        keys.number(key);
         bytes += message_words(&message) * 4;
-        let fits = count < limits.jobs && keys.len() <= limits.keys && bytes <= limits.messages;
+        let fits = count < limits.jobs && keys.keys.len() <= limits.keys && bytes <= limits.messages;
         if count > 0 && !fits {
             break;
         }

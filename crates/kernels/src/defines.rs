@@ -76,11 +76,9 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
     ]
 }
 
-/// The choices for zkDilithium: where doubles are slow, and where they are fast.
-pub(crate) const ZK_DEFAULTS: [[(&str, u32); 1]; 2] = [[("FP64", 0)], [("FP64", 1)]];
-
-/// The choices of the default policies: with plenty of work, and with little.
-pub(crate) const DEFAULTS: [[(&str, u32); 3]; 2] = [
-    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED)],
-    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED)],
+/// The choices of the default policies: with plenty of work, and with little. zkDilithium's kernels, which know no other choice,
+/// come in integers by the first and in doubles by the second.
+pub(crate) const DEFAULTS: [[(&str, u32); 4]; 2] = [
+    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED), ("FP64", 0)],
+    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED), ("FP64", 1)],
 ];

@@ -199,12 +199,9 @@ pub struct Config {
     pub defines: Vec<(&'static str, u32)>,
 }
 
-/// What the default policies ask for: what [`ready`] has, where the build made it. zkDilithium's kernels are the same for all
-/// families and n.
+/// What the default policies ask for: what [`ready`] has, where the build made it.
 pub fn default_configs(family: Family, n: usize) -> Vec<Config> {
-    let slh_dsa = defines::DEFAULTS.iter().map(|choices| choices.to_vec());
-    let zk = defines::ZK_DEFAULTS.iter().map(|choices| choices.to_vec());
-    slh_dsa.chain(zk).map(|defines| Config { family, n, defines }).collect()
+    defines::DEFAULTS.iter().map(|choices| Config { family, n, defines: choices.to_vec() }).collect()
 }
 
 /// The whole source of a kernel, without includes. Of choices that make no difference to it, it is the same.

@@ -161,7 +161,7 @@ impl<G: Gpu> ZkGpu<G> {
     pub(super) fn lay_out<K: Sync>(
         &mut self,
         at: &Inputs,
-        keys: &Keys<'_, K>,
+        (keys, of): (&Keys<'_, K>, &[u32]),
         raw_bytes: usize,
         raw: impl Fn(&K, &mut [u8]) + Sync,
         messages: &[Message<'_>],
@@ -179,7 +179,7 @@ impl<G: Gpu> ZkGpu<G> {
         }
         let mut from = 0;
         let table = self.memory.bytes(at.jobs, 4 * JOB_SIZE * messages.len());
-        for ((row, message), key) in table.chunks_exact_mut(4 * JOB_SIZE).zip(messages).zip(&keys.of) {
+        for ((row, message), key) in table.chunks_exact_mut(4 * JOB_SIZE).zip(messages).zip(of) {
             let kind = match message {
                 Message::Bytes(bytes) => bytes.len() as u32,
                 Message::Block(_) => IS_BLOCK,

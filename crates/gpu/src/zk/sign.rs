@@ -17,9 +17,12 @@ struct Open {
     kappa: u32,
 }
 
-/// The attempts of a round: those of a job side by side, with rising κ.
+/// The attempts of a round: those of a job side by side, with rising κ. `fill` of them take as long as one.
 fn round(open: &mut [Open], most: usize, fill: usize, width: usize) -> Vec<[u32; TRY_SIZE]> {
-    let jobs = open.len().min(most);
+    let mut jobs = open.len().min(most);
+    if jobs > fill {
+        jobs -= jobs % fill;
+    }
     // What has no job of its own goes ahead with later κ.
     let total = jobs.max(fill.min(jobs * width)).min(most);
     let mut attempts = Vec::with_capacity(total);
@@ -35,7 +38,8 @@ fn round(open: &mut [Open], most: usize, fill: usize, width: usize) -> Vec<[u32;
 impl<G: Gpu> ZkGpu<G> {
     pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<(), Error> {
         let (count, mut layout) = (jobs.len(), Layout::default());
-        let table = Keys::new(jobs.iter().map(|job| job.key));
+        let mut table = Keys::new();
+        let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
         let fill = (self.gpu.facts().multiprocessors * self.policy.fill) as usize;
         let width = self.policy.width as usize;
@@ -46,7 +50,7 @@ impl<G: Gpu> ZkGpu<G> {
         let pieces = layout.pieces(count, SIG_BYTES);
         self.memory.ensure(&layout)?;
         let mut steps =
-            self.lay_out(&at, &table, SK_BYTES, |key, to| to.copy_from_slice(&key.to_bytes()), &messages)?;
+            self.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(&key.to_bytes()), &messages)?;
         let (keys, raw) = (self.memory.at(at.keys), self.memory.at(at.raw));
         let (starts, jobs_at) = (self.memory.at(at.starts), self.memory.at(at.jobs));
         let begun = Args {
@@ -122,6 +126,7 @@ mod tests {
         let open = |jobs: u32| -> Vec<Open> { (0..jobs).map(|job| Open { job, kappa: 8 * job }).collect() };
         assert_eq!(round(&mut open(3), 8, 4, 16), [[0, 0], [0, 4], [1, 8], [2, 16]]);
         assert_eq!(round(&mut open(5), 2, 4, 16), [[0, 0], [1, 8]]);
+        assert_eq!(round(&mut open(5), 8, 2, 16).len(), 4);
         assert_eq!(round(&mut open(1), 8, 4, 3), [[0, 0], [0, 4], [0, 8]]);
         let mut later = open(2);
         round(&mut later, 8, 3, 16);

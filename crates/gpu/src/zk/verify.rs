@@ -21,7 +21,8 @@ impl<G: Gpu> ZkGpu<G> {
 
     fn judge(&mut self, jobs: &[&ZkVerify<'_>]) -> Result<Vec<bool>, Error> {
         let (count, mut layout) = (jobs.len(), Layout::default());
-        let table = Keys::new(jobs.iter().map(|job| job.key));
+        let mut table = Keys::new();
+        let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
         let at = Inputs::new(&mut layout, table.keys.len(), PK_BYTES, &messages);
         let (made, signatures) = (layout.device(count * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
@@ -29,7 +30,8 @@ impl<G: Gpu> ZkGpu<G> {
         self.memory.ensure(&layout)?;
         let rows: Vec<&[u8]> = jobs.iter().map(|job| job.signature).collect();
         self.send(ring, &rows, signatures)?;
-        let mut steps = self.lay_out(&at, &table, PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages)?;
+        let mut steps =
+            self.lay_out(&at, (&table, &of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages)?;
         let keys = self.memory.at(at.keys);
         let (raw, starts, words) = (self.memory.at(at.raw), self.memory.at(at.starts), (PK_BYTES / 4) as u32);
         let tr = Args {

@@ -164,7 +164,7 @@ impl Engine {
         if self.hands.is_empty() {
             return Ok(JOBS_OF_A_THREAD * self.threads());
         }
-        self.hands.iter().map(|hand| hand.with(|program| Ok(2 * program.jobs(op)))).sum()
+        self.hands.iter().map(|hand| hand.with(|program| Ok(program.jobs(op)))).sum()
     }
     /// Jobs that one program of a device takes at a time; `None` on the CPU.
     pub fn program(&self, op: Op) -> Result<Option<usize>, Error> {
@@ -201,7 +201,7 @@ impl Engine {
         } else {
             self.share(Op::Keygen, seeds, |program, seeds, out| program.keygen(seeds, out))?
         };
-        Ok(keys.into_iter().map(SigningKey::from).collect())
+        Ok(self.pool.install(|| keys.into_par_iter().map(SigningKey::from).collect()))
     }
 
     /// The signatures, in the order of the jobs.
@@ -264,18 +264,17 @@ impl Engine {
         jobs: &[J],
         run: impl Fn(&mut dyn ZkDilithium, &[J], &mut Vec<R>) -> Result<Timing, Error> + Sync,
     ) -> Result<Vec<R>, Error> {
-        /// Parts of a full program that are not cut smaller.
-        const PARTS: usize = 4;
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
+        // What one program takes is not cut, but spread over devices.
+        let share = jobs.len().div_ceil(self.devices.len());
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Ok(Vec::new()));
         let work = |hand: &Hand| -> Result<(), Error> {
             loop {
                 let ended = hand.with(|program| {
-                    let most = program.jobs(op);
-                    let piece = jobs.len().div_ceil(self.hands.len()).clamp(most.div_ceil(PARTS), most);
+                    let piece = share.min(program.jobs(op));
                     let from = next.fetch_add(piece, Relaxed).min(jobs.len());
                     let piece = &jobs[from..jobs.len().min(from + piece)];
                     if piece.is_empty() || lock(&done).is_err() {
@@ -297,8 +296,11 @@ impl Engine {
                 }
             }
         };
+        // More than one program of a device, if there is work for it.
+        let (first, more) = self.hands.split_at(self.devices.len());
+        let more = if first[0].with(|program| Ok(share > program.jobs(op)))? { more } else { &[] };
         std::thread::scope(|scope| {
-            for hand in &self.hands {
+            for hand in first.iter().chain(more) {
                 scope.spawn(|| {
                     if let Err(why) = work(hand) {
                         *lock(&done) = Err(why);
@@ -316,5 +318,140 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let devices: Vec<_> = self.devices.iter().map(Device::id).collect();
         f.debug_struct("Engine").field("devices", &devices).field("threads", &self.threads()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zkdilithium::{Message, only};
+    use hypergrove_engine::Program;
+    use hypergrove_fips205::plan::Plan;
+    use hypergrove_zkdilithium::{Trace, VerifyingKey as RawVerifyingKey, reference};
+    use std::sync::atomic::AtomicBool;
+
+    /// Devices that compute what the reference does, three jobs at a time, until they fail or lie.
+    #[derive(Default)]
+    struct Mock {
+        fails: Arc<AtomicBool>,
+        lies: Arc<AtomicBool>,
+        runs: Arc<Mutex<Vec<(u32, usize)>>>,
+    }
+
+    struct MockProgram(u32, Arc<AtomicBool>, Arc<AtomicBool>, Arc<Mutex<Vec<(u32, usize)>>>);
+
+    impl MockProgram {
+        fn begin(&self, jobs: usize) -> Result<Timing, Error> {
+            lock(&self.3).push((self.0, jobs));
+            match self.1.load(Relaxed) {
+                true => Err(Error::Device { device: format!("mock:{}", self.0), what: "no answer".into() }),
+                false => Ok(Timing::default()),
+            }
+        }
+    }
+
+    impl ZkDilithium for MockProgram {
+        fn space(&self) -> Vec<Axis> {
+            Vec::new()
+        }
+        fn poseidon_rate(&self) -> Option<f64> {
+            Some(100.0)
+        }
+        fn jobs(&self, _: Op) -> usize {
+            3
+        }
+        fn keygen(
+            &mut self,
+            seeds: &[[u8; 32]],
+            out: &mut Vec<hypergrove_zkdilithium::SigningKey>,
+        ) -> Result<Timing, Error> {
+            out.extend(seeds.iter().map(reference::keygen));
+            self.begin(seeds.len())
+        }
+        fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+            for job in jobs {
+                let signature = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
+                let mut bytes = signature.into_bytes();
+                bytes[700] ^= u8::from(self.2.load(Relaxed));
+                out.push(Signature::from_bytes(bytes).unwrap());
+            }
+            self.begin(jobs.len())
+        }
+        fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+            let judge = |key: &RawVerifyingKey, job: &ZkVerify<'_>| {
+                reference::verify(&key.expand(), job.message, job.signature, &mut Trace::default())
+            };
+            out.extend(jobs.iter().map(|job| judge(job.key, job)));
+            self.begin(jobs.len())
+        }
+    }
+
+    impl Backend for Mock {
+        fn name(&self) -> &'static str {
+            "mock"
+        }
+        fn devices(&self) -> Result<Vec<Device>, Error> {
+            let cpu = only(Cpu::new().devices()?);
+            Ok((0..2).map(|index| Device { backend: "mock", index, ..cpu.clone() }).collect())
+        }
+        fn space(&self, device: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+            Err(Error::Unsupported { device: device.id(), what: "a plan".into() })
+        }
+        fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
+            0
+        }
+        fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
+            Err(Error::Unsupported { device: device.id(), what: "a plan".into() })
+        }
+        fn zkdilithium(&self, device: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+            let Mock { fails, lies, runs } = self;
+            Ok(Box::new(MockProgram(device.index, fails.clone(), lies.clone(), runs.clone())))
+        }
+    }
+
+    #[test]
+    fn devices_share_jobs_and_results_come_in_order() {
+        let mock = Arc::new(Mock::default());
+        let both = vec![(mock.clone() as Arc<dyn Backend>, 0), (mock.clone() as _, 1)];
+        let engine = Engine::builder().devices(both.clone()).threads(2).verify_signatures(true).build().unwrap();
+        assert_eq!(engine.devices().iter().map(Device::id).collect::<Vec<_>>(), ["mock:0", "mock:1"]);
+        assert_eq!((engine.filling(Op::Sign).unwrap(), engine.poseidon_rate(None).unwrap()), (12, Some(200.0)));
+        let seeds: Vec<_> = (0..10).map(|i| [i; 32]).collect();
+        let keys = engine.keygen_batch(&seeds).unwrap();
+        for (seed, key) in seeds.iter().zip(&keys) {
+            assert_eq!(*key.as_ref(), reference::keygen(seed));
+        }
+        assert!(lock(&mock.runs).iter().all(|(_, jobs)| *jobs <= 3));
+        lock(&mock.runs).clear();
+        let jobs: Vec<_> = keys[..4].iter().map(|key| SignJob { key, message: Message::Bytes(b"m") }).collect();
+        let signatures = engine.sign_batch(&jobs).unwrap();
+        assert!(lock(&mock.runs).iter().all(|(_, jobs)| *jobs == 2), "few jobs are spread over devices");
+        for (key, signature) in keys.iter().zip(&signatures) {
+            assert!(key.verifying_key().is_valid(Message::Bytes(b"m"), signature.as_bytes()));
+        }
+        assert!(engine.sign_batch(&[]).unwrap().is_empty());
+
+        mock.lies.store(true, Relaxed);
+        assert!(matches!(engine.sign_batch(&jobs), Err(Error::Inconsistent { .. })), "a wrong signature is withheld");
+        mock.lies.store(false, Relaxed);
+        mock.fails.store(true, Relaxed);
+        let why = engine.keygen_batch(&seeds).unwrap_err();
+        assert!(matches!(&why, Error::Device { what, .. } if what == "no answer"), "{why}");
+    }
+
+    #[test]
+    fn what_cannot_be_an_engine_is_refused() {
+        let mock: Arc<dyn Backend> = Arc::new(Mock::default());
+        let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
+        let refused = |devices| Engine::builder().devices(devices).build().unwrap_err().to_string();
+        assert!(refused(vec![(mock.clone(), 2)]).contains("it has 2 devices"));
+        assert!(refused(vec![(mock.clone(), 0), (mock.clone(), 0)]).contains("named twice"));
+        assert!(refused(vec![(mock, 0), (cpu.clone(), 0)]).contains("together"));
+        let engine = Engine::builder().devices(vec![(cpu, 0)]).threads(1).build().unwrap();
+        assert_eq!(engine.devices()[0].id(), "cpu:0");
+        let reference: Arc<dyn Backend> = Arc::new(crate::Reference);
+        let engine = Engine::builder().devices(vec![(reference, 0)]).build().unwrap();
+        let why = engine.keygen_batch(&[[0; 32]]).unwrap_err().to_string();
+        assert_eq!(why, "reference:0 cannot execute zkDilithium");
     }
 }
