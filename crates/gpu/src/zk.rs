@@ -5,6 +5,8 @@
 
 mod keygen;
 mod pass;
+#[cfg(test)]
+mod primitives;
 mod sign;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ pub const IS_MU: u32 = 0xffff_fffe;
 pub const START_SIZE: usize = 75;
 pub const TRY_SIZE: usize = 2;
 pub const MADE_SIZE: usize = 2498;
+pub const MADE_C: usize = 1856;
 pub const SK_T: usize = 216;
 pub const SK_TR: usize = 16;
 pub const PK_T: usize = 8;
