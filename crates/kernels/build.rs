@@ -1,5 +1,8 @@
 //! Compiles the kernels for the host or for devices, where a feature asks for it.
 
+#[cfg(any(feature = "host", feature = "ready"))]
+#[path = "src/constants.rs"]
+mod constants;
 #[cfg(feature = "ready")]
 #[path = "src/defines.rs"]
 #[allow(dead_code, unreachable_pub)]
@@ -7,7 +10,7 @@ mod defines;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for path in ["entry", "hash", "host", "stage", "dialect.h", "args.h", "family.h", "src/defines.rs"] {
+    for path in ["entry", "hash", "host", "stage", "zk", "dialect.h", "args.h", "family.h", "src/defines.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
     #[cfg(feature = "host")]
@@ -31,6 +34,26 @@ fn host() {
             build.compile(&name);
         }
     }
+    let generated = generated();
+    for (fp64, name) in ["integers", "doubles"].iter().enumerate() {
+        let name = format!("hypergrove_zk_{name}");
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(2).warnings(false).include(".").include(&generated).file("host/zk.cpp");
+        build.define("NAME", name.as_str()).define("IMAD", "0").define("UNROLLED", "0");
+        build.define("FP64", fp64.to_string().as_str()).define("MAX_THREADS", "256");
+        build.compile(&name);
+    }
+}
+
+/// The folder of generated headers, after writing them.
+#[cfg(any(feature = "host", feature = "ready"))]
+fn generated() -> std::path::PathBuf {
+    let folder = std::path::PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let path = folder.join(constants::PATH);
+    let parent = path.parent().expect("it is in a folder");
+    let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, constants::header()));
+    written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    folder
 }
 
 /// Fatbins by nvcc, for the configurations of the default policies.
@@ -108,6 +131,7 @@ mod ready {
         let codes: Vec<String> = architectures.iter().map(|number| format!("sm_{number}")).collect();
         let code = format!("-gencode=arch=compute_{oldest},code=[{},compute_{oldest}]", codes.join(","));
         let mut options = ["-fatbin", "-std=c++17", "-I."].map(str::to_owned).to_vec();
+        options.push(format!("-I{}", crate::generated().display()));
         options.push(code);
         // A third of the size. CUDA 12.8 is the first to have it.
         if run(Command::new(nvcc).arg("--help"))?.contains("--compress-mode") {

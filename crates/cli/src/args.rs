@@ -204,6 +204,10 @@ pub(crate) struct Verify {
     /// Where the signatures are, each named after its file
     #[arg(long, value_name = "DIR")]
     pub(crate) signature_dir: Option<PathBuf>,
+    /// Of zkDilithium: refuse other encodings of a valid signature or key than the one that is written, which all
+    /// implementations accept
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) message: MessageOptions,
     #[command(flatten)]
@@ -320,8 +324,9 @@ pub(crate) struct Bench {
     /// Measure SHA-256 of messages of these sizes instead, for example 64,1K,128K, from host to host and in a device's memory
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size)]
     pub(crate) sha256: Vec<u64>,
-    /// With --sha256: choices to try, for example block=256,blocks=128 or streams=4; given again, measured again
-    #[arg(long, value_name = "AXES", requires = "sha256")]
+    /// With --sha256, or zkDilithium on a GPU: choices to try, for example block=256,blocks=128 or fp64=0; given again,
+    /// measured again
+    #[arg(long, value_name = "AXES")]
     pub(crate) axes: Vec<String>,
     /// Sign with keys that hold the nodes of their top N layers
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -8,7 +8,7 @@ use crate::record::Record;
 use crate::stopwatch::{Measurement, Question, lattice, measure};
 use crate::{machine, sha256, study, zkdilithium};
 use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Op, Params};
+use hypergrove::{Device, Op, Params, Policy};
 use std::time::Duration;
 
 /// Seconds for each measurement, unless told otherwise.
@@ -22,6 +22,9 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
         return sha256::run(args, options, printer);
     }
     match args.scheme {
+        None | Some(Scheme::SlhDsa) if !args.axes.is_empty() => {
+            Err(Failure::new("--axes are choices for --sha256 and for --scheme zkdilithium").hint("leave --axes out"))
+        }
         None | Some(Scheme::SlhDsa) => slh_dsa(args, options, printer),
         Some(Scheme::ZkDilithium) => of_zkdilithium(args, options, printer),
     }
@@ -57,24 +60,43 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
 
 fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     zkdilithium::refuse(&[(args.cache_layers > 0, "--cache-layers"), (args.redundancy.redundant, "--redundant")])?;
-    let engine = zkdilithium::engine(options)?;
-    let device = zkdilithium::device(&engine)?;
-    head(args, printer, &format!("{} {}, {}, {} threads", device.id(), device.name, device.detail, engine.threads()))?;
-    for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
-        let measured = lattice::measure(&engine, op, args.batch, args.budget())
-            .map_err(|failure| failure.of(format_args!("{NAME} {}", op_name(op))))?;
-        let record = Record {
-            scheme: NAME.into(),
-            set: NAME.into(),
-            op: op_name(op).into(),
-            batch: measured.batch,
-            threads: measured.threads,
-            ops_per_s: measured.ops_per_s(),
-            verified: true,
-            clock_hz: machine::clock(),
-            ..Record::of(&device).timed(&measured.times)
-        };
-        tell(args, printer, &record, &measured)?;
+    let space = zkdilithium::engine(options)?.space()?;
+    for policy in sha256::policies(&args.axes, &space)? {
+        let engine = zkdilithium::engine_with(options, |builder| builder.policy(Policy(policy.clone())))?;
+        let device = |device: &Device| format!("{} {}, {}", device.id(), device.name, device.detail);
+        let devices: Vec<_> = engine.devices().iter().map(device).collect();
+        let said: Vec<_> = policy.iter().map(|(name, value)| format!(", {name}={value}")).collect();
+        head(args, printer, &format!("{}, {} threads{}", devices.join("; "), engine.threads(), said.concat()))?;
+        for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
+            let measured = lattice::measure(&engine, op, args.batch, args.budget(), options)
+                .map_err(|failure| failure.of(format_args!("{NAME} {}", op_name(op))))?;
+            let lattice::Measured { measurement, poseidon_per_s, poseidon_limit } = measured;
+            let record = Record {
+                scheme: NAME.into(),
+                set: NAME.into(),
+                op: op_name(op).into(),
+                batch: measurement.batch,
+                devices: engine.devices().iter().map(Device::id).collect(),
+                threads: measurement.threads,
+                policy: policy.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
+                ops_per_s: measurement.ops_per_s(),
+                ideal_s: measurement.ideal,
+                limit_fraction: measurement.limit_fraction(),
+                kernels_per_s: measurement.kernels_per_s(),
+                kernels_limit_fraction: measurement.kernels_limit_fraction(),
+                poseidon_per_s,
+                poseidon_limit,
+                verified: true,
+                clock_hz: machine::clock(),
+                ..Record::of(&engine.devices()[0]).timed(&measurement.times)
+            };
+            tell(args, printer, &record, &measurement)?;
+            if let (false, Some(rate)) = (args.json, poseidon_per_s) {
+                let of = poseidon_limit.map(|limit| format!(", {:.1} % of the bound", 100.0 * rate / limit));
+                let rate = significant(rate);
+                printer.line(format!("{:<27} {rate} Poseidon permutations a second{}", "", of.unwrap_or_default()))?;
+            }
+        }
     }
     Ok(Exit::Good)
 }

@@ -123,10 +123,10 @@ fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Fa
         })
     };
     let seeds = cases.iter().map(seed).collect::<Result<Vec<_>, _>>()?;
-    let keys = engine.keygen_batch(&seeds);
+    let keys = engine.keygen_batch(&seeds)?;
     let jobs: Vec<_> =
         cases.iter().zip(&keys).map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg.0) }).collect();
-    let signatures = engine.sign_batch(&jobs);
+    let signatures = engine.sign_batch(&jobs)?;
     let mut answers = Vec::with_capacity(cases.len());
     // What is to be verified of all cases: first of each case the signature itself, then its mutations.
     let mut inputs = Vec::new();
@@ -153,7 +153,7 @@ fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Fa
             verify_mutations: Vec::new(),
         });
     }
-    let mut verdicts = verdicts(engine, &inputs).into_iter();
+    let mut verdicts = verdicts(engine, &inputs)?.into_iter();
     let mut next = || verdicts.next().expect("a verdict for each input");
     for (answer, case) in answers.iter_mut().zip(cases) {
         answer.verify = next();
@@ -164,13 +164,13 @@ fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Fa
 }
 
 /// The verdicts on public keys, messages and signatures of any lengths.
-fn verdicts(engine: &Engine, inputs: &[[Vec<u8>; 3]]) -> Vec<bool> {
+fn verdicts(engine: &Engine, inputs: &[[Vec<u8>; 3]]) -> Result<Vec<bool>, Failure> {
     let keys: Vec<_> = inputs.iter().map(|[pk, ..]| VerifyingKey::from_bytes(pk).ok()).collect();
     let jobs: Vec<_> = (inputs.iter().zip(&keys))
         .filter_map(|([_, msg, sig], key)| {
             Some(VerifyJob { key: key.as_ref()?, message: Message::Bytes(msg), signature: sig })
         })
         .collect();
-    let mut judged = engine.verify_batch(&jobs).into_iter();
-    keys.iter().map(|key| key.is_some() && judged.next().unwrap_or(false)).collect()
+    let mut judged = engine.verify_batch(&jobs)?.into_iter();
+    Ok(keys.iter().map(|key| key.is_some() && judged.next().unwrap_or(false)).collect())
 }

@@ -247,9 +247,6 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Of work that hash rates say nothing about.
-    pub(crate) const UNKNOWN: Limits = Limits { core: None, others: None };
-
     /// Measures.
     pub(crate) fn measure(engine: &Engine, options: &MachineOptions) -> Limits {
         Limits::of(engine.rates(), options)

@@ -47,6 +47,11 @@ pub(crate) struct Record {
     /// Of a GPU's kernels alone; null elsewhere.
     pub(crate) kernels_per_s: Option<f64>,
     pub(crate) kernels_limit_fraction: Option<f64>,
+    /// Poseidon permutations in that time, on average; with the device's bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) poseidon_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) poseidon_limit: Option<f64>,
     /// Always: a wrong answer ends a measurement with an error.
     pub(crate) verified: bool,
     pub(crate) cached_layers: usize,

@@ -174,11 +174,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
         let space = backend.hasher(&device, &Policy::default())?.space();
         let threads = options.threads.map_or(device.cores, u32::from);
         let threads = if device.memory > 0 { options.threads.map_or(host_threads(), u32::from) } else { threads };
-        let policies = match &args.axes[..] {
-            [] => vec![Vec::new()],
-            asked => asked.iter().map(|text| axes(text, &space)).collect::<Result<_, _>>()?,
-        };
-        for policy in policies {
+        for policy in policies(&args.axes, &space)? {
             let threads = [(THREADS, threads)];
             let all = if policy.iter().any(|(name, _)| *name == THREADS) { &[][..] } else { &threads };
             let policy = Policy([all, &policy].concat());
@@ -214,6 +210,11 @@ fn row([device, size, count, median, rate, resident, policy]: [&str; 7]) -> Stri
     format!("{device:<8} {size:>8} {count:>9} {median:>9} {rate:>10} {resident:>14}  {policy}")
 }
 
+/// The policies that were asked for, the default alone if none was.
+pub(crate) fn policies(asked: &[String], space: &[Axis]) -> Result<Vec<Vec<(&'static str, u32)>>, Failure> {
+    if asked.is_empty() { Ok(vec![Vec::new()]) } else { asked.iter().map(|text| axes(text, space)).collect() }
+}
+
 /// `block=256,imad=0xfff` as a policy.
 fn axes(text: &str, space: &[Axis]) -> Result<Vec<(&'static str, u32)>, Failure> {
     let known = || space.iter().map(|axis| axis.name).collect::<Vec<_>>().join(", ");
@@ -226,7 +227,7 @@ fn axes(text: &str, space: &[Axis]) -> Result<Vec<(&'static str, u32)>, Failure>
             };
             let axis = space.iter().find(|axis| axis.name == name);
             let axis = axis.ok_or_else(|| {
-                Failure::new(format!("there is no axis '{name}' of hashing here")).hint(format!("use {}", known()))
+                Failure::new(format!("there is no axis '{name}' here")).hint(format!("use {}", known()))
             })?;
             let number = number.map_err(|_| Failure::new(format!("'{value}' is no value of the axis {name}")))?;
             Ok((axis.name, number))

@@ -22,6 +22,9 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let mode = args.message.mode()?;
     let key_file = KeyFile::read(args.key.as_path().into())?;
     let key = match key_file.scheme(&args.of)? {
+        Scheme::SlhDsa if args.strict => {
+            return Err(Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out"));
+        }
         Scheme::SlhDsa => Verifier::SlhDsa(key_file.key(args.of.set)?.public()),
         Scheme::ZkDilithium => {
             zkdilithium::check_message(&args.message)?;
@@ -64,14 +67,13 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
                 jobs.for_each(|job| judge(next(), engine.verify(job.key, job.mode, &job.message, &job.signature)));
                 Ok(())
             } else {
-                engine.verify_batch(jobs, |_, valid| judge(next(), valid))
+                engine.verify_batch(jobs, |_, valid| judge(next(), valid)).map_err(Failure::from)
             }
         }
         Verifier::ZkDilithium(key) => {
             let engine = zkdilithium::engine(machine)?;
             let jobs = (0..files.len()).filter_map(|index| Some((index, read(index)?)));
-            zkdilithium::verify(&engine, key, jobs, |index, valid| judge(index, Ok(valid)));
-            Ok(())
+            zkdilithium::verify(&engine, key, args.strict, jobs, |index, valid| judge(index, Ok(valid)))
         }
     };
     let exit = verdicts.finish()?;

@@ -3,17 +3,17 @@
 use crate::args::{MachineOptions, MessageOptions};
 use crate::failure::Failure;
 use crate::keys::{Encoding, KeyFile, is_pem};
+use crate::machine;
+use hypergrove::Params;
 use hypergrove::pkcs8::der::pem;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
-    Engine, KeyError, Message, PRIVATE_LABEL, PUBLIC_LABEL, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey,
+    Engine, EngineBuilder, KeyError, Message, Op, PRIVATE_LABEL, PUBLIC_LABEL, SignJob, Signature, SigningKey,
+    VerifyJob, VerifyingKey,
 };
-use hypergrove::{Backend, Cpu, Device, Isa, Params};
-use std::thread;
 use zeroize::Zeroizing;
 
-/// Files that are held in memory at once, and their bytes.
-const BATCH: usize = 1024;
+/// Bytes of files that are held in memory at once.
 const BATCH_BYTES: usize = 64 << 20;
 
 /// Half of a key pair, or all of it.
@@ -123,13 +123,14 @@ impl From<KeyError> for Failure {
 
 /// A key from the system's randomness, or from a seed.
 pub(crate) fn generate(seed: Option<&Vec<u8>>, machine: &MachineOptions) -> Result<SigningKey, Failure> {
-    check_machine(machine)?;
-    let Some(seed) = seed else { return Ok(SigningKey::generate()?) };
-    let seed: &[u8; SEED_BYTES] = seed[..].try_into().map_err(|_| {
-        Failure::new(format!("--seeds has {} bytes, {NAME} takes {SEED_BYTES}", seed.len()))
-            .hint("give the one seed that the whole key pair is made from")
-    })?;
-    Ok(SigningKey::from_seed(seed))
+    let seed = match seed {
+        None => SigningKey::random_seed()?,
+        Some(seed) => Zeroizing::new(seed[..].try_into().map_err(|_| {
+            Failure::new(format!("--seeds has {} bytes, {NAME} takes {SEED_BYTES}", seed.len()))
+                .hint("give the one seed that the whole key pair is made from")
+        })?),
+    };
+    Ok(engine(machine)?.keygen_batch(std::slice::from_ref(&*seed))?.remove(0))
 }
 
 /// Refuses what has no form.
@@ -174,33 +175,30 @@ pub(crate) fn check_message(options: &MessageOptions) -> Result<(), Failure> {
     ])
 }
 
-fn check_machine(options: &MachineOptions) -> Result<(), Failure> {
-    let named = options.device.iter().map(|device| device.backend.as_str()).chain(options.backend.0);
-    match named.into_iter().find(|name| *name != "cpu") {
-        None => Ok(()),
-        Some(other) => Err(Failure::new(format!("{NAME} is computed on the CPU, not on {other}"))
-            .hint("leave --backend and --device out")),
-    }
-}
-
 /// The engine that was asked for.
 pub(crate) fn engine(options: &MachineOptions) -> Result<Engine, Failure> {
-    check_machine(options)?;
-    let isa = options.isa.0.unwrap_or_else(Isa::fastest);
-    let threads = options.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    Ok(Engine::with(isa, threads)?)
+    engine_with(options, |builder| builder)
 }
 
-/// The CPU, by the engine's instruction set.
-pub(crate) fn device(engine: &Engine) -> Result<Device, Failure> {
-    let cpu = Cpu::with(engine.isa()).ok_or_else(|| Failure::new("the CPU has lost an instruction set"))?;
-    cpu.devices()?.into_iter().next().ok_or_else(|| Failure::new("the CPU is no device"))
+/// The same, with more asked for.
+pub(crate) fn engine_with(
+    options: &MachineOptions,
+    more: impl FnOnce(EngineBuilder) -> EngineBuilder,
+) -> Result<Engine, Failure> {
+    let mut builder = more(Engine::builder()).devices(machine::devices(options)?.unwrap_or_default());
+    if let Some(isa) = options.isa.0 {
+        builder = builder.isa(isa);
+    }
+    if let Some(threads) = options.threads {
+        builder = builder.threads(threads.into());
+    }
+    Ok(builder.build()?)
 }
 
-/// Takes jobs as memory allows; each has so many bytes.
-fn batch<J>(jobs: &mut impl Iterator<Item = J>, bytes: impl Fn(&J) -> usize) -> Vec<J> {
+/// Takes jobs as memory allows, and as keep the engine busy; each has so many bytes.
+fn batch<J>(most: usize, jobs: &mut impl Iterator<Item = J>, bytes: impl Fn(&J) -> usize) -> Vec<J> {
     let (mut batch, mut held) = (Vec::new(), 0);
-    while batch.len() < BATCH && held < BATCH_BYTES {
+    while batch.len() < most && held < BATCH_BYTES {
         let Some(job) = jobs.next() else { break };
         held += bytes(&job);
         batch.push(job);
@@ -214,14 +212,15 @@ pub(crate) fn sign(
     key: &SigningKey,
     mut messages: impl Iterator<Item = (usize, Vec<u8>)>,
     signed: impl Fn(usize, &[u8]),
-) {
+) -> Result<(), Failure> {
+    let most = engine.filling(Op::Sign)?;
     loop {
-        let batch = batch(&mut messages, |(_, message)| message.len());
+        let batch = batch(most, &mut messages, |(_, message)| message.len());
         if batch.is_empty() {
-            return;
+            return Ok(());
         }
         let jobs: Vec<_> = batch.iter().map(|(_, message)| SignJob { key, message: Message::Bytes(message) }).collect();
-        let signatures = engine.sign_batch(&jobs);
+        let signatures = engine.sign_batch(&jobs)?;
         batch
             .iter()
             .zip(&signatures)
@@ -229,21 +228,26 @@ pub(crate) fn sign(
     }
 }
 
-/// Judges messages and signatures, each pair with its index.
+/// Judges messages and signatures, each pair with its index; strictly, other encodings than those that are written are
+/// refused.
 pub(crate) fn verify(
     engine: &Engine,
     key: &VerifyingKey,
+    strict: bool,
     mut pairs: impl Iterator<Item = (usize, (Vec<u8>, Vec<u8>))>,
     judged: impl Fn(usize, bool),
-) {
+) -> Result<(), Failure> {
+    let most = engine.filling(Op::Verify)?;
     loop {
-        let batch = batch(&mut pairs, |(_, (message, _))| message.len());
+        let batch = batch(most, &mut pairs, |(_, (message, _))| message.len());
         if batch.is_empty() {
-            return;
+            return Ok(());
         }
         let job = |(message, signature)| VerifyJob { key, message: Message::Bytes(message), signature };
         let jobs: Vec<_> = batch.iter().map(|(_, (message, signature))| job((message, signature))).collect();
-        let verdicts = engine.verify_batch(&jobs);
-        batch.iter().zip(verdicts).for_each(|((index, _), valid)| judged(*index, valid));
+        let verdicts = engine.verify_batch(&jobs)?;
+        for ((index, (_, signature)), valid) in batch.iter().zip(verdicts) {
+            judged(*index, valid && (!strict || key.is_canonical_with(signature)));
+        }
     }
 }

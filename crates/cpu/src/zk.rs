@@ -12,8 +12,8 @@ mod verify;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::params::{SEED_BYTES, ZETA};
-use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS};
-use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Fe, Signature, SigningKey};
+use hypergrove_zkdilithium::poseidon::{ROUND_CONSTANTS, hankel_factors};
+use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey};
 use lanes::{Lanes, Scratch};
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
@@ -53,8 +53,8 @@ impl ZkDilithium {
     /// By this instruction set; `None` if the CPU lacks it.
     pub fn with(isa: Isa) -> Option<ZkDilithium> {
         let round_constants: Vec<u32> = ROUND_CONSTANTS.iter().flatten().map(|x| x.value()).collect();
-        let hankel = ANTIDIAGONALS.map(Fe::value);
-        let constants = Constants { zeta: ZETA, round_constants: &round_constants, hankel: &hankel };
+        let matrix: Vec<u32> = hankel_factors().iter().map(|x| x.value()).collect();
+        let constants = Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix };
         Some(ZkDilithium {
             isa,
             narrow: lattice(isa, Width::Narrow, &constants)?,
@@ -65,6 +65,20 @@ impl ZkDilithium {
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// Cycles of a core for a Poseidon permutation, at least: 21 rounds of 897 operations on the multiply-add pipes, two of
+    /// them a cycle, for as many states as a vector has lanes (docs/zkdilithium.md). `None` where the pipes are others.
+    pub fn poseidon_cycles(&self) -> Option<f64> {
+        #[cfg(target_arch = "x86_64")]
+        let lanes = match self.isa {
+            Isa::Avx512 | Isa::Avx512Sha => Some(8.0),
+            Isa::Avx2 | Isa::Avx2Sha => Some(4.0),
+            Isa::Portable => None,
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let lanes = None;
+        lanes.map(|lanes: f64| 21.0 * 897.0 / 2.0 / lanes)
     }
 
     /// The keys of these seeds, in their order.

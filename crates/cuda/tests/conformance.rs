@@ -1,7 +1,7 @@
 //! The conformance suite on the first GPU, where there is one.
 
-use hypergrove_engine::Backend;
-use hypergrove_testkit::backend_tests;
+use hypergrove_engine::{Backend, Policy, ZkDilithium};
+use hypergrove_testkit::{backend_tests, zk_tests};
 
 fn cuda() -> Option<impl Backend> {
     let cuda = hypergrove_cuda::backend(Some(&std::env::temp_dir().join("hypergrove-test-kernels")));
@@ -15,3 +15,12 @@ fn cuda() -> Option<impl Backend> {
 }
 
 backend_tests!(on_cuda, cuda());
+
+/// In integers or in doubles.
+fn zkdilithium(fp64: u32) -> Option<Box<dyn ZkDilithium>> {
+    let (cuda, policy) = (cuda()?, Policy(vec![("fp64", fp64)]));
+    Some(cuda.zkdilithium(&cuda.devices().ok()?[0], &policy).expect("made ready"))
+}
+
+zk_tests!(zk_in_integers_on_cuda, zkdilithium(0));
+zk_tests!(zk_in_doubles_on_cuda, zkdilithium(1));

@@ -1,6 +1,6 @@
 //! What a backend is: it prepares plans for a device, and the prepared programs run batches.
 
-use crate::{Error, Hasher};
+use crate::{Error, Hasher, ZkDilithium};
 use hypergrove_fips205::plan::{Plan, Slot, Work};
 use hypergrove_fips205::{Params, Position};
 use std::borrow::Cow;
@@ -240,6 +240,12 @@ pub trait Backend: Send + Sync {
     fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let _ = policy;
         Err(Error::Unsupported { device: device.id(), what: "SHA-256 of messages".into() })
+    }
+    /// Readies a device for zkDilithium, whose keys and stages are others; the CPU's own is no backend's. `Err(Unsupported)`
+    /// declines.
+    fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        let _ = policy;
+        Err(Error::Unsupported { device: device.id(), what: "zkDilithium".into() })
     }
 }
 

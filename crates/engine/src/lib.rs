@@ -11,6 +11,7 @@ pub mod nodes;
 pub mod planner;
 pub mod programs;
 mod reference;
+mod zkdilithium;
 
 pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, StageTime, THREADS, Timing};
 pub use checked::Checked;
@@ -18,3 +19,4 @@ pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::Error;
 pub use hash::{Hasher, Messages};
 pub use reference::Reference;
+pub use zkdilithium::{ZkDilithium, ZkSign, ZkVerify};

@@ -5,7 +5,8 @@ use crate::nodes::NodesCache;
 use crate::policy::{self, GpuPolicy};
 use crate::program::{self, GpuProgram};
 use crate::sha256::{GpuHasher, HashPolicy};
-use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program};
+use crate::zk::{ZkGpu, ZkPolicy};
+use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program, ZkDilithium};
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -126,5 +127,10 @@ impl<G: Gpu> Backend for Gpus<G> {
     }
     fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         Ok(Box::new(GpuHasher::new(&self.gpu(device)?.0, HashPolicy::of(policy)?)?))
+    }
+    fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        let (gpu, _) = self.gpu(device)?;
+        let policy = ZkPolicy { fp64: gpu.has_fast_doubles().into(), ..ZkPolicy::default() }.with(policy)?;
+        Ok(Box::new(ZkGpu::new(gpu, policy, gpu.facts().memory / PROGRAM_SHARE)?))
     }
 }

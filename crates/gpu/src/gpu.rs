@@ -86,6 +86,10 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     fn host_view(memory: &Self::HostMemory) -> &[u8];
     /// Compiles what is neither loaded nor in the cache.
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<Self::Kernels, Error>;
+    /// Whether doubles are multiplied half as fast as words, and not a 32nd part.
+    fn has_fast_doubles(&self) -> bool {
+        false
+    }
     /// A row of its own.
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;
 }

@@ -12,6 +12,7 @@ mod policy;
 mod program;
 mod ring;
 mod sha256;
+mod zk;
 
 #[cfg(test)]
 #[allow(unsafe_code)]
@@ -23,3 +24,4 @@ pub use backend::Gpus;
 pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step};
 pub use policy::GpuPolicy;
 pub use sha256::HashPolicy;
+pub use zk::ZkPolicy;

@@ -273,10 +273,12 @@ impl<G: Gpu> GpuProgram<G> {
             .iter()
             .copied()
             .filter(|kernel| match kernel {
+                // Of no plan.
+                Kernel::Sha256 => false,
+                kernel if kernel.is_zk() => false,
                 Kernel::Select => policy.replay == 0,
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Stored => policy.stored > 0 && shape.cached > 1,
-                Kernel::Sha256 => false,
                 Kernel::Keys => batch > FEW_KEYS,
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => policy.levels == 4,

@@ -11,25 +11,27 @@
 //! let public = VerifyingKey::read_pem(key.verifying_key().to_pem().as_bytes())?;
 //! public.verify(b"Dear reader", &signature)?;
 //!
-//! // Many at a time, on all threads.
+//! // Many at a time: on all threads, or on GPUs if `Engine::builder` is told of them.
 //! let messages = ["one", "two", "three"];
 //! let jobs = messages.map(|text| SignJob { key: &key, message: Message::Bytes(text.as_bytes()) });
-//! let signatures = Engine::new()?.sign_batch(&jobs);
+//! let signatures = Engine::new()?.sign_batch(&jobs)?;
 //! assert!(public.is_valid(Message::Bytes(b"two"), signatures[1].as_bytes()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub use hypergrove_zkdilithium::witness::Witness;
 pub use hypergrove_zkdilithium::{
-    ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, PRIVATE_LABEL, PUBLIC_LABEL, Signature, params,
+    ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, Op, PRIVATE_LABEL, PUBLIC_LABEL, Signature, params,
 };
+
+mod engine;
+
+pub use engine::{Engine, EngineBuilder};
 
 use crate::{Error, Isa};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
-use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 use signature::{Keypair, Signer, Verifier};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -58,9 +60,13 @@ pub struct SigningKey {
 impl SigningKey {
     /// A key from the system's randomness.
     pub fn generate() -> Result<SigningKey, Error> {
+        Ok(SigningKey::from_seed(&*SigningKey::random_seed()?))
+    }
+    /// A seed from the system's randomness.
+    pub fn random_seed() -> Result<Zeroizing<[u8; SEED_BYTES]>, Error> {
         let mut seed = Zeroizing::new([0; SEED_BYTES]);
         getrandom::fill(&mut *seed).map_err(|_| Error::Randomness)?;
-        Ok(SigningKey::from_seed(&seed))
+        Ok(seed)
     }
     /// The key of a seed, which must be secret and uniformly random.
     pub fn from_seed(seed: &[u8; SEED_BYTES]) -> SigningKey {
@@ -177,7 +183,11 @@ impl VerifyingKey {
     }
     /// The same, but false for a key or a signature in any other encoding than the one that is written.
     pub fn is_strictly_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
-        self.expanded().is_canonical_with(signature) && self.is_valid(message, signature)
+        self.is_canonical_with(signature) && self.is_valid(message, signature)
+    }
+    /// Whether the key and the signature are encoded as they are written: what is strictly valid is that and valid.
+    pub fn is_canonical_with(&self, signature: &[u8]) -> bool {
+        self.expanded().is_canonical_with(signature)
     }
     /// What a proof of possession takes of a signature; none if it is no signature by its length or norm.
     pub fn witness(&self, signature: &[u8]) -> Option<Witness> {
@@ -238,66 +248,6 @@ pub struct VerifyJob<'a> {
     pub signature: &'a [u8],
 }
 
-/// Makes keys, signs and verifies by the batch, on threads of its own.
-pub struct Engine {
-    lanes: ZkDilithium,
-    pool: ThreadPool,
-}
-
-impl Engine {
-    /// By the instruction set that is fastest here, with as many threads as the operating system offers.
-    pub fn new() -> Result<Engine, Error> {
-        Engine::with(Isa::fastest(), std::thread::available_parallelism().map_or(1, usize::from))
-    }
-    /// By this instruction set and with so many threads.
-    pub fn with(isa: Isa, threads: usize) -> Result<Engine, Error> {
-        if threads == 0 {
-            return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() });
-        }
-        let lacking = || Error::Value { what: format!("this CPU lacks {}", isa.name()) };
-        let lanes = ZkDilithium::with(isa).ok_or_else(lacking)?;
-        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("zkdilithium-{i}")).build();
-        let refused = |why| Error::Value { what: format!("{threads} threads could not be started: {why}; use fewer") };
-        Ok(Engine { lanes, pool: pool.map_err(refused)? })
-    }
-    /// The instruction set.
-    pub fn isa(&self) -> Isa {
-        self.lanes.isa()
-    }
-    /// Threads.
-    pub fn threads(&self) -> usize {
-        self.pool.current_num_threads()
-    }
-    /// The keys of these seeds, in their order.
-    pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Vec<SigningKey> {
-        self.pool.install(|| self.lanes.keygen(seeds)).into_iter().map(SigningKey::from).collect()
-    }
-    /// The signatures, in the order of the jobs.
-    pub fn sign_batch<'a>(&self, jobs: &[SignJob<'a>]) -> Vec<Signature> {
-        self.pool.install(|| {
-            let job = |job: &SignJob<'a>| Sign { key: job.key.expanded(), message: job.message };
-            self.lanes.sign(&jobs.par_iter().map(job).collect::<Vec<_>>())
-        })
-    }
-    /// The verdicts, in the order of the jobs.
-    pub fn verify_batch<'a>(&self, jobs: &[VerifyJob<'a>]) -> Vec<bool> {
-        self.pool.install(|| {
-            let job = |job: &VerifyJob<'a>| Verify {
-                key: job.key.expanded(),
-                message: job.message,
-                signature: job.signature,
-            };
-            self.lanes.verify(&jobs.par_iter().map(job).collect::<Vec<_>>())
-        })
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("isa", &self.isa()).field("threads", &self.threads()).finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,15 +263,15 @@ mod tests {
         let cases = [public(), special(), boundary()].concat();
         let alone = verify_only();
         for isa in Isa::available() {
-            let engine = Engine::with(isa, 2).unwrap();
+            let engine = Engine::builder().isa(isa).threads(2).verify_signatures(true).build().unwrap();
             let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
-            let keys = engine.keygen_batch(&seeds);
+            let keys = engine.keygen_batch(&seeds).unwrap();
             let jobs: Vec<_> = cases
                 .iter()
                 .zip(&keys)
                 .map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg) })
                 .collect();
-            let signatures = engine.sign_batch(&jobs);
+            let signatures = engine.sign_batch(&jobs).unwrap();
             for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
                 assert_eq!(*key.to_bytes(), case.sk, "{}: {}", isa.name(), case.id);
                 assert_eq!(signature.as_bytes(), case.sig, "{}: {}", isa.name(), case.id);
@@ -342,7 +292,7 @@ mod tests {
                 .map(|(key, msg, sig, _)| VerifyJob { key, message: Message::Bytes(msg), signature: sig })
                 .collect();
             let expected: Vec<bool> = known.iter().map(|(.., expect)| *expect).collect();
-            assert_eq!(engine.verify_batch(&jobs), expected, "{}", isa.name());
+            assert_eq!(engine.verify_batch(&jobs).unwrap(), expected, "{}", isa.name());
         }
     }
 
@@ -359,13 +309,13 @@ mod tests {
         let engine = Engine::new().unwrap();
         let seeds: Vec<[u8; 32]> = cases.iter().map(|case| xof(case.seed_label(), 32).try_into().unwrap()).collect();
         let messages: Vec<_> = cases.iter().map(|case| xof(case.msg_label(), case.msg_len)).collect();
-        let keys = engine.keygen_batch(&seeds);
+        let keys = engine.keygen_batch(&seeds).unwrap();
         let jobs: Vec<_> = keys
             .iter()
             .zip(&messages)
             .map(|(key, message)| SignJob { key, message: Message::Bytes(message) })
             .collect();
-        let signatures = engine.sign_batch(&jobs);
+        let signatures = engine.sign_batch(&jobs).unwrap();
         for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
             assert_eq!(Sha256::digest(&*key.to_bytes())[..], case.sk, "{}", case.i);
             assert_eq!(Sha256::digest(key.verifying_key().as_bytes())[..], case.pk, "{}", case.i);
@@ -384,6 +334,6 @@ mod tests {
         assert!(public.is_strictly_valid(Message::Bytes(b"message"), signature.as_bytes()));
         assert!(public.witness(signature.as_bytes()).is_some());
         assert_ne!(SigningKey::generate().unwrap(), key);
-        assert!(Engine::with(Isa::Portable, 0).is_err());
+        assert!(Engine::builder().threads(0).build().is_err());
     }
 }

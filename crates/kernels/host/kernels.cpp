@@ -21,17 +21,10 @@
 #include "entry/sha256.k"
 #include "entry/stored.k"
 
-#define CASE(number, kernel) case number: run = [](const void* a) { kernel(*(const Args*)a); }; break;
-// 0 if the kernel ran, 1 if there is none of that number, 2 if its threads met no common barrier, 3 if the arguments
-// have another size.
-extern "C" int NAME(uint32_t number, uint32_t blocks, uint32_t threads, const Args* args, size_t size) {
-  if (size != sizeof(Args)) return 3;
-  void (*run)(const void*) = nullptr;
-  switch (number) {
-    CASE(0, keys) CASE(1, chains) CASE(2, complete) CASE(3, xmss) CASE(4, xmss_above) CASE(5, fors)
-    CASE(6, fors_above) CASE(7, fors_pk) CASE(8, wots_select) CASE(9, fors_climb) CASE(10, climb) CASE(11, cached)
-    CASE(12, xmss_wide) CASE(13, fors_pk_wide) CASE(14, leaf_wide) CASE(15, links) CASE(16, sha256) CASE(17, stored)
-    default: return 1;
-  }
-  return shim::launch(run, args, blocks, threads) ? 0 : 2;
-}
+#include "host/entry.h"
+
+HOST_ENTRY(
+  CASE(0, keys) CASE(1, chains) CASE(2, complete) CASE(3, xmss) CASE(4, xmss_above) CASE(5, fors)
+  CASE(6, fors_above) CASE(7, fors_pk) CASE(8, wots_select) CASE(9, fors_climb) CASE(10, climb) CASE(11, cached)
+  CASE(12, xmss_wide) CASE(13, fors_pk_wide) CASE(14, leaf_wide) CASE(15, links) CASE(16, sha256) CASE(17, stored)
+)

@@ -12,15 +12,36 @@ pub const UNROLLED: u32 = 0;
 /// Default of `MIN_BLOCKS` for SHA-256 of messages.
 pub const HASH_BLOCKS: u32 = 4;
 
+/// Default of `FP64`: Poseidon in integers, which every GPU multiplies fast.
+pub const FP64: u32 = 0;
+
 /// Blocks of [`MAX_THREADS`] that a multiprocessor must have room for: 80 registers a thread.
 const MIN_BLOCKS: u32 = 3;
 
 /// A kernel's definitions: its family's number, n, and what of the choices changes its code.
-pub(crate) type Defines = [(&'static str, u32); 6];
+pub(crate) type Defines = [(&'static str, u32); 7];
 
 /// Choices that make no difference are left at one value, so that the same code is not made twice.
 pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
     let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
+    if kernel.starts_with("zk_") {
+        // Keccak's state takes 64 words of registers, Poseidon's and its tree in doubles nearly all that a thread can have.
+        let fp64 = choice("FP64", FP64);
+        let blocks = match kernel {
+            "zk_sponge" => 1,
+            "zk_public" | "zk_keys" | "zk_commit" | "zk_respond" | "zk_select" => 4,
+            _ => 2,
+        };
+        return [
+            ("FAMILY", 1),
+            ("N", 16),
+            ("MAX_THREADS", MAX_THREADS),
+            ("MIN_BLOCKS", blocks),
+            ("IMAD", 0),
+            ("UNROLLED", 0),
+            ("FP64", if kernel == "zk_sponge" { fp64 } else { 0 }),
+        ];
+    }
     if kernel == "sha256" {
         // One code for all: messages have no family.
         return [
@@ -30,6 +51,7 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
             ("MIN_BLOCKS", choice("MIN_BLOCKS", HASH_BLOCKS)),
             ("IMAD", choice("IMAD", 0)),
             ("UNROLLED", 0),
+            ("FP64", 0),
         ];
     }
     let sha2 = family == 0;
@@ -50,11 +72,13 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
         // Only SHA-256 has additions by ADD, and only the others have rolled rounds.
         ("IMAD", if sha2 { choice("IMAD", 0) } else { 0 }),
         ("UNROLLED", if sha2 && n == 16 { 0 } else { choice("UNROLLED", 0) }),
+        ("FP64", 0),
     ]
 }
 
-/// The choices of the default policies: with plenty of work, and with little.
-pub(crate) const DEFAULTS: [[(&str, u32); 3]; 2] = [
-    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED)],
-    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED)],
+/// The choices of the default policies: with plenty of work, and with little. zkDilithium's kernels, which know no other choice,
+/// come in integers by the first and in doubles by the second.
+pub(crate) const DEFAULTS: [[(&str, u32); 4]; 2] = [
+    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED), ("FP64", 0)],
+    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED), ("FP64", 1)],
 ];

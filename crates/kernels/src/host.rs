@@ -1,6 +1,6 @@
 //! The kernels as functions of the host: what tests run where there is no GPU.
 
-use crate::{Args, Kernel};
+use crate::{Args, Config, Kernel};
 use hypergrove_fips205::Family;
 
 macro_rules! host {
@@ -10,15 +10,17 @@ macro_rules! host {
         }
     };
 }
-host! { hypergrove_sha2_16 hypergrove_sha2_24 hypergrove_sha2_32 hypergrove_shake_16 hypergrove_shake_24 hypergrove_shake_32 }
+host! { hypergrove_sha2_16 hypergrove_sha2_24 hypergrove_sha2_32 hypergrove_shake_16 hypergrove_shake_24 hypergrove_shake_32 hypergrove_zk_integers hypergrove_zk_doubles }
 
 /// Runs a kernel on the calling thread, block after block.
 ///
 /// # Safety
 ///
 /// Every address in `args` that the kernel uses is that of host memory large enough for it and used by nobody else.
-pub unsafe fn launch(family: Family, n: usize, kernel: Kernel, blocks: u32, threads: u32, args: &Args) {
-    let run = match (family, n) {
+pub unsafe fn launch(config: &Config, kernel: Kernel, blocks: u32, threads: u32, args: &Args) {
+    let run = match (config.family, config.n) {
+        _ if kernel.is_zk() && config.defines.contains(&("FP64", 1)) => hypergrove_zk_doubles,
+        _ if kernel.is_zk() => hypergrove_zk_integers,
         (Family::Sha2, 16) => hypergrove_sha2_16,
         (Family::Sha2, 24) => hypergrove_sha2_24,
         (Family::Sha2, _) => hypergrove_sha2_32,

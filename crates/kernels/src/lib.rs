@@ -4,14 +4,17 @@
 //! build asks for a hash family and n; a set's other parameters are arguments. Nothing here knows a device.
 #![cfg_attr(not(feature = "host"), forbid(unsafe_code))]
 
+mod constants;
 mod defines;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "ready")]
 mod ready;
+pub mod zk;
 
-pub use defines::{CHAINS_BLOCKS, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED};
+pub use defines::{CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED};
 use hypergrove_fips205::{Family, Params};
+use std::sync::LazyLock;
 
 macro_rules! sources {
     ($($path:literal)*) => { &[$(($path, include_str!(concat!("../", $path))),)*] };
@@ -22,7 +25,11 @@ static SOURCES: &[(&str, &str)] = sources! {
     "dialect.h" "args.h" "family.h"
     "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
     "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h"
+    "zk/field.h" "zk/ntt.h" "zk/poseidon.h" "zk/shake.h" "zk/layout.h" "zk/vector.h" "zk/attempt.h"
 };
+
+/// `zk/constants.h`.
+static CONSTANTS: LazyLock<String> = LazyLock::new(constants::header);
 
 macro_rules! kernels {
     ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
@@ -82,6 +89,37 @@ kernels! {
     Sha256 "sha256";
     /// WOTS+ signatures that never change, kept and taken out.
     Stored "stored";
+    /// zkDilithium: ρ, ρ′ and `key` of seeds.
+    ZkSeed "zk_seed";
+    /// zkDilithium: ExpandA.
+    ZkMatrix "zk_matrix";
+    /// zkDilithium: ExpandS.
+    ZkShort "zk_short";
+    /// zkDilithium: t, and private keys but for tr.
+    ZkPublic "zk_public";
+    /// zkDilithium: tr.
+    ZkTr "zk_tr";
+    /// zkDilithium: keys' bytes made ready.
+    ZkKeys "zk_keys";
+    /// zkDilithium: Poseidon's sponge.
+    ZkSponge "zk_sponge";
+    /// zkDilithium: ρ″.
+    ZkRho2 "zk_rho2";
+    /// zkDilithium: ExpandY.
+    ZkMask "zk_mask";
+    /// zkDilithium: w and w₁.
+    ZkCommit "zk_commit";
+    /// zkDilithium: both norms, and the signature if they pass.
+    ZkRespond "zk_respond";
+    /// zkDilithium: the first attempt of each job that passes.
+    ZkSelect "zk_select";
+}
+
+impl Kernel {
+    /// Whether it is one of zkDilithium's.
+    pub fn is_zk(self) -> bool {
+        self >= Kernel::ZkSeed
+    }
 }
 
 /// The arguments of every kernel; `args.h` says what each is. Addresses are the device's.
@@ -157,7 +195,8 @@ pub struct Config {
     pub n: usize,
     /// Choices of a policy that the compiler must know: `CHAINS_BLOCKS`, the blocks of [`MAX_THREADS`] that the chain
     /// kernel's registers leave room for; `IMAD`, a mask for `ADD` in `dialect.h`; `UNROLLED`, whether the rounds of
-    /// SHA-512 and Keccak are; of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and `MIN_BLOCKS`, the
+    /// SHA-512 and Keccak are; `FP64`, whether Poseidon computes in doubles, for which zkDilithium's kernels (they know no family
+    /// and no n either) ask; of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and `MIN_BLOCKS`, the
     /// blocks of that size that its registers leave room for. The same bytes come out with any.
     pub defines: Vec<(&'static str, u32)>,
 }
@@ -178,9 +217,10 @@ pub fn source(kernel: Kernel, config: &Config) -> String {
     text
 }
 
-/// Every file, by its path: what measured times depend on.
+/// Every file of SLH-DSA and SHA-256, by its path: what measured times in tables depend on.
 pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
-    SOURCES.iter().copied().chain(Kernel::ALL.iter().map(|kernel| (kernel.name(), kernel.entry())))
+    let entries = Kernel::ALL.iter().filter(|kernel| !kernel.is_zk()).map(|kernel| (kernel.name(), kernel.entry()));
+    SOURCES.iter().copied().filter(|(path, _)| !path.starts_with("zk/")).chain(entries)
 }
 
 /// Ready machine code for a device of this compute capability, if this build has it: feature `ready`.
@@ -199,8 +239,10 @@ fn include(from: &str, included: &mut Vec<&'static str>, text: &mut String) {
     for line in from.lines() {
         match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
             Some(path) => {
-                let (path, body) = SOURCES.iter().find(|(name, _)| *name == path).expect("all headers are listed");
-                if !included.contains(path) {
+                let generated = (constants::PATH, CONSTANTS.as_str());
+                let mut all = SOURCES.iter().copied().chain([generated]);
+                let (path, body) = all.find(|(name, _)| *name == path).expect("all headers are listed");
+                if !included.contains(&path) {
                     included.push(path);
                     include(body, included, text);
                 }
@@ -222,7 +264,7 @@ mod tests {
         for family in [Family::Sha2, Family::Shake] {
             for kernel in Kernel::ALL {
                 let config = Config { family, n: 16, defines: vec![("IMAD", 3)] };
-                let imad = if family == Family::Sha2 || *kernel == Kernel::Sha256 { 3 } else { 0 };
+                let imad = if !kernel.is_zk() && (family == Family::Sha2 || *kernel == Kernel::Sha256) { 3 } else { 0 };
                 let text = source(*kernel, &config);
                 assert!(!text.contains("#include \""), "{kernel:?}");
                 assert!(

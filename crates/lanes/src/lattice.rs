@@ -15,8 +15,8 @@ pub struct Constants<'a> {
     pub zeta: u32,
     /// Poseidon's round constants, 35 a round.
     pub round_constants: &'a [u32],
-    /// The entries of Poseidon's matrix: M\[i\]\[j\] = hankel\[i + j\].
-    pub hankel: &'a [u32],
+    /// Poseidon's matrix as Karatsuba's products leave it: 54 Hankel matrices of 3 × 3, by their antidiagonals.
+    pub matrix: &'a [u32],
 }
 
 /// Rows of lanes, aligned for every vector and wiped on drop.
@@ -131,7 +131,7 @@ impl<T: Simd, V: Doubles> Over<T, V> {
         Over {
             token,
             ntt: ntt::Tables::new(constants.zeta),
-            poseidon: poseidon::Tables::new(constants.round_constants, constants.hankel),
+            poseidon: poseidon::Tables::new(constants.round_constants, constants.matrix),
             vector: PhantomData,
         }
     }

@@ -29,40 +29,13 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// From the round constants, 35 a round, and the matrix's entries: M[i][j] = `hankel[i + j]`.
-    pub(crate) fn new(round_constants: &[u32], hankel: &[u32]) -> Tables {
-        assert_eq!((round_constants.len(), hankel.len()), (ROUNDS * T, 2 * T - 1));
-        let centre = |x: i64| reduce(x as f64);
-        let rows = round_constants.chunks(T).map(|row| array(|i| centre(row[i].into()))).collect();
-        // The 36th row and column meet zeros alone.
-        let entries: Vec<i64> = (0..2 * STATE - 1).map(|i| hankel.get(i).map_or(0, |x| i64::from(*x))).collect();
-        let mut leaves = vec![entries];
-        for parts in [2, 2, 3] {
-            leaves = leaves.iter().flat_map(|h| split(h, parts)).collect();
-        }
-        let leaf = |i: usize| array(|k| centre(leaves[i][k]));
-        Tables { round_constants: rows, matrix: Box::new(array(|b| array(|l| leaf(6 * b + l)))) }
-    }
-}
-
-/// The factors of Karatsuba's products for a Hankel matrix cut into `parts` × `parts` blocks Hᵢ₊ⱼ: those that sums of two parts
-/// meet, H₁ of x₀ + x₁ (and H₂ of x₀ + x₂, H₃ of x₁ + x₂), then what is left for each part alone.
-fn split(h: &[i64], parts: usize) -> Vec<Vec<i64>> {
-    let size = h.len().div_ceil(2) / parts;
-    let block = |i: usize| &h[i * size..][..2 * size - 1];
-    let sum = |of: &[(i64, usize)]| -> Vec<i64> {
-        (0..2 * size - 1).map(|k| of.iter().map(|(sign, i)| sign * block(*i)[k]).sum()).collect()
-    };
-    match parts {
-        2 => vec![sum(&[(1, 1)]), sum(&[(1, 0), (-1, 1)]), sum(&[(1, 2), (-1, 1)])],
-        _ => vec![
-            sum(&[(1, 1)]),
-            sum(&[(1, 2)]),
-            sum(&[(1, 3)]),
-            sum(&[(1, 0), (-1, 1), (-1, 2)]),
-            sum(&[(1, 2), (-1, 1), (-1, 3)]),
-            sum(&[(1, 4), (-1, 2), (-1, 3)]),
-        ],
+    /// From the round constants, 35 a round, and the factors of the matrix, five of each leaf.
+    pub(crate) fn new(round_constants: &[u32], matrix: &[u32]) -> Tables {
+        assert_eq!((round_constants.len(), matrix.len()), (ROUNDS * T, 9 * 6 * 5));
+        let centre = |x: u32| reduce(f64::from(x));
+        let rows = round_constants.chunks(T).map(|row| array(|i| centre(row[i]))).collect();
+        let factor = |b: usize, l: usize, k: usize| centre(matrix[(6 * b + l) * 5 + k]);
+        Tables { round_constants: rows, matrix: Box::new(array(|b| array(|l| array(|k| factor(b, l, k))))) }
     }
 }
 

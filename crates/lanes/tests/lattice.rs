@@ -5,7 +5,7 @@ use hypergrove_lanes::{Constants, Factors, Isa, Lattice, Rows, Shake, Width, lat
 use hypergrove_zkdilithium::Fe;
 use hypergrove_zkdilithium::ntt::{intt, ntt};
 use hypergrove_zkdilithium::params::{GAMMA2, N, Q, T, ZETA};
-use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, permute};
+use hypergrove_zkdilithium::poseidon::{ROUND_CONSTANTS, hankel_factors, permute};
 use hypergrove_zkdilithium::ring::{NttElement, RingElement, decompose};
 use hypergrove_zkdilithium::trace::Trace;
 use shake::digest::{ExtendableOutput, Update, XofReader};
@@ -15,8 +15,8 @@ const SLOW: usize = if cfg!(miri) { 5 } else { 1 };
 
 fn every_lattice(test: impl Fn(&str, &dyn Lattice)) {
     let round_constants: Vec<u32> = ROUND_CONSTANTS.iter().flatten().map(|x| x.value()).collect();
-    let hankel = ANTIDIAGONALS.map(Fe::value);
-    let constants = Constants { zeta: ZETA, round_constants: &round_constants, hankel: &hankel };
+    let matrix: Vec<u32> = hankel_factors().iter().map(|x| x.value()).collect();
+    let constants = Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix };
     // The set that few CPUs have, once: the others run where Miri does.
     let of_miri = |isa: &&Isa| !cfg!(miri) || isa.name() == "avx512";
     let widths = if cfg!(miri) { &[Width::Narrow][..] } else { &[Width::Narrow, Width::Wide] };

@@ -3,4 +3,5 @@
 
 pub mod suite;
 pub mod vectors;
+pub mod zk_suite;
 pub mod zkdilithium;

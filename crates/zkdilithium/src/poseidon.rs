@@ -3,6 +3,8 @@
 use crate::field::{Fe, batch_inverse, reduce};
 use crate::params::{Q, RATE, ROUNDS, T};
 use crate::trace::Trace;
+use alloc::vec;
+use alloc::vec::Vec;
 use zeroize::Zeroize;
 
 /// The cells of a permutation.
@@ -81,6 +83,30 @@ pub static ANTIDIAGONALS: [Fe; 2 * T - 1] = {
     }
     antidiagonals
 };
+
+/// The matrix for fast products, in 54 Hankel matrices of 3 × 3 by their five antidiagonals each: what is left of M·x after
+/// Karatsuba's for two levels of halves and one of thirds. A 36th row and column meet zeros alone. Factors of sums of two
+/// parts come first, then those of each part: H₁ of x₀ + x₁ (and H₂ of x₀ + x₂, H₃ of x₁ + x₂), H₀ − H₁ of x₀, H₂ − H₁ of x₁.
+pub fn hankel_factors() -> Vec<Fe> {
+    let mut matrices = vec![ANTIDIAGONALS.iter().copied().chain([Fe::ZERO; 2]).collect::<Vec<Fe>>()];
+    for parts in [2, 2, 3] {
+        matrices = matrices.iter().flat_map(|h| split(h, parts)).collect();
+    }
+    matrices.concat()
+}
+
+/// The factors of Karatsuba's products for a Hankel matrix cut into `parts` × `parts` blocks Hᵢ₊ⱼ.
+fn split(h: &[Fe], parts: usize) -> Vec<Vec<Fe>> {
+    let size = h.len().div_ceil(2) / parts;
+    let block = |i: usize| &h[i * size..][..2 * size - 1];
+    let sum = |plus: usize, minus: &[usize]| -> Vec<Fe> {
+        (0..2 * size - 1).map(|k| minus.iter().fold(block(plus)[k], |sum, i| sum - block(*i)[k])).collect()
+    };
+    match parts {
+        2 => vec![sum(1, &[]), sum(0, &[1]), sum(2, &[1])],
+        _ => vec![sum(1, &[]), sum(2, &[]), sum(3, &[]), sum(0, &[1, 2]), sum(2, &[1, 3]), sum(4, &[2, 3])],
+    }
+}
 
 /// One round: constants, S-boxes, matrix.
 pub fn round(state: &mut State, constants: &State, trace: &mut Trace) {

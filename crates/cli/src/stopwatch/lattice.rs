@@ -1,29 +1,88 @@
 //! zkDilithium under the stopwatch.
 
-use super::{DISTINCT, Measurement, Times, message, repeat, wrong};
+use super::{DISTINCT, KERNEL_RUNS, Measurement, Times, message, repeat, wrong};
+use crate::args::MachineOptions;
 use crate::failure::Failure;
-use crate::machine::Limits;
-use hypergrove::Op;
+use crate::machine::{self, Limits};
 use hypergrove::zkdilithium::params::{SEED_BYTES, SIG_BYTES};
 use hypergrove::zkdilithium::{Engine, Message, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
-use hypergrove_zkdilithium::{Trace, reference};
+use hypergrove::{Op, Work};
+use hypergrove_zkdilithium::{Plan, Trace, reference};
 use std::time::Duration;
 
-/// Jobs for each thread where no number is given: enough to fill lanes and refill them.
-const JOBS: usize = 512;
+/// Different signatures among those that a GPU verifies: more than a server's caches hold.
+const DISTINCT_ON_GPUS: usize = (1 << 29) / SIG_BYTES;
+
+/// A measurement, and what it says of Poseidon.
+pub(crate) struct Measured {
+    pub(crate) measurement: Measurement,
+    /// Permutations a second, on average, and the bound of what computed them. None for key pairs, which need none.
+    pub(crate) poseidon_per_s: Option<f64>,
+    pub(crate) poseidon_limit: Option<f64>,
+}
 
 /// Measures. An answer that is wrong is an error.
-pub(crate) fn measure(engine: &Engine, op: Op, batch: Option<usize>, budget: Duration) -> Result<Measurement, Failure> {
+pub(crate) fn measure(
+    engine: &Engine,
+    op: Op,
+    batch: Option<usize>,
+    budget: Duration,
+    options: &MachineOptions,
+) -> Result<Measured, Failure> {
     let threads = engine.threads();
-    let batch = batch.unwrap_or(JOBS * threads);
-    let times = match op {
-        Op::Keygen => keygen(engine, batch, budget)?,
-        Op::Sign => sign(engine, batch, budget)?,
-        Op::Verify => verify(engine, batch, budget)?,
+    let of_scheme = match op {
+        Op::Keygen => hypergrove_zkdilithium::Op::Keygen,
+        Op::Sign => hypergrove_zkdilithium::Op::Sign,
+        Op::Verify => hypergrove_zkdilithium::Op::Verify,
         Op::Cache => return Err(Failure::new("caching is no operation of this scheme")),
     };
+    let before = Limits::of(engine.rates(), options);
+    let clock = machine::clock();
+    let batch = batch.map_or_else(|| engine.filling(of_scheme), Ok)?;
+    // A program's worth of jobs, for the kernels' own time.
+    let program = engine.program(of_scheme)?.map(|jobs| jobs.min(batch));
+    let (times, kernels) = match op {
+        Op::Keygen => keygen(engine, batch, budget, program)?,
+        Op::Sign => sign(engine, batch, budget, program)?,
+        _ => verify(engine, batch, budget, program)?,
+    };
+    // Of several devices each has a time of its own.
+    let kernels = kernels.filter(|_| engine.devices().len() == 1);
+    let limits = before.best(Limits::of(engine.rates(), options));
     let threads = threads.min(batch);
-    Ok(Measurement { times, batch, threads, limits: Limits::UNKNOWN, ideal: None, kernels: None, build: None })
+    // The highest clock that was seen: the bound is that of the cycles there were.
+    let clock = clock.zip(machine::clock()).map(|(before, after)| before.max(after));
+    // Of a CPU, that of the threads which had jobs.
+    let share = if program.is_some() { 1.0 } else { threads as f64 / engine.threads() as f64 };
+    let bound = engine.poseidon_rate(clock)?.map(|rate| rate * share);
+    let work = Plan::new(of_scheme).with_expanded_key().work();
+    let hashing = limits.seconds(&Work { keccak: work.keccak, ..Work::default() }, threads);
+    let hashes = work.poseidon > 0.0;
+    let permuting = if hashes { bound.map(|bound| work.poseidon / bound) } else { Some(0.0) };
+    let ideal = hashing.zip(permuting).map(|(hashing, permuting)| batch as f64 * (hashing + permuting));
+    let measurement = Measurement { times, batch, threads, limits, ideal, kernels, build: None };
+    let rate = kernels.map_or(measurement.ops_per_s(), |seconds| 1.0 / seconds);
+    Ok(Measured {
+        poseidon_per_s: hashes.then_some(work.poseidon * rate),
+        poseidon_limit: bound.filter(|_| hashes),
+        measurement,
+    })
+}
+
+/// Seconds a job of the kernels alone, in runs of one program.
+fn kernels(
+    engine: &Engine,
+    program: Option<usize>,
+    mut run: impl FnMut(usize) -> Result<(), Failure>,
+) -> Result<Option<f64>, Failure> {
+    let Some(jobs) = program else { return Ok(None) };
+    let mut times = Vec::new();
+    for _ in 0..KERNEL_RUNS {
+        let before = engine.timing().execute;
+        run(jobs)?;
+        times.push((engine.timing().execute - before).as_secs_f64());
+    }
+    Ok(Some(Times::new(times).median() / jobs as f64))
 }
 
 /// Distinct seeds; those of benchmarks need not be secret.
@@ -33,18 +92,22 @@ fn seed(number: usize) -> [u8; SEED_BYTES] {
     seed
 }
 
-fn keygen(engine: &Engine, batch: usize, budget: Duration) -> Result<Times, Failure> {
+/// Times of whole runs, and seconds a job of kernels alone.
+type Answer = Result<(Times, Option<f64>), Failure>;
+
+fn keygen(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let seeds: Vec<_> = (0..batch).map(seed).collect();
-    let keys = engine.keygen_batch(&seeds);
+    let keys = engine.keygen_batch(&seeds)?;
     if *keys[batch - 1].as_ref() != reference::keygen(&seeds[batch - 1]) {
         return Err(wrong("the reference makes another key from the same seed"));
     }
-    repeat(budget, &keys, || Ok(engine.keygen_batch(&seeds)))
+    let times = repeat(budget, &keys, || Ok(engine.keygen_batch(&seeds)?))?;
+    Ok((times, kernels(engine, program, |jobs| Ok(engine.keygen_batch(&seeds[..jobs]).map(drop)?))?))
 }
 
-fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Vec<Signature> {
+fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
     let job = |message| SignJob { key, message: Message::Bytes(message) };
-    engine.sign_batch(&messages.iter().map(|message| job(message)).collect::<Vec<_>>())
+    Ok(engine.sign_batch(&messages.iter().map(|message| job(message)).collect::<Vec<_>>())?)
 }
 
 /// The verdicts on signature i, counted around, of message i.
@@ -53,20 +116,20 @@ fn verify_all<'a>(
     key: &'a VerifyingKey,
     messages: &'a [Vec<u8>],
     signatures: &'a [Signature],
-) -> Vec<bool> {
+) -> Result<Vec<bool>, Failure> {
     let pairs = messages.iter().zip(signatures.iter().cycle());
     let job = |(message, signature): (&'a Vec<u8>, &'a Signature)| VerifyJob {
         key,
         message: Message::Bytes(message),
         signature: signature.as_bytes(),
     };
-    engine.verify_batch(&pairs.map(job).collect::<Vec<_>>())
+    Ok(engine.verify_batch(&pairs.map(job).collect::<Vec<_>>())?)
 }
 
 /// The engine accepts all of them, the reference accepts the first, and with one bit changed the engine refuses that.
 fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[Signature]) -> Result<(), Failure> {
     let public = key.verifying_key();
-    if !verify_all(engine, &public, messages, signatures).iter().all(|valid| *valid) {
+    if !verify_all(engine, &public, messages, signatures)?.iter().all(|valid| *valid) {
         return Err(wrong("a signature that was just made does not verify"));
     }
     let (first, mut bytes) = (Message::Bytes(&messages[0]), signatures[0].as_bytes().to_vec());
@@ -75,26 +138,30 @@ fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[
     }
     bytes[SIG_BYTES / 2] ^= 1;
     let changed = VerifyJob { key: &public, message: first, signature: &bytes };
-    if engine.verify_batch(&[changed]) != [false] {
+    if engine.verify_batch(&[changed])? != [false] {
         return Err(wrong("a changed signature verifies"));
     }
     Ok(())
 }
 
-fn sign(engine: &Engine, batch: usize, budget: Duration) -> Result<Times, Failure> {
+fn sign(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let key = SigningKey::from_seed(&seed(0));
     let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();
-    let signatures = sign_all(engine, &key, &messages);
+    let signatures = sign_all(engine, &key, &messages)?;
     check(engine, &key, &messages, &signatures)?;
-    repeat(budget, &signatures, || Ok(sign_all(engine, &key, &messages)))
+    let times = repeat(budget, &signatures, || sign_all(engine, &key, &messages))?;
+    Ok((times, kernels(engine, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?))
 }
 
-fn verify(engine: &Engine, batch: usize, budget: Duration) -> Result<Times, Failure> {
+fn verify(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let key = SigningKey::from_seed(&seed(0));
-    let distinct: Vec<Vec<u8>> = (0..batch.min(DISTINCT)).map(message).collect();
-    let signatures = sign_all(engine, &key, &distinct);
+    let distinct = if program.is_some() { DISTINCT_ON_GPUS } else { DISTINCT };
+    let distinct: Vec<Vec<u8>> = (0..batch.min(distinct)).map(message).collect();
+    let signatures = sign_all(engine, &key, &distinct)?;
     check(engine, &key, &distinct, &signatures)?;
     let messages: Vec<Vec<u8>> = distinct.iter().cycle().take(batch).cloned().collect();
     let public = key.verifying_key();
-    repeat(budget, &vec![true; batch], || Ok(verify_all(engine, &public, &messages, &signatures)))
+    let all = |messages: &[Vec<u8>]| verify_all(engine, &public, messages, &signatures);
+    let times = repeat(budget, &vec![true; batch], || all(&messages))?;
+    Ok((times, kernels(engine, program, |jobs| all(&messages[..jobs]).map(drop))?))
 }

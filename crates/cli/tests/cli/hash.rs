@@ -174,5 +174,5 @@ fn a_measurement_checks_its_answers() {
         run.text().lines().filter(|line| line.contains("\"op\":\"hash\"") && line.contains("\"shape\":\"one core\""));
     assert!(hashed.count() >= 1, "{}", run.text());
     let bad = place.run(&["bench", "--sha256", "64", "--axes", "block=2"]).exits(2);
-    bad.says(&["there is no axis 'block' of hashing here", "threads"]);
+    bad.says(&["there is no axis 'block' here", "threads"]);
 }

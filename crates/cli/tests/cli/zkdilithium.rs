@@ -50,6 +50,20 @@ fn a_case_of_the_vectors() {
     assert_eq!(place.run(&["verify", "--key", "p.pem", "m"]).exits(1).text(), "m: FAILED\n");
 }
 
+/// An element of c~ that is not reduced: the same signature in other bytes.
+#[test]
+fn strict_verification_knows_one_encoding() {
+    let place = place_of(&vectors()["cases"][1]);
+    place.run(&["sign", "--key", "k.pem", "m"]).good();
+    place.run(&["verify", "--strict", "--key", "p.pem", "m"]).good();
+    let mut signature = place.read("m.sig");
+    let element = u32::from_le_bytes([signature[0], signature[1], signature[2], 0]) + 7_340_033;
+    signature[..3].copy_from_slice(&element.to_le_bytes()[..3]);
+    place.write("m.sig", signature);
+    assert_eq!(place.run(&["verify", "--key", "p.pem", "m"]).good().text(), "m: OK\n");
+    assert_eq!(place.run(&["verify", "--strict", "--key", "p.pem", "m"]).exits(1).text(), "m: FAILED\n");
+}
+
 #[test]
 fn many_files() {
     let place = place_of(&vectors()["cases"][3]);
@@ -123,7 +137,10 @@ fn what_is_not_there_is_refused() {
     place.run(&zk(&["--set", "sha2-128f"])).refuses(&["has no parameter sets", "--set"]);
     place.run(&zk(&["--der"])).refuses(&["no object identifier", "--raw"]);
     place.run(&zk(&["--seeds", "00"])).refuses(&["--seeds has 1 bytes, zkDilithium takes 32"]);
-    place.run(&zk(&["--device", "cuda:0"])).refuses(&["computed on the CPU, not on cuda"]);
+    place.run(&zk(&["--device", "reference:0"])).refuses(&["reference:0 cannot execute zkDilithium"]);
+    place
+        .run(&["verify", "--strict", "--scheme", "slh-dsa", "--key", "p.pem", "m"])
+        .refuses(&["--strict is for zkDil"]);
     place.run(&["keygen", "--scheme", "slh-dsa"]).refuses(&["--set SLH-DSA-SHA2-128f"]);
     place.run(&["sign", "--key", "k.pem", "m", "--context", "x"]).refuses(&["knows no --context", "leave it out"]);
     place.run(&["sign", "--key", "k.pem", "m", "--cache-layers", "1"]).refuses(&["knows no --cache-layers"]);
@@ -157,6 +174,10 @@ fn measurements_are_checked_records() {
     for record in &records {
         assert_eq!((&record["scheme"], &record["batch"]), (&json!("zkDilithium"), &json!(3)));
         assert!(record["ops_per_s"].as_f64().unwrap() > 0.0 && record["runs"].as_u64().unwrap() >= 3);
+        let permutations = record["poseidon_per_s"].as_f64();
+        assert_eq!(permutations.is_some_and(|rate| rate > 0.0), record["op"] != "keygen");
     }
     place.run(&["bench", "--scheme", "zkdilithium", "--redundant"]).refuses(&["knows no --redundant"]);
+    place.run(&["bench", "--scheme", "zkdilithium", "--axes", "fp64=1"]).refuses(&["there is no axis 'fp64' here"]);
+    place.run(&["bench", "--axes", "fp64=1"]).refuses(&["--axes are choices for"]);
 }

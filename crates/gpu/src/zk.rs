@@ -1,0 +1,290 @@
+//! zkDilithium on a GPU: keys made ready there, and rows of launches for passes of jobs.
+//!
+//! A pass is what memory holds. Signing goes in rounds of attempts: those of all open jobs, and where that leaves the device
+//! idle, several of each with rising κ. The host reads which passed, and lays the next round out. See docs/zkdilithium.md.
+
+mod keygen;
+mod pass;
+#[cfg(test)]
+mod primitives;
+mod sign;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use crate::gpu::{Gpu, Launch, Queue, Step};
+use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_fips205::Family;
+use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
+use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove_zkdilithium::{Message, Op, Signature, SigningKey};
+use pass::Memory;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Choices for zkDilithium that change time and memory, never bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ZkPolicy {
+    /// Host threads that copy keys and signatures.
+    pub threads: usize,
+    /// Whether Poseidon computes in doubles.
+    pub fp64: u32,
+    /// Threads of a block.
+    pub block: u32,
+    /// Threads of a multiprocessor that Poseidon's registers leave room for: as many attempts are made side by side where
+    /// there are open jobs, or later attempts of them.
+    pub fill: u32,
+    /// Attempts at one signature in a round, at most.
+    pub width: u32,
+    /// Jobs of a pass, at most.
+    pub pass: u32,
+}
+
+impl Default for ZkPolicy {
+    fn default() -> ZkPolicy {
+        ZkPolicy { threads: 1, fp64: FP64, block: 128, fill: 256, width: 16, pass: 1 << 18 }
+    }
+}
+
+static SWITCH: &[u32] = &[0, 1];
+static BLOCK: &[u32] = &[32, 64, 128, 256];
+static FILL: &[u32] = &[128, 256, 384, 512];
+static WIDTH: &[u32] = &[1, 4, 16, 64];
+static PASS: &[u32] = &[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
+
+/// Cycles of a multiprocessor for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of 1,331
+/// operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
+const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 1331.0 / 64.0];
+
+impl ZkPolicy {
+    fn axes() -> Vec<Axis> {
+        vec![
+            Axis::threads(),
+            Axis::new("fp64", SWITCH),
+            Axis::new("block", BLOCK),
+            Axis::new("fill", FILL),
+            Axis::new("width", WIDTH),
+            Axis::new("pass", PASS),
+        ]
+    }
+    /// These with the named values in their place.
+    pub(crate) fn with(mut self, policy: &Policy) -> Result<ZkPolicy, Error> {
+        for (name, value) in &policy.0 {
+            let (field, least, most) = match *name {
+                THREADS => {
+                    self.threads = (*value).max(1) as usize;
+                    continue;
+                }
+                "fp64" => (&mut self.fp64, 0, 1),
+                "block" => (&mut self.block, 1, MAX_THREADS),
+                "fill" => (&mut self.fill, 1, 2048),
+                "width" => (&mut self.width, 1, 1 << 14),
+                "pass" => (&mut self.pass, 1, 1 << 20),
+                other => {
+                    return Err(Error::Value { what: format!("zkDilithium on a GPU has no policy axis {other:?}") });
+                }
+            };
+            if !(least..=most).contains(value) {
+                let what = format!("policy axis {name} is {value}, must be {least} to {most}");
+                return Err(Error::Value { what });
+            }
+            *field = *value;
+        }
+        Ok(self)
+    }
+
+    fn config(&self) -> Config {
+        Config { family: Family::Shake, n: 16, defines: vec![("FP64", self.fp64)] }
+    }
+}
+
+/// What a pass holds at most.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    jobs: usize,
+    keys: usize,
+    attempts: usize,
+    /// Bytes of messages; one that is longer comes alone.
+    messages: usize,
+}
+
+pub(crate) struct ZkGpu<G: Gpu> {
+    gpu: Arc<G>,
+    policy: ZkPolicy,
+    kernels: G::Kernels,
+    limits: Limits,
+    memory: Memory<G>,
+    timing: Timing,
+}
+
+impl<G: Gpu> ZkGpu<G> {
+    pub(crate) fn new(gpu: &Arc<G>, policy: ZkPolicy, budget: u64) -> Result<ZkGpu<G>, Error> {
+        let wave = (gpu.facts().multiprocessors * policy.fill) as usize;
+        let mut limits =
+            Limits { jobs: policy.pass as usize, keys: 1 << 15, attempts: 2 * wave.max(1), messages: 256 << 20 };
+        // Half of everything until it fits.
+        while pass::most_bytes(limits) as u64 > budget {
+            if limits.jobs.max(limits.keys).max(limits.attempts) == 1 {
+                let needs = pass::most_bytes(limits) as u64;
+                return Err(Error::OutOfMemory { device: gpu.facts().id.clone(), needs, has: budget });
+            }
+            let half = |count: usize| (count / 2).max(1);
+            limits = Limits {
+                jobs: half(limits.jobs),
+                keys: half(limits.keys),
+                attempts: half(limits.attempts),
+                messages: half(limits.messages),
+            };
+        }
+        let wanted: Vec<Kernel> = Kernel::ALL.iter().copied().filter(|kernel| kernel.is_zk()).collect();
+        let kernels = gpu.kernels(&policy.config(), &wanted)?;
+        let memory = Memory::new(gpu)?;
+        Ok(ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing: Timing::default() })
+    }
+
+    /// A launch of so many threads; of Poseidon in small blocks, so that what takes long ends together.
+    fn threads(&self, kernel: Kernel, total: usize, args: Args) -> Step {
+        let threads = if kernel == Kernel::ZkSponge { self.policy.block.min(64) } else { self.policy.block };
+        let blocks = total.div_ceil(threads as usize).max(1) as u32;
+        Step::Launch(Launch { kernel, blocks, threads, args: Args { total: total as u32, one: 1, ..args } })
+    }
+    /// A launch of a block for each.
+    fn blocks(&self, kernel: Kernel, total: usize, args: Args) -> Step {
+        let threads = self.policy.block;
+        Step::Launch(Launch {
+            kernel,
+            blocks: total.max(1) as u32,
+            threads,
+            args: Args { total: total as u32, one: 1, ..args },
+        })
+    }
+
+    /// Submits steps, waits for them, and counts their time.
+    fn run(&mut self, steps: &[Step]) -> Result<(), Error> {
+        self.memory.queue.submit(&self.kernels, steps)?;
+        if let Some(took) = self.memory.queue.wait()? {
+            self.timing.upload += took.upload;
+            self.timing.execute += took.execute;
+            self.timing.download += took.download;
+        }
+        Ok(())
+    }
+
+    /// A pass after the other until all jobs are done; then the time they took.
+    fn passes<J, R>(
+        &mut self,
+        jobs: &[J],
+        out: &mut Vec<R>,
+        secret: bool,
+        cut: impl Fn(&Limits, &[J]) -> usize,
+        mut pass: impl FnMut(&mut Self, &[J], &mut Vec<R>) -> Result<(), Error>,
+    ) -> Result<Timing, Error> {
+        let (before, mut rest) = (out.len(), jobs);
+        self.timing = Timing::default();
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(cut(&self.limits, rest));
+            let done = pass(self, now, out);
+            // What was secret goes in any case, and what failed leaves nothing.
+            let wiped = if secret || done.is_err() { self.memory.wipe(&self.kernels) } else { Ok(()) };
+            if let Err(why) = done.and(wiped) {
+                out.truncate(before);
+                return Err(why);
+            }
+            rest = later;
+        }
+        Ok(std::mem::take(&mut self.timing))
+    }
+}
+
+impl<G: Gpu> Drop for ZkGpu<G> {
+    fn drop(&mut self) {
+        // A device that fails now has nothing that could be wiped any more.
+        let _ = self.memory.wipe(&self.kernels);
+    }
+}
+
+/// Keys by their place in memory, each once. One key for many jobs is the usual case: it is found without a search.
+struct Keys<'a, K> {
+    keys: Vec<&'a K>,
+    numbers: HashMap<*const K, u32>,
+    last: Option<(*const K, u32)>,
+}
+
+impl<'a, K> Keys<'a, K> {
+    fn new() -> Keys<'a, K> {
+        Keys { keys: Vec::new(), numbers: HashMap::new(), last: None }
+    }
+    /// The number of a key.
+    fn number(&mut self, key: &'a K) -> u32 {
+        let place = std::ptr::from_ref(key);
+        if let Some((_, number)) = self.last.filter(|(last, _)| *last == place) {
+            return number;
+        }
+        let number = *self.numbers.entry(place).or_insert_with(|| {
+            self.keys.push(key);
+            self.keys.len() as u32 - 1
+        });
+        self.last = Some((place, number));
+        number
+    }
+}
+
+/// Jobs of the next pass: as many as the limits allow, one at least.
+fn cut<'a, K: 'a>(limits: &Limits, jobs: impl Iterator<Item = (&'a K, Message<'a>)>) -> usize {
+    let (mut keys, mut bytes, mut count) = (Keys::new(), 0, 0);
+    for (key, message) in jobs {
+        keys.number(key);
+        bytes += message_words(&message) * 4;
+        let fits = count < limits.jobs && keys.keys.len() <= limits.keys && bytes <= limits.messages;
+        if count > 0 && !fits {
+            break;
+        }
+        count += 1;
+    }
+    count
+}
+
+/// Words that a message takes on the device.
+fn message_words(message: &Message<'_>) -> usize {
+    match message {
+        Message::Bytes(bytes) => bytes.len().div_ceil(4),
+        Message::Block(elements) | Message::Mu(elements) => elements.len(),
+    }
+}
+
+impl<G: Gpu> ZkDilithium for ZkGpu<G> {
+    fn space(&self) -> Vec<Axis> {
+        ZkPolicy::axes()
+    }
+    fn poseidon_rate(&self) -> Option<f64> {
+        let facts = self.gpu.facts();
+        let known = facts.clock > 0 && facts.rates.is_some() && (self.policy.fp64 == 0 || self.gpu.has_fast_doubles());
+        let cycles = f64::from(facts.multiprocessors) * facts.clock as f64;
+        known.then_some(cycles / POSEIDON_CYCLES[self.policy.fp64 as usize])
+    }
+    fn jobs(&self, op: Op) -> usize {
+        match op {
+            Op::Keygen => self.limits.keys,
+            Op::Sign => self.limits.jobs,
+            Op::Verify => self.limits.attempts,
+        }
+    }
+    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) -> Result<Timing, Error> {
+        self.passes(seeds, out, true, |limits, seeds| limits.keys.min(seeds.len()), Self::keygen_pass)
+    }
+    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+        let cut = |limits: &Limits, jobs: &[ZkSign<'_>]| cut(limits, jobs.iter().map(|job| (job.key, job.message)));
+        self.passes(jobs, out, true, cut, Self::sign_pass)
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+        let cut = |limits: &Limits, jobs: &[ZkVerify<'_>]| {
+            cut(limits, jobs.iter().map(|job| (job.key, job.message))).min(limits.attempts)
+        };
+        self.passes(jobs, out, false, cut, Self::verify_pass)
+    }
+}
+
+/// Bytes of a key as it is uploaded.
+const RAW_BYTES: usize = if SK_BYTES > PK_BYTES { SK_BYTES } else { PK_BYTES };
+/// Bytes of a row that is downloaded, at most.
+const ROW_BYTES: usize = if SK_BYTES > SIG_BYTES { SK_BYTES } else { SIG_BYTES };

@@ -1,0 +1,47 @@
+//! Key generation: a pass is one row of launches.
+
+use super::ZkGpu;
+use super::pass::Layout;
+use crate::gpu::Gpu;
+use hypergrove_engine::Error;
+use hypergrove_kernels::zk::*;
+use hypergrove_kernels::{Args, Kernel};
+use hypergrove_zkdilithium::SigningKey;
+use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES};
+
+impl<G: Gpu> ZkGpu<G> {
+    pub(super) fn keygen_pass(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) -> Result<(), Error> {
+        let (count, mut layout) = (seeds.len(), Layout::default());
+        let input = layout.both(count * SEED_BYTES / 4);
+        let grown = layout.device(count * SEED_SIZE);
+        let keys = layout.device(count * KEY_SIZE);
+        let short = layout.device(count * 8 * SHORT_SIZE);
+        let private = layout.device(count * SK_BYTES / 4);
+        let pieces = layout.pieces(count, SK_BYTES);
+        self.memory.ensure(&layout)?;
+        self.memory.bytes(input, count * SEED_BYTES).copy_from_slice(seeds.as_flattened());
+        let [input_at, grown, keys, short, outs] =
+            [input, grown, keys, short, private].map(|part| self.memory.at(part));
+        let matrix = Args { keys, jobs: grown, count: SEED_SIZE as u32, ..Args::default() };
+        let words = (SK_BYTES / 4) as u32;
+        let tr = Args {
+            jobs: outs,
+            outs,
+            count: words,
+            skip: SK_T as u32,
+            rows: words,
+            first: SK_TR as u32,
+            ..Args::default()
+        };
+        self.run(&[
+            self.memory.upload(input, count * SEED_BYTES),
+            self.threads(Kernel::ZkSeed, count, Args { jobs: input_at, outs: grown, ..Args::default() }),
+            self.threads(Kernel::ZkMatrix, 16 * count, matrix),
+            self.threads(Kernel::ZkShort, 8 * count, Args { jobs: grown, outs: short, ..Args::default() }),
+            self.blocks(Kernel::ZkPublic, count, Args { keys, jobs: grown, nodes: short, outs, ..Args::default() }),
+            self.threads(Kernel::ZkTr, count, tr),
+        ])?;
+        let key = |bytes: &[u8]| SigningKey::from_bytes(bytes).expect("a private key has its length");
+        self.fetch(pieces, private, (count, SK_BYTES), key, out)
+    }
+}

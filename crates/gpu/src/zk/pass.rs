@@ -1,0 +1,247 @@
+//! Memory of a pass, on the device and page-locked on the host, and what goes between the two.
+
+use super::{Keys, Limits, RAW_BYTES, ROW_BYTES, ZkGpu, message_words};
+use crate::gpu::{Gpu, Queue, Step};
+use crate::ring::{Ring, ring_bytes};
+use hypergrove_engine::{Error, Timing};
+use hypergrove_kernels::zk::*;
+use hypergrove_zkdilithium::Message;
+use hypergrove_zkdilithium::params::SIG_BYTES;
+use rayon::prelude::*;
+use std::sync::Arc;
+use zeroize::Zeroize;
+
+/// Bytes that are copied to the host at a time: while one piece comes, another is taken.
+const PIECE_BYTES: usize = 8 << 20;
+
+/// A part of a pass's memory: where it begins on the device and on the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Part {
+    device: usize,
+    host: usize,
+}
+
+/// Lays parts out, one after the other.
+#[derive(Default)]
+pub(super) struct Layout {
+    device: usize,
+    host: usize,
+}
+
+impl Layout {
+    /// A part of the device's memory alone.
+    pub(super) fn device(&mut self, words: usize) -> Part {
+        let part = Part { device: self.device, host: self.host };
+        self.device += (4 * words).next_multiple_of(256);
+        part
+    }
+    /// A part of the host's memory alone.
+    pub(super) fn host(&mut self, bytes: usize) -> Part {
+        let part = Part { device: self.device, host: self.host };
+        self.host += bytes.next_multiple_of(256);
+        part
+    }
+    /// A part of both.
+    pub(super) fn both(&mut self, words: usize) -> Part {
+        let part = self.device(words);
+        self.host += (4 * words).next_multiple_of(256);
+        part
+    }
+    /// What rows are downloaded through.
+    pub(super) fn pieces(&mut self, rows: usize, row: usize) -> Part {
+        self.host(2 * rows.min(PIECE_BYTES / row) * row)
+    }
+    /// What signatures are uploaded through.
+    pub(super) fn ring(&mut self, signatures: usize) -> Part {
+        self.host(ring_bytes(signatures * SIG_BYTES).max(crate::SLOTS * SIG_BYTES))
+    }
+}
+
+/// Bytes of the device's memory for the largest pass of any kind; parts are a little larger.
+pub(super) fn most_bytes(limits: Limits) -> usize {
+    let Limits { jobs, keys, attempts, messages } = limits;
+    let of_keys = keys * (RAW_BYTES + 4 * (KEY_SIZE + SEED_SIZE + 8 * SHORT_SIZE + 8));
+    let of_jobs = jobs * (4 * (JOB_SIZE + START_SIZE) + ROW_BYTES);
+    of_keys + of_jobs + attempts * (4 * (TRY_SIZE + MADE_SIZE + 1) + SIG_BYTES) + messages + (1 << 16)
+}
+
+pub(super) struct Memory<G: Gpu> {
+    gpu: Arc<G>,
+    // Before the memory that it works on.
+    pub(super) queue: G::Queue,
+    device: G::Memory,
+    host: G::HostMemory,
+    /// Bytes of each.
+    room: (usize, usize),
+}
+
+impl<G: Gpu> Memory<G> {
+    pub(super) fn new(gpu: &Arc<G>) -> Result<Memory<G>, Error> {
+        let (device, host) = (gpu.alloc(0)?, gpu.alloc_host(0)?);
+        Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0) })
+    }
+    /// Room for a pass; what the memory held before is wiped by then.
+    pub(super) fn ensure(&mut self, layout: &Layout) -> Result<(), Error> {
+        let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
+        if layout.device > self.room.0 {
+            self.room.0 = 0;
+            self.device = self.gpu.alloc(0)?;
+            self.device = self.gpu.alloc(grown(layout.device))?;
+            self.room.0 = grown(layout.device);
+        }
+        if layout.host > self.room.1 {
+            self.room.1 = 0;
+            self.host = self.gpu.alloc_host(0)?;
+            self.host = self.gpu.alloc_host(grown(layout.host))?;
+            self.room.1 = grown(layout.host);
+        }
+        Ok(())
+    }
+    pub(super) fn at(&self, part: Part) -> u64 {
+        G::address(&self.device) + part.device as u64
+    }
+    fn on_host(&self, part: Part) -> u64 {
+        G::host_address(&self.host) + part.host as u64
+    }
+    pub(super) fn bytes(&mut self, part: Part, bytes: usize) -> &mut [u8] {
+        &mut G::host_bytes(&mut self.host)[part.host..][..bytes]
+    }
+    pub(super) fn upload(&self, part: Part, bytes: usize) -> Step {
+        Step::Upload { to: self.at(part), from: self.on_host(part), bytes }
+    }
+    pub(super) fn download(&self, part: Part, bytes: usize) -> Step {
+        Step::Download { to: self.on_host(part), from: self.at(part), bytes }
+    }
+    /// Overwrites everything. In the host's memory at once, on the device before anything else is done.
+    pub(super) fn wipe(&mut self, kernels: &G::Kernels) -> Result<(), Error> {
+        let device = Step::Zero { at: G::address(&self.device), bytes: self.room.0 };
+        let done = match self.room.0 {
+            0 => Ok(()),
+            _ => self.queue.submit(kernels, &[device]).and_then(|()| self.queue.wait().map(|_| ())),
+        };
+        G::host_bytes(&mut self.host)[..self.room.1].zeroize();
+        done
+    }
+}
+
+/// Where a pass's keys and messages are.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs {
+    pub(super) raw: Part,
+    pub(super) keys: Part,
+    pub(super) jobs: Part,
+    pub(super) messages: Part,
+    pub(super) starts: Part,
+    message_words: usize,
+}
+
+impl Inputs {
+    pub(super) fn new(layout: &mut Layout, keys: usize, raw_bytes: usize, messages: &[Message<'_>]) -> Inputs {
+        // One word more, for none would have no address.
+        let message_words = messages.iter().map(message_words).sum::<usize>() + 1;
+        Inputs {
+            raw: layout.both(keys * raw_bytes / 4),
+            keys: layout.device(keys * KEY_SIZE),
+            jobs: layout.both(messages.len() * JOB_SIZE),
+            messages: layout.both(message_words),
+            starts: layout.device(messages.len() * START_SIZE),
+            message_words,
+        }
+    }
+}
+
+fn put(words: &mut [u8], values: impl IntoIterator<Item = u32>) {
+    for (to, value) in words.chunks_exact_mut(4).zip(values) {
+        to.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+impl<G: Gpu> ZkGpu<G> {
+    /// Lays keys, jobs and messages out; gives the steps that upload them.
+    pub(super) fn lay_out<K: Sync>(
+        &mut self,
+        at: &Inputs,
+        (keys, of): (&Keys<'_, K>, &[u32]),
+        raw_bytes: usize,
+        raw: impl Fn(&K, &mut [u8]) + Sync,
+        messages: &[Message<'_>],
+    ) -> Result<Vec<Step>, Error> {
+        if at.message_words > u32::MAX as usize {
+            let what = format!("messages of {} bytes together; sign long ones on the CPU", 4 * at.message_words);
+            return Err(Error::Unsupported { device: self.gpu.facts().id.clone(), what });
+        }
+        let keys_bytes = self.memory.bytes(at.raw, keys.keys.len() * raw_bytes);
+        if self.policy.threads > 1 {
+            let rows = keys_bytes.par_chunks_exact_mut(raw_bytes).zip(&keys.keys);
+            rows.for_each(|(to, key)| raw(key, to));
+        } else {
+            keys_bytes.chunks_exact_mut(raw_bytes).zip(&keys.keys).for_each(|(to, key)| raw(key, to));
+        }
+        let mut from = 0;
+        let table = self.memory.bytes(at.jobs, 4 * JOB_SIZE * messages.len());
+        for ((row, message), key) in table.chunks_exact_mut(4 * JOB_SIZE).zip(messages).zip(of) {
+            let kind = match message {
+                Message::Bytes(bytes) => bytes.len() as u32,
+                Message::Block(_) => IS_BLOCK,
+                Message::Mu(_) => IS_MU,
+            };
+            put(row, [*key, from, kind]);
+            from += message_words(message) as u32;
+        }
+        let mut words = self.memory.bytes(at.messages, 4 * at.message_words);
+        for message in messages {
+            let (to, rest) = words.split_at_mut(4 * message_words(message));
+            match message {
+                Message::Bytes(bytes) => to[..bytes.len()].copy_from_slice(bytes),
+                Message::Block(elements) | Message::Mu(elements) => put(to, elements.iter().map(|x| x.value())),
+            }
+            words = rest;
+        }
+        Ok(vec![
+            self.memory.upload(at.raw, keys.keys.len() * raw_bytes),
+            self.memory.upload(at.jobs, 4 * JOB_SIZE * messages.len()),
+            self.memory.upload(at.messages, 4 * at.message_words),
+        ])
+    }
+
+    /// Sends signatures to the device.
+    pub(super) fn send(&mut self, ring: Part, rows: &[&[u8]], to: Part) -> Result<(), Error> {
+        let bytes = ring_bytes(rows.len() * SIG_BYTES).max(crate::SLOTS * SIG_BYTES);
+        let (address, to) = (self.memory.on_host(ring), self.memory.at(to));
+        let Memory { queue, host, .. } = &mut self.memory;
+        let parallel = self.policy.threads > 1;
+        let mut through = Ring { queue, kernels: &self.kernels, address, bytes, row: SIG_BYTES, parallel };
+        through.send(&mut G::host_bytes(host)[ring.host..][..bytes], rows, to)
+    }
+
+    /// Fetches rows from the device, in order.
+    pub(super) fn fetch<R: Send>(
+        &mut self,
+        pieces: Part,
+        from: Part,
+        (rows, row): (usize, usize),
+        take: impl Fn(&[u8]) -> R + Sync,
+        out: &mut Vec<R>,
+    ) -> Result<(), Error> {
+        let piece = rows.min(PIECE_BYTES / row).max(1);
+        let (count, host, device) = (rows.div_ceil(piece), self.memory.on_host(pieces), self.memory.at(from));
+        for i in 0..=count {
+            if i < count {
+                let bytes = piece.min(rows - i * piece) * row;
+                let (to, from) = (host + (i % 2 * piece * row) as u64, device + (i * piece * row) as u64);
+                self.memory.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?;
+                self.memory.queue.mark(i % 2)?;
+            }
+            let Some(done) = i.checked_sub(1) else { continue };
+            self.memory.queue.wait_for(done % 2)?;
+            let bytes = piece.min(rows - done * piece) * row;
+            let arrived = &G::host_view(&self.memory.host)[pieces.host + done % 2 * piece * row..][..bytes];
+            if self.policy.threads > 1 {
+                out.par_extend(arrived.par_chunks_exact(row).map(&take));
+            } else {
+                out.extend(arrived.chunks_exact(row).map(&take));
+            }
+        }
+        self.memory.queue.wait().map(|_: Option<Timing>| ())
+    }
+}

@@ -1,0 +1,135 @@
+//! Signing: rounds of attempts until no job is open.
+
+use super::pass::{Inputs, Layout};
+use super::{Keys, ZkGpu};
+use crate::gpu::Gpu;
+use hypergrove_engine::{Error, ZkSign};
+use hypergrove_kernels::zk::flags::{OF_BALL, OF_COM, OF_MU, OF_TR};
+use hypergrove_kernels::zk::*;
+use hypergrove_kernels::{Args, Kernel};
+use hypergrove_zkdilithium::Signature;
+use hypergrove_zkdilithium::params::{L, SIG_BYTES, SK_BYTES};
+
+/// A job without its signature, and the κ to try next.
+#[derive(Clone, Copy)]
+struct Open {
+    job: u32,
+    kappa: u32,
+}
+
+/// The attempts of a round: those of a job side by side, with rising κ. `fill` of them take as long as one.
+fn round(open: &mut [Open], most: usize, fill: usize, width: usize) -> Vec<[u32; TRY_SIZE]> {
+    let mut jobs = open.len().min(most);
+    if jobs > fill {
+        jobs -= jobs % fill;
+    }
+    // What has no job of its own goes ahead with later κ.
+    let total = jobs.max(fill.min(jobs * width)).min(most);
+    let mut attempts = Vec::with_capacity(total);
+    for (i, open) in open[..jobs].iter_mut().enumerate() {
+        for _ in 0..total / jobs + usize::from(i < total % jobs) {
+            attempts.push([open.job, open.kappa]);
+            open.kappa += L as u32;
+        }
+    }
+    attempts
+}
+
+impl<G: Gpu> ZkGpu<G> {
+    pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<(), Error> {
+        let (count, mut layout) = (jobs.len(), Layout::default());
+        let mut table = Keys::new();
+        let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
+        let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
+        let fill = (self.gpu.facts().multiprocessors * self.policy.fill) as usize;
+        let width = self.policy.width as usize;
+        let most = self.limits.attempts.min(count * width);
+        let at = Inputs::new(&mut layout, table.keys.len(), SK_BYTES, &messages);
+        let (made, signatures) = (layout.device(most * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
+        let (tries, flags) = (layout.both(most * TRY_SIZE), layout.both(most));
+        let pieces = layout.pieces(count, SIG_BYTES);
+        self.memory.ensure(&layout)?;
+        let mut steps =
+            self.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(&key.to_bytes()), &messages)?;
+        let (keys, raw) = (self.memory.at(at.keys), self.memory.at(at.raw));
+        let (starts, jobs_at) = (self.memory.at(at.starts), self.memory.at(at.jobs));
+        let begun = Args {
+            keys,
+            jobs: jobs_at,
+            nodes: self.memory.at(at.messages),
+            outs: starts,
+            roots: starts,
+            ..Args::default()
+        };
+        let (keys_count, words) = (table.keys.len(), (SK_BYTES / 4) as u32);
+        steps.extend([
+            self.threads(Kernel::ZkMatrix, 16 * keys_count, Args { keys, jobs: raw, count: words, ..Args::default() }),
+            self.blocks(Kernel::ZkKeys, keys_count, Args { keys, jobs: raw, ..Args::default() }),
+            self.threads(Kernel::ZkSponge, keys_count, Args { keys, roots: keys, flags: OF_TR, ..Args::default() }),
+            self.threads(Kernel::ZkSponge, count, Args { flags: OF_MU, ..begun }),
+            self.threads(Kernel::ZkRho2, count, begun),
+        ]);
+        self.run(&steps)?;
+        let outs = self.memory.at(made);
+        let attempt = Args {
+            keys,
+            jobs: jobs_at,
+            trace: self.memory.at(tries),
+            nodes: starts,
+            outs,
+            roots: outs,
+            sigs: self.memory.at(signatures),
+            flag: self.memory.at(flags),
+            ..Args::default()
+        };
+        let mut open: Vec<Open> = (0..count as u32).map(|job| Open { job, kappa: 0 }).collect();
+        let mut signed = vec![false; count];
+        while !open.is_empty() {
+            let attempts = round(&mut open, most, fill, width);
+            if let Some([_, kappa]) = attempts.iter().find(|[_, kappa]| *kappa > u32::from(u16::MAX)) {
+                let what =
+                    format!("a message of which {} attempts failed, which has the probability 2^-3877", kappa / 4);
+                return Err(Error::Inconsistent { device: self.gpu.facts().id.clone(), what });
+            }
+            let bytes = self.memory.bytes(tries, 4 * TRY_SIZE * attempts.len());
+            for (to, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(attempts.as_flattened()) {
+                *to = word.to_le_bytes();
+            }
+            let total = attempts.len();
+            self.run(&[
+                self.memory.upload(tries, 4 * TRY_SIZE * total),
+                self.threads(Kernel::ZkMask, L * total, attempt),
+                self.blocks(Kernel::ZkCommit, total, attempt),
+                self.threads(Kernel::ZkSponge, total, Args { flags: OF_COM, ..attempt }),
+                self.threads(Kernel::ZkSponge, total, Args { flags: OF_BALL, ..attempt }),
+                self.blocks(Kernel::ZkRespond, total, attempt),
+                self.blocks(Kernel::ZkSelect, total, attempt),
+                self.memory.download(flags, 4 * total),
+            ])?;
+            let passed = self.memory.bytes(flags, 4 * total).as_chunks::<4>().0;
+            for ([job, _], flag) in attempts.iter().zip(passed) {
+                signed[*job as usize] |= u32::from_le_bytes(*flag) == 1;
+            }
+            open.retain(|open| !signed[open.job as usize]);
+        }
+        let signature = |bytes: &[u8]| Signature::from_bytes(bytes).expect("a signature has its length");
+        self.fetch(pieces, signatures, (count, SIG_BYTES), signature, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_full_and_in_order() {
+        let open = |jobs: u32| -> Vec<Open> { (0..jobs).map(|job| Open { job, kappa: 8 * job }).collect() };
+        assert_eq!(round(&mut open(3), 8, 4, 16), [[0, 0], [0, 4], [1, 8], [2, 16]]);
+        assert_eq!(round(&mut open(5), 2, 4, 16), [[0, 0], [1, 8]]);
+        assert_eq!(round(&mut open(5), 8, 2, 16).len(), 4);
+        assert_eq!(round(&mut open(1), 8, 4, 3), [[0, 0], [0, 4], [0, 8]]);
+        let mut later = open(2);
+        round(&mut later, 8, 3, 16);
+        assert_eq!(round(&mut later, 8, 3, 16), [[0, 8], [0, 12], [1, 12]]);
+    }
+}

@@ -1,0 +1,138 @@
+//! zkDilithium by kernels that run on the host, and what only a GPU that obeys can show.
+
+use super::{Limits, ZkGpu, ZkPolicy, pass};
+use crate::host::HostGpu;
+use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_zkdilithium::{Message, Signature, SigningKey};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+fn on_host(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> Box<ZkGpu<HostGpu>> {
+    Box::new(ZkGpu::new(gpu, policy, 1 << 30).unwrap())
+}
+
+/// Few threads: each is a fibre.
+fn policy(fp64: u32) -> ZkPolicy {
+    ZkPolicy { fp64, block: 8, fill: 16, width: 4, ..ZkPolicy::default() }
+}
+
+fn host(fp64: u32) -> Option<Box<ZkGpu<HostGpu>>> {
+    Some(on_host(&Arc::new(HostGpu::new(false)), policy(fp64)))
+}
+
+hypergrove_testkit::zk_tests!(in_integers, host(0));
+hypergrove_testkit::zk_tests!(in_doubles, host(1));
+
+const SEED: [u8; 32] = *b"no one may know where keys begin";
+
+/// A key of the seed, and a signature by it, with what was freed since.
+fn made(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> (SigningKey, Signature) {
+    let mut zk = on_host(gpu, policy);
+    let (mut keys, mut signatures) = (Vec::new(), Vec::new());
+    zk.keygen(&[SEED], &mut keys).unwrap();
+    zk.sign(&[ZkSign { key: &keys[0], message: Message::Bytes(b"message") }], &mut signatures).unwrap();
+    // Without this, dropping would wipe all: what the passes themselves have wiped is the question.
+    gpu.submissions.store(0, Relaxed);
+    (keys.remove(0), signatures.remove(0))
+}
+
+#[test]
+fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
+    let gpu = Arc::new(HostGpu::new(true));
+    made(&gpu, policy(0));
+    let freed = gpu.freed.lock().unwrap();
+    // Of both passes the device's memory and the host's; the first's were too small for the second.
+    assert!(freed.iter().filter(|memory| memory.len() >= 1 << 16).count() >= 3);
+    for memory in freed.iter().filter(|memory| memory.len() >= 1 << 16) {
+        // What was never used holds what the host puts into fresh memory.
+        let poison = 0xa5a5_5a5a_dead_beefu64.to_le_bytes();
+        let words = memory.as_chunks::<8>().0;
+        let used = words.iter().rposition(|word| *word != poison).map_or(0, |last| last + 1);
+        assert!(words[..used].iter().all(|word| *word == [0; 8] || *word == poison));
+    }
+}
+
+#[test]
+fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let (key, signature) = made(&gpu, policy(0));
+    let message = Message::Bytes(b"message");
+    let public = key.verifying_key();
+    for left in 0..8 {
+        let mut zk = on_host(&gpu, policy(0));
+        gpu.submissions.store(left, Relaxed);
+        let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
+        let lost = |why: Error| assert!(matches!(&why, Error::Device { device, .. } if device == "host:0"), "{why}");
+        let job = ZkVerify { key: &public, message, signature: signature.as_bytes() };
+        match left {
+            0 | 1 => lost(zk.keygen(&[SEED, [1; 32]], &mut keys).unwrap_err()),
+            2 | 3 => lost(zk.sign(&[ZkSign { key: &key, message }; 40], &mut signatures).unwrap_err()),
+            _ => {
+                gpu.submissions.store(left % 2, Relaxed);
+                lost(zk.verify(&[job; 40], &mut verdicts).unwrap_err());
+            }
+        }
+        assert!(keys.is_empty() && signatures.is_empty() && verdicts.is_empty());
+        gpu.submissions.store(u64::MAX, Relaxed);
+        zk.verify(&[job], &mut verdicts).unwrap();
+        assert_eq!(verdicts, [true]);
+    }
+}
+
+/// Passes of one job and of two keys, and messages one after the other: results are those of one pass.
+#[test]
+fn passes_are_cut_by_every_limit() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let texts = [vec![7; 90], vec![8; 3], Vec::new(), vec![9; 200], vec![10; 47]];
+    let run = |zk: &mut ZkGpu<HostGpu>| {
+        let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
+        zk.keygen(&[[1; 32], [2; 32], [3; 32]], &mut keys).unwrap();
+        let jobs: Vec<_> = (texts.iter().enumerate())
+            .map(|(i, text)| ZkSign { key: &keys[i % 3], message: Message::Bytes(text) })
+            .collect();
+        zk.sign(&jobs, &mut signatures).unwrap();
+        let public: Vec<_> = keys.iter().map(SigningKey::verifying_key).collect();
+        let jobs: Vec<_> = (texts.iter().zip(&signatures).enumerate())
+            .map(|(i, (text, signature))| ZkVerify {
+                key: &public[i % 3],
+                message: Message::Bytes(text),
+                signature: signature.as_bytes(),
+            })
+            .collect();
+        zk.verify(&jobs, &mut verdicts).unwrap();
+        assert_eq!(verdicts, [true; 5]);
+        (keys, signatures)
+    };
+    let whole = run(&mut on_host(&gpu, policy(0)));
+    for limits in [
+        Limits { jobs: 1, keys: 1, attempts: 1, messages: 1 },
+        Limits { jobs: 5, keys: 2, attempts: 3, messages: 1 << 20 },
+        Limits { jobs: 5, keys: 3, attempts: 64, messages: 100 },
+    ] {
+        let mut zk = on_host(&gpu, ZkPolicy { block: 32, width: 1, threads: 2, ..policy(0) });
+        zk.limits = limits;
+        assert!(run(&mut zk) == whole, "{limits:?}");
+    }
+}
+
+#[test]
+fn memory_that_does_not_suffice_is_an_error() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let why = ZkGpu::new(&gpu, policy(0), 1000).err().unwrap();
+    assert!(matches!(why, Error::OutOfMemory { .. }), "{why}");
+    let few = ZkGpu::new(&gpu, policy(0), 8 << 20).ok().unwrap();
+    assert!(pass::most_bytes(few.limits) <= 8 << 20 && few.limits.jobs > 1);
+    gpu.most.store(1 << 16, Relaxed);
+    let mut zk = on_host(&gpu, policy(0));
+    let why = zk.keygen(&[SEED; 9], &mut Vec::new()).unwrap_err();
+    assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
+}
+
+#[test]
+fn policies_are_checked() {
+    let with = |name, value| ZkPolicy::default().with(&Policy(vec![(name, value)]));
+    assert_eq!(with("fp64", 1).unwrap().fp64, 1);
+    for (name, value) in [("fp64", 2), ("block", 0), ("block", 512), ("width", 0), ("blocks", 1)] {
+        assert!(with(name, value).is_err(), "{name}");
+    }
+}

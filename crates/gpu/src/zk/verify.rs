@@ -1,0 +1,75 @@
+//! Verification: a pass is one row of launches.
+
+use super::pass::{Inputs, Layout};
+use super::{Keys, ZkGpu};
+use crate::gpu::Gpu;
+use hypergrove_engine::{Error, ZkVerify};
+use hypergrove_kernels::zk::flags::{OF_BALL, OF_COM, OF_MU, OF_PUBLIC, OF_TR};
+use hypergrove_kernels::zk::*;
+use hypergrove_kernels::{Args, Kernel};
+use hypergrove_zkdilithium::params::{PK_BYTES, SIG_BYTES};
+
+impl<G: Gpu> ZkGpu<G> {
+    pub(super) fn verify_pass(&mut self, all: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<(), Error> {
+        // What has another length is no signature.
+        let jobs: Vec<&ZkVerify<'_>> = all.iter().filter(|job| job.signature.len() == SIG_BYTES).collect();
+        let verdicts = if jobs.is_empty() { Vec::new() } else { self.judge(&jobs)? };
+        let mut verdicts = verdicts.into_iter();
+        out.extend(all.iter().map(|job| job.signature.len() == SIG_BYTES && verdicts.next() == Some(true)));
+        Ok(())
+    }
+
+    fn judge(&mut self, jobs: &[&ZkVerify<'_>]) -> Result<Vec<bool>, Error> {
+        let (count, mut layout) = (jobs.len(), Layout::default());
+        let mut table = Keys::new();
+        let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
+        let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
+        let at = Inputs::new(&mut layout, table.keys.len(), PK_BYTES, &messages);
+        let (made, signatures) = (layout.device(count * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
+        let (flags, ring) = (layout.both(count), layout.ring(count));
+        self.memory.ensure(&layout)?;
+        let rows: Vec<&[u8]> = jobs.iter().map(|job| job.signature).collect();
+        self.send(ring, &rows, signatures)?;
+        let mut steps =
+            self.lay_out(&at, (&table, &of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages)?;
+        let keys = self.memory.at(at.keys);
+        let (raw, starts, words) = (self.memory.at(at.raw), self.memory.at(at.starts), (PK_BYTES / 4) as u32);
+        let tr = Args {
+            jobs: raw,
+            outs: keys,
+            count: words,
+            skip: PK_T as u32,
+            rows: KEY_SIZE as u32,
+            first: KEY_TR as u32,
+            ..Args::default()
+        };
+        let outs = self.memory.at(made);
+        let judging = Args {
+            keys,
+            jobs: self.memory.at(at.jobs),
+            nodes: starts,
+            outs,
+            roots: outs,
+            sigs: self.memory.at(signatures),
+            flag: self.memory.at(flags),
+            ..Args::default()
+        };
+        let mu = Args { nodes: self.memory.at(at.messages), outs: starts, roots: starts, ..judging };
+        let keys_count = table.keys.len();
+        let with = |flags: u32, args: Args| Args { flags, ..args };
+        steps.extend([
+            self.threads(Kernel::ZkMatrix, 16 * keys_count, Args { keys, jobs: raw, count: words, ..Args::default() }),
+            self.blocks(Kernel::ZkKeys, keys_count, Args { keys, jobs: raw, flags: OF_PUBLIC, ..Args::default() }),
+            self.threads(Kernel::ZkTr, keys_count, tr),
+            self.threads(Kernel::ZkSponge, keys_count, Args { keys, roots: keys, flags: OF_TR, ..Args::default() }),
+            self.threads(Kernel::ZkSponge, count, with(OF_MU, mu)),
+            self.threads(Kernel::ZkSponge, count, with(OF_BALL | OF_PUBLIC, judging)),
+            self.blocks(Kernel::ZkCommit, count, with(OF_PUBLIC, judging)),
+            self.threads(Kernel::ZkSponge, count, with(OF_COM | OF_PUBLIC, judging)),
+            self.memory.download(flags, 4 * count),
+        ]);
+        self.run(&steps)?;
+        let flags = self.memory.bytes(flags, 4 * count).as_chunks::<4>().0;
+        Ok(flags.iter().map(|flag| u32::from_le_bytes(*flag) == 1).collect())
+    }
+}
