@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub struct ZkPolicy {
     /// Host threads that copy keys and signatures.
     pub threads: usize,
-    /// Whether Poseidon computes in doubles.
+    /// Whether Poseidon sums products in doubles.
     pub fp64: u32,
     /// Threads of a block.
     pub block: u32,
@@ -52,9 +52,9 @@ static FILL: &[u32] = &[128, 256, 384, 512];
 static WIDTH: &[u32] = &[1, 4, 16, 64];
 static PASS: &[u32] = &[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
 
-/// Cycles of a multiprocessor for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of 1,331
+/// Cycles of a multiprocessor for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of 889
 /// operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
-const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 1331.0 / 64.0];
+const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 889.0 / 64.0];
 
 impl ZkPolicy {
     fn axes() -> Vec<Axis> {

@@ -25,7 +25,7 @@ pub(crate) type Defines = [(&'static str, u32); 7];
 pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
     let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
     if kernel.starts_with("zk_") {
-        // Keccak's state takes 64 words of registers, Poseidon's and its tree in doubles nearly all that a thread can have.
+        // Keccak's state takes 50 words of registers, Poseidon's with its matrix nearly all that a thread can have.
         let fp64 = choice("FP64", FP64);
         let blocks = match kernel {
             "zk_sponge" => 1,
