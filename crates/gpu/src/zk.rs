@@ -148,15 +148,10 @@ impl<G: Gpu> ZkGpu<G> {
         let blocks = total.div_ceil(threads as usize).max(1) as u32;
         Step::Launch(Launch { kernel, blocks, threads, args: Args { total: total as u32, one: 1, ..args } })
     }
-    /// A launch of a block for each.
+    /// A launch of a block for each, as far as any GPU numbers blocks; they go on with the next ones.
     fn blocks(&self, kernel: Kernel, total: usize, args: Args) -> Step {
-        let threads = self.policy.block;
-        Step::Launch(Launch {
-            kernel,
-            blocks: total.max(1) as u32,
-            threads,
-            args: Args { total: total as u32, one: 1, ..args },
-        })
+        let (blocks, threads) = (total.clamp(1, 65_535) as u32, self.policy.block);
+        Step::Launch(Launch { kernel, blocks, threads, args: Args { total: total as u32, one: 1, ..args } })
     }
 
     /// Submits steps, waits for them, and counts their time.
