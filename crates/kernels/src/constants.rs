@@ -1,5 +1,5 @@
-//! The constants of zkDilithium's kernels, as headers: generated from the scheme's own, never retyped. The build script, which
-//! compiles kernels, has this file too.
+//! The constants of zkDilithium's kernels, as headers: generated from the scheme's own, never retyped. The build
+//! script, which compiles kernels, has this file too.
 
 use hypergrove_zkdilithium::field::Fe;
 use hypergrove_zkdilithium::ntt::ZETAS;
@@ -36,7 +36,8 @@ fn zetas() -> String {
 }
 
 fn poseidon() -> String {
-    // What a reduction of sums takes away is R: from all, and in doubles from the cells alone, not from their denominator.
+    // What a reduction of sums takes away is R: from all, and in doubles from the cells alone, not from their
+    // denominator.
     let sums = |numerators: Fe, constants: Fe, suffix: &str| {
         let define = |name, x: Fe, suffix| format!("#define {name} {}{suffix}\n", x.centred());
         let round_constants = ROUND_CONSTANTS.as_flattened().to_vec();

@@ -55,8 +55,8 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
         ];
     }
     let sha2 = family == 0;
-    // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128, which
-    // is faster too (docs/cuda.md).
+    // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128,
+    // which is faster too (docs/cuda.md).
     let blocks = match kernel {
         _ if !sha2 => 2,
         "chains" | "complete" => choice("CHAINS_BLOCKS", MIN_BLOCKS),
@@ -76,8 +76,8 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
     ]
 }
 
-/// The choices of the default policies: with plenty of work, and with little. zkDilithium's kernels, which know no other choice,
-/// come in integers by the first and in doubles by the second.
+/// The choices of the default policies: with plenty of work, and with little. zkDilithium's kernels, which know no
+/// other choice, come in integers by the first and in doubles by the second.
 pub(crate) const DEFAULTS: [[(&str, u32); 4]; 2] = [
     [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED), ("FP64", 0)],
     [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED), ("FP64", 1)],

@@ -1,5 +1,6 @@
-// The field of zkDilithium, Z_Q with Q = 7·2^20 + 1, in 32-bit integers by Montgomery's product with R = 2^32; sums of products
-// for Poseidon, where FP64 is 1, in doubles. An element is any integer of its class; docs/zkdilithium.md has the bounds.
+// The field of zkDilithium, Z_Q with Q = 7·2^20 + 1, in 32-bit integers by Montgomery's product with R = 2^32; sums of
+// products for Poseidon, where FP64 is 1, in doubles. An element is any integer of its class; docs/zkdilithium.md has
+// the bounds.
 //
 //   I32, I64              signed words             TABLE(T, x, N) … CONST_END     read by each thread where it likes
 //                                                  UNIFORM(T, x, N) … CONST_END   read by all threads at one place
@@ -80,7 +81,8 @@ FN I64 product_int(I32 a, I32 b) {
   return I64(a) * I64(b);
 #endif
 }
-// x/R, at most |x|/R + Q/2 in absolute value: x and m·Q have the same lower word, so that the upper ones are subtracted.
+// x/R, at most |x|/R + Q/2 in absolute value: x and m·Q have the same lower word, so that the upper ones are
+// subtracted.
 FN I32 reduce_int(I64 x) {
   I32 m = I32(U32(x) * Q_INVERSE);
 #if defined(__CUDA_ARCH__)

@@ -1,7 +1,7 @@
 // Poseidon over Z_Q: 35 cells, 21 full rounds of x -> 1/x and of the matrix 1/(i + j + 1), one state a thread.
 //
-// No round inverts anything: a state is 35 numerators over one denominator d (docs/zkdilithium.md), which the product tree
-// of a round makes anew.
+// No round inverts anything: a state is 35 numerators over one denominator d (docs/zkdilithium.md), which the product
+// tree of a round makes anew.
 #ifndef POSEIDON_H
 #define POSEIDON_H
 #include "zk/field.h"
@@ -37,8 +37,8 @@ FN void hankel_9(int h, ARRIN(Factor, x, 9), ARR(Wide, y, 9)) {
   hankel_3(h + 25, x[6], x[7], x[8], y, 6);
 }
 
-// A part of the code that is done once, for `one` is 1: the compiler, which cannot see that, keeps apart what is before and behind
-// it. As one piece it would move so much ahead that registers did not suffice.
+// A part of the code that is done once, for `one` is 1: the compiler, which cannot see that, keeps apart what is before
+// and behind it. As one piece it would move so much ahead that registers did not suffice.
 #define ONCE(one) ROLL for (U32 turn = 0u; turn < one; turn++)
 #if FP64
   #define ONCE_FP64(one) ONCE(one)
@@ -84,8 +84,9 @@ FN void matrix(ARRIN(Factor, x, LEAVES), ARR(Wide, n, CELLS), U32 one) {
 }
 
 FN void permute(ARR(Wide, n, CELLS), INOUT(I32, d), U32 one) {
-  // Node i is the product of nodes 2i and 2i + 1; the leaves are v = n + constant·d, and d. Going down, a node becomes the
-  // product of all leaves that are not below it. A leaf of 0 takes part as another number, and is 0 again in the end.
+  // Node i is the product of nodes 2i and 2i + 1; the leaves are v = n + constant·d, and d. Going down, a node becomes
+  // the product of all leaves that are not below it. A leaf of 0 takes part as another number, and is 0 again in the
+  // end.
   I32 tree[2 * LEAVES];
   Factor x[LEAVES];
   ROLL for (U32 round = 0u; round < 21u; round++) {
