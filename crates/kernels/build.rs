@@ -49,10 +49,12 @@ fn host() {
 #[cfg(any(feature = "host", feature = "ready"))]
 fn generated() -> std::path::PathBuf {
     let folder = std::path::PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    let path = folder.join(constants::PATH);
-    let parent = path.parent().expect("it is in a folder");
-    let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, constants::header()));
-    written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for (path, text) in constants::headers() {
+        let path = folder.join(path);
+        let parent = path.parent().expect("it is in a folder");
+        let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, text));
+        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
     folder
 }
 

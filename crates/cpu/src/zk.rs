@@ -67,8 +67,9 @@ impl ZkDilithium {
         self.isa
     }
 
-    /// Cycles of a core for a Poseidon permutation, at least: 21 rounds of 897 operations on the multiply-add pipes, two of
-    /// them a cycle, for as many states as a vector has lanes (docs/zkdilithium.md). `None` where the pipes are others.
+    /// Cycles of a core for a Poseidon permutation, at least: 21 rounds of 897 operations on the multiply-add pipes,
+    /// two of them a cycle, for as many states as a vector has lanes (docs/zkdilithium.md). `None` where the pipes are
+    /// others.
     pub fn poseidon_cycles(&self) -> Option<f64> {
         #[cfg(target_arch = "x86_64")]
         let lanes = match self.isa {

@@ -24,8 +24,8 @@ pub struct ZkVerify<'a> {
     pub signature: &'a [u8],
 }
 
-/// A device made ready for zkDilithium. Results are appended in the order of the jobs; after an error there are none. Keys that are
-/// the same in memory are made ready once.
+/// A device made ready for zkDilithium. Results are appended in the order of the jobs; after an error there are none.
+/// Keys that are the same in memory are made ready once.
 pub trait ZkDilithium: Send {
     /// What can be chosen by a policy.
     fn space(&self) -> Vec<Axis>;

@@ -1,7 +1,8 @@
 //! zkDilithium on a GPU: keys made ready there, and rows of launches for passes of jobs.
 //!
-//! A pass is what memory holds. Signing goes in rounds of attempts: those of all open jobs, and where that leaves the device
-//! idle, several of each with rising κ. The host reads which passed, and lays the next round out. See docs/zkdilithium.md.
+//! A pass is what memory holds. Signing goes in rounds of attempts: those of all open jobs, and where that leaves the
+//! device idle, several of each with rising κ. The host reads which passed, and lays the next round out. See
+//! docs/zkdilithium.md.
 
 mod keygen;
 mod pass;
@@ -16,7 +17,7 @@ use crate::gpu::{Gpu, Launch, Queue, Step};
 use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
-use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Op, Signature, SigningKey};
 use pass::Memory;
 use std::collections::HashMap;
@@ -27,12 +28,12 @@ use std::sync::Arc;
 pub struct ZkPolicy {
     /// Host threads that copy keys and signatures.
     pub threads: usize,
-    /// Whether Poseidon computes in doubles.
+    /// Whether Poseidon sums products in doubles.
     pub fp64: u32,
     /// Threads of a block.
     pub block: u32,
-    /// Threads of a multiprocessor that Poseidon's registers leave room for: as many attempts are made side by side where
-    /// there are open jobs, or later attempts of them.
+    /// Threads of a multiprocessor that Poseidon's registers leave room for: as many attempts are made side by side
+    /// where there are open jobs, or later attempts of them.
     pub fill: u32,
     /// Attempts at one signature in a round, at most.
     pub width: u32,
@@ -52,9 +53,9 @@ static FILL: &[u32] = &[128, 256, 384, 512];
 static WIDTH: &[u32] = &[1, 4, 16, 64];
 static PASS: &[u32] = &[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
 
-/// Cycles of a multiprocessor for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of 1,331
-/// operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
-const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 1331.0 / 64.0];
+/// Cycles of a multiprocessor for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of
+/// 889 operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
+const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 889.0 / 64.0];
 
 impl ZkPolicy {
     fn axes() -> Vec<Axis> {
@@ -148,15 +149,10 @@ impl<G: Gpu> ZkGpu<G> {
         let blocks = total.div_ceil(threads as usize).max(1) as u32;
         Step::Launch(Launch { kernel, blocks, threads, args: Args { total: total as u32, one: 1, ..args } })
     }
-    /// A launch of a block for each.
+    /// A launch of a block for each, as far as any GPU numbers blocks; they go on with the next ones.
     fn blocks(&self, kernel: Kernel, total: usize, args: Args) -> Step {
-        let threads = self.policy.block;
-        Step::Launch(Launch {
-            kernel,
-            blocks: total.max(1) as u32,
-            threads,
-            args: Args { total: total as u32, one: 1, ..args },
-        })
+        let (blocks, threads) = (total.clamp(1, 65_535) as u32, self.policy.block);
+        Step::Launch(Launch { kernel, blocks, threads, args: Args { total: total as u32, one: 1, ..args } })
     }
 
     /// Submits steps, waits for them, and counts their time.
@@ -283,8 +279,3 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
         self.passes(jobs, out, false, cut, Self::verify_pass)
     }
 }
-
-/// Bytes of a key as it is uploaded.
-const RAW_BYTES: usize = if SK_BYTES > PK_BYTES { SK_BYTES } else { PK_BYTES };
-/// Bytes of a row that is downloaded, at most.
-const ROW_BYTES: usize = if SK_BYTES > SIG_BYTES { SK_BYTES } else { SIG_BYTES };

@@ -49,8 +49,8 @@ fn only<R>(results: Vec<R>) -> R {
     results.into_iter().next().expect("one result a job")
 }
 
-/// A private key; what signing needs of it is computed once, at the first use, and shared by its clones. Its secrets are
-/// wiped on drop, compared in constant time, and never shown by `Debug`.
+/// A private key; what signing needs of it is computed once, at the first use, and shared by its clones. Its secrets
+/// are wiped on drop, compared in constant time, and never shown by `Debug`.
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
@@ -176,8 +176,8 @@ impl VerifyingKey {
     pub fn expanded(&self) -> &ExpandedVerifyingKey {
         self.expanded.get_or_init(|| self.key.expand())
     }
-    /// Whether the signature is the key's for the message. One of the wrong length is not. As all implementations do, it
-    /// accepts field elements that are not reduced, so that others can alter the bytes of a valid signature.
+    /// Whether the signature is the key's for the message. One of the wrong length is not. As all implementations do,
+    /// it accepts field elements that are not reduced, so that others can alter the bytes of a valid signature.
     pub fn is_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
         only(on_this_thread().verify(&[Verify { key: self.expanded(), message, signature }]))
     }

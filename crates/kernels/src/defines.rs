@@ -25,7 +25,7 @@ pub(crate) type Defines = [(&'static str, u32); 7];
 pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
     let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
     if kernel.starts_with("zk_") {
-        // Keccak's state takes 64 words of registers, Poseidon's and its tree in doubles nearly all that a thread can have.
+        // Keccak's state takes 50 words of registers, Poseidon's with its matrix nearly all that a thread can have.
         let fp64 = choice("FP64", FP64);
         let blocks = match kernel {
             "zk_sponge" => 1,
@@ -55,8 +55,8 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
         ];
     }
     let sha2 = family == 0;
-    // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128, which
-    // is faster too (docs/cuda.md).
+    // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128,
+    // which is faster too (docs/cuda.md).
     let blocks = match kernel {
         _ if !sha2 => 2,
         "chains" | "complete" => choice("CHAINS_BLOCKS", MIN_BLOCKS),
@@ -76,8 +76,8 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
     ]
 }
 
-/// The choices of the default policies: with plenty of work, and with little. zkDilithium's kernels, which know no other choice,
-/// come in integers by the first and in doubles by the second.
+/// The choices of the default policies: with plenty of work, and with little. zkDilithium's kernels, which know no
+/// other choice, come in integers by the first and in doubles by the second.
 pub(crate) const DEFAULTS: [[(&str, u32); 4]; 2] = [
     [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED), ("FP64", 0)],
     [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED), ("FP64", 1)],

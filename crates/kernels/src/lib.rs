@@ -28,8 +28,8 @@ static SOURCES: &[(&str, &str)] = sources! {
     "zk/field.h" "zk/ntt.h" "zk/poseidon.h" "zk/shake.h" "zk/layout.h" "zk/vector.h" "zk/attempt.h"
 };
 
-/// `zk/constants.h`.
-static CONSTANTS: LazyLock<String> = LazyLock::new(constants::header);
+/// Headers that are generated.
+static GENERATED: LazyLock<[(&str, String); 3]> = LazyLock::new(constants::headers);
 
 macro_rules! kernels {
     ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
@@ -195,9 +195,9 @@ pub struct Config {
     pub n: usize,
     /// Choices of a policy that the compiler must know: `CHAINS_BLOCKS`, the blocks of [`MAX_THREADS`] that the chain
     /// kernel's registers leave room for; `IMAD`, a mask for `ADD` in `dialect.h`; `UNROLLED`, whether the rounds of
-    /// SHA-512 and Keccak are; `FP64`, whether Poseidon computes in doubles, for which zkDilithium's kernels (they know no family
-    /// and no n either) ask; of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and `MIN_BLOCKS`, the
-    /// blocks of that size that its registers leave room for. The same bytes come out with any.
+    /// SHA-512 and Keccak are; `FP64`, whether Poseidon sums products in doubles, for which zkDilithium's kernels (they
+    /// know no family and no n either) ask; of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and
+    /// `MIN_BLOCKS`, the blocks of that size that its registers leave room for. The same bytes come out with any.
     pub defines: Vec<(&'static str, u32)>,
 }
 
@@ -239,8 +239,8 @@ fn include(from: &str, included: &mut Vec<&'static str>, text: &mut String) {
     for line in from.lines() {
         match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
             Some(path) => {
-                let generated = (constants::PATH, CONSTANTS.as_str());
-                let mut all = SOURCES.iter().copied().chain([generated]);
+                let generated = GENERATED.iter().map(|(path, text)| (*path, text.as_str()));
+                let mut all = SOURCES.iter().copied().chain(generated);
                 let (path, body) = all.find(|(name, _)| *name == path).expect("all headers are listed");
                 if !included.contains(&path) {
                     included.push(path);

@@ -1,9 +1,10 @@
-// The field of zkDilithium, Z_Q with Q = 7·2^20 + 1: in 32-bit integers by Montgomery's product with R = 2^32, and for
-// Poseidon, where FP64 is 1, in doubles. An element is any integer of its class; docs/zkdilithium.md has the bounds.
+// The field of zkDilithium, Z_Q with Q = 7·2^20 + 1, in 32-bit integers by Montgomery's product with R = 2^32; sums of
+// products for Poseidon, where FP64 is 1, in doubles. An element is any integer of its class; docs/zkdilithium.md has
+// the bounds.
 //
 //   I32, I64              signed words             TABLE(T, x, N) … CONST_END     read by each thread where it likes
 //                                                  UNIFORM(T, x, N) … CONST_END   read by all threads at one place
-//   Fe, Wide              an element, and a sum of products before it is reduced
+//   Factor, Wide          an element in a sum of products, and the sum before it is reduced
 #ifndef FIELD_H
 #define FIELD_H
 
@@ -52,14 +53,14 @@ FN U32 tid_again() {
 }
 
 #if FP64
-  #define Fe double
+  #define Factor double
   #define Wide double
 #else
-  #define Fe I32
+  #define Factor I32
   #define Wide I64
 #endif
 
-#include "zk/constants.h"
+#include "zk/modulus.h"
 
 // sum + a·b. Left to itself, the compiler extends the signs of words that it meets twice, and multiplies 64 bits.
 FN I64 add_product_int(I64 sum, I32 a, I32 b) {
@@ -80,8 +81,16 @@ FN I64 product_int(I32 a, I32 b) {
   return I64(a) * I64(b);
 #endif
 }
-// x/R, at most |x|/R + Q/2 in absolute value.
-FN I32 reduce_int(I64 x) { return I32(add_product_int(x, I32(U32(x) * Q_INVERSE), -Q) >> 32); }
+// x/R, at most |x|/R + Q/2 in absolute value: x and m·Q have the same lower word, so that the upper ones are
+// subtracted.
+FN I32 reduce_int(I64 x) {
+  I32 m = I32(U32(x) * Q_INVERSE);
+#if defined(__CUDA_ARCH__)
+  return I32(x >> 32) - __mulhi(m, Q);
+#else
+  return I32(x >> 32) - I32((I64(m) * I64(Q)) >> 32);
+#endif
+}
 // a·b/R.
 FN I32 mul_int(I32 a, I32 b) { return reduce_int(product_int(a, b)); }
 // The representative in [0, Q) of one in [-Q, Q).
@@ -93,59 +102,59 @@ FN I32 once(I32 x) { return canonical(x - Q); }
   #if defined(__CUDA_ARCH__) || defined(VULKAN)
     #define FMA(a, b, c) fma(a, b, c)
   #else
-    // Every operation is exact on integers, fused or not; a quotient may differ by one at a tie, which reduce allows.
+    // Every operation is exact, fused or not: integers below 2^53.
     #define FMA(a, b, c) ((a) * (b) + (c))
   #endif
-  #define ROUND 6755399441055744.0  // 1.5·2^52: added and subtracted, it rounds to an integer
+  #define HALFWAY 6755399441055744.0  // 1.5·2^52, of which the last 51 bits are 0 and the unit is 1
+  #define HALFWAY_HIGH 0x43380000u    // its upper word
 
-// The upper word.
-FN I32 upper(double x) {
+FN double double_of(U32 high, U32 low) {
   #if defined(__CUDA_ARCH__)
-  return __double2hiint(x);
+  return __hiloint2double(int(high), int(low));
   #elif defined(VULKAN)
-  return I32(unpackDouble2x32(x).y);
+  return packDouble2x32(uvec2(low, high));
   #else
-  union { double x; U64 bits; } both = {x};
-  return I32(U32(both.bits >> 32));
+  union { U64 bits; double x; } both = {u64(high, low)};
+  return both.x;
   #endif
 }
-FN Wide product(Fe a, Fe b) { return a * b; }
-// sum + a·b.
-FN Wide add_product(Wide sum, Fe a, Fe b) { return FMA(a, b, sum); }
-// A representative in [-(Q + 1)/2, (Q + 1)/2], and 0 for all of class 0.
-FN Fe reduce(Wide x) {
-  double quotient = FMA(x, 1.0 / double(Q), ROUND) - ROUND;
-  return FMA(quotient, -double(Q), x);
+FN U64 bits_of(double x) {
+  #if defined(__CUDA_ARCH__)
+  return U64(__double_as_longlong(x));
+  #elif defined(VULKAN)
+  uvec2 words = unpackDouble2x32(x);
+  return u64(words.y, words.x);
+  #else
+  union { double x; U64 bits; } both = {x};
+  return both.bits;
+  #endif
 }
-FN I32 integer(Fe x) { return I32(x); }
-// Of what reduce gives: integers other than 0 have an exponent.
-FN bool is_zero(Fe x) { return upper(x) == 0; }
-// Whether it is ONE_FOR_ZERO, the only one from 2^22 up.
-FN bool was_zero(Fe x) { return upper(x) >= 0x41500000; }
+// An integer as a double: added to 2^52 + 2^31 in the last bits, which are subtracted.
+FN Factor factor(I32 x) { return double_of(0x43300000u, U32(x) ^ 0x80000000u) - 4503601774854144.0; }
+FN Wide product(Factor a, Factor b) { return a * b; }
+FN Wide add_product(Wide sum, Factor a, Factor b) { return FMA(a, b, sum); }
+// x/R for |x| < 2^51: the bits of x + HALFWAY are those of x and of HALFWAY.
+FN I32 reduce(Wide x) { return reduce_int(I64(bits_of(x + HALFWAY))) - I32(HALFWAY_HIGH); }
 #else
-FN Wide product(Fe a, Fe b) { return product_int(a, b); }
-FN Wide add_product(Wide sum, Fe a, Fe b) { return add_product_int(sum, a, b); }
-FN Fe reduce(Wide x) { return reduce_int(x); }
-FN I32 integer(Fe x) { return x; }
-FN bool is_zero(Fe x) { return x == 0; }
-FN bool was_zero(Fe x) { return x == I32(ONE_FOR_ZERO); }
+FN Factor factor(I32 x) { return x; }
+FN Wide product(Factor a, Factor b) { return product_int(a, b); }
+FN Wide add_product(Wide sum, Factor a, Factor b) { return add_product_int(sum, a, b); }
+FN I32 reduce(Wide x) { return reduce_int(x); }
 #endif
-// a·b/RADIX, RADIX being R for integers and 1 for doubles.
-FN Fe mul(Fe a, Fe b) { return reduce(product(a, b)); }
 
-// a^(Q - 2), as products by `mul`: the exponent's bits are 110 1111 1111 1111 1111 1111.
-FN Fe power_of_inverse(Fe a) {
-  Fe a3 = mul(mul(a, a), a), a12 = mul(a3, a3);
-  a12 = mul(a12, a12);
-  Fe a15 = mul(a12, a3), power = a3;
-  ROLL for (U32 i = 0u; i < 5u; i++) power = mul(power, power);
-  power = mul(power, a15);
+// R²/a for a: a^(Q - 2) by mul_int. The exponent's bits are 110 1111 1111 1111 1111 1111.
+FN I32 inverse_int(I32 a) {
+  I32 a3 = mul_int(mul_int(a, a), a), a12 = mul_int(a3, a3);
+  a12 = mul_int(a12, a12);
+  I32 a15 = mul_int(a12, a3), power = a3;
+  ROLL for (U32 i = 0u; i < 5u; i++) power = mul_int(power, power);
+  power = mul_int(power, a15);
   ROLL for (U32 i = 0u; i < 4u; i++) {
-    power = mul(power, power);
-    power = mul(power, power);
-    power = mul(power, power);
-    power = mul(power, power);
-    power = mul(power, a15);
+    power = mul_int(power, power);
+    power = mul_int(power, power);
+    power = mul_int(power, power);
+    power = mul_int(power, power);
+    power = mul_int(power, a15);
   }
   return power;
 }

@@ -6,8 +6,8 @@
 #define DEGREE 256u
 #define VECTOR 1024u  // four polynomials
 
-// An expanded key: A transformed, row by row; s1 and s2, or t, transformed, each value in 32 bits with a sign; the state
-// after tr; tr; `key`.
+// An expanded key: A transformed, row by row; s1 and s2, or t, transformed, each value in 32 bits with a sign; the
+// state after tr; tr; `key`.
 #define KEY_A 0u
 #define KEY_S1 4096u
 #define KEY_S2 5120u

@@ -3,6 +3,7 @@
 #ifndef NTT_H
 #define NTT_H
 #include "zk/field.h"
+#include "zk/zetas.h"
 
 // Polynomials of a block. A place is left out after each 16, so that the lanes of a warp meet different banks.
 #define ROWS 9

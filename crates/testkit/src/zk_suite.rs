@@ -4,8 +4,8 @@ use crate::zkdilithium::{boundary, public, special, verify_only};
 use hypergrove_engine::{ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::{Fe, Message, Signature, SigningKey, Trace, VerifyingKey, reference};
 
-/// Makes a module of tests that all call this suite; `$zk` is an `Option` of something that computes zkDilithium, `None` where
-/// the machine cannot, which is said by name.
+/// Makes a module of tests that all call this suite; `$zk` is an `Option` of something that computes zkDilithium,
+/// `None` where the machine cannot, which is said by name.
 #[macro_export]
 macro_rules! zk_tests {
     ($name:ident, $zk:expr) => {
@@ -61,8 +61,8 @@ fn verify(zk: &mut dyn ZkDilithium, jobs: &[ZkVerify<'_>]) -> Vec<bool> {
     verdicts
 }
 
-/// All vectors with their mutations, rare branches among them: no challenge, zeros in S-boxes, norms at their bounds, κ beyond a
-/// byte.
+/// All vectors with their mutations, rare branches among them: no challenge, zeros in S-boxes, norms at their bounds, κ
+/// beyond a byte.
 pub fn vectors(zk: &mut dyn ZkDilithium) {
     let cases: Vec<_> = public().into_iter().chain(special()).chain(boundary()).collect();
     let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().expect("32 bytes")).collect();

@@ -16,8 +16,8 @@ struct Grain(u128);
 
 impl Grain {
     const fn new() -> Grain {
-        // From bit 0 on: thirty ones; 0 partial rounds; the numbers of full rounds and cells; the rate that the scheme's
-        // authors wrote where other instances have a modulus' bits; the S-box x⁻¹; a one.
+        // From bit 0 on: thirty ones; 0 partial rounds; the numbers of full rounds and cells; the rate that the
+        // scheme's authors wrote where other instances have a modulus' bits; the S-box x⁻¹; a one.
         let fields = ((1 << 30) - 1)
             | ((ROUNDS as u128) << 40)
             | ((T as u128) << 50)
@@ -84,9 +84,10 @@ pub static ANTIDIAGONALS: [Fe; 2 * T - 1] = {
     antidiagonals
 };
 
-/// The matrix for fast products, in 54 Hankel matrices of 3 × 3 by their five antidiagonals each: what is left of M·x after
-/// Karatsuba's for two levels of halves and one of thirds. A 36th row and column meet zeros alone. Factors of sums of two
-/// parts come first, then those of each part: H₁ of x₀ + x₁ (and H₂ of x₀ + x₂, H₃ of x₁ + x₂), H₀ − H₁ of x₀, H₂ − H₁ of x₁.
+/// The matrix for fast products, in 54 Hankel matrices of 3 × 3 by their five antidiagonals each: what is left of M·x
+/// after Karatsuba's for two levels of halves and one of thirds. A 36th row and column meet zeros alone. Factors of
+/// sums of two parts come first, then those of each part: H₁ of x₀ + x₁ (and H₂ of x₀ + x₂, H₃ of x₁ + x₂), H₀ − H₁ of
+/// x₀, H₂ − H₁ of x₁.
 pub fn hankel_factors() -> Vec<Fe> {
     let mut matrices = vec![ANTIDIAGONALS.iter().copied().chain([Fe::ZERO; 2]).collect::<Vec<Fe>>()];
     for parts in [2, 2, 3] {

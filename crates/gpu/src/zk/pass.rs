@@ -1,12 +1,12 @@
 //! Memory of a pass, on the device and page-locked on the host, and what goes between the two.
 
-use super::{Keys, Limits, RAW_BYTES, ROW_BYTES, ZkGpu, message_words};
+use super::{Keys, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step};
 use crate::ring::{Ring, ring_bytes};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::Message;
-use hypergrove_zkdilithium::params::SIG_BYTES;
+use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use rayon::prelude::*;
 use std::sync::Arc;
 use zeroize::Zeroize;
@@ -60,8 +60,9 @@ impl Layout {
 /// Bytes of the device's memory for the largest pass of any kind; parts are a little larger.
 pub(super) fn most_bytes(limits: Limits) -> usize {
     let Limits { jobs, keys, attempts, messages } = limits;
-    let of_keys = keys * (RAW_BYTES + 4 * (KEY_SIZE + SEED_SIZE + 8 * SHORT_SIZE + 8));
-    let of_jobs = jobs * (4 * (JOB_SIZE + START_SIZE) + ROW_BYTES);
+    // Private keys are the longest, both as input and as what key generation makes.
+    let of_keys = keys * (SK_BYTES + 4 * (KEY_SIZE + SEED_SIZE + 8 * SHORT_SIZE + 8));
+    let of_jobs = jobs * (4 * (JOB_SIZE + START_SIZE) + SIG_BYTES);
     of_keys + of_jobs + attempts * (4 * (TRY_SIZE + MADE_SIZE + 1) + SIG_BYTES) + messages + (1 << 16)
 }
 

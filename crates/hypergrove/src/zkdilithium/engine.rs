@@ -50,8 +50,8 @@ impl EngineBuilder {
         self.policy = policy;
         self
     }
-    /// Whether every signature is verified before it is handed out (not the default: it costs a verification). A device that
-    /// computes wrongly could let a secret out with a signature; nothing that is signed shows it otherwise.
+    /// Whether every signature is verified before it is handed out (not the default: it costs a verification). A device
+    /// that computes wrongly could let a secret out with a signature; nothing that is signed shows it otherwise.
     pub fn verify_signatures(mut self, verify: bool) -> EngineBuilder {
         self.verify_signatures = verify;
         self
@@ -178,8 +178,8 @@ impl Engine {
         };
         self.devices.iter().map(|device| (device.clone(), known(device))).collect()
     }
-    /// Poseidon permutations a second that the arithmetic of these devices allows; of the CPU's threads at so many cycles a
-    /// second. `None` where that is not known.
+    /// Poseidon permutations a second that the arithmetic of these devices allows; of the CPU's threads at so many
+    /// cycles a second. `None` where that is not known.
     pub fn poseidon_rate(&self, clock: Option<f64>) -> Result<Option<f64>, Error> {
         if self.hands.is_empty() {
             let known = clock.zip(self.lanes.poseidon_cycles());
@@ -189,7 +189,8 @@ impl Engine {
         let hands = &self.hands[..self.devices.len()];
         hands.iter().map(|hand| hand.with(|program| Ok(program.poseidon_rate()))).sum()
     }
-    /// Where the devices' time went, summed over all programs that ran so far; of those that ran side by side each counts.
+    /// Where the devices' time went, summed over all programs that ran so far; of those that ran side by side each
+    /// counts.
     pub fn timing(&self) -> Timing {
         lock(&self.timing).clone()
     }
