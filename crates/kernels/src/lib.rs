@@ -20,7 +20,7 @@ macro_rules! sources {
 /// Every file that a kernel may include.
 static SOURCES: &[(&str, &str)] = sources! {
     "dialect.h" "args.h" "family.h"
-    "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
+    "hash/k256.h" "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
     "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h"
 };
 
@@ -37,6 +37,11 @@ macro_rules! kernels {
             /// The name of its entry point.
             pub fn name(self) -> &'static str {
                 match self { $(Kernel::$variant => $name,)* }
+            }
+            /// Whether its blocks share more than 16 kB, which not every Vulkan device has: kernels for few signatures, and
+            /// `Links`, which goes on from them. There is a kernel that does the same for each.
+            pub fn is_wide(self) -> bool {
+                matches!(self, Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links)
             }
             fn entry(self) -> &'static str {
                 match self { $(Kernel::$variant => include_str!(concat!("../entry/", $name, ".k")),)* }
@@ -172,6 +177,25 @@ pub fn source(kernel: Kernel, config: &Config) -> String {
         text += &format!("#define {name} {value}\n");
     }
     let mut included = Vec::new();
+    include(kernel.entry(), &mut included, &mut text);
+    text
+}
+
+/// The name of a kernel's Vulkan module: no choice of a policy makes a difference to it.
+pub fn module_name(kernel: Kernel, family: Family, n: usize) -> String {
+    let [(_, family), (_, n), ..] = defines::defines(kernel.name(), family as u32, n, &[]);
+    format!("{}-{}-{n}", kernel.name(), ["sha2", "shake"][family as usize])
+}
+
+/// The whole source in GLSL of that module.
+pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
+    let mut text = "#version 460\n".to_owned();
+    for (name, value) in defines::defines(kernel.name(), family as u32, n, &[]) {
+        text += &format!("#define {name} {value}\n");
+    }
+    // Rounds in loops take their constants from a table.
+    let mut included = Vec::new();
+    include("#include \"dialect.h\"\n#include \"hash/k256.h\"\n", &mut included, &mut text);
     include(kernel.entry(), &mut included, &mut text);
     text
 }
