@@ -22,8 +22,7 @@
   #define U64 uint64_t
   #define ARR(T, x, N) inout T x[N]
   #define ARRIN(T, x, N) in T x[N]
-  #define CONST_U32(x, N) const uint x[N] = uint[N](
-  #define CONST_END );
+  // CONST_U32 … CONST_END is no text here: see `glsl` in src/lib.rs.
   layout(buffer_reference, scalar, buffer_reference_align = 4) buffer U32Ptr { uint v[]; };
   layout(buffer_reference, scalar, buffer_reference_align = 16) buffer QuadPtr { uvec4 v; };
   #define AT(p, i) (p).v[i]

@@ -6,6 +6,7 @@ mod instance;
 mod memory;
 mod pipelines;
 mod queue;
+mod tables;
 
 pub(crate) use device::devices;
 pub(crate) use instance::Instance;

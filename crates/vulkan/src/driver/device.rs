@@ -3,6 +3,7 @@
 use super::memory::{HostMemory, Memory};
 use super::pipelines::{Kernels, Pipelines};
 use super::queue::VulkanQueue;
+use super::tables::Tables;
 use super::{Instance, lock};
 use ash::{amd, ext, khr, nv, vk};
 use gpu_allocator::AllocationSizes;
@@ -100,6 +101,7 @@ pub(super) struct Identity {
 pub(super) struct Opened {
     pub(super) device: ash::Device,
     pub(super) allocator: Mutex<Option<Allocator>>,
+    pub(super) tables: Mutex<Tables>,
     pub(super) pipelines: Pipelines,
     /// The queue that launches, and those that copy up and down. One caller at a time.
     pub(super) compute: Mutex<vk::Queue>,
@@ -352,7 +354,6 @@ impl Opened {
             buffer_device_address: true,
             allocation_sizes: AllocationSizes::new(POOLED, POOLED),
         };
-        // From here on dropping gives back.
         // SAFETY: the queues were asked for above.
         let queue = |family, index| Mutex::new(unsafe { device.get_device_queue(family, index) });
         let copies = match copies {
@@ -364,28 +365,37 @@ impl Opened {
             None => [None, None],
         };
         let compute = queue(compute, 0);
-        let made = Pipelines::new(&device, gpu.cache.as_deref(), &gpu.identity);
-        let (pipelines, allocator) = match (made, Allocator::new(&description)) {
-            (Ok(pipelines), Ok(allocator)) => (pipelines, allocator),
-            (pipelines, allocator) => {
-                let why = allocator.err().map_or_else(|| "the driver".to_owned(), |error| error.to_string());
-                if let Ok(pipelines) = pipelines {
-                    pipelines.destroy(&device);
+        let made = Allocator::new(&description).map_err(|why| why.to_string()).and_then(|mut allocator| {
+            let mut tables = Tables::new(&device, &mut allocator)?;
+            match Pipelines::new(&device, tables.layout, gpu.cache.as_deref(), &gpu.identity) {
+                Ok(pipelines) => Ok((allocator, tables, pipelines)),
+                Err(code) => {
+                    tables.destroy(&device, &mut allocator);
+                    Err(format!("{code} while preparing for pipelines"))
                 }
+            }
+        });
+        match made {
+            Ok((allocator, tables, pipelines)) => {
+                let (allocator, tables) = (Mutex::new(Some(allocator)), Mutex::new(tables));
+                Ok(Opened { device, allocator, tables, pipelines, compute, copies })
+            }
+            Err(why) => {
                 // SAFETY: nothing of the device is left.
                 unsafe { device.destroy_device(None) };
-                return Err(gpu.error(format!("{why}: no pipelines or no memory while opening the device")));
+                Err(gpu.error(why))
             }
-        };
-        Ok(Opened { device, allocator: Mutex::new(Some(allocator)), pipelines, compute, copies })
+        }
     }
 }
 
 impl Drop for VulkanGpu {
     fn drop(&mut self) {
         if let Some(Ok(opened)) = self.opened.get() {
-            drop(lock(&opened.allocator).take());
             opened.pipelines.destroy(&opened.device);
+            if let Some(mut allocator) = lock(&opened.allocator).take() {
+                lock(&opened.tables).destroy(&opened.device, &mut allocator);
+            }
             // SAFETY: whatever was made of the device held it, so that nothing is left.
             unsafe { opened.device.destroy_device(None) };
         }

@@ -41,6 +41,7 @@ struct File {
 impl Pipelines {
     pub(super) fn new(
         device: &ash::Device,
+        tables: vk::DescriptorSetLayout,
         folder: Option<&Path>,
         identity: &Identity,
     ) -> Result<Pipelines, vk::Result> {
@@ -53,7 +54,9 @@ impl Pipelines {
             offset: 0,
             size: size_of::<Args>() as u32,
         };
-        let info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(std::slice::from_ref(&range));
+        let info = vk::PipelineLayoutCreateInfo::default()
+            .set_layouts(std::slice::from_ref(&tables))
+            .push_constant_ranges(std::slice::from_ref(&range));
         // SAFETY: the structure is whole; `destroy` gives it back.
         let layout = unsafe { device.create_pipeline_layout(&info, None) }?;
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&kept);

@@ -320,7 +320,8 @@ fn encode(
     stamps: Option<&(Arc<Stamps>, u32)>,
 ) -> Result<(), Error> {
     let gpu = &kernels.gpu;
-    let device = &gpu.open()?.device;
+    let opened = gpu.open()?;
+    let device = &opened.device;
     // SAFETY: the buffer is not under way, and beginning resets it.
     let begun = unsafe { device.begin_command_buffer(buffer, &vk::CommandBufferBeginInfo::default()) };
     gpu.check(begun, "writing commands")?;
@@ -358,6 +359,12 @@ fn encode(
         }
     };
     let launches = steps::launches(steps);
+    if !launches.is_empty() {
+        let (pipelines, tables) = (&opened.pipelines, lock(&opened.tables).set);
+        let point = vk::PipelineBindPoint::COMPUTE;
+        // SAFETY: the set lives as long as the device.
+        unsafe { device.cmd_bind_descriptor_sets(buffer, point, pipelines.layout, 0, &[tables], &[]) };
+    }
     stamp(0);
     for (number, part) in [&steps[..launches.start], &steps[launches.clone()], &steps[launches.end..]].iter().enumerate()
     {
