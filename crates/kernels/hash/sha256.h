@@ -43,13 +43,6 @@ FN U32 majority(U32 x, U32 y, U32 z) { return (x & y) ^ (x & z) ^ (y & z); }
   EXPAND(26) ROUND(g, h, a, b, c, d, e, f, k10, w[10]) EXPAND(27) ROUND(f, g, h, a, b, c, d, e, k11, w[11]) \
   EXPAND(28) ROUND(e, f, g, h, a, b, c, d, k12, w[12]) EXPAND(29) ROUND(d, e, f, g, h, a, b, c, k13, w[13]) \
   EXPAND(30) ROUND(c, d, e, f, g, h, a, b, k14, w[14]) EXPAND(31) ROUND(b, c, d, e, f, g, h, a, k15, w[15])
-#if defined(VULKAN)
-// In a loop: a pipeline is made in a fraction of the time, and a driver that is asked to unroll it does (docs/vulkan.md).
-#define SIXTEEN_AT(t) \
-  SIXTEEN(K256[t], K256[t + 1u], K256[t + 2u], K256[t + 3u], K256[t + 4u], K256[t + 5u], K256[t + 6u], K256[t + 7u], \
-          K256[t + 8u], K256[t + 9u], K256[t + 10u], K256[t + 11u], K256[t + 12u], K256[t + 13u], K256[t + 14u], K256[t + 15u])
-#define ROUNDS_16_63 for (U32 t = 16u; t < 64u; t += 16u) { SIXTEEN_AT(t) }
-#else
 #define ROUNDS_16_63 \
   SIXTEEN(0xe49b69c1u, 0xefbe4786u, 0x0fc19dc6u, 0x240ca1ccu, 0x2de92c6fu, 0x4a7484aau, 0x5cb0a9dcu, 0x76f988dau, \
           0x983e5152u, 0xa831c66du, 0xb00327c8u, 0xbf597fc7u, 0xc6e00bf3u, 0xd5a79147u, 0x06ca6351u, 0x14292967u) \
@@ -57,7 +50,6 @@ FN U32 majority(U32 x, U32 y, U32 z) { return (x & y) ^ (x & z) ^ (y & z); }
           0xa2bfe8a1u, 0xa81a664bu, 0xc24b8b70u, 0xc76c51a3u, 0xd192e819u, 0xd6990624u, 0xf40e3585u, 0x106aa070u) \
   SIXTEEN(0x19a4c116u, 0x1e376c08u, 0x2748774cu, 0x34b0bcb5u, 0x391c0cb3u, 0x4ed8aa4au, 0x5b9cca4fu, 0x682e6ff3u, \
           0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u)
-#endif
 
 // The working variables after rounds 0 to 4, which see only w[0..5].
 FN void sha256_begin(ARR(U32, s, 8), ARRIN(U32, w, 16), U32 one) {
@@ -76,9 +68,27 @@ FN void sha256_finish(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
 // The whole compression. `w` is used up.
 FN void sha256_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
   U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
+#if defined(VULKAN)
+  // In a loop: a pipeline is made in a third of the time (docs/vulkan.md). Chains are walked by sha256_finish.
+  for (U32 t = 0u; t < 64u; t += 16u) {
+    if (t != 0u) {
+      EXPAND(16) EXPAND(17) EXPAND(18) EXPAND(19) EXPAND(20) EXPAND(21) EXPAND(22) EXPAND(23)
+      EXPAND(24) EXPAND(25) EXPAND(26) EXPAND(27) EXPAND(28) EXPAND(29) EXPAND(30) EXPAND(31)
+    }
+    ROUND(a, b, c, d, e, f, g, h, K256[t], w[0]) ROUND(h, a, b, c, d, e, f, g, K256[t + 1u], w[1])
+    ROUND(g, h, a, b, c, d, e, f, K256[t + 2u], w[2]) ROUND(f, g, h, a, b, c, d, e, K256[t + 3u], w[3])
+    ROUND(e, f, g, h, a, b, c, d, K256[t + 4u], w[4]) ROUND(d, e, f, g, h, a, b, c, K256[t + 5u], w[5])
+    ROUND(c, d, e, f, g, h, a, b, K256[t + 6u], w[6]) ROUND(b, c, d, e, f, g, h, a, K256[t + 7u], w[7])
+    ROUND(a, b, c, d, e, f, g, h, K256[t + 8u], w[8]) ROUND(h, a, b, c, d, e, f, g, K256[t + 9u], w[9])
+    ROUND(g, h, a, b, c, d, e, f, K256[t + 10u], w[10]) ROUND(f, g, h, a, b, c, d, e, K256[t + 11u], w[11])
+    ROUND(e, f, g, h, a, b, c, d, K256[t + 12u], w[12]) ROUND(d, e, f, g, h, a, b, c, K256[t + 13u], w[13])
+    ROUND(c, d, e, f, g, h, a, b, K256[t + 14u], w[14]) ROUND(b, c, d, e, f, g, h, a, K256[t + 15u], w[15])
+  }
+#else
   ROUNDS_0_4
   ROUNDS_5_15
   ROUNDS_16_63
+#endif
   s[0] += a; s[1] += b; s[2] += c; s[3] += d; s[4] += e; s[5] += f; s[6] += g; s[7] += h;
 }
 FN void sha256_iv(ARR(U32, s, 8)) {
