@@ -134,6 +134,7 @@ impl<G: Gpu> Backend for Gpus<G> {
     }
     fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let (gpu, _) = self.gpu(device)?;
-        Ok(Box::new(GpuHasher::new(gpu, HashPolicy::of(&gpu.facts().complete(policy)?)?)?))
+        gpu.facts().check(policy)?;
+        Ok(Box::new(GpuHasher::new(gpu, HashPolicy::of(policy)?)?))
     }
 }

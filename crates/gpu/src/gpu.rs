@@ -44,12 +44,12 @@ impl Facts {
         !self.without.contains(&axis)
     }
 
-    /// A policy with the values that are better here for what it leaves open.
-    pub(crate) fn complete(&self, policy: &Policy) -> Result<Policy, Error> {
-        if let Some((axis, _)) = policy.0.iter().find(|(axis, _)| !self.has(axis)) {
-            return Err(Error::Value { what: format!("{} has no policy axis {axis:?}", self.id) });
+    /// Refuses a policy that names an axis which this device does not have.
+    pub(crate) fn check(&self, policy: &Policy) -> Result<(), Error> {
+        match policy.0.iter().find(|(axis, _)| !self.has(axis)) {
+            Some((axis, _)) => Err(Error::Value { what: format!("{} has no policy axis {axis:?}", self.id) }),
+            None => Ok(()),
         }
-        Ok(Policy([&self.defaults[..], &policy.0].concat()))
     }
 }
 

@@ -117,7 +117,8 @@ pub(crate) fn axes() -> Vec<Axis> {
 impl GpuPolicy {
     /// The named values, on a GPU that may lack some axes and have defaults of its own.
     pub(crate) fn on(facts: &Facts, policy: &Policy) -> Result<GpuPolicy, Error> {
-        GpuPolicy::of(&facts.complete(policy)?)
+        facts.check(policy)?;
+        GpuPolicy::of(&Policy([&facts.defaults[..], &policy.0].concat()))
     }
 
     /// The named values, defaults for the rest.

@@ -13,28 +13,20 @@ use driver::Instance;
 use hypergrove_engine::Backend;
 use hypergrove_gpu::Gpus;
 use std::path::Path;
-use std::sync::Arc;
+
+/// Who sees to it that Vulkan is used as it must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Calls {
+    /// Nobody: what it costs is saved.
+    Trusted,
+    /// Khronos' validation layer, which must be installed, the order of copies and launches included: for tests. Once it has
+    /// remarked on something, all fails with what it said.
+    Checked,
+}
 
 /// All devices of all Vulkan drivers, perhaps none: [`Backend::absent`] says why. The drivers' compiled pipelines are kept
 /// in `cache`, if a directory is given.
-pub fn backend(cache: Option<&Path>) -> impl Backend + use<> {
-    Gpus::new("vulkan", Instance::open(false).and_then(|instance| driver::devices(&instance, cache)))
-}
-
-/// What Khronos' validation layer had to say.
-pub struct Remarks(Arc<Instance>);
-
-impl Remarks {
-    /// Its warnings and errors so far.
-    pub fn all(&self) -> Vec<String> {
-        self.0.remarks()
-    }
-}
-
-/// As [`backend`], with every call checked by Khronos' validation layer, the order of copies and launches too: for tests. The
-/// error is why there is none.
-pub fn validated(cache: Option<&Path>) -> Result<(impl Backend + use<>, Remarks), String> {
-    let instance = Instance::open(true)?;
-    let gpus = driver::devices(&instance, cache)?;
-    Ok((Gpus::new("vulkan", Ok(gpus)), Remarks(instance)))
+pub fn backend(cache: Option<&Path>, calls: Calls) -> impl Backend + use<> {
+    let instance = Instance::open(calls == Calls::Checked);
+    Gpus::new("vulkan", instance.and_then(|instance| driver::devices(&instance, cache)))
 }

@@ -21,12 +21,26 @@ const OLDEST: u32 = vk::API_VERSION_1_2;
 
 /// Axes that are NVIDIA's compiler's, and the levels of parallelism: blocks of one thread would each be compiled anew.
 const WITHOUT: &[&str] = &["occupancy", "imad", "levels"];
+/// Blocks too: a CPU goes through them vector after vector, whatever their size.
+const WITHOUT_ON_CPU: &[&str] = &[
+    "occupancy",
+    "imad",
+    "levels",
+    "block",
+    "chains_block",
+    "xmss_block",
+    "fors_block",
+    "select_block",
+];
 
 /// Trees, nodes and chains: the kernels of the fourth level need more memory for a block than all devices have.
 const LEVELS: u32 = 3;
 
-/// Threads of a block that SIMD of a CPU goes through one vector after the other (docs/vulkan.md).
+/// Threads of a block on a CPU (docs/vulkan.md).
 const CPU_BLOCK: u32 = 64;
+
+/// The same on a GPU: what every device takes.
+const GPU_BLOCK: u32 = 128;
 
 /// Multiprocessors of a GPU that does not tell their number.
 const MULTIPROCESSORS: u32 = 16;
@@ -171,7 +185,11 @@ impl VulkanGpu {
 
         // SAFETY: the device is the instance's.
         let families = unsafe { vulkan.get_physical_device_queue_family_properties(physical) };
-        let families = Families::of(&families).ok_or_else(|| lacks("a queue that computes"))?;
+        let mut families = Families::of(&families).ok_or_else(|| lacks("a queue that computes"))?;
+        if is_cpu {
+            // lavapipe's are taken when it hands work to its threads.
+            families.stamps = 0;
+        }
         // SAFETY: as above.
         let memory = unsafe { vulkan.get_physical_device_memory_properties(physical) };
         let heaps = memory.memory_heaps_as_slice().iter();
@@ -193,10 +211,7 @@ impl VulkanGpu {
         let (major, minor) = (vk::api_version_major(version), vk::api_version_minor(version));
         let limits = properties.limits;
         let block = limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]);
-        let mut defaults = vec![("levels", LEVELS)];
-        if is_cpu {
-            defaults.push(("block", CPU_BLOCK));
-        }
+        let block = if is_cpu { block.min(CPU_BLOCK) } else { block };
         let facts = Facts {
             id: format!("vulkan:{index}"),
             name,
@@ -212,8 +227,8 @@ impl VulkanGpu {
                 most => most.min(vulkan11.max_memory_allocation_size),
             },
             fixed_blocks: true,
-            without: WITHOUT,
-            defaults,
+            without: if is_cpu { WITHOUT_ON_CPU } else { WITHOUT },
+            defaults: vec![("levels", LEVELS), ("block", if is_cpu { CPU_BLOCK } else { GPU_BLOCK })],
             uuid: Some(vulkan11.device_uuid),
             is_cpu,
         };
@@ -245,6 +260,9 @@ impl VulkanGpu {
     pub(super) fn open(&self) -> Result<&Opened, Error> {
         if let Some(why) = self.lost.get() {
             return Err(why.clone());
+        }
+        if let Some(remark) = self.instance.remarks().first() {
+            return Err(self.error(format!("the validation layer says: {remark}")));
         }
         self.opened.get_or_init(|| Opened::new(self)).as_ref().map_err(Error::clone)
     }
