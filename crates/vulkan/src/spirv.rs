@@ -26,7 +26,8 @@ impl Module {
     /// `None` for a kernel that needs more memory for a block than every device has.
     pub(crate) fn of(kernel: Kernel, config: &Config) -> Option<Module> {
         let unrolled = config.defines.contains(&("UNROLLED", 1));
-        (!kernel.is_wide()).then(|| Module { name: hypergrove_kernels::module_name(kernel, config.family, config.n), unrolled })
+        (!kernel.is_wide())
+            .then(|| Module { name: hypergrove_kernels::module_name(kernel, config.family, config.n), unrolled })
     }
 
     /// Its words.

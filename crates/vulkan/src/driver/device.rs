@@ -22,16 +22,8 @@ const OLDEST: u32 = vk::API_VERSION_1_2;
 /// Axes that are NVIDIA's compiler's, and the levels of parallelism: blocks of one thread would each be compiled anew.
 const WITHOUT: &[&str] = &["occupancy", "imad", "levels"];
 /// Blocks too: a CPU goes through them vector after vector, whatever their size.
-const WITHOUT_ON_CPU: &[&str] = &[
-    "occupancy",
-    "imad",
-    "levels",
-    "block",
-    "chains_block",
-    "xmss_block",
-    "fors_block",
-    "select_block",
-];
+const WITHOUT_ON_CPU: &[&str] =
+    &["occupancy", "imad", "levels", "block", "chains_block", "xmss_block", "fors_block", "select_block"];
 
 /// Trees, nodes and chains: the kernels of the fourth level need more memory for a block than all devices have.
 const LEVELS: u32 = 3;
@@ -194,12 +186,9 @@ impl VulkanGpu {
         let memory = unsafe { vulkan.get_physical_device_memory_properties(physical) };
         let heaps = memory.memory_heaps_as_slice().iter();
         let local = heaps.filter(|heap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
-        let words = |text: Result<&CStr, _>| text.map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
-        let driver = format!(
-            "{} {}",
-            words(vulkan12.driver_name_as_c_str()),
-            words(vulkan12.driver_info_as_c_str())
-        );
+        let words =
+            |text: Result<&CStr, _>| text.map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
+        let driver = format!("{} {}", words(vulkan12.driver_name_as_c_str()), words(vulkan12.driver_info_as_c_str()));
         let kind = match properties.device_type {
             vk::PhysicalDeviceType::CPU => "a CPU",
             vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated GPU",
@@ -326,7 +315,9 @@ impl Families {
     fn of(families: &[vk::QueueFamilyProperties]) -> Option<Families> {
         use vk::QueueFlags as Flags;
         let find = |with: Flags, without: Flags| {
-            families.iter().position(|f| f.queue_count > 0 && f.queue_flags.contains(with) && !f.queue_flags.intersects(without))
+            families
+                .iter()
+                .position(|f| f.queue_count > 0 && f.queue_flags.contains(with) && !f.queue_flags.intersects(without))
         };
         let compute = find(Flags::COMPUTE, Flags::GRAPHICS).or_else(|| find(Flags::COMPUTE, Flags::empty()))?;
         let copies = find(Flags::TRANSFER, Flags::COMPUTE | Flags::GRAPHICS);

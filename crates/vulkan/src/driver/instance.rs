@@ -50,7 +50,8 @@ impl Instance {
             extensions.push(ext::debug_utils::NAME.as_ptr());
             layers.push(LAYER.as_ptr());
         }
-        let application = vk::ApplicationInfo::default().application_name(c"hypergrove").api_version(vk::API_VERSION_1_3);
+        let application =
+            vk::ApplicationInfo::default().application_name(c"hypergrove").api_version(vk::API_VERSION_1_3);
         let checks = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&checks);
         let mut info = vk::InstanceCreateInfo::default()

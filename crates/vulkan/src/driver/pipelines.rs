@@ -167,8 +167,7 @@ impl Kernels {
         let shader = gpu.check(made, &doing)?;
         let entry = vk::SpecializationMapEntry { constant_id: 0, offset: 0, size: 4 };
         let threads = threads.to_ne_bytes();
-        let constants =
-            vk::SpecializationInfo::default().map_entries(std::slice::from_ref(&entry)).data(&threads);
+        let constants = vk::SpecializationInfo::default().map_entries(std::slice::from_ref(&entry)).data(&threads);
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(shader)

@@ -111,9 +111,8 @@ impl Stamps {
         if gpu.families().stamps == 0 {
             return Ok(None);
         }
-        let info = vk::QueryPoolCreateInfo::default()
-            .query_type(vk::QueryType::TIMESTAMP)
-            .query_count(STAMPS * submissions);
+        let info =
+            vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(STAMPS * submissions);
         // SAFETY: the structure is whole; `drop` gives the pool back.
         let made = unsafe { gpu.open()?.device.create_query_pool(&info, None) };
         Ok(Some(Stamps { gpu: gpu.clone(), pool: gpu.check(made, "making time stamps")? }))
@@ -366,7 +365,8 @@ fn encode(
         unsafe { device.cmd_bind_descriptor_sets(buffer, point, pipelines.layout, 0, &[tables], &[]) };
     }
     stamp(0);
-    for (number, part) in [&steps[..launches.start], &steps[launches.clone()], &steps[launches.end..]].iter().enumerate()
+    for (number, part) in
+        [&steps[..launches.start], &steps[launches.clone()], &steps[launches.end..]].iter().enumerate()
     {
         for group in steps::groups(part) {
             // The first one is for what other rows have under way on the same queue: launches take turns.

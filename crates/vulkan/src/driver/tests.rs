@@ -159,7 +159,9 @@ fn memory_that_is_not_there_is_an_error_with_its_size() {
         *lock(&gpu.fault) = Some(code);
         assert!(matches!(gpu.alloc(1 << 20), Err(Error::OutOfMemory { needs, .. }) if needs == 1 << 20));
         *lock(&gpu.fault) = Some(code);
-        assert!(matches!(gpu.alloc_host(12), Err(Error::OutOfMemory { needs: 12, device, .. }) if device.contains("host")));
+        assert!(
+            matches!(gpu.alloc_host(12), Err(Error::OutOfMemory { needs: 12, device, .. }) if device.contains("host"))
+        );
     }
     gpu.alloc(1 << 20).unwrap();
 }
