@@ -3,6 +3,7 @@
 //   U32, U64               words                        ARR/ARRIN(T, x, N)   array parameter, in-out / in
 //   FN                     a function of the device     CONST_U32(x, N) … CONST_END
 //   U32Ptr, AT(p, i), POINTER(u64)   memory             a.x, a.y …           the arguments (args.h)
+//   AT_FAR(p, i)           the same for a U64 i
 //   QUAD(p, i, w, j)       w[j] … w[j + 3] from p at i, four words at once: at a multiple of 16 bytes
 //   TID, THREADS, BID      place in the block           GID, GRID            place among all threads
 //   SHARED(x, N)           words of the block           BARRIER()            all threads of the block
@@ -13,15 +14,19 @@
   #extension GL_EXT_buffer_reference : require
   #extension GL_EXT_scalar_block_layout : require
   #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+  #extension GL_EXT_control_flow_attributes : require
+  // A word that GLSL reserves.
+  #define half half_
   #define FN
   #define U32 uint
   #define U64 uint64_t
   #define ARR(T, x, N) inout T x[N]
   #define ARRIN(T, x, N) in T x[N]
-  #define CONST_U32(x, N) const uint x[N] = uint[N](
-  #define CONST_END );
+  // CONST_U32 … CONST_END is no text here: see `glsl` in src/lib.rs.
   layout(buffer_reference, scalar, buffer_reference_align = 4) buffer U32Ptr { uint v[]; };
+  layout(buffer_reference, scalar, buffer_reference_align = 16) buffer QuadPtr { uvec4 v; };
   #define AT(p, i) (p).v[i]
+  #define AT_FAR(p, i) U32Ptr(uint64_t(p) + 4ul * (i)).v[0]
   #define POINTER(address) U32Ptr(address)
   #define ARGS(body) layout(push_constant, scalar) uniform Args_ { body } a;
   #define PTR(name) U32Ptr name;
@@ -34,8 +39,10 @@
   #define BLOCKS gl_NumWorkGroups.x
   #define BARRIER() { memoryBarrierShared(); barrier(); }
   #define SHARED_ADD(x, v) atomicAdd(x, v)
-  #define UNROLL
-  #define ROLL
+  // Drivers unroll, so that modules stay small. Loops over a hash's rounds have neither attribute: whoever makes a
+  // pipeline decides.
+  #define UNROLL [[unroll]]
+  #define ROLL [[dont_unroll]]
 #else
   #if defined(__CUDACC_RTC__)
     typedef unsigned int uint32_t;
@@ -49,6 +56,7 @@
   #define ARR(T, x, N) T (&x)[N]
   #define ARRIN(T, x, N) const T (&x)[N]
   #define AT(p, i) (p)[i]
+  #define AT_FAR(p, i) (p)[i]
   #define POINTER(address) ((U32Ptr)(address))
   #define ARGS(body) struct Args { body };
   #define PTR(name) U32Ptr name;
@@ -78,7 +86,9 @@
 #endif
 
 // Rounds of the hashes of 64-bit words.
-#if UNROLLED
+#if defined(VULKAN)
+  #define ROLL_64
+#elif UNROLLED
   #define ROLL_64 UNROLL
 #else
   #define ROLL_64 ROLL
@@ -87,6 +97,10 @@
 #if defined(__CUDA_ARCH__)
   #define QUAD(p, i, w, j) { \
     uint4 quad = *(const uint4*)((p) + (i)); \
+    w[j] = quad.x; w[(j) + 1] = quad.y; w[(j) + 2] = quad.z; w[(j) + 3] = quad.w; }
+#elif defined(VULKAN)
+  #define QUAD(p, i, w, j) { \
+    uvec4 quad = QuadPtr(uint64_t(p) + 4ul * uint64_t(i)).v; \
     w[j] = quad.x; w[(j) + 1] = quad.y; w[(j) + 2] = quad.z; w[(j) + 3] = quad.w; }
 #else
   #define QUAD(p, i, w, j) { \

@@ -1,7 +1,7 @@
 //! CI's steps and their closing table.
 
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{benchmarks, foreign, kernels, licences, magic, sources, tests};
+use crate::{benchmarks, foreign, kernels, licences, magic, shaders, sources, tests};
 use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
@@ -19,6 +19,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "magic",  about: "constants of SHA-2 and Keccak recomputed from their origin",  run: |_| magic::check() },
     CiStep { name: "deny",   about: "licences and sources of all dependencies",                    run: |_| licences::check() },
     CiStep { name: "bench",  about: "BENCHMARKS.md is what bench/runs says",                         run: |_| benchmarks::current() },
+    CiStep { name: "shaders", about: "the SPIR-V modules are what glslc makes of the kernels",        run: |_| shaders::check() },
     CiStep { name: "clippy", about: "no warning in any target",                                    run: |_| clippy() },
     CiStep { name: "test",   about: "all tests on this machine",                                   run: tests::workspace },
     CiStep { name: "kernels", about: "the GPU kernels compile for all architectures, without a GPU",   run: kernels::check },

@@ -59,25 +59,7 @@ fn ensure_qemu() -> Result<(), String> {
             && answers("aarch64-linux-gnu-gcc", &["--version"])
             && Path::new(ARM_ROOT).join("lib/crt1.o").exists()
     };
-    if there() {
-        return Ok(());
-    }
-    let root = process::output("id", &["-u"]).is_some_and(|id| id.trim() == "0");
-    if may_install() && root && answers("apt-get", &["--version"]) {
-        let mut install = vec!["-qq", "install", "--yes", "--no-install-recommends"];
-        install.extend(ARM_PACKAGES);
-        for arguments in [&["-qq", "update"][..], &install] {
-            let mut command = process::limited(5, "apt-get", arguments);
-            command.env("DEBIAN_FRONTEND", "noninteractive");
-            if let Err(why) = process::run(command) {
-                return Err(format!("Debian's packages could not be installed: {why}"));
-            }
-        }
-        if there() {
-            return Ok(());
-        }
-    }
-    Err(format!("no qemu-aarch64 or no compiler for it: `apt-get install {}`", ARM_PACKAGES.join(" ")))
+    process::ensure_packages(&ARM_PACKAGES, there)
 }
 
 /// The host logic, and lanes with the vectors that Miri knows, AVX-512 among them: for a CPU that lacks those this is the

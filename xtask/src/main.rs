@@ -8,6 +8,7 @@ mod kernels;
 mod licences;
 mod magic;
 mod process;
+mod shaders;
 mod sources;
 mod tests;
 mod vectors;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask ci [STEP…]     every step of CI, or those named
 cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
+cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
 cargo xtask vectors        which test vectors are found, and where
 cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs";
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
             vectors::print();
             Ok(true)
         }
+        "shaders" => shaders::write().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nSteps of ci:");

@@ -128,6 +128,29 @@ pub(crate) fn may_install() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true" || ci == "1")
 }
 
+/// Sees to Debian's packages, where what is asked for is not there; or says how to get it.
+pub(crate) fn ensure_packages(packages: &[&str], there: impl Fn() -> bool) -> Result<(), String> {
+    if there() {
+        return Ok(());
+    }
+    let root = output("id", &["-u"]).is_some_and(|id| id.trim() == "0");
+    if may_install() && root && answers("apt-get", &["--version"]) {
+        let mut install = vec!["-qq", "install", "--yes", "--no-install-recommends"];
+        install.extend(packages);
+        for arguments in [&["-qq", "update"][..], &install] {
+            let mut command = limited(5, "apt-get", arguments);
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            if let Err(why) = run(command) {
+                return Err(format!("Debian's packages could not be installed: {why}"));
+            }
+        }
+        if there() {
+            return Ok(());
+        }
+    }
+    Err(format!("not all is there of what `apt-get install {}` would bring", packages.join(" ")))
+}
+
 /// Sees to the standard library of a target, or says how to get it.
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let there =

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
             .map(|device| {
                 json!({
                     "backend": device.backend, "index": device.index, "name": device.name, "detail": device.detail,
-                    "cores": device.cores, "memory": device.memory, "queue": device.queue,
+                    "cores": device.cores, "memory": device.memory, "queue": device.queue, "automatic": device.automatic,
                 })
             })
             .collect();
@@ -67,7 +67,8 @@ fn sizes(device: &Device) -> (String, String) {
         0 => (format!("{} cores", device.cores), "the host's".into()),
         bytes => {
             let gibibytes = significant(bytes as f64 / f64::from(1 << 30));
-            (format!("{} multiprocessors", device.cores), format!("{gibibytes} GiB"))
+            let units = if device.automatic { "multiprocessors" } else { "cores" };
+            (format!("{} {units}", device.cores), format!("{gibibytes} GiB"))
         }
     }
 }

@@ -124,13 +124,13 @@ pub(crate) fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failu
             None => make(name, options.isa)?,
         };
         let there = backend.devices()?;
-        let matching = there.iter().filter(|device| index.is_none_or(|index| index == device.index));
+        let matching = there.iter().filter(|device| index.map_or(device.automatic, |index| index == device.index));
         let matching: Vec<u32> = matching.map(|device| device.index).collect();
         if matching.is_empty() {
             return Err(match (backend.absent(), index) {
                 (Some(why), _) => Failure::new(format!("{name} has no devices here: {why}")),
                 (None, Some(index)) => Failure::new(format!("there is no device '{name}:{index}'")),
-                (None, None) => Failure::new(format!("{name} has no devices here")),
+                (None, None) => Failure::new(format!("{name} has only CPUs here, which must be named one by one")),
             }
             .hint(present()));
         }

@@ -314,7 +314,7 @@ fn places(options: &MachineOptions) -> Result<(Vec<Place>, String), Failure> {
         if let Some(why) = backend.absent().filter(|_| there.is_empty()) {
             absent.push(format!("{}: {why}", backend.name()));
         }
-        let these = there.into_iter().filter(|device| index.is_none_or(|index| index == device.index));
+        let these = there.into_iter().filter(|device| index.map_or(device.automatic, |index| index == device.index));
         places.extend(these.map(|device| Place { backend: backend.clone(), device }));
     }
     Ok((places, absent.join("; ")))

@@ -83,6 +83,8 @@ impl Backend for Cpu {
             cores,
             memory: 0,
             queue: 1,
+            uuid: None,
+            automatic: true,
         }])
     }
 

@@ -1,11 +1,11 @@
 //! From a kernel's source to code that a device loads: ready in the build, in memory, on disk, or compiled now.
 
 use hypergrove_engine::Error;
+use hypergrove_gpu::cache;
 use hypergrove_kernels::{Config, Kernel};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -17,10 +17,6 @@ const OLDEST: Capability = (7, 5);
 
 /// Options of every compilation, beside the architecture.
 pub(crate) const OPTIONS: [&str; 2] = ["-std=c++17", "-default-device"];
-
-/// The first bytes of a cached file. A change of the format changes them.
-const MAGIC: &[u8; 16] = b"hypergrove-code1";
-const CHECKSUM: usize = 32;
 
 /// A compiler of kernels: NVRTC, or a test's.
 pub(crate) trait Toolchain: Send + Sync {
@@ -111,16 +107,16 @@ impl Compiler {
         if let Some(code) = &*code {
             return Ok(code.clone());
         }
-        let fresh = match self.cache.as_deref().and_then(|cache| load(cache, &key)) {
+        let fresh = match self.cache.as_deref().and_then(|folder| cache::load(folder, &key)) {
             Some(cached) => cached,
             None => {
                 let made = toolchain.compile(source, &options, output).map_err(|log| Error::Device {
                     device: device.to_owned(),
                     what: format!("NVRTC {major}.{minor} cannot compile {name} for {architecture}: {}", log.trim()),
                 })?;
-                if let Some(cache) = &self.cache {
+                if let Some(folder) = &self.cache {
                     // A cache that cannot be written costs the next process a compilation and nothing else.
-                    let _ = store(cache, &key, &made);
+                    let _ = cache::store(folder, &key, &made);
                 }
                 made
             }
@@ -152,37 +148,10 @@ fn key(source: &str, options: &[String], version: (u32, u32), capability: Capabi
     hash.finalize().into()
 }
 
-fn file(cache: &Path, key: &[u8; 32]) -> PathBuf {
-    let name: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    cache.join(name + ".bin")
-}
-
-/// Over the key too: a file under another's name is not taken for it.
-fn checksum(key: &[u8; 32], code: &[u8]) -> [u8; CHECKSUM] {
-    Sha256::new().chain_update(key).chain_update(code).finalize().into()
-}
-
-/// The code in a cached file; `None` if there is none or it is damaged.
-fn load(cache: &Path, key: &[u8; 32]) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(file(cache, key)).ok()?;
-    let (sum, code) = bytes.strip_prefix(MAGIC)?.split_at_checked(CHECKSUM)?;
-    (sum == checksum(key, code)).then(|| code.to_vec())
-}
-
-/// Another process sees the whole file or none.
-fn store(cache: &Path, key: &[u8; 32], code: &[u8]) -> std::io::Result<()> {
-    std::fs::create_dir_all(cache)?;
-    let mut new = tempfile::NamedTempFile::new_in(cache)?;
-    for part in [MAGIC, &checksum(key, code)[..], code] {
-        new.write_all(part)?;
-    }
-    new.persist(file(cache, key))?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hypergrove_gpu::cache::{CHECKSUM, MAGIC};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     /// Puts out what it was asked to compile, and counts.

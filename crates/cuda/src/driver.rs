@@ -9,10 +9,12 @@ use cudarc::driver::sys::{
 use cudarc::nvrtc::sys::nvrtcProgram;
 use hypergrove_engine::{Error, Timing};
 use hypergrove_fips205::plan::Work;
+use hypergrove_gpu::steps::{self, Access, Allocations, Place, accesses, check_order};
 use hypergrove_gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step};
 use hypergrove_kernels::{Config, Kernel};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ops::Range;
 use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -60,6 +62,7 @@ library! {
         cuDeviceGetCount(*mut c_int) -> u32;
         cuDeviceGet(*mut CUdevice, c_int) -> u32;
         cuDeviceGetName(*mut c_char, c_int, CUdevice) -> u32;
+        cuDeviceGetUuid_v2(*mut [u8; 16], CUdevice) -> u32;
         cuDeviceTotalMem_v2(*mut usize, CUdevice) -> u32;
         cuDeviceGetAttribute(*mut c_int, CUdevice_attribute, CUdevice) -> u32;
         cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice) -> u32;
@@ -222,8 +225,7 @@ pub(crate) struct CudaGpu {
     lost: OnceLock<Error>,
     /// Loaded kernels, kept until the device goes.
     modules: Mutex<HashMap<(Config, Kernel), Slot>>,
-    /// Allocations: where each begins, where it ends, and what it is.
-    allocations: Mutex<BTreeMap<u64, (u64, Place)>>,
+    allocations: Mutex<Allocations<()>>,
 }
 
 struct Context(CUcontext);
@@ -249,56 +251,6 @@ struct Function(CUfunction);
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
-    Device,
-    Host,
-}
-
-/// Memory that a step reads or writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Access {
-    place: Place,
-    at: u64,
-    bytes: usize,
-}
-
-/// What a step copies or clears. Kernels' arguments are not known here.
-fn accesses(step: &Step) -> impl Iterator<Item = Access> + use<> {
-    let device = |at, bytes| Some(Access { place: Place::Device, at, bytes });
-    let host = |at, bytes| Some(Access { place: Place::Host, at, bytes });
-    let both = match *step {
-        Step::Upload { to, from, bytes } => [device(to, bytes), host(from, bytes)],
-        Step::Download { to, from, bytes } => [device(from, bytes), host(to, bytes)],
-        Step::Zero { at, bytes } => [device(at, bytes), None],
-        Step::Launch(_) | Step::Beside(_) | Step::Fork | Step::Join => [None, None],
-    };
-    both.into_iter().flatten().filter(|access| access.bytes != 0)
-}
-
-/// Whether the side row is used between `Fork` and `Join` alone, and joined at the end.
-fn check_order(steps: &[Step]) -> Result<(), &'static str> {
-    let mut forked = false;
-    for step in steps {
-        match step {
-            Step::Fork => forked = true,
-            Step::Join if !forked => return Err("joins a side row that was not forked"),
-            Step::Join => forked = false,
-            Step::Beside(_) if !forked => return Err("launches on a side row that was not forked"),
-            _ => {}
-        }
-    }
-    if forked { Err("leaves its side row without a join") } else { Ok(()) }
-}
-
-/// Whether the memory lies in one allocation of the right kind.
-fn is_allocated(allocations: &BTreeMap<u64, (u64, Place)>, access: Access) -> bool {
-    match (allocations.range(..=access.at).next_back(), access.at.checked_add(access.bytes as u64)) {
-        (Some((_, &(end, place))), Some(last)) => last <= end && place == access.place,
-        _ => false,
-    }
-}
 
 /// Whether nothing works in the context any more after this error.
 fn is_final(code: u32) -> bool {
@@ -338,12 +290,13 @@ impl CudaGpu {
     fn open(driver: &Arc<Driver>, compiler: &Arc<Compiler>, index: c_int) -> Result<CudaGpu, u32> {
         use sys::CUdevice_attribute_enum::*;
         let ok = |code| if code == 0 { Ok(()) } else { Err(code) };
-        let (mut device, mut name, mut memory, mut version) = (0, [0u8; 256], 0, 0);
+        let (mut device, mut name, mut memory, mut version, mut uuid) = (0, [0u8; 256], 0, 0, [0; 16]);
         // SAFETY: each writes one value, or no more bytes of the name than its length.
         unsafe {
             ok((driver.cuDeviceGet)(&mut device, index))?;
             ok((driver.cuDeviceGetName)(name.as_mut_ptr().cast(), name.len() as c_int, device))?;
             ok((driver.cuDeviceTotalMem_v2)(&mut memory, device))?;
+            ok((driver.cuDeviceGetUuid_v2)(&mut uuid, device))?;
             ok((driver.cuDriverGetVersion)(&mut version))?;
         }
         let attribute = |attribute| driver.attribute(device, attribute);
@@ -369,6 +322,12 @@ impl CudaGpu {
             clock,
             rates: (clock > 0).then(|| Work { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) }),
             ecc: attribute(CU_DEVICE_ATTRIBUTE_ECC_ENABLED)? != 0,
+            largest: u64::MAX,
+            fixed_blocks: false,
+            without: &[],
+            defaults: Vec::new(),
+            uuid: Some(uuid),
+            is_cpu: false,
         };
         let unified = attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)? != 0
             && attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0;
@@ -443,7 +402,7 @@ impl CudaGpu {
     fn check_accesses(&self, accesses: impl Iterator<Item = Access>) -> Result<(), Error> {
         let allocations = lock(&self.allocations);
         for access in accesses {
-            if !is_allocated(&allocations, access) {
+            if allocations.find(access).is_none() {
                 return Err(self.error(format!("a program uses memory that it does not have: {access:x?}")));
             }
         }
@@ -525,7 +484,7 @@ pub(crate) struct CudaMemory {
 
 impl Drop for CudaMemory {
     fn drop(&mut self) {
-        lock(&self.gpu.allocations).remove(&self.address);
+        lock(&self.gpu.allocations).remove(self.address);
         // SAFETY: allocated by `alloc` and freed once; from now on no step is accepted that uses it.
         self.gpu.release(|driver| unsafe { (driver.cuMemFree_v2)(self.address) });
     }
@@ -544,7 +503,7 @@ unsafe impl Sync for CudaHostMemory {}
 
 impl Drop for CudaHostMemory {
     fn drop(&mut self) {
-        lock(&self.gpu.allocations).remove(&(self.start as u64));
+        lock(&self.gpu.allocations).remove(self.start as u64);
         // SAFETY: allocated by `alloc_host` and freed once; from now on no step is accepted that uses it.
         self.gpu.release(|driver| unsafe { (driver.cuMemFreeHost)(self.start.cast()) });
     }
@@ -587,7 +546,7 @@ impl Gpu for CudaGpu {
             }
             code => {
                 self.check(code, "allocating memory")?;
-                lock(&self.allocations).insert(address, (address + bytes as u64, Place::Device));
+                lock(&self.allocations).insert(address, bytes, Place::Device, ());
                 Ok(CudaMemory { gpu: self.clone(), address })
             }
         }
@@ -609,7 +568,7 @@ impl Gpu for CudaGpu {
             return Err(Error::OutOfMemory { device, needs: bytes as u64, has: 0 });
         }
         self.check(code, "allocating page-locked host memory")?;
-        lock(&self.allocations).insert(start as u64, (start as u64 + bytes as u64, Place::Host));
+        lock(&self.allocations).insert(start as u64, bytes, Place::Host, ());
         let memory = CudaHostMemory { gpu: self.clone(), start: start.cast(), bytes };
         let mut seen = 0;
         // SAFETY: the memory was allocated just now, as mapped; one address is written.
@@ -638,10 +597,11 @@ impl Gpu for CudaGpu {
         unsafe { std::slice::from_raw_parts(memory.start, memory.bytes) }
     }
 
-    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<CudaKernels, Error> {
+    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<CudaKernels, Error> {
         self.bind()?;
         let (mut functions, mut missing) = (Vec::new(), Vec::new());
-        for &kernel in kernels {
+        // Any launch shape suits them.
+        for &(kernel, _) in kernels {
             match *lock(&self.slot(config, kernel)) {
                 Some(loaded) => functions.push((kernel, loaded.function)),
                 None => missing.push(kernel),
@@ -921,9 +881,7 @@ impl Queue for CudaQueue {
         self.gpu.bind()?;
         self.check_gpu(&kernels.gpu)?;
         self.gpu.check_steps(steps)?;
-        let is_launch = |step: &Step| matches!(step, Step::Launch(_) | Step::Beside(_) | Step::Fork | Step::Join);
-        let first = steps.iter().position(is_launch).unwrap_or(steps.len());
-        let last = steps.iter().rposition(is_launch).map_or(first, |at| at + 1);
+        let Range { start: first, end: last } = steps::launches(steps);
         if first == last {
             return self.measured(|queue| queue.enqueue(kernels, steps));
         }
@@ -1186,56 +1144,6 @@ mod tests {
     }
 
     #[test]
-    fn the_side_row_is_forked_and_joined() {
-        let (main, side) = (Step::Launch(launch()), Step::Beside(launch()));
-        for good in [
-            &[][..],
-            &[main],
-            &[Step::Fork, side, main, Step::Join],
-            &[Step::Fork, side, Step::Fork, side, Step::Join, Step::Fork, Step::Join, main],
-        ] {
-            assert_eq!(check_order(good), Ok(()), "{good:?}");
-        }
-        for bad in [
-            &[side][..],
-            &[Step::Join],
-            &[Step::Fork],
-            &[Step::Fork, side],
-            &[Step::Fork, Step::Join, side],
-            &[Step::Fork, Step::Join, Step::Join],
-        ] {
-            assert!(check_order(bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn memory_lies_in_one_allocation_of_its_kind() {
-        let allocations = BTreeMap::from([
-            (0x1000, (0x1100, Place::Device)),
-            (0x1100, (0x1200, Place::Device)),
-            (0x2000, (0x2008, Place::Host)),
-        ]);
-        let is = |place, at, bytes| is_allocated(&allocations, Access { place, at, bytes });
-        assert!(is(Place::Device, 0x1000, 0x100) && is(Place::Device, 0x10ff, 1) && is(Place::Host, 0x2004, 4));
-        assert!(!is(Place::Device, 0x1000, 0x101), "it would run into the next");
-        assert!(!is(Place::Device, 0xfff, 1) && !is(Place::Device, 0x1200, 1) && !is(Place::Host, 0x2004, 5));
-        assert!(!is(Place::Host, 0x1000, 1) && !is(Place::Device, 0x2000, 1));
-        assert!(!is(Place::Host, u64::MAX, 2));
-    }
-
-    #[test]
-    fn steps_are_known_by_what_they_touch() {
-        let device = |at, bytes| Access { place: Place::Device, at, bytes };
-        let host = |at, bytes| Access { place: Place::Host, at, bytes };
-        let of = |step| accesses(&step).collect::<Vec<_>>();
-        assert_eq!(of(Step::Upload { to: 1, from: 2, bytes: 3 }), [device(1, 3), host(2, 3)]);
-        assert_eq!(of(Step::Download { to: 1, from: 2, bytes: 3 }), [device(2, 3), host(1, 3)]);
-        assert_eq!(of(Step::Zero { at: 1, bytes: 3 }), [device(1, 3)]);
-        assert_eq!(of(Step::Zero { at: 1, bytes: 0 }), []);
-        assert_eq!(of(Step::Launch(launch())), []);
-    }
-
-    #[test]
     fn out_of_memory_does_not_end_a_context() {
         assert!(is_final(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as u32));
         assert!(!is_final(OUT_OF_MEMORY) && !is_final(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as u32));
@@ -1315,14 +1223,15 @@ mod tests {
     fn kernels_are_loaded_once() {
         let Some(gpu) = device() else { return };
         let config = Config { family: hypergrove_fips205::Family::Sha2, n: 16, defines: Vec::new() };
-        match gpu.kernels(&config, Kernel::ALL) {
+        let all: Vec<_> = Kernel::ALL.iter().map(|kernel| (*kernel, 256)).collect();
+        match gpu.kernels(&config, &all) {
             Ok(kernels) => assert_eq!(kernels.functions.len(), Kernel::ALL.len()),
             Err(why @ Error::Unsupported { .. }) => return println!("skipped: cuda kernels: {why}"),
             Err(why) => panic!("{why}"),
         }
         let modules = lock(&gpu.modules).len();
         let start = std::time::Instant::now();
-        gpu.kernels(&config, Kernel::ALL).unwrap();
+        gpu.kernels(&config, &all).unwrap();
         assert!(lock(&gpu.modules).len() == modules && start.elapsed() < Duration::from_millis(100));
     }
 

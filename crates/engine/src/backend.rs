@@ -23,6 +23,10 @@ pub struct Device {
     pub memory: u64,
     /// Programs in flight that keep it busy, at most: 1 where they would only share what one of them can use.
     pub queue: u32,
+    /// What tells it from all others, if it has such a number: the same device may be reached by two backends.
+    pub uuid: Option<[u8; 16]>,
+    /// Whether it may be chosen without being named. A CPU under a GPU's driver may not.
+    pub automatic: bool,
 }
 
 impl Device {

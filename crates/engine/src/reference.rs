@@ -25,6 +25,8 @@ impl Backend for Reference {
             cores: 1,
             memory: 0,
             queue: 1,
+            uuid: None,
+            automatic: true,
         }])
     }
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {

@@ -28,6 +28,11 @@ pub(crate) const PROGRAM_SHARE: u64 = 3;
 /// The share for cached nodes.
 const CACHE_SHARE: u64 = 4;
 
+/// Bytes of device memory for one program.
+fn budget(facts: &Facts) -> u64 {
+    (facts.memory / PROGRAM_SHARE).min(facts.largest)
+}
+
 /// The GPUs of one driver, as a backend.
 pub struct Gpus<G: Gpu> {
     name: &'static str,
@@ -63,12 +68,13 @@ impl<G: Gpu> Backend for Gpus<G> {
     }
     fn devices(&self) -> Result<Vec<Device>, Error> {
         let device = |(index, (gpu, _)): (usize, &(Arc<G>, _))| {
-            let Facts { name, mut detail, multiprocessors, memory, ecc, .. } = gpu.facts().clone();
+            let Facts { name, mut detail, multiprocessors, memory, ecc, uuid, is_cpu, .. } = gpu.facts().clone();
             if !ecc {
                 detail += ", memory without error correction";
             }
             let index = index as u32;
-            Device { backend: self.name, index, name, detail, cores: multiprocessors, memory, queue: QUEUE }
+            let (cores, automatic) = (multiprocessors, !is_cpu);
+            Device { backend: self.name, index, name, detail, cores, memory, queue: QUEUE, uuid, automatic }
         };
         Ok(self.gpus.iter().enumerate().map(device).collect())
     }
@@ -76,13 +82,13 @@ impl<G: Gpu> Backend for Gpus<G> {
         self.absent.clone()
     }
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        let (gpu, _) = self.gpu(device)?;
-        let budget = gpu.facts().memory / PROGRAM_SHARE;
-        let needs = program::least_bytes(plan, GpuPolicy::default());
+        let facts = self.gpu(device)?.0.facts();
+        let budget = budget(facts);
+        let needs = program::least_bytes(plan, GpuPolicy::on(facts, &Policy::default())?, budget);
         if needs > budget {
             return Err(Error::OutOfMemory { device: device.id(), needs, has: budget });
         }
-        Ok(policy::axes())
+        Ok(policy::axes().into_iter().filter(|axis| facts.has(axis.name)).collect())
     }
     fn rates(&self, device: &Device) -> Option<Work> {
         self.gpu(device).ok()?.0.facts().rates
@@ -92,12 +98,13 @@ impl<G: Gpu> Backend for Gpus<G> {
         (clock > 0).then_some(clock as f64)
     }
     /// The kernels' sources and the defaults.
-    fn fingerprint(&self, _: &Device) -> String {
+    fn fingerprint(&self, device: &Device) -> String {
         let mut hash = Sha256::new();
         for (path, text) in hypergrove_kernels::sources() {
             hash.update(format!("{path} {} {text}", text.len()));
         }
-        hash.update(format!("{:?}", GpuPolicy::default()));
+        let policy = self.gpu(device).and_then(|(gpu, _)| GpuPolicy::on(gpu.facts(), &Policy::default()));
+        hash.update(format!("{:?}", policy.unwrap_or_default()));
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
     fn free(&self, device: &Device) -> Option<u64> {
@@ -117,16 +124,19 @@ impl<G: Gpu> Backend for Gpus<G> {
     fn queue(&self, _: &Device, plan: &Plan) -> u32 {
         if plan.op == Op::Verify { QUEUE } else { QUEUE_OF_OTHERS }
     }
-    fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        program::host_bytes(plan, batch, GpuPolicy::of(policy).unwrap_or_default())
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        let policy = self.gpu(device).and_then(|(gpu, _)| GpuPolicy::on(gpu.facts(), policy));
+        program::host_bytes(plan, batch, policy.unwrap_or_default())
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let (gpu, cache) = self.gpu(device)?;
-        let budget = gpu.facts().memory / PROGRAM_SHARE;
-        Ok(Box::new(GpuProgram::new(gpu, cache, plan, batch, budget, GpuPolicy::of(policy)?)?))
+        let policy = GpuPolicy::on(gpu.facts(), policy)?;
+        Ok(Box::new(GpuProgram::new(gpu, cache, plan, batch, budget(gpu.facts()), policy)?))
     }
     fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        Ok(Box::new(GpuHasher::new(&self.gpu(device)?.0, HashPolicy::of(policy)?)?))
+        let (gpu, _) = self.gpu(device)?;
+        gpu.facts().check(policy)?;
+        Ok(Box::new(GpuHasher::new(gpu, HashPolicy::of(policy)?)?))
     }
     fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         let (gpu, _) = self.gpu(device)?;

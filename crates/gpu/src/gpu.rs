@@ -1,6 +1,6 @@
 //! What programs need of a GPU: a driver's crate has the real ones; tests have one that runs the same kernels on the host.
 
-use hypergrove_engine::{Error, Timing};
+use hypergrove_engine::{Error, Policy, Timing};
 use hypergrove_fips205::plan::Work;
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::sync::Arc;
@@ -24,6 +24,33 @@ pub struct Facts {
     pub rates: Option<Work>,
     /// Whether memory corrects errors.
     pub ecc: bool,
+    /// Bytes that one allocation may have.
+    pub largest: u64,
+    /// Whether blocks should have the threads that their kernel was made ready for: any other number is compiled anew.
+    pub fixed_blocks: bool,
+    /// Policy axes that mean nothing to it.
+    pub without: &'static [&'static str],
+    /// Values for other axes that are better here than the defaults.
+    pub defaults: Vec<(&'static str, u32)>,
+    /// What tells it from all other GPUs, whatever driver it is reached by.
+    pub uuid: Option<[u8; 16]>,
+    /// Whether it is a CPU under a GPU's driver: nothing to choose unless it is asked for.
+    pub is_cpu: bool,
+}
+
+impl Facts {
+    /// Whether a policy may name an axis.
+    pub(crate) fn has(&self, axis: &str) -> bool {
+        !self.without.contains(&axis)
+    }
+
+    /// Refuses a policy that names an axis which this device does not have.
+    pub(crate) fn check(&self, policy: &Policy) -> Result<(), Error> {
+        match policy.0.iter().find(|(axis, _)| !self.has(axis)) {
+            Some((axis, _)) => Err(Error::Value { what: format!("{} has no policy axis {axis:?}", self.id) }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// One launch of a kernel. Blocks and threads are the kernel's parallelism: every kernel goes through its jobs in steps
@@ -84,8 +111,8 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     fn host_bytes(memory: &mut Self::HostMemory) -> &mut [u8];
     /// As [`Gpu::host_bytes`].
     fn host_view(memory: &Self::HostMemory) -> &[u8];
-    /// Compiles what is neither loaded nor in the cache.
-    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<Self::Kernels, Error>;
+    /// Compiles what is neither loaded nor in the cache. With each kernel come the threads that most of its blocks will have.
+    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Self::Kernels, Error>;
     /// Whether doubles are multiplied half as fast as words, and not a 32nd part.
     fn has_fast_doubles(&self) -> bool {
         false

@@ -33,6 +33,12 @@ impl HostGpu {
                 clock: 0,
                 rates: None,
                 ecc: true,
+                largest: u64::MAX,
+                fixed_blocks: false,
+                without: &[],
+                defaults: Vec::new(),
+                uuid: None,
+                is_cpu: false,
             },
             most: AtomicU64::new(u64::MAX),
             submissions: AtomicU64::new(u64::MAX),
@@ -98,8 +104,8 @@ impl Gpu for HostGpu {
         // SAFETY: words are plain bytes.
         unsafe { std::slice::from_raw_parts(memory.words.as_ptr().cast(), memory.words.len() * 8) }
     }
-    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[Kernel]) -> Result<(Config, Vec<Kernel>), Error> {
-        Ok((config.clone(), kernels.to_vec()))
+    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<(Config, Vec<Kernel>), Error> {
+        Ok((config.clone(), kernels.iter().map(|(kernel, _)| *kernel).collect()))
     }
     fn queue(self: &Arc<Self>) -> Result<HostQueue, Error> {
         Ok(HostQueue { gpu: self.clone() })

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod backend;
+pub mod cache;
 mod gpu;
 mod keys;
 mod nodes;
@@ -12,6 +13,7 @@ mod policy;
 mod program;
 mod ring;
 mod sha256;
+pub mod steps;
 mod zk;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What can be tuned, and the values that were measured to be good.
 
+use crate::gpu::Facts;
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_fips205::Params;
 use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, Kernel, MAX_THREADS, TILE_WORDS, UNROLLED};
@@ -119,6 +120,12 @@ pub(crate) fn axes() -> Vec<Axis> {
 }
 
 impl GpuPolicy {
+    /// The named values, on a GPU that may lack some axes and have defaults of its own.
+    pub(crate) fn on(facts: &Facts, policy: &Policy) -> Result<GpuPolicy, Error> {
+        facts.check(policy)?;
+        GpuPolicy::of(&Policy([&facts.defaults[..], &policy.0].concat()))
+    }
+
     /// The named values, defaults for the rest.
     pub fn of(policy: &Policy) -> Result<GpuPolicy, Error> {
         let mut out = GpuPolicy::default();

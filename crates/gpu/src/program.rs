@@ -67,10 +67,13 @@ struct Shape {
     grown: usize,
     cached: usize,
     policy: GpuPolicy,
+    /// Bytes for the chain ends of one window, at most.
+    ends: usize,
 }
 
 impl Shape {
-    fn new(plan: &Plan, policy: GpuPolicy) -> Shape {
+    /// For a device that gives a program so many bytes.
+    fn new(plan: &Plan, policy: GpuPolicy, budget: u64) -> Shape {
         let p = plan.params;
         let (grown, cached) = match plan.op {
             Op::Sign => (p.d - plan.cached_layers, plan.cached_layers),
@@ -78,7 +81,8 @@ impl Shape {
             Op::Keygen => (1, 0),
             Op::Cache => (1, plan.cached_layers),
         };
-        Shape { p, op: plan.op, grown, cached, policy }
+        let ends = (budget / 4).min(ENDS_BYTES as u64) as usize;
+        Shape { p, op: plan.op, grown, cached, policy, ends }
     }
     /// XMSS leaves of a job.
     fn leaves(&self) -> usize {
@@ -112,7 +116,7 @@ impl Shape {
         let leaves = jobs * self.leaves();
         // Windows of whole tiles of the largest chunk.
         let tile = 1usize << self.policy.most_chunk(p);
-        let asked = if self.policy.window > 0 { 1 << self.policy.window } else { ENDS_BYTES / (len * n) };
+        let asked = if self.policy.window > 0 { 1 << self.policy.window } else { self.ends / (len * n) };
         let window = asked.next_multiple_of(tile).min(leaves);
         let left = |trees: usize, height: usize| trees * self.left(height) * n;
         let xmss = left(jobs * self.grown, p.hp);
@@ -191,20 +195,21 @@ fn flag_words(p: &Params, jobs: usize) -> usize {
 const FEW_KEYS: usize = 8;
 
 /// Bytes of device memory for a pass of one job: less cannot be had.
-pub(crate) fn least_bytes(plan: &Plan, policy: GpuPolicy) -> u64 {
-    Shape::new(plan, policy).layout(1).device as u64
+pub(crate) fn least_bytes(plan: &Plan, policy: GpuPolicy, budget: u64) -> u64 {
+    Shape::new(plan, policy, budget).layout(1).device as u64
 }
 
 /// Bytes of device memory for a pass of `jobs` jobs.
 #[cfg(test)]
 pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: GpuPolicy) -> u64 {
-    Shape::new(plan, policy).layout(jobs).device as u64
+    Shape::new(plan, policy, u64::MAX).layout(jobs).device as u64
 }
 
 /// Bytes of host memory for a program of `batch` jobs.
 pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: GpuPolicy) -> u64 {
     let jobs = if plan.op == Op::Cache { cache_trees(plan) } else { batch.clamp(1, 1 << 20) };
-    Shape::new(plan, policy).layout(jobs).host as u64
+    // The ends' window is the device's alone.
+    Shape::new(plan, policy, u64::MAX).layout(jobs).host as u64
 }
 
 /// Trees of a pass of a cache: as many as there are in its largest layer, and as fit page-locked memory.
@@ -258,7 +263,7 @@ impl<G: Gpu> GpuProgram<G> {
         budget: u64,
         policy: GpuPolicy,
     ) -> Result<GpuProgram<G>, Error> {
-        let shape = Shape::new(plan, policy);
+        let shape = Shape::new(plan, policy, budget);
         let p = plan.params;
         let wanted: &[Kernel] = match plan.op {
             Op::Keygen | Op::Cache => {
@@ -287,6 +292,7 @@ impl<G: Gpu> GpuProgram<G> {
                 _ => true,
             })
             .collect();
+        let wanted: Vec<_> = wanted.into_iter().map(|kernel| (kernel, policy.block(kernel))).collect();
         let kernels = gpu.kernels(&policy.config(p, shape.is_thin(batch, gpu.facts().multiprocessors)), &wanted)?;
         let mut jobs = match plan.op {
             Op::Cache => cache_trees(plan),
@@ -294,7 +300,8 @@ impl<G: Gpu> GpuProgram<G> {
         };
         let mut layout = shape.layout(jobs);
         // A batch that one program must not or cannot address takes several passes.
-        while !(shape.indexable(&layout) && layout.device as u64 <= budget) {
+        let largest = gpu.facts().largest;
+        while !(shape.indexable(&layout) && layout.device as u64 <= budget && layout.host as u64 <= largest) {
             if jobs == 1 {
                 let needs = layout.device as u64;
                 return Err(Error::OutOfMemory { device: gpu.facts().id.clone(), needs, has: budget });
@@ -354,6 +361,11 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
+    /// Whether every launch has the blocks of its policy: a smaller one would have to be compiled first.
+    fn fixed(&self) -> bool {
+        self.gpu.facts().fixed_blocks && self.shape.policy.levels > 2
+    }
+
     /// A launch of `args.total` threads, or of as many as the policy's levels of parallelism allow.
     fn flat(&self, kernel: Kernel, allowed: [usize; 3], args: Args) -> Launch {
         let levels = self.shape.policy.levels as usize;
@@ -363,7 +375,7 @@ impl<G: Gpu> GpuProgram<G> {
         let even = threads.div_ceil(self.gpu.facts().multiprocessors).next_multiple_of(32);
         let (block, blocks) = (self.shape.policy.block(kernel), self.shape.policy.blocks);
         let most = if even <= 2048 && blocks == 0 { block.min(64) } else { block };
-        let block = even.clamp(32, most).min(threads);
+        let block = if self.fixed() { block } else { even.clamp(32, most).min(threads) };
         Launch { kernel, blocks: threads.div_ceil(block), threads: block, args }
     }
     /// A launch over tiles of `args.count` nodes of trees `height` high; sets chunk and up.
@@ -384,7 +396,7 @@ impl<G: Gpu> GpuProgram<G> {
             args.chunk = even.max(args.up).min(most);
         }
         let tiles = args.count.div_ceil(1 << args.chunk);
-        let threads = (1u32 << args.chunk).clamp(32, block);
+        let threads = if self.fixed() { block } else { (1u32 << args.chunk).clamp(32, block) };
         let (blocks, threads) = match policy.levels {
             0 => (1, 1),
             1 => (tiles.min(trees as u32), 1),
@@ -495,6 +507,7 @@ impl<G: Gpu> GpuProgram<G> {
             0 => (1, 1),
             1 => (tiles.min(jobs as u32), 1),
             2 => (tiles.min(args.count), 1),
+            _ if self.fixed() => (tiles, policy.block(Kernel::Complete)),
             _ => (tiles, policy.block(Kernel::Complete).min(1 << args.chunk)),
         };
         Launch { kernel: Kernel::Complete, blocks, threads, args }

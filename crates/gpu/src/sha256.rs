@@ -1,6 +1,6 @@
 //! SHA-256 of many messages: pieces of them go through several rows of work, so that copies and launches overlap.
 
-use crate::gpu::{Gpu, Launch, Queue, Step};
+use crate::gpu::{Facts, Gpu, Launch, Queue, Step};
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, HASH_BLOCKS, IMAD, Kernel, MAX_THREADS, flags};
@@ -52,8 +52,8 @@ static STREAMS: &[u32] = &[1, 2, 3, 4, 6, 8];
 static PIECE: &[u32] = &[1, 4, 16, 32, 64, 256];
 
 impl HashPolicy {
-    fn axes() -> Vec<Axis> {
-        vec![
+    fn axes(facts: &Facts) -> Vec<Axis> {
+        let mut axes = vec![
             Axis::threads(),
             Axis::new("block", BLOCK),
             Axis::new("blocks", BLOCKS),
@@ -61,7 +61,9 @@ impl HashPolicy {
             Axis::new("imad", IMADS),
             Axis::new("streams", STREAMS),
             Axis::new("piece", PIECE),
-        ]
+        ];
+        axes.retain(|axis| facts.has(axis.name));
+        axes
     }
 
     /// The named values, defaults for the rest.
@@ -98,9 +100,13 @@ impl HashPolicy {
     }
 
     /// Blocks and threads for so many messages.
-    fn shape(&self, messages: usize, multiprocessors: u32) -> (u32, u32) {
-        let share = messages.div_ceil(multiprocessors as usize).next_multiple_of(32);
-        let threads = if self.block > 0 { self.block } else { share.min(MAX_THREADS as usize) as u32 };
+    fn shape(&self, messages: usize, facts: &Facts) -> (u32, u32) {
+        let share = messages.div_ceil(facts.multiprocessors as usize).next_multiple_of(32);
+        let threads = match self.block {
+            0 if facts.fixed_blocks => MAX_THREADS,
+            0 => share.min(MAX_THREADS as usize) as u32,
+            block => block,
+        };
         let blocks = if self.blocks > 0 { self.blocks } else { messages.div_ceil(threads as usize).max(1) as u32 };
         (blocks, threads)
     }
@@ -139,7 +145,8 @@ impl<G: Gpu> GpuHasher<G> {
         let messages = bytes / ROOM;
         let (table, digests) = (bytes, bytes + 4 * SPAN_WORDS * messages);
         let layout = Layout { bytes, table, digests, all: digests + 32 * messages };
-        let kernels = |imad| gpu.kernels(&policy.config(imad), &[Kernel::Sha256]);
+        let threads = if policy.block > 0 { policy.block } else { MAX_THREADS };
+        let kernels = |imad| gpu.kernels(&policy.config(imad), &[(Kernel::Sha256, threads)]);
         let row = |_| {
             let (device, host) = (gpu.alloc(layout.all)?, gpu.alloc_host(layout.all)?);
             Ok(Row { queue: gpu.queue()?, device, host, busy: None })
@@ -173,8 +180,7 @@ impl<G: Gpu> GpuHasher<G> {
 
     /// A launch for messages on the device; `table` where they lie as that says.
     fn launch(&self, messages: usize, at: u64, table: Option<u64>, each: usize, outs: u64) -> Launch {
-        let facts = self.gpu.facts();
-        let (blocks, threads) = self.policy.shape(messages, facts.multiprocessors);
+        let (blocks, threads) = self.policy.shape(messages, self.gpu.facts());
         let quads = table.is_some() || each.is_multiple_of(ALIGNMENT);
         let flag = |yes, flag| if yes { flag } else { 0 };
         let args = Args {
@@ -330,7 +336,7 @@ fn pack(threads: usize, messages: Messages<'_>, to: &mut [u8], table: &mut [u8])
 
 impl<G: Gpu> Hasher for GpuHasher<G> {
     fn space(&self) -> Vec<Axis> {
-        HashPolicy::axes()
+        HashPolicy::axes(self.gpu.facts())
     }
 
     fn longest(&self) -> usize {

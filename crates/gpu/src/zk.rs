@@ -137,7 +137,7 @@ impl<G: Gpu> ZkGpu<G> {
                 messages: half(limits.messages),
             };
         }
-        let wanted: Vec<Kernel> = Kernel::ALL.iter().copied().filter(|kernel| kernel.is_zk()).collect();
+        let wanted: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.is_zk()).map(|of| (*of, policy.block)).collect();
         let kernels = gpu.kernels(&policy.config(), &wanted)?;
         let memory = Memory::new(gpu)?;
         Ok(ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing: Timing::default() })

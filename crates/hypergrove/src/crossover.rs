@@ -7,7 +7,7 @@
 use crate::engine::Inner;
 use crate::worker::Worker;
 use hypergrove_engine::programs::{Group, Programs};
-use hypergrove_engine::{Backend, PolicySource};
+use hypergrove_engine::{Backend, Device, PolicySource};
 use hypergrove_tune::model::{Sample, Shape, line};
 use std::sync::{Arc, OnceLock};
 
@@ -62,11 +62,16 @@ impl Inner {
     fn others(&self) -> &[Worker] {
         let Some(Sleeping { wake, workers }) = &self.sleeping else { return &[] };
         workers.get_or_init(|| {
-            let all = wake().into_iter().flat_map(|backend| {
-                let devices = backend.devices().unwrap_or_default();
-                devices.into_iter().map(move |device| (device, backend.clone()))
-            });
-            let all: Vec<_> = all.collect();
+            let mut all: Vec<(Device, Arc<dyn Backend>)> = Vec::new();
+            for backend in wake() {
+                for device in backend.devices().unwrap_or_default() {
+                    // One that an earlier backend reaches too is that backend's.
+                    let seen = device.uuid.is_some() && all.iter().any(|(other, _)| other.uuid == device.uuid);
+                    if device.automatic && !seen {
+                        all.push((device, backend.clone()));
+                    }
+                }
+            }
             let share = self.memory_with_others() / (2 * all.len().max(1)) as u64;
             let worker = |(device, backend)| Worker::new(self.programs(backend, device, share));
             all.into_iter().map(worker).collect()
@@ -78,12 +83,7 @@ impl Inner {
     }
 
     /// Programs with what the tables know of their device.
-    pub(crate) fn programs(
-        &self,
-        backend: Arc<dyn Backend>,
-        device: hypergrove_engine::Device,
-        share: u64,
-    ) -> Programs {
+    pub(crate) fn programs(&self, backend: Arc<dyn Backend>, device: Device, share: u64) -> Programs {
         let known = crate::engine::know(&self.tables, &backend, &device, &self.notices, self.redundant);
         Programs::new(backend, device, share, Some(known))
     }

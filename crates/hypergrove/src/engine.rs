@@ -190,12 +190,13 @@ impl EngineBuilder {
         let cache = self.cache.take();
         let all = || crate::BACKENDS.iter().map(|entry| (entry.make)(cache.as_deref()));
         let candidates: Box<dyn Iterator<Item = _>> = match self.backend.take() {
-            Some(backend) => Box::new(std::iter::once(backend)),
-            None => Box::new(all()),
+            Some(backend) => Box::new(std::iter::once((backend, true))),
+            None => Box::new(all().map(|backend| (backend, false))),
         };
-        for backend in candidates {
+        for (backend, named) in candidates {
             match find(&backend, self.device)? {
-                Ok(device) => return Ok((device, backend)),
+                Ok(device) if named || device.automatic => return Ok((device, backend)),
+                Ok(_) => had = 0,
                 Err(has) => had = has,
             }
             names.push(backend.name());

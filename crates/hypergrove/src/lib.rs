@@ -89,6 +89,12 @@ pub static BACKENDS: &[BackendEntry] = &[
     BackendEntry { name: "cpu", what: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
     #[cfg(feature = "cuda")]
     BackendEntry { name: "cuda", what: "NVIDIA GPUs", make: |cache| Arc::new(hypergrove_cuda::backend(cache)) },
+    #[cfg(feature = "vulkan")]
+    BackendEntry {
+        name: "vulkan",
+        what: "any GPU with a Vulkan driver",
+        make: |cache| Arc::new(hypergrove_vulkan::backend(cache, hypergrove_vulkan::Calls::Trusted)),
+    },
 ];
 
 /// All backends of this build, the preferred one first.

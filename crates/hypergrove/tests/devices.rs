@@ -76,6 +76,9 @@ struct Mock {
     answer: Arc<Answer>,
     /// Device 0 declines SHAKE.
     picky: bool,
+    /// Whether its devices may be chosen without being named, and what device 0 is known by.
+    automatic: bool,
+    uuid: Option<[u8; 16]>,
     log: Arc<Log>,
 }
 
@@ -91,6 +94,8 @@ fn mock(count: u32, queue: u32) -> Mock {
         delay: [Duration::from_micros(100); 4],
         answer: Arc::new(|_| Ok(())),
         picky: false,
+        automatic: true,
+        uuid: None,
         log: Arc::default(),
     }
 }
@@ -124,6 +129,8 @@ impl Backend for Mock {
             index,
             queue: self.queue,
             memory: self.memory,
+            automatic: self.automatic,
+            uuid: self.uuid.filter(|_| index == 0),
             ..Reference.devices().unwrap().remove(0)
         };
         Ok((0..self.count).map(of).collect())
@@ -736,6 +743,25 @@ fn a_device_that_is_slower_is_left_alone_once_that_is_known() {
     assert_eq!(slow.shares()[0], known);
     let told = engine.explain(P, Op::Sign, 400).unwrap();
     assert_eq!((told.device.backend, told.crossover), ("mock", None));
+}
+
+#[test]
+fn a_device_is_used_once_and_a_cpu_under_a_gpus_driver_only_where_it_is_named() {
+    let host = Mock { delay: each(5_000), ..mock(1, 1) };
+    let gpu = Mock { delay: each(50), memory: 1 << 30, ..mock(1, 2) };
+    let first = Mock { name: "first", uuid: Some([1; 16]), ..gpu.clone() };
+    // Its device 0 is the same.
+    let second = Mock { name: "second", uuid: Some([1; 16]), ..Mock { count: 2, log: Arc::default(), ..gpu.clone() } };
+    let cpu = Mock { name: "cpu as a gpu", automatic: false, log: Arc::default(), ..gpu };
+    let all = [first, second, cpu.clone()].map(|mock| Arc::new(mock) as Arc<dyn Backend>);
+    let wake: Wake = Arc::new(move || all.to_vec());
+    let (engine, key) = (Engine::builder().automatic(Arc::new(host), wake).threads(2).build().unwrap(), key(1));
+    assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
+    let devices: Vec<_> = engine.working().iter().map(Device::id).collect();
+    assert_eq!(devices, ["mock:0", "first:0", "second:1"]);
+    assert_eq!(cpu.shares(), [0; 4]);
+    assert_eq!(sign(&cpu.engine(), &key, 4), (Ok(()), 4));
+    assert_eq!(cpu.shares()[0], 4);
 }
 
 #[test]

@@ -68,9 +68,27 @@ FN void sha256_finish(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
 // The whole compression. `w` is used up.
 FN void sha256_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
   U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
+#if defined(VULKAN)
+  // In a loop: a pipeline is made in a third of the time (docs/vulkan.md). Chains are walked by sha256_finish.
+  for (U32 t = 0u; t < 64u; t += 16u) {
+    if (t != 0u) {
+      EXPAND(16) EXPAND(17) EXPAND(18) EXPAND(19) EXPAND(20) EXPAND(21) EXPAND(22) EXPAND(23)
+      EXPAND(24) EXPAND(25) EXPAND(26) EXPAND(27) EXPAND(28) EXPAND(29) EXPAND(30) EXPAND(31)
+    }
+    ROUND(a, b, c, d, e, f, g, h, K256[t], w[0]) ROUND(h, a, b, c, d, e, f, g, K256[t + 1u], w[1])
+    ROUND(g, h, a, b, c, d, e, f, K256[t + 2u], w[2]) ROUND(f, g, h, a, b, c, d, e, K256[t + 3u], w[3])
+    ROUND(e, f, g, h, a, b, c, d, K256[t + 4u], w[4]) ROUND(d, e, f, g, h, a, b, c, K256[t + 5u], w[5])
+    ROUND(c, d, e, f, g, h, a, b, K256[t + 6u], w[6]) ROUND(b, c, d, e, f, g, h, a, K256[t + 7u], w[7])
+    ROUND(a, b, c, d, e, f, g, h, K256[t + 8u], w[8]) ROUND(h, a, b, c, d, e, f, g, K256[t + 9u], w[9])
+    ROUND(g, h, a, b, c, d, e, f, K256[t + 10u], w[10]) ROUND(f, g, h, a, b, c, d, e, K256[t + 11u], w[11])
+    ROUND(e, f, g, h, a, b, c, d, K256[t + 12u], w[12]) ROUND(d, e, f, g, h, a, b, c, K256[t + 13u], w[13])
+    ROUND(c, d, e, f, g, h, a, b, K256[t + 14u], w[14]) ROUND(b, c, d, e, f, g, h, a, K256[t + 15u], w[15])
+  }
+#else
   ROUNDS_0_4
   ROUNDS_5_15
   ROUNDS_16_63
+#endif
   s[0] += a; s[1] += b; s[2] += c; s[3] += d; s[4] += e; s[5] += f; s[6] += g; s[7] += h;
 }
 FN void sha256_iv(ARR(U32, s, 8)) {

@@ -23,7 +23,7 @@ macro_rules! sources {
 /// Every file that a kernel may include.
 static SOURCES: &[(&str, &str)] = sources! {
     "dialect.h" "args.h" "family.h"
-    "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
+    "hash/k256.h" "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
     "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h"
     "zk/field.h" "zk/ntt.h" "zk/poseidon.h" "zk/shake.h" "zk/layout.h" "zk/vector.h" "zk/attempt.h"
 };
@@ -119,6 +119,12 @@ impl Kernel {
     /// Whether it is one of zkDilithium's.
     pub fn is_zk(self) -> bool {
         self >= Kernel::ZkSeed
+    }
+    /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:
+    /// kernels for few signatures, and `Links`, which goes on from them; there is a kernel that does the same for each. And
+    /// not of zkDilithium's.
+    pub fn has_module(self) -> bool {
+        !(self.is_zk() || matches!(self, Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links))
     }
 }
 
@@ -217,6 +223,49 @@ pub fn source(kernel: Kernel, config: &Config) -> String {
     text
 }
 
+/// The name of a kernel's Vulkan module: no choice of a policy makes a difference to it.
+pub fn module_name(kernel: Kernel, family: Family, n: usize) -> String {
+    let [(_, family), (_, n), ..] = defines::defines(kernel.name(), family as u32, n, &[]);
+    format!("{}-{}-{n}", kernel.name(), ["sha2", "shake"][family as usize])
+}
+
+/// The tables of constants, in order. To Vulkan they are one uniform buffer: a table in a module is copied by each thread,
+/// and then LLVM takes minutes for a kernel.
+pub fn tables() -> impl Iterator<Item = (&'static str, Vec<u32>)> {
+    let all = SOURCES.iter().flat_map(|(_, text)| text.split("\nCONST_U32(").skip(1));
+    all.filter_map(|table| {
+        let (name, rest) = table.split_once(',')?;
+        let (_, rest) = rest.split_once(")\n")?;
+        let literals = rest.split_once("CONST_END")?.0.split(',').map(str::trim);
+        let words = literals.map(|word| u32::from_str_radix(word.strip_prefix("0x")?.strip_suffix('u')?, 16).ok());
+        Some((name, words.collect::<Option<_>>()?))
+    })
+}
+
+/// The whole source in GLSL of that module.
+pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
+    let mut text = "#version 460\n".to_owned();
+    for (name, value) in defines::defines(kernel.name(), family as u32, n, &[]) {
+        text += &format!("#define {name} {value}\n");
+    }
+    let mut included = Vec::new();
+    include("#include \"dialect.h\"\n", &mut included, &mut text);
+    let members = tables().map(|(name, words)| format!("uint {name}[{}];", words.len())).collect::<Vec<_>>().join(" ");
+    text += &format!("layout(set = 0, binding = 0, scalar) uniform Tables {{ {members} }};\n");
+    let mut rest = String::new();
+    include(kernel.entry(), &mut included, &mut rest);
+    let mut in_table = false;
+    for line in rest.lines() {
+        in_table |= line.starts_with("CONST_U32(");
+        if !in_table {
+            text += line;
+            text.push('\n');
+        }
+        in_table &= line != "CONST_END";
+    }
+    text
+}
+
 /// Every file of SLH-DSA and SHA-256, by its path: what measured times in tables depend on.
 pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
     let entries = Kernel::ALL.iter().filter(|kernel| !kernel.is_zk()).map(|kernel| (kernel.name(), kernel.entry()));
@@ -272,6 +321,16 @@ mod tests {
                         && text.contains(&format!("#define IMAD {imad}\n"))
                 );
             }
+        }
+    }
+
+    #[test]
+    fn tables_are_whole() {
+        let sizes: Vec<_> = tables().map(|(name, words)| (name, words.len())).collect();
+        assert_eq!(sizes, [("K256", 64), ("K512", 160), ("KECCAK_RC", 48)]);
+        for kernel in Kernel::ALL {
+            let text = glsl(*kernel, Family::Sha2, 24);
+            assert!(!text.contains("CONST_U32(") && !text.contains("\nCONST_END") && !text.contains("0x428a2f98u,\n"));
         }
     }
 

@@ -37,7 +37,7 @@ impl Bench {
     }
     fn launch(&self, kernel: Kernel, args: Args) {
         let config = Config { family: Family::Shake, n: 16, defines: vec![("FP64", self.fp64)] };
-        let kernels = self.gpu.kernels(&config, &[kernel]).unwrap();
+        let kernels = self.gpu.kernels(&config, &[(kernel, 5)]).unwrap();
         let launch = Launch { kernel, blocks: 3, threads: 5, args: Args { one: 1, ..args } };
         self.gpu.queue().unwrap().submit(&kernels, &[Step::Launch(launch)]).unwrap();
     }

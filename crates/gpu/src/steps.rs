@@ -1,0 +1,242 @@
+//! What drivers check of steps, and how they may overlap.
+
+use crate::gpu::Step;
+use std::collections::BTreeMap;
+
+/// A kind of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The device's.
+    Device,
+    /// The host's, which the device sees.
+    Host,
+}
+
+/// Memory that a step reads or writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Of which kind it must be.
+    pub place: Place,
+    /// Its address.
+    pub at: u64,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Whether the step changes it.
+    pub writes: bool,
+}
+
+impl Access {
+    /// Whether the order of the two matters.
+    fn conflicts(&self, other: &Access) -> bool {
+        let (end, others) = (self.at + self.bytes as u64, other.at + other.bytes as u64);
+        (self.writes || other.writes) && self.at < others && other.at < end
+    }
+}
+
+/// What a step copies or clears. Kernels' arguments are not known here.
+pub fn accesses(step: &Step) -> impl Iterator<Item = Access> + use<> {
+    let device = |at, bytes, writes| Some(Access { place: Place::Device, at, bytes, writes });
+    let host = |at, bytes, writes| Some(Access { place: Place::Host, at, bytes, writes });
+    let both = match *step {
+        Step::Upload { to, from, bytes } => [device(to, bytes, true), host(from, bytes, false)],
+        Step::Download { to, from, bytes } => [device(from, bytes, false), host(to, bytes, true)],
+        Step::Zero { at, bytes } => [device(at, bytes, true), None],
+        Step::Launch(_) | Step::Beside(_) | Step::Fork | Step::Join => [None, None],
+    };
+    both.into_iter().flatten().filter(|access| access.bytes != 0)
+}
+
+/// Whether the side row is used between `Fork` and `Join` alone, and joined at the end.
+pub fn check_order(steps: &[Step]) -> Result<(), &'static str> {
+    let mut forked = false;
+    for step in steps {
+        match step {
+            Step::Fork => forked = true,
+            Step::Join if !forked => return Err("joins a side row that was not forked"),
+            Step::Join => forked = false,
+            Step::Beside(_) if !forked => return Err("launches on a side row that was not forked"),
+            _ => {}
+        }
+    }
+    if forked { Err("leaves its side row without a join") } else { Ok(()) }
+}
+
+/// The span from the first launch to the last, with what is between.
+pub fn launches(steps: &[Step]) -> std::ops::Range<usize> {
+    let is_launch = |step: &Step| matches!(step, Step::Launch(_) | Step::Beside(_) | Step::Fork | Step::Join);
+    let first = steps.iter().position(is_launch).unwrap_or(steps.len());
+    first..steps.iter().rposition(is_launch).map_or(first, |at| at + 1)
+}
+
+/// Copies and launches in groups, one after the other: those of a group may overlap. For drivers that know barriers
+/// instead of rows; the order must have been checked.
+pub fn groups(steps: &[Step]) -> Vec<Vec<&Step>> {
+    let mut groups: Vec<Vec<&Step>> = Vec::new();
+    // The group of the next step of each row, and what the main row's last group copies, if it does.
+    let (mut main, mut side, mut copied): (usize, usize, Vec<Access>) = (0, 0, Vec::new());
+    let mut put = |at: usize, step| {
+        if groups.len() <= at {
+            groups.resize_with(at + 1, Vec::new);
+        }
+        groups[at].push(step);
+    };
+    for step in steps {
+        match step {
+            Step::Fork => side = side.max(main),
+            Step::Join => main = main.max(side),
+            Step::Beside(_) => {
+                put(side, step);
+                side += 1;
+            }
+            Step::Launch(_) => {
+                put(main, step);
+                main += 1;
+            }
+            Step::Upload { .. } | Step::Download { .. } | Step::Zero { .. } => {
+                let new: Vec<Access> = accesses(step).collect();
+                if new.is_empty() {
+                    continue;
+                }
+                let joins = !copied.is_empty() && !new.iter().any(|new| copied.iter().any(|old| old.conflicts(new)));
+                put(if joins { main - 1 } else { main }, step);
+                if !joins {
+                    main += 1;
+                    copied.clear();
+                }
+                copied.extend(new);
+                continue;
+            }
+        }
+        copied.clear();
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+/// Memory by where it begins, with what a driver keeps of each.
+#[derive(Debug)]
+pub struct Allocations<T>(BTreeMap<u64, (u64, Place, T)>);
+
+impl<T> Default for Allocations<T> {
+    fn default() -> Allocations<T> {
+        Allocations(BTreeMap::new())
+    }
+}
+
+impl<T> Allocations<T> {
+    /// Memory from `at` on.
+    pub fn insert(&mut self, at: u64, bytes: usize, place: Place, kept: T) {
+        self.0.insert(at, (at + bytes as u64, place, kept));
+    }
+    /// What begins there is memory no more.
+    pub fn remove(&mut self, at: u64) {
+        self.0.remove(&at);
+    }
+    /// The allocation of the right kind that all of it lies in, and where in it.
+    pub fn find(&self, access: Access) -> Option<(&T, u64)> {
+        let (start, (end, place, kept)) = self.0.range(..=access.at).next_back()?;
+        let last = access.at.checked_add(access.bytes as u64)?;
+        (last <= *end && *place == access.place).then_some((kept, access.at - start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::Launch;
+    use hypergrove_kernels::{Args, Kernel};
+
+    fn launch(number: u32) -> Launch {
+        Launch { kernel: Kernel::ALL[0], blocks: number, threads: 1, args: Args::default() }
+    }
+
+    #[test]
+    fn the_side_row_is_forked_and_joined() {
+        let (main, side) = (Step::Launch(launch(1)), Step::Beside(launch(2)));
+        for good in [
+            &[][..],
+            &[main],
+            &[Step::Fork, side, main, Step::Join],
+            &[Step::Fork, side, Step::Fork, side, Step::Join, Step::Fork, Step::Join, main],
+        ] {
+            assert_eq!(check_order(good), Ok(()), "{good:?}");
+        }
+        for bad in [
+            &[side][..],
+            &[Step::Join],
+            &[Step::Fork],
+            &[Step::Fork, side],
+            &[Step::Fork, Step::Join, side],
+            &[Step::Fork, Step::Join, Step::Join],
+        ] {
+            assert!(check_order(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn memory_lies_in_one_allocation_of_its_kind() {
+        let mut allocations = Allocations::default();
+        allocations.insert(0x1000, 0x100, Place::Device, 'a');
+        allocations.insert(0x1100, 0x100, Place::Device, 'b');
+        allocations.insert(0x2000, 8, Place::Host, 'c');
+        let find = |place, at, bytes| allocations.find(Access { place, at, bytes, writes: false });
+        assert_eq!(find(Place::Device, 0x1000, 0x100), Some((&'a', 0)));
+        assert_eq!(find(Place::Device, 0x10ff, 1), Some((&'a', 0xff)));
+        assert_eq!(find(Place::Device, 0x1100, 4), Some((&'b', 0)));
+        assert_eq!(find(Place::Host, 0x2004, 4), Some((&'c', 4)));
+        assert_eq!(find(Place::Device, 0x1000, 0x101), None, "it would run into the next");
+        for (place, at, bytes) in [
+            (Place::Device, 0xfff, 1),
+            (Place::Device, 0x1200, 1),
+            (Place::Host, 0x2004, 5),
+            (Place::Host, 0x1000, 1),
+            (Place::Device, 0x2000, 1),
+            (Place::Host, u64::MAX, 2),
+        ] {
+            assert_eq!(find(place, at, bytes), None, "{place:?} {at:#x} {bytes}");
+        }
+    }
+
+    #[test]
+    fn steps_are_known_by_what_they_touch() {
+        let device = |at, bytes, writes| Access { place: Place::Device, at, bytes, writes };
+        let host = |at, bytes, writes| Access { place: Place::Host, at, bytes, writes };
+        let of = |step| accesses(&step).collect::<Vec<_>>();
+        assert_eq!(of(Step::Upload { to: 1, from: 2, bytes: 3 }), [device(1, 3, true), host(2, 3, false)]);
+        assert_eq!(of(Step::Download { to: 1, from: 2, bytes: 3 }), [device(2, 3, false), host(1, 3, true)]);
+        assert_eq!(of(Step::Zero { at: 1, bytes: 3 }), [device(1, 3, true)]);
+        assert_eq!(of(Step::Zero { at: 1, bytes: 0 }), []);
+        assert_eq!(of(Step::Launch(launch(1))), []);
+    }
+
+    #[test]
+    fn what_depends_on_nothing_overlaps() {
+        let [a, b, c] = [1, 2, 3].map(|number| Step::Launch(launch(number)));
+        let [x, y, z] = [4, 5, 6].map(|number| Step::Beside(launch(number)));
+        let up = Step::Upload { to: 0, from: 100, bytes: 10 };
+        let zero = Step::Zero { at: 10, bytes: 10 };
+        let over = Step::Zero { at: 5, bytes: 1 };
+        let down = Step::Download { to: 200, from: 0, bytes: 20 };
+        for (steps, want) in [
+            (vec![up, zero, a, b], vec![vec![up, zero], vec![a], vec![b]]),
+            (vec![up, over, zero], vec![vec![up], vec![over, zero]]),
+            (vec![up, Step::Zero { at: 90, bytes: 0 }, down], vec![vec![up], vec![down]]),
+            (vec![a, Step::Fork, x, y, b, Step::Join, c], vec![vec![a], vec![x, b], vec![y], vec![c]]),
+            // The second fork has z wait for b, the join has c wait for all.
+            (
+                vec![Step::Fork, x, a, b, Step::Fork, z, Step::Join, c, down],
+                vec![vec![x, a], vec![b], vec![z], vec![c], vec![down]],
+            ),
+            (vec![Step::Fork, x, zero, Step::Join, up], vec![vec![x, zero], vec![up]]),
+        ] {
+            assert_eq!(groups(&steps), want.iter().map(|group| group.iter().collect()).collect::<Vec<Vec<_>>>());
+        }
+    }
+
+    #[test]
+    fn launches_have_a_span() {
+        let (zero, a) = (Step::Zero { at: 0, bytes: 1 }, Step::Launch(launch(1)));
+        assert_eq!(launches(&[zero, a, zero, a, zero]), 1..4);
+        assert_eq!(launches(&[zero, zero]), 2..2);
+    }
+}

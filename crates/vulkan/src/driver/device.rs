@@ -1,0 +1,474 @@
+//! Devices: what their drivers say of them, and what is made of each at its first use.
+
+use super::memory::{HostMemory, Memory};
+use super::pipelines::{Kernels, Pipelines};
+use super::queue::VulkanQueue;
+use super::tables::Tables;
+use super::{Instance, lock};
+use ash::{amd, ext, khr, nv, vk};
+use gpu_allocator::AllocationSizes;
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+use hypergrove_engine::Error;
+use hypergrove_gpu::steps::{self, Access, Allocations};
+use hypergrove_gpu::{Facts, Gpu, Step};
+use hypergrove_kernels::{Config, Kernel};
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// What a device's driver must have. Later ones have all that is asked for, or say so.
+const OLDEST: u32 = vk::API_VERSION_1_2;
+
+/// Axes that are NVIDIA's compiler's, and the levels of parallelism: blocks of one thread would each be compiled anew.
+const WITHOUT: &[&str] = &["occupancy", "imad", "levels"];
+/// Blocks too: a CPU goes through them vector after vector, whatever their size.
+const WITHOUT_ON_CPU: &[&str] =
+    &["occupancy", "imad", "levels", "block", "chains_block", "xmss_block", "fors_block", "select_block"];
+
+/// Trees, nodes and chains: the kernels of the fourth level need more memory for a block than all devices have.
+const LEVELS: u32 = 3;
+
+/// Threads of a block on a CPU (docs/vulkan.md).
+const CPU_BLOCK: u32 = 64;
+
+/// The same on a GPU: what every device takes.
+const GPU_BLOCK: u32 = 128;
+
+/// Multiprocessors of a GPU that does not tell their number.
+const MULTIPROCESSORS: u32 = 16;
+
+/// Bytes that small allocations are cut from.
+const POOLED: u64 = 8 << 20;
+
+/// All devices that plans can run on, at least one, or why there is none: a sentence without its full stop. None is opened
+/// before its first use.
+pub(crate) fn devices(instance: &Arc<Instance>, cache: Option<&Path>) -> Result<Vec<Arc<VulkanGpu>>, String> {
+    // SAFETY: it asks for a list.
+    let all = unsafe { instance.instance.enumerate_physical_devices() };
+    let all = all.map_err(|code| format!("the Vulkan drivers do not list their devices: {code}"))?;
+    let (mut found, mut refused) = (Vec::new(), Vec::new());
+    for physical in all {
+        match VulkanGpu::new(instance, physical, found.len(), cache) {
+            Ok(gpu) => found.push(Arc::new(gpu)),
+            Err(why) => refused.push(why),
+        }
+    }
+    match (found.is_empty(), refused.is_empty()) {
+        (true, true) => Err("the Vulkan drivers find no device here".to_owned()),
+        (true, false) => Err(format!("no device has all that is needed: {}", refused.join("; "))),
+        (false, _) => Ok(found),
+    }
+}
+
+/// A device.
+pub(crate) struct VulkanGpu {
+    facts: Facts,
+    physical: vk::PhysicalDevice,
+    families: Families,
+    extensions: Vec<&'static CStr>,
+    /// Nanoseconds of a tick of its clock.
+    pub(super) tick: f64,
+    /// Threads of a block, and blocks of a launch, at most.
+    pub(super) most: (u32, u32),
+    identity: Identity,
+    cache: Option<PathBuf>,
+    opened: OnceLock<Result<Opened, Error>>,
+    /// The error after which the device answers nothing any more.
+    lost: OnceLock<Error>,
+    /// What is allocated, with the buffer of each.
+    pub(super) allocations: Mutex<Allocations<vk::Buffer>>,
+    /// What a test has the driver answer to the next submission or allocation.
+    #[cfg(test)]
+    pub(super) fault: Mutex<Option<vk::Result>>,
+    /// It goes last.
+    instance: Arc<Instance>,
+}
+
+/// The families of queues that are used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Families {
+    pub(super) compute: u32,
+    /// One that only copies, beside launches, and the number of its queues.
+    pub(super) copies: Option<(u32, u32)>,
+    /// Bits of a time stamp of a launching queue; 0 if it has none.
+    pub(super) stamps: u32,
+}
+
+/// What compiled pipelines depend on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Identity {
+    pub(super) vendor: u32,
+    pub(super) device: u32,
+    pub(super) uuid: [u8; vk::UUID_SIZE],
+    pub(super) driver: String,
+}
+
+/// What is made at the first use.
+pub(super) struct Opened {
+    pub(super) device: ash::Device,
+    pub(super) allocator: Mutex<Option<Allocator>>,
+    pub(super) tables: Mutex<Tables>,
+    pub(super) pipelines: Pipelines,
+    /// The queue that launches, and those that copy up and down. One caller at a time.
+    pub(super) compute: Mutex<vk::Queue>,
+    pub(super) copies: [Option<Arc<Mutex<vk::Queue>>>; 2],
+}
+
+impl VulkanGpu {
+    fn new(
+        instance: &Arc<Instance>,
+        physical: vk::PhysicalDevice,
+        index: usize,
+        cache: Option<&Path>,
+    ) -> Result<VulkanGpu, String> {
+        let vulkan = &instance.instance;
+        // SAFETY: the device is the instance's.
+        let properties = unsafe { vulkan.get_physical_device_properties(physical) };
+        let name = properties.device_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
+        let lacks = |what: &str| format!("{name} lacks {what}");
+        if properties.api_version < OLDEST {
+            return Err(lacks("Vulkan 1.2"));
+        }
+        // SAFETY: as above.
+        let extensions = unsafe { vulkan.enumerate_device_extension_properties(physical) }.unwrap_or_default();
+        let has = |name: &CStr| extensions.iter().any(|one| one.extension_name_as_c_str() == Ok(name));
+        let newer = properties.api_version >= vk::API_VERSION_1_3;
+
+        let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
+        let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut features12);
+        // SAFETY: the chain holds structures that Vulkan 1.2 knows.
+        unsafe { vulkan.get_physical_device_features2(physical, &mut features) };
+        let features = features.features;
+        for (there, what) in [
+            (features.shader_int64, "64-bit integers"),
+            (features12.buffer_device_address, "buffer addresses"),
+            (features12.scalar_block_layout, "scalar layouts"),
+            (features12.timeline_semaphore, "timeline semaphores"),
+        ] {
+            if there == vk::FALSE {
+                return Err(lacks(what));
+            }
+        }
+
+        let mut vulkan11 = vk::PhysicalDeviceVulkan11Properties::default();
+        let mut vulkan12 = vk::PhysicalDeviceVulkan12Properties::default();
+        let mut maintenance = vk::PhysicalDeviceMaintenance4Properties::default();
+        let mut nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
+        let mut amd = vk::PhysicalDeviceShaderCorePropertiesAMD::default();
+        let mut chain = vk::PhysicalDeviceProperties2::default().push_next(&mut vulkan11).push_next(&mut vulkan12);
+        if newer || has(khr::maintenance4::NAME) {
+            chain = chain.push_next(&mut maintenance);
+        }
+        if has(nv::shader_sm_builtins::NAME) {
+            chain = chain.push_next(&mut nvidia);
+        }
+        if has(amd::shader_core_properties::NAME) {
+            chain = chain.push_next(&mut amd);
+        }
+        // SAFETY: the chain holds structures that the device knows.
+        unsafe { vulkan.get_physical_device_properties2(physical, &mut chain) };
+        let is_cpu = properties.device_type == vk::PhysicalDeviceType::CPU;
+        let cores = amd.shader_engine_count * amd.shader_arrays_per_engine_count * amd.compute_units_per_shader_array;
+        let multiprocessors = match [nvidia.shader_sm_count, cores].into_iter().find(|known| *known > 0) {
+            Some(known) => known,
+            None if is_cpu => std::thread::available_parallelism().map_or(1, usize::from) as u32,
+            None => MULTIPROCESSORS,
+        };
+
+        // SAFETY: the device is the instance's.
+        let families = unsafe { vulkan.get_physical_device_queue_family_properties(physical) };
+        let mut families = Families::of(&families).ok_or_else(|| lacks("a queue that computes"))?;
+        if is_cpu {
+            // lavapipe's are taken when it hands work to its threads.
+            families.stamps = 0;
+        }
+        // SAFETY: as above.
+        let memory = unsafe { vulkan.get_physical_device_memory_properties(physical) };
+        let heaps = memory.memory_heaps_as_slice().iter();
+        let local = heaps.filter(|heap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
+        let words =
+            |text: Result<&CStr, _>| text.map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
+        let driver = format!("{} {}", words(vulkan12.driver_name_as_c_str()), words(vulkan12.driver_info_as_c_str()));
+        let kind = match properties.device_type {
+            vk::PhysicalDeviceType::CPU => "a CPU",
+            vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated GPU",
+            vk::PhysicalDeviceType::DISCRETE_GPU => "discrete GPU",
+            vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual GPU",
+            _ => "device",
+        };
+        let version = properties.api_version;
+        let (major, minor) = (vk::api_version_major(version), vk::api_version_minor(version));
+        let limits = properties.limits;
+        let block = limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]);
+        let block = if is_cpu { block.min(CPU_BLOCK) } else { block };
+        let facts = Facts {
+            id: format!("vulkan:{index}"),
+            name,
+            detail: format!("{kind}, Vulkan {major}.{minor} by {}", driver.trim()),
+            multiprocessors,
+            memory: local.map(|heap| heap.size).max().unwrap_or(0),
+            clock: 0,
+            rates: None,
+            // Vulkan does not tell.
+            ecc: true,
+            largest: match maintenance.max_buffer_size {
+                0 => vulkan11.max_memory_allocation_size,
+                most => most.min(vulkan11.max_memory_allocation_size),
+            },
+            fixed_blocks: true,
+            without: if is_cpu { WITHOUT_ON_CPU } else { WITHOUT },
+            defaults: vec![("levels", LEVELS), ("block", if is_cpu { CPU_BLOCK } else { GPU_BLOCK })],
+            uuid: Some(vulkan11.device_uuid),
+            is_cpu,
+        };
+        let used = [khr::portability_subset::NAME, ext::memory_budget::NAME];
+        Ok(VulkanGpu {
+            facts,
+            physical,
+            families,
+            extensions: used.into_iter().filter(|name| has(name)).collect(),
+            tick: f64::from(limits.timestamp_period),
+            most: (block, limits.max_compute_work_group_count[0]),
+            identity: Identity {
+                vendor: properties.vendor_id,
+                device: properties.device_id,
+                uuid: properties.pipeline_cache_uuid,
+                driver: format!("{} {driver}", properties.driver_version),
+            },
+            cache: cache.map(Path::to_path_buf),
+            opened: OnceLock::new(),
+            lost: OnceLock::new(),
+            allocations: Mutex::default(),
+            #[cfg(test)]
+            fault: Mutex::default(),
+            instance: instance.clone(),
+        })
+    }
+
+    /// The device, opened; after an error that ended it, that error.
+    pub(super) fn open(&self) -> Result<&Opened, Error> {
+        if let Some(why) = self.lost.get() {
+            return Err(why.clone());
+        }
+        if let Some(remark) = self.instance.remarks().first() {
+            return Err(self.error(format!("the validation layer says: {remark}")));
+        }
+        self.opened.get_or_init(|| Opened::new(self)).as_ref().map_err(Error::clone)
+    }
+
+    /// What was opened, also of a lost device; only to be asked by what holds something of it.
+    pub(super) fn opened(&self) -> &Opened {
+        self.opened.get().and_then(|opened| opened.as_ref().ok()).expect("something was made of it")
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.facts.id.clone()
+    }
+
+    pub(super) fn families(&self) -> Families {
+        self.families
+    }
+
+    pub(super) fn error(&self, what: String) -> Error {
+        Error::Device { device: self.facts.id.clone(), what }
+    }
+
+    /// Vulkan's answer to something that was being done.
+    pub(super) fn check<T>(&self, answer: Result<T, vk::Result>, doing: &str) -> Result<T, Error> {
+        answer.map_err(|code| {
+            let error = self.error(format!("{code} while {doing}"));
+            match code {
+                vk::Result::ERROR_DEVICE_LOST => self.lost.get_or_init(|| error).clone(),
+                _ => error,
+            }
+        })
+    }
+
+    /// A call that a test may have fail.
+    pub(super) fn call<T>(&self, call: impl FnOnce() -> Result<T, vk::Result>) -> Result<T, vk::Result> {
+        #[cfg(test)]
+        if let Some(code) = lock(&self.fault).take() {
+            return Err(code);
+        }
+        call()
+    }
+
+    /// Whether steps are in order and use memory that is there.
+    pub(super) fn check_steps(&self, steps: &[Step]) -> Result<(), Error> {
+        steps::check_order(steps).map_err(|why| self.error(format!("a program {why}")))?;
+        self.check_accesses(steps.iter().flat_map(steps::accesses))
+    }
+
+    pub(super) fn check_accesses(&self, accesses: impl Iterator<Item = Access>) -> Result<(), Error> {
+        let allocations = lock(&self.allocations);
+        for access in accesses {
+            if allocations.find(access).is_none() {
+                return Err(self.error(format!("a program uses memory that it does not have: {access:x?}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Families {
+    /// One that computes and does not draw, if there is one; beside it one that only copies.
+    fn of(families: &[vk::QueueFamilyProperties]) -> Option<Families> {
+        use vk::QueueFlags as Flags;
+        let find = |with: Flags, without: Flags| {
+            families
+                .iter()
+                .position(|f| f.queue_count > 0 && f.queue_flags.contains(with) && !f.queue_flags.intersects(without))
+        };
+        let compute = find(Flags::COMPUTE, Flags::GRAPHICS).or_else(|| find(Flags::COMPUTE, Flags::empty()))?;
+        let copies = find(Flags::TRANSFER, Flags::COMPUTE | Flags::GRAPHICS);
+        Some(Families {
+            compute: compute as u32,
+            copies: copies.map(|copies| (copies as u32, families[copies].queue_count.min(2))),
+            stamps: families[compute].timestamp_valid_bits,
+        })
+    }
+}
+
+impl Opened {
+    fn new(gpu: &VulkanGpu) -> Result<Opened, Error> {
+        let vulkan = &gpu.instance.instance;
+        let Families { compute, copies, .. } = gpu.families;
+        let priorities = [1.0; 2];
+        let mut queues = vec![(compute, 1)];
+        queues.extend(copies);
+        let queue = |(family, count): (u32, u32)| {
+            let info = vk::DeviceQueueCreateInfo::default().queue_family_index(family);
+            info.queue_priorities(&priorities[..count as usize])
+        };
+        let queues: Vec<_> = queues.into_iter().map(queue).collect();
+        let extensions: Vec<_> = gpu.extensions.iter().map(|name| name.as_ptr()).collect();
+        let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
+        let mut features12 = vk::PhysicalDeviceVulkan12Features::default()
+            .buffer_device_address(true)
+            .scalar_block_layout(true)
+            .timeline_semaphore(true);
+        let info = vk::DeviceCreateInfo::default()
+            .queue_create_infos(&queues)
+            .enabled_extension_names(&extensions)
+            .enabled_features(&features)
+            .push_next(&mut features12);
+        // SAFETY: all that the structure points to lives, and the device said that it has all of it.
+        let device = unsafe { vulkan.create_device(gpu.physical, &info, None) };
+        let device = gpu.check(device, "opening the device")?;
+        let description = AllocatorCreateDesc {
+            instance: vulkan.clone(),
+            device: device.clone(),
+            physical_device: gpu.physical,
+            debug_settings: Default::default(),
+            buffer_device_address: true,
+            allocation_sizes: AllocationSizes::new(POOLED, POOLED),
+        };
+        // SAFETY: the queues were asked for above.
+        let queue = |family, index| Mutex::new(unsafe { device.get_device_queue(family, index) });
+        let copies = match copies {
+            Some((family, 1)) => {
+                let both = Arc::new(queue(family, 0));
+                [Some(both.clone()), Some(both)]
+            }
+            Some((family, _)) => [0, 1].map(|index| Some(Arc::new(queue(family, index)))),
+            None => [None, None],
+        };
+        let compute = queue(compute, 0);
+        let made = Allocator::new(&description).map_err(|why| why.to_string()).and_then(|mut allocator| {
+            let mut tables = Tables::new(&device, &mut allocator)?;
+            match Pipelines::new(&device, tables.layout, gpu.cache.as_deref(), &gpu.identity) {
+                Ok(pipelines) => Ok((allocator, tables, pipelines)),
+                Err(code) => {
+                    tables.destroy(&device, &mut allocator);
+                    Err(format!("{code} while preparing for pipelines"))
+                }
+            }
+        });
+        match made {
+            Ok((allocator, tables, pipelines)) => {
+                let (allocator, tables) = (Mutex::new(Some(allocator)), Mutex::new(tables));
+                Ok(Opened { device, allocator, tables, pipelines, compute, copies })
+            }
+            Err(why) => {
+                // SAFETY: nothing of the device is left.
+                unsafe { device.destroy_device(None) };
+                Err(gpu.error(why))
+            }
+        }
+    }
+}
+
+impl Drop for VulkanGpu {
+    fn drop(&mut self) {
+        if let Some(Ok(opened)) = self.opened.get() {
+            opened.pipelines.destroy(&opened.device);
+            if let Some(mut allocator) = lock(&opened.allocator).take() {
+                lock(&opened.tables).destroy(&opened.device, &mut allocator);
+            }
+            // SAFETY: whatever was made of the device held it, so that nothing is left.
+            unsafe { opened.device.destroy_device(None) };
+        }
+    }
+}
+
+impl Gpu for VulkanGpu {
+    type Memory = Memory;
+    type HostMemory = HostMemory;
+    type Kernels = Kernels;
+    type Queue = VulkanQueue;
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn free(&self) -> Result<u64, Error> {
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut memory = vk::PhysicalDeviceMemoryProperties2::default();
+        let tells = self.extensions.contains(&ext::memory_budget::NAME);
+        if tells {
+            memory = memory.push_next(&mut budget);
+        }
+        // SAFETY: the chain holds structures that the device knows.
+        unsafe { self.instance.instance.get_physical_device_memory_properties2(self.physical, &mut memory) };
+        let heaps = memory.memory_properties.memory_heaps_as_slice().to_vec();
+        let local = (0..heaps.len()).filter(|i| heaps[*i].flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
+        let largest = local.max_by_key(|i| heaps[*i].size);
+        Ok(match largest {
+            Some(heap) if tells => budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]),
+            Some(heap) => heaps[heap].size,
+            None => 0,
+        })
+    }
+
+    fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
+        Memory::new(self, bytes)
+    }
+
+    fn address(memory: &Memory) -> u64 {
+        memory.address()
+    }
+
+    fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<HostMemory, Error> {
+        HostMemory::new(self, bytes)
+    }
+
+    fn host_address(memory: &HostMemory) -> u64 {
+        memory.address()
+    }
+
+    fn host_bytes(memory: &mut HostMemory) -> &mut [u8] {
+        memory.bytes()
+    }
+
+    fn host_view(memory: &HostMemory) -> &[u8] {
+        memory.view()
+    }
+
+    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Kernels, Error> {
+        Kernels::new(self, config, kernels)
+    }
+
+    fn queue(self: &Arc<Self>) -> Result<VulkanQueue, Error> {
+        VulkanQueue::new(self)
+    }
+}

@@ -1,0 +1,155 @@
+//! Buffers that kernels find by their addresses.
+
+use super::device::VulkanGpu;
+use super::lock;
+use ash::vk;
+use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
+use gpu_allocator::{AllocationError, MemoryLocation};
+use hypergrove_engine::Error;
+use hypergrove_gpu::Gpu;
+use hypergrove_gpu::steps::Place;
+use std::sync::Arc;
+
+/// Bytes from which on a buffer has memory of its own.
+const LARGE: usize = 1 << 20;
+
+/// A buffer and its memory. Whoever drops it has waited for the queues that use it.
+struct Buffer {
+    gpu: Arc<VulkanGpu>,
+    buffer: vk::Buffer,
+    address: u64,
+    /// `None` only while it is made or dropped.
+    allocation: Option<Allocation>,
+}
+
+impl Buffer {
+    fn new(gpu: &Arc<VulkanGpu>, bytes: usize, place: Place) -> Result<Buffer, Error> {
+        let opened = gpu.open()?;
+        let facts = gpu.facts();
+        let (location, whose) = match place {
+            Place::Device => (MemoryLocation::GpuOnly, ""),
+            // The host reads what the device wrote: through its caches.
+            Place::Host => (MemoryLocation::GpuToCpu, " (host memory)"),
+        };
+        // In words, and there is no buffer of nothing.
+        let bytes = bytes.next_multiple_of(4).max(4);
+        let too_much = |has| Error::OutOfMemory { device: facts.id.clone() + whose, needs: bytes as u64, has };
+        if bytes as u64 > facts.largest {
+            return Err(too_much(facts.largest));
+        }
+        let families = gpu.families();
+        let both = families.copies.map(|(copies, _)| [families.compute, copies]);
+        let mut info = vk::BufferCreateInfo::default().size(bytes as u64).usage(
+            vk::BufferUsageFlags::TRANSFER_SRC
+                | vk::BufferUsageFlags::TRANSFER_DST
+                | vk::BufferUsageFlags::STORAGE_BUFFER
+                | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS,
+        );
+        if let Some(both) = &both {
+            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(both);
+        }
+        let device = &opened.device;
+        // SAFETY: the structure is whole, and the buffer is destroyed by `drop`.
+        let made = gpu.call(|| unsafe { device.create_buffer(&info, None) });
+        let buffer = match made {
+            Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY) => {
+                return Err(too_much(gpu.free().unwrap_or(0)));
+            }
+            made => gpu.check(made, "making a buffer")?,
+        };
+        let mut made = Buffer { gpu: gpu.clone(), buffer, address: 0, allocation: None };
+        // SAFETY: the buffer was made just now.
+        let requirements = unsafe { device.get_buffer_memory_requirements(buffer) };
+        let own = bytes >= LARGE;
+        let description = AllocationCreateDesc {
+            name: "hypergrove",
+            requirements,
+            location,
+            linear: true,
+            allocation_scheme: match own {
+                true => AllocationScheme::DedicatedBuffer(buffer),
+                false => AllocationScheme::GpuAllocatorManaged,
+            },
+        };
+        let allocated = match &mut *lock(&opened.allocator) {
+            Some(allocator) => allocator.allocate(&description),
+            None => Err(AllocationError::Internal("the device is closed".into())),
+        };
+        let allocation = match allocated {
+            Ok(allocation) => allocation,
+            Err(AllocationError::OutOfMemory) => return Err(too_much(gpu.free().unwrap_or(0))),
+            Err(why) => return Err(gpu.error(format!("{why} while allocating memory"))),
+        };
+        // SAFETY: the allocation was made for this buffer, with its requirements, and is freed after it.
+        let bound = unsafe { device.bind_buffer_memory(buffer, allocation.memory(), allocation.offset()) };
+        made.allocation = Some(allocation);
+        gpu.check(bound, "binding memory")?;
+        // SAFETY: the buffer has memory and was made to have an address.
+        made.address =
+            unsafe { device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(buffer)) };
+        lock(&gpu.allocations).insert(made.address, bytes, place, buffer);
+        Ok(made)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // From now on no step is accepted that uses it.
+        lock(&self.gpu.allocations).remove(self.address);
+        let opened = self.gpu.opened();
+        // SAFETY: made by `new`, destroyed once, before its memory is freed.
+        unsafe { opened.device.destroy_buffer(self.buffer, None) };
+        if let (Some(allocation), Some(allocator)) = (self.allocation.take(), &mut *lock(&opened.allocator)) {
+            // An allocator that cannot free has nothing that could be done about it here.
+            let _ = allocator.free(allocation);
+        }
+    }
+}
+
+/// Device memory. It comes as the last owner left it, and is not wiped when it goes: programs do that, by
+/// [`Step::Zero`](hypergrove_gpu::Step).
+pub(crate) struct Memory(Buffer);
+
+impl Memory {
+    pub(super) fn new(gpu: &Arc<VulkanGpu>, bytes: usize) -> Result<Memory, Error> {
+        Buffer::new(gpu, bytes, Place::Device).map(Memory)
+    }
+    pub(super) fn address(&self) -> u64 {
+        self.0.address
+    }
+}
+
+/// Host memory that the device sees. Whoever drops it has wiped it.
+pub(crate) struct HostMemory {
+    buffer: Buffer,
+    start: *mut u8,
+    bytes: usize,
+}
+// SAFETY: it owns its memory, which lasts until it is dropped, in whatever thread; bytes to write are handed out by `&mut`
+// alone.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above; through `&` bytes are read.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    pub(super) fn new(gpu: &Arc<VulkanGpu>, bytes: usize) -> Result<HostMemory, Error> {
+        let buffer = Buffer::new(gpu, bytes, Place::Host)?;
+        let mapped = buffer.allocation.as_ref().and_then(Allocation::mapped_ptr);
+        let start = mapped.ok_or_else(|| gpu.error("its host memory is not mapped".to_owned()))?.as_ptr().cast::<u8>();
+        // SAFETY: the memory was allocated and mapped just now with this many bytes, and nothing else knows of it.
+        unsafe { start.write_bytes(0, bytes) };
+        Ok(HostMemory { buffer, start, bytes })
+    }
+    pub(super) fn address(&self) -> u64 {
+        self.buffer.address
+    }
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the bytes were zeroed when they were mapped and live as long as the buffer, which is borrowed; while a
+        // queue works on them nobody asks for them, as the trait demands.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+    pub(super) fn view(&self) -> &[u8] {
+        // SAFETY: as in `bytes`; what is borrowed is not written.
+        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    }
+}

@@ -1,0 +1,211 @@
+//! Pipelines: a module compiled by the driver for blocks of so many threads, each at its first need and once.
+
+use super::device::{Identity, VulkanGpu};
+use super::lock;
+use crate::spirv::Module;
+use ash::vk;
+use hypergrove_engine::Error;
+use hypergrove_gpu::cache;
+use hypergrove_kernels::{Args, Config, Kernel};
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Bytes of the header that Vulkan puts before a driver's compiled pipelines: its length, its version, the maker's and the
+/// device's numbers, the driver's identity.
+const HEADER: usize = 16 + vk::UUID_SIZE;
+
+/// A module, and threads of a block.
+type Key = (Module, u32);
+
+/// Held while the pipeline is made: whoever wants it too waits.
+type Slot = Arc<Mutex<Option<vk::Pipeline>>>;
+
+/// All pipelines of a device.
+pub(super) struct Pipelines {
+    pub(super) layout: vk::PipelineLayout,
+    compiled: vk::PipelineCache,
+    made: Mutex<HashMap<Key, Slot>>,
+    file: Option<File>,
+}
+
+/// Where compiled pipelines are kept, and how many bytes of them are there.
+struct File {
+    folder: PathBuf,
+    key: [u8; 32],
+    bytes: Mutex<usize>,
+}
+
+impl Pipelines {
+    pub(super) fn new(
+        device: &ash::Device,
+        tables: vk::DescriptorSetLayout,
+        folder: Option<&Path>,
+        identity: &Identity,
+    ) -> Result<Pipelines, vk::Result> {
+        let key = key(identity);
+        let kept = folder.and_then(|folder| cache::load(folder, &key)).filter(|kept| is_of(kept, identity));
+        let kept = kept.unwrap_or_default();
+        let file = folder.map(|folder| File { folder: folder.into(), key, bytes: Mutex::new(kept.len()) });
+        let range = vk::PushConstantRange {
+            stage_flags: vk::ShaderStageFlags::COMPUTE,
+            offset: 0,
+            size: size_of::<Args>() as u32,
+        };
+        let info = vk::PipelineLayoutCreateInfo::default()
+            .set_layouts(std::slice::from_ref(&tables))
+            .push_constant_ranges(std::slice::from_ref(&range));
+        // SAFETY: the structure is whole; `destroy` gives it back.
+        let layout = unsafe { device.create_pipeline_layout(&info, None) }?;
+        let info = vk::PipelineCacheCreateInfo::default().initial_data(&kept);
+        // SAFETY: as above. The driver judges the data once more.
+        match unsafe { device.create_pipeline_cache(&info, None) } {
+            Ok(compiled) => Ok(Pipelines { layout, compiled, made: Mutex::default(), file }),
+            Err(code) => {
+                // SAFETY: made just now.
+                unsafe { device.destroy_pipeline_layout(layout, None) };
+                Err(code)
+            }
+        }
+    }
+
+    /// To be called once, when nothing uses a pipeline any more.
+    pub(super) fn destroy(&self, device: &ash::Device) {
+        for slot in std::mem::take(&mut *lock(&self.made)).into_values() {
+            if let Some(pipeline) = lock(&slot).take() {
+                // SAFETY: made once, and taken out of its slot.
+                unsafe { device.destroy_pipeline(pipeline, None) };
+            }
+        }
+        // SAFETY: made by `new`.
+        unsafe {
+            device.destroy_pipeline_cache(self.compiled, None);
+            device.destroy_pipeline_layout(self.layout, None);
+        }
+    }
+
+    /// Keeps what the driver has compiled for the next process. One that cannot be written costs that process its time,
+    /// and nothing else.
+    fn keep(&self, device: &ash::Device) {
+        let Some(file) = &self.file else { return };
+        // SAFETY: the cache is the device's.
+        let Ok(data) = (unsafe { device.get_pipeline_cache_data(self.compiled) }) else { return };
+        let mut bytes = lock(&file.bytes);
+        // Some drivers keep theirs elsewhere, and give a header.
+        if data.len() > HEADER && data.len() != *bytes {
+            let _ = cache::store(&file.folder, &file.key, &data);
+            *bytes = data.len();
+        }
+    }
+}
+
+/// Everything that compiled pipelines depend on: another driver's are not found.
+fn key(identity: &Identity) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for (path, text) in hypergrove_kernels::sources() {
+        hash.update(format!("{path} {} {text}", text.len()));
+    }
+    hash.update(format!("{identity:?}"));
+    hash.finalize().into()
+}
+
+/// Whether the data's header names this device and driver.
+fn is_of(data: &[u8], identity: &Identity) -> bool {
+    let word = |at: usize| data[at..at + 4].try_into().map(u32::from_le_bytes).ok();
+    data.len() >= HEADER
+        && word(0) == Some(HEADER as u32)
+        && word(4) == Some(vk::PipelineCacheHeaderVersion::ONE.as_raw() as u32)
+        && (word(8), word(12)) == (Some(identity.vendor), Some(identity.device))
+        && data[16..HEADER] == identity.uuid
+}
+
+/// Kernels of one device that may be launched.
+pub(crate) struct Kernels {
+    pub(super) gpu: Arc<VulkanGpu>,
+    config: Config,
+    loaded: Vec<Kernel>,
+}
+
+impl Kernels {
+    /// Makes the pipelines for the blocks that are foreseen, in parallel.
+    pub(super) fn new(gpu: &Arc<VulkanGpu>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Kernels, Error> {
+        let loaded = kernels.iter().map(|(kernel, _)| *kernel).collect();
+        let new = Kernels { gpu: gpu.clone(), config: config.clone(), loaded };
+        let opened = gpu.open()?;
+        let before = lock(&opened.pipelines.made).len();
+        kernels.par_iter().try_for_each(|(kernel, threads)| new.pipeline(*kernel, *threads).map(drop))?;
+        if lock(&opened.pipelines.made).len() > before {
+            opened.pipelines.keep(&opened.device);
+        }
+        Ok(new)
+    }
+
+    /// The pipeline for blocks of so many threads: made now, unless it is there.
+    pub(super) fn pipeline(&self, kernel: Kernel, threads: u32) -> Result<vk::Pipeline, Error> {
+        let gpu = &self.gpu;
+        if !self.loaded.contains(&kernel) {
+            return Err(gpu.error(format!("kernel {} was launched and not loaded", kernel.name())));
+        }
+        let Some(module) = Module::of(kernel, &self.config) else {
+            let what = format!("kernel {}: its blocks share more memory than every device has", kernel.name());
+            return Err(Error::Unsupported { device: gpu.name(), what });
+        };
+        let opened = gpu.open()?;
+        let threads = threads.clamp(1, gpu.most.0);
+        let slot = lock(&opened.pipelines.made).entry((module.clone(), threads)).or_default().clone();
+        let mut pipeline = lock(&slot);
+        if let Some(pipeline) = *pipeline {
+            return Ok(pipeline);
+        }
+        let code = module.code().map_err(|why| gpu.error(why))?;
+        let device = &opened.device;
+        let doing = format!("compiling kernel {}", kernel.name());
+        // SAFETY: the code is a whole module, as glslc made it.
+        let made = unsafe { device.create_shader_module(&vk::ShaderModuleCreateInfo::default().code(&code), None) };
+        let shader = gpu.check(made, &doing)?;
+        let entry = vk::SpecializationMapEntry { constant_id: 0, offset: 0, size: 4 };
+        let threads = threads.to_ne_bytes();
+        let constants = vk::SpecializationInfo::default().map_entries(std::slice::from_ref(&entry)).data(&threads);
+        let stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(shader)
+            .name(c"main")
+            .specialization_info(&constants);
+        let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(opened.pipelines.layout);
+        // SAFETY: all that the structure points to lives; several threads may use the cache at once.
+        let made = unsafe { device.create_compute_pipelines(opened.pipelines.compiled, &[info], None) };
+        // SAFETY: a pipeline does not need its module.
+        unsafe { device.destroy_shader_module(shader, None) };
+        let new = gpu.check(made.map_err(|(_, code)| code), &doing)?[0];
+        *pipeline = Some(new);
+        Ok(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiled_pipelines_of_others_are_not_taken() {
+        let identity = Identity { vendor: 1, device: 2, uuid: [3; vk::UUID_SIZE], driver: "a".into() };
+        let mut data = [HEADER as u32, 1, 1, 2].map(u32::to_le_bytes).concat();
+        data.extend([3; vk::UUID_SIZE]);
+        assert!(is_of(&data, &identity));
+        for at in 0..HEADER {
+            let mut other = data.clone();
+            other[at] ^= 1;
+            assert!(!is_of(&other, &identity), "byte {at}");
+        }
+        assert!(!is_of(&data[1..], &identity) && !is_of(&[], &identity));
+        for other in [
+            Identity { vendor: 7, ..identity.clone() },
+            Identity { uuid: [7; vk::UUID_SIZE], ..identity.clone() },
+            Identity { driver: "b".into(), ..identity.clone() },
+        ] {
+            assert_ne!(key(&other), key(&identity));
+        }
+    }
+}

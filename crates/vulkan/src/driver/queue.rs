@@ -1,0 +1,525 @@
+//! Rows of work: command buffers, ordered by a timeline semaphore, with barriers inside.
+
+use super::device::{Families, VulkanGpu};
+use super::lock;
+use super::pipelines::Kernels;
+use ash::vk;
+use hypergrove_engine::{Error, Timing};
+use hypergrove_gpu::steps::{self, Access};
+use hypergrove_gpu::{Launch, Queue, SLOTS, Step};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Copies of so many bytes go beside others' launches, on a queue that only copies; fewer are done sooner than two queues
+/// have told each other.
+const BESIDE: usize = 1 << 20;
+
+/// Time stamps around what is before launches, launches, and what is after: four for each submission that is timed.
+const STAMPS: u32 = 4;
+
+/// A semaphore that counts what is done.
+struct Timeline {
+    gpu: Arc<VulkanGpu>,
+    semaphore: vk::Semaphore,
+}
+
+impl Timeline {
+    fn new(gpu: &Arc<VulkanGpu>) -> Result<Arc<Timeline>, Error> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: the structure is whole; `drop` gives the semaphore back.
+        let made = unsafe { gpu.open()?.device.create_semaphore(&info, None) };
+        Ok(Arc::new(Timeline { gpu: gpu.clone(), semaphore: gpu.check(made, "making a semaphore")? }))
+    }
+
+    /// Waits until so much is done.
+    fn wait(&self, value: u64) -> Result<(), vk::Result> {
+        let info = vk::SemaphoreWaitInfo::default();
+        let info = info.semaphores(std::slice::from_ref(&self.semaphore)).values(std::slice::from_ref(&value));
+        // SAFETY: the semaphore lives as long as this.
+        unsafe { self.gpu.opened().device.wait_semaphores(&info, u64::MAX) }
+    }
+
+    /// What is done now.
+    fn now(&self) -> Result<u64, vk::Result> {
+        // SAFETY: as above.
+        unsafe { self.gpu.opened().device.get_semaphore_counter_value(self.semaphore) }
+    }
+}
+
+impl Drop for Timeline {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once; whoever signals it has waited for that.
+        unsafe { self.gpu.opened().device.destroy_semaphore(self.semaphore, None) };
+    }
+}
+
+/// Command buffers for queues of one family.
+struct Commands {
+    gpu: Arc<VulkanGpu>,
+    pool: vk::CommandPool,
+    /// Those that may be under way, with the value of the timeline that ends them.
+    used: VecDeque<(u64, vk::CommandBuffer)>,
+}
+// SAFETY: a pool is used by one thread at a time: whoever has it mutably.
+unsafe impl Send for Commands {}
+
+impl Commands {
+    fn new(gpu: &Arc<VulkanGpu>, family: u32) -> Result<Commands, Error> {
+        let info = vk::CommandPoolCreateInfo::default()
+            .queue_family_index(family)
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER);
+        // SAFETY: the structure is whole; `drop` gives the pool back.
+        let made = unsafe { gpu.open()?.device.create_command_pool(&info, None) };
+        Ok(Commands { gpu: gpu.clone(), pool: gpu.check(made, "making a command pool")?, used: VecDeque::new() })
+    }
+
+    /// A command buffer that is not under way.
+    fn next(&mut self, timeline: &Timeline) -> Result<vk::CommandBuffer, Error> {
+        let gpu = &self.gpu;
+        let done = gpu.check(timeline.now(), "asking what is done")?;
+        if let Some((_, buffer)) = self.used.pop_front_if(|(value, _)| *value <= done) {
+            return Ok(buffer);
+        }
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(self.pool)
+            .level(vk::CommandBufferLevel::PRIMARY)
+            .command_buffer_count(1);
+        // SAFETY: the pool is this one's.
+        let made = unsafe { gpu.open()?.device.allocate_command_buffers(&info) };
+        Ok(gpu.check(made, "making a command buffer")?[0])
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once, with its buffers; whoever owns it has waited for them.
+        unsafe { self.gpu.opened().device.destroy_command_pool(self.pool, None) };
+    }
+}
+
+/// Time stamps of several submissions.
+struct Stamps {
+    gpu: Arc<VulkanGpu>,
+    pool: vk::QueryPool,
+}
+
+impl Stamps {
+    /// `None` where the queue has no clock.
+    fn new(gpu: &Arc<VulkanGpu>, submissions: u32) -> Result<Option<Stamps>, Error> {
+        if gpu.families().stamps == 0 {
+            return Ok(None);
+        }
+        let info =
+            vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(STAMPS * submissions);
+        // SAFETY: the structure is whole; `drop` gives the pool back.
+        let made = unsafe { gpu.open()?.device.create_query_pool(&info, None) };
+        Ok(Some(Stamps { gpu: gpu.clone(), pool: gpu.check(made, "making time stamps")? }))
+    }
+
+    /// What was measured in a submission that is done: up to the first launch, launches, and after the last.
+    fn read(&self, submission: u32) -> Result<[Duration; 3], Error> {
+        let mut ticks = [0u64; STAMPS as usize];
+        let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+        // SAFETY: as many results as the slice has were written by the submission.
+        let read = unsafe {
+            self.gpu.opened().device.get_query_pool_results(self.pool, STAMPS * submission, &mut ticks, flags)
+        };
+        self.gpu.check(read, "measuring")?;
+        let mask = u64::MAX >> (64 - self.gpu.families().stamps.min(64));
+        let time = |from: usize| {
+            let ticks = ticks[from + 1].wrapping_sub(ticks[from]) & mask;
+            Duration::try_from_secs_f64(ticks as f64 * self.gpu.tick / 1e9).unwrap_or_default()
+        };
+        Ok([0, 1, 2].map(time))
+    }
+}
+
+impl Drop for Stamps {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once; whoever owns it has waited for what writes to it.
+        unsafe { self.gpu.opened().device.destroy_query_pool(self.pool, None) };
+    }
+}
+
+/// Where a submission goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum On {
+    /// The queue that launches, and copies too.
+    Compute,
+    /// A queue that only copies: 0 up, 1 down.
+    Copies(usize),
+}
+
+/// Timed submissions between two waits, at most.
+const TIMED: u32 = 16;
+
+/// Submissions in order. Each waits for the one before it, whatever queues of the device they go to; launches of several
+/// rows take turns on the one queue that launches.
+pub(crate) struct VulkanQueue {
+    timeline: Arc<Timeline>,
+    /// The last submission, and the last that a wait is for.
+    last: u64,
+    awaited: u64,
+    marks: [Option<u64>; SLOTS],
+    launching: Commands,
+    copying: Option<Commands>,
+    stamps: Option<Arc<Stamps>>,
+    /// What was timed since the last wait: stamps, and the number of the submission among theirs.
+    timed: Vec<(Arc<Stamps>, u32)>,
+    /// When what was submitted since the last wait began.
+    began: Option<Instant>,
+    gpu: Arc<VulkanGpu>,
+}
+
+/// Steps in a command buffer of their own. Their memory is checked at each replay.
+pub(crate) struct VulkanRecording {
+    /// The row that it was submitted to last, and how far that must come before it may be submitted again.
+    under_way: Mutex<Option<(Arc<Timeline>, u64)>>,
+    buffer: vk::CommandBuffer,
+    accesses: Vec<Access>,
+    stamps: Option<Arc<Stamps>>,
+    _commands: Commands,
+    gpu: Arc<VulkanGpu>,
+}
+
+impl VulkanRecording {
+    /// Waits until it is not under way.
+    fn settle(&self) -> Result<(), vk::Result> {
+        lock(&self.under_way).take().map_or(Ok(()), |(timeline, value)| timeline.wait(value))
+    }
+}
+
+impl Drop for VulkanRecording {
+    fn drop(&mut self) {
+        // A lost device has nothing under way.
+        let _ = self.settle();
+    }
+}
+
+impl VulkanQueue {
+    pub(super) fn new(gpu: &Arc<VulkanGpu>) -> Result<VulkanQueue, Error> {
+        let Families { compute, copies, .. } = gpu.families();
+        Ok(VulkanQueue {
+            timeline: Timeline::new(gpu)?,
+            last: 0,
+            awaited: 0,
+            marks: [None; SLOTS],
+            launching: Commands::new(gpu, compute)?,
+            copying: copies.map(|(family, _)| Commands::new(gpu, family)).transpose()?,
+            stamps: Stamps::new(gpu, TIMED)?.map(Arc::new),
+            timed: Vec::new(),
+            began: None,
+            gpu: gpu.clone(),
+        })
+    }
+
+    fn check_gpu(&self, other: &Arc<VulkanGpu>) -> Result<(), Error> {
+        if Arc::ptr_eq(&self.gpu, other) {
+            return Ok(());
+        }
+        Err(self.gpu.error(format!("it was given what belongs to {}", other.name())))
+    }
+
+    /// Steps and where they go: large copies to queues of their own, if there are such.
+    fn parts<'a>(&self, steps: &'a [Step]) -> Vec<(On, &'a [Step])> {
+        let launches = steps::launches(steps);
+        let bytes = |steps: &[Step]| steps.iter().flat_map(steps::accesses).map(|access| access.bytes).sum::<usize>();
+        let beside = |steps: &[Step]| self.copying.is_some() && bytes(steps) >= BESIDE;
+        if launches.is_empty() {
+            let up = !matches!(steps.first(), Some(Step::Download { .. }));
+            let on = if beside(steps) { On::Copies(usize::from(!up)) } else { On::Compute };
+            return vec![(on, steps)];
+        }
+        let (mut from, mut to) = (0, steps.len());
+        let mut parts = Vec::new();
+        if beside(&steps[..launches.start]) {
+            from = launches.start;
+            parts.push((On::Copies(0), &steps[..from]));
+        }
+        let down = beside(&steps[launches.end..]);
+        if down {
+            to = launches.end;
+        }
+        parts.push((On::Compute, &steps[from..to]));
+        if down {
+            parts.push((On::Copies(1), &steps[to..]));
+        }
+        parts
+    }
+
+    /// Submits steps, which must have been checked.
+    fn enqueue(&mut self, kernels: &Kernels, steps: &[Step], timed: bool) -> Result<(), Error> {
+        for (on, steps) in self.parts(steps) {
+            let commands = match (on, &mut self.copying) {
+                (On::Copies(_), Some(copying)) => copying,
+                _ => &mut self.launching,
+            };
+            let buffer = commands.next(&self.timeline)?;
+            // Whatever becomes of it, it may be used again when the next submission is done.
+            commands.used.push_back((self.last + 1, buffer));
+            let room = (self.timed.len() as u32) < TIMED && timed && on == On::Compute;
+            let stamps = self.stamps.clone().filter(|_| room).map(|stamps| (stamps, self.timed.len() as u32));
+            encode(kernels, buffer, steps, on, stamps.as_ref())?;
+            self.send(buffer, on)?;
+            self.timed.extend(stamps);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, buffer: vk::CommandBuffer, on: On) -> Result<(), Error> {
+        let opened = self.gpu.open()?;
+        let next = self.last + 1;
+        let semaphores = [self.timeline.semaphore];
+        let mut values = vk::TimelineSemaphoreSubmitInfo::default()
+            .wait_semaphore_values(std::slice::from_ref(&self.last))
+            .signal_semaphore_values(std::slice::from_ref(&next));
+        let info = vk::SubmitInfo::default()
+            .command_buffers(std::slice::from_ref(&buffer))
+            .wait_semaphores(&semaphores)
+            .wait_dst_stage_mask(&[vk::PipelineStageFlags::ALL_COMMANDS])
+            .signal_semaphores(&semaphores)
+            .push_next(&mut values);
+        let queue = match on {
+            On::Copies(way) => opened.copies[way].as_deref().unwrap_or(&opened.compute),
+            On::Compute => &opened.compute,
+        };
+        let queue = lock(queue);
+        // SAFETY: the lock is the queue's; the buffer is not under way, and what its steps use is allocated: whoever drops
+        // that waits before.
+        let done = self.gpu.call(|| unsafe { opened.device.queue_submit(*queue, &[info], vk::Fence::null()) });
+        drop(queue);
+        self.gpu.check(done, "submitting work")?;
+        self.last = next;
+        Ok(())
+    }
+
+    /// Runs what submits; after an error nothing is under way.
+    fn measured(&mut self, submit: impl FnOnce(&mut VulkanQueue) -> Result<(), Error>) -> Result<(), Error> {
+        self.began.get_or_insert_with(Instant::now);
+        let done = submit(self);
+        self.awaited = self.last;
+        if done.is_err() {
+            self.began = None;
+            self.timed.clear();
+            // What failed is said already.
+            let _ = self.timeline.wait(self.last);
+        }
+        done
+    }
+}
+
+/// Writes steps down; groups that may overlap, and barriers between them.
+fn encode(
+    kernels: &Kernels,
+    buffer: vk::CommandBuffer,
+    steps: &[Step],
+    on: On,
+    stamps: Option<&(Arc<Stamps>, u32)>,
+) -> Result<(), Error> {
+    let gpu = &kernels.gpu;
+    let opened = gpu.open()?;
+    let device = &opened.device;
+    // SAFETY: the buffer is not under way, and beginning resets it.
+    let begun = unsafe { device.begin_command_buffer(buffer, &vk::CommandBufferBeginInfo::default()) };
+    gpu.check(begun, "writing commands")?;
+    let stamp = |number: u32| {
+        if let Some((stamps, submission)) = stamps {
+            let stage = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
+            // SAFETY: the pool has room for as many as are numbered, and is reset below.
+            unsafe { device.cmd_write_timestamp(buffer, stage, stamps.pool, submission * STAMPS + number) };
+        }
+    };
+    if let Some((stamps, submission)) = stamps {
+        // SAFETY: what wrote to these before was waited for.
+        unsafe { device.cmd_reset_query_pool(buffer, stamps.pool, submission * STAMPS, STAMPS) };
+    }
+    let (stages, written, used) = match on {
+        On::Compute => (
+            vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER,
+            vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE,
+            vk::AccessFlags::SHADER_READ
+                | vk::AccessFlags::SHADER_WRITE
+                | vk::AccessFlags::TRANSFER_READ
+                | vk::AccessFlags::TRANSFER_WRITE,
+        ),
+        On::Copies(_) => (
+            vk::PipelineStageFlags::TRANSFER,
+            vk::AccessFlags::TRANSFER_WRITE,
+            vk::AccessFlags::TRANSFER_READ | vk::AccessFlags::TRANSFER_WRITE,
+        ),
+    };
+    let barrier = |to: vk::PipelineStageFlags, access: vk::AccessFlags| {
+        let memory = vk::MemoryBarrier::default().src_access_mask(written).dst_access_mask(access);
+        // SAFETY: the buffer is being written, for a queue that has these stages.
+        unsafe {
+            device.cmd_pipeline_barrier(buffer, stages, to, vk::DependencyFlags::empty(), &[memory], &[], &[]);
+        }
+    };
+    let launches = steps::launches(steps);
+    if !launches.is_empty() {
+        let (pipelines, tables) = (&opened.pipelines, lock(&opened.tables).set);
+        let point = vk::PipelineBindPoint::COMPUTE;
+        // SAFETY: the set lives as long as the device.
+        unsafe { device.cmd_bind_descriptor_sets(buffer, point, pipelines.layout, 0, &[tables], &[]) };
+    }
+    stamp(0);
+    for (number, part) in
+        [&steps[..launches.start], &steps[launches.clone()], &steps[launches.end..]].iter().enumerate()
+    {
+        for group in steps::groups(part) {
+            // The first one is for what other rows have under way on the same queue: launches take turns.
+            barrier(stages, used);
+            for step in group {
+                write(kernels, buffer, step)?;
+            }
+        }
+        stamp(number as u32 + 1);
+    }
+    barrier(vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ);
+    // SAFETY: it was begun above.
+    gpu.check(unsafe { device.end_command_buffer(buffer) }, "writing commands")
+}
+
+/// Writes one step down.
+fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<(), Error> {
+    let gpu = &kernels.gpu;
+    let opened = gpu.open()?;
+    let device = &opened.device;
+    let places = |step: &Step| {
+        let allocations = lock(&gpu.allocations);
+        let found = steps::accesses(step).map(|access| allocations.find(access).map(|(buffer, at)| (*buffer, at)));
+        let found: Option<Vec<_>> = found.collect();
+        found.ok_or_else(|| gpu.error("a program uses memory that it does not have".to_owned()))
+    };
+    match *step {
+        Step::Upload { bytes, .. } | Step::Download { bytes, .. } => {
+            let places = places(step)?;
+            let [device_at, host_at] = places[..] else { return Ok(()) };
+            let ((from, src), (to, dst)) = match step {
+                Step::Upload { .. } => (host_at, device_at),
+                _ => (device_at, host_at),
+            };
+            let region = vk::BufferCopy { src_offset: src, dst_offset: dst, size: bytes as u64 };
+            // SAFETY: both ranges are inside their buffers.
+            unsafe { device.cmd_copy_buffer(buffer, from, to, &[region]) };
+        }
+        Step::Zero { at, bytes } => {
+            let places = places(step)?;
+            let [(to, offset)] = places[..] else { return Ok(()) };
+            if at % 4 != 0 || bytes % 4 != 0 {
+                return Err(gpu.error(format!("{bytes} bytes at {at:x} are not whole words")));
+            }
+            // SAFETY: the range is inside its buffer, and in words.
+            unsafe { device.cmd_fill_buffer(buffer, to, offset, bytes as u64, 0) };
+        }
+        Step::Launch(Launch { kernel, blocks, threads, ref args })
+        | Step::Beside(Launch { kernel, blocks, threads, ref args }) => {
+            let pipeline = kernels.pipeline(kernel, threads)?;
+            // Any shape gives the same bytes.
+            let blocks = blocks.saturating_mul(threads.div_ceil(gpu.most.0)).clamp(1, gpu.most.1);
+            // SAFETY: plain numbers without gaps.
+            let args = unsafe { std::slice::from_raw_parts((&raw const *args).cast::<u8>(), size_of_val(args)) };
+            let layout = opened.pipelines.layout;
+            // SAFETY: the pipeline is the device's and kept by it; every kernel takes these arguments. What it does with the
+            // addresses in them is the program's business.
+            unsafe {
+                device.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, pipeline);
+                device.cmd_push_constants(buffer, layout, vk::ShaderStageFlags::COMPUTE, 0, args);
+                device.cmd_dispatch(buffer, blocks, 1, 1);
+            }
+        }
+        Step::Fork | Step::Join => {}
+    }
+    Ok(())
+}
+
+impl Queue for VulkanQueue {
+    type Kernels = Kernels;
+    type Recording = VulkanRecording;
+
+    fn submit(&mut self, kernels: &Kernels, steps: &[Step]) -> Result<(), Error> {
+        self.check_gpu(&kernels.gpu)?;
+        self.gpu.check_steps(steps)?;
+        self.measured(|queue| queue.enqueue(kernels, steps, true))
+    }
+
+    fn record(&mut self, kernels: &Kernels, steps: &[Step]) -> Result<VulkanRecording, Error> {
+        self.check_gpu(&kernels.gpu)?;
+        self.gpu.check_steps(steps)?;
+        let mut commands = Commands::new(&self.gpu, self.gpu.families().compute)?;
+        let buffer = commands.next(&self.timeline)?;
+        let stamps = Stamps::new(&self.gpu, 1)?.map(|stamps| (Arc::new(stamps), 0));
+        encode(kernels, buffer, steps, On::Compute, stamps.as_ref())?;
+        Ok(VulkanRecording {
+            under_way: Mutex::default(),
+            buffer,
+            accesses: steps.iter().flat_map(steps::accesses).collect(),
+            stamps: stamps.map(|(stamps, _)| stamps),
+            _commands: commands,
+            gpu: self.gpu.clone(),
+        })
+    }
+
+    fn replay(&mut self, recording: &VulkanRecording) -> Result<(), Error> {
+        self.check_gpu(&recording.gpu)?;
+        self.gpu.check_accesses(recording.accesses.iter().copied())?;
+        self.gpu.check(recording.settle(), "working")?;
+        self.measured(|queue| {
+            queue.send(recording.buffer, On::Compute)?;
+            *lock(&recording.under_way) = Some((queue.timeline.clone(), queue.last));
+            queue.timed.extend(recording.stamps.clone().map(|stamps| (stamps, 0)));
+            Ok(())
+        })
+    }
+
+    fn mark(&mut self, slot: usize) -> Result<(), Error> {
+        self.marks[slot] = Some(self.last);
+        Ok(())
+    }
+
+    fn wait_for(&mut self, slot: usize) -> Result<(), Error> {
+        match self.marks[slot].take() {
+            Some(value) => self.gpu.check(self.timeline.wait(value), "working"),
+            None => Ok(()),
+        }
+    }
+
+    fn follow(&mut self, kernels: &Kernels, steps: &[Step]) -> Result<(), Error> {
+        self.check_gpu(&kernels.gpu)?;
+        self.gpu.check_steps(steps)?;
+        let done = self.enqueue(kernels, steps, false);
+        if done.is_err() {
+            let _ = self.timeline.wait(self.last);
+        }
+        done
+    }
+
+    fn wait(&mut self) -> Result<Option<Timing>, Error> {
+        self.gpu.open()?;
+        let timed = std::mem::take(&mut self.timed);
+        let Some(began) = self.began.take() else {
+            return self.gpu.check(self.timeline.wait(self.last), "working").map(|()| None);
+        };
+        self.gpu.check(self.timeline.wait(self.awaited), "working")?;
+        let mut timing = Timing::default();
+        for (stamps, submission) in &timed {
+            let [upload, execute, download] = stamps.read(*submission)?;
+            timing.upload += upload;
+            timing.execute += execute;
+            timing.download += download;
+        }
+        if timed.is_empty() {
+            timing.execute = began.elapsed();
+        }
+        Ok(Some(timing))
+    }
+}
+
+impl Drop for VulkanQueue {
+    fn drop(&mut self) {
+        // A lost device has nothing under way.
+        let _ = self.timeline.wait(self.last);
+    }
+}

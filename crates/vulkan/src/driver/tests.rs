@@ -1,0 +1,182 @@
+//! The driver on the first device, where there is one.
+
+use super::device::VulkanGpu;
+use super::*;
+use ash::vk;
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program};
+use hypergrove_fips205::plan::{Op, Plan};
+use hypergrove_fips205::{Family, Position, TOY_SHA2_16};
+use hypergrove_gpu::{Gpu, Gpus, Launch, Queue, Step};
+use hypergrove_kernels::{Args, Config, Kernel};
+use std::sync::Arc;
+
+/// Under the validation layer, where that is installed.
+fn instance() -> Option<Arc<Instance>> {
+    match Instance::open(true).or_else(|_| Instance::open(false)) {
+        Ok(instance) => Some(instance),
+        Err(why) => {
+            assert!(!why.is_empty());
+            println!("skipped: vulkan driver: {why}");
+            None
+        }
+    }
+}
+
+fn device() -> Option<(Arc<Instance>, Arc<VulkanGpu>)> {
+    let instance = instance()?;
+    match devices(&instance, None) {
+        Ok(devices) => Some((instance, devices[0].clone())),
+        Err(why) => {
+            println!("skipped: vulkan driver: {why}");
+            None
+        }
+    }
+}
+
+fn config() -> Config {
+    Config { family: Family::Sha2, n: 16, defines: Vec::new() }
+}
+
+#[test]
+fn bytes_go_to_the_device_and_back() {
+    let Some((instance, gpu)) = device() else { return };
+    let facts = gpu.facts();
+    assert!(facts.id == "vulkan:0" && !facts.name.is_empty() && facts.multiprocessors > 0 && facts.memory > 0);
+    // Copies of that size go beside launches, where a device can do that.
+    let bytes = 2 << 20;
+    let (memory, mut host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(2 * bytes).unwrap());
+    assert!(gpu.free().unwrap() > 0 && VulkanGpu::host_view(&host).iter().all(|&byte| byte == 0));
+    VulkanGpu::host_bytes(&mut host)[..bytes].fill(7);
+    let (at, from) = (VulkanGpu::address(&memory), VulkanGpu::host_address(&host));
+    let to = from + bytes as u64;
+    let kernels = gpu.kernels(&config(), &[(Kernel::Cached, 64)]).unwrap();
+    let mut queue = gpu.queue().unwrap();
+    assert_eq!(queue.wait().unwrap(), None);
+    // A launch with nothing to do.
+    let idle = Launch { kernel: Kernel::Cached, blocks: 1, threads: 64, args: Args::default() };
+    let steps = [
+        Step::Upload { to: at, from, bytes },
+        Step::Zero { at, bytes: 4 },
+        Step::Fork,
+        Step::Beside(idle),
+        Step::Launch(Launch { blocks: 1 << 20, ..idle }),
+        Step::Join,
+        Step::Zero { at: at + 8, bytes: 8 },
+        Step::Download { to, from: at, bytes },
+    ];
+    let recording = queue.record(&kernels, &steps).unwrap();
+    let mut want = vec![7; bytes];
+    want[..4].fill(0);
+    want[8..16].fill(0);
+    for replayed in [false, true, true] {
+        VulkanGpu::host_bytes(&mut host)[bytes..].fill(1);
+        match replayed {
+            true => (0..2).for_each(|_| queue.replay(&recording).unwrap()),
+            false => queue.submit(&kernels, &steps).unwrap(),
+        }
+        queue.mark(3).unwrap();
+        queue.wait_for(3).unwrap();
+        assert!(queue.wait().unwrap().is_some());
+        assert!(VulkanGpu::host_view(&host)[bytes..] == want, "replayed: {replayed}");
+    }
+    let failures = [
+        [Step::Download { to, from: at, bytes: bytes + 1 }],
+        [Step::Zero { at: from, bytes: 4 }],
+        [Step::Zero { at: at + 1, bytes: 4 }],
+        [Step::Launch(Launch { kernel: Kernel::Chains, ..idle })],
+        [Step::Fork],
+    ];
+    for steps in &failures {
+        assert!(matches!(queue.submit(&kernels, steps), Err(Error::Device { device, .. }) if device == "vulkan:0"));
+        assert!(queue.record(&kernels, steps).is_err());
+    }
+    queue.submit(&kernels, &steps).unwrap();
+    queue.follow(&kernels, &[Step::Zero { at, bytes }]).unwrap();
+    queue.wait().unwrap();
+    queue.wait().unwrap();
+    drop(host);
+    assert!(queue.replay(&recording).is_err(), "its memory is gone");
+    let much = gpu.alloc(1 << 50);
+    assert!(matches!(much, Err(Error::OutOfMemory { needs, has, .. }) if needs == 1 << 50 && has > 0));
+    drop((gpu.alloc(0).unwrap(), memory, queue, recording, kernels));
+    drop(gpu);
+    assert_eq!(instance.remarks(), Vec::<String>::new());
+}
+
+#[test]
+fn pipelines_are_made_once_for_each_size() {
+    let Some((_, gpu)) = device() else { return };
+    let small: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.has_module()).map(|kernel| (*kernel, 64)).collect();
+    gpu.kernels(&config(), &small).unwrap();
+    let start = std::time::Instant::now();
+    let kernels = gpu.kernels(&config(), &small).unwrap();
+    assert!(start.elapsed().as_millis() < 100);
+    let of = |kernel, threads| kernels.pipeline(kernel, threads);
+    assert_eq!(of(Kernel::Keys, 64).unwrap(), of(Kernel::Keys, 64).unwrap());
+    assert!(of(Kernel::Keys, 1 << 20).is_ok(), "as many as the device takes");
+    let wide = gpu.kernels(&config(), &[(Kernel::XmssWide, 96)]);
+    assert!(matches!(wide, Err(Error::Unsupported { .. })));
+}
+
+/// A signature of the first toy set.
+fn sign(program: &mut dyn Program) -> Result<Vec<u8>, Error> {
+    let p = &TOY_SHA2_16;
+    let keys = [Key { pk_seed: &[1; 16], sk_seed: &[2; 16], cached_nodes: &[], cached_id: 0 }];
+    let positions = [Position { fors: vec![1, 2, 3, 4], idx_tree: 2, idx_leaf: 3 }];
+    let mut out = vec![0; p.sig_bytes()];
+    let batch = Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] };
+    match program.run(&batch, &mut out) {
+        Ok(_) => Ok(out),
+        Err(why) => {
+            assert!(out.iter().all(|byte| *byte == 0), "no part of a signature");
+            Err(why)
+        }
+    }
+}
+
+#[test]
+fn a_lost_device_says_so_from_then_on() {
+    let Some((_, gpu)) = device() else { return };
+    let gpus = Gpus::new("vulkan", Ok(vec![gpu.clone()]));
+    let device = gpus.devices().unwrap().remove(0);
+    let plan = Plan::new(&TOY_SHA2_16, Op::Sign);
+    let mut program = gpus.prepare(&device, &plan, 1, &Policy::default()).unwrap();
+    let right = sign(&mut *program).unwrap();
+    *lock(&gpu.fault) = Some(vk::Result::ERROR_OUT_OF_HOST_MEMORY);
+    assert!(matches!(sign(&mut *program), Err(Error::Device { .. })));
+    assert!(sign(&mut *program).unwrap() == right, "what is no loss passes");
+    *lock(&gpu.fault) = Some(vk::Result::ERROR_DEVICE_LOST);
+    let why = sign(&mut *program).unwrap_err();
+    assert!(matches!(&why, Error::Device { device, .. } if device == "vulkan:0"), "{why}");
+    assert_eq!(sign(&mut *program).unwrap_err(), why);
+    assert_eq!(gpus.prepare(&device, &plan, 1, &Policy::default()).err(), Some(why));
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_with_its_size() {
+    let Some((_, gpu)) = device() else { return };
+    for code in [vk::Result::ERROR_OUT_OF_DEVICE_MEMORY, vk::Result::ERROR_OUT_OF_HOST_MEMORY] {
+        *lock(&gpu.fault) = Some(code);
+        assert!(matches!(gpu.alloc(1 << 20), Err(Error::OutOfMemory { needs, .. }) if needs == 1 << 20));
+        *lock(&gpu.fault) = Some(code);
+        assert!(
+            matches!(gpu.alloc_host(12), Err(Error::OutOfMemory { needs: 12, device, .. }) if device.contains("host"))
+        );
+    }
+    gpu.alloc(1 << 20).unwrap();
+}
+
+#[test]
+fn what_is_done_wrong_is_remarked_on() {
+    let Ok(instance) = Instance::open(true) else { return println!("skipped: vulkan driver: no validation layer") };
+    let Ok(devices) = devices(&instance, None) else { return println!("skipped: vulkan driver: no device") };
+    let gpu = &devices[0];
+    // SAFETY: a buffer of nothing is refused by no driver here, and given back.
+    unsafe {
+        let vulkan = &gpu.open().unwrap().device;
+        let buffer = vulkan.create_buffer(&vk::BufferCreateInfo::default(), None);
+        buffer.iter().for_each(|buffer| vulkan.destroy_buffer(*buffer, None));
+    }
+    assert!(!instance.remarks().is_empty());
+    assert!(matches!(gpu.alloc(4), Err(Error::Device { what, .. }) if what.contains("validation layer")));
+}

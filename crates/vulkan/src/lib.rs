@@ -1,0 +1,32 @@
+//! Any GPU with a Vulkan driver of version 1.2 or newer: AMD's, Intel's, NVIDIA's, Apple's through MoltenVK, and CPUs through
+//! lavapipe.
+//!
+//! Kernels are SPIR-V modules that were compiled from `hypergrove-kernels` and lie in `spirv`; what they are launched for
+//! is in `hypergrove-gpu`. See docs/vulkan.md.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod driver;
+mod spirv;
+
+use driver::Instance;
+use hypergrove_engine::Backend;
+use hypergrove_gpu::Gpus;
+use std::path::Path;
+
+/// Who sees to it that Vulkan is used as it must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Calls {
+    /// Nobody: what it costs is saved.
+    Trusted,
+    /// Khronos' validation layer, which must be installed, the order of copies and launches included: for tests. Once it has
+    /// remarked on something, all fails with what it said.
+    Checked,
+}
+
+/// All devices of all Vulkan drivers, perhaps none: [`Backend::absent`] says why. The drivers' compiled pipelines are kept
+/// in `cache`, if a directory is given.
+pub fn backend(cache: Option<&Path>, calls: Calls) -> impl Backend + use<> {
+    let instance = Instance::open(calls == Calls::Checked);
+    Gpus::new("vulkan", instance.and_then(|instance| driver::devices(&instance, cache)))
+}

@@ -1,0 +1,114 @@
+//! The kernels' modules, and how drivers are asked to compile them.
+
+use flate2::read::GzDecoder;
+use hypergrove_kernels::{Config, Kernel};
+use std::io::Read;
+
+// `MODULES`: names and files, sorted.
+include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+
+/// SPIR-V's first word, and how many words come before the first instruction.
+const MAGIC: u32 = 0x0723_0203;
+const HEADER: usize = 5;
+/// An instruction: the block after the loop, its continuation, and what the driver should do.
+const LOOP_MERGE: u32 = 246;
+const UNROLL: u32 = 1;
+const DONT_UNROLL: u32 = 2;
+
+/// What a pipeline is made from, but for the threads of a block.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Module {
+    name: String,
+    unrolled: bool,
+}
+
+impl Module {
+    /// `None` for a kernel that needs more memory for a block than every device has.
+    pub(crate) fn of(kernel: Kernel, config: &Config) -> Option<Module> {
+        let unrolled = config.defines.contains(&("UNROLLED", 1));
+        kernel
+            .has_module()
+            .then(|| Module { name: hypergrove_kernels::module_name(kernel, config.family, config.n), unrolled })
+    }
+
+    /// Its words.
+    pub(crate) fn code(&self) -> Result<Vec<u32>, String> {
+        let missing = || format!("this build has no module {}", self.name);
+        let at = MODULES.binary_search_by(|(name, _)| (*name).cmp(&self.name)).map_err(|_| missing())?;
+        let mut bytes = Vec::new();
+        GzDecoder::new(MODULES[at].1).read_to_end(&mut bytes).map_err(|error| format!("{}: {error}", self.name))?;
+        let mut words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        match hint(&mut words, if self.unrolled { UNROLL } else { DONT_UNROLL }) {
+            Some(_) => Ok(words),
+            None => Err(format!("{} is no SPIR-V", self.name)),
+        }
+    }
+}
+
+/// Asks for `control` wherever a loop asks for nothing: those are the loops over a hash's rounds (`dialect.h`). Gives their
+/// number; `None` if this is no module.
+fn hint(words: &mut [u32], control: u32) -> Option<usize> {
+    let (mut at, mut hinted) = (HEADER, 0);
+    if words.first() != Some(&MAGIC) {
+        return None;
+    }
+    while at < words.len() {
+        let (length, code) = ((words[at] >> 16) as usize, words[at] & 0xffff);
+        let instruction = words.get_mut(at..at + length).filter(|words| !words.is_empty())?;
+        if let (LOOP_MERGE, [_, _, _, wanted @ 0, ..]) = (code, instruction) {
+            *wanted = control;
+            hinted += 1;
+        }
+        at += length;
+    }
+    Some(hinted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_fips205::Family;
+
+    #[test]
+    fn every_kernel_has_a_module_that_fits_any_device() {
+        for family in [Family::Sha2, Family::Shake] {
+            for n in [16, 24, 32] {
+                for kernel in Kernel::ALL.iter().copied().filter(|kernel| kernel.has_module()) {
+                    for unrolled in [0, 1] {
+                        let config = Config { family, n, defines: vec![("UNROLLED", unrolled)] };
+                        let words = Module::of(kernel, &config).unwrap().code().unwrap();
+                        let left = hint(&mut words.clone(), DONT_UNROLL).unwrap();
+                        assert_eq!(left, 0, "{kernel:?}: a loop without a hint");
+                    }
+                }
+            }
+        }
+        assert!(Module { name: "chains".into(), unrolled: false }.code().is_err());
+    }
+
+    #[test]
+    fn rounds_are_the_loops_without_a_hint() {
+        let rounds = |kernel: Kernel| {
+            let name = hypergrove_kernels::module_name(kernel, Family::Sha2, 16);
+            let file = MODULES.iter().find(|(other, _)| *other == name).unwrap().1;
+            let mut bytes = Vec::new();
+            GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+            let mut words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            hint(&mut words, UNROLL).unwrap()
+        };
+        assert_eq!(rounds(Kernel::Select), 0);
+        assert_eq!(rounds(Kernel::ForsPk), 1);
+        assert_eq!(rounds(Kernel::Chains), 1, "of secrets; steps have no loop");
+        assert_eq!(rounds(Kernel::Climb), 2);
+    }
+
+    #[test]
+    fn what_is_no_module_is_refused() {
+        assert_eq!(hint(&mut [], UNROLL), None);
+        assert_eq!(hint(&mut [MAGIC, 0, 0, 0, 0, 0], UNROLL), None, "an instruction of no words");
+        assert_eq!(hint(&mut [MAGIC, 0, 0, 0, 0, 9 << 16], UNROLL), None, "one that runs past the end");
+        let mut words = [MAGIC, 0, 0, 0, 0, 4 << 16 | LOOP_MERGE, 1, 2, 0, 4 << 16 | LOOP_MERGE, 1, 2, 2];
+        assert_eq!(hint(&mut words, UNROLL), Some(1));
+        assert_eq!(words[8..], [UNROLL, 4 << 16 | LOOP_MERGE, 1, 2, 2]);
+    }
+}

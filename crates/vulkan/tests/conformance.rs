@@ -1,0 +1,19 @@
+//! The conformance suite on the first device, where there is one; under Khronos' validation layer, where that is installed.
+
+use hypergrove_engine::Backend;
+use hypergrove_testkit::backend_tests;
+use hypergrove_vulkan::Calls;
+
+fn vulkan() -> Option<impl Backend> {
+    let cache = std::env::temp_dir().join("hypergrove-test-kernels");
+    for calls in [Calls::Checked, Calls::Trusted] {
+        let vulkan = hypergrove_vulkan::backend(Some(&cache), calls);
+        match vulkan.absent() {
+            None => return Some(vulkan),
+            Some(why) => println!("skipped: vulkan: calls {calls:?}: {why}"),
+        }
+    }
+    None
+}
+
+backend_tests!(on_vulkan, vulkan());

@@ -1,0 +1,152 @@
+//! The kernels as SPIR-V modules: made by glslc, kept in git, and in CI compared with what it makes now.
+
+use crate::process::{self, Outcome, Step, answers};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use hypergrove_fips205::Family;
+use hypergrove_kernels::{Kernel, glsl, module_name};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+const FOLDER: &str = "crates/vulkan/spirv";
+/// What made the modules: all that `glslc --version` says. Other versions make other bytes.
+const MADE_BY: &str = "crates/vulkan/spirv/glslc.txt";
+/// Debian's glslc, and what the tests want: lavapipe, which is a Vulkan driver for CPUs, and the validation layer.
+const PACKAGES: [&str; 4] = ["glslc", "libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"];
+
+/// CI's step; it comes before the tests, which find a driver then.
+pub(crate) fn check() -> Step {
+    let there = || answers("glslc", &["--version"]) && has("icd.d/lvp_icd") && has("explicit_layer.d/VkLayer_khronos");
+    let installed = process::ensure_packages(&PACKAGES, there);
+    let (Some(version), Ok(made_by)) = (process::output("glslc", &["--version"]), fs::read_to_string(MADE_BY)) else {
+        return Ok(Outcome::Skipped(installed.err().unwrap_or_else(|| format!("no glslc, or no {MADE_BY}"))));
+    };
+    if version != made_by {
+        let name = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        return Ok(Outcome::Skipped(format!("{} made the modules, here is {}", name(&made_by), name(&version))));
+    }
+    let modules = compile_all()?;
+    let mut faults = Vec::new();
+    for (name, code) in &modules {
+        if unpacked(&path(name)).as_ref() != Ok(code) {
+            faults.push(name.clone());
+        }
+    }
+    for name in kept()? {
+        if !modules.contains_key(&name) {
+            faults.push(name);
+        }
+    }
+    match faults.first() {
+        None => Ok(Outcome::Passed(format!("{} modules", modules.len()))),
+        Some(first) => Err(format!("{} modules are stale, first {first}: `cargo xtask shaders`", faults.len())),
+    }
+}
+
+/// `cargo xtask shaders`: makes the modules anew. One whose code is the same stays as it is.
+pub(crate) fn write() -> Result<(), String> {
+    let version = process::output("glslc", &["--version"]).ok_or("no glslc: `apt-get install glslc`")?;
+    let modules = compile_all()?;
+    for name in kept()?.into_iter().filter(|name| !modules.contains_key(name)) {
+        fs::remove_file(path(&name)).map_err(failed(&path(&name)))?;
+    }
+    let (mut written, mut bytes) = (0, 0);
+    for (name, code) in &modules {
+        let path = path(name);
+        if unpacked(&path).as_ref() != Ok(code) {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+            let packed = packed.write_all(code).and_then(|()| packed.finish()).map_err(failed(&path))?;
+            fs::write(&path, packed).map_err(failed(&path))?;
+            written += 1;
+        }
+        bytes += fs::metadata(&path).map_err(failed(&path))?.len();
+    }
+    fs::write(MADE_BY, version).map_err(failed(Path::new(MADE_BY)))?;
+    println!("{} modules, {written} of them written, {} kB", modules.len(), bytes / 1000);
+    Ok(())
+}
+
+/// Whether the loader finds a file of its own that begins like this.
+fn has(beginning: &str) -> bool {
+    let (folder, name) = beginning.split_once('/').expect("a folder and a name");
+    let files = fs::read_dir(Path::new("/usr/share/vulkan").join(folder)).into_iter().flatten().flatten();
+    files.into_iter().any(|file| file.file_name().to_string_lossy().starts_with(name))
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(format!("{name}.spv.gz"))
+}
+
+/// The names of the modules that are there.
+fn kept() -> Result<Vec<String>, String> {
+    let files = fs::read_dir(FOLDER).map_err(|error| format!("{FOLDER}: {error}"))?;
+    let names = files.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter_map(|name| Some(name.strip_suffix(".spv.gz")?.to_owned())).collect())
+}
+
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+    move |error| format!("{}: {error}", path.display())
+}
+
+/// What is packed may differ with the packer's version; the code does not.
+fn unpacked(path: &Path) -> Result<Vec<u8>, String> {
+    let read = || {
+        let mut code = Vec::new();
+        GzDecoder::new(fs::File::open(path)?).read_to_end(&mut code).map(|_| code)
+    };
+    read().map_err(failed(path))
+}
+
+/// Every kernel that fits any device, for both families and every n, by all cores.
+fn compile_all() -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let mut sources = BTreeMap::new();
+    for family in [Family::Sha2, Family::Shake] {
+        for n in [16, 24, 32] {
+            for kernel in Kernel::ALL.iter().copied().filter(|kernel| kernel.has_module()) {
+                sources.entry(module_name(kernel, family, n)).or_insert_with(|| glsl(kernel, family, n));
+            }
+        }
+    }
+    let (queue, done) = (Mutex::new(sources.into_iter()), Mutex::new(Ok(BTreeMap::new())));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("no panic").next();
+                    let Some((name, source)) = next else { break };
+                    let code = compile(&source).map_err(|why| format!("{name}: {why}"));
+                    let mut done = done.lock().expect("no panic");
+                    match (&mut *done, code) {
+                        (Ok(modules), Ok(code)) => drop(modules.insert(name, code)),
+                        (Ok(_), Err(why)) => *done = Err(why),
+                        (Err(_), _) => {}
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no panic")
+}
+
+/// `-Os` leaves no names; the source has no path.
+fn compile(source: &str) -> Result<Vec<u8>, String> {
+    let mut command = Command::new("glslc");
+    command.args(["--target-env=vulkan1.2", "-fshader-stage=comp", "-Os", "-Werror", "-", "-o", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = || {
+        let mut child = command.spawn()?;
+        // It reads all before it writes.
+        child.stdin.take().expect("it is piped").write_all(source.as_bytes())?;
+        child.wait_with_output()
+    };
+    let output = run().map_err(|error| format!("glslc: {error}"))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
