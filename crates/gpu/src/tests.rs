@@ -251,6 +251,9 @@ fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
         let mut small = HostGpu::new(false);
         small.facts.memory = crate::backend::PROGRAM_SHARE * all / 2;
         assert_eq!(run(small).unwrap(), whole);
+        let mut cut = HostGpu::new(false);
+        cut.facts.largest = all / 2;
+        assert_eq!(run(cut).unwrap(), whole);
         // What other programs hold the caller knows, who may have them make way or ask for less.
         let full = HostGpu::new(false);
         full.most.store(all - 1, Ordering::Relaxed);
@@ -259,6 +262,28 @@ fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
         tiny.facts.memory = 1000;
         assert!(matches!(run(tiny), Err(Error::OutOfMemory { .. })));
     });
+}
+
+#[test]
+fn a_device_may_lack_axes_and_have_defaults_of_its_own() {
+    let mut gpu = HostGpu::new(false);
+    gpu.facts.without = &["imad"];
+    gpu.facts.defaults = vec![("levels", 3), ("block", 32)];
+    gpu.facts.fixed_blocks = true;
+    let (gpus, device) = device(gpu);
+    many(40, |plan, batch| {
+        let space = gpus.space(&device, plan).unwrap();
+        assert!(space.iter().all(|axis| axis.name != "imad") && space.iter().any(|axis| axis.name == "block"));
+        let run = |policy: &[(&'static str, u32)]| {
+            let mut program = gpus.prepare(&device, plan, 40, &Policy([policy, &[("stages", 1)]].concat()))?;
+            let stages = program.run(batch, &mut vec![0; 40 * TOY_SHA2_16.sig_bytes()])?.stages;
+            Ok::<_, Error>(stages.iter().map(|stage| stage.threads).collect::<Vec<_>>())
+        };
+        assert!(run(&[]).unwrap().iter().all(|threads| *threads == 32));
+        assert!(run(&[("block", 64)]).unwrap().iter().all(|threads| *threads == 64));
+        assert!(run(&[("imad", 0)]).is_err_and(|why| why.to_string().contains("host:0 has no policy axis")));
+    });
+    assert!(gpus.hasher(&device, &Policy(vec![("imad", 0)])).is_err());
 }
 
 /// The digests by the oracle.
