@@ -1,0 +1,193 @@
+//! Keys whose top layers are cached: nodes and WOTS+ signatures in device memory, and how they are made.
+
+use super::GpuProgram;
+use super::layout::{Layout, flag_words};
+use crate::gpu::{Gpu, Launch, Queue, Step};
+use crate::nodes::{self, Nodes};
+use hypergrove_engine::{Batch, Error, Key, Timing};
+use hypergrove_fips205::plan::cache_bytes;
+use hypergrove_kernels::{Args, JOB_WORDS, Kernel, flags};
+use std::sync::Arc;
+
+/// Passes in which signatures are stored, at most: a program of few jobs leaves that to another.
+const MOST_PASSES: usize = 1024;
+
+impl<G: Gpu> GpuProgram<G> {
+    /// Bytes of a key's cached nodes.
+    pub(super) fn node_bytes(&self) -> usize {
+        cache_bytes(self.p(), self.shape.cached).expect("checked when the plan was made")
+    }
+
+    /// The cached nodes of the batch's keys in device memory.
+    pub(super) fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<Nodes<G>>>, Error> {
+        let mut signatures = vec![0; batch.keys.len()];
+        batch.key_of.iter().for_each(|key| signatures[*key as usize] += 1);
+        batch.keys.iter().zip(signatures).map(|(key, signatures)| self.nodes_of(key, signatures)).collect()
+    }
+
+    /// A key's nodes, of which the batch wants so many signatures: uploaded, unless they are there from an earlier batch.
+    pub(super) fn nodes_of(&mut self, key: &Key<'_>, signatures: u64) -> Result<Arc<Nodes<G>>, Error> {
+        let (cache, id) = (self.cache.clone(), key.cached_id);
+        let is_enough = |program: &Self, nodes: &Nodes<G>, all| nodes.stored || !program.stores(all);
+        if let Some((nodes, all)) = cache.get(id, signatures)
+            && is_enough(self, &nodes, all)
+        {
+            return Ok(nodes);
+        }
+        let _turn = cache.turn_to_make();
+        // Another program may have made them meanwhile.
+        let found = cache.get(id, 0);
+        let all = found.as_ref().map_or(signatures, |(_, all)| *all);
+        if let Some((nodes, all)) = &found
+            && is_enough(self, nodes, *all)
+        {
+            return Ok(nodes.clone());
+        }
+        if id != 0 && self.stores(all) {
+            match self.make_nodes(key, true) {
+                // Signing does without, where there is no memory for them.
+                Err(Error::OutOfMemory { .. }) => {}
+                made => return Ok(cache.put(id, made?, all)),
+            }
+        }
+        match found {
+            Some((nodes, _)) => Ok(nodes),
+            None => Ok(cache.put(id, self.make_nodes(key, false)?, all)),
+        }
+    }
+
+    /// Whether a key of which so many signatures were asked for gets its WOTS+ signatures of cached roots stored: when making
+    /// those signatures has cost as much as storing would, so that all together never costs twice of what it could.
+    pub(super) fn stores(&self, signatures: u64) -> bool {
+        let (p, cached) = (self.p(), self.shape.cached);
+        let rows = nodes::rows(p, cached);
+        let can = rows > 0 && self.cache.fits(nodes::bytes_with_rows(p, cached, self.node_bytes()));
+        can && match self.shape.policy.stored {
+            0 => false,
+            1 => rows.div_ceil(self.layout.jobs) <= MOST_PASSES && signatures as usize * (cached - 1) >= rows,
+            _ => true,
+        }
+    }
+
+    /// Nodes in new device memory, with signatures behind them if so.
+    pub(super) fn make_nodes(&mut self, key: &Key<'_>, stored: bool) -> Result<Nodes<G>, Error> {
+        let Layout { output, ring, .. } = self.layout;
+        let staging = if ring.host_bytes > output.host_bytes { ring } else { output };
+        let nodes = key.cached_nodes.len();
+        let bytes = if stored { nodes::bytes_with_rows(self.p(), self.shape.cached, nodes) } else { nodes };
+        let memory = match self.gpu.alloc(bytes) {
+            Err(Error::OutOfMemory { .. }) if !stored && self.cache.drop_unused() => self.gpu.alloc(bytes)?,
+            memory => memory?,
+        };
+        for (i, part) in key.cached_nodes.chunks(staging.host_bytes).enumerate() {
+            self.bytes(staging)[..part.len()].copy_from_slice(part);
+            let to = G::address(&memory) + (i * staging.host_bytes) as u64;
+            let step = Step::Upload { to, from: self.on_host(staging), bytes: part.len() };
+            self.queue.submit(&self.kernels, &[step])?;
+            self.queue.wait()?;
+        }
+        if stored {
+            self.store(key, G::address(&memory))?;
+        }
+        Ok(Nodes { memory, bytes, stored })
+    }
+
+    /// Signs the roots of all cached trees, a job each, checks the signatures, and stores them behind the key's nodes.
+    pub(super) fn store(&mut self, key: &Key<'_>, nodes: u64) -> Result<(), Error> {
+        let (p, l) = (self.p(), self.layout);
+        let batch = Batch { keys: std::slice::from_ref(key), key_of: &[0], positions: &[], signatures: &[] };
+        for layer in nodes::stored_layers(p, self.shape.cached) {
+            let leaves = nodes::leaves(p, layer);
+            for first in (0..leaves).step_by(l.jobs) {
+                let count = l.jobs.min(leaves - first);
+                self.put_keys(&batch, batch.key_of, &mut [u32::MAX], &[nodes]);
+                // The tree below each leaf; its own leaf and FORS do not matter.
+                let row = (JOB_WORDS + p.k) * 4;
+                for (to, leaf) in self.bytes(l.positions).chunks_exact_mut(row).zip(first..first + count) {
+                    let tree = (leaf as u64) << (p.hp * (layer - 1));
+                    for (to, word) in to.chunks_exact_mut(4).zip([0, (tree >> 32) as u32, tree as u32, 0]) {
+                        to.copy_from_slice(&word.to_le_bytes());
+                    }
+                }
+                let done = self.go(|program| program.store_steps(layer, count), None, &[], None);
+                let flags = self.view(l.flag, flag_words(p, count) * 4);
+                let agrees = |job: usize| flags[4 * (1 + job * p.d + layer)..][..4] == 1u32.to_le_bytes();
+                if done.is_ok() && !(0..count).all(agrees) {
+                    self.forget();
+                    return Err(self.inconsistent());
+                }
+                done?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn store_steps(&self, layer: usize, jobs: usize) -> Vec<Step> {
+        let (p, l) = (self.p(), &self.layout);
+        let flag_bytes = flag_words(p, jobs) * 4;
+        let mut steps = self.keys(1);
+        steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
+        steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_bytes });
+        let args = Args { ends: self.device(l.checked_ends), ..self.args() };
+        // The root that is signed, then that of the layer itself.
+        let both = Args { layer0: layer as u32 - 1, layers: 2, total: 2 * jobs as u32, ..args };
+        let one = Args { layer0: layer as u32, count: jobs as u32, total: (jobs * p.len()) as u32, ..args };
+        let mut launches = vec![
+            self.flat(Kernel::Cached, [1, jobs, 2 * jobs], both),
+            self.flat(Kernel::Chains, [1, jobs, jobs], Args { flags: flags::REPLAY, ..one }),
+        ];
+        self.climb(jobs, args, layer, 1, true, &mut launches);
+        launches.push(self.rows(jobs, layer..layer + 1, Args { flags: flags::KEEP, ..args }));
+        steps.extend(launches.into_iter().map(Step::Launch));
+        steps.push(self.download(l.flag, flag_bytes));
+        steps
+    }
+
+    pub(super) fn cache(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        let (p, mut timing) = (self.p(), Timing::default());
+        let tree = ((2 << p.hp) - 1) * p.n;
+        for (key, mut rest) in batch.key_of.iter().zip(out.chunks_exact_mut(self.plan.out_bytes())) {
+            for layer in (0..p.d).rev().take(self.plan.cached_layers) {
+                let trees = 1usize << (p.hp * (p.d - 1 - layer));
+                let mut numbers = vec![u32::MAX; batch.keys.len()];
+                for first in (0..trees).step_by(self.layout.jobs) {
+                    let count = self.layout.jobs.min(trees - first);
+                    numbers.fill(u32::MAX);
+                    self.put_keys(batch, &[*key], &mut numbers, &[]);
+                    timing.execute +=
+                        self.go(|program| program.cache_steps(layer, first, count), None, &[], None)?.execute;
+                    let (to, left) = std::mem::take(&mut rest).split_at_mut(count * tree);
+                    let part = self.layout.output;
+                    to.copy_from_slice(&self.bytes(part)[..count * tree]);
+                    rest = left;
+                }
+            }
+        }
+        Ok(timing)
+    }
+
+    /// All nodes of `trees` trees of a layer.
+    pub(super) fn cache_steps(&self, layer: usize, first: usize, trees: usize) -> Vec<Step> {
+        let (p, l) = (self.p(), &self.layout);
+        let mut steps = self.keys(1);
+        let args = Args {
+            layer0: layer as u32,
+            first: first as u32,
+            trace: self.device(l.output),
+            flags: flags::ALL_TREES | flags::TOPS | flags::KEEP,
+            ..self.args()
+        };
+        self.xmss(trees, args, &mut steps);
+        steps.push(self.download(l.output, trees * ((2 << p.hp) - 1) * p.n));
+        steps
+    }
+
+    /// WOTS+ signatures to their rows behind the nodes, or from there.
+    pub(super) fn rows(&self, jobs: usize, layers: std::ops::Range<usize>, args: Args) -> Launch {
+        let units = (jobs * layers.len()) as u32;
+        let base = nodes::rows_at(self.node_bytes()) as u32;
+        let args = Args { layer0: layers.start as u32, layers: layers.len() as u32, total: units, base, ..args };
+        let (blocks, threads) = if self.shape.policy.levels == 0 { (1, 1) } else { (units, 64) };
+        Launch { kernel: Kernel::Stored, blocks, threads, args }
+    }
+}

@@ -1,0 +1,212 @@
+//! Where everything of a pass lies, and how many jobs it may have.
+
+use super::{MOST_RECORDED, WIDE_CHUNK};
+use crate::policy::GpuPolicy;
+use crate::ring::ring_bytes;
+use hypergrove_fips205::Params;
+use hypergrove_fips205::plan::{Op, Plan};
+use hypergrove_kernels::{JOB_WORDS, KEY_WORDS};
+
+/// Device memory for the chain ends of one window of leaves, at most.
+const ENDS_BYTES: usize = 512 << 20;
+
+/// Where everything of a pass lies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Layout {
+    /// Jobs of a pass.
+    pub(super) jobs: usize,
+    /// Leaves whose chains are grown at a time.
+    pub(super) window: usize,
+    // In both memories.
+    pub(super) seeds: Part,
+    pub(super) positions: Part,
+    pub(super) flag: Part,
+    pub(super) input: Part,
+    pub(super) roots: Part,
+    pub(super) fors: Part,
+    pub(super) output: Part,
+    // The device's alone.
+    pub(super) keys: Part,
+    pub(super) trace: Part,
+    pub(super) cached_trace: Part,
+    pub(super) ends: Part,
+    pub(super) checked_ends: Part,
+    pub(super) leaves: Part,
+    pub(super) nodes: [Part; 2],
+    pub(super) fors_nodes: [Part; 2],
+    /// The host's alone: what large copies go through, a slot after the other.
+    pub(super) ring: Part,
+    pub(super) host: usize,
+    pub(super) device: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Part {
+    /// Offset in the device's memory.
+    pub(super) at: usize,
+    pub(super) bytes: usize,
+    /// Offset in the host's memory, and bytes there.
+    pub(super) on_host: usize,
+    pub(super) host_bytes: usize,
+}
+
+/// The sizes that a set and a policy ask for.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) p: &'static Params,
+    pub(super) op: Op,
+    /// Layers that are grown, and layers whose nodes come with the key.
+    pub(super) grown: usize,
+    pub(super) cached: usize,
+    pub(super) policy: GpuPolicy,
+    /// Bytes for the chain ends of one window, at most.
+    pub(super) ends: usize,
+}
+
+impl Shape {
+    /// For a device that gives a program so many bytes.
+    pub(super) fn new(plan: &Plan, policy: GpuPolicy, budget: u64) -> Shape {
+        let p = plan.params;
+        let (grown, cached) = match plan.op {
+            Op::Sign => (p.d - plan.cached_layers, plan.cached_layers),
+            Op::Verify => (0, 0),
+            Op::Keygen => (1, 0),
+            Op::Cache => (1, plan.cached_layers),
+        };
+        let ends = (budget / 4).min(ENDS_BYTES as u64) as usize;
+        Shape { p, op: plan.op, grown, cached, policy, ends }
+    }
+    /// XMSS leaves of a job.
+    pub(super) fn leaves(&self) -> usize {
+        self.grown << self.p.hp
+    }
+    /// Whether the chains of a batch leave multiprocessors short of work: then an addition's latency counts, which is
+    /// lower where additions usually go.
+    pub(super) fn is_thin(&self, jobs: usize, multiprocessors: u32) -> bool {
+        let units = if self.op == Op::Verify { 1 } else { self.leaves() };
+        jobs * units * self.p.len() < 256 * multiprocessors as usize
+    }
+    /// Nodes that the first launch leaves of each tree, at most.
+    pub(super) fn left(&self, height: usize) -> usize {
+        let up = self.policy.subtree_height.min(self.policy.most_chunk(self.p)).min(WIDE_CHUNK) as usize;
+        1 << height.saturating_sub(up)
+    }
+
+    pub(super) fn layout(&self, jobs: usize) -> Layout {
+        let Shape { p, op, .. } = *self;
+        let (n, len) = (p.n, p.len());
+        let signs = op == Op::Sign;
+        let hashes = signs || op == Op::Verify;
+        let (mut at, mut host) = (0, 0);
+        let mut both = |bytes: usize, host_bytes: usize| {
+            let part = Part { at, bytes, on_host: host, host_bytes };
+            at += bytes.next_multiple_of(256);
+            host += host_bytes.next_multiple_of(256);
+            part
+        };
+        let when = |yes: bool, bytes: usize| if yes { bytes } else { 0 };
+        let leaves = jobs * self.leaves();
+        // Windows of whole tiles of the largest chunk.
+        let tile = 1usize << self.policy.most_chunk(p);
+        let asked = if self.policy.window > 0 { 1 << self.policy.window } else { self.ends / (len * n) };
+        let window = asked.next_multiple_of(tile).min(leaves);
+        let left = |trees: usize, height: usize| trees * self.left(height) * n;
+        let xmss = left(jobs * self.grown, p.hp);
+        let fors = left(jobs * p.k, p.a);
+        let keep = self.policy.replay == 0;
+        let mut shared = |bytes: usize| both(bytes, bytes);
+        let mut layout = Layout {
+            jobs,
+            window,
+            seeds: shared((when(op != Op::Cache, jobs).max(1) * (2 * n + 8)).max(FEW_KEYS * KEY_WORDS * 4)),
+            positions: shared(when(hashes, jobs * (JOB_WORDS + p.k) * 4)),
+            flag: shared(when(signs, flag_words(p, jobs) * 4)),
+            roots: shared(if op == Op::Cache { jobs * n } else { when(hashes, jobs * (p.d + 1) * n) }),
+            fors: shared(when(hashes, jobs * p.k * n)),
+            ..Layout::default()
+        };
+        // Few signatures are copied as a whole, many through the ring.
+        let (signatures, few) = (jobs * p.sig_bytes(), jobs.min(MOST_RECORDED) * p.sig_bytes());
+        layout.input = both(when(op == Op::Verify, signatures), when(op == Op::Verify, few));
+        layout.output = match op {
+            Op::Sign => both(signatures, few),
+            Op::Keygen => both(jobs * n, jobs * n),
+            Op::Verify => both(0, 0),
+            Op::Cache => both(jobs * ((2 << p.hp) - 1) * n, jobs * ((2 << p.hp) - 1) * n),
+        };
+        layout.ring = both(0, when(hashes && signatures > few, ring_bytes(signatures)));
+        let mut part = |bytes: usize| both(bytes, 0);
+        layout.keys = part(when(op != Op::Cache && jobs > FEW_KEYS, jobs) * KEY_WORDS * 4);
+        layout.trace = part(when(signs && keep, jobs * self.grown * len * p.w() * n));
+        layout.cached_trace = part(when(signs && keep, jobs * self.cached * len * p.w() * n));
+        layout.ends = part(when(op != Op::Verify, window * len * n));
+        let checks = match op {
+            Op::Verify => 1,
+            Op::Sign => self.grown.max(self.cached).max(when(!keep, p.d)),
+            _ => 0,
+        };
+        layout.checked_ends = part(jobs * checks * len * n);
+        layout.leaves = part(when(signs && keep, jobs * p.d * n));
+        layout.nodes = [part(when(op != Op::Verify, xmss)), part(when(op != Op::Verify, xmss / 2))];
+        layout.fors_nodes = [part(when(signs, fors)), part(when(signs, fors / 2))];
+        layout.device = at;
+        layout.host = host;
+        layout
+    }
+
+    /// Whether every index of a pass of this size fits its 32 bits.
+    pub(super) fn indexable(&self, layout: &Layout) -> bool {
+        let p = self.p;
+        let most = u32::MAX as usize / 2;
+        let [nodes, fors_nodes] = [layout.nodes[0], layout.fors_nodes[0]];
+        let parts = [
+            layout.input,
+            layout.output,
+            layout.trace,
+            layout.cached_trace,
+            layout.ends,
+            layout.checked_ends,
+            nodes,
+            fors_nodes,
+        ];
+        parts.iter().all(|part| part.bytes / 4 <= most)
+            && (self.op == Op::Verify || layout.jobs * (p.k << p.a).max(self.leaves()) <= most)
+            && layout.window * p.len() <= most
+    }
+}
+
+/// Bytes of nodes that one pass of a cache puts out.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// Words of the check: one for the chains of all, and one for each layer of each job.
+pub(super) fn flag_words(p: &Params, jobs: usize) -> usize {
+    1 + jobs * p.d
+}
+
+/// Keys that the host lays out itself: with no more of them, a launch would take longer.
+pub(super) const FEW_KEYS: usize = 8;
+
+/// Bytes of device memory for a pass of one job: less cannot be had.
+pub(crate) fn least_bytes(plan: &Plan, policy: GpuPolicy, budget: u64) -> u64 {
+    Shape::new(plan, policy, budget).layout(1).device as u64
+}
+
+/// Bytes of device memory for a pass of `jobs` jobs.
+#[cfg(test)]
+pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: GpuPolicy) -> u64 {
+    Shape::new(plan, policy, u64::MAX).layout(jobs).device as u64
+}
+
+/// Bytes of host memory for a program of `batch` jobs.
+pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: GpuPolicy) -> u64 {
+    let jobs = if plan.op == Op::Cache { cache_trees(plan) } else { batch.clamp(1, 1 << 20) };
+    // The ends' window is the device's alone.
+    Shape::new(plan, policy, u64::MAX).layout(jobs).host as u64
+}
+
+/// Trees of a pass of a cache: as many as there are in its largest layer, and as fit page-locked memory.
+pub(super) fn cache_trees(plan: &Plan) -> usize {
+    let p = plan.params;
+    let most = (CACHE_BYTES / (((2 << p.hp) - 1) * p.n)).max(1);
+    most.min(1usize.checked_shl((p.hp * (plan.cached_layers - 1)) as u32).unwrap_or(most))
+}
