@@ -1,7 +1,8 @@
 //! What the programs of one device share: cached nodes of keys in device memory, kept between batches, and turns.
 //!
 //! Behind the nodes of a key there may be its WOTS+ signatures of all cached trees' roots: those of the cached layers but the
-//! lowest, a row a leaf, the top layer first. A row is the signature's len·n bytes and a word, its sum (`stored.k`).
+//! lowest, a row a leaf, the top layer first. A row is the signature's len·n bytes and a word, the sum of them and of the
+//! authentication path (`stored.k`).
 
 use crate::gpu::Gpu;
 use hypergrove_fips205::Params;
@@ -36,6 +37,8 @@ pub(crate) fn bytes_with_rows(p: &Params, cached: usize, nodes: usize) -> usize 
 /// Nodes of a key in device memory.
 pub(crate) struct Nodes<G: Gpu> {
     pub(crate) memory: G::Memory,
+    /// Bytes of the nodes, and of all.
+    pub(crate) of_nodes: usize,
     pub(crate) bytes: usize,
     /// Whether WOTS+ signatures lie behind them.
     pub(crate) stored: bool,
@@ -80,10 +83,10 @@ impl<G: Gpu> NodesCache<G> {
         bytes as u64 <= self.budget
     }
 
-    /// Nodes of that identity, if they are here, and the signatures that were made with them, `more` included.
-    pub(crate) fn get(&self, id: u64, more: u64) -> Option<(Arc<Nodes<G>>, u64)> {
+    /// Nodes of that identity and size, if they are here, and the signatures that were made with them, `more` included.
+    pub(crate) fn get(&self, id: u64, bytes: usize, more: u64) -> Option<(Arc<Nodes<G>>, u64)> {
         let mut held = locked(&self.held);
-        let at = held.iter().position(|one| one.id == id && id != 0)?;
+        let at = held.iter().position(|one| one.id == id && one.nodes.of_nodes == bytes && id != 0)?;
         let mut one = held.remove(at);
         one.signatures += more;
         let found = (one.nodes.clone(), one.signatures);

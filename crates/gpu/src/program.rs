@@ -92,7 +92,9 @@ impl<G: Gpu> GpuProgram<G> {
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => policy.levels == 4,
                 Kernel::ForsClimb => plan.op == Op::Verify,
-                Kernel::Climb | Kernel::Complete => plan.op == Op::Verify || policy.check == 1,
+                Kernel::Climb | Kernel::Complete => {
+                    plan.op == Op::Verify || policy.check == 1 || (policy.stored > 0 && shape.cached > 1)
+                }
                 _ => true,
             })
             .collect();

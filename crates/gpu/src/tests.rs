@@ -200,13 +200,17 @@ fn stored_signatures_are_checked() {
                 run(&plan, &Batch { keys: &keys, ..*batch }, policy)
             };
             let made = sign(&[("stored", 0)]).unwrap();
-            for replay in [0, 1] {
-                assert!(sign(&[("stored", 2), ("replay", replay)]).unwrap() == made, "{jobs} jobs");
+            for other in [("replay", 0), ("replay", 1), ("check", 0)] {
+                assert!(sign(&[("stored", 2), other]).unwrap() == made, "{jobs} jobs, {other:?}");
             }
             gpu.fault.store(Kernel::Stored as u32, Ordering::Relaxed);
             sign(&[("stored", 2)]).expect("damaged only afterwards");
             assert_eq!(gpu.fault.load(Ordering::Relaxed), u32::MAX, "the stored signatures were used");
             assert!(matches!(sign(&[("stored", 2)]), Err(Error::Inconsistent { .. })), "{jobs} jobs");
+            // A root that was read wrongly is not signed for good.
+            gpu.fault.store(Kernel::Cached as u32, Ordering::Relaxed);
+            assert!(matches!(sign(&[("stored", 2)]), Err(Error::Inconsistent { .. })), "{jobs} jobs");
+            assert_eq!(gpu.fault.load(Ordering::Relaxed), u32::MAX);
             assert!(sign(&[("stored", 2)]).unwrap() == made, "{jobs} jobs");
         });
     }

@@ -232,7 +232,8 @@ impl Inner {
         let (scale, mut out) = (Scale { engine: self, worker }, Vec::new());
         while let Some((_, head)) = row.peek() {
             let group = head.group.as_ref().ok().copied();
-            if others(row, group) {
+            // Another call may have found it wrong.
+            if worker.is_aside() || others(row, group) {
                 break;
             }
             let bounds = scale.bounds(self.memory_budget(), group, std::iter::empty());
@@ -240,6 +241,11 @@ impl Inner {
                 Some(SubBatch::Run(jobs, held)) => {
                     let room = self.memory_budget() - held;
                     let shares = match self.outputs(worker, pool, &jobs, (room, room), &mut out) {
+                        Ok(_) if worker.is_wrong() => {
+                            out.zeroize();
+                            row.give_back(jobs);
+                            break;
+                        }
                         Ok(shares) => shares,
                         Err(why) if is_fault(&why) && self.fault(worker, why.clone(), jobs.len()) => {
                             row.give_back(jobs);
@@ -361,6 +367,7 @@ impl Inner {
         scope(|scope| {
             let (sender, landed) = channel();
             loop {
+                flight.withdraw_wrong();
                 while flight.start(scope, &sender) {}
                 if flight.hand_out(&mut sink) {
                     landed.try_iter().for_each(|landed| flight.land(landed));
@@ -575,6 +582,15 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         self.ready.insert(index, Ready { results: vec![Err(why)].into_iter(), from: None });
     }
 
+    /// What came from devices that turned out to compute wrongly, in this call or in another, is done again.
+    fn withdraw_wrong(&mut self) {
+        for lane in 0..self.lanes.len() {
+            if self.lanes[lane].worker.is_wrong() {
+                self.withdraw(lane);
+            }
+        }
+    }
+
     /// What came from this device and was not handed out yet is done again.
     fn withdraw(&mut self, lane: usize) {
         let is_its = |ready: &Ready<J>| ready.from.as_ref().is_some_and(|(from, _)| *from == lane);
@@ -638,12 +654,6 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
 
     /// Hands some results out, if it is their turn.
     fn hand_out(&mut self, sink: &mut impl FnMut(usize, Result<J::Out, Error>)) -> bool {
-        // Another call may have found it out.
-        for lane in 0..self.lanes.len() {
-            if self.lanes[lane].worker.is_wrong() {
-                self.withdraw(lane);
-            }
-        }
         if self.current.is_none() {
             self.current = self.ready.remove(&self.next).map(|ready| (self.next, ready));
         }

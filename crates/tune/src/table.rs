@@ -27,6 +27,7 @@ pub struct Table {
     pub space: String,
     /// Host threads that there were. A row of the host names its own; to a device they lay batches out, so that with fewer
     /// its times may be longer.
+    #[serde(default)]
     pub threads: usize,
     /// Version and commit that measured.
     pub version: String,
@@ -150,6 +151,7 @@ impl Table {
         let kept: Vec<Row> = old.into_iter().filter(is_new).collect();
         self.rows.extend(kept);
         self.rows.sort_by_key(|row| (asks(row), row.jobs));
+        self.rows.dedup_by_key(|row| (asks(row), row.jobs));
         for rows in self.rows.chunk_by_mut(|a, b| asks(a) == asks(b)) {
             let measured: Vec<usize> = rows.iter().map(|row| row.jobs).collect();
             rows.iter_mut().zip(sizes(&measured)).for_each(|(row, holds)| row.batch = holds);

@@ -5,7 +5,11 @@ use hypergrove_fips205::plan::{Op, Plan, cache_bytes};
 use hypergrove_fips205::{Params, Position, PreHash, reference};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+/// Identities of nodes, far from those of keys.
+static NODES: AtomicU64 = AtomicU64::new(1 << 63);
 
 /// Bytes that one thread clears or compares at a time.
 const PART: usize = 1 << 20;
@@ -41,6 +45,8 @@ pub struct Jobs {
     /// A key a job for key generation, else one.
     seeds: Vec<[Vec<u8>; 2]>,
     nodes: Vec<u8>,
+    /// What devices know the nodes by; 0 for none.
+    nodes_id: u64,
     positions: Vec<Position>,
     signatures: Vec<u8>,
     answers: Vec<u8>,
@@ -59,7 +65,15 @@ impl Jobs {
         let digest = |number: usize| PreHash::Sha3_512.hash(&[&(number as u64).to_le_bytes()])[..p.m].to_vec();
         let needs = matches!(plan.op, Op::Sign | Op::Verify);
         let positions = (0..if needs { count } else { 0 }).map(|number| Position::split(p, &digest(number))).collect();
-        let mut jobs = Jobs { plan, seeds, nodes: Vec::new(), positions, signatures: Vec::new(), answers: Vec::new() };
+        let mut jobs = Jobs {
+            plan,
+            seeds,
+            nodes: Vec::new(),
+            nodes_id: 0,
+            positions,
+            signatures: Vec::new(),
+            answers: Vec::new(),
+        };
         match jobs.plan.op {
             Op::Keygen => {
                 jobs.answers = jobs.compute(place, count, threads)?;
@@ -73,6 +87,7 @@ impl Jobs {
             Op::Sign => {
                 if jobs.plan.cached_layers > 0 {
                     jobs.nodes = jobs.grow_nodes(place, threads)?;
+                    jobs.nodes_id = NODES.fetch_add(1, Relaxed);
                 }
                 jobs.answers = jobs.compute(place, count, threads)?;
                 Jobs::of_signatures(p, &jobs, &jobs.answers)?.check(place, threads)?;
@@ -99,7 +114,7 @@ impl Jobs {
         let count = signatures.len() / p.sig_bytes();
         let positions = signed.positions[..count].to_vec();
         let (plan, seeds, answers) = (Plan::new(p, Op::Verify), signed.seeds.clone(), signed.root().repeat(count));
-        Ok(Jobs { plan, seeds, nodes: Vec::new(), positions, signatures: signatures.to_vec(), answers })
+        Ok(Jobs { plan, seeds, nodes: Vec::new(), nodes_id: 0, positions, signatures: signatures.to_vec(), answers })
     }
 
     /// PK.root of the one key, by the reference.
@@ -115,6 +130,7 @@ impl Jobs {
             plan,
             seeds: self.seeds.clone(),
             nodes: Vec::new(),
+            nodes_id: 0,
             positions: Vec::new(),
             signatures: Vec::new(),
             answers: Vec::new(),
@@ -166,7 +182,7 @@ impl Jobs {
                 pk_seed,
                 sk_seed: if verifies { &[] } else { sk_seed },
                 cached_nodes: &self.nodes,
-                cached_id: u64::from(!self.nodes.is_empty()) * (1 + self.plan.cached_layers as u64),
+                cached_id: self.nodes_id,
             })
             .collect();
         let key_of: Vec<u32> = (0..count as u32).map(|job| if distinct > 1 { job } else { 0 }).collect();

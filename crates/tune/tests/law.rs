@@ -374,7 +374,12 @@ fn the_most_specific_row_wins_and_the_callers_before_the_shipped() {
 fn an_older_tables_rows_stay_for_other_batch_sizes() {
     let mut new = table(&Device1 { fingerprint: "" });
     let (set, all) = (Some("SLH-DSA-SHA2-128f"), Sizes { least: 1, most: usize::MAX });
-    let old = vec![row(set, "sign", all, 256, 1), row(set, "sign", all, 16, 2), row(set, "keygen", all, 1, 3)];
+    let old = vec![
+        row(set, "sign", all, 256, 1),
+        row(set, "sign", all, 16, 2),
+        row(set, "keygen", all, 1, 3),
+        row(set, "keygen", all, 1, 4),
+    ];
     new.take_over(old);
     let shown = |row: &Row| (row.set.is_some(), row.op.clone(), row.jobs, row.axes["block"], row.batch.to_string());
     let shown: Vec<_> = new.rows.iter().map(shown).collect();

@@ -29,14 +29,14 @@ impl<G: Gpu> GpuProgram<G> {
     pub(super) fn nodes_of(&mut self, key: &Key<'_>, signatures: u64) -> Result<Arc<Nodes<G>>, Error> {
         let (cache, id) = (self.cache.clone(), key.cached_id);
         let is_enough = |program: &Self, nodes: &Nodes<G>, all| nodes.stored || !program.stores(all);
-        if let Some((nodes, all)) = cache.get(id, signatures)
+        if let Some((nodes, all)) = cache.get(id, key.cached_nodes.len(), signatures)
             && is_enough(self, &nodes, all)
         {
             return Ok(nodes);
         }
         let _turn = cache.turn_to_make();
         // Another program may have made them meanwhile.
-        let found = cache.get(id, 0);
+        let found = cache.get(id, key.cached_nodes.len(), 0);
         let all = found.as_ref().map_or(signatures, |(_, all)| *all);
         if let Some((nodes, all)) = &found
             && is_enough(self, nodes, *all)
@@ -89,7 +89,7 @@ impl<G: Gpu> GpuProgram<G> {
         if stored {
             self.store(key, G::address(&memory))?;
         }
-        Ok(Nodes { memory, bytes, stored })
+        Ok(Nodes { memory, of_nodes: nodes, bytes, stored })
     }
 
     /// Signs the roots of all cached trees, a job each, checks the signatures, and stores them behind the key's nodes.
@@ -135,6 +135,8 @@ impl<G: Gpu> GpuProgram<G> {
         let mut launches = vec![
             self.flat(Kernel::Cached, [1, jobs, 2 * jobs], both),
             self.flat(Kernel::Chains, [1, jobs, jobs], Args { flags: flags::REPLAY, ..one }),
+            // Read once more: what was signed is checked against another reading of the root.
+            self.flat(Kernel::Cached, [1, jobs, 2 * jobs], both),
         ];
         self.climb(jobs, args, layer, 1, true, &mut launches);
         launches.push(self.rows(jobs, layer..layer + 1, Args { flags: flags::KEEP, ..args }));
@@ -187,7 +189,8 @@ impl<G: Gpu> GpuProgram<G> {
         let units = (jobs * layers.len()) as u32;
         let base = nodes::rows_at(self.node_bytes()) as u32;
         let args = Args { layer0: layers.start as u32, layers: layers.len() as u32, total: units, base, ..args };
-        let (blocks, threads) = if self.shape.policy.levels == 0 { (1, 1) } else { (units, 64) };
+        let threads = self.shape.policy.block(Kernel::Stored);
+        let (blocks, threads) = if self.shape.policy.levels == 0 { (1, 1) } else { (units, threads) };
         Launch { kernel: Kernel::Stored, blocks, threads, args }
     }
 }

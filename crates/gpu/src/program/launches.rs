@@ -229,10 +229,10 @@ impl<G: Gpu> GpuProgram<G> {
             let args = Args { layers: cached as u32, total: all_cached as u32, ..above };
             steps.push(Step::Launch(self.flat(Kernel::Cached, [1, jobs, all_cached], args)));
             if self.stored {
-                let (sigs, flag) =
+                let (outs, flag) =
                     if few { (self.on_host(l.output), self.on_host(l.flag)) } else { (above.sigs, above.flag) };
                 let stored = nodes::stored_layers(p, cached);
-                steps.push(Step::Launch(self.rows(jobs, stored, Args { sigs, flag, ..self.args() })));
+                steps.push(Step::Launch(self.rows(jobs, stored, Args { outs, flag, ..self.args() })));
             }
             if keep {
                 let args = Args { flags: flags::ONLY | flags::TRACE, total: all(units), ..above };

@@ -151,6 +151,9 @@ impl Inputs {
     }
 }
 
+/// Words of a message, at most: kernels count bytes by 32 bits, of which the largest two numbers mean something else.
+const LONGEST: usize = 1 << 29;
+
 fn put(words: &mut [u8], values: impl IntoIterator<Item = u32>) {
     for (to, value) in words.chunks_exact_mut(4).zip(values) {
         to.copy_from_slice(&value.to_le_bytes());
@@ -167,8 +170,10 @@ impl<G: Gpu> ZkGpu<G> {
         raw: impl Fn(&K, &mut [u8]) + Sync,
         messages: &[Message<'_>],
     ) -> Result<Vec<Step>, Error> {
-        if at.message_words > u32::MAX as usize {
-            let what = format!("messages of {} bytes together; sign long ones on the CPU", 4 * at.message_words);
+        let longest = messages.iter().map(message_words).max().unwrap_or(0);
+        if longest > LONGEST || at.message_words > u32::MAX as usize {
+            let (longest, all) = (4 * longest, 4 * at.message_words);
+            let what = format!("a message of {longest} bytes, or {all} together; the CPU takes long ones");
             return Err(Error::Unsupported { device: self.gpu.facts().id.clone(), what });
         }
         let keys_bytes = self.memory.bytes(at.raw, keys.keys.len() * raw_bytes);
