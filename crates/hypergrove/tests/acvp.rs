@@ -54,6 +54,10 @@ fn gpu(entry: &BackendEntry) -> Option<(Engine, &'static str, Share)> {
     }
     let all = std::env::var("HYPERGROVE_ACVP").is_ok_and(|share| share == "all");
     let automatic = backend.devices().expect("devices")[0].automatic;
+    if !automatic {
+        // See the conformance suite of Vulkan.
+        hypergrove_testkit::one_at_a_time();
+    }
     let share = if automatic || all { Share::All } else { Share::Fastest };
     Some((Engine::builder().backend(backend).build().expect("an engine"), entry.name, share))
 }

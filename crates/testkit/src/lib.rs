@@ -5,3 +5,17 @@ pub mod suite;
 pub mod vectors;
 pub mod zk_suite;
 pub mod zkdilithium;
+
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Has other tests that ask for it wait until this test's thread ends.
+pub fn one_at_a_time() {
+    static TURN: Mutex<()> = Mutex::new(());
+    thread_local! {
+        static HELD: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+    }
+    HELD.with_borrow_mut(|held| {
+        held.get_or_insert_with(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+    });
+}
