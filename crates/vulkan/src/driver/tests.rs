@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 /// Under the validation layer, where that is installed.
 fn instance() -> Option<Arc<Instance>> {
+    hypergrove_testkit::one_at_a_time();
     match Instance::open(true).or_else(|_| Instance::open(false)) {
         Ok(instance) => Some(instance),
         Err(why) => {
@@ -168,6 +169,7 @@ fn memory_that_is_not_there_is_an_error_with_its_size() {
 
 #[test]
 fn what_is_done_wrong_is_remarked_on() {
+    hypergrove_testkit::one_at_a_time();
     let Ok(instance) = Instance::open(true) else { return println!("skipped: vulkan driver: no validation layer") };
     let Ok(devices) = devices(&instance, None) else { return println!("skipped: vulkan driver: no device") };
     let gpu = &devices[0];
