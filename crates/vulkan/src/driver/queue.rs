@@ -321,8 +321,12 @@ fn encode(
     let gpu = &kernels.gpu;
     let opened = gpu.open()?;
     let device = &opened.device;
-    // SAFETY: the buffer is not under way, and beginning resets it.
-    let begun = unsafe { device.begin_command_buffer(buffer, &vk::CommandBufferBeginInfo::default()) };
+    // SAFETY: the buffer is not under way. An error may have left it half written, which beginning alone does not end.
+    let begun = unsafe {
+        device
+            .reset_command_buffer(buffer, vk::CommandBufferResetFlags::empty())
+            .and_then(|()| device.begin_command_buffer(buffer, &vk::CommandBufferBeginInfo::default()))
+    };
     gpu.check(begun, "writing commands")?;
     let stamp = |number: u32| {
         if let Some((stamps, submission)) = stamps {
