@@ -200,9 +200,9 @@ fn repeat<A: PartialEq>(
     })
 }
 
-/// Seconds a job of the kernels alone, in runs of one program.
+/// Seconds a job of the kernels alone, in runs of one program; `execute` tells how long kernels ran so far.
 fn kernels(
-    engine: &Engine,
+    execute: impl Fn() -> Duration,
     program: Option<usize>,
     mut run: impl FnMut(usize) -> Result<(), Failure>,
 ) -> Result<Option<f64>, Failure> {
@@ -210,10 +210,10 @@ fn kernels(
     let mut times = Vec::new();
     // The first run prepares the program.
     for round in 0..=KERNEL_RUNS {
-        let before = engine.timing().execute;
+        let before = execute();
         run(jobs)?;
         if round > 0 {
-            times.push((engine.timing().execute - before).as_secs_f64());
+            times.push((execute() - before).as_secs_f64());
         }
     }
     Ok(Some(Times::new(times).median() / jobs as f64))
@@ -265,7 +265,8 @@ fn keygen(
         return Err(wrong("the reference makes another key from the same seeds"));
     }
     let times = repeat(budget, &keys, || Ok(engine.from_seeds(p, &seeds)?))?;
-    let kernels = kernels(engine, program, |jobs| Ok(engine.from_seeds(p, &seeds[..jobs]).map(drop)?))?;
+    let kernels =
+        kernels(|| engine.timing().execute, program, |jobs| Ok(engine.from_seeds(p, &seeds[..jobs]).map(drop)?))?;
     Ok(Answer { times, kernels, build: None })
 }
 
@@ -335,7 +336,8 @@ fn sign(
     let signatures = sign_all(engine, &key, &messages)?;
     check(engine, &key, &messages, &signatures)?;
     let times = repeat(budget, &signatures, || sign_all(engine, &key, &messages))?;
-    let kernels = kernels(engine, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?;
+    let kernels =
+        kernels(|| engine.timing().execute, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?;
     Ok(Answer { times, kernels, build })
 }
 
@@ -356,5 +358,5 @@ fn verify(
     verify_all(engine, &public, &messages, &signatures)?;
     let times = repeat(budget, &vec![true; batch], || verify_all(engine, &public, &messages, &signatures))?;
     let alone = |jobs: usize| verify_all(engine, &public, &messages[..jobs], &signatures).map(drop);
-    Ok(Answer { times, kernels: kernels(engine, program, alone)?, build: None })
+    Ok(Answer { times, kernels: kernels(|| engine.timing().execute, program, alone)?, build: None })
 }

@@ -2,24 +2,10 @@
 
 use hypergrove_cpu::Isa;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
+use hypergrove_testkit::zk_suite::{LENGTHS, bytes};
 use hypergrove_testkit::zkdilithium::{boundary, public, special, verify_only};
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::{Fe, SigningKey, Trace, VerifyingKey, reference};
-
-/// Where bytesToFes and the sponge have edges, and beyond.
-const LENGTHS: [usize; 17] = [0, 1, 23, 24, 25, 46, 47, 48, 49, 50, 94, 95, 96, 97, 98, 1000, 10000];
-
-/// Bytes that look random.
-fn bytes(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut byte = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        (x >> 32) as u8
-    };
-    (0..len).map(|_| byte()).collect()
-}
 
 /// Messages of all lengths under `keys` keys, from number `first` on: signatures and verdicts must be the reference's.
 fn agree(zk: &ZkDilithium, keys: usize, first: u64, messages: usize) {

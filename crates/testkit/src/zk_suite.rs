@@ -27,10 +27,10 @@ macro_rules! zk_tests {
 }
 
 /// Where bytesToFes and the sponge have edges, and beyond.
-const LENGTHS: [usize; 17] = [0, 1, 23, 24, 25, 46, 47, 48, 49, 50, 94, 95, 96, 97, 98, 1000, 10000];
+pub const LENGTHS: [usize; 17] = [0, 1, 23, 24, 25, 46, 47, 48, 49, 50, 94, 95, 96, 97, 98, 1000, 10000];
 
 /// Bytes that look random.
-fn bytes(seed: u64, len: usize) -> Vec<u8> {
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut byte = || {
         x ^= x << 13;

@@ -1,6 +1,6 @@
 //! zkDilithium under the stopwatch.
 
-use super::{DISTINCT, KERNEL_RUNS, Measurement, Times, message, repeat, wrong};
+use super::{DISTINCT, Measurement, Times, kernels, message, repeat, wrong};
 use crate::args::MachineOptions;
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
@@ -69,22 +69,6 @@ pub(crate) fn measure(
     })
 }
 
-/// Seconds a job of the kernels alone, in runs of one program.
-fn kernels(
-    engine: &Engine,
-    program: Option<usize>,
-    mut run: impl FnMut(usize) -> Result<(), Failure>,
-) -> Result<Option<f64>, Failure> {
-    let Some(jobs) = program else { return Ok(None) };
-    let mut times = Vec::new();
-    for _ in 0..KERNEL_RUNS {
-        let before = engine.timing().execute;
-        run(jobs)?;
-        times.push((engine.timing().execute - before).as_secs_f64());
-    }
-    Ok(Some(Times::new(times).median() / jobs as f64))
-}
-
 /// Distinct seeds; those of benchmarks need not be secret.
 fn seed(number: usize) -> [u8; SEED_BYTES] {
     let mut seed = [1; SEED_BYTES];
@@ -102,7 +86,10 @@ fn keygen(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
         return Err(wrong("the reference makes another key from the same seed"));
     }
     let times = repeat(budget, &keys, || Ok(engine.keygen_batch(&seeds)?))?;
-    Ok((times, kernels(engine, program, |jobs| Ok(engine.keygen_batch(&seeds[..jobs]).map(drop)?))?))
+    Ok((
+        times,
+        kernels(|| engine.timing().execute, program, |jobs| Ok(engine.keygen_batch(&seeds[..jobs]).map(drop)?))?,
+    ))
 }
 
 fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
@@ -150,7 +137,10 @@ fn sign(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>)
     let signatures = sign_all(engine, &key, &messages)?;
     check(engine, &key, &messages, &signatures)?;
     let times = repeat(budget, &signatures, || sign_all(engine, &key, &messages))?;
-    Ok((times, kernels(engine, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?))
+    Ok((
+        times,
+        kernels(|| engine.timing().execute, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?,
+    ))
 }
 
 fn verify(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
@@ -163,5 +153,5 @@ fn verify(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
     let public = key.verifying_key();
     let all = |messages: &[Vec<u8>]| verify_all(engine, &public, messages, &signatures);
     let times = repeat(budget, &vec![true; batch], || all(&messages))?;
-    Ok((times, kernels(engine, program, |jobs| all(&messages[..jobs]).map(drop))?))
+    Ok((times, kernels(|| engine.timing().execute, program, |jobs| all(&messages[..jobs]).map(drop))?))
 }

@@ -26,7 +26,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// A key's nodes, of which the batch wants so many signatures: uploaded, unless they are there from an earlier batch.
-    pub(super) fn nodes_of(&mut self, key: &Key<'_>, signatures: u64) -> Result<Arc<Nodes<G>>, Error> {
+    fn nodes_of(&mut self, key: &Key<'_>, signatures: u64) -> Result<Arc<Nodes<G>>, Error> {
         let (cache, id) = (self.cache.clone(), key.cached_id);
         let is_enough = |program: &Self, nodes: &Nodes<G>, all| nodes.stored || !program.stores(all);
         if let Some((nodes, all)) = cache.get(id, key.cached_nodes.len(), signatures)
@@ -58,7 +58,7 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// Whether a key of which so many signatures were asked for gets its WOTS+ signatures of cached roots stored: when making
     /// those signatures has cost as much as storing would, so that all together never costs twice of what it could.
-    pub(super) fn stores(&self, signatures: u64) -> bool {
+    fn stores(&self, signatures: u64) -> bool {
         let (p, cached) = (self.p(), self.shape.cached);
         let rows = nodes::rows(p, cached);
         let can = rows > 0 && self.cache.fits(nodes::bytes_with_rows(p, cached, self.node_bytes()));
@@ -70,7 +70,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// Nodes in new device memory, with signatures behind them if so.
-    pub(super) fn make_nodes(&mut self, key: &Key<'_>, stored: bool) -> Result<Nodes<G>, Error> {
+    fn make_nodes(&mut self, key: &Key<'_>, stored: bool) -> Result<Nodes<G>, Error> {
         let Layout { output, ring, .. } = self.layout;
         let staging = if ring.host_bytes > output.host_bytes { ring } else { output };
         let nodes = key.cached_nodes.len();
@@ -93,7 +93,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// Signs the roots of all cached trees, a job each, checks the signatures, and stores them behind the key's nodes.
-    pub(super) fn store(&mut self, key: &Key<'_>, nodes: u64) -> Result<(), Error> {
+    fn store(&mut self, key: &Key<'_>, nodes: u64) -> Result<(), Error> {
         let (p, l) = (self.p(), self.layout);
         let batch = Batch { keys: std::slice::from_ref(key), key_of: &[0], positions: &[], signatures: &[] };
         for layer in nodes::stored_layers(p, self.shape.cached) {
@@ -122,7 +122,7 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(())
     }
 
-    pub(super) fn store_steps(&self, layer: usize, jobs: usize) -> Vec<Step> {
+    fn store_steps(&self, layer: usize, jobs: usize) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let flag_bytes = flag_words(p, jobs) * 4;
         let mut steps = self.keys(1);
@@ -169,7 +169,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// All nodes of `trees` trees of a layer.
-    pub(super) fn cache_steps(&self, layer: usize, first: usize, trees: usize) -> Vec<Step> {
+    fn cache_steps(&self, layer: usize, first: usize, trees: usize) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(1);
         let args = Args {
