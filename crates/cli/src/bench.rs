@@ -60,9 +60,9 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
 
 fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     zkdilithium::refuse(&[(args.cache_layers > 0, "--cache-layers"), (args.redundancy.redundant, "--redundant")])?;
-    let space = zkdilithium::engine(options)?.space()?;
+    let space = zkdilithium::engine(options, printer)?.space()?;
     for policy in sha256::policies(&args.axes, &space)? {
-        let engine = zkdilithium::engine_with(options, |builder| builder.policy(Policy(policy.clone())))?;
+        let engine = zkdilithium::engine_with(options, printer, |builder| builder.policy(Policy(policy.clone())))?;
         let device = |device: &Device| format!("{} {}, {}", device.id(), device.name, device.detail);
         let devices: Vec<_> = engine.devices().iter().map(device).collect();
         let said: Vec<_> = policy.iter().map(|(name, value)| format!(", {name}={value}")).collect();

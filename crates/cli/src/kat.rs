@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Re
         Failure::new(format!("{source} is no file of zkDilithium's cases: {error}"))
             .hint("it is an object like that of vectors/zkdilithium/e2e_public.json")
     })?;
-    let engine = zkdilithium::engine(machine)?;
+    let engine = zkdilithium::engine(machine, printer)?;
     let bar = printer.progress(questions.cases.len(), "computing");
     let mut cases = Vec::with_capacity(questions.cases.len());
     for batch in questions.cases.chunks(BATCH) {

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
             (p.name, encode_private(&key, encoding)?, encode_public(&key.verifying_key(), encoding)?)
         }
         Wanted::ZkDilithium(seed) => {
-            let key = zkdilithium::generate(seed.as_deref(), machine)?;
+            let key = zkdilithium::generate(seed.as_deref(), machine, printer)?;
             (
                 NAME,
                 zkdilithium::encode_private(&key, encoding),

@@ -16,33 +16,48 @@ use std::{env, fs};
 const RATES_TIME: Duration = Duration::from_millis(60);
 
 /// An engine; once done with it, the user learns which devices failed.
-pub(crate) struct Watched<'p> {
-    engine: Engine,
+pub(crate) struct Watched<'p, E: Warns = Engine> {
+    engine: E,
     printer: &'p Printer,
 }
 
-impl Deref for Watched<'_> {
-    type Target = Engine;
-    fn deref(&self) -> &Engine {
+/// What has to be said of an engine's devices.
+pub(crate) trait Warns {
+    fn warnings(&self) -> Vec<String>;
+}
+
+impl Warns for Engine {
+    fn warnings(&self) -> Vec<String> {
+        let working = self.working();
+        // The failure of the last one is the command's.
+        let lost = self.faults().into_iter().filter(|fault| !working.contains(&fault.device));
+        // Notices of devices that were woken later too.
+        lost.map(set_aside).chain(self.notices().into_iter().map(|notice| notice.to_string())).collect()
+    }
+}
+
+impl<'p, E: Warns> Watched<'p, E> {
+    pub(crate) fn new(engine: E, printer: &'p Printer) -> Watched<'p, E> {
+        Watched { engine, printer }
+    }
+}
+
+impl<E: Warns> Deref for Watched<'_, E> {
+    type Target = E;
+    fn deref(&self) -> &E {
         &self.engine
     }
 }
 
-impl Drop for Watched<'_> {
+impl<E: Warns> Drop for Watched<'_, E> {
     fn drop(&mut self) {
-        set_aside(&self.engine).for_each(|warning| self.printer.warning(warning));
-        // Those of devices that were woken later too.
-        self.engine.notices().into_iter().for_each(|notice| self.printer.warning(notice));
+        self.engine.warnings().into_iter().for_each(|warning| self.printer.warning(warning));
     }
 }
 
-/// What is to be said of devices that failed. The failure of the last one is the command's.
-fn set_aside(engine: &Engine) -> impl Iterator<Item = String> {
-    let working = engine.working();
-    let lost = engine.faults().into_iter().filter(move |fault| !working.contains(&fault.device));
-    lost.map(|Fault { device, error, jobs }| {
-        format!("{error}; {} was set aside, jobs that others do in its place: {jobs}", device.id())
-    })
+/// What is to be said of a device that failed.
+pub(crate) fn set_aside(Fault { device, error, jobs }: Fault) -> String {
+    format!("{error}; {} was set aside, jobs that others do in its place: {jobs}", device.id())
 }
 
 /// The engine that was asked for.
@@ -64,7 +79,7 @@ pub(crate) fn engine_with<'p>(
     if printer.verbose {
         printer.detail(describe(&engine));
     }
-    Ok(Watched { engine, printer })
+    Ok(Watched::new(engine, printer))
 }
 
 /// What was asked for but the devices.
@@ -358,10 +373,10 @@ mod tests {
         engine.generate(&SLH_DSA_SHA2_128F).unwrap();
         engine.generate(&SLH_DSA_SHA2_128F).unwrap();
         let said = "unplugged:0 failed: no answer; unplugged:0 was set aside, jobs that others do in its place: 1";
-        assert_eq!(set_aside(&engine).collect::<Vec<_>>(), [said]);
+        assert_eq!(engine.warnings(), [said]);
 
         let alone = Engine::builder().backend(unplugged).build().unwrap();
         assert!(alone.generate(&SLH_DSA_SHA2_128F).is_err());
-        assert_eq!(set_aside(&alone).count(), 0);
+        assert!(alone.warnings().is_empty());
     }
 }

@@ -93,7 +93,7 @@ enum Signer {
 /// A private key with what signs by it.
 enum Ready<'p> {
     SlhDsa(Watched<'p>, SigningKey),
-    ZkDilithium(zk::Engine, zk::SigningKey),
+    ZkDilithium(Watched<'p, zk::Engine>, zk::SigningKey),
 }
 
 impl Signer {
@@ -119,7 +119,7 @@ impl Signer {
                     (args.cache_memory.is_some(), "--cache-memory"),
                     (args.redundancy.redundant, "--redundant"),
                 ])?;
-                Ok(Ready::ZkDilithium(zkdilithium::engine(machine)?, key))
+                Ok(Ready::ZkDilithium(zkdilithium::engine(machine, printer)?, key))
             }
         }
     }

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
             }
         }
         Verifier::ZkDilithium(key) => {
-            let engine = zkdilithium::engine(machine)?;
+            let engine = zkdilithium::engine(machine, printer)?;
             let jobs = (0..files.len()).filter_map(|index| Some((index, read(index)?)));
             zkdilithium::verify(&engine, key, args.strict, jobs, |index, valid| judge(index, Ok(valid)))
         }

@@ -3,7 +3,8 @@
 use crate::args::{MachineOptions, MessageOptions};
 use crate::failure::Failure;
 use crate::keys::{Encoding, KeyFile, is_pem};
-use crate::machine;
+use crate::machine::{self, Warns, Watched};
+use crate::printer::Printer;
 use hypergrove::Params;
 use hypergrove::pkcs8::der::pem;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -122,7 +123,11 @@ impl From<KeyError> for Failure {
 }
 
 /// A key from the system's randomness, or from a seed.
-pub(crate) fn generate(seed: Option<&Vec<u8>>, machine: &MachineOptions) -> Result<SigningKey, Failure> {
+pub(crate) fn generate(
+    seed: Option<&Vec<u8>>,
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<SigningKey, Failure> {
     let seed = match seed {
         None => SigningKey::random_seed()?,
         Some(seed) => Zeroizing::new(seed[..].try_into().map_err(|_| {
@@ -130,7 +135,7 @@ pub(crate) fn generate(seed: Option<&Vec<u8>>, machine: &MachineOptions) -> Resu
                 .hint("give the one seed that the whole key pair is made from")
         })?),
     };
-    Ok(engine(machine)?.keygen_batch(std::slice::from_ref(&*seed))?.remove(0))
+    Ok(engine(machine, printer)?.keygen_batch(std::slice::from_ref(&*seed))?.remove(0))
 }
 
 /// Refuses what has no form.
@@ -175,16 +180,23 @@ pub(crate) fn check_message(options: &MessageOptions) -> Result<(), Failure> {
     ])
 }
 
+impl Warns for Engine {
+    fn warnings(&self) -> Vec<String> {
+        self.faults().into_iter().map(machine::set_aside).collect()
+    }
+}
+
 /// The engine that was asked for.
-pub(crate) fn engine(options: &MachineOptions) -> Result<Engine, Failure> {
-    engine_with(options, |builder| builder)
+pub(crate) fn engine<'p>(options: &MachineOptions, printer: &'p Printer) -> Result<Watched<'p, Engine>, Failure> {
+    engine_with(options, printer, |builder| builder)
 }
 
 /// The same, with more asked for.
-pub(crate) fn engine_with(
+pub(crate) fn engine_with<'p>(
     options: &MachineOptions,
+    printer: &'p Printer,
     more: impl FnOnce(EngineBuilder) -> EngineBuilder,
-) -> Result<Engine, Failure> {
+) -> Result<Watched<'p, Engine>, Failure> {
     let mut builder = more(Engine::builder()).devices(machine::devices(options)?.unwrap_or_default());
     if let Some(isa) = options.isa.0 {
         builder = builder.isa(isa);
@@ -192,7 +204,7 @@ pub(crate) fn engine_with(
     if let Some(threads) = options.threads {
         builder = builder.threads(threads.into());
     }
-    Ok(builder.build()?)
+    Ok(Watched::new(builder.build()?, printer))
 }
 
 /// Takes jobs as memory allows, and as keep the engine busy; each has so many bytes.

@@ -4,6 +4,7 @@ use crate::{Error, Hasher, ZkDilithium};
 use hypergrove_fips205::plan::{Plan, Slot, Work};
 use hypergrove_fips205::{Params, Position};
 use std::borrow::Cow;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// A device that plans can be executed on.
@@ -170,6 +171,15 @@ pub struct Timing {
     pub download: Duration,
     /// Each stage alone, in the order in which they ran; empty unless the policy asked for it by [`STAGES`].
     pub stages: Vec<StageTime>,
+}
+
+/// The times add up; stages are those of one run.
+impl AddAssign<&Timing> for Timing {
+    fn add_assign(&mut self, more: &Timing) {
+        self.upload += more.upload;
+        self.execute += more.execute;
+        self.download += more.download;
+    }
 }
 
 /// How long a part of a run took by itself.

@@ -4,6 +4,7 @@ use hypergrove_engine::{Error, Policy, Timing};
 use hypergrove_fips205::plan::Work;
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::sync::Arc;
+use zeroize::Zeroize;
 
 /// A device as its driver describes it.
 #[derive(Clone, Debug)]
@@ -146,4 +147,12 @@ pub trait Queue: Send {
     /// Waits until all is done that was submitted or replayed. The device's times for it, as far as they were measured:
     /// up to the first launch, launches, and after the last; a recording's as a whole.
     fn wait(&mut self) -> Result<Option<Timing>, Error>;
+}
+
+/// Overwrites memory of the host. Word by word: `zeroize` takes a store for each element, and what programs hold is megabytes.
+pub(crate) fn wipe(bytes: &mut [u8]) {
+    let (head, words, tail) = bytemuck::pod_align_to_mut::<u8, u64>(bytes);
+    head.zeroize();
+    words.zeroize();
+    tail.zeroize();
 }

@@ -9,7 +9,7 @@ pub(crate) use layout::device_bytes;
 pub(crate) use layout::{host_bytes, least_bytes};
 
 use self::layout::{FEW_KEYS, Layout, Part, Shape, cache_trees, flag_words};
-use crate::gpu::{Gpu, Launch, Queue, Step};
+use crate::gpu::{Gpu, Launch, Queue, Step, wipe};
 use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
@@ -271,7 +271,7 @@ impl<G: Gpu> GpuProgram<G> {
         let wiped = self.queue.follow(&self.kernels, &[all]);
         // A device that fails now has nothing that could be wiped any more.
         let _ = wiped.and_then(|()| self.queue.wait());
-        G::host_bytes(&mut self.host).zeroize();
+        wipe(G::host_bytes(&mut self.host));
         self.kept = Kept::default();
     }
 
@@ -523,9 +523,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
                 // Nodes that are damaged would fail every batch of their key.
                 batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
             })?;
-            timing.upload += pass.upload;
-            timing.execute += pass.execute;
-            timing.download += pass.download;
+            timing += &pass;
             timing.stages.extend(pass.stages);
         }
         Ok(timing)

@@ -233,9 +233,7 @@ impl<G: Gpu> GpuHasher<G> {
         let (layout, row) = (self.layout, &mut self.rows[row]);
         let Some(piece) = row.busy.take() else { return Ok(()) };
         if let Some(took) = row.queue.wait()? {
-            timing.upload += took.upload;
-            timing.execute += took.execute;
-            timing.download += took.download;
+            *timing += &took;
         }
         let from = &G::host_view(&row.host)[layout.digests..][..32 * piece.len()];
         copy(self.policy.threads, from, digests[piece].as_flattened_mut());

@@ -43,7 +43,7 @@ pub struct ZkPolicy {
 
 impl Default for ZkPolicy {
     fn default() -> ZkPolicy {
-        ZkPolicy { threads: 1, fp64: FP64, block: 128, fill: 256, width: 16, pass: 1 << 18 }
+        ZkPolicy { threads: 1, fp64: FP64, block: 128, fill: 256, width: 16, pass: 1 << 17 }
     }
 }
 
@@ -159,9 +159,7 @@ impl<G: Gpu> ZkGpu<G> {
     fn run(&mut self, steps: &[Step]) -> Result<(), Error> {
         self.memory.queue.submit(&self.kernels, steps)?;
         if let Some(took) = self.memory.queue.wait()? {
-            self.timing.upload += took.upload;
-            self.timing.execute += took.execute;
-            self.timing.download += took.download;
+            self.timing += &took;
         }
         Ok(())
     }

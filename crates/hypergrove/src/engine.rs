@@ -535,10 +535,7 @@ impl Inner {
     }
 
     pub(crate) fn note(&self, timing: &Timing) {
-        let mut sum = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
-        sum.upload += timing.upload;
-        sum.execute += timing.execute;
-        sum.download += timing.download;
+        *self.timing.lock().unwrap_or_else(PoisonError::into_inner) += timing;
     }
 
     /// Has `work` use the threads for a device's programs and for the host's share of their jobs: none with one thread.

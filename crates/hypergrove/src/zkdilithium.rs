@@ -11,7 +11,7 @@
 //! let public = VerifyingKey::read_pem(key.verifying_key().to_pem().as_bytes())?;
 //! public.verify(b"Dear reader", &signature)?;
 //!
-//! // Many at a time: on all threads, or on GPUs if `Engine::builder` is told of them.
+//! // Many at a time: on all threads, or on the devices that `Engine::builder` is told of.
 //! let messages = ["one", "two", "three"];
 //! let jobs = messages.map(|text| SignJob { key: &key, message: Message::Bytes(text.as_bytes()) });
 //! let signatures = Engine::new()?.sign_batch(&jobs)?;
@@ -25,6 +25,7 @@ pub use hypergrove_zkdilithium::{
 };
 
 mod engine;
+mod worker;
 
 pub use engine::{Engine, EngineBuilder};
 

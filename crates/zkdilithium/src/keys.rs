@@ -172,6 +172,10 @@ impl SigningKey {
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         self.bytes.clone()
     }
+    /// The same, not copied. Secret.
+    pub fn secret_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
     /// ρ.
     pub fn rho(&self) -> &[u8; HASH_BYTES] {
         hash_bytes(&self.bytes[RHO])

@@ -1,7 +1,7 @@
 //! Memory of a pass, on the device and page-locked on the host, and what goes between the two.
 
 use super::{Keys, Limits, ZkGpu, message_words};
-use crate::gpu::{Gpu, Queue, Step};
+use crate::gpu::{Gpu, Queue, Step, wipe};
 use crate::ring::{Ring, ring_bytes};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::zk::*;
@@ -9,7 +9,6 @@ use hypergrove_zkdilithium::Message;
 use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use rayon::prelude::*;
 use std::sync::Arc;
-use zeroize::Zeroize;
 
 /// Bytes that are copied to the host at a time: while one piece comes, another is taken.
 const PIECE_BYTES: usize = 8 << 20;
@@ -120,7 +119,7 @@ impl<G: Gpu> Memory<G> {
             0 => Ok(()),
             _ => self.queue.submit(kernels, &[device]).and_then(|()| self.queue.wait().map(|_| ())),
         };
-        G::host_bytes(&mut self.host)[..self.room.1].zeroize();
+        wipe(&mut G::host_bytes(&mut self.host)[..self.room.1]);
         done
     }
 }
@@ -136,21 +135,6 @@ pub(super) struct Inputs {
     message_words: usize,
 }
 
-impl Inputs {
-    pub(super) fn new(layout: &mut Layout, keys: usize, raw_bytes: usize, messages: &[Message<'_>]) -> Inputs {
-        // One word more, for none would have no address.
-        let message_words = messages.iter().map(message_words).sum::<usize>() + 1;
-        Inputs {
-            raw: layout.both(keys * raw_bytes / 4),
-            keys: layout.device(keys * KEY_SIZE),
-            jobs: layout.both(messages.len() * JOB_SIZE),
-            messages: layout.both(message_words),
-            starts: layout.device(messages.len() * START_SIZE),
-            message_words,
-        }
-    }
-}
-
 /// Words of a message, at most: kernels count bytes by 32 bits, of which the largest two numbers mean something else.
 const LONGEST: usize = 1 << 29;
 
@@ -161,6 +145,31 @@ fn put(words: &mut [u8], values: impl IntoIterator<Item = u32>) {
 }
 
 impl<G: Gpu> ZkGpu<G> {
+    /// Where a pass's keys and messages shall be.
+    pub(super) fn inputs(
+        &self,
+        layout: &mut Layout,
+        (keys, raw_bytes): (usize, usize),
+        messages: &[Message<'_>],
+    ) -> Result<Inputs, Error> {
+        // One word more, for none would have no address.
+        let words = messages.iter().map(message_words).sum::<usize>() + 1;
+        let longest = messages.iter().map(message_words).max().unwrap_or(0);
+        if longest > LONGEST || words > u32::MAX as usize {
+            let device = &self.gpu.facts().id;
+            let what = format!("a message of {} bytes, of which {device} takes {}", 4 * longest, 4 * LONGEST);
+            return Err(Error::Value { what: format!("{what}; have the CPU sign and verify it") });
+        }
+        Ok(Inputs {
+            raw: layout.both(keys * raw_bytes / 4),
+            keys: layout.device(keys * KEY_SIZE),
+            jobs: layout.both(messages.len() * JOB_SIZE),
+            messages: layout.both(words),
+            starts: layout.device(messages.len() * START_SIZE),
+            message_words: words,
+        })
+    }
+
     /// Lays keys, jobs and messages out; gives the steps that upload them.
     pub(super) fn lay_out<K: Sync>(
         &mut self,
@@ -169,13 +178,7 @@ impl<G: Gpu> ZkGpu<G> {
         raw_bytes: usize,
         raw: impl Fn(&K, &mut [u8]) + Sync,
         messages: &[Message<'_>],
-    ) -> Result<Vec<Step>, Error> {
-        let longest = messages.iter().map(message_words).max().unwrap_or(0);
-        if longest > LONGEST || at.message_words > u32::MAX as usize {
-            let (longest, all) = (4 * longest, 4 * at.message_words);
-            let what = format!("a message of {longest} bytes, or {all} together; the CPU takes long ones");
-            return Err(Error::Unsupported { device: self.gpu.facts().id.clone(), what });
-        }
+    ) -> Vec<Step> {
         let keys_bytes = self.memory.bytes(at.raw, keys.keys.len() * raw_bytes);
         if self.policy.threads > 1 {
             let rows = keys_bytes.par_chunks_exact_mut(raw_bytes).zip(&keys.keys);
@@ -203,11 +206,11 @@ impl<G: Gpu> ZkGpu<G> {
             }
             words = rest;
         }
-        Ok(vec![
+        vec![
             self.memory.upload(at.raw, keys.keys.len() * raw_bytes),
             self.memory.upload(at.jobs, 4 * JOB_SIZE * messages.len()),
             self.memory.upload(at.messages, 4 * at.message_words),
-        ])
+        ]
     }
 
     /// Sends signatures to the device.

@@ -1,6 +1,6 @@
 //! Signing: rounds of attempts until no job is open.
 
-use super::pass::{Inputs, Layout};
+use super::pass::Layout;
 use super::{Keys, ZkGpu};
 use crate::gpu::Gpu;
 use hypergrove_engine::{Error, ZkSign};
@@ -44,13 +44,13 @@ impl<G: Gpu> ZkGpu<G> {
         let fill = (self.gpu.facts().multiprocessors * self.policy.fill) as usize;
         let width = self.policy.width as usize;
         let most = self.limits.attempts.min(count * width);
-        let at = Inputs::new(&mut layout, table.keys.len(), SK_BYTES, &messages);
+        let at = self.inputs(&mut layout, (table.keys.len(), SK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(most * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let (tries, flags) = (layout.both(most * TRY_SIZE), layout.both(most));
         let pieces = layout.pieces(count, SIG_BYTES);
         self.memory.ensure(&layout)?;
         let mut steps =
-            self.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(&key.to_bytes()), &messages)?;
+            self.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(key.secret_bytes()), &messages);
         let (keys, raw) = (self.memory.at(at.keys), self.memory.at(at.raw));
         let (starts, jobs_at) = (self.memory.at(at.starts), self.memory.at(at.jobs));
         let begun = Args {

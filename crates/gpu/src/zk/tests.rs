@@ -53,6 +53,20 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
 }
 
 #[test]
+fn a_message_that_kernels_cannot_count_is_refused_by_its_length() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let (key, _) = made(&gpu, policy(0));
+    gpu.submissions.store(u64::MAX, Relaxed);
+    // Nothing reads it, so that it takes no memory.
+    let message = vec![0; (1 << 31) + 1];
+    let job = ZkSign { key: &key, message: Message::Bytes(&message) };
+    let mut signatures = Vec::new();
+    let why = on_host(&gpu, policy(0)).sign(&[job], &mut signatures).unwrap_err();
+    assert!(matches!(&why, Error::Value { what } if what.contains("host:0 takes 2147483648")), "{why}");
+    assert!(signatures.is_empty());
+}
+
+#[test]
 fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
     let gpu = Arc::new(HostGpu::new(false));
     let (key, signature) = made(&gpu, policy(0));

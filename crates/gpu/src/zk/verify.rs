@@ -1,6 +1,6 @@
 //! Verification: a pass is one row of launches.
 
-use super::pass::{Inputs, Layout};
+use super::pass::Layout;
 use super::{Keys, ZkGpu};
 use crate::gpu::Gpu;
 use hypergrove_engine::{Error, ZkVerify};
@@ -24,14 +24,14 @@ impl<G: Gpu> ZkGpu<G> {
         let mut table = Keys::new();
         let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
-        let at = Inputs::new(&mut layout, table.keys.len(), PK_BYTES, &messages);
+        let at = self.inputs(&mut layout, (table.keys.len(), PK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(count * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let (flags, ring) = (layout.both(count), layout.ring(count));
         self.memory.ensure(&layout)?;
         let rows: Vec<&[u8]> = jobs.iter().map(|job| job.signature).collect();
         self.send(ring, &rows, signatures)?;
         let mut steps =
-            self.lay_out(&at, (&table, &of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages)?;
+            self.lay_out(&at, (&table, &of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages);
         let keys = self.memory.at(at.keys);
         let (raw, starts, words) = (self.memory.at(at.raw), self.memory.at(at.starts), (PK_BYTES / 4) as u32);
         let tr = Args {

@@ -1,23 +1,22 @@
-//! Batches, on the CPU's lanes or on GPUs.
+//! Batches, on the CPU's lanes, on GPUs, or on both.
 
+use super::worker::{By, Crew, Hand, Hands, On, Worker, lock};
 use super::{SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
+use crate::worker::Fault;
 use crate::{Error, Isa, Work};
 use hypergrove_cpu::Cpu;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
-use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-/// Programs of a device in flight: while the host lays one out or takes its results, the device computes the other.
+/// Programs of a GPU in flight: while the host lays one out or takes its results, the GPU computes the other.
 const HANDS: usize = 2;
-/// Jobs of one call for each thread that keep lanes filled.
-const JOBS_OF_A_THREAD: usize = 512;
 
 /// What an engine shall be; see [`Engine::builder`].
 #[derive(Clone, Default)]
@@ -40,7 +39,8 @@ impl EngineBuilder {
         self.threads = Some(threads);
         self
     }
-    /// Devices, each by its backend and index; otherwise the CPU. Batches are split over several GPUs by their speed.
+    /// Devices, each by its backend and index; otherwise the CPU. Batches are split over several by their speed; what one
+    /// fails to do, others do.
     pub fn devices(mut self, devices: Vec<(Arc<dyn Backend>, u32)>) -> EngineBuilder {
         self.devices = devices;
         self
@@ -56,7 +56,7 @@ impl EngineBuilder {
         self.verify_signatures = verify;
         self
     }
-    /// The engine. Its threads are started now; devices are made ready at their first use.
+    /// The engine. Its threads are started now; GPUs are made ready at their first use.
     pub fn build(self) -> Result<Engine, Error> {
         let threads = match self.threads {
             Some(0) => return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() }),
@@ -65,73 +65,52 @@ impl EngineBuilder {
         };
         let isa = self.isa.unwrap_or_else(Isa::fastest);
         let lacking = || Error::Value { what: format!("this CPU lacks {}", isa.name()) };
-        let (lanes, cpu) = (Lanes::with(isa).ok_or_else(lacking)?, Cpu::with(isa).ok_or_else(lacking)?);
-        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("zkdilithium-{i}")).build();
+        let cpu: Arc<dyn Backend> = Arc::new(Cpu::with(isa).ok_or_else(lacking)?);
         let refused = |why| Error::Value { what: format!("{threads} threads could not be started: {why}; use fewer") };
-        let pool = pool.map_err(refused)?;
-        let is_cpu = |(backend, _): &(Arc<dyn Backend>, u32)| backend.name() == cpu.name();
-        let (mut devices, mut hands) = (Vec::new(), Vec::new());
-        if self.devices.iter().all(is_cpu) {
-            devices = cpu.devices()?;
-        } else if self.devices.iter().any(is_cpu) {
-            let what = "zkDilithium on GPUs and the CPU together; name either".into();
-            return Err(Error::Value { what });
-        }
-        for (backend, index) in self.devices.into_iter().filter(|device| !is_cpu(device)) {
+        let pool = |name: &'static str| {
+            let named = ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("{name}-{i}"));
+            named.build().map_err(refused)
+        };
+        let policy = Policy([&[(THREADS, threads as u32)], &self.policy.0[..]].concat());
+        let named = if self.devices.is_empty() { vec![(cpu.clone(), 0)] } else { self.devices };
+        let mut workers: Vec<Worker> = Vec::new();
+        for (backend, index) in named {
+            let is_cpu = backend.name() == cpu.name();
+            let backend = if is_cpu { cpu.clone() } else { backend };
             let there = backend.devices()?;
             let none = || format!("device {index} of {}: it has {} devices", backend.name(), there.len());
             let device = there.iter().find(|device| device.index == index);
             let device = device.ok_or_else(|| Error::Value { what: none() })?.clone();
-            if devices.contains(&device) {
+            if workers.iter().any(|worker| worker.device == device) {
                 return Err(Error::Value { what: format!("{} is named twice; name each device once", device.id()) });
             }
-            let policy = Policy([&[(THREADS, threads as u32)], &self.policy.0[..]].concat());
-            let hand = || Hand {
-                backend: backend.clone(),
-                device: device.clone(),
-                policy: policy.clone(),
-                program: Mutex::default(),
+            let hands = if is_cpu {
+                Hands::Lanes(Lanes::with(isa).ok_or_else(lacking)?, pool("zkdilithium-lanes")?)
+            } else {
+                let hands = 0..if threads > 1 { HANDS } else { 1 };
+                let hand = |_| Ok(Hand::new(&backend, &policy, pool("zkdilithium-copies")?));
+                Hands::Programs(hands.map(hand).collect::<Result<_, Error>>()?)
             };
-            // The first of each device come first: what is few is spread over devices.
-            hands.insert(devices.len(), hand());
-            hands.extend((1..if threads > 1 { HANDS } else { 1 }).map(|_| hand()));
-            devices.push(device);
+            workers.push(Worker::new(device, hands));
         }
-        let (timing, verify_signatures) = (Mutex::default(), self.verify_signatures);
-        Ok(Engine { lanes, pool, hands, devices, verify_signatures, timing })
+        let devices = workers.iter().map(|worker| worker.device.clone()).collect();
+        let (verify_signatures, pool) = (self.verify_signatures, pool("zkdilithium")?);
+        let (timing, faults) = (Mutex::default(), Mutex::default());
+        Ok(Engine { isa, threads, pool, workers, devices, verify_signatures, timing, faults })
     }
 }
 
-/// Makes keys, signs and verifies by the batch, on threads of its own: on the CPU, or on the GPUs that are named.
+/// Makes keys, signs and verifies by the batch, on threads of its own: on the CPU, or on the devices that are named.
 pub struct Engine {
-    lanes: Lanes,
+    isa: Isa,
+    threads: usize,
+    /// What turns what devices made into what callers get.
     pool: ThreadPool,
-    hands: Vec<Hand>,
+    workers: Vec<Worker>,
     devices: Vec<Device>,
     verify_signatures: bool,
     timing: Mutex<Timing>,
-}
-
-/// A program of a device, made at its first use.
-struct Hand {
-    backend: Arc<dyn Backend>,
-    device: Device,
-    policy: Policy,
-    program: Mutex<Option<Box<dyn ZkDilithium>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Hand {
-    fn with<R>(&self, run: impl FnOnce(&mut dyn ZkDilithium) -> Result<R, Error>) -> Result<R, Error> {
-        let mut program = lock(&self.program);
-        if program.is_none() {
-            *program = Some(self.backend.zkdilithium(&self.device, &self.policy)?);
-        }
-        run(&mut **program.as_mut().expect("it was made"))
-    }
+    faults: Mutex<Vec<Fault>>,
 }
 
 impl Engine {
@@ -145,49 +124,44 @@ impl Engine {
     }
     /// The CPU's instruction set.
     pub fn isa(&self) -> Isa {
-        self.lanes.isa()
+        self.isa
     }
     /// Host threads.
     pub fn threads(&self) -> usize {
-        self.pool.current_num_threads()
+        self.threads
     }
     /// What computes.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
-    /// What can be chosen by a policy; nothing on the CPU.
+    /// Failures of devices so far that ended no call, since others did in their place what was lost.
+    pub fn faults(&self) -> Vec<Fault> {
+        lock(&self.faults).clone()
+    }
+    /// What can be chosen by a policy for GPUs; nothing on the CPU.
     pub fn space(&self) -> Result<Vec<Axis>, Error> {
-        self.hands.first().map_or(Ok(Vec::new()), |hand| hand.with(|program| Ok(program.space())))
+        let spaces = self.workers.iter().map(Worker::space).collect::<Result<Vec<_>, Error>>()?;
+        Ok(spaces.into_iter().find(|space| !space.is_empty()).unwrap_or_default())
     }
     /// Jobs of one call that keep the engine busy.
     pub fn filling(&self, op: Op) -> Result<usize, Error> {
-        if self.hands.is_empty() {
-            return Ok(JOBS_OF_A_THREAD * self.threads());
-        }
-        self.hands.iter().map(|hand| hand.with(|program| Ok(program.jobs(op)))).sum()
+        self.workers.iter().map(|worker| worker.jobs(op).map(|(jobs, times)| jobs * times)).sum()
     }
-    /// Jobs that one program of a device takes at a time; `None` on the CPU.
+    /// Jobs that one program takes at a time, where one GPU alone computes.
     pub fn program(&self, op: Op) -> Result<Option<usize>, Error> {
-        self.hands.first().map(|hand| hand.with(|program| Ok(program.jobs(op)))).transpose()
+        match &self.workers[..] {
+            [worker] => worker.program(op),
+            _ => Ok(None),
+        }
     }
     /// What each device could hash at most, if its backend knows: compressions a second.
     pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
-        let known = |device: &Device| {
-            let hand = self.hands.iter().find(|hand| hand.device == *device)?;
-            hand.backend.rates(device)
-        };
-        self.devices.iter().map(|device| (device.clone(), known(device))).collect()
+        self.workers.iter().map(|worker| (worker.device.clone(), worker.rates())).collect()
     }
     /// Poseidon permutations a second that the arithmetic of these devices allows; of the CPU's threads at so many
     /// cycles a second. `None` where that is not known.
     pub fn poseidon_rate(&self, clock: Option<f64>) -> Result<Option<f64>, Error> {
-        if self.hands.is_empty() {
-            let known = clock.zip(self.lanes.poseidon_cycles());
-            return Ok(known.map(|(clock, cycles)| self.threads() as f64 * clock / cycles));
-        }
-        // Each device once.
-        let hands = &self.hands[..self.devices.len()];
-        hands.iter().map(|hand| hand.with(|program| Ok(program.poseidon_rate()))).sum()
+        self.workers.iter().map(|worker| worker.poseidon_rate(clock)).sum()
     }
     /// Where the devices' time went, summed over all programs that ran so far; of those that ran side by side each
     /// counts.
@@ -197,128 +171,97 @@ impl Engine {
 
     /// The keys of these seeds, in their order.
     pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
-        let keys = if self.hands.is_empty() {
-            self.pool.install(|| self.lanes.keygen(seeds))
-        } else {
-            self.share(Op::Keygen, seeds, |program, seeds, out| program.keygen(seeds, out))?
-        };
+        let keys = self.crew().share(Op::Keygen, seeds, |on, seeds, out| match &mut on.by {
+            By::Program(program) => program.keygen(seeds, out),
+            By::Lanes(lanes) => {
+                out.extend(lanes.keygen(seeds));
+                Ok(Timing::default())
+            }
+        })?;
         Ok(self.pool.install(|| keys.into_par_iter().map(SigningKey::from).collect()))
     }
 
     /// The signatures, in the order of the jobs.
-    pub fn sign_batch<'a>(&self, jobs: &[SignJob<'a>]) -> Result<Vec<Signature>, Error> {
-        let signatures = if self.hands.is_empty() {
-            let job = |job: &SignJob<'a>| Sign { key: job.key.expanded(), message: job.message };
-            self.pool.install(|| self.lanes.sign(&jobs.par_iter().map(job).collect::<Vec<_>>()))
-        } else {
-            let job = |job: &SignJob<'a>| ZkSign { key: job.key.as_ref(), message: job.message };
-            self.share(Op::Sign, jobs, |program, jobs, out| {
-                program.sign(&jobs.iter().map(job).collect::<Vec<_>>(), out)
-            })?
-        };
-        if self.verify_signatures {
-            self.check(jobs, &signatures)?;
-        }
-        Ok(signatures)
-    }
-
-    /// The verdicts, in the order of the jobs.
-    pub fn verify_batch<'a>(&self, jobs: &[VerifyJob<'a>]) -> Result<Vec<bool>, Error> {
-        if self.hands.is_empty() {
-            let job = |job: &VerifyJob<'a>| {
-                let VerifyJob { key, message, signature } = *job;
-                Verify { key: key.expanded(), message, signature }
-            };
-            return Ok(self.pool.install(|| self.lanes.verify(&jobs.par_iter().map(job).collect::<Vec<_>>())));
-        }
-        let job = |job: &VerifyJob<'a>| {
-            let VerifyJob { key, message, signature } = *job;
-            ZkVerify { key: key.as_ref(), message, signature }
-        };
-        self.share(Op::Verify, jobs, |program, jobs, out| {
-            program.verify(&jobs.iter().map(job).collect::<Vec<_>>(), out)
+    pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Result<Vec<Signature>, Error> {
+        self.crew().share(Op::Sign, jobs, |on, jobs, out| {
+            let mut took = sign(on, jobs, out)?;
+            if self.verify_signatures {
+                took += &check(on, jobs, out)?;
+            }
+            Ok(took)
         })
     }
 
-    /// An error if one of the signatures does not verify.
-    fn check(&self, jobs: &[SignJob<'_>], signatures: &[Signature]) -> Result<(), Error> {
-        let mut keys: HashMap<*const SigningKey, VerifyingKey> = HashMap::new();
-        for job in jobs {
-            keys.entry(job.key).or_insert_with(|| job.key.verifying_key());
-        }
-        let mut checks = Vec::with_capacity(jobs.len());
-        for (SignJob { key, message }, signature) in jobs.iter().zip(signatures) {
-            let key = &keys[&std::ptr::from_ref(*key)];
-            checks.push(VerifyJob { key, message: *message, signature: signature.as_bytes() });
-        }
-        if self.verify_batch(&checks)?.iter().all(|valid| *valid) {
-            return Ok(());
-        }
-        let what = "a signature that it made does not verify".into();
-        Err(Error::Inconsistent { device: self.devices[0].id(), what })
+    /// The verdicts, in the order of the jobs.
+    pub fn verify_batch(&self, jobs: &[VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
+        self.crew().share(Op::Verify, jobs, verify)
     }
 
-    /// Has the programs of all devices take jobs until none are left.
-    fn share<J: Sync, R: Send>(
-        &self,
-        op: Op,
-        jobs: &[J],
-        run: impl Fn(&mut dyn ZkDilithium, &[J], &mut Vec<R>) -> Result<Timing, Error> + Sync,
-    ) -> Result<Vec<R>, Error> {
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
-        // What one program takes is not cut, but spread over devices.
-        let share = jobs.len().div_ceil(self.devices.len());
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(Ok(Vec::new()));
-        let work = |hand: &Hand| -> Result<(), Error> {
-            loop {
-                let ended = hand.with(|program| {
-                    let piece = share.min(program.jobs(op));
-                    let from = next.fetch_add(piece, Relaxed).min(jobs.len());
-                    let piece = &jobs[from..jobs.len().min(from + piece)];
-                    if piece.is_empty() || lock(&done).is_err() {
-                        return Ok(true);
-                    }
-                    let mut out = Vec::with_capacity(piece.len());
-                    let took = self.pool.install(|| run(program, piece, &mut out))?;
-                    let mut timing = lock(&self.timing);
-                    timing.upload += took.upload;
-                    timing.execute += took.execute;
-                    timing.download += took.download;
-                    if let Ok(done) = &mut *lock(&done) {
-                        done.push((from, out));
-                    }
-                    Ok(false)
-                })?;
-                if ended {
-                    return Ok(());
-                }
-            }
-        };
-        // More than one program of a device, if there is work for it.
-        let (first, more) = self.hands.split_at(self.devices.len());
-        let more = if first[0].with(|program| Ok(share > program.jobs(op)))? { more } else { &[] };
-        std::thread::scope(|scope| {
-            for hand in first.iter().chain(more) {
-                scope.spawn(|| {
-                    if let Err(why) = work(hand) {
-                        *lock(&done) = Err(why);
-                    }
-                });
-            }
-        });
-        let mut parts: Vec<(usize, Vec<R>)> = done.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-        parts.sort_by_key(|(from, _)| *from);
-        Ok(parts.into_iter().flat_map(|(_, results)| results).collect())
+    fn crew(&self) -> Crew<'_> {
+        Crew { workers: &self.workers, timing: &self.timing, faults: &self.faults }
     }
+}
+
+fn sign<'a>(on: &mut On<'_>, jobs: &[SignJob<'a>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+    match &mut on.by {
+        By::Program(program) => {
+            let job = |job: &SignJob<'a>| ZkSign { key: job.key.as_ref(), message: job.message };
+            program.sign(&jobs.iter().map(job).collect::<Vec<_>>(), out)
+        }
+        By::Lanes(lanes) => {
+            let job = |job: &SignJob<'a>| Sign { key: job.key.expanded(), message: job.message };
+            out.extend(lanes.sign(&jobs.par_iter().map(job).collect::<Vec<_>>()));
+            Ok(Timing::default())
+        }
+    }
+}
+
+fn verify<'a>(on: &mut On<'_>, jobs: &[VerifyJob<'a>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+    match &mut on.by {
+        By::Program(program) => {
+            let job = |&VerifyJob { key, message, signature }: &VerifyJob<'a>| ZkVerify {
+                key: key.as_ref(),
+                message,
+                signature,
+            };
+            program.verify(&jobs.iter().map(job).collect::<Vec<_>>(), out)
+        }
+        By::Lanes(lanes) => {
+            let job = |&VerifyJob { key, message, signature }: &VerifyJob<'a>| Verify {
+                key: key.expanded(),
+                message,
+                signature,
+            };
+            out.extend(lanes.verify(&jobs.par_iter().map(job).collect::<Vec<_>>()));
+            Ok(Timing::default())
+        }
+    }
+}
+
+/// An error if one of the signatures does not verify.
+fn check(on: &mut On<'_>, jobs: &[SignJob<'_>], signatures: &[Signature]) -> Result<Timing, Error> {
+    let mut public: HashMap<*const SigningKey, VerifyingKey> = HashMap::new();
+    for job in jobs {
+        public.entry(job.key).or_insert_with(|| job.key.verifying_key());
+    }
+    let mut checks = Vec::with_capacity(jobs.len());
+    for (SignJob { key, message }, signature) in jobs.iter().zip(signatures) {
+        let key = &public[&std::ptr::from_ref(*key)];
+        checks.push(VerifyJob { key, message: *message, signature: signature.as_bytes() });
+    }
+    let mut verdicts = Vec::with_capacity(checks.len());
+    let took = verify(on, &checks, &mut verdicts)?;
+    if verdicts.len() == jobs.len() && !verdicts.contains(&false) {
+        return Ok(took);
+    }
+    let what = "a signature that it made does not verify".into();
+    Err(Error::Inconsistent { device: on.device.id(), what })
 }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let devices: Vec<_> = self.devices.iter().map(Device::id).collect();
-        f.debug_struct("Engine").field("devices", &devices).field("threads", &self.threads()).finish()
+        f.debug_struct("Engine").field("devices", &devices).field("threads", &self.threads).finish()
     }
 }
 
@@ -326,28 +269,32 @@ impl fmt::Debug for Engine {
 mod tests {
     use super::*;
     use crate::zkdilithium::{Message, only};
-    use hypergrove_engine::Program;
+    use hypergrove_engine::{Program, ZkDilithium};
     use hypergrove_fips205::plan::Plan;
     use hypergrove_zkdilithium::{Trace, VerifyingKey as RawVerifyingKey, reference};
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::time::Duration;
 
-    /// Devices that compute what the reference does, three jobs at a time, until they fail or lie.
-    #[derive(Default)]
+    /// Devices that compute what the reference does, three jobs at a time, until they fail or lie: each bit is a device's.
+    #[derive(Clone, Default)]
     struct Mock {
-        fails: Arc<AtomicBool>,
-        lies: Arc<AtomicBool>,
+        fails: Arc<AtomicU32>,
+        lies: Arc<AtomicU32>,
         runs: Arc<Mutex<Vec<(u32, usize)>>>,
     }
 
-    struct MockProgram(u32, Arc<AtomicBool>, Arc<AtomicBool>, Arc<Mutex<Vec<(u32, usize)>>>);
+    struct MockProgram(u32, Mock);
 
     impl MockProgram {
         fn begin(&self, jobs: usize) -> Result<Timing, Error> {
-            lock(&self.3).push((self.0, jobs));
-            match self.1.load(Relaxed) {
+            lock(&self.1.runs).push((self.0, jobs));
+            match self.is_in(&self.1.fails) {
                 true => Err(Error::Device { device: format!("mock:{}", self.0), what: "no answer".into() }),
-                false => Ok(Timing::default()),
+                false => Ok(Timing { execute: Duration::from_micros(1), ..Timing::default() }),
             }
+        }
+        fn is_in(&self, devices: &AtomicU32) -> bool {
+            devices.load(Relaxed) >> self.0 & 1 == 1
         }
     }
 
@@ -373,7 +320,7 @@ mod tests {
             for job in jobs {
                 let signature = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
                 let mut bytes = signature.into_bytes();
-                bytes[700] ^= u8::from(self.2.load(Relaxed));
+                bytes[700] ^= u8::from(self.is_in(&self.1.lies));
                 out.push(Signature::from_bytes(bytes).unwrap());
             }
             self.begin(jobs.len())
@@ -405,39 +352,97 @@ mod tests {
             Err(Error::Unsupported { device: device.id(), what: "a plan".into() })
         }
         fn zkdilithium(&self, device: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-            let Mock { fails, lies, runs } = self;
-            Ok(Box::new(MockProgram(device.index, fails.clone(), lies.clone(), runs.clone())))
+            Ok(Box::new(MockProgram(device.index, self.clone())))
         }
+    }
+
+    fn mocks(mock: &Mock) -> Vec<(Arc<dyn Backend>, u32)> {
+        let backend: Arc<dyn Backend> = Arc::new(mock.clone());
+        vec![(backend.clone(), 0), (backend, 1)]
+    }
+
+    fn seeds(count: u8) -> Vec<[u8; 32]> {
+        (0..count).map(|i| [i; 32]).collect()
+    }
+
+    fn are_keys_of(keys: &[SigningKey], seeds: &[[u8; 32]]) {
+        assert_eq!(keys.len(), seeds.len());
+        assert!(seeds.iter().zip(keys).all(|(seed, key)| *key.as_ref() == reference::keygen(seed)));
     }
 
     #[test]
     fn devices_share_jobs_and_results_come_in_order() {
-        let mock = Arc::new(Mock::default());
-        let both = vec![(mock.clone() as Arc<dyn Backend>, 0), (mock.clone() as _, 1)];
-        let engine = Engine::builder().devices(both.clone()).threads(2).verify_signatures(true).build().unwrap();
+        let mock = Mock::default();
+        let engine = Engine::builder().devices(mocks(&mock)).threads(2).verify_signatures(true).build().unwrap();
         assert_eq!(engine.devices().iter().map(Device::id).collect::<Vec<_>>(), ["mock:0", "mock:1"]);
         assert_eq!((engine.filling(Op::Sign).unwrap(), engine.poseidon_rate(None).unwrap()), (12, Some(200.0)));
-        let seeds: Vec<_> = (0..10).map(|i| [i; 32]).collect();
-        let keys = engine.keygen_batch(&seeds).unwrap();
-        for (seed, key) in seeds.iter().zip(&keys) {
-            assert_eq!(*key.as_ref(), reference::keygen(seed));
-        }
-        assert!(lock(&mock.runs).iter().all(|(_, jobs)| *jobs <= 3));
-        lock(&mock.runs).clear();
+        let keys = engine.keygen_batch(&seeds(10)).unwrap();
+        are_keys_of(&keys, &seeds(10));
+        let runs = std::mem::take(&mut *lock(&mock.runs));
+        assert!(runs.iter().all(|(_, jobs)| *jobs <= 3));
+        assert_eq!(engine.timing().execute, Duration::from_micros(runs.len() as u64));
         let jobs: Vec<_> = keys[..4].iter().map(|key| SignJob { key, message: Message::Bytes(b"m") }).collect();
         let signatures = engine.sign_batch(&jobs).unwrap();
-        assert!(lock(&mock.runs).iter().all(|(_, jobs)| *jobs == 2), "few jobs are spread over devices");
+        assert!(lock(&mock.runs).iter().all(|(_, jobs)| *jobs <= 2), "few jobs are spread over devices");
         for (key, signature) in keys.iter().zip(&signatures) {
             assert!(key.verifying_key().is_valid(Message::Bytes(b"m"), signature.as_bytes()));
         }
         assert!(engine.sign_batch(&[]).unwrap().is_empty());
+        assert!(engine.faults().is_empty());
+    }
 
-        mock.lies.store(true, Relaxed);
-        assert!(matches!(engine.sign_batch(&jobs), Err(Error::Inconsistent { .. })), "a wrong signature is withheld");
-        mock.lies.store(false, Relaxed);
-        mock.fails.store(true, Relaxed);
-        let why = engine.keygen_batch(&seeds).unwrap_err();
-        assert!(matches!(&why, Error::Device { what, .. } if what == "no answer"), "{why}");
+    /// A GPU and the CPU: what each made is in its place, and both made some.
+    #[test]
+    fn the_cpu_takes_part() {
+        let mock = Mock::default();
+        let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
+        let devices = vec![mocks(&mock)[1].clone(), (cpu, 0)];
+        let engine = Engine::builder().devices(devices).threads(1).build().unwrap();
+        assert_eq!(engine.filling(Op::Verify).unwrap(), 3 + 512);
+        are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
+        let by_mock: usize = lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum();
+        assert!((1..200).contains(&by_mock), "{by_mock} of 200");
+        // What fails leaves all to the other.
+        mock.fails.store(0b10, Relaxed);
+        are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
+        assert_eq!(engine.faults().iter().map(|fault| fault.device.id()).collect::<Vec<_>>(), ["mock:1"]);
+        lock(&mock.runs).clear();
+        are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
+        assert!(lock(&mock.runs).is_empty(), "it was set aside");
+    }
+
+    #[test]
+    fn the_part_of_one_that_fails_is_done_by_another() {
+        let mock = Mock::default();
+        let engine = Engine::builder().devices(mocks(&mock)).threads(2).build().unwrap();
+        mock.fails.store(0b01, Relaxed);
+        are_keys_of(&engine.keygen_batch(&seeds(11)).unwrap(), &seeds(11));
+        let faults = engine.faults();
+        assert!(faults.iter().all(|fault| fault.device.id() == "mock:0" && fault.jobs > 0), "{faults:?}");
+        assert!(!faults.is_empty());
+        mock.fails.store(0b11, Relaxed);
+        let why = engine.keygen_batch(&seeds(11)).unwrap_err();
+        assert!(matches!(&why, Error::Device { device, what } if device == "mock:1" && what == "no answer"), "{why}");
+        mock.fails.store(0, Relaxed);
+        are_keys_of(&engine.keygen_batch(&seeds(2)).unwrap(), &seeds(2));
+    }
+
+    #[test]
+    fn wrong_signatures_are_withheld_and_made_again() {
+        let mock = Mock::default();
+        let engine = Engine::builder().devices(mocks(&mock)).threads(1).verify_signatures(true).build().unwrap();
+        let key = SigningKey::from_seed(&[7; 32]);
+        let jobs = vec![SignJob { key: &key, message: Message::Bytes(b"m") }; 9];
+        let right = key.sign_message(Message::Bytes(b"m"));
+        mock.lies.store(0b01, Relaxed);
+        assert_eq!(engine.sign_batch(&jobs).unwrap(), vec![right; 9]);
+        let faults = engine.faults();
+        assert!(matches!(&faults[..], [Fault { error: Error::Inconsistent { .. }, device, .. }] if device.index == 0));
+        mock.lies.store(0b11, Relaxed);
+        assert!(
+            matches!(engine.sign_batch(&jobs), Err(Error::Inconsistent { .. })),
+            "the last one's lie ends the call"
+        );
     }
 
     #[test]
@@ -446,8 +451,9 @@ mod tests {
         let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
         let refused = |devices| Engine::builder().devices(devices).build().unwrap_err().to_string();
         assert!(refused(vec![(mock.clone(), 2)]).contains("it has 2 devices"));
-        assert!(refused(vec![(mock.clone(), 0), (mock.clone(), 0)]).contains("named twice"));
-        assert!(refused(vec![(mock, 0), (cpu.clone(), 0)]).contains("together"));
+        assert!(refused(vec![(mock.clone(), 0), (mock, 0)]).contains("named twice"));
+        assert!(refused(vec![(cpu.clone(), 0), (cpu.clone(), 0)]).contains("named twice"));
+        assert!(refused(vec![(cpu.clone(), 1)]).contains("it has 1 devices"));
         let engine = Engine::builder().devices(vec![(cpu, 0)]).threads(1).build().unwrap();
         assert_eq!(engine.devices()[0].id(), "cpu:0");
         let reference: Arc<dyn Backend> = Arc::new(crate::Reference);

@@ -1,0 +1,321 @@
+//! The devices of an engine, and how they share the jobs of a call.
+
+use crate::worker::{Fault, is_fault};
+use crate::{Error, Work};
+use hypergrove_cpu::zk::ZkDilithium as Lanes;
+use hypergrove_engine::{Axis, Backend, Device, Policy, Timing, ZkDilithium};
+use hypergrove_zkdilithium::Op;
+use rayon::ThreadPool;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Jobs of one call for each thread that keep lanes filled.
+const JOBS_OF_A_THREAD: usize = 512;
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A device of an engine.
+pub(super) struct Worker {
+    pub(super) device: Device,
+    pub(super) hands: Hands,
+    /// Jobs a second of each operation, as last measured; zero before that. The bits of an `f64`.
+    speeds: [AtomicU64; 3],
+    aside: AtomicBool,
+}
+
+/// What computes on a device.
+pub(super) enum Hands {
+    /// The CPU's lanes, on threads of their own.
+    Lanes(Lanes, ThreadPool),
+    /// Programs of a GPU in flight.
+    Programs(Vec<Hand>),
+}
+
+/// A program of a GPU, made at its first use.
+pub(super) struct Hand {
+    backend: Arc<dyn Backend>,
+    policy: Policy,
+    /// What copies for it. One pool for several would have a thread that waits for one's copies begin with another's pass.
+    pool: ThreadPool,
+    program: Mutex<Option<Box<dyn ZkDilithium>>>,
+}
+
+impl Hand {
+    pub(super) fn new(backend: &Arc<dyn Backend>, policy: &Policy, pool: ThreadPool) -> Hand {
+        Hand { backend: backend.clone(), policy: policy.clone(), pool, program: Mutex::default() }
+    }
+}
+
+/// Where a piece is computed.
+pub(super) struct On<'a> {
+    pub(super) device: &'a Device,
+    pub(super) by: By<'a>,
+}
+
+/// What computes a piece.
+pub(super) enum By<'a> {
+    Lanes(&'a Lanes),
+    Program(&'a mut dyn ZkDilithium),
+}
+
+/// Results of a piece, where they begin, and who made them.
+struct Piece<R> {
+    from: usize,
+    results: Vec<R>,
+    worker: usize,
+}
+
+impl<R> Piece<R> {
+    fn place(&self) -> Range<usize> {
+        self.from..self.from + self.results.len()
+    }
+}
+
+impl Worker {
+    pub(super) fn new(device: Device, hands: Hands) -> Worker {
+        Worker { device, hands, speeds: Default::default(), aside: AtomicBool::new(false) }
+    }
+
+    /// Whether it failed, and another one took its part.
+    pub(super) fn is_aside(&self) -> bool {
+        self.aside.load(Relaxed)
+    }
+
+    /// Runs on the first of its programs; `None` for the CPU.
+    fn first<R>(&self, run: impl FnOnce(&dyn ZkDilithium) -> R) -> Result<Option<R>, Error> {
+        let Hands::Programs(hands) = &self.hands else { return Ok(None) };
+        self.with(&hands[0], |program| Ok(run(program))).map(Some)
+    }
+
+    fn with<R>(&self, hand: &Hand, run: impl FnOnce(&mut dyn ZkDilithium) -> Result<R, Error>) -> Result<R, Error> {
+        let mut program = lock(&hand.program);
+        if program.is_none() {
+            *program = Some(hand.backend.zkdilithium(&self.device, &hand.policy)?);
+        }
+        run(&mut **program.as_mut().expect("it was made"))
+    }
+
+    /// What can be chosen by a policy; nothing on the CPU.
+    pub(super) fn space(&self) -> Result<Vec<Axis>, Error> {
+        Ok(self.first(|program| program.space())?.unwrap_or_default())
+    }
+    /// Jobs that a program takes at a time; `None` for the CPU.
+    pub(super) fn program(&self, op: Op) -> Result<Option<usize>, Error> {
+        self.first(|program| program.jobs(op))
+    }
+    /// Jobs at a time, and how many times that keeps the device busy.
+    pub(super) fn jobs(&self, op: Op) -> Result<(usize, usize), Error> {
+        Ok(match (&self.hands, self.program(op)?) {
+            (Hands::Programs(hands), Some(jobs)) => (jobs, hands.len()),
+            (Hands::Lanes(_, pool), _) => (JOBS_OF_A_THREAD * pool.current_num_threads(), 1),
+            (Hands::Programs(_), None) => unreachable!("a GPU has programs"),
+        })
+    }
+    /// Poseidon permutations a second; of the CPU's threads at so many cycles a second.
+    pub(super) fn poseidon_rate(&self, clock: Option<f64>) -> Result<Option<f64>, Error> {
+        match &self.hands {
+            Hands::Lanes(lanes, pool) => {
+                let known = clock.zip(lanes.poseidon_cycles());
+                Ok(known.map(|(clock, cycles)| pool.current_num_threads() as f64 * clock / cycles))
+            }
+            Hands::Programs(_) => Ok(self.first(|program| program.poseidon_rate())?.flatten()),
+        }
+    }
+    /// Compressions a second of a GPU, if its backend knows.
+    pub(super) fn rates(&self) -> Option<Work> {
+        let Hands::Programs(hands) = &self.hands else { return None };
+        hands[0].backend.rates(&self.device)
+    }
+
+    fn speed(&self, op: Op) -> f64 {
+        f64::from_bits(self.speeds[op as usize].load(Relaxed))
+    }
+}
+
+/// Jobs of a call that nobody has taken yet.
+struct Open {
+    parts: Vec<Range<usize>>,
+}
+
+impl Open {
+    fn take(&mut self, most: usize) -> Option<Range<usize>> {
+        let part = self.parts.last_mut()?;
+        let taken = part.start..part.end.min(part.start + most.max(1));
+        part.start = taken.end;
+        if part.start == part.end {
+            self.parts.pop();
+        }
+        Some(taken)
+    }
+}
+
+/// What the workers of a call share.
+pub(super) struct Crew<'a> {
+    pub(super) workers: &'a [Worker],
+    pub(super) timing: &'a Mutex<Timing>,
+    pub(super) faults: &'a Mutex<Vec<Fault>>,
+}
+
+impl Crew<'_> {
+    /// Has all workers take jobs until none are left. What a device lost that failed, others do; the failure of the last
+    /// one is the call's.
+    pub(super) fn share<J: Sync, R: Send>(
+        &self,
+        op: Op,
+        jobs: &[J],
+        run: impl Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, Error> + Sync,
+    ) -> Result<Vec<R>, Error> {
+        let mut done: Vec<Piece<R>> = Vec::new();
+        let mut open = Vec::from_iter((!jobs.is_empty()).then_some(0..jobs.len()));
+        while !open.is_empty() {
+            let live: Vec<usize> = (0..self.workers.len()).filter(|i| !self.workers[*i].is_aside()).collect();
+            let round = Round {
+                crew: self,
+                op,
+                jobs,
+                live: &live,
+                left: open.iter().map(ExactSizeIterator::len).sum(),
+                open: Mutex::new(Open { parts: std::mem::take(&mut open) }),
+                done: Mutex::new(std::mem::take(&mut done)),
+                lost: Mutex::default(),
+                refused: Mutex::default(),
+                run: &run,
+            };
+            let hands: Vec<_> = live.iter().flat_map(|number| round.hands(*number)).collect();
+            std::thread::scope(|scope| {
+                let Some(((number, hand, of), more)) = hands.split_first() else { return };
+                for (number, hand, of) in more {
+                    scope.spawn(|| round.work(*number, *hand, *of));
+                }
+                round.work(*number, *hand, *of);
+            });
+            if let Some(why) = lock(&round.refused).take() {
+                return Err(why);
+            }
+            open = std::mem::take(&mut lock(&round.lost));
+            open.append(&mut lock(&round.open).parts);
+            done = std::mem::take(&mut lock(&round.done));
+        }
+        done.sort_by_key(|piece| piece.from);
+        Ok(done.into_iter().flat_map(|piece| piece.results).collect())
+    }
+}
+
+/// A row of jobs on its way through the devices that work.
+struct Round<'a, J, R, F> {
+    crew: &'a Crew<'a>,
+    op: Op,
+    jobs: &'a [J],
+    live: &'a [usize],
+    left: usize,
+    open: Mutex<Open>,
+    done: Mutex<Vec<Piece<R>>>,
+    lost: Mutex<Vec<Range<usize>>>,
+    refused: Mutex<Option<Error>>,
+    run: &'a F,
+}
+
+impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, Error> + Sync> Round<'_, J, R, F> {
+    /// The jobs that this worker would have if all ended together: by measured speeds, before these by heads.
+    fn share(&self, number: usize) -> usize {
+        let speed = |number: &usize| self.crew.workers[*number].speed(self.op);
+        let part = if self.live.iter().all(|number| speed(number) > 0.0) {
+            speed(&number) / self.live.iter().map(speed).sum::<f64>()
+        } else {
+            1.0 / self.live.len() as f64
+        };
+        ((self.left as f64 * part).ceil() as usize).max(1)
+    }
+
+    /// The hands of a worker that take part, each with its number and how many there are: more than one if there is work
+    /// for it.
+    fn hands(&self, number: usize) -> Vec<(usize, usize, usize)> {
+        match self.crew.workers[number].jobs(self.op) {
+            Ok((most, hands)) => {
+                let hands = if self.share(number) > most { hands } else { 1 };
+                (0..hands).map(|hand| (number, hand, hands)).collect()
+            }
+            Err(why) => {
+                self.fail(number, why, 0..0);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Jobs that a worker takes at a time. The CPU is no faster for pieces; they are for others to have their share.
+    fn most(&self, number: usize) -> Result<usize, Error> {
+        let worker = &self.crew.workers[number];
+        match (&worker.hands, self.live.len()) {
+            (Hands::Lanes(..), 1) => Ok(self.left),
+            _ => Ok(worker.jobs(self.op)?.0.min(self.share(number))),
+        }
+    }
+
+    /// One hand of a worker: piece after piece.
+    fn work(&self, number: usize, hand: usize, hands: usize) {
+        let worker = &self.crew.workers[number];
+        // Hands that begin together with as much to do would also fetch together, and the device would wait.
+        let mut part = (hand + 1) as f64 / hands as f64;
+        while lock(&self.refused).is_none() && !worker.is_aside() {
+            let most = match self.most(number) {
+                Ok(most) => (most as f64 * part).ceil() as usize,
+                Err(why) => return self.fail(number, why, 0..0),
+            };
+            part = 1.0;
+            let Some(taken) = lock(&self.open).take(most) else { return };
+            let jobs = &self.jobs[taken.clone()];
+            let (mut results, began) = (Vec::with_capacity(jobs.len()), Instant::now());
+            let device = &worker.device;
+            let ended = match &worker.hands {
+                Hands::Lanes(lanes, pool) => {
+                    pool.install(|| (self.run)(&mut On { device, by: By::Lanes(lanes) }, jobs, &mut results))
+                }
+                Hands::Programs(programs) => worker.with(&programs[hand], |program| {
+                    programs[hand]
+                        .pool
+                        .install(|| (self.run)(&mut On { device, by: By::Program(program) }, jobs, &mut results))
+                }),
+            };
+            let took = match ended {
+                Ok(took) => took,
+                Err(why) => return self.fail(number, why, taken),
+            };
+            let speed = hands as f64 * jobs.len() as f64 / began.elapsed().as_secs_f64().max(1e-9);
+            worker.speeds[self.op as usize].store(speed.to_bits(), Relaxed);
+            *lock(self.crew.timing) += &took;
+            let mut done = lock(&self.done);
+            // Another hand may have found the device wrong while this one computed.
+            if worker.is_aside() {
+                lock(&self.lost).push(taken);
+                return;
+            }
+            done.push(Piece { from: taken.start, results, worker: number });
+        }
+    }
+
+    /// A worker failed, and its jobs are open again: the piece that it lost, and all of this call if it computed wrongly.
+    /// Where no other is left, or the call is to blame, the error ends the call.
+    fn fail(&self, number: usize, why: Error, lost: Range<usize>) {
+        let (workers, mut done) = (self.crew.workers, lock(&self.done));
+        // Under this lock: of two that fail at once, one stays.
+        let mut faults = lock(self.crew.faults);
+        let others = workers.iter().enumerate().any(|(other, worker)| other != number && !worker.is_aside());
+        if !others || !is_fault(&why) {
+            lock(&self.refused).get_or_insert(why);
+            return;
+        }
+        workers[number].aside.store(true, Relaxed);
+        let mut again = vec![lost];
+        if matches!(why, Error::Inconsistent { .. }) {
+            again.extend(done.extract_if(.., |piece| piece.worker == number).map(|piece| piece.place()));
+        }
+        again.retain(|part| !part.is_empty());
+        let jobs = again.iter().map(ExactSizeIterator::len).sum();
+        faults.push(Fault { device: workers[number].device.clone(), error: why, jobs });
+        lock(&self.lost).extend(again);
+    }
+}
