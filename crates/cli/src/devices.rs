@@ -5,18 +5,25 @@ use crate::failure::{Exit, Failure};
 use crate::machine;
 use crate::printer::{Printer, Table, significant};
 use hypergrove::Device;
+use hypergrove::tune::table::{InUse, Known, Source, Table as Tuned};
 use hypergrove_cpu::Isa;
 use serde_json::json;
 
 pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
-    let engine = machine::engine(options, printer)?;
+    // Nobody knows what device a damaged table is of: the engine warns of it.
+    let is_whole = |table: &Source| Tuned::parse(&table.text).is_ok();
+    let (tables, damaged): (Vec<_>, Vec<_>) = machine::tables().into_iter().partition(is_whole);
+    let engine = machine::engine_with(options, printer, |builder| builder.tables(damaged))?;
     let (mut devices, mut absent) = (Vec::new(), Vec::new());
     for backend in machine::backends() {
         match backend.devices() {
             Ok(there) if there.is_empty() => {
                 absent.push((backend.name(), backend.absent().unwrap_or_else(|| "no reason is known".into())));
             }
-            Ok(there) => devices.extend(there),
+            Ok(there) => devices.extend(there.into_iter().map(|device| {
+                let known = Known::new(&tables, &*backend, &device);
+                (device, known)
+            })),
             Err(why) => absent.push((backend.name(), why.to_string())),
         }
     }
@@ -24,10 +31,18 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
     if args.json {
         let devices: Vec<_> = devices
             .iter()
-            .map(|device| {
+            .map(|(device, known)| {
+                let tables: Vec<_> = known
+                    .in_use()
+                    .into_iter()
+                    .map(|InUse { table, rows, sets, ops }| {
+                        json!({ "table": table, "rows": rows, "sets": sets, "ops": ops })
+                    })
+                    .collect();
                 json!({
                     "backend": device.backend, "index": device.index, "name": device.name, "detail": device.detail,
                     "cores": device.cores, "memory": device.memory, "queue": device.queue, "automatic": device.automatic,
+                    "tuning": { "tables": tables, "left_out": known.notices },
                 })
             })
             .collect();
@@ -40,14 +55,19 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
         return Ok(Exit::Good);
     }
     let mut table = Table::new("lllrr", ["device", "name", "by", "of", "memory"]);
-    for device in devices {
+    let mut tuning = Table::new("ll", ["device", "what the tuner knows"]);
+    for (device, known) in devices {
         let (units, memory) = sizes(&device);
+        for (i, told) in told(&device, &known).into_iter().enumerate() {
+            tuning.row([if i == 0 { device.id() } else { String::new() }, told]);
+        }
         table.row([device.id(), device.name, device.detail, units, memory]);
     }
     printer.line(table)?;
     for (backend, why) in absent {
         printer.line(format_args!("{backend} has no devices here: {why}"))?;
     }
+    printer.line(format_args!("\n{tuning}"))?;
     let mut table = Table::new("ll", ["isa", "this CPU"]);
     for isa in Isa::ALL {
         let state = match isa.detect() {
@@ -59,6 +79,21 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
     }
     printer.line(format_args!("\n{table}"))?;
     Ok(Exit::Good)
+}
+
+/// What tables say of a device: a line for each that is in use, and for each that was left out, with the reason.
+fn told(device: &Device, known: &Known) -> Vec<String> {
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let line = |InUse { table, rows, sets, ops }: InUse| {
+        let (rows, ops) = (count(rows, "row"), ops.join(", "));
+        let sets = if let [set] = &sets[..] { set.clone() } else { count(sets.len(), "set") };
+        format!("{rows} of {sets}, {ops}: {table}")
+    };
+    let mut lines: Vec<_> = known.in_use().into_iter().map(line).chain(known.notices.iter().cloned()).collect();
+    if lines.is_empty() {
+        lines.push(format!("nothing, defaults hold; `hypergrove tune --device {}` measures", device.id()));
+    }
+    lines
 }
 
 /// Cores and memory.

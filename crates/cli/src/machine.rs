@@ -238,7 +238,7 @@ fn base(name: &str, at_home: &str) -> Option<PathBuf> {
 static SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
 
 /// The user's tables, and after them those that came with the tool.
-fn tables() -> Vec<Source> {
+pub(crate) fn tables() -> Vec<Source> {
     let directories = tuning().into_iter().flat_map(|tuning| BACKENDS.iter().map(move |entry| tuning.join(entry.name)));
     let files = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
     let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
@@ -342,6 +342,7 @@ fn best(a: &Rates, b: &Rates) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hypergrove::tune::table::{Table, file_name};
     use hypergrove::{Error, Plan, Policy, SLH_DSA_SHA2_128F};
     use hypergrove_engine::{Axis, Program};
 
@@ -363,6 +364,21 @@ mod tests {
         }
         fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
             Err(Error::Device { device: device.id(), what: "no answer".into() })
+        }
+    }
+
+    /// A file of the backend and the device that it is named after, or nobody would know whose it is.
+    #[test]
+    fn all_tables_in_the_repository_are_shipped() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tuning");
+        let backends = fs::read_dir(folder).unwrap().map(|backend| backend.unwrap().path());
+        let files: Vec<_> = backends.flat_map(|backend| fs::read_dir(backend).unwrap()).collect();
+        assert_eq!(SHIPPED.len(), files.len());
+        for (name, text) in SHIPPED {
+            let table = Table::parse(text).unwrap_or_else(|why| panic!("{name}: {why}"));
+            let device = Device { name: table.device, ..Reference.devices().unwrap().remove(0) };
+            assert_eq!(*name, format!("{}/{}.toml", table.backend, file_name(&device)));
+            assert!(BACKENDS.iter().any(|entry| entry.name == table.backend), "{name}");
         }
     }
 

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Compressions of one program: about 30 ms of work for a large GPU, so that launches and tails are a small part of it.
 const PROGRAM_WORK: f64 = 5e8;
 
+/// The same for each core of a CPU under a GPU's driver: some tenths of a second, in lanes that a single signature fills.
+const PROGRAM_WORK_OF_A_CORE: f64 = 5e6;
+
 /// Bytes of one program's signatures, at most: the copies of the first and the computing of the last have nothing beside them.
 const PROGRAM_BYTES: usize = 640 << 20;
 
@@ -110,15 +113,17 @@ impl<G: Gpu> Backend for Gpus<G> {
     fn free(&self, device: &Device) -> Option<u64> {
         self.gpu(device).ok()?.0.free().ok()
     }
-    fn jobs(&self, _: &Device, plan: &Plan, _: &Policy) -> usize {
+    fn jobs(&self, device: &Device, plan: &Plan, _: &Policy) -> usize {
         if plan.op == Op::Cache {
             return 1;
         }
+        let is_cpu = self.gpu(device).is_ok_and(|(gpu, _)| gpu.facts().is_cpu);
+        let fills = if is_cpu { PROGRAM_WORK_OF_A_CORE * f64::from(device.cores) } else { PROGRAM_WORK };
         let work = plan.work();
         // A SHA-512 compression costs three of SHA-256, a Keccak permutation five (measured, see docs/cuda.md).
         let work = work.sha256 + 3.0 * work.sha512 + 5.0 * work.keccak;
         let bytes = if plan.op == Op::Keygen { plan.params.n } else { plan.params.sig_bytes() };
-        let jobs = ((PROGRAM_WORK / work) as usize).min(PROGRAM_BYTES / bytes).max(1);
+        let jobs = ((fills / work) as usize).min(PROGRAM_BYTES / bytes).max(1);
         1 << jobs.ilog2()
     }
     fn queue(&self, _: &Device, plan: &Plan) -> u32 {

@@ -2,9 +2,12 @@
 
 use crate::backend::Gpus;
 use crate::host::{HostGpu, REVEALED, TREE};
-use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Reference};
+use crate::nodes::NodesCache;
+use crate::policy::GpuPolicy;
+use crate::program::GpuProgram;
+use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Program, Reference};
 use hypergrove_fips205::plan::{Op, Plan};
-use hypergrove_fips205::{Position, TOY_SHA2_16};
+use hypergrove_fips205::{Position, SLH_DSA_SHA2_128S, TOY_SHA2_16};
 use hypergrove_kernels::Kernel;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -240,6 +243,37 @@ fn signatures_are_stored_once_that_has_paid() {
     });
 }
 
+/// A batch holds the nodes of all its keys at once: their signatures are stored if they fit beside each other.
+#[test]
+fn signatures_are_stored_while_those_of_all_keys_fit() {
+    let p = &TOY_SHA2_16;
+    let grow = Plan::cache(p, p.d);
+    let each = crate::nodes::bytes_with_rows(p, p.d, grow.out_bytes());
+    let gpu = Arc::new(HostGpu::new(false));
+    let (gpus, device) = device(gpu.clone());
+    many(3, |plan, batch| {
+        let mut nodes = vec![0; grow.out_bytes()];
+        let one = Batch { key_of: &[0], positions: &[], ..*batch };
+        gpus.prepare(&device, &grow, 1, &Policy::default()).unwrap().run(&one, &mut nodes).unwrap();
+        let plan = plan.clone().with_cached_layers(p.d);
+        let keys = [1, 2, 3].map(|cached_id| Key { cached_nodes: &nodes, cached_id, ..batch.keys[0] });
+        let sign = |keys: &[Key<'_>], stored| {
+            let cache = Arc::new(NodesCache::new(2 * each as u64));
+            let policy = GpuPolicy { stored, ..GpuPolicy::default() };
+            let mut program = GpuProgram::new(&gpu, &cache, &plan, 3, 1 << 30, policy).unwrap();
+            let key_of = [0, 1, keys.len() as u32 - 1];
+            let mut out = vec![0; 3 * plan.out_bytes()];
+            gpu.skip.store(Kernel::Stored as u32, Ordering::Relaxed);
+            let done = program.run(&Batch { keys, key_of: &key_of, ..*batch }, &mut out);
+            let launched = gpu.skip.swap(u32::MAX, Ordering::Relaxed) == u32::MAX;
+            (done.map(|_| out), launched)
+        };
+        let (made, _) = sign(&keys, 0);
+        assert!(made.is_ok() && sign(&keys[..2], 2).1, "all fit");
+        assert_eq!(sign(&keys, 2), (made, false), "one more does not");
+    });
+}
+
 #[test]
 fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
     many(9, |plan, batch| {
@@ -266,6 +300,18 @@ fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
         tiny.facts.memory = 1000;
         assert!(matches!(run(tiny), Err(Error::OutOfMemory { .. })));
     });
+}
+
+#[test]
+fn a_cpu_under_a_gpus_driver_gets_less_at_a_time() {
+    let mut cpu = HostGpu::new(false);
+    cpu.facts.is_cpu = true;
+    let jobs = |gpu: HostGpu, op| {
+        let (gpus, device) = device(gpu);
+        gpus.jobs(&device, &Plan::new(&SLH_DSA_SHA2_128S, op), &Policy::default())
+    };
+    assert_eq!(jobs(cpu, Op::Sign), 4);
+    assert_eq!(jobs(HostGpu::new(false), Op::Sign), 128);
 }
 
 #[test]

@@ -198,6 +198,19 @@ struct Entry {
     source: String,
 }
 
+/// What is in use of one table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InUse {
+    /// [`Source::name`].
+    pub table: String,
+    /// Its rows.
+    pub rows: usize,
+    /// The sets that it has rows of, each once; family and n for any of them.
+    pub sets: Vec<String>,
+    /// The same for ops.
+    pub ops: Vec<String>,
+}
+
 /// What the tables say of one device.
 #[derive(Debug, Default)]
 pub struct Known {
@@ -254,6 +267,22 @@ impl Known {
     /// Rows in use.
     pub fn rows(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The tables that these rows are of, the most trusted first.
+    pub fn in_use(&self) -> Vec<InUse> {
+        let each = |mut names: Vec<String>| {
+            names.sort();
+            names.dedup();
+            names
+        };
+        let of = |entries: &[Entry]| InUse {
+            table: entries[0].source.clone(),
+            rows: entries.len(),
+            sets: each(entries.iter().map(|entry| entry.row.set()).collect()),
+            ops: each(entries.iter().map(|entry| entry.row.op.clone()).collect()),
+        };
+        self.entries.chunk_by(|a, b| a.source == b.source).map(of).collect()
     }
 
     /// The row for a plan and a batch size: of the first table that has one; the set's own before any set's.

@@ -32,7 +32,8 @@ impl Workload {
         count: usize,
         base: &Policy,
     ) -> Result<Workload, Error> {
-        let distinct = if device.memory == 0 { DISTINCT_ON_HOSTS } else { DISTINCT };
+        let is_host = device.memory == 0 || !device.automatic;
+        let distinct = if is_host { DISTINCT_ON_HOSTS } else { DISTINCT };
         let threads = base.get(THREADS).unwrap_or(1) as usize;
         let jobs = Jobs::new(Place { backend: &**backend, device }, plan.clone(), count, distinct, threads)?;
         Ok(Workload { backend: backend.clone(), device: device.clone(), jobs, count, prepared: Vec::new() })

@@ -337,6 +337,10 @@ fn the_most_specific_row_wins_and_the_callers_before_the_shipped() {
     own.rows = vec![row(None, "sign", Sizes { least: 1, most: 1 }, 1, 256)];
     let known = Known::new(&[source("own", own.text()), source("shipped", text)], &backend, device);
     assert_eq!((known.rows(), &known.notices[..]), (5, &[][..]));
+    let in_use = known.in_use();
+    let tables: Vec<_> = in_use.iter().map(|table| (&*table.table, table.rows)).collect();
+    assert_eq!(tables, [("own", 1), ("shipped", 4)]);
+    assert_eq!((&in_use[0].sets[..], &in_use[0].ops[..]), (&["SHA2, n = 16".to_owned()][..], &["sign".to_owned()][..]));
     let sign = |p| Plan::new(p, Op::Sign);
     let (f, s) = (&SLH_DSA_SHA2_128F, &SLH_DSA_SHA2_128S);
     let block = |choice: &Option<Choice>| choice.as_ref().and_then(|choice| choice.policy.get("block"));

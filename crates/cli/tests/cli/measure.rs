@@ -85,6 +85,62 @@ fn devices_are_listed() {
     }
 }
 
+/// Of each device: nothing; a table of other kernels; one of other drivers; one that holds.
+#[test]
+fn devices_tell_what_the_tuner_knows() {
+    let place = Place::new();
+    let run = |args: &[&str]| -> crate::place::Run {
+        place.command(args).env("XDG_CONFIG_HOME", place.path("config")).output().unwrap().into()
+    };
+    let devices = || {
+        let told: Value = serde_json::from_slice(&run(&["devices", "--json"]).good().stdout).unwrap();
+        told["devices"].as_array().unwrap().clone()
+    };
+    let has_own = |device: &Value| !device["tuning"]["tables"].as_array().unwrap().is_empty();
+    for (i, device) in devices().iter().enumerate() {
+        assert_eq!(device["tuning"]["left_out"].as_array().unwrap().len(), 0, "{device}");
+        let word = |field: &str| device[field].as_str().unwrap().to_owned();
+        let (backend, id) = (word("backend"), format!("{}:{}", word("backend"), device["index"]));
+        if !has_own(device) {
+            let text = run(&["devices"]).good();
+            assert!(text.text().contains(&format!("`hypergrove tune --device {id}` measures")), "{}", text.text());
+        }
+        let file = place.path("config/hypergrove/tuning").join(&backend).join("own.toml");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let write = |detail: &str, space: &str| {
+            let head = format!("backend = {backend:?}\ndevice = {}\ndetail = {detail:?}\n", device["name"]);
+            let row = "family = \"SHA2\"\nn = 16\nset = \"SLH-DSA-SHA2-128f\"\nbatch = \"1..\"\njobs = 1\n\
+                       seconds = 1e-3\ndefault_seconds = 1e-3\nspread = 0.0\nsamples = 1\n";
+            let rows = ["keygen", "sign"].map(|op| format!("[[policy]]\nop = {op:?}\n{row}")).concat();
+            fs::write(&file, format!("{head}space = {space:?}\nversion = \"1\"\n{rows}")).unwrap();
+            devices()[i]["tuning"].clone()
+        };
+        let stale = |tuning: Value, words: &[&str]| {
+            let said = tuning["left_out"][0].as_str().unwrap().to_owned();
+            assert!(words.iter().all(|word| said.contains(word)) && said.contains(file.to_str().unwrap()), "{said}");
+            said
+        };
+        stale(write("another driver", ""), &["measured with another driver", &word("detail"), "measures again"]);
+        let said = stale(write(&word("detail"), "0"), &["have changed since (space 0, here "]);
+        let here = said.split("here ").nth(1).unwrap().split(')').next().unwrap();
+        let tuning = write(&word("detail"), here);
+        assert_eq!(tuning["left_out"].as_array().unwrap().len(), 0, "{tuning}");
+        let table = &tuning["tables"][0];
+        assert_eq!((&table["rows"], &table["sets"][0]), (&2.into(), &"SLH-DSA-SHA2-128f".into()));
+        assert_eq!(table["ops"], serde_json::json!(["keygen", "sign"]));
+        let text = run(&["devices"]).good();
+        let line = format!("2 rows of SLH-DSA-SHA2-128f, keygen, sign: {}", file.display());
+        assert!(text.text().contains(&line) && text.stderr.is_empty(), "{}{}", text.text(), text.stderr);
+        let explain = run(&["explain", "--device", &id, "--set", "sha2-128f", "--op", "keygen", "--json"]).good();
+        let explain: Value = serde_json::from_slice(&explain.stdout).unwrap();
+        assert_eq!(explain["policy_source"], "measured, from a table");
+        fs::write(&file, "no table").unwrap();
+        let run = run(&["devices"]).good();
+        assert!(run.stderr.contains("own.toml is damaged") && !run.text().contains("damaged"), "{}", run.stderr);
+        fs::remove_file(&file).unwrap();
+    }
+}
+
 #[test]
 fn devices_are_chosen_by_name() {
     let place = Place::with_key();

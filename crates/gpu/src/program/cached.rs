@@ -22,13 +22,16 @@ impl<G: Gpu> GpuProgram<G> {
     pub(super) fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<Nodes<G>>>, Error> {
         let mut signatures = vec![0; batch.keys.len()];
         batch.key_of.iter().for_each(|key| signatures[*key as usize] += 1);
-        batch.keys.iter().zip(signatures).map(|(key, signatures)| self.nodes_of(key, signatures)).collect()
+        // A batch holds the nodes of all its keys at once.
+        let keys = batch.keys.len();
+        batch.keys.iter().zip(signatures).map(|(key, signatures)| self.nodes_of(key, signatures, keys)).collect()
     }
 
-    /// A key's nodes, of which the batch wants so many signatures: uploaded, unless they are there from an earlier batch.
-    fn nodes_of(&mut self, key: &Key<'_>, signatures: u64) -> Result<Arc<Nodes<G>>, Error> {
+    /// A key's nodes, of which a batch of so many keys wants so many signatures: uploaded, unless they are there from an
+    /// earlier batch.
+    fn nodes_of(&mut self, key: &Key<'_>, signatures: u64, keys: usize) -> Result<Arc<Nodes<G>>, Error> {
         let (cache, id) = (self.cache.clone(), key.cached_id);
-        let is_enough = |program: &Self, nodes: &Nodes<G>, all| nodes.stored || !program.stores(all);
+        let is_enough = |program: &Self, nodes: &Nodes<G>, all| nodes.stored || !program.stores(all, keys);
         if let Some((nodes, all)) = cache.get(id, key.cached_nodes.len(), signatures)
             && is_enough(self, &nodes, all)
         {
@@ -43,7 +46,7 @@ impl<G: Gpu> GpuProgram<G> {
         {
             return Ok(nodes.clone());
         }
-        if id != 0 && self.stores(all) {
+        if id != 0 && self.stores(all, keys) {
             match self.make_nodes(key, true) {
                 // Signing does without, where there is no memory for them.
                 Err(Error::OutOfMemory { .. }) => {}
@@ -57,11 +60,12 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// Whether a key of which so many signatures were asked for gets its WOTS+ signatures of cached roots stored: when making
-    /// those signatures has cost as much as storing would, so that all together never costs twice of what it could.
-    fn stores(&self, signatures: u64) -> bool {
+    /// those signatures has cost as much as storing would, so that all together never costs twice of what it could. And only
+    /// if there is room for those of all keys of the batch: it uses either all or none.
+    fn stores(&self, signatures: u64, keys: usize) -> bool {
         let (p, cached) = (self.p(), self.shape.cached);
         let rows = nodes::rows(p, cached);
-        let can = rows > 0 && self.cache.fits(nodes::bytes_with_rows(p, cached, self.node_bytes()));
+        let can = rows > 0 && self.cache.fits(keys * nodes::bytes_with_rows(p, cached, self.node_bytes()));
         can && match self.shape.policy.stored {
             0 => false,
             1 => rows.div_ceil(self.layout.jobs) <= MOST_PASSES && signatures as usize * (cached - 1) >= rows,

@@ -355,6 +355,8 @@ impl Opened {
         // SAFETY: all that the structure points to lives, and the device said that it has all of it.
         let device = unsafe { vulkan.create_device(gpu.physical, &info, None) };
         let device = gpu.check(device, "opening the device")?;
+        #[cfg(test)]
+        let device = super::tests::with_faults(&device);
         let description = AllocatorCreateDesc {
             instance: vulkan.clone(),
             device: device.clone(),

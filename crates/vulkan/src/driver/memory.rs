@@ -13,6 +13,21 @@ use std::sync::Arc;
 /// Bytes from which on a buffer has memory of its own.
 const LARGE: usize = 1 << 20;
 
+/// Whether it is memory that a driver wants.
+fn is_for_memory(code: vk::Result) -> bool {
+    matches!(code, vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY)
+}
+
+/// The same of an allocator, which has what it does not expect of a driver in words alone. What cannot be mapped finds no
+/// addresses.
+fn lacks_memory(why: &AllocationError) -> bool {
+    match why {
+        AllocationError::OutOfMemory | AllocationError::FailedToMap(_) => true,
+        AllocationError::Internal(said) => said.ends_with(&format!("{:?}", vk::Result::ERROR_OUT_OF_HOST_MEMORY)),
+        _ => false,
+    }
+}
+
 /// A buffer and its memory. Whoever drops it has waited for the queues that use it.
 struct Buffer {
     gpu: Arc<VulkanGpu>,
@@ -51,10 +66,9 @@ impl Buffer {
         let device = &opened.device;
         // SAFETY: the structure is whole, and the buffer is destroyed by `drop`.
         let made = gpu.call(|| unsafe { device.create_buffer(&info, None) });
+        let there_is_none = || too_much(gpu.free().unwrap_or(0));
         let buffer = match made {
-            Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY) => {
-                return Err(too_much(gpu.free().unwrap_or(0)));
-            }
+            Err(code) if is_for_memory(code) => return Err(there_is_none()),
             made => gpu.check(made, "making a buffer")?,
         };
         let mut made = Buffer { gpu: gpu.clone(), buffer, address: 0, allocation: None };
@@ -77,13 +91,16 @@ impl Buffer {
         };
         let allocation = match allocated {
             Ok(allocation) => allocation,
-            Err(AllocationError::OutOfMemory) => return Err(too_much(gpu.free().unwrap_or(0))),
+            Err(why) if lacks_memory(&why) => return Err(there_is_none()),
             Err(why) => return Err(gpu.error(format!("{why} while allocating memory"))),
         };
         // SAFETY: the allocation was made for this buffer, with its requirements, and is freed after it.
         let bound = unsafe { device.bind_buffer_memory(buffer, allocation.memory(), allocation.offset()) };
         made.allocation = Some(allocation);
-        gpu.check(bound, "binding memory")?;
+        match bound {
+            Err(code) if is_for_memory(code) => return Err(there_is_none()),
+            bound => gpu.check(bound, "binding memory")?,
+        }
         // SAFETY: the buffer has memory and was made to have an address.
         made.address =
             unsafe { device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(buffer)) };

@@ -6,7 +6,7 @@ use super::pipelines::Kernels;
 use ash::vk;
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access};
-use hypergrove_gpu::{Launch, Queue, SLOTS, Step};
+use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -50,8 +50,16 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
+        let opened = self.gpu.opened();
+        if self.gpu.facts().is_cpu {
+            // Mesa's thread still writes to a semaphore whose value it has told already (seen with 22.3), but no more once
+            // the queue is idle.
+            let queue = lock(&opened.compute);
+            // SAFETY: the lock is the queue's.
+            let _ = unsafe { opened.device.queue_wait_idle(*queue) };
+        }
         // SAFETY: made by `new`, destroyed once; whoever signals it has waited for that.
-        unsafe { self.gpu.opened().device.destroy_semaphore(self.semaphore, None) };
+        unsafe { opened.device.destroy_semaphore(self.semaphore, None) };
     }
 }
 

@@ -8,7 +8,9 @@ use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Family, Position, TOY_SHA2_16};
 use hypergrove_gpu::{Gpu, Gpus, Launch, Queue, Step};
 use hypergrove_kernels::{Args, Config, Kernel};
+use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Under the validation layer, where that is installed.
 fn instance() -> Option<Arc<Instance>> {
@@ -164,7 +166,58 @@ fn memory_that_is_not_there_is_an_error_with_its_size() {
             matches!(gpu.alloc_host(12), Err(Error::OutOfMemory { needs: 12, device, .. }) if device.contains("host"))
         );
     }
+    // Below the allocator, which has memory of its own only for buffers of that size.
+    for code in [vk::Result::ERROR_OUT_OF_DEVICE_MEMORY, vk::Result::ERROR_OUT_OF_HOST_MEMORY] {
+        ALLOCATING.store(code.as_raw(), Ordering::Relaxed);
+        assert!(matches!(gpu.alloc(1 << 20), Err(Error::OutOfMemory { needs, .. }) if needs == 1 << 20), "{code:?}");
+        for fault in [&ALLOCATING, &MAPPING] {
+            fault.store(code.as_raw(), Ordering::Relaxed);
+            assert!(matches!(gpu.alloc_host(1 << 20), Err(Error::OutOfMemory { .. })), "{code:?}");
+        }
+    }
+    ALLOCATING.store(vk::Result::ERROR_INITIALIZATION_FAILED.as_raw(), Ordering::Relaxed);
+    assert!(matches!(gpu.alloc(1 << 20), Err(Error::Device { .. })), "no memory would help");
     gpu.alloc(1 << 20).unwrap();
+    gpu.alloc_host(12).unwrap();
+}
+
+/// What the next calls of `vkAllocateMemory` and `vkMapMemory` answer instead of being made; 0 for nothing.
+static ALLOCATING: AtomicI32 = AtomicI32::new(0);
+static MAPPING: AtomicI32 = AtomicI32::new(0);
+
+/// A device whose allocator meets the faults above.
+pub(super) fn with_faults(device: &ash::Device) -> ash::Device {
+    static REAL: Mutex<Option<(vk::PFN_vkAllocateMemory, vk::PFN_vkMapMemory)>> = Mutex::new(None);
+    fn faulty(fault: &AtomicI32) -> Option<vk::Result> {
+        Some(vk::Result::from_raw(fault.swap(0, Ordering::Relaxed))).filter(|code| *code != vk::Result::SUCCESS)
+    }
+    unsafe extern "system" fn allocate(
+        device: vk::Device,
+        info: *const vk::MemoryAllocateInfo<'_>,
+        callbacks: *const vk::AllocationCallbacks<'_>,
+        memory: *mut vk::DeviceMemory,
+    ) -> vk::Result {
+        let (call, _) = lock(&REAL).expect("written below");
+        // SAFETY: as it came.
+        faulty(&ALLOCATING).unwrap_or_else(|| unsafe { call(device, info, callbacks, memory) })
+    }
+    unsafe extern "system" fn map(
+        device: vk::Device,
+        memory: vk::DeviceMemory,
+        offset: vk::DeviceSize,
+        size: vk::DeviceSize,
+        flags: vk::MemoryMapFlags,
+        to: *mut *mut c_void,
+    ) -> vk::Result {
+        let (_, call) = lock(&REAL).expect("written below");
+        // SAFETY: as it came.
+        faulty(&MAPPING).unwrap_or_else(|| unsafe { call(device, memory, offset, size, flags, to) })
+    }
+    let mut first = device.fp_v1_0().clone();
+    *lock(&REAL) = Some((first.allocate_memory, first.map_memory));
+    (first.allocate_memory, first.map_memory) = (allocate, map);
+    let later = (device.fp_v1_1().clone(), device.fp_v1_2().clone(), device.fp_v1_3().clone());
+    ash::Device::from_parts_1_3(device.handle(), first, later.0, later.1, later.2)
 }
 
 #[test]
