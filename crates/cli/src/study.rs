@@ -27,6 +27,8 @@ macro_rules! definitions {
 static DEFINITIONS: &[(&str, &str)] =
     definitions! { "throughput" "ladder" "functions" "sha256" "crossover" "cache-depth" "multi-gpu" "limits" };
 
+/// Runs that a measurement of the library consists of, about: answers are made and checked, three are timed, and kernels.
+const MEASURED_BY: f64 = 8.0;
 /// Runs by which stages are timed alone: so many at least, and more if they are short.
 const STAGE_RUNS: RangeInclusive<usize> = 3..=9;
 const STAGE_TIME: Duration = Duration::from_millis(100);
@@ -657,6 +659,7 @@ impl Study<'_> {
         self.begin(subjects.len() * batches.len());
         for (params, op, cached_layers) in subjects {
             self.turn();
+            let mut before: Option<(usize, f64)> = None;
             for (i, batch) in batches.iter().copied().enumerate() {
                 let base = Record {
                     set: params.name.into(),
@@ -665,7 +668,8 @@ impl Study<'_> {
                     cached_layers,
                     ..Record::of(&places[0].device)
                 };
-                if self.is_over() {
+                let foreseen = before.zip(batch).map_or(0.0, |((of, took), batch)| took * batch as f64 / of as f64);
+                if self.start.elapsed().as_secs_f64() + MEASURED_BY * foreseen >= self.until {
                     self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i)?;
                     break;
                 }
@@ -685,6 +689,7 @@ impl Study<'_> {
                 };
                 self.emit(record)?;
                 let took = measured.times.median();
+                before = Some((measured.batch, took));
                 if took > row.longest && i + 1 < batches.len() {
                     let why = format!(
                         "{} jobs took {}, more than {} s",
