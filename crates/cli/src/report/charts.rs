@@ -998,3 +998,31 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_of_a_tree_count_together() {
+        let record = |shape: &str, kernels: f64, stages: &[(&str, f64)]| {
+            let stage = |(name, time): &(&str, f64)| StageRecord {
+                name: (*name).into(),
+                blocks: 1,
+                threads: 32,
+                launches: 1,
+                times_s: vec![*time],
+            };
+            let stages = stages.iter().map(stage).collect();
+            Record { shape: Some(shape.into()), execute_s: vec![kernels], stages, ..Record::default() }
+        };
+        let all = [
+            record("tuned", 2.8, &[("chains", 1.9), ("xmss", 0.9), ("xmss_above", 0.16)]),
+            record("whole trees", 2.9, &[("chains", 2.0), ("xmss", 1.0)]),
+            record("half trees", 3.0, &[("chains", 1.9), ("xmss", 0.8), ("xmss_above", 0.4)]),
+        ];
+        let row = gain("a GPU", "SLH-DSA-SHA2-128f", "sign", &all.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(row[3..], ["whole trees", "3.00 s", "2.90 s", "1.034×", "2.96 s", "+2.1 %", "-3.4 %"]);
+        assert_eq!(gain("a GPU", "", "sign", &[&all[0], &all[1]]), None, "a sweep of one shape");
+    }
+}
