@@ -14,7 +14,8 @@ use hypergrove_engine::{STAGES, THREADS, planner::bucket};
 use hypergrove_tune::trial::{self, Jobs, Trial};
 use indicatif::ProgressBar;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,11 @@ macro_rules! definitions {
 static DEFINITIONS: &[(&str, &str)] =
     definitions! { "throughput" "ladder" "functions" "sha256" "crossover" "cache-depth" "multi-gpu" "limits" };
 
-/// Runs by which stages are timed alone.
-const STAGE_RUNS: usize = 3;
+/// Runs that a measurement of the library consists of, about: answers are made and checked, three are timed, and kernels.
+const MEASURED_BY: f64 = 8.0;
+/// Runs by which stages are timed alone: so many at least, and more if they are short.
+const STAGE_RUNS: RangeInclusive<usize> = 3..=9;
+const STAGE_TIME: Duration = Duration::from_millis(100);
 /// How long messages of one length are hashed in one shape, and how many of them in a quick run.
 const HASH_SECONDS: f64 = 0.2;
 const QUICK_MESSAGES: usize = 1024;
@@ -240,6 +244,23 @@ fn thin<T: Clone>(list: &[T]) -> Vec<T> {
     }
 }
 
+/// Batches in an order whose every beginning covers them all: each sixteenth of them, then each eighth, and so on.
+fn spread(batches: &[usize]) -> Vec<usize> {
+    let mut numbered: Vec<(usize, usize)> = (1..).zip(batches.iter().copied()).collect();
+    numbered.sort_by_key(|(number, _)| std::cmp::Reverse(number.trailing_zeros().min(4)));
+    numbered.into_iter().map(|(_, batch)| batch).collect()
+}
+
+/// One kind, or both.
+fn kinds(on: Option<Kind>) -> Vec<Kind> {
+    on.map_or(vec![Kind::Cpu, Kind::Gpu], |kind| vec![kind])
+}
+
+/// How many of so many devices of a kind can work together: the host is one.
+fn most(kind: Kind, there: usize) -> usize {
+    if kind == Kind::Cpu { there.min(1) } else { there }
+}
+
 /// A device and its backend.
 #[derive(Clone)]
 struct Place {
@@ -271,8 +292,11 @@ pub(crate) fn run(name: &str, args: &Bench, options: &MachineOptions, printer: &
         absent,
         bar: ProgressBar::hidden(),
         start: Instant::now(),
+        turns: 0,
+        until: f64::INFINITY,
         skipped: 0,
     };
+    study.turns = definition.rows.iter().map(|row| study.turns(row)).sum::<Result<_, _>>()?;
     printer.note(format_args!("{}: {}", definition.title, definition.asks));
     if !args.json {
         printer.line(row(["set", "op", "batch", "shape", "median", "spread", "per second", "of limit"]))?;
@@ -337,10 +361,42 @@ struct Study<'a> {
     absent: String,
     bar: ProgressBar,
     start: Instant,
+    /// Turns that are to come: policies of a set and op over all their batches.
+    turns: usize,
+    /// When the turn is over, after `start`.
+    until: f64,
     skipped: usize,
 }
 
 impl Study<'_> {
+    /// The turns of a row.
+    fn turns(&self, row: &Row) -> Result<usize, Failure> {
+        let places = |kind| self.places.iter().filter(|place| place.kind() == kind).count();
+        Ok(match row {
+            Row::Program(row) if places(row.on) > 0 => {
+                let choices = self.some(&choices(row, 1)).len();
+                self.subjects(&row.sets, &row.ops, &row.cached_layers)?.len() * choices
+            }
+            Row::Engine(row) => {
+                let of = |kind| row.devices.iter().filter(|number| **number <= most(kind, places(kind))).count();
+                let numbers: usize = kinds(row.on).into_iter().map(of).sum();
+                self.subjects(&row.sets, &row.ops, &row.cached_layers)?.len() * numbers
+            }
+            Row::Hash(row) if places(row.on) > 0 => {
+                self.some(&row.policies).len() * self.some(&row.streams).len().max(1)
+            }
+            Row::Program(_) | Row::Hash(_) | Row::Rates(_) => 0,
+        })
+    }
+
+    /// The next turn begins: each has an equal share of the time that is left.
+    fn turn(&mut self) {
+        let now = self.start.elapsed().as_secs_f64();
+        let left = self.args.within.map_or(f64::INFINITY, |within| (within - now).max(0.0));
+        self.until = now + left / self.turns.max(1) as f64;
+        self.turns = self.turns.saturating_sub(1);
+    }
+
     /// The sets and ops of a row that were not left out by the command line, each op with its numbers of cached layers.
     fn subjects(
         &self,
@@ -402,9 +458,9 @@ impl Study<'_> {
         Ok(None)
     }
 
-    /// Whether `--within` is over.
+    /// Whether `--within` is over, for this turn.
     fn is_over(&self) -> bool {
-        self.args.within.is_some_and(|within| self.start.elapsed().as_secs_f64() >= within)
+        self.start.elapsed().as_secs_f64() >= self.until
     }
 
     fn expect(&self, points: usize) {
@@ -437,15 +493,23 @@ impl Study<'_> {
                 threads: self.threads(),
                 ..Record::of(&place.device)
             };
-            if self.is_over() {
+            if self.args.within.is_some_and(|within| self.start.elapsed().as_secs_f64() >= within) {
                 self.skip_many(base, "time is up".into(), batches.len() * choices.len())?;
                 continue;
             }
             let different = distinct(place.kind() == Kind::Gpu, plan.params, most);
-            let jobs = Jobs::new(place.trials(), plan, most, different, self.threads())
-                .map_err(|why| Failure::from(why).of(format_args!("{} {}", base.set, base.op)))?;
+            let jobs = match Jobs::new(place.trials(), plan, most, different, self.threads()).map_err(Failure::from) {
+                Ok(jobs) => jobs,
+                Err(why) if why.is_memory => {
+                    self.turns = self.turns.saturating_sub(choices.len());
+                    self.skip_many(base, why.message, batches.len() * choices.len())?;
+                    continue;
+                }
+                Err(why) => return Err(why.of(format_args!("{} {}", base.set, base.op))),
+            };
             for choice in &choices {
                 let base = Record { shape: Some(choice.name.clone()), ..base.clone() };
+                self.turn();
                 self.program(row, &place, &jobs, choice, &batches, &limits, base)?;
             }
         }
@@ -467,17 +531,20 @@ impl Study<'_> {
         let (trials, plan) = (place.trials(), jobs.plan());
         let engine = engine_on(std::slice::from_ref(place), self.options)?;
         let mut trial: Option<(usize, Policy, Trial)> = None;
-        for (i, &batch) in batches.iter().enumerate() {
+        let mut to_come = VecDeque::from(if self.args.within.is_some() { spread(batches) } else { batches.to_vec() });
+        while let Some(batch) = to_come.pop_front() {
             let base = Record { batch, ..base.clone() };
+            let left = to_come.len() + 1;
             if self.is_over() {
-                return self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i);
+                let why = format!("time is up, {left} of {} batches", batches.len());
+                return self.skip_many(base, why, left);
             }
             let policy = if choice.values.is_empty() {
                 engine.explain(plan.params, plan.op, batch)?.policy
             } else {
                 match choice.on(trials, plan) {
                     Ok(policy) => policy,
-                    Err(why) => return self.skip_many(base, why, batches.len() - i),
+                    Err(why) => return self.skip_many(base, why, left),
                 }
             };
             let policy = trials.with_threads(plan, &policy, self.threads())?;
@@ -487,13 +554,19 @@ impl Study<'_> {
                 threads: policy.get(THREADS).map_or(1, |threads| threads as usize),
                 ..base
             };
-            if trial.as_ref().is_none_or(|(most, of, _)| *most < batch || *of != policy) {
+            if trial.as_ref().is_none_or(|(most, of, _)| *most != bucket(batch) || *of != policy) {
                 // Two programs at a time could exceed the device's memory.
                 drop(trial.take());
                 let made = Trial::new(trials, plan, bucket(batch), &policy).map_err(Failure::from);
                 let mut made = match made {
                     Ok(made) => made,
-                    Err(why) => return self.skip_many(base, why.message, batches.len() - i),
+                    // What is too large for the device's memory says nothing of smaller batches.
+                    Err(why) if why.is_memory => {
+                        to_come.push_front(batch);
+                        self.skip_larger(base, why.message, batch - 1, &mut to_come)?;
+                        continue;
+                    }
+                    Err(why) => return self.skip_many(base, why.message, left),
                 };
                 made.run(jobs, batch).map_err(|why| Failure::from(why).of(describe(&base)))?;
                 trial = Some((bucket(batch), policy.clone(), made));
@@ -531,27 +604,36 @@ impl Study<'_> {
                 ..base.clone().timed(&times)
             };
             self.emit(record)?;
-            if longest && i + 1 < batches.len() {
-                let why = format!(
-                    "{} jobs took {}, more than {} s",
-                    grouped(batch as u64),
-                    seconds(times.median()),
-                    row.longest
-                );
-                return self.skip_many(Record { batch: batches[i + 1], ..base }, why, batches.len() - i - 1);
+            if longest && to_come.iter().any(|other| *other > batch) {
+                let took = seconds(times.median());
+                let why = format!("{} jobs took {took}, more than {} s", grouped(batch as u64), row.longest);
+                self.skip_larger(base, why, batch, &mut to_come)?;
             }
         }
         Ok(())
     }
 
+    /// Leaves out what is larger than `batch` of the batches that are to come.
+    fn skip_larger(
+        &mut self,
+        base: Record,
+        why: String,
+        batch: usize,
+        to_come: &mut VecDeque<usize>,
+    ) -> Result<(), Failure> {
+        let larger = to_come.iter().copied().filter(|other| *other > batch);
+        let (number, first) = (larger.clone().count(), larger.min().unwrap_or(batch));
+        to_come.retain(|other| *other <= batch);
+        self.skip_many(Record { batch: first, ..base }, why, number)
+    }
+
     fn engines(&mut self, row: &EngineRow) -> Result<(), Failure> {
-        let kinds = row.on.map_or(vec![Kind::Cpu, Kind::Gpu], |kind| vec![kind]);
-        for kind in kinds {
+        for kind in kinds(row.on) {
             if self.place(kind)?.is_none() {
                 continue;
             }
             let places: Vec<Place> = self.places.iter().filter(|place| place.kind() == kind).cloned().collect();
-            let most = if kind == Kind::Cpu { 1 } else { places.len() };
+            let most = most(kind, places.len());
             for number in row.devices.iter().copied() {
                 if number > most {
                     let why = format!(
@@ -576,6 +658,8 @@ impl Study<'_> {
         };
         self.begin(subjects.len() * batches.len());
         for (params, op, cached_layers) in subjects {
+            self.turn();
+            let mut before: Option<(usize, f64)> = None;
             for (i, batch) in batches.iter().copied().enumerate() {
                 let base = Record {
                     set: params.name.into(),
@@ -584,7 +668,8 @@ impl Study<'_> {
                     cached_layers,
                     ..Record::of(&places[0].device)
                 };
-                if self.is_over() {
+                let foreseen = before.zip(batch).map_or(0.0, |((of, took), batch)| took * batch as f64 / of as f64);
+                if self.start.elapsed().as_secs_f64() + MEASURED_BY * foreseen >= self.until {
                     self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i)?;
                     break;
                 }
@@ -604,6 +689,7 @@ impl Study<'_> {
                 };
                 self.emit(record)?;
                 let took = measured.times.median();
+                before = Some((measured.batch, took));
                 if took > row.longest && i + 1 < batches.len() {
                     let why = format!(
                         "{} jobs took {}, more than {} s",
@@ -620,7 +706,7 @@ impl Study<'_> {
     }
 
     fn rates(&mut self, row: &RatesRow) -> Result<(), Failure> {
-        for kind in row.on.map_or(vec![Kind::Cpu, Kind::Gpu], |kind| vec![kind]) {
+        for kind in kinds(row.on) {
             let Some(place) = self.place(kind)? else { continue };
             let base =
                 Record { op: "rates".into(), clock_hz: place.clock(), verified: true, ..Record::of(&place.device) };
@@ -661,6 +747,7 @@ impl Study<'_> {
         self.begin(policies.len() * streams.len() * sizes.len());
         for choice in &policies {
             for &streams in &streams {
+                self.turn();
                 let shape =
                     streams.map_or(choice.name.clone(), |streams| format!("{}, {streams} streams", choice.name));
                 let base = Record { op: "hash".into(), shape: Some(shape), ..Record::of(device) };
@@ -741,15 +828,20 @@ fn timed_alone(
     let mut trial = Trial::new(place, jobs.plan(), bucket(batch), policy)?;
     trial.run(jobs, batch)?;
     let mut stages = Vec::<(StageRecord, Duration)>::new();
-    for run in 0..STAGE_RUNS {
+    let start = Instant::now();
+    for run in 0..*STAGE_RUNS.end() {
+        if run >= *STAGE_RUNS.start() && start.elapsed() > STAGE_TIME {
+            break;
+        }
         let (_, timing) = trial.run(jobs, batch)?;
         for time in timing.stages {
             let at = stages.iter().position(|(stage, _)| stage.name == time.name).unwrap_or_else(|| {
-                let (name, times_s) = (time.name.into(), vec![0.0; STAGE_RUNS]);
+                let (name, times_s) = (time.name.into(), Vec::new());
                 stages.push((StageRecord { name, blocks: 0, threads: 0, launches: 0, times_s }, Duration::ZERO));
                 stages.len() - 1
             });
             let (record, longest) = &mut stages[at];
+            record.times_s.resize(run + 1, 0.0);
             record.times_s[run] += time.time.as_secs_f64();
             record.launches += usize::from(run == 0);
             if time.time > *longest {
@@ -896,6 +988,8 @@ mod tests {
         assert_eq!(Numbers::Filling { filling: 16 }.all(|| 4096), [256]);
         assert_eq!(Numbers::Filling { filling: 16 }.all(|| 4), [1]);
         assert_eq!((thin(&[1, 2, 3, 4, 5]), thin(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
+        let spread = spread(&steps.all(|| 0));
+        assert_eq!((spread.len(), &spread[..6]), (64, &[16384, 32768, 49152, 65536, 8192, 24576][..]));
         let row: ProgramRow = toml::from_str(
             r#"on = "gpu"
                sets = ["all"]

@@ -8,7 +8,7 @@ use crate::printer::{Printer, grouped, seconds};
 use hypergrove::{Backend, Device, Op, Params, Plan, Policy};
 use hypergrove_engine::{Axis, THREADS};
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
-use hypergrove_tune::search::{Lab, Stop};
+use hypergrove_tune::search::{Lab, Stop, median, spread};
 use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name, sizes};
 use hypergrove_tune::workload::{Timed, Workload};
 use hypergrove_tune::{Outcome, find, space};
@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 const A_SET: Duration = Duration::from_secs(60);
 /// The share of a question's time that is left for winner and defaults in turn.
 const CONFIRMED: f64 = 0.15;
-/// Batch sizes beside the one that fills the device.
-const LADDER: [usize; 4] = [1, 16, 256, 4096];
+/// Batch sizes beside the one that fills the device: none in between is three times as large or small as one of these.
+const LADDER: [usize; 5] = [1, 8, 64, 512, 4096];
+/// Runs from host to host of a policy that was found by its kernels' time.
+const WHOLE: usize = 5;
 /// A batch that fills a device weighs more than others: what it gains is gained most often.
 const WEIGHT_OF_FULL: f64 = 3.0;
 /// A run of the host, at most: larger batches take the same time a job.
@@ -35,6 +37,13 @@ struct Asked {
     jobs: usize,
     holds: Sizes,
     weight: f64,
+}
+
+/// What was found, and seconds of a batch from host to host with their spread: with the policy, and by default.
+struct Found {
+    outcome: Outcome,
+    whole: (f64, f64),
+    default: (f64, f64),
 }
 
 /// What is tuned, by which axes.
@@ -209,9 +218,9 @@ impl Tuner<'_> {
                 continue;
             };
             let row = self.row(one, &found);
-            self.bar.suspend(|| self.show(&row, &found))?;
+            self.bar.suspend(|| self.show(&row, &found.outcome))?;
             winners.retain(|(op, _)| *op != one.op);
-            winners.push((one.op, found.policy));
+            winners.push((one.op, found.outcome.policy));
             rows.push(row);
         }
         Ok(rows)
@@ -225,7 +234,7 @@ impl Tuner<'_> {
         share: Duration,
         journal: &mut Journal,
         questions: usize,
-    ) -> Result<Option<Outcome>, Failure> {
+    ) -> Result<Option<Found>, Failure> {
         let plan = Plan::new(one.params, one.op);
         let (space, base) = self.space(&plan)?;
         let start = Instant::now();
@@ -235,16 +244,30 @@ impl Tuner<'_> {
         let mut lab = Recorded { journal, question, lab: Shown { lab: timed, tuner: self, one, questions } };
         let found = find(self.args.search, &space, &base, seeds, &mut lab, |lab| lab.lab.lab.until = start + share);
         match found {
-            Ok((outcome, _)) => Ok(Some(outcome)),
+            Ok((outcome, _)) => {
+                let Outcome { seconds, spread, default_seconds, default_spread, .. } = outcome;
+                let whole = self.whole(&mut workload, &outcome.policy, (seconds, spread))?;
+                let default = self.whole(&mut workload, &base, (default_seconds, default_spread))?;
+                Ok(Some(Found { outcome, whole, default }))
+            }
             Err(hypergrove::Error::Value { .. }) if start.elapsed() >= share => Ok(None),
             Err(why) => Err(why.into()),
         }
     }
 
-    fn row(&self, one: &Asked, found: &Outcome) -> Row {
+    /// From host to host, as a caller waits for it: `judged` where that is what policies were compared by.
+    fn whole(&self, workload: &mut Workload, policy: &Policy, judged: (f64, f64)) -> Result<(f64, f64), Failure> {
+        if self.device.memory == 0 {
+            return Ok(judged);
+        }
+        let times = (0..WHOLE).map(|_| Ok(workload.run(policy)?.0)).collect::<Result<Vec<_>, Failure>>()?;
+        Ok((median(&times), spread(&times)))
+    }
+
+    fn row(&self, one: &Asked, found: &Found) -> Row {
         // As many threads as there are is what holds anyway.
         let all = |(axis, value): &&(&'static str, u32)| *axis == THREADS && *value == self.threads as u32;
-        let axes = found.policy.0.iter().filter(|choice| !all(choice));
+        let axes = found.outcome.policy.0.iter().filter(|choice| !all(choice));
         Row {
             family: family_name(one.params.family).into(),
             n: one.params.n,
@@ -253,10 +276,10 @@ impl Tuner<'_> {
             batch: one.holds,
             jobs: one.jobs,
             axes: axes.map(|(axis, value)| ((*axis).into(), *value)).collect(),
-            seconds: rounded(found.seconds),
-            default_seconds: rounded(found.default_seconds),
-            spread: rounded(found.spread),
-            samples: found.samples,
+            seconds: rounded(found.whole.0),
+            default_seconds: rounded(found.default.0),
+            spread: rounded(found.whole.1),
+            samples: found.outcome.samples,
         }
     }
 
@@ -284,8 +307,8 @@ impl Tuner<'_> {
             row.set.as_deref().unwrap_or_default(),
             row.op,
             grouped(row.jobs as u64),
-            seconds(row.default_seconds),
-            seconds(row.seconds),
+            seconds(found.default_seconds),
+            seconds(found.seconds),
             format!("{gain:.3} ± {sigma:.3}"),
             found.policies,
             found.samples

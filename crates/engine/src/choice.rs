@@ -52,6 +52,8 @@ pub(crate) struct Chosen {
     pub(crate) choice: Choice,
     /// Neighbours that were not tried.
     untried: Vec<Policy>,
+    /// Runs that were not judged, since other programs shared the device.
+    beside: u32,
     state: State,
 }
 
@@ -74,11 +76,25 @@ impl Chosen {
         untried.truncate(MOST_TRIALS);
         untried.reverse();
         let state = if foreseen { State::Watched(0, f64::INFINITY) } else { State::Settled };
-        Chosen { choice, untried, state }
+        Chosen { choice, untried, beside: 0, state }
     }
 
-    /// Takes note of a run. Whether the choice is another one now.
-    pub(crate) fn record(&mut self, seconds: f64) -> bool {
+    /// The choice, and what keeps it from being judged.
+    pub(crate) fn told(&self) -> Choice {
+        let mut choice = self.choice.clone();
+        if self.beside > 0 && self.state != State::Settled {
+            choice.why = join(&choice.why, &format!("runs beside other programs, not judged: {}", self.beside));
+        }
+        choice
+    }
+
+    /// Takes note of a run. Whether the choice is another one now. What a run took `beside` other programs is no
+    /// fault of its policy: they have a share of the device.
+    pub(crate) fn record(&mut self, seconds: f64, beside: bool) -> bool {
+        if beside {
+            self.beside = self.beside.saturating_add(1);
+            return false;
+        }
         match self.state.clone() {
             State::Settled => false,
             State::Watched(runs, least) if runs + 1 < RUNS => {
@@ -181,7 +197,7 @@ mod tests {
     fn settle(chosen: &mut Chosen, law: impl Fn(u32) -> f64) {
         for _ in 0..20 {
             let block = chosen.choice.policy.get("block").unwrap_or(0);
-            chosen.record(law(block));
+            chosen.record(law(block), false);
         }
         assert_eq!(chosen.state, State::Settled);
     }
@@ -194,7 +210,7 @@ mod tests {
         // One slow run is no reason.
         let mut busy = chosen(PolicySource::Table, &[("block", 64)]);
         for seconds in [9e-3, 1e-3, 9e-3, 9e-3] {
-            assert!(!busy.record(seconds));
+            assert!(!busy.record(seconds, false));
         }
         assert_eq!(busy.choice.source, PolicySource::Table);
     }
@@ -219,7 +235,7 @@ mod tests {
     #[test]
     fn defaults_are_not_doubted_and_what_does_not_fit_is_not_tried() {
         let mut plain = chosen(PolicySource::Default, &[("block", 64)]);
-        assert!(!plain.record(1.0));
+        assert!(!plain.record(1.0, false));
         let policy = Policy(vec![("block", 64)]);
         let choice = Choice { policy, source: PolicySource::Table, seconds: Some((1e-3, 0.0)), why: String::new() };
         let mut tight = Chosen::new(choice, SPACE, |policy| policy.get("block") != Some(128));

@@ -159,8 +159,19 @@ struct Prepared {
 struct Shelf {
     /// The one that ran last is last.
     idle: Vec<Prepared>,
-    /// Bytes of the programs that run.
-    running: u64,
+    running: Vec<Running>,
+    /// Programs that began to run so far.
+    begun: u64,
+}
+
+/// A program that runs.
+struct Running {
+    number: u64,
+    group: Group,
+    bucket: usize,
+    bytes: u64,
+    /// Whether one of another group or size ran at the same time.
+    beside: bool,
 }
 
 /// The plans of one device.
@@ -234,7 +245,7 @@ impl Programs {
 
     /// The policy of a program for up to `jobs` jobs: looked up at the first mention of their bucket.
     pub fn choice(&self, facts: &Facts, jobs: usize) -> Choice {
-        self.with_chosen(facts, jobs, |chosen| chosen.choice.clone())
+        self.with_chosen(facts, jobs, |chosen| chosen.told())
     }
 
     fn with_chosen<T>(&self, facts: &Facts, jobs: usize, look: impl FnOnce(&mut Chosen) -> T) -> T {
@@ -273,18 +284,17 @@ impl Programs {
         (room, all): (u64, u64),
         work: impl FnOnce(&mut dyn Program, &Policy) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let (bucket, Choice { policy, .. }) = (bucket(jobs), self.choice(facts, jobs));
+        let (bucket, policy) = (bucket(jobs), self.with_chosen(facts, jobs, |chosen| chosen.choice.policy.clone()));
         let bytes = self.backend.bytes(&self.device, &facts.plan, bucket, &policy);
         if bytes > room {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
-        let (found, dropped) = {
+        let (number, found, dropped) = {
             let mut shelf = lock(&self.shelf);
             let fits = |old: &Prepared| old.bucket == bucket && old.facts.group == facts.group && old.policy == policy;
             let at = shelf.idle.iter().rposition(fits);
             let found = at.map(|at| shelf.idle.remove(at));
-            shelf.running += bytes;
-            (found, shelf.shrink(all))
+            (shelf.begin(facts.group, bucket, bytes), found, shelf.shrink(all))
         };
         // Wiping takes a while: not under the lock.
         drop(dropped);
@@ -295,19 +305,18 @@ impl Programs {
         let done = prepared.and_then(|mut program| {
             let start = Instant::now();
             let done = work(&mut *program, &policy)?;
-            let took = self.took(start);
-            self.with_chosen(facts, jobs, |chosen| {
-                // Much fewer jobs than the program is for take longer each: they tell nothing of the prediction.
-                if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
-                    chosen.record(took.as_secs_f64() / jobs.max(1) as f64);
-                }
-            });
-            facts.record(jobs, took);
-            Ok((program, done))
+            Ok((program, done, self.took(start)))
         });
+        let beside = lock(&self.shelf).end(number);
+        let (program, done, took) = done?;
+        self.with_chosen(facts, jobs, |chosen| {
+            // Much fewer jobs than the program is for take longer each: they tell nothing of the prediction.
+            if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
+                chosen.record(took.as_secs_f64() / jobs.max(1) as f64, beside);
+            }
+        });
+        facts.record(jobs, took);
         let mut shelf = lock(&self.shelf);
-        shelf.running -= bytes;
-        let (program, done) = done?;
         shelf.idle.push(Prepared { facts: facts.clone(), policy, program, bucket, bytes });
         let dropped = shelf.shrink(self.budget);
         drop(shelf);
@@ -338,9 +347,27 @@ impl Programs {
 }
 
 impl Shelf {
+    /// A program begins to run; gives its number.
+    fn begin(&mut self, group: Group, bucket: usize, bytes: u64) -> u64 {
+        let mut beside = false;
+        for other in self.running.iter_mut().filter(|other| (other.group, other.bucket) != (group, bucket)) {
+            (other.beside, beside) = (true, true);
+        }
+        self.begun += 1;
+        self.running.push(Running { number: self.begun, group, bucket, bytes, beside });
+        self.begun
+    }
+
+    /// It ends. Whether another one ran meanwhile; several of one group and size do by design, hide each other's transfers,
+    /// and take the device's time in turn.
+    fn end(&mut self, number: u64) -> bool {
+        let at = self.running.iter().position(|running| running.number == number);
+        at.is_some_and(|at| self.running.swap_remove(at).beside)
+    }
+
     /// The programs that ran longest ago are taken out until all hold at most `bytes`.
     fn shrink(&mut self, bytes: u64) -> Vec<Prepared> {
-        let (mut held, mut kept) = (self.running, 0);
+        let (mut held, mut kept) = (self.running.iter().map(|running| running.bytes).sum::<u64>(), 0);
         for program in self.idle.iter().rev().take(MOST_IDLE) {
             held += program.bytes;
             if held > bytes {

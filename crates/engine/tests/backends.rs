@@ -1,7 +1,11 @@
 //! The oracle as a backend against the oracle itself, and the check of one backend by another.
 
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::{Axis, Backend, Batch, Checked, Device, Error, Key, Policy, Program, Reference, Timing};
+use hypergrove_engine::programs::{Group, Programs};
+use hypergrove_engine::{
+    Axis, Backend, Batch, Checked, Choice, Device, Error, Key, Knowledge, Policy, PolicySource, Program, Reference,
+    Timing,
+};
 use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType, PARAMETER_SETS, Params, Position, TOY_SHA2_16, TOY_SHAKE_24};
@@ -174,4 +178,45 @@ fn checked_passes_what_agrees_and_withholds_what_differs() {
         assert_eq!(outcome, Err(Error::Inconsistent { device: "reference".into(), what: said.into() }));
         assert!(out.iter().all(|byte| *byte == 0), "a faulty signature was left behind");
     }
+}
+
+/// Says of every plan that a job takes a nanosecond.
+struct Hopeful;
+
+impl Knowledge for Hopeful {
+    fn choose(&self, _: &dyn Backend, _: &Device, _: &Plan, _: usize) -> Option<Choice> {
+        let (policy, source) = (Policy::default(), PolicySource::Table);
+        Some(Choice { policy, source, seconds: Some((1e-9, 0.0)), why: "a row".into() })
+    }
+}
+
+#[test]
+fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
+    let p = &TOY_SHA2_16;
+    let device = Reference.devices().unwrap().remove(0);
+    let programs = Programs::new(Arc::new(Reference), device, 0, Some(Arc::new(Hopeful)));
+    let facts = |op| programs.facts(Group { params: p, op, cached_layers: 0, threads: 1 }).unwrap();
+    let (keygen, sign) = (facts(Op::Keygen), facts(Op::Sign));
+    let keys = [key(p)];
+    let batch = Batch { keys: &keys, key_of: &[0], positions: &[], signatures: &[] };
+    let run = |meanwhile: &dyn Fn()| {
+        let mut out = vec![0; p.n];
+        let work = |program: &mut dyn Program, _: &Policy| {
+            meanwhile();
+            program.run(&batch, &mut out).map(drop)
+        };
+        programs.with(&keygen, 1, (u64::MAX, u64::MAX), work).unwrap();
+        let Choice { source, why, .. } = programs.choice(&keygen, 1);
+        (source, why)
+    };
+    let signing = || programs.with(&sign, 1, (u64::MAX, u64::MAX), |_, _| Ok(())).unwrap();
+    for runs in 1..=5 {
+        let why = format!("a row; runs beside other programs, not judged: {runs}");
+        assert_eq!(run(&signing), (PolicySource::Table, why));
+    }
+    // One of its own group is how transfers hide; three runs show that the row is wrong.
+    run(&|| drop(run(&|| ())));
+    let (source, why) = run(&|| ());
+    assert_eq!(source, PolicySource::Adjusted);
+    assert!(why.starts_with("a row; measured ") && why.ends_with(" predicted 0.00 µs"), "{why}");
 }

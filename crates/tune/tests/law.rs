@@ -240,6 +240,9 @@ impl Backend for Device1 {
     }
 }
 
+/// What its programs say that they took without the host.
+const KERNELS: Duration = Duration::from_micros(7);
+
 struct Answers {
     inner: Box<dyn Program>,
     wrong: bool,
@@ -254,7 +257,7 @@ impl Program for Answers {
         let timing = self.inner.run(batch, out)?;
         out[out.len() - 1] ^= u8::from(self.wrong);
         std::thread::sleep(Duration::from_secs_f64(self.seconds));
-        Ok(timing)
+        Ok(Timing { execute: KERNELS, ..timing })
     }
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.inner.read(slot)
@@ -280,6 +283,19 @@ fn every_answer_is_compared_and_what_does_not_fit_is_passed_over() {
         lab.until = Instant::now();
         assert_eq!(lab.run(&base()), Err(Stop::Budget));
     }
+}
+
+#[test]
+fn a_device_with_memory_is_judged_by_its_kernels() {
+    let backend: Arc<dyn Backend> = Arc::new(Device1 { fingerprint: "" });
+    let host = backend.devices().unwrap().remove(0);
+    let time = |device: &Device| {
+        let mut workload = Workload::new(&backend, device, &Plan::new(&TOY_SHA2_16, Op::Keygen), 1, &base()).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        Timed { workload: &mut workload, until }.run(&base()).unwrap().unwrap()
+    };
+    assert_eq!(time(&Device { memory: 1 << 30, ..host.clone() }), KERNELS.as_secs_f64());
+    assert!(time(&host) >= law(&base()) / 30.0);
 }
 
 fn row(set: Option<&str>, op: &str, batch: Sizes, jobs: usize, block: u32) -> Row {

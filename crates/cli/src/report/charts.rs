@@ -43,6 +43,14 @@ pub(crate) struct Table {
 
 const UNKNOWN: &str = "–";
 
+/// What studies call the planner's own policy.
+const TUNED: &str = "tuned";
+
+/// How much longer something takes.
+fn more(ratio: f64) -> String {
+    format!("{:+.1} %", 100.0 * (ratio - 1.0))
+}
+
 /// All sections that a run has records for.
 pub(crate) fn sections(run: &Run) -> Vec<Section> {
     let all = [
@@ -126,18 +134,17 @@ fn throughput(run: &Run) -> Section {
     for (device, records) in by(of_study(run, "throughput"), |record| record.device.clone()) {
         let mut group = Group { title: device.clone(), ..Group::default() };
         let mut rows = Vec::new();
-        for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
+        for ((set, op), mut records) in by(records, |record| (record.set.clone(), record.op.clone())) {
+            // A study whose time was bounded goes through its batches in another order.
+            records.sort_by_key(|record| record.batch);
             let series = by(records.iter().copied(), |record| shape_name(record));
             let peak = |records: &[&Record]| records.iter().map(|record| record.ops_per_s).fold(0.0, f64::max);
             let best_fixed =
-                series.iter().filter(|(name, _)| name != "tuned").map(|(_, records)| peak(records)).fold(0.0, f64::max);
+                series.iter().filter(|(name, _)| name != TUNED).map(|(_, records)| peak(records)).fold(0.0, f64::max);
             for (name, records) in &series {
                 let most = records.iter().max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)).expect("not empty");
-                let gain = if name == "tuned" && best_fixed > 0.0 {
-                    ratio(most.ops_per_s / best_fixed)
-                } else {
-                    UNKNOWN.into()
-                };
+                let gain =
+                    if name == TUNED && best_fixed > 0.0 { ratio(most.ops_per_s / best_fixed) } else { UNKNOWN.into() };
                 let kernels = most.kernels_per_s.map_or(UNKNOWN.into(), significant);
                 let limit = most.limit_fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.0} %", 100.0 * fraction));
                 let batch = grouped(most.batch as u64);
@@ -478,7 +485,11 @@ fn functions(run: &Run) -> Section {
                 let first = measured[0].0;
                 let samples: Vec<Measured> =
                     measured.iter().filter_map(|(r, stage)| sample(stage, shape_name(r))).collect();
-                let Some((figure, row)) = function(first, &name, &samples) else { continue };
+                let Some((figure, mut row)) = function(first, &name, &samples) else { continue };
+                let tuned = records.iter().find(|record| shape_name(record) == TUNED && part(&name) == name);
+                let tuned = tuned.and_then(|record| part_time(record, &name));
+                let over = tuned.map(|tuned| more(tuned / least(&name, records.iter().copied())));
+                row.push(over.unwrap_or(UNKNOWN.into()));
                 group
                     .figures
                     .push(Figure { name: slug(&["functions", &device, &set, &op, &name]), picture: figure.svg() });
@@ -497,12 +508,24 @@ fn functions(run: &Run) -> Section {
             "its time",
             "choice of the fit",
             "of the staircase",
+            "tuned",
         ];
         group.table = Some(Table { heads, words: 2, rows });
         groups.push(group);
     }
     if !gains.is_empty() {
-        let heads = vec!["device", "set", "op", "one shape for all", "time", "a shape for each stage", "gain", "tuned"];
+        let heads = vec![
+            "device",
+            "set",
+            "op",
+            "one shape for all",
+            "time",
+            "a shape for each stage",
+            "gain",
+            "tuned",
+            "over a shape for each",
+            "kernels in a run, over the best",
+        ];
         let table = Table { heads, words: 3, rows: gains };
         groups.insert(
             0,
@@ -514,7 +537,8 @@ fn functions(run: &Run) -> Section {
         title: "Each stage over its threads",
         reading: "Time of one stage alone over all its threads, both logarithmic. Curve: T(t) = α + β/t + γ·t; dashed, where a \
             launch has a fixed number of units: the staircase of waves. The ring is the best measured, the line t* = √(β/γ). A \
-            choice's percentage is how much longer it takes than the best measured.",
+            choice's percentage is how much longer it takes than the best measured; that of the tuned policy counts \
+            all launches of a stage's trees together.",
         groups,
     }
 }
@@ -583,8 +607,7 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
     series.push(Series { name: "best".into(), look: Look::Rings, points: vec![point(best)] });
     let parameter = |name: &str| adaptive.as_ref().and_then(|fit| fit.parameter(name));
     let excess = |fit: Option<&Fit>| {
-        fit.and_then(|fit| regret(fit, &samples))
-            .map_or(UNKNOWN.into(), |regret| format!("+{:.1} %", 100.0 * regret.excess))
+        fit.and_then(|fit| regret(fit, &samples)).map_or(UNKNOWN.into(), |regret| more(1.0 + regret.excess))
     };
     let number = |value: Option<f64>, scale: f64| value.map_or(UNKNOWN.into(), |value| format!("{:.3}", value * scale));
     let row = vec![
@@ -615,25 +638,41 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
     Some((plot, row))
 }
 
+/// What a stage is part of: how many levels the launches of a tree go up, and so how many launches there are, is a choice.
+fn part(stage: &str) -> &str {
+    let launches = ["_above", "_wide"];
+    launches.iter().find_map(|launch| stage.strip_suffix(launch)).unwrap_or(stage)
+}
+
+/// The parts of a measurement.
+fn parts(record: &Record) -> Vec<&str> {
+    by(&record.stages, |stage| part(&stage.name)).into_iter().map(|(part, _)| part).collect()
+}
+
+/// Seconds of a part; `None` if there is none.
+fn part_time(record: &Record, wanted: &str) -> Option<f64> {
+    record.stages.iter().filter(|stage| part(&stage.name) == wanted).map(stage_median).reduce(|a, b| a + b)
+}
+
+/// The shortest that one of these took for a part.
+fn least<'a>(wanted: &str, records: impl Iterator<Item = &'a Record>) -> f64 {
+    records.filter_map(|record| part_time(record, wanted)).fold(f64::INFINITY, f64::min)
+}
+
 /// What a set's operation gains from choosing for each stage. `None` with a single shape.
 fn gain(device: &str, set: &str, op: &str, records: &[&Record]) -> Option<Vec<String>> {
-    let names: Vec<&str> = records.iter().max_by_key(|r| r.stages.len())?.stages.iter().map(|s| &s.name[..]).collect();
-    let sum = |record: &Record| -> Option<f64> {
-        (record.stages.len() == names.len()).then(|| record.stages.iter().map(stage_median).sum())
-    };
-    let sums: Vec<(&Record, f64)> = records.iter().filter_map(|record| Some((*record, sum(record)?))).collect();
-    let tuned = sums.iter().find(|(record, _)| shape_name(record) == "tuned").map(|(_, time)| *time);
-    let fixed: Vec<_> = sums.iter().filter(|(record, _)| shape_name(record) != "tuned").collect();
+    let staged = records.iter().copied().filter(|record| !record.stages.is_empty());
+    let sums = staged.map(|record| (record, record.stages.iter().map(stage_median).sum()));
+    let (tuned, fixed): (Vec<(&Record, f64)>, Vec<_>) = sums.partition(|(record, _)| shape_name(record) == TUNED);
     if fixed.len() < 2 {
         return None;
     }
     let (one, time) = fixed.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let least = |name: &str| {
-        let all = fixed.iter().flat_map(|(record, _)| &record.stages).filter(|stage| stage.name == name);
-        all.map(stage_median).fold(f64::INFINITY, f64::min)
-    };
-    let each: f64 = names.iter().map(|name| least(name)).sum();
-    let tuned = tuned.map_or(UNKNOWN.into(), seconds);
+    let each: f64 = parts(one).iter().map(|part| least(part, fixed.iter().map(|(record, _)| *record))).sum();
+    let run = |record: &Record| Some(Times::new(record.execute_s.clone())).filter(|t| !t.all().is_empty());
+    let best_run = fixed.iter().filter_map(|(record, _)| Some(run(record)?.median())).fold(f64::INFINITY, f64::min);
+    let tuned = tuned.first();
+    let tuned_run = tuned.and_then(|(record, _)| Some(more(run(record)?.median() / best_run)));
     Some(vec![
         device.into(),
         short(set).into(),
@@ -642,7 +681,9 @@ fn gain(device: &str, set: &str, op: &str, records: &[&Record]) -> Option<Vec<St
         seconds(*time),
         seconds(each),
         ratio(time / each),
-        tuned,
+        tuned.map_or(UNKNOWN.into(), |(_, time)| seconds(*time)),
+        tuned.map_or(UNKNOWN.into(), |(_, time)| more(time / each)),
+        tuned_run.unwrap_or(UNKNOWN.into()),
     ])
 }
 
@@ -955,5 +996,33 @@ impl Table {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_of_a_tree_count_together() {
+        let record = |shape: &str, kernels: f64, stages: &[(&str, f64)]| {
+            let stage = |(name, time): &(&str, f64)| StageRecord {
+                name: (*name).into(),
+                blocks: 1,
+                threads: 32,
+                launches: 1,
+                times_s: vec![*time],
+            };
+            let stages = stages.iter().map(stage).collect();
+            Record { shape: Some(shape.into()), execute_s: vec![kernels], stages, ..Record::default() }
+        };
+        let all = [
+            record("tuned", 2.8, &[("chains", 1.9), ("xmss", 0.9), ("xmss_above", 0.16)]),
+            record("whole trees", 2.9, &[("chains", 2.0), ("xmss", 1.0)]),
+            record("half trees", 3.0, &[("chains", 1.9), ("xmss", 0.8), ("xmss_above", 0.4)]),
+        ];
+        let row = gain("a GPU", "SLH-DSA-SHA2-128f", "sign", &all.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(row[3..], ["whole trees", "3.00 s", "2.90 s", "1.034×", "2.96 s", "+2.1 %", "-3.4 %"]);
+        assert_eq!(gain("a GPU", "", "sign", &[&all[0], &all[1]]), None, "a sweep of one shape");
     }
 }

@@ -44,7 +44,7 @@ fn studies_measure_and_name_what_they_leave_out() {
         let names: Vec<&str> = stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["fors", "xmss", "fors_pk", "wots_select"]);
         assert!(
-            stages.iter().all(|stage| stage["threads"] == threads && stage["times_s"].as_array().unwrap().len() == 3)
+            stages.iter().all(|stage| stage["threads"] == threads && stage["times_s"].as_array().unwrap().len() >= 3)
         );
     }
     let (measured, _) = study("cache-depth", &["--batch", "4"]);
