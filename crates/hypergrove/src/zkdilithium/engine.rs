@@ -272,7 +272,8 @@ mod tests {
     use hypergrove_engine::{Program, ZkDilithium};
     use hypergrove_fips205::plan::Plan;
     use hypergrove_zkdilithium::{Trace, VerifyingKey as RawVerifyingKey, reference};
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+    use std::sync::{Condvar, PoisonError};
     use std::time::Duration;
 
     /// Devices that compute what the reference does, three jobs at a time, until they fail or lie: each bit is a device's.
@@ -281,6 +282,10 @@ mod tests {
         fails: Arc<AtomicU32>,
         lies: Arc<AtomicU32>,
         runs: Arc<Mutex<Vec<(u32, usize)>>>,
+        /// Programs that verify: now, and at most so far.
+        together: Arc<(Mutex<(usize, usize)>, Condvar)>,
+        /// Whether each waits for another.
+        waits: Arc<AtomicBool>,
     }
 
     struct MockProgram(u32, Mock);
@@ -330,6 +335,15 @@ mod tests {
                 reference::verify(&key.expand(), job.message, job.signature, &mut Trace::default())
             };
             out.extend(jobs.iter().map(|job| judge(job.key, job)));
+            if self.1.waits.load(Relaxed) {
+                let (count, changed) = &*self.1.together;
+                let mut now = lock(count);
+                now.0 += 1;
+                now.1 = now.1.max(now.0);
+                changed.notify_all();
+                let met = changed.wait_timeout_while(now, Duration::from_secs(10), |now| now.1 < 2);
+                met.unwrap_or_else(PoisonError::into_inner).0.0 -= 1;
+            }
             self.begin(jobs.len())
         }
     }
@@ -409,6 +423,19 @@ mod tests {
         lock(&mock.runs).clear();
         are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
         assert!(lock(&mock.runs).is_empty(), "it was set aside");
+    }
+
+    /// Two programs of one device: neither asks the other anything that it could only answer when it is done.
+    #[test]
+    fn programs_of_a_device_are_in_flight_together() {
+        let mock = Mock::default();
+        let engine = Engine::builder().devices(mocks(&mock)[..1].to_vec()).threads(2).build().unwrap();
+        let key = SigningKey::from_seed(&[7; 32]);
+        let (signature, public) = (key.sign_message(Message::Bytes(b"m")), key.verifying_key());
+        let job = VerifyJob { key: &public, message: Message::Bytes(b"m"), signature: signature.as_bytes() };
+        mock.waits.store(true, Relaxed);
+        assert_eq!(engine.verify_batch(&[job; 12]).unwrap(), [true; 12]);
+        assert_eq!(lock(&mock.together.0).1, 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use hypergrove_zkdilithium::Op;
 use rayon::ThreadPool;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Jobs of one call for each thread that keep lanes filled.
@@ -22,9 +22,18 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Worker {
     pub(super) device: Device,
     pub(super) hands: Hands,
+    facts: OnceLock<Facts>,
     /// Jobs a second of each operation, as last measured; zero before that. The bits of an `f64`.
     speeds: [AtomicU64; 3],
     aside: AtomicBool,
+}
+
+/// What a device's programs are like.
+struct Facts {
+    space: Vec<Axis>,
+    /// Jobs at a time, of each operation.
+    jobs: [usize; 3],
+    poseidon_rate: Option<f64>,
 }
 
 /// What computes on a device.
@@ -77,18 +86,12 @@ impl<R> Piece<R> {
 
 impl Worker {
     pub(super) fn new(device: Device, hands: Hands) -> Worker {
-        Worker { device, hands, speeds: Default::default(), aside: AtomicBool::new(false) }
+        Worker { device, hands, facts: OnceLock::new(), speeds: Default::default(), aside: AtomicBool::new(false) }
     }
 
     /// Whether it failed, and another one took its part.
     pub(super) fn is_aside(&self) -> bool {
         self.aside.load(Relaxed)
-    }
-
-    /// Runs on the first of its programs; `None` for the CPU.
-    fn first<R>(&self, run: impl FnOnce(&dyn ZkDilithium) -> R) -> Result<Option<R>, Error> {
-        let Hands::Programs(hands) = &self.hands else { return Ok(None) };
-        self.with(&hands[0], |program| Ok(run(program))).map(Some)
     }
 
     fn with<R>(&self, hand: &Hand, run: impl FnOnce(&mut dyn ZkDilithium) -> Result<R, Error>) -> Result<R, Error> {
@@ -99,13 +102,28 @@ impl Worker {
         run(&mut **program.as_mut().expect("it was made"))
     }
 
+    /// What its programs are like; `None` for the CPU. Asked of the first one before any runs, for a program that runs can
+    /// be asked nothing.
+    fn facts(&self) -> Result<Option<&Facts>, Error> {
+        let Hands::Programs(hands) = &self.hands else { return Ok(None) };
+        if self.facts.get().is_none() {
+            let facts = self.with(&hands[0], |program| {
+                let jobs = [Op::Keygen, Op::Sign, Op::Verify].map(|op| program.jobs(op));
+                Ok(Facts { space: program.space(), jobs, poseidon_rate: program.poseidon_rate() })
+            })?;
+            // Another thread may have been first, with the same.
+            let _ = self.facts.set(facts);
+        }
+        Ok(self.facts.get())
+    }
+
     /// What can be chosen by a policy; nothing on the CPU.
     pub(super) fn space(&self) -> Result<Vec<Axis>, Error> {
-        Ok(self.first(|program| program.space())?.unwrap_or_default())
+        Ok(self.facts()?.map_or(Vec::new(), |facts| facts.space.clone()))
     }
     /// Jobs that a program takes at a time; `None` for the CPU.
     pub(super) fn program(&self, op: Op) -> Result<Option<usize>, Error> {
-        self.first(|program| program.jobs(op))
+        Ok(self.facts()?.map(|facts| facts.jobs[op as usize]))
     }
     /// Jobs at a time, and how many times that keeps the device busy.
     pub(super) fn jobs(&self, op: Op) -> Result<(usize, usize), Error> {
@@ -122,7 +140,7 @@ impl Worker {
                 let known = clock.zip(lanes.poseidon_cycles());
                 Ok(known.map(|(clock, cycles)| pool.current_num_threads() as f64 * clock / cycles))
             }
-            Hands::Programs(_) => Ok(self.first(|program| program.poseidon_rate())?.flatten()),
+            Hands::Programs(_) => Ok(self.facts()?.and_then(|facts| facts.poseidon_rate)),
         }
     }
     /// Compressions a second of a GPU, if its backend knows.
