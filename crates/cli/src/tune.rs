@@ -27,6 +27,8 @@ const LADDER: [usize; 5] = [1, 8, 64, 512, 4096];
 const WHOLE: usize = 5;
 /// A batch that fills a device weighs more than others: what it gains is gained most often.
 const WEIGHT_OF_FULL: f64 = 3.0;
+/// Questions whose time was over are asked again while so much of the budget is left.
+const WORTH: f64 = 0.05;
 /// A run of the host, at most: larger batches take the same time a job.
 const HOST_RUN: f64 = 0.25;
 
@@ -37,6 +39,12 @@ struct Asked {
     jobs: usize,
     holds: Sizes,
     weight: f64,
+}
+
+impl Asked {
+    fn question(&self) -> Question {
+        Question { set: self.params.name.into(), op: op_name(self.op).into(), jobs: self.jobs }
+    }
 }
 
 /// What was found, and seconds of a batch from host to host with their spread: with the policy, and by default.
@@ -197,31 +205,50 @@ impl Tuner<'_> {
             }
         }
         self.head()?;
-        let (mut rows, mut winners) = (Vec::new(), Vec::<(Op, Policy)>::new());
-        for (i, one) in asked.iter().enumerate() {
-            let weights: f64 = asked[i..].iter().map(|asked| asked.weight).sum();
+        let (mut rows, mut winners) = (vec![None; asked.len()], Vec::<(Op, Policy)>::new());
+        let mut open: Vec<usize> = (0..asked.len()).collect();
+        while !open.is_empty() {
+            let mut over = Vec::new();
+            for (nth, i) in open.iter().copied().enumerate() {
+                let one = &asked[i];
+                let weights: f64 = open[nth..].iter().map(|i| asked[*i].weight).sum();
+                let left = self.budget.saturating_sub(self.start.elapsed());
+                let share = left.mul_f64(one.weight / weights);
+                let seeds: Vec<Policy> =
+                    winners.iter().filter(|(op, _)| *op == one.op).map(|(_, policy)| policy.clone()).collect();
+                let of = |failure: Failure| {
+                    failure.of(format_args!("{} {} of {} jobs", one.params, op_name(one.op), one.jobs))
+                };
+                let Some(found) = self.answer(one, &seeds, share, journal, open.len() - nth).map_err(of)? else {
+                    self.bar.suspend(|| {
+                        self.printer.warning(format_args!(
+                            "{} {} of {} jobs: no time was left; give more with --budget",
+                            one.params,
+                            op_name(one.op),
+                            one.jobs
+                        ));
+                    });
+                    continue;
+                };
+                let row = self.row(one, &found);
+                self.bar.suspend(|| self.show(&row, &found.outcome))?;
+                rows[i] = Some(row);
+                winners.retain(|(op, _)| *op != one.op);
+                winners.push((one.op, found.outcome.policy));
+                if !found.outcome.complete {
+                    over.push(i);
+                }
+            }
+            // What some did not need is for those whose time was over; their samples are told again.
             let left = self.budget.saturating_sub(self.start.elapsed());
-            let share = left.mul_f64(one.weight / weights);
-            let seeds: Vec<Policy> =
-                winners.iter().filter(|(op, _)| *op == one.op).map(|(_, policy)| policy.clone()).collect();
-            let of =
-                |failure: Failure| failure.of(format_args!("{} {} of {} jobs", one.params, op_name(one.op), one.jobs));
-            let Some(found) = self.answer(one, &seeds, share, journal, asked.len() - i).map_err(of)? else {
-                self.bar.suspend(|| {
-                    self.printer.warning(format_args!(
-                        "{} {} of {} jobs: no time was left; give more with --budget",
-                        one.params,
-                        op_name(one.op),
-                        one.jobs
-                    ));
-                });
-                continue;
-            };
-            let row = self.row(one, &found);
-            self.bar.suspend(|| self.show(&row, &found.outcome))?;
-            winners.retain(|(op, _)| *op != one.op);
-            winners.push((one.op, found.outcome.policy));
-            rows.push(row);
+            open = if left > self.budget.mul_f64(WORTH) { over } else { Vec::new() };
+            open.iter().for_each(|i| journal.again(&asked[*i].question()));
+        }
+        let rows: Vec<Row> = rows.into_iter().flatten().collect();
+        if self.args.json {
+            for row in &rows {
+                self.printer.line(serde_json::to_string(row).map_err(|error| Failure::new(error.to_string()))?)?;
+            }
         }
         Ok(rows)
     }
@@ -239,8 +266,8 @@ impl Tuner<'_> {
         let (space, base) = self.space(&plan)?;
         let start = Instant::now();
         let mut workload = Workload::new(&self.backend, &self.device, &plan, one.jobs, &base)?;
-        let question = Question { set: one.params.name.into(), op: op_name(one.op).into(), jobs: one.jobs };
-        let timed = Timed { workload: &mut workload, until: start + share.mul_f64(1.0 - CONFIRMED) };
+        let question = one.question();
+        let timed = Timed::new(&mut workload, start + share.mul_f64(1.0 - CONFIRMED));
         let mut lab = Recorded { journal, question, lab: Shown { lab: timed, tuner: self, one, questions } };
         let found = find(self.args.search, &space, &base, seeds, &mut lab, |lab| lab.lab.lab.until = start + share);
         match found {
@@ -295,8 +322,7 @@ impl Tuner<'_> {
 
     fn show(&self, row: &Row, found: &Outcome) -> Result<(), Failure> {
         if self.args.json {
-            let line = serde_json::to_string(row).map_err(|error| Failure::new(error.to_string()))?;
-            return self.printer.line(line);
+            return Ok(());
         }
         let (gain, sigma) = found.gain();
         let axes: Vec<_> = row.axes.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();

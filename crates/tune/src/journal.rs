@@ -44,6 +44,9 @@ struct Line {
     seconds: Option<f64>,
 }
 
+/// What was measured: a policy for a question.
+type Sampled = (Question, BTreeMap<String, u32>);
+
 /// Times of one policy for one question, in order.
 type Times = VecDeque<Option<f64>>;
 
@@ -52,7 +55,9 @@ type Times = VecDeque<Option<f64>>;
 pub struct Journal {
     path: PathBuf,
     file: File,
-    known: BTreeMap<(Question, BTreeMap<String, u32>), Times>,
+    /// Samples that were told by nobody yet, and those that were.
+    known: BTreeMap<Sampled, Times>,
+    told: BTreeMap<Sampled, Times>,
     /// Samples that were there already, as far as they are of use.
     pub found: usize,
 }
@@ -89,15 +94,30 @@ impl Journal {
         let next = path.with_extension("next");
         std::fs::write(&next, format!("{}\n{whole}", serde_json::to_string(head)?))?;
         std::fs::rename(&next, path)?;
-        Ok(Journal { path: path.into(), file: OpenOptions::new().append(true).open(path)?, known, found })
+        let file = OpenOptions::new().append(true).open(path)?;
+        Ok(Journal { path: path.into(), file, known, told: BTreeMap::new(), found })
     }
 
     fn take(&mut self, question: &Question, policy: &Policy) -> Option<Option<f64>> {
-        self.known.get_mut(&(question.clone(), named(policy)))?.pop_front()
+        let sampled = (question.clone(), named(policy));
+        let seconds = self.known.get_mut(&sampled)?.pop_front()?;
+        self.told.entry(sampled).or_default().push_back(seconds);
+        Some(seconds)
+    }
+
+    /// Tells all samples of a question once more, from the first one on: it is asked again.
+    pub fn again(&mut self, question: &Question) {
+        for (sampled, mut times) in self.told.extract_if(.., |(of, _), _| of == question) {
+            let untold = self.known.entry(sampled).or_default();
+            times.append(untold);
+            *untold = times;
+        }
     }
 
     fn put(&mut self, question: &Question, policy: &Policy, seconds: Option<f64>) -> io::Result<()> {
-        let line = Line { question: question.clone(), axes: named(policy), seconds };
+        let (question, axes) = (question.clone(), named(policy));
+        self.told.entry((question.clone(), axes.clone())).or_default().push_back(seconds);
+        let line = Line { question, axes, seconds };
         // One write a line: nobody else writes here, and a torn one is known by its missing end.
         self.file.write_all(format!("{}\n", serde_json::to_string(&line)?).as_bytes())
     }

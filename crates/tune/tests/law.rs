@@ -209,6 +209,14 @@ fn an_interrupted_search_loses_no_sample_and_ends_the_same() {
 /// answer wrong.
 struct Device1 {
     fingerprint: &'static str,
+    /// What its programs say that they took without the host.
+    kernels: Duration,
+}
+
+impl Device1 {
+    fn new(fingerprint: &'static str) -> Device1 {
+        Device1 { fingerprint, kernels: Duration::from_millis(7) }
+    }
 }
 
 impl Backend for Device1 {
@@ -236,14 +244,17 @@ impl Backend for Device1 {
             return Err(Error::OutOfMemory { device: "fake:0".into(), needs: 2, has: 1 });
         }
         let inner = Reference.prepare(&Reference.devices()?[0], plan, batch, &Policy::default())?;
-        Ok(Box::new(Answers { inner, wrong: policy.get("tile") == Some(5), seconds: law(policy) / 30.0 }))
+        Ok(Box::new(Answers {
+            kernels: self.kernels,
+            inner,
+            wrong: policy.get("tile") == Some(5),
+            seconds: law(policy) / 30.0,
+        }))
     }
 }
 
-/// What its programs say that they took without the host.
-const KERNELS: Duration = Duration::from_micros(7);
-
 struct Answers {
+    kernels: Duration,
     inner: Box<dyn Program>,
     wrong: bool,
     seconds: f64,
@@ -257,7 +268,7 @@ impl Program for Answers {
         let timing = self.inner.run(batch, out)?;
         out[out.len() - 1] ^= u8::from(self.wrong);
         std::thread::sleep(Duration::from_secs_f64(self.seconds));
-        Ok(Timing { execute: KERNELS, ..timing })
+        Ok(Timing { execute: self.kernels, ..timing })
     }
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.inner.read(slot)
@@ -266,13 +277,13 @@ impl Program for Answers {
 
 #[test]
 fn every_answer_is_compared_and_what_does_not_fit_is_passed_over() {
-    let backend: Arc<dyn Backend> = Arc::new(Device1 { fingerprint: "" });
+    let backend: Arc<dyn Backend> = Arc::new(Device1::new(""));
     let device = backend.devices().unwrap().remove(0);
     for op in [Op::Keygen, Op::Sign, Op::Verify] {
         let plan = Plan::new(&TOY_SHA2_16, op);
         let mut workload = Workload::new(&backend, &device, &plan, 5, &base()).unwrap();
         let until = Instant::now() + Duration::from_secs(60);
-        let mut lab = Timed { workload: &mut workload, until };
+        let mut lab = Timed::new(&mut workload, until);
         assert_eq!(lab.run(&base().with("block", 256)), Ok(None));
         assert!(lab.run(&base().with("block", 64)).unwrap().is_some());
         let wrong = lab.run(&base().with("tile", 5)).unwrap_err();
@@ -286,16 +297,43 @@ fn every_answer_is_compared_and_what_does_not_fit_is_passed_over() {
 }
 
 #[test]
-fn a_device_with_memory_is_judged_by_its_kernels() {
-    let backend: Arc<dyn Backend> = Arc::new(Device1 { fingerprint: "" });
-    let host = backend.devices().unwrap().remove(0);
-    let time = |device: &Device| {
-        let mut workload = Workload::new(&backend, device, &Plan::new(&TOY_SHA2_16, Op::Keygen), 1, &base()).unwrap();
-        let until = Instant::now() + Duration::from_secs(60);
-        Timed { workload: &mut workload, until }.run(&base()).unwrap().unwrap()
+fn a_question_that_is_asked_again_goes_on_where_it_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fake.jsonl");
+    let question = || Question { set: "SLH-DSA-SHA2-128f".into(), op: "sign".into(), jobs: 64 };
+    let mut journal = Journal::open(&path, &head("a")).unwrap();
+    let (whole, _) = answer("descent", 0.0, usize::MAX);
+    let (mut runs, mut rounds) = (0, 0);
+    // Each time there is time for 20 runs.
+    let found = loop {
+        journal.again(&question());
+        let mut lab = Recorded { journal: &mut journal, question: question(), lab: Fake::new(0.0, 20) };
+        let mut seen = Seen::default();
+        let ended = (search("descent").run)(&axes(), &[base()], &mut lab, &mut seen);
+        (runs, rounds) = (runs + lab.lab.runs, rounds + 1);
+        assert!(rounds < 100, "what was measured is measured again");
+        if ended.is_ok() {
+            break seen;
+        }
     };
-    assert_eq!(time(&Device { memory: 1 << 30, ..host.clone() }), KERNELS.as_secs_f64());
-    assert!(time(&host) >= law(&base()) / 30.0);
+    assert!(rounds >= 3 && same(found.best(4).unwrap(), &whole.policy));
+    drop(journal);
+    assert_eq!(Journal::open(&path, &head("a")).unwrap().found, runs, "each sample is written once");
+}
+
+#[test]
+fn long_kernels_of_a_device_with_memory_judge_its_policies() {
+    let time = |kernels: Duration, memory: u64| {
+        let backend: Arc<dyn Backend> = Arc::new(Device1 { kernels, ..Device1::new("") });
+        let device = Device { memory, ..backend.devices().unwrap().remove(0) };
+        let mut workload = Workload::new(&backend, &device, &Plan::new(&TOY_SHA2_16, Op::Keygen), 1, &base()).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        Duration::from_secs_f64(Timed::new(&mut workload, until).run(&base()).unwrap().unwrap())
+    };
+    let (long, short) = (Duration::from_secs(7), Duration::from_micros(7));
+    assert_eq!(time(long, 1 << 30), long);
+    let whole = Duration::from_secs_f64(law(&base()) / 30.0);
+    assert!(time(short, 1 << 30) >= whole && time(short, 0) >= whole && time(long, 0) < long);
 }
 
 fn row(set: Option<&str>, op: &str, batch: Sizes, jobs: usize, block: u32) -> Row {
@@ -338,13 +376,13 @@ fn source(name: &str, text: String) -> Source {
 }
 
 fn choose(known: &Known, plan: &Plan, jobs: usize) -> Option<Choice> {
-    let backend = Device1 { fingerprint: "" };
+    let backend = Device1::new("");
     known.choose(&backend, &backend.devices().unwrap()[0], plan, jobs)
 }
 
 #[test]
 fn the_most_specific_row_wins_and_the_callers_before_the_shipped() {
-    let backend = Device1 { fingerprint: "" };
+    let backend = Device1::new("");
     let device = &backend.devices().unwrap()[0];
     let shipped = table(&backend);
     let text = shipped.text();
@@ -392,7 +430,7 @@ fn the_most_specific_row_wins_and_the_callers_before_the_shipped() {
 
 #[test]
 fn an_older_tables_rows_stay_for_other_batch_sizes() {
-    let mut new = table(&Device1 { fingerprint: "" });
+    let mut new = table(&Device1::new(""));
     let (set, all) = (Some("SLH-DSA-SHA2-128f"), Sizes { least: 1, most: usize::MAX });
     let old = vec![
         row(set, "sign", all, 256, 1),
@@ -419,8 +457,8 @@ fn an_older_tables_rows_stay_for_other_batch_sizes() {
 
 #[test]
 fn stale_and_damaged_tables_are_left_out_with_a_line_each() {
-    let old = Device1 { fingerprint: "old kernels" };
-    let backend = Device1 { fingerprint: "" };
+    let old = Device1::new("old kernels");
+    let backend = Device1::new("");
     let device = &backend.devices().unwrap()[0];
     let good = table(&backend);
     let driver = Table { detail: "another driver".into(), ..good.clone() };
@@ -467,7 +505,7 @@ fn sizes_follow_each_other_without_a_gap() {
 /// 300 rows, more than any device has; the bound is of the product, a thousand times what it takes.
 #[test]
 fn looking_up_takes_microseconds() {
-    let backend = Device1 { fingerprint: "" };
+    let backend = Device1::new("");
     let device = backend.devices().unwrap().remove(0);
     let mut large = table(&backend);
     let rows = (0..300).map(|i| row(Some("SLH-DSA-SHA2-128s"), "sign", Sizes { least: 1 + i, most: 1 + i }, 1 + i, 64));

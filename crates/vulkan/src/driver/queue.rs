@@ -267,7 +267,9 @@ impl VulkanQueue {
             let buffer = commands.next(&self.timeline)?;
             // Whatever becomes of it, it may be used again when the next submission is done.
             commands.used.push_back((self.last + 1, buffer));
-            let room = (self.timed.len() as u32) < TIMED && timed && on == On::Compute;
+            // Small copies of a ring are many, and would leave no room for the launches.
+            let launches = !steps::launches(steps).is_empty();
+            let room = (self.timed.len() as u32) < TIMED && timed && launches;
             let stamps = self.stamps.clone().filter(|_| room).map(|stamps| (stamps, self.timed.len() as u32));
             encode(kernels, buffer, steps, on, stamps.as_ref())?;
             self.send(buffer, on)?;
@@ -522,7 +524,7 @@ impl Queue for VulkanQueue {
             timing.execute += execute;
             timing.download += download;
         }
-        if timed.is_empty() {
+        if self.stamps.is_none() {
             timing.execute = began.elapsed();
         }
         Ok(Some(timing))
