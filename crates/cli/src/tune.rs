@@ -23,8 +23,11 @@ const A_SET: Duration = Duration::from_secs(60);
 const CONFIRMED: f64 = 0.15;
 /// Batch sizes beside the one that fills the device: none in between is three times as large or small as one of these.
 const LADDER: [usize; 5] = [1, 8, 64, 512, 4096];
-/// Runs from host to host of a policy that was found by its kernels' time.
-const WHOLE: usize = 5;
+/// Runs from host to host of a policy that was found by its kernels' time, and of those that take no millisecond.
+const WHOLE: [usize; 2] = [5, 25];
+/// Kernels that take so long, in seconds, hide what the host does for a batch behind those of the next one. What takes less is
+/// waited for, and a policy that has the host submit more must not win by its kernels.
+const HIDDEN: f64 = 1e-3;
 /// A batch that fills a device weighs more than others: what it gains is gained most often.
 const WEIGHT_OF_FULL: f64 = 3.0;
 /// Questions whose time was over are asked again while so much of the budget is left.
@@ -205,7 +208,8 @@ impl Tuner<'_> {
             }
         }
         self.head()?;
-        let (mut rows, mut winners) = (vec![None; asked.len()], Vec::<(Op, Policy)>::new());
+        let mut found: Vec<Option<Found>> = asked.iter().map(|_| None).collect();
+        let mut winners = Vec::<(Op, Policy)>::new();
         let mut open: Vec<usize> = (0..asked.len()).collect();
         while !open.is_empty() {
             let mut over = Vec::new();
@@ -214,12 +218,13 @@ impl Tuner<'_> {
                 let weights: f64 = open[nth..].iter().map(|i| asked[*i].weight).sum();
                 let left = self.budget.saturating_sub(self.start.elapsed());
                 let share = left.mul_f64(one.weight / weights);
-                let seeds: Vec<Policy> =
-                    winners.iter().filter(|(op, _)| *op == one.op).map(|(_, policy)| policy.clone()).collect();
+                let own = found[i].as_ref().map(|found| found.outcome.policy.clone());
+                let others = winners.iter().filter(|(op, _)| *op == one.op).map(|(_, policy)| policy.clone());
+                let seeds: Vec<Policy> = own.into_iter().chain(others).collect();
                 let of = |failure: Failure| {
                     failure.of(format_args!("{} {} of {} jobs", one.params, op_name(one.op), one.jobs))
                 };
-                let Some(found) = self.answer(one, &seeds, share, journal, open.len() - nth).map_err(of)? else {
+                let Some(now) = self.answer(one, &seeds, share, journal, open.len() - nth).map_err(of)? else {
                     self.bar.suspend(|| {
                         self.printer.warning(format_args!(
                             "{} {} of {} jobs: no time was left; give more with --budget",
@@ -230,21 +235,23 @@ impl Tuner<'_> {
                     });
                     continue;
                 };
-                let row = self.row(one, &found);
-                self.bar.suspend(|| self.show(&row, &found.outcome))?;
-                rows[i] = Some(row);
-                winners.retain(|(op, _)| *op != one.op);
-                winners.push((one.op, found.outcome.policy));
-                if !found.outcome.complete {
+                if !now.outcome.complete {
                     over.push(i);
                 }
+                // Asked again with less time, it may have ended before it came as far.
+                let before = found[i].take().filter(|before| before.outcome.seconds <= now.outcome.seconds);
+                let best = found[i].insert(before.unwrap_or(now));
+                self.bar.suspend(|| self.show(&self.row(one, best), &best.outcome))?;
+                winners.retain(|(op, _)| *op != one.op);
+                winners.push((one.op, best.outcome.policy.clone()));
             }
             // What some did not need is for those whose time was over; their samples are told again.
             let left = self.budget.saturating_sub(self.start.elapsed());
             open = if left > self.budget.mul_f64(WORTH) { over } else { Vec::new() };
             open.iter().for_each(|i| journal.again(&asked[*i].question()));
         }
-        let rows: Vec<Row> = rows.into_iter().flatten().collect();
+        let rows = asked.iter().zip(&found).filter_map(|(one, found)| Some(self.row(one, found.as_ref()?)));
+        let rows: Vec<Row> = rows.collect();
         if self.args.json {
             for row in &rows {
                 self.printer.line(serde_json::to_string(row).map_err(|error| Failure::new(error.to_string()))?)?;
@@ -271,10 +278,18 @@ impl Tuner<'_> {
         let mut lab = Recorded { journal, question, lab: Shown { lab: timed, tuner: self, one, questions } };
         let found = find(self.args.search, &space, &base, seeds, &mut lab, |lab| lab.lab.lab.until = start + share);
         match found {
-            Ok((outcome, _)) => {
+            Ok((mut outcome, _)) => {
                 let Outcome { seconds, spread, default_seconds, default_spread, .. } = outcome;
-                let whole = self.whole(&mut workload, &outcome.policy, (seconds, spread))?;
-                let default = self.whole(&mut workload, &base, (default_seconds, default_spread))?;
+                let (mut whole, mut default) = ((seconds, spread), (default_seconds, default_spread));
+                if self.device.memory > 0 {
+                    let short = default_seconds < HIDDEN;
+                    [whole, default] =
+                        self.whole(&mut workload, [&outcome.policy, &base], WHOLE[usize::from(short)])?;
+                    if short && whole.0 >= default.0 {
+                        (outcome.policy, outcome.seconds, outcome.spread) = (base, default_seconds, default_spread);
+                        whole = default;
+                    }
+                }
                 Ok(Some(Found { outcome, whole, default }))
             }
             Err(hypergrove::Error::Value { .. }) if start.elapsed() >= share => Ok(None),
@@ -282,13 +297,15 @@ impl Tuner<'_> {
         }
     }
 
-    /// From host to host, as a caller waits for it: `judged` where that is what policies were compared by.
-    fn whole(&self, workload: &mut Workload, policy: &Policy, judged: (f64, f64)) -> Result<(f64, f64), Failure> {
-        if self.device.memory == 0 {
-            return Ok(judged);
+    /// Two policies from host to host, as a caller waits for them, in turns.
+    fn whole(&self, workload: &mut Workload, policies: [&Policy; 2], runs: usize) -> Result<[(f64, f64); 2], Failure> {
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..runs {
+            for (policy, times) in policies.iter().zip(&mut times) {
+                times.push(workload.run(policy)?.0);
+            }
         }
-        let times = (0..WHOLE).map(|_| Ok(workload.run(policy)?.0)).collect::<Result<Vec<_>, Failure>>()?;
-        Ok((median(&times), spread(&times)))
+        Ok(times.map(|times| (median(&times), spread(&times))))
     }
 
     fn row(&self, one: &Asked, found: &Found) -> Row {

@@ -43,7 +43,7 @@ pub struct ZkPolicy {
 
 impl Default for ZkPolicy {
     fn default() -> ZkPolicy {
-        ZkPolicy { threads: 1, fp64: FP64, block: 128, fill: 256, width: 16, pass: 1 << 17 }
+        ZkPolicy { threads: 1, fp64: FP64, block: 128, fill: 256, width: 16, pass: 1 << 18 }
     }
 }
 

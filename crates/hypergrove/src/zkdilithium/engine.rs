@@ -416,6 +416,14 @@ mod tests {
         are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
         let by_mock: usize = lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum();
         assert!((1..200).contains(&by_mock), "{by_mock} of 200");
+        // A GPU that is so much faster needs the threads more.
+        let speed = |worker: usize, speed: f64| engine.workers[worker].know_speed(Op::Keygen, speed);
+        speed(0, 1e9);
+        speed(1, 1e6);
+        lock(&mock.runs).clear();
+        are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
+        assert_eq!(lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>(), 20);
+        speed(0, 1e6);
         // What fails leaves all to the other.
         mock.fails.store(0b10, Relaxed);
         are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));

@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Jobs of one call for each thread that keep lanes filled.
+/// Jobs of one call for each thread that keep lanes filled, and those of a piece where others wait for its end.
 const JOBS_OF_A_THREAD: usize = 512;
+const JOBS_BESIDE_OTHERS: usize = 128;
+/// The CPU takes no part in what GPUs do if its part by speed is smaller: they need its threads more.
+const WORTH: f64 = 1.0 / 16.0;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -149,6 +152,11 @@ impl Worker {
         hands[0].backend.rates(&self.device)
     }
 
+    /// Takes note of jobs a second.
+    pub(super) fn know_speed(&self, op: Op, speed: f64) {
+        self.speeds[op as usize].store(speed.to_bits(), Relaxed);
+    }
+
     fn speed(&self, op: Op) -> f64 {
         f64::from_bits(self.speeds[op as usize].load(Relaxed))
     }
@@ -238,21 +246,28 @@ struct Round<'a, J, R, F> {
 }
 
 impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, Error> + Sync> Round<'_, J, R, F> {
-    /// The jobs that this worker would have if all ended together: by measured speeds, before these by heads.
-    fn share(&self, number: usize) -> usize {
+    /// The part of all that this worker would have if all ended together: by measured speeds, before these by heads.
+    fn part(&self, number: usize) -> f64 {
         let speed = |number: &usize| self.crew.workers[*number].speed(self.op);
-        let part = if self.live.iter().all(|number| speed(number) > 0.0) {
+        if self.live.iter().all(|number| speed(number) > 0.0) {
             speed(&number) / self.live.iter().map(speed).sum::<f64>()
         } else {
             1.0 / self.live.len() as f64
-        };
-        ((self.left as f64 * part).ceil() as usize).max(1)
+        }
+    }
+
+    fn share(&self, number: usize) -> usize {
+        ((self.left as f64 * self.part(number)).ceil() as usize).max(1)
     }
 
     /// The hands of a worker that take part, each with its number and how many there are: more than one if there is work
     /// for it.
     fn hands(&self, number: usize) -> Vec<(usize, usize, usize)> {
-        match self.crew.workers[number].jobs(self.op) {
+        let worker = &self.crew.workers[number];
+        if matches!(worker.hands, Hands::Lanes(..)) && self.part(number) < WORTH {
+            return Vec::new();
+        }
+        match worker.jobs(self.op) {
             Ok((most, hands)) => {
                 let hands = if self.share(number) > most { hands } else { 1 };
                 (0..hands).map(|hand| (number, hand, hands)).collect()
@@ -269,6 +284,7 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
         let worker = &self.crew.workers[number];
         match (&worker.hands, self.live.len()) {
             (Hands::Lanes(..), 1) => Ok(self.left),
+            (Hands::Lanes(_, pool), _) => Ok((JOBS_BESIDE_OTHERS * pool.current_num_threads()).min(self.share(number))),
             _ => Ok(worker.jobs(self.op)?.0.min(self.share(number))),
         }
     }
@@ -303,7 +319,7 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
                 Err(why) => return self.fail(number, why, taken),
             };
             let speed = hands as f64 * jobs.len() as f64 / began.elapsed().as_secs_f64().max(1e-9);
-            worker.speeds[self.op as usize].store(speed.to_bits(), Relaxed);
+            worker.know_speed(self.op, speed);
             *lock(self.crew.timing) += &took;
             let mut done = lock(&self.done);
             // Another hand may have found the device wrong while this one computed.
