@@ -13,6 +13,7 @@ use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name,
 use hypergrove_tune::workload::{Timed, Workload};
 use hypergrove_tune::{Outcome, find, space};
 use indicatif::ProgressBar;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +43,12 @@ struct Asked {
     jobs: usize,
     holds: Sizes,
     weight: f64,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} of {} jobs", self.params, op_name(self.op), self.jobs)
+    }
 }
 
 impl Asked {
@@ -221,18 +228,12 @@ impl Tuner<'_> {
                 let own = found[i].as_ref().map(|found| found.outcome.policy.clone());
                 let others = winners.iter().filter(|(op, _)| *op == one.op).map(|(_, policy)| policy.clone());
                 let seeds: Vec<Policy> = own.into_iter().chain(others).collect();
-                let of = |failure: Failure| {
-                    failure.of(format_args!("{} {} of {} jobs", one.params, op_name(one.op), one.jobs))
-                };
-                let Some(now) = self.answer(one, &seeds, share, journal, open.len() - nth).map_err(of)? else {
-                    self.bar.suspend(|| {
-                        self.printer.warning(format_args!(
-                            "{} {} of {} jobs: no time was left; give more with --budget",
-                            one.params,
-                            op_name(one.op),
-                            one.jobs
-                        ));
-                    });
+                if left.is_zero() && found[i].is_some() {
+                    continue;
+                }
+                let answer = self.answer(one, &seeds, share, journal, open.len() - nth);
+                let Some(now) = answer.map_err(|failure| failure.of(one))? else {
+                    over.push(i);
                     continue;
                 };
                 if !now.outcome.complete {
@@ -249,6 +250,10 @@ impl Tuner<'_> {
             let left = self.budget.saturating_sub(self.start.elapsed());
             open = if left > self.budget.mul_f64(WORTH) { over } else { Vec::new() };
             open.iter().for_each(|i| journal.again(&asked[*i].question()));
+        }
+        for (one, _) in asked.iter().zip(&found).filter(|(_, found)| found.is_none()) {
+            let what = format_args!("{one}: no time was left; give more with --budget");
+            self.bar.suspend(|| self.printer.warning(what));
         }
         let rows = asked.iter().zip(&found).filter_map(|(one, found)| Some(self.row(one, found.as_ref()?)));
         let rows: Vec<Row> = rows.collect();
@@ -297,7 +302,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Two policies from host to host, as a caller waits for them, in turns.
+    /// Two policies from host to host, as a caller waits for them, in turns: two at least, more while there is time.
     fn whole(&self, workload: &mut Workload, policies: [&Policy; 2], runs: usize) -> Result<[(f64, f64); 2], Failure> {
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..runs {

@@ -307,8 +307,13 @@ impl Programs {
             let done = work(&mut *program, &policy)?;
             Ok((program, done, self.took(start)))
         });
-        let beside = lock(&self.shelf).end(number);
+        let mut shelf = lock(&self.shelf);
+        let beside = shelf.end(number);
         let (program, done, took) = done?;
+        shelf.idle.push(Prepared { facts: facts.clone(), policy: policy.clone(), program, bucket, bytes });
+        let dropped = shelf.shrink(self.budget);
+        drop(shelf);
+        drop(dropped);
         self.with_chosen(facts, jobs, |chosen| {
             // Much fewer jobs than the program is for take longer each: they tell nothing of the prediction.
             if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
@@ -316,11 +321,6 @@ impl Programs {
             }
         });
         facts.record(jobs, took);
-        let mut shelf = lock(&self.shelf);
-        shelf.idle.push(Prepared { facts: facts.clone(), policy, program, bucket, bytes });
-        let dropped = shelf.shrink(self.budget);
-        drop(shelf);
-        drop(dropped);
         Ok(done)
     }
 

@@ -155,7 +155,7 @@ impl<G: Gpu> ZkGpu<G> {
         // One word more, for none would have no address.
         let words = messages.iter().map(message_words).sum::<usize>() + 1;
         let longest = messages.iter().map(message_words).max().unwrap_or(0);
-        if longest > LONGEST || words > u32::MAX as usize {
+        if longest > LONGEST {
             let device = &self.gpu.facts().id;
             let what = format!("a message of {} bytes, of which {device} takes {}", 4 * longest, 4 * LONGEST);
             return Err(Error::Value { what: format!("{what}; have the CPU sign and verify it") });

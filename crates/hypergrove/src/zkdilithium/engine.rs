@@ -14,6 +14,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use zeroize::Zeroize;
 
 /// Programs of a GPU in flight: while the host lays one out or takes its results, the GPU computes the other.
 const HANDS: usize = 2;
@@ -186,7 +187,10 @@ impl Engine {
         self.crew().share(Op::Sign, jobs, |on, jobs, out| {
             let mut took = sign(on, jobs, out)?;
             if self.verify_signatures {
-                took += &check(on, jobs, out)?;
+                took += &check(on, jobs, out).inspect_err(|_| {
+                    // A faulty one can tell the key.
+                    out.drain(..).for_each(|signature| signature.into_bytes().zeroize());
+                })?;
             }
             Ok(took)
         })
@@ -384,6 +388,11 @@ mod tests {
         assert!(seeds.iter().zip(keys).all(|(seed, key)| *key.as_ref() == reference::keygen(seed)));
     }
 
+    /// Which device takes what is chance: in some call each has its turn.
+    fn in_the_end(happened: impl FnMut() -> bool) {
+        assert!(std::iter::repeat_with(happened).take(100).any(|happened| happened));
+    }
+
     #[test]
     fn devices_share_jobs_and_results_come_in_order() {
         let mock = Mock::default();
@@ -413,9 +422,11 @@ mod tests {
         let devices = vec![mocks(&mock)[1].clone(), (cpu, 0)];
         let engine = Engine::builder().devices(devices).threads(1).build().unwrap();
         assert_eq!(engine.filling(Op::Verify).unwrap(), 3 + 512);
-        are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
-        let by_mock: usize = lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum();
-        assert!((1..200).contains(&by_mock), "{by_mock} of 200");
+        in_the_end(|| {
+            lock(&mock.runs).clear();
+            are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
+            (1..200).contains(&lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>())
+        });
         // A GPU that is so much faster needs the threads more.
         let speed = |worker: usize, speed: f64| engine.workers[worker].know_speed(Op::Keygen, speed);
         speed(0, 1e9);
@@ -426,7 +437,10 @@ mod tests {
         speed(0, 1e6);
         // What fails leaves all to the other.
         mock.fails.store(0b10, Relaxed);
-        are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
+        in_the_end(|| {
+            are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
+            !engine.faults().is_empty()
+        });
         assert_eq!(engine.faults().iter().map(|fault| fault.device.id()).collect::<Vec<_>>(), ["mock:1"]);
         lock(&mock.runs).clear();
         are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
@@ -446,15 +460,27 @@ mod tests {
         assert_eq!(lock(&mock.together.0).1, 2);
     }
 
+    /// A thread of the caller's pool that waits for one call may begin with the next.
+    #[test]
+    fn calls_from_a_pool_do_not_wait_for_themselves() {
+        let engine = Engine::builder().devices(mocks(&Mock::default())[..1].to_vec()).threads(1).build().unwrap();
+        let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        pool.install(|| {
+            (0..16u8).into_par_iter().for_each(|_| are_keys_of(&engine.keygen_batch(&seeds(2)).unwrap(), &seeds(2)));
+        });
+    }
+
     #[test]
     fn the_part_of_one_that_fails_is_done_by_another() {
         let mock = Mock::default();
         let engine = Engine::builder().devices(mocks(&mock)).threads(2).build().unwrap();
         mock.fails.store(0b01, Relaxed);
-        are_keys_of(&engine.keygen_batch(&seeds(11)).unwrap(), &seeds(11));
+        in_the_end(|| {
+            are_keys_of(&engine.keygen_batch(&seeds(11)).unwrap(), &seeds(11));
+            !engine.faults().is_empty()
+        });
         let faults = engine.faults();
         assert!(faults.iter().all(|fault| fault.device.id() == "mock:0" && fault.jobs > 0), "{faults:?}");
-        assert!(!faults.is_empty());
         mock.fails.store(0b11, Relaxed);
         let why = engine.keygen_batch(&seeds(11)).unwrap_err();
         assert!(matches!(&why, Error::Device { device, what } if device == "mock:1" && what == "no answer"), "{why}");
@@ -470,7 +496,10 @@ mod tests {
         let jobs = vec![SignJob { key: &key, message: Message::Bytes(b"m") }; 9];
         let right = key.sign_message(Message::Bytes(b"m"));
         mock.lies.store(0b01, Relaxed);
-        assert_eq!(engine.sign_batch(&jobs).unwrap(), vec![right; 9]);
+        in_the_end(|| {
+            assert_eq!(engine.sign_batch(&jobs).unwrap(), vec![right.clone(); 9]);
+            !engine.faults().is_empty()
+        });
         let faults = engine.faults();
         assert!(matches!(&faults[..], [Fault { error: Error::Inconsistent { .. }, device, .. }] if device.index == 0));
         mock.lies.store(0b11, Relaxed);

@@ -7,7 +7,7 @@ use hypergrove_engine::{Axis, Backend, Device, Policy, Timing, ZkDilithium};
 use hypergrove_zkdilithium::Op;
 use rayon::ThreadPool;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -28,8 +28,13 @@ pub(super) struct Worker {
     facts: OnceLock<Facts>,
     /// Jobs a second of each operation, as last measured; zero before that. The bits of an `f64`.
     speeds: [AtomicU64; 3],
-    aside: AtomicBool,
+    state: AtomicU8,
 }
+
+/// It failed, and another one took its part.
+const LOST: u8 = 1;
+/// The same, and it was by wrong results.
+const WRONG: u8 = 2;
 
 /// What a device's programs are like.
 struct Facts {
@@ -89,12 +94,17 @@ impl<R> Piece<R> {
 
 impl Worker {
     pub(super) fn new(device: Device, hands: Hands) -> Worker {
-        Worker { device, hands, facts: OnceLock::new(), speeds: Default::default(), aside: AtomicBool::new(false) }
+        Worker { device, hands, facts: OnceLock::new(), speeds: Default::default(), state: AtomicU8::new(0) }
     }
 
     /// Whether it failed, and another one took its part.
     pub(super) fn is_aside(&self) -> bool {
-        self.aside.load(Relaxed)
+        self.state.load(Relaxed) != 0
+    }
+
+    /// Whether what it has computed cannot be trusted.
+    fn is_wrong(&self) -> bool {
+        self.state.load(Relaxed) == WRONG
     }
 
     fn with<R>(&self, hand: &Hand, run: impl FnOnce(&mut dyn ZkDilithium) -> Result<R, Error>) -> Result<R, Error> {
@@ -102,7 +112,12 @@ impl Worker {
         if program.is_none() {
             *program = Some(hand.backend.zkdilithium(&self.device, &hand.policy)?);
         }
-        run(&mut **program.as_mut().expect("it was made"))
+        let done = run(&mut **program.as_mut().expect("it was made"));
+        // One that failed is not used again, and wipes what it holds.
+        if done.as_ref().is_err_and(is_fault) {
+            *program = None;
+        }
+        done
     }
 
     /// What its programs are like; `None` for the CPU. Asked of the first one before any runs, for a program that runs can
@@ -198,7 +213,7 @@ impl Crew<'_> {
         let mut done: Vec<Piece<R>> = Vec::new();
         let mut open = Vec::from_iter((!jobs.is_empty()).then_some(0..jobs.len()));
         while !open.is_empty() {
-            let live: Vec<usize> = (0..self.workers.len()).filter(|i| !self.workers[*i].is_aside()).collect();
+            let live = self.live(op);
             let round = Round {
                 crew: self,
                 op,
@@ -212,22 +227,41 @@ impl Crew<'_> {
                 run: &run,
             };
             let hands: Vec<_> = live.iter().flat_map(|number| round.hands(*number)).collect();
-            std::thread::scope(|scope| {
-                let Some(((number, hand, of), more)) = hands.split_first() else { return };
-                for (number, hand, of) in more {
-                    scope.spawn(|| round.work(*number, *hand, *of));
+            match hands[..] {
+                [(number, hand, of)] if matches!(self.workers[number].hands, Hands::Lanes(..)) => {
+                    round.work(number, hand, of);
                 }
-                round.work(*number, *hand, *of);
-            });
+                // Not on this thread: if it is one of a pool, it may begin with another call while it waits here, and wait for
+                // a program that it holds itself.
+                _ => std::thread::scope(|scope| {
+                    for (number, hand, of) in &hands {
+                        scope.spawn(|| round.work(*number, *hand, *of));
+                    }
+                }),
+            }
             if let Some(why) = lock(&round.refused).take() {
                 return Err(why);
             }
             open = std::mem::take(&mut lock(&round.lost));
             open.append(&mut lock(&round.open).parts);
             done = std::mem::take(&mut lock(&round.done));
+            // Also what another call found to be wrong.
+            let withdrawn = done.extract_if(.., |piece| self.workers[piece.worker].is_wrong());
+            open.extend(withdrawn.map(|piece| piece.place()));
         }
         done.sort_by_key(|piece| piece.from);
         Ok(done.into_iter().flat_map(|piece| piece.results).collect())
+    }
+
+    /// Who takes part.
+    fn live(&self, op: Op) -> Vec<usize> {
+        let mut live: Vec<usize> = (0..self.workers.len()).filter(|i| !self.workers[*i].is_aside()).collect();
+        let speeds = live.iter().map(|number| self.workers[*number].speed(op));
+        if speeds.clone().all(|speed| speed > 0.0) {
+            let least = WORTH * speeds.sum::<f64>();
+            live.retain(|i| !matches!(self.workers[*i].hands, Hands::Lanes(..)) || self.workers[*i].speed(op) >= least);
+        }
+        live
     }
 }
 
@@ -263,11 +297,7 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
     /// The hands of a worker that take part, each with its number and how many there are: more than one if there is work
     /// for it.
     fn hands(&self, number: usize) -> Vec<(usize, usize, usize)> {
-        let worker = &self.crew.workers[number];
-        if matches!(worker.hands, Hands::Lanes(..)) && self.part(number) < WORTH {
-            return Vec::new();
-        }
-        match worker.jobs(self.op) {
+        match self.crew.workers[number].jobs(self.op) {
             Ok((most, hands)) => {
                 let hands = if self.share(number) > most { hands } else { 1 };
                 (0..hands).map(|hand| (number, hand, hands)).collect()
@@ -318,8 +348,11 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
                 Ok(took) => took,
                 Err(why) => return self.fail(number, why, taken),
             };
-            let speed = hands as f64 * jobs.len() as f64 / began.elapsed().as_secs_f64().max(1e-9);
-            worker.know_speed(self.op, speed);
+            // A tail takes as long as a piece.
+            if jobs.len() == most || worker.speed(self.op) == 0.0 {
+                let speed = hands as f64 * jobs.len() as f64 / began.elapsed().as_secs_f64().max(1e-9);
+                worker.know_speed(self.op, speed);
+            }
             *lock(self.crew.timing) += &took;
             let mut done = lock(&self.done);
             // Another hand may have found the device wrong while this one computed.
@@ -331,10 +364,10 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
         }
     }
 
-    /// A worker failed, and its jobs are open again: the piece that it lost, and all of this call if it computed wrongly.
-    /// Where no other is left, or the call is to blame, the error ends the call.
+    /// A worker failed, and the piece that it lost is open again. Where no other is left, or the call is to blame, the error
+    /// ends the call.
     fn fail(&self, number: usize, why: Error, lost: Range<usize>) {
-        let (workers, mut done) = (self.crew.workers, lock(&self.done));
+        let workers = self.crew.workers;
         // Under this lock: of two that fail at once, one stays.
         let mut faults = lock(self.crew.faults);
         let others = workers.iter().enumerate().any(|(other, worker)| other != number && !worker.is_aside());
@@ -342,14 +375,11 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
             lock(&self.refused).get_or_insert(why);
             return;
         }
-        workers[number].aside.store(true, Relaxed);
-        let mut again = vec![lost];
-        if matches!(why, Error::Inconsistent { .. }) {
-            again.extend(done.extract_if(.., |piece| piece.worker == number).map(|piece| piece.place()));
+        let state = if matches!(why, Error::Inconsistent { .. }) { WRONG } else { LOST };
+        workers[number].state.fetch_max(state, Relaxed);
+        faults.push(Fault { device: workers[number].device.clone(), error: why, jobs: lost.len() });
+        if !lost.is_empty() {
+            lock(&self.lost).push(lost);
         }
-        again.retain(|part| !part.is_empty());
-        let jobs = again.iter().map(ExactSizeIterator::len).sum();
-        faults.push(Fault { device: workers[number].device.clone(), error: why, jobs });
-        lock(&self.lost).extend(again);
     }
 }
