@@ -226,16 +226,14 @@ impl Crew<'_> {
                 refused: Mutex::default(),
                 run: &run,
             };
-            let hands: Vec<_> = live.iter().flat_map(|number| round.hands(*number)).collect();
-            match hands[..] {
-                [(number, hand, of)] if matches!(self.workers[number].hands, Hands::Lanes(..)) => {
-                    round.work(number, hand, of);
-                }
+            let turns: Vec<_> = live.iter().flat_map(|number| round.turns(*number)).collect();
+            match &turns[..] {
+                [turn] if matches!(self.workers[turn.worker].hands, Hands::Lanes(..)) => round.work(turn),
                 // Not on this thread: if it is one of a pool, it may begin with another call while it waits here, and wait for
                 // a program that it holds itself.
-                _ => std::thread::scope(|scope| {
-                    for (number, hand, of) in &hands {
-                        scope.spawn(|| round.work(*number, *hand, *of));
+                turns => std::thread::scope(|scope| {
+                    for turn in turns {
+                        scope.spawn(|| round.work(turn));
                     }
                 }),
             }
@@ -255,14 +253,27 @@ impl Crew<'_> {
 
     /// Who takes part.
     fn live(&self, op: Op) -> Vec<usize> {
-        let mut live: Vec<usize> = (0..self.workers.len()).filter(|i| !self.workers[*i].is_aside()).collect();
-        let speeds = live.iter().map(|number| self.workers[*number].speed(op));
-        if speeds.clone().all(|speed| speed > 0.0) {
-            let least = WORTH * speeds.sum::<f64>();
-            live.retain(|i| !matches!(self.workers[*i].hands, Hands::Lanes(..)) || self.workers[*i].speed(op) >= least);
-        }
-        live
+        let all: Vec<usize> = (0..self.workers.len()).filter(|i| !self.workers[*i].is_aside()).collect();
+        let is_worth = |number: usize| self.part(op, &all, number).is_none_or(|part| part >= WORTH);
+        let takes_part = |number: &usize| !matches!(self.workers[*number].hands, Hands::Lanes(..)) || is_worth(*number);
+        all.iter().copied().filter(takes_part).collect()
     }
+
+    /// The part of all jobs that one of these workers would have if all ended together; `None` before all speeds are known.
+    fn part(&self, op: Op, live: &[usize], number: usize) -> Option<f64> {
+        let speeds = live.iter().map(|number| self.workers[*number].speed(op));
+        speeds.clone().all(|speed| speed > 0.0).then(|| self.workers[number].speed(op) / speeds.sum::<f64>())
+    }
+}
+
+/// One hand of a worker that takes part in a round.
+struct Turn {
+    worker: usize,
+    hand: usize,
+    /// Hands of this worker that take part.
+    of: usize,
+    /// Jobs that it takes at a time, at most.
+    most: usize,
 }
 
 /// A row of jobs on its way through the devices that work.
@@ -280,27 +291,25 @@ struct Round<'a, J, R, F> {
 }
 
 impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, Error> + Sync> Round<'_, J, R, F> {
-    /// The part of all that this worker would have if all ended together: by measured speeds, before these by heads.
-    fn part(&self, number: usize) -> f64 {
-        let speed = |number: &usize| self.crew.workers[*number].speed(self.op);
-        if self.live.iter().all(|number| speed(number) > 0.0) {
-            speed(&number) / self.live.iter().map(speed).sum::<f64>()
-        } else {
-            1.0 / self.live.len() as f64
-        }
-    }
-
+    /// A worker's part of all jobs: by measured speeds, before these by heads.
     fn share(&self, number: usize) -> usize {
-        ((self.left as f64 * self.part(number)).ceil() as usize).max(1)
+        let part = self.crew.part(self.op, self.live, number).unwrap_or(1.0 / self.live.len() as f64);
+        ((self.left as f64 * part).ceil() as usize).max(1)
     }
 
-    /// The hands of a worker that take part, each with its number and how many there are: more than one if there is work
-    /// for it.
-    fn hands(&self, number: usize) -> Vec<(usize, usize, usize)> {
-        match self.crew.workers[number].jobs(self.op) {
-            Ok((most, hands)) => {
-                let hands = if self.share(number) > most { hands } else { 1 };
-                (0..hands).map(|hand| (number, hand, hands)).collect()
+    /// The hands of a worker that take part: more than one if there is work for it.
+    fn turns(&self, number: usize) -> Vec<Turn> {
+        let worker = &self.crew.workers[number];
+        match worker.jobs(self.op) {
+            Ok((jobs, hands)) => {
+                let of = if self.share(number) > jobs { hands } else { 1 };
+                // The CPU is no faster for pieces; they are for others to have their share.
+                let most = match (&worker.hands, self.live.len()) {
+                    (Hands::Lanes(..), 1) => self.left,
+                    (Hands::Lanes(_, pool), _) => JOBS_BESIDE_OTHERS * pool.current_num_threads(),
+                    (Hands::Programs(_), _) => jobs,
+                };
+                (0..of).map(|hand| Turn { worker: number, hand, of, most }).collect()
             }
             Err(why) => {
                 self.fail(number, why, 0..0);
@@ -309,26 +318,13 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
         }
     }
 
-    /// Jobs that a worker takes at a time. The CPU is no faster for pieces; they are for others to have their share.
-    fn most(&self, number: usize) -> Result<usize, Error> {
-        let worker = &self.crew.workers[number];
-        match (&worker.hands, self.live.len()) {
-            (Hands::Lanes(..), 1) => Ok(self.left),
-            (Hands::Lanes(_, pool), _) => Ok((JOBS_BESIDE_OTHERS * pool.current_num_threads()).min(self.share(number))),
-            _ => Ok(worker.jobs(self.op)?.0.min(self.share(number))),
-        }
-    }
-
     /// One hand of a worker: piece after piece.
-    fn work(&self, number: usize, hand: usize, hands: usize) {
-        let worker = &self.crew.workers[number];
+    fn work(&self, turn: &Turn) {
+        let (number, worker) = (turn.worker, &self.crew.workers[turn.worker]);
         // Hands that begin together with as much to do would also fetch together, and the device would wait.
-        let mut part = (hand + 1) as f64 / hands as f64;
+        let mut part = (turn.hand + 1) as f64 / turn.of as f64;
         while lock(&self.refused).is_none() && !worker.is_aside() {
-            let most = match self.most(number) {
-                Ok(most) => (most as f64 * part).ceil() as usize,
-                Err(why) => return self.fail(number, why, 0..0),
-            };
+            let most = (turn.most.min(self.share(number)) as f64 * part).ceil() as usize;
             part = 1.0;
             let Some(taken) = lock(&self.open).take(most) else { return };
             let jobs = &self.jobs[taken.clone()];
@@ -338,8 +334,8 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
                 Hands::Lanes(lanes, pool) => {
                     pool.install(|| (self.run)(&mut On { device, by: By::Lanes(lanes) }, jobs, &mut results))
                 }
-                Hands::Programs(programs) => worker.with(&programs[hand], |program| {
-                    programs[hand]
+                Hands::Programs(programs) => worker.with(&programs[turn.hand], |program| {
+                    programs[turn.hand]
                         .pool
                         .install(|| (self.run)(&mut On { device, by: By::Program(program) }, jobs, &mut results))
                 }),
@@ -350,7 +346,7 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
             };
             // A tail takes as long as a piece.
             if jobs.len() == most || worker.speed(self.op) == 0.0 {
-                let speed = hands as f64 * jobs.len() as f64 / began.elapsed().as_secs_f64().max(1e-9);
+                let speed = turn.of as f64 * jobs.len() as f64 / began.elapsed().as_secs_f64().max(1e-9);
                 worker.know_speed(self.op, speed);
             }
             *lock(self.crew.timing) += &took;
