@@ -373,10 +373,13 @@ impl Study<'_> {
     fn turns(&self, row: &Row) -> Result<usize, Failure> {
         let places = |kind| self.places.iter().filter(|place| place.kind() == kind).count();
         Ok(match row {
-            Row::Program(row) if places(row.on) > 0 => {
-                let choices = self.some(&choices(row, 1)).len();
-                self.subjects(&row.sets, &row.ops, &row.cached_layers)?.len() * choices
-            }
+            Row::Program(row) => match self.places.iter().find(|place| place.kind() == row.on) {
+                Some(place) => {
+                    let subjects = self.subjects(&row.sets, &row.ops, &row.cached_layers)?;
+                    subjects.len() * self.choices(row, place).len()
+                }
+                None => 0,
+            },
             Row::Engine(row) => {
                 let of = |kind| row.devices.iter().filter(|number| **number <= most(kind, places(kind))).count();
                 let numbers: usize = kinds(row.on).into_iter().map(of).sum();
@@ -385,7 +388,7 @@ impl Study<'_> {
             Row::Hash(row) if places(row.on) > 0 => {
                 self.some(&row.policies).len() * self.some(&row.streams).len().max(1)
             }
-            Row::Program(_) | Row::Hash(_) | Row::Rates(_) => 0,
+            Row::Hash(_) | Row::Rates(_) => 0,
         })
     }
 
@@ -432,6 +435,12 @@ impl Study<'_> {
         if self.args.quick { thin(list) } else { list.to_vec() }
     }
 
+    /// The policies of a row on a device.
+    fn choices(&self, row: &ProgramRow, place: &Place) -> Vec<Named> {
+        let cores = if row.on == Kind::Cpu { self.threads() as u32 } else { place.device.cores };
+        self.some(&choices(row, cores))
+    }
+
     fn batches(&self, numbers: &Numbers, full: impl FnOnce() -> usize) -> Vec<usize> {
         self.args.batch.map_or_else(|| self.some(&numbers.all(full)), |batch| vec![batch])
     }
@@ -473,8 +482,7 @@ impl Study<'_> {
     fn programs(&mut self, row: &ProgramRow) -> Result<(), Failure> {
         let Some(place) = self.place(row.on)? else { return Ok(()) };
         let subjects = self.subjects(&row.sets, &row.ops, &row.cached_layers)?;
-        let cores = if row.on == Kind::Cpu { self.threads() as u32 } else { place.device.cores };
-        let choices = self.some(&choices(row, cores));
+        let choices = self.choices(row, &place);
         let mut parts = Vec::new();
         for (p, op, layers) in subjects {
             let plan = Plan::new(p, op);
