@@ -112,6 +112,10 @@ impl HashPolicy {
     }
 }
 
+/// Bytes of a run by which the link is measured, and runs.
+const LINK_BYTES: usize = 512 << 20;
+const LINK_RUNS: usize = 5;
+
 /// Where a piece lies in both memories, from the start.
 #[derive(Clone, Copy)]
 struct Layout {
@@ -278,8 +282,8 @@ fn packed(each: Option<usize>, bytes: usize) -> usize {
     if each.is_some_and(|each| each.is_multiple_of(4)) { bytes } else { bytes.next_multiple_of(ALIGNMENT) }
 }
 
-/// Bytes that one thread copies at a time.
-const SHARE: usize = 1 << 20;
+/// Bytes that one thread copies at a time: a piece's sums, too, are copied by several.
+const SHARE: usize = 64 << 10;
 
 /// Copies by all threads; gives the bytes.
 fn copy(threads: usize, from: &[u8], to: &mut [u8]) -> usize {
@@ -348,6 +352,21 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
             self.settle();
         }
         done
+    }
+
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        let (bytes, row) = (self.layout.bytes, &mut self.rows[0]);
+        let (to, from) = (G::address(&row.device), G::host_address(&row.host));
+        let copies = LINK_BYTES.div_ceil(bytes);
+        let steps = vec![Step::Upload { to, from, bytes }; copies];
+        let mut least = f64::INFINITY;
+        for _ in 0..LINK_RUNS {
+            let start = Instant::now();
+            row.queue.submit(&self.kernels[0], &steps)?;
+            row.queue.wait()?;
+            least = least.min(start.elapsed().as_secs_f64());
+        }
+        Ok(Some((copies * bytes) as f64 / least))
     }
 
     fn resident(
