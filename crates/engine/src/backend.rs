@@ -215,6 +215,11 @@ pub trait Backend: Send + Sync {
         let _ = (device, plan);
         1024.max(64 * policy.get(THREADS).unwrap_or(1) as usize)
     }
+    /// Compiles what [`prepare`](Backend::prepare) would for the same, and nothing more: several policies' code may be made
+    /// side by side before each of them is prepared. What cannot be compiled is said by `prepare`.
+    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
+        let _ = (device, plan, batch, policy);
+    }
     /// Programs of this plan in flight that keep the device busy, of [`Device::queue`].
     fn queue(&self, device: &Device, plan: &Plan) -> u32 {
         let _ = plan;

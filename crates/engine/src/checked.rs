@@ -41,6 +41,9 @@ impl Backend for Checked {
     fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
         self.subject.jobs(device, plan, policy)
     }
+    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
+        self.subject.compile(device, plan, batch, policy);
+    }
     fn rates(&self, device: &Device) -> Option<Work> {
         self.subject.rates(device)
     }

@@ -126,6 +126,15 @@ impl<G: Gpu> Backend for Gpus<G> {
         let jobs = ((fills / work) as usize).min(PROGRAM_BYTES / bytes).max(1);
         1 << jobs.ilog2()
     }
+    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
+        let compile = || {
+            let (gpu, _) = self.gpu(device)?;
+            let policy = GpuPolicy::on(gpu.facts(), policy)?;
+            GpuProgram::compile(gpu, plan, batch, budget(gpu.facts()), policy)
+        };
+        // `prepare` says it.
+        let _: Result<(), Error> = compile();
+    }
     fn queue(&self, _: &Device, plan: &Plan) -> u32 {
         if plan.op == Op::Verify { QUEUE } else { QUEUE_OF_OTHERS }
     }

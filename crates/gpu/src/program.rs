@@ -68,38 +68,7 @@ impl<G: Gpu> GpuProgram<G> {
         policy: GpuPolicy,
     ) -> Result<GpuProgram<G>, Error> {
         let shape = Shape::new(plan, policy, budget);
-        let p = plan.params;
-        let wanted: &[Kernel] = match plan.op {
-            Op::Keygen | Op::Cache => {
-                &[Kernel::Keys, Kernel::Chains, Kernel::Xmss, Kernel::XmssWide, Kernel::XmssAbove]
-            }
-            Op::Sign => Kernel::ALL,
-            Op::Verify => {
-                &[Kernel::Keys, Kernel::Complete, Kernel::ForsClimb, Kernel::ForsPk, Kernel::ForsPkWide, Kernel::Climb]
-            }
-        };
-        let wanted: Vec<Kernel> = wanted
-            .iter()
-            .copied()
-            .filter(|kernel| match kernel {
-                // Of no plan.
-                Kernel::Sha256 => false,
-                kernel if kernel.is_zk() => false,
-                Kernel::Select => policy.replay == 0,
-                Kernel::Cached => shape.cached > 0,
-                Kernel::Stored => policy.stored > 0 && shape.cached > 1,
-                Kernel::Keys => batch > FEW_KEYS,
-                // The last pass of a large batch may be a small one.
-                Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => policy.levels == 4,
-                Kernel::ForsClimb => plan.op == Op::Verify,
-                Kernel::Climb | Kernel::Complete => {
-                    plan.op == Op::Verify || policy.check == 1 || (policy.stored > 0 && shape.cached > 1)
-                }
-                _ => true,
-            })
-            .collect();
-        let wanted: Vec<_> = wanted.into_iter().map(|kernel| (kernel, policy.block(kernel))).collect();
-        let kernels = gpu.kernels(&policy.config(p, shape.is_thin(batch, gpu.facts().multiprocessors)), &wanted)?;
+        let kernels = GpuProgram::kernels(gpu, plan, batch, &shape)?;
         let mut jobs = match plan.op {
             Op::Cache => cache_trees(plan),
             _ => batch.max(1),
@@ -135,6 +104,53 @@ impl<G: Gpu> GpuProgram<G> {
             recorded: None,
             kept: Kept::default(),
         })
+    }
+
+    /// Compiles what [`new`](GpuProgram::new) would.
+    pub(crate) fn compile(
+        gpu: &Arc<G>,
+        plan: &Plan,
+        batch: usize,
+        budget: u64,
+        policy: GpuPolicy,
+    ) -> Result<(), Error> {
+        GpuProgram::kernels(gpu, plan, batch, &Shape::new(plan, policy, budget)).map(drop)
+    }
+
+    /// The kernels that a program needs for up to `batch` jobs, compiled if they have to be.
+    fn kernels(gpu: &Arc<G>, plan: &Plan, batch: usize, shape: &Shape) -> Result<G::Kernels, Error> {
+        let p = plan.params;
+        let wanted: &[Kernel] = match plan.op {
+            Op::Keygen | Op::Cache => {
+                &[Kernel::Keys, Kernel::Chains, Kernel::Xmss, Kernel::XmssWide, Kernel::XmssAbove]
+            }
+            Op::Sign => Kernel::ALL,
+            Op::Verify => {
+                &[Kernel::Keys, Kernel::Complete, Kernel::ForsClimb, Kernel::ForsPk, Kernel::ForsPkWide, Kernel::Climb]
+            }
+        };
+        let wanted: Vec<Kernel> = wanted
+            .iter()
+            .copied()
+            .filter(|kernel| match kernel {
+                // Of no plan.
+                Kernel::Sha256 => false,
+                kernel if kernel.is_zk() => false,
+                Kernel::Select => shape.policy.replay == 0,
+                Kernel::Cached => shape.cached > 0,
+                Kernel::Stored => shape.policy.stored > 0 && shape.cached > 1,
+                Kernel::Keys => batch > FEW_KEYS,
+                // The last pass of a large batch may be a small one.
+                Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => shape.policy.levels == 4,
+                Kernel::ForsClimb => plan.op == Op::Verify,
+                Kernel::Climb | Kernel::Complete => {
+                    plan.op == Op::Verify || shape.policy.check == 1 || (shape.policy.stored > 0 && shape.cached > 1)
+                }
+                _ => true,
+            })
+            .collect();
+        let wanted: Vec<_> = wanted.into_iter().map(|kernel| (kernel, shape.policy.block(kernel))).collect();
+        gpu.kernels(&shape.policy.config(p, shape.is_thin(batch, gpu.facts().multiprocessors)), &wanted)
     }
 
     fn p(&self) -> &'static Params {

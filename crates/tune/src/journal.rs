@@ -151,4 +151,12 @@ impl<L: Lab> Lab for Recorded<'_, L> {
         })?;
         Ok(seconds)
     }
+
+    fn expect(&mut self, policies: &[Policy]) {
+        let untold = |policy: &&Policy| {
+            let times = self.journal.known.get(&(self.question.clone(), named(policy)));
+            times.is_none_or(VecDeque::is_empty)
+        };
+        self.lab.expect(&policies.iter().filter(untold).cloned().collect::<Vec<_>>());
+    }
 }

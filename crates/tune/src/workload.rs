@@ -56,6 +56,19 @@ impl Workload {
         done.map(|(time, timing)| (time.max(Duration::from_nanos(1)).as_secs_f64(), timing))
     }
 
+    /// Compiles, on all cores, what these policies need and is not there yet.
+    fn expect(&self, policies: &[Policy]) {
+        let Workload { backend, device, jobs, count, prepared } = self;
+        let (backend, plan) = (&**backend, jobs.plan());
+        std::thread::scope(|scope| {
+            for policy in policies.iter().filter(|policy| !prepared.iter().any(|trial| trial.policy() == *policy)) {
+                let compile = || backend.compile(device, plan, *count, policy);
+                // Without a thread that cannot be had, it is compiled when it is prepared.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, compile);
+            }
+        });
+    }
+
     /// Where memory does not suffice, programs that wait make way.
     fn prepare(&mut self, policy: &Policy) -> Result<Trial, Error> {
         if self.prepared.len() >= PREPARED {
@@ -100,6 +113,12 @@ impl Lab for Timed<'_> {
             }
             Err(Error::OutOfMemory { .. } | Error::Unsupported { .. } | Error::Value { .. }) => Ok(None),
             Err(why) => Err(Stop::Failed(why)),
+        }
+    }
+
+    fn expect(&mut self, policies: &[Policy]) {
+        if Instant::now() < self.until {
+            self.workload.expect(policies);
         }
     }
 }

@@ -31,6 +31,10 @@ pub trait Lab {
     /// Seconds of one more run by this policy; `None` if it cannot be had, for want of memory or because the device
     /// declines it.
     fn run(&mut self, policy: &Policy) -> Result<Option<f64>, Stop>;
+    /// These come next: whatever they need beforehand may be made for all of them at once.
+    fn expect(&mut self, policies: &[Policy]) {
+        let _ = policies;
+    }
 }
 
 /// Why a search ended early.
