@@ -8,12 +8,14 @@ use crate::printer::{Printer, grouped, seconds};
 use hypergrove::{Backend, Device, Op, Params, Plan, Policy};
 use hypergrove_engine::{Axis, THREADS};
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
-use hypergrove_tune::search::{Lab, Stop, median, spread};
-use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name, sizes};
+use hypergrove_tune::search::halving::CANDIDATES;
+use hypergrove_tune::search::{Lab, Search, Stop, median, same, spread};
+use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name, share_out};
 use hypergrove_tune::workload::{Timed, Workload};
 use hypergrove_tune::{Outcome, find, space};
 use indicatif::ProgressBar;
 use std::fmt;
+use std::iter::successors;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 const A_SET: Duration = Duration::from_secs(60);
 /// The share of a question's time that is left for winner and defaults in turn.
 const CONFIRMED: f64 = 0.15;
-/// Batch sizes beside the one that fills the device: none in between is three times as large or small as one of these.
+/// Batch sizes beside the one that fills the device: of those in between none is three times as large or small as one of these.
 const LADDER: [usize; 5] = [1, 8, 64, 512, 4096];
 /// Runs from host to host of a policy that was found by its kernels' time, and of those that take no millisecond.
 const WHOLE: [usize; 2] = [5, 25];
@@ -33,6 +35,8 @@ const HIDDEN: f64 = 1e-3;
 const WEIGHT_OF_FULL: f64 = 3.0;
 /// Questions whose time was over are asked again while so much of the budget is left.
 const WORTH: f64 = 0.05;
+/// The share of the budget for sizes between those of the ladder.
+const BETWEEN: f64 = 0.15;
 /// A run of the host, at most: larger batches take the same time a job.
 const HOST_RUN: f64 = 0.25;
 
@@ -41,7 +45,6 @@ struct Asked {
     params: &'static Params,
     op: Op,
     jobs: usize,
-    holds: Sizes,
     weight: f64,
 }
 
@@ -198,6 +201,28 @@ impl Tuner<'_> {
     }
 
     fn rows(&self, sets: &[&'static Params], journal: &mut Journal) -> Result<Vec<Row>, Failure> {
+        let asked = self.questions(sets)?;
+        self.head()?;
+        let found = self.ladder(&asked, journal)?;
+        for (one, _) in asked.iter().zip(&found).filter(|(_, found)| found.is_none()) {
+            let what = format_args!("{one}: no time was left; give more with --budget");
+            self.bar.suspend(|| self.printer.warning(what));
+        }
+        let found: Vec<(Asked, Found)> =
+            asked.into_iter().zip(found).filter_map(|(one, found)| Some((one, found?))).collect();
+        let between = if self.args.batch.is_empty() { self.between(&found, journal)? } else { Vec::new() };
+        let mut rows: Vec<Row> = found.iter().chain(&between).map(|(one, found)| self.row(one, found)).collect();
+        share_out(&mut rows);
+        if self.args.json {
+            for row in &rows {
+                self.printer.line(serde_json::to_string(row).map_err(|error| Failure::new(error.to_string()))?)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Every set and op at the batch sizes of the ladder, the largest first: its winner is a candidate of the others.
+    fn questions(&self, sets: &[&'static Params]) -> Result<Vec<Asked>, Failure> {
         let mut asked = Vec::new();
         for params in sets {
             for op in self.args.op.iter().flat_map(|ops| ops.ops()).copied() {
@@ -205,16 +230,24 @@ impl Tuner<'_> {
                 let of = |failure: Failure| failure.of(format_args!("{params} {}", op_name(op)));
                 let (_, base) = self.space(&plan)?;
                 let batches = self.batches(&plan, &base).map_err(of)?;
-                let last = batches.len() - 1;
-                let all = batches.iter().zip(sizes(&batches)).enumerate().rev();
-                // The largest first: its winner is a candidate of the others.
-                asked.extend(all.map(|(i, (jobs, holds))| {
-                    let weight = if i == last { WEIGHT_OF_FULL } else { 1.0 };
-                    Asked { params, op, jobs: *jobs, holds, weight }
+                let most = batches.last().copied();
+                asked.extend(batches.into_iter().rev().map(|jobs| {
+                    let weight = if Some(jobs) == most { WEIGHT_OF_FULL } else { 1.0 };
+                    Asked { params, op, jobs, weight }
                 }));
             }
         }
-        self.head()?;
+        Ok(asked)
+    }
+
+    /// What is left of a time since the start.
+    fn left(&self, of: Duration) -> Duration {
+        of.saturating_sub(self.start.elapsed())
+    }
+
+    /// Searches for the best policy of each question, as far as time suffices.
+    fn ladder(&self, asked: &[Asked], journal: &mut Journal) -> Result<Vec<Option<Found>>, Failure> {
+        let budget = if self.args.batch.is_empty() { self.budget.mul_f64(1.0 - BETWEEN) } else { self.budget };
         let mut found: Vec<Option<Found>> = asked.iter().map(|_| None).collect();
         let mut winners = Vec::<(Op, Policy)>::new();
         let mut open: Vec<usize> = (0..asked.len()).collect();
@@ -223,7 +256,7 @@ impl Tuner<'_> {
             for (nth, i) in open.iter().copied().enumerate() {
                 let one = &asked[i];
                 let weights: f64 = open[nth..].iter().map(|i| asked[*i].weight).sum();
-                let left = self.budget.saturating_sub(self.start.elapsed());
+                let left = self.left(budget);
                 let share = left.mul_f64(one.weight / weights);
                 let own = found[i].as_ref().map(|found| found.outcome.policy.clone());
                 let others = winners.iter().filter(|(op, _)| *op == one.op).map(|(_, policy)| policy.clone());
@@ -231,7 +264,7 @@ impl Tuner<'_> {
                 if left.is_zero() && found[i].is_some() {
                     continue;
                 }
-                let answer = self.answer(one, &seeds, share, journal, open.len() - nth);
+                let answer = self.answer(one, self.args.search, &seeds, share, journal, open.len() - nth);
                 let Some(now) = answer.map_err(|failure| failure.of(one))? else {
                     over.push(i);
                     continue;
@@ -247,28 +280,48 @@ impl Tuner<'_> {
                 winners.push((one.op, best.outcome.policy.clone()));
             }
             // What some did not need is for those whose time was over; their samples are told again.
-            let left = self.budget.saturating_sub(self.start.elapsed());
-            open = if left > self.budget.mul_f64(WORTH) { over } else { Vec::new() };
+            open = if self.left(budget) > self.budget.mul_f64(WORTH) { over } else { Vec::new() };
             open.iter().for_each(|i| journal.again(&asked[*i].question()));
         }
-        for (one, _) in asked.iter().zip(&found).filter(|(_, found)| found.is_none()) {
-            let what = format_args!("{one}: no time was left; give more with --budget");
-            self.bar.suspend(|| self.printer.warning(what));
+        Ok(found)
+    }
+
+    /// Sizes between two for which different policies are best, each twice the one before: which of the two is best there,
+    /// or the defaults. Where that is the policy of the nearer size, nothing is to be said.
+    fn between(&self, found: &[(Asked, Found)], journal: &mut Journal) -> Result<Vec<(Asked, Found)>, Failure> {
+        let mut open = Vec::new();
+        for pair in found.windows(2) {
+            let [(large, many), (small, few)] = pair else { continue };
+            let (many, few) = (&many.outcome.policy, &few.outcome.policy);
+            if (large.params.name, large.op) != (small.params.name, small.op) || same(many, few) {
+                continue;
+            }
+            let nearer = |jobs: usize| if jobs * jobs > small.jobs * large.jobs { many } else { few };
+            let inside = successors(Some(2 * small.jobs), |jobs| Some(2 * jobs)).take_while(|jobs| *jobs < large.jobs);
+            open.extend(inside.map(|jobs| {
+                let (params, op, weight) = (small.params, small.op, 1.0);
+                (Asked { params, op, jobs, weight }, nearer(jobs), [few.clone(), many.clone()])
+            }));
         }
-        let rows = asked.iter().zip(&found).filter_map(|(one, found)| Some(self.row(one, found.as_ref()?)));
-        let rows: Vec<Row> = rows.collect();
-        if self.args.json {
-            for row in &rows {
-                self.printer.line(serde_json::to_string(row).map_err(|error| Failure::new(error.to_string()))?)?;
+        let (mut others, questions) = (Vec::new(), open.len());
+        for (nth, (one, nearer, seeds)) in open.into_iter().enumerate() {
+            let questions = questions - nth;
+            let share = self.left(self.budget) / questions as u32;
+            let answer = self.answer(&one, &CANDIDATES, &seeds, share, journal, questions);
+            let Some(best) = answer.map_err(|failure| failure.of(&one))? else { continue };
+            if !same(&best.outcome.policy, nearer) {
+                self.bar.suspend(|| self.show(&self.row(&one, &best), &best.outcome))?;
+                others.push((one, best));
             }
         }
-        Ok(rows)
+        Ok(others)
     }
 
     /// Answers one question in its share of time; `None` if there was not enough of it.
     fn answer(
         &self,
         one: &Asked,
+        search: &Search,
         seeds: &[Policy],
         share: Duration,
         journal: &mut Journal,
@@ -281,7 +334,7 @@ impl Tuner<'_> {
         let question = one.question();
         let timed = Timed::new(&mut workload, start + share.mul_f64(1.0 - CONFIRMED));
         let mut lab = Recorded { journal, question, lab: Shown { lab: timed, tuner: self, one, questions } };
-        let found = find(self.args.search, &space, &base, seeds, &mut lab, |lab| lab.lab.lab.until = start + share);
+        let found = find(search, &space, &base, seeds, &mut lab, |lab| lab.lab.lab.until = start + share);
         match found {
             Ok((mut outcome, _)) => {
                 let Outcome { seconds, spread, default_seconds, default_spread, .. } = outcome;
@@ -322,7 +375,7 @@ impl Tuner<'_> {
             n: one.params.n,
             op: op_name(one.op).into(),
             set: Some(one.params.name.into()),
-            batch: one.holds,
+            batch: Sizes { least: one.jobs, most: one.jobs },
             jobs: one.jobs,
             axes: axes.map(|(axis, value)| ((*axis).into(), *value)).collect(),
             seconds: rounded(found.whole.0),
@@ -378,6 +431,10 @@ struct Shown<'a, L> {
 }
 
 impl<L: Lab> Lab for Shown<'_, L> {
+    fn expect(&mut self, policies: &[Policy]) {
+        self.lab.expect(policies);
+    }
+
     fn run(&mut self, policy: &Policy) -> Result<Option<f64>, Stop> {
         let took = self.lab.run(policy)?;
         let Tuner { bar, start, budget, .. } = self.tuner;

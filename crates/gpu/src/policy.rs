@@ -111,11 +111,12 @@ pub(crate) fn axes() -> Vec<Axis> {
         Axis::new("window", WINDOW),
         Axis::new("replay", SWITCH),
         Axis { tuned: false, ..Axis::new("stored", STORED) },
-        // Levels are there to be compared with the last, and a check is not given up for time.
+        // Levels are there to be compared with the last, a check is not given up for time, and what a recording saves is the
+        // host's time, which kernels do not show.
         Axis { tuned: false, ..Axis::new("levels", LEVELS) },
         Axis { tuned: false, ..Axis::new("check", SWITCH) },
         Axis::new("beside", SWITCH),
-        Axis::new("record", SWITCH),
+        Axis { tuned: false, ..Axis::new("record", SWITCH) },
     ]
 }
 

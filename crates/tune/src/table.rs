@@ -146,16 +146,10 @@ impl Table {
     /// Takes over rows of an older table for the same space: those that ask something else than the new ones. Batch sizes
     /// are shared out anew between the rows of a set and op.
     pub fn take_over(&mut self, old: Vec<Row>) {
-        let asks = |row: &Row| (row.set.clone(), row.family.clone(), row.n, row.op.clone());
         let is_new = |row: &Row| !self.rows.iter().any(|new| (asks(new), new.jobs) == (asks(row), row.jobs));
         let kept: Vec<Row> = old.into_iter().filter(is_new).collect();
         self.rows.extend(kept);
-        self.rows.sort_by_key(|row| (asks(row), row.jobs));
-        self.rows.dedup_by_key(|row| (asks(row), row.jobs));
-        for rows in self.rows.chunk_by_mut(|a, b| asks(a) == asks(b)) {
-            let measured: Vec<usize> = rows.iter().map(|row| row.jobs).collect();
-            rows.iter_mut().zip(sizes(&measured)).for_each(|(row, holds)| row.batch = holds);
-        }
+        share_out(&mut self.rows);
     }
 
     /// The file's text.
@@ -377,6 +371,21 @@ fn compressions(work: &Work) -> f64 {
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from(*self))
+    }
+}
+
+/// What a row is for, batch sizes aside.
+fn asks(row: &Row) -> (Option<String>, String, usize, String) {
+    (row.set.clone(), row.family.clone(), row.n, row.op.clone())
+}
+
+/// Puts rows in order, one for each size that was measured, and shares all batch sizes out between the rows of a set and op.
+pub fn share_out(rows: &mut Vec<Row>) {
+    rows.sort_by_key(|row| (asks(row), row.jobs));
+    rows.dedup_by_key(|row| (asks(row), row.jobs));
+    for rows in rows.chunk_by_mut(|a, b| asks(a) == asks(b)) {
+        let measured: Vec<usize> = rows.iter().map(|row| row.jobs).collect();
+        rows.iter_mut().zip(sizes(&measured)).for_each(|(row, holds)| row.batch = holds);
     }
 }
 

@@ -7,6 +7,7 @@ use hypergrove_fips205::plan::{Op, Plan, Slot, Work};
 use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_192F, TOY_SHA2_16};
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
 use hypergrove_tune::model::{Kernel, Model, Sample, Shape, adaptive, regret};
+use hypergrove_tune::search::halving::CANDIDATES;
 use hypergrove_tune::search::{Lab, SEARCHES, Search, Seen, Stop, grid, same};
 use hypergrove_tune::table::{Known, Row, Sizes, Source, Table, sizes};
 use hypergrove_tune::workload::{Timed, Workload};
@@ -203,6 +204,49 @@ fn an_interrupted_search_loses_no_sample_and_ends_the_same() {
     assert_eq!(Journal::open(&path.with_extension("last.jsonl"), &head("b")).unwrap().found, 0);
     std::fs::write(&path, [0xff, 0xfe, 0]).unwrap();
     assert_eq!(Journal::open(&path, &head("a")).unwrap().found, 0);
+}
+
+#[test]
+fn where_sizes_meet_the_better_of_two_policies_is_taken_as_it_is() {
+    let few = base().with("tile", 7).with("block", 32);
+    let many = base().with("tile", 7);
+    let (found, seen) =
+        find(&CANDIDATES, &axes(), &base(), &[few, many.clone()], &mut Fake::new(0.05, usize::MAX), |_| {}).unwrap();
+    assert!(same(&found.policy, &many) && found.complete);
+    assert_eq!(seen.0.len(), 3, "the two and the defaults");
+}
+
+/// A lab that knows what comes next.
+struct Foreseen {
+    lab: Fake,
+    expected: Vec<Policy>,
+}
+
+impl Lab for Foreseen {
+    fn run(&mut self, policy: &Policy) -> Result<Option<f64>, Stop> {
+        assert!(self.expected.iter().any(|expected| same(expected, policy)), "{policy:?}");
+        self.lab.run(policy)
+    }
+    fn expect(&mut self, policies: &[Policy]) {
+        self.expected.extend_from_slice(policies);
+    }
+}
+
+#[test]
+fn what_comes_next_is_announced_unless_its_times_are_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fake.jsonl");
+    let question = || Question { set: "SLH-DSA-SHA2-128f".into(), op: "sign".into(), jobs: 64 };
+    let candidates = [base(), base().with("tile", 7), base().with("tile", 10)];
+    let mut announced = Vec::new();
+    for _ in 0..2 {
+        let mut journal = Journal::open(&path, &head("a")).unwrap();
+        let lab = Foreseen { lab: Fake::new(0.0, usize::MAX), expected: Vec::new() };
+        let mut lab = Recorded { journal: &mut journal, question: question(), lab };
+        (CANDIDATES.run)(&axes(), &candidates, &mut lab, &mut Seen::default()).unwrap();
+        announced.push(lab.lab.expected.len());
+    }
+    assert_eq!(announced, [3, 0]);
 }
 
 /// A backend with the axes above, whose programs sleep by the law and answer as the reference; by policy `tile = 5` they

@@ -1,7 +1,10 @@
 //! Successive halving: all candidates run a little, the better half runs more, until one is left.
 
-use super::{Lab, Seen, Stop};
-use hypergrove_engine::Policy;
+use super::{Lab, Search, Seen, Stop};
+use hypergrove_engine::{Axis, Policy};
+
+/// Nothing is looked for: one of the policies that were best elsewhere.
+pub const CANDIDATES: Search = Search { name: "candidates", what: "the best of those that are given", run };
 
 /// Runs that the first round gives to each candidate; every round doubles them.
 const FIRST: usize = 2;
@@ -12,9 +15,14 @@ const GAIN: f64 = 0.003;
 /// A candidate whose first run takes so many times the best's is out at once.
 const HOPELESS: f64 = 1.5;
 
+fn run(_: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut Seen) -> Result<(), Stop> {
+    halve(start, lab, seen).map(drop)
+}
+
 /// The best of these. The first one is kept unless another is faster by more than chance. Rounds go through all
 /// candidates in turn, so that a machine that slows down slows all.
 pub fn halve(candidates: &[Policy], lab: &mut dyn Lab, seen: &mut Seen) -> Result<Option<Policy>, Stop> {
+    lab.expect(candidates);
     let mut left: Vec<Policy> = candidates.to_vec();
     let mut runs = FIRST;
     let mut round = 0;
