@@ -47,6 +47,9 @@ pub(crate) struct Record {
     /// Of a GPU's kernels alone; null elsewhere.
     pub(crate) kernels_per_s: Option<f64>,
     pub(crate) kernels_limit_fraction: Option<f64>,
+    /// What the link to a device with memory of its own carries, where that is the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) link_bytes_per_s: Option<f64>,
     /// Poseidon permutations in that time, on average; with the device's bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) poseidon_per_s: Option<f64>,

@@ -1,12 +1,13 @@
 //! SHA-256 of equal messages, measured: `hypergrove bench --sha256`.
 
 use crate::args::{Bench, MachineOptions};
+use crate::explain::{rates_json, work_json};
 use crate::failure::{Exit, Failure};
-use crate::machine;
+use crate::machine::{self, Limits};
 use crate::printer::{Printer, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::Times;
-use hypergrove::{Axis, Backend, Cpu, Device, Hasher, Messages, Policy, THREADS};
+use hypergrove::{Axis, Backend, Cpu, Device, Hasher, Messages, Policy, THREADS, Work};
 use std::time::{Duration, Instant};
 
 /// What is measured.
@@ -32,6 +33,10 @@ pub(crate) struct Sample {
     /// Messages of a run in the device's own memory, and seconds of each run; none where there is no such memory.
     pub(crate) resident_count: usize,
     pub(crate) resident_seconds: Vec<f64>,
+    /// How fast the device hashes, and the link to it, if there is one, carries bytes.
+    limits: Limits,
+    link: Option<f64>,
+    threads: usize,
 }
 
 impl Sample {
@@ -43,12 +48,34 @@ impl Sample {
     pub(crate) fn resident_megabytes(&self) -> Option<f64> {
         rate(self.size * self.resident_count, &self.resident_seconds)
     }
+    /// Seconds of so many messages, hashed at the machine's own rate.
+    fn hashing(&self, count: usize) -> Option<f64> {
+        let compressions = (count * (self.size + PADDING_LEAST).div_ceil(BLOCK_BYTES)) as f64;
+        self.limits.seconds(&Work { sha256: compressions, ..Work::default() }, self.threads)
+    }
+    /// Seconds of a run at the limit: a device's of its own gets the messages over a link, and the sums come back beside them.
+    fn ideal(&self) -> Option<f64> {
+        match self.link {
+            Some(link) => Some((self.count * self.size.max(DIGEST_BYTES)) as f64 / link),
+            None => self.hashing(self.count),
+        }
+    }
+    fn limit_fraction(&self) -> Option<f64> {
+        Some(self.ideal()? / self.seconds.get(self.seconds.len() / 2)?)
+    }
+    fn resident_limit_fraction(&self) -> Option<f64> {
+        Some(self.hashing(self.resident_count)? / self.resident_seconds.get(self.resident_seconds.len() / 2)?)
+    }
 }
 
 fn rate(bytes: usize, seconds: &[f64]) -> Option<f64> {
     Some(bytes as f64 / 1e6 / seconds.get(seconds.len() / 2)?)
 }
 
+/// Of SHA-256: a block, what the padding takes of the last one at least, and the sum.
+const BLOCK_BYTES: usize = 64;
+const PADDING_LEAST: usize = 9;
+const DIGEST_BYTES: usize = 32;
 /// Runs that are timed at least.
 const LEAST_RUNS: usize = 5;
 /// Messages that fill the largest devices several times over.
@@ -63,7 +90,12 @@ const THREAD_BYTES: usize = 8 << 20;
 const CORE_BYTES: usize = 16 << 20;
 
 /// Measures one point on a device; a wrong sum is an error.
-pub(crate) fn sha256_point(backend: &dyn Backend, device: &Device, point: &Point) -> Result<Sample, Failure> {
+pub(crate) fn sha256_point(
+    backend: &dyn Backend,
+    device: &Device,
+    limits: Limits,
+    point: &Point,
+) -> Result<Sample, Failure> {
     let Point { size, ref policy, budget, .. } = *point;
     let mut hasher = backend.hasher(device, policy)?;
     let most = most_bytes(device, policy);
@@ -92,7 +124,8 @@ pub(crate) fn sha256_point(backend: &dyn Backend, device: &Device, point: &Point
     }
     times.sort_by(f64::total_cmp);
     let (resident_count, resident_seconds) = resident(&mut *hasher, device, messages, &want, most)?;
-    Ok(Sample { size, count, seconds: times, resident_count, resident_seconds })
+    let (link, threads) = (hasher.link()?, policy.get(THREADS).unwrap_or(1) as usize);
+    Ok(Sample { size, count, seconds: times, resident_count, resident_seconds, limits, link, threads })
 }
 
 /// Bytes of messages that a policy's threads are busy with for a while.
@@ -155,10 +188,16 @@ impl Sample {
             op: "hash".into(),
             batch: self.count,
             message_bytes: self.size,
-            threads: policy.get(THREADS).unwrap_or(1) as usize,
+            threads: self.threads,
             policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
             ops_per_s: self.count as f64 / times.median(),
+            ideal_s: self.ideal(),
+            limit_fraction: self.ideal().map(|ideal| ideal / times.median()),
             kernels_per_s: resident,
+            kernels_limit_fraction: self.resident_limit_fraction(),
+            link_bytes_per_s: self.link,
+            rates: self.limits.core.as_ref().map(rates_json),
+            limit: self.limits.all(self.threads).as_ref().map(work_json),
             verified: true,
             ..Record::of(device).timed(&times)
         }
@@ -168,10 +207,12 @@ impl Sample {
 /// Every size with every policy that was asked for.
 pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     if !args.json {
-        printer.line(row(["device", "size", "messages", "median", "MB/s", "resident MB/s", "policy"]))?;
+        let heads = ["device", "size", "messages", "median", "MB/s", "of limit", "resident MB/s", "of limit", "policy"];
+        printer.line(row(heads))?;
     }
     for (backend, device) in machine::chosen(options)? {
         let space = backend.hasher(&device, &Policy::default())?.space();
+        let limits = Limits::of(vec![(device.clone(), backend.rates(&device))], options);
         let threads = options.threads.map_or(device.cores, u32::from);
         let threads = if device.memory > 0 { options.threads.map_or(host_threads(), u32::from) } else { threads };
         for policy in policies(&args.axes, &space)? {
@@ -181,7 +222,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
             for &size in &args.sha256 {
                 let (size, budget) = (size as usize, args.budget());
                 let point = Point { size, count: args.batch, policy: policy.clone(), budget };
-                let sample = sha256_point(&*backend, &device, &point)?;
+                let sample = sha256_point(&*backend, &device, limits, &point)?;
                 if args.json {
                     printer.line(sample.record(&device, &policy).line())?;
                     continue;
@@ -193,7 +234,9 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                     &sample.count.to_string(),
                     &seconds(sample.seconds[sample.seconds.len() / 2]),
                     &significant(sample.megabytes()),
+                    &sample.limit_fraction().map_or("-".into(), percent),
                     &sample.resident_megabytes().map_or("-".into(), significant),
+                    &sample.resident_limit_fraction().map_or("-".into(), percent),
                     &policy.join(","),
                 ]))?;
             }
@@ -206,8 +249,13 @@ fn host_threads() -> u32 {
     std::thread::available_parallelism().map_or(1, usize::from) as u32
 }
 
-fn row([device, size, count, median, rate, resident, policy]: [&str; 7]) -> String {
-    format!("{device:<8} {size:>8} {count:>9} {median:>9} {rate:>10} {resident:>14}  {policy}")
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+fn row([device, size, count, median, rate, of_limit, resident, resident_of_limit, policy]: [&str; 9]) -> String {
+    let whole = format!("{device:<8} {size:>8} {count:>9} {median:>9} {rate:>10} {of_limit:>8}");
+    format!("{whole} {resident:>14} {resident_of_limit:>8}  {policy}")
 }
 
 /// The policies that were asked for, the default alone if none was.

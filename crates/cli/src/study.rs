@@ -748,6 +748,7 @@ impl Study<'_> {
         let Some(place) = self.place(row.on)? else { return Ok(()) };
         let Place { backend, device } = &place;
         let space = backend.hasher(device, &Policy::default())?.space();
+        let limits = Limits::of(vec![(device.clone(), backend.rates(device))], self.options);
         let name = |axis: &str| space.iter().find(|known| known.name == axis).map(|known| known.name);
         let sizes = self.some(&row.bytes.all(|| 1));
         let streams = if row.streams.is_empty() { vec![None] } else { row.streams.iter().copied().map(Some).collect() };
@@ -780,7 +781,7 @@ impl Study<'_> {
                     let budget = self.budget(HASH_SECONDS);
                     let count = Some(if self.args.quick { row.messages.min(QUICK_MESSAGES) } else { row.messages });
                     let point = Point { size, count, policy: policy.clone(), budget };
-                    let sample = sha256_point(&**backend, device, &point)?;
+                    let sample = sha256_point(&**backend, device, limits, &point)?;
                     let record = sample.record(device, &policy);
                     self.emit(Record { shape: base.shape, clock_hz: place.clock(), ..record })?;
                 }

@@ -124,6 +124,11 @@ pub trait Hasher: Send {
         let _ = (messages, copies, runs, digests);
         Ok(None)
     }
+    /// Bytes a second from the host's memory to the device's while nothing else is done: no messages from there are hashed
+    /// faster. `None` if the device has no memory of its own.
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        Ok(None)
+    }
 }
 
 #[cfg(test)]

@@ -379,6 +379,7 @@ fn messages_in_the_devices_memory() {
     let messages = Messages::equal(&data, 128).unwrap();
     let mut got = vec![[0; 32]; 8];
     assert_eq!(hasher.resident(messages, 5, 2, &mut got).unwrap().map(|times| times.len()), Some(2));
+    assert!(hasher.link().unwrap().is_some_and(|rate| rate > 0.0));
     assert_eq!(got, digests(messages));
     assert!(hasher.resident(Messages::equal(&data[..1022], 2).unwrap(), 1, 1, &mut [[0; 32]; 511]).is_err());
 }

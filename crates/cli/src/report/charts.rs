@@ -205,6 +205,10 @@ fn throughput(run: &Run) -> Section {
 /// Messages a second, if that is known.
 type Rate = fn(&Record) -> Option<f64>;
 
+fn percent(fraction: Option<f64>) -> String {
+    fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.1} %", 100.0 * fraction))
+}
+
 /// Bytes a second over the size of messages: from host to host, and in the device's own memory.
 fn hashing(run: &Run) -> Section {
     let mut groups = Vec::new();
@@ -260,11 +264,13 @@ fn hashing(run: &Run) -> Section {
                 grouped(record.message_bytes as u64),
                 grouped(record.batch as u64),
                 rate(Some(record.ops_per_s)),
+                percent(record.limit_fraction),
                 rate(record.kernels_per_s),
+                percent(record.kernels_limit_fraction),
             ]
         };
         group.table = Some(Table {
-            heads: vec!["shape", "bytes", "messages", "end to end", "in the device's memory"],
+            heads: vec!["shape", "bytes", "messages", "end to end", "of limit", "in the device's memory", "of limit"],
             words: 1,
             rows: records.iter().map(row).collect(),
         });
@@ -273,7 +279,8 @@ fn hashing(run: &Run) -> Section {
     Section {
         id: "sha256",
         title: "SHA-256 of many messages",
-        reading: "Short messages are mostly padding; long ones leave few for as many threads. From host to host the link decides.",
+        reading: "Short messages are mostly padding; long ones leave few for as many threads. The limit is the rate at which the machine \
+                  hashes, and from host to host what the link to the device carries.",
         groups,
     }
 }
@@ -748,9 +755,7 @@ fn roofline(run: &Run) -> Section {
             chart("kernels alone", |record| record.kernels_limit_fraction),
         ];
         let rows = records.iter().map(|record| {
-            let of = |fraction: Option<f64>| {
-                fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.1} %", 100.0 * fraction))
-            };
+            let of = percent;
             vec![
                 short(&record.set).into(),
                 record.op.clone(),

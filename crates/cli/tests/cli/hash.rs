@@ -166,6 +166,9 @@ fn a_measurement_checks_its_answers() {
     for record in &records {
         assert!(record["op"] == "hash" && record["verified"] == true && record["batch"] == 100, "{record}");
         assert!(record["ops_per_s"].as_f64().unwrap() > 0.0 && record["runs"].as_u64().unwrap() >= 5, "{record}");
+        let [ideal, median, share] =
+            ["ideal_s", "median_s", "limit_fraction"].map(|name| record[name].as_f64().unwrap());
+        assert!(ideal > 0.0 && (share * median / ideal - 1.0).abs() < 1e-9, "{record}");
     }
     // The study asks the same of its own sizes.
     let run =
