@@ -6,58 +6,70 @@ use hypergrove_testkit::zk_suite::{LENGTHS, bytes};
 use hypergrove_testkit::zkdilithium::{boundary, public, special, verify_only};
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::{Fe, SigningKey, Trace, VerifyingKey, reference};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Messages of all lengths under `keys` keys, from number `first` on: signatures and verdicts must be the reference's.
-fn agree(zk: &ZkDilithium, keys: usize, first: u64, messages: usize) {
+/// Messages of all lengths under `keys` keys, from number `first` on: every set's keys, signatures and verdicts must be the
+/// reference's.
+fn agree(sets: &[ZkDilithium], keys: usize, first: u64, messages: usize) {
     let seeds: Vec<[u8; 32]> =
         (0..keys as u64).map(|i| bytes(1000 + first + i, 32).try_into().expect("32 bytes")).collect();
-    let pairs = zk.keygen(&seeds);
-    for (seed, pair) in seeds.iter().zip(&pairs) {
-        assert!(reference::keygen(seed) == *pair, "{}: keygen from {seed:02x?}", zk.isa().name());
-    }
+    let pairs: Vec<_> = seeds.iter().map(reference::keygen).collect();
     let signing: Vec<_> = pairs.iter().map(SigningKey::expand).collect();
     let verifying: Vec<_> = pairs.iter().map(|pair| pair.verifying_key().expand()).collect();
     let texts: Vec<_> = (0..messages).map(|i| bytes(first + i as u64, LENGTHS[i % LENGTHS.len()])).collect();
-    let jobs: Vec<_> =
+    let sign: Vec<_> =
         (0..messages).map(|i| Sign { key: &signing[i % keys], message: Message::Bytes(&texts[i]) }).collect();
-    let mut signatures: Vec<_> = zk.sign(&jobs).into_iter().map(Vec::from).collect();
-    for (i, (job, signature)) in jobs.iter().zip(&signatures).enumerate() {
-        let expected = reference::sign(job.key, job.message, &mut Trace::default());
-        assert!(*signature == expected.as_bytes(), "{}: message {i} from {first} on", zk.isa().name());
-    }
+    let signatures: Vec<_> =
+        sign.iter().map(|job| reference::sign(job.key, job.message, &mut Trace::default())).collect();
     // One bit of every third is flipped, one in five is cut short.
-    for (i, signature) in signatures.iter_mut().enumerate() {
+    let mut changed: Vec<Vec<u8>> = signatures.iter().map(|signature| signature.as_bytes().into()).collect();
+    for (i, signature) in changed.iter_mut().enumerate() {
         let at = i * 7919 % signature.len();
         signature[at] ^= u8::from(i % 3 == 2) << (i % 8);
         signature.truncate(if i % 5 == 4 { at } else { signature.len() });
     }
-    let jobs: Vec<_> = (0..messages)
-        .map(|i| Verify { key: &verifying[i % keys], message: Message::Bytes(&texts[i]), signature: &signatures[i] })
+    let verify: Vec<_> = (0..messages)
+        .map(|i| Verify { key: &verifying[i % keys], message: Message::Bytes(&texts[i]), signature: &changed[i] })
         .collect();
-    for (i, (job, verdict)) in jobs.iter().zip(zk.verify(&jobs)).enumerate() {
-        let expected = reference::verify(job.key, job.message, job.signature, &mut Trace::default());
-        assert_eq!(verdict, expected, "{}: verdict {i} from {first} on", zk.isa().name());
+    for (i, job) in verify.iter().enumerate() {
+        let verdict = reference::verify(job.key, job.message, job.signature, &mut Trace::default());
         assert_eq!(verdict, i % 3 != 2 && i % 5 != 4);
+    }
+    for zk in sets {
+        let name = zk.isa().name();
+        assert!(zk.keygen(&seeds) == pairs, "{name}: {keys} key pairs from {first} on");
+        for (i, (signature, expected)) in zk.sign(&sign).iter().zip(&signatures).enumerate() {
+            assert!(signature == expected, "{name}: message {i} from {first} on");
+        }
+        for (i, verdict) in zk.verify(&verify).into_iter().enumerate() {
+            assert_eq!(verdict, i % 3 != 2 && i % 5 != 4, "{name}: verdict {i} from {first} on");
+        }
     }
 }
 
-fn every_set(test: impl Fn(&ZkDilithium)) {
-    for isa in Isa::ALL {
-        match ZkDilithium::with(*isa) {
-            Some(zk) => test(&zk),
-            None => println!("skipped: {}: this CPU lacks it", isa.name()),
+/// One of each instruction set that this CPU has.
+fn sets() -> Vec<ZkDilithium> {
+    let of = |isa: &Isa| {
+        let zk = ZkDilithium::with(*isa);
+        if zk.is_none() {
+            println!("skipped: {}: this CPU lacks it", isa.name());
         }
-    }
+        zk
+    };
+    Isa::ALL.iter().filter_map(of).collect()
+}
+
+fn every_set(test: impl Fn(&ZkDilithium)) {
+    sets().iter().for_each(test);
 }
 
 #[test]
 fn batches_of_every_size_are_the_references() {
-    every_set(|zk| {
-        // Alone, between one vector and the next, one key and several.
-        for (messages, keys) in [(1, 1), (3, 2), (5, 1), (9, 3), (17, 17), (68, 2)] {
-            agree(zk, keys, 100 * messages as u64, messages);
-        }
-    });
+    let sets = sets();
+    // Alone, between one vector and the next, one key and several.
+    for (messages, keys) in [(1, 1), (3, 2), (5, 1), (9, 3), (17, 17), (68, 2)] {
+        agree(&sets, keys, 100 * messages as u64, messages);
+    }
 }
 
 /// The rare branches of the vectors (no challenge, zeros in S-boxes, norms at their bounds, κ beyond a byte) in one batch, so
@@ -120,9 +132,16 @@ fn blocks_and_mu_are_the_references() {
     });
 }
 
-/// Ten thousand messages of all lengths, by the sets that this CPU has: some minutes, nearly all of them the reference's.
+/// Ten thousand messages of all lengths, by the sets that this CPU has: minutes of all cores, nearly all of them the reference's.
 #[test]
 #[ignore = "long: cargo test --release -p hypergrove-cpu --test zkdilithium -- --ignored"]
 fn ten_thousand_messages() {
-    every_set(|zk| (0..40).for_each(|part| agree(zk, 1 + part as usize % 5, 10_000 + 250 * part, 250)));
+    let (sets, next) = (sets(), AtomicU64::new(0));
+    let parts = || {
+        while let part @ 0..40 = next.fetch_add(1, Relaxed) {
+            agree(&sets, 1 + part as usize % 5, 10_000 + 250 * part, 250);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(parts))));
 }
