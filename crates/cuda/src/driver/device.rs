@@ -1,0 +1,395 @@
+//! A device: its facts, its context, its kernels.
+
+use super::library::Driver;
+use super::lock;
+use super::memory::{CudaHostMemory, CudaMemory};
+use super::nvrtc::Nvrtc;
+use super::queue::{CudaQueue, Event};
+use crate::compile::{Capability, Compiler};
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUfunction, CUfunction_attribute, CUmodule, CUresult};
+use hypergrove_engine::Error;
+use hypergrove_fips205::plan::Work;
+use hypergrove_gpu::steps::{Access, Allocations, accesses, check_order};
+use hypergrove_gpu::{Facts, Gpu, Step};
+use hypergrove_kernels::{Config, Kernel};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_int};
+use std::path::Path;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// All devices of the driver, at least one, or why there is none: a sentence without its full stop. None is touched before
+/// its first use. `cache` is where compiled kernels are kept: see [`Compiler::new`].
+pub(crate) fn devices(cache: Option<&Path>) -> Result<Vec<Arc<CudaGpu>>, String> {
+    let driver = Arc::new(Driver::open()?);
+    let compiler = Arc::new(Compiler::new(cache, Nvrtc::open));
+    let failed = |code| format!("the NVIDIA driver does not list its devices: {}", driver.describe(code));
+    let mut count = 0;
+    // SAFETY: it writes one number.
+    match unsafe { (driver.cuDeviceGetCount)(&mut count) } {
+        0 if count > 0 => {}
+        0 => return Err("the NVIDIA driver finds no GPU here".to_owned()),
+        code => return Err(failed(code)),
+    }
+    (0..count).map(|index| CudaGpu::open(&driver, &compiler, index).map(Arc::new).map_err(failed)).collect()
+}
+
+/// Cycles of one multiprocessor for a compression, at least: 64 lanes of the integer pipe a cycle, all additions moved
+/// elsewhere. SHA-256 has 1,024 rotations, shifts and logic operations that only that pipe can do. The other two are
+/// from the best rates reached on an H200 (docs/cuda.md).
+const SHA256: f64 = 16.0;
+const SHA512: f64 = 51.4;
+const KECCAK: f64 = 76.9;
+
+/// A device. Its context is the process's one for it (the primary one), made at the first use.
+pub(crate) struct CudaGpu {
+    pub(super) facts: Facts,
+    pub(super) driver: Arc<Driver>,
+    compiler: Arc<Compiler>,
+    device: CUdevice,
+    capability: Capability,
+    /// Whether host memory has its address on the device too.
+    unified: bool,
+    context: OnceLock<Result<Context, Error>>,
+    /// When the launches that were submitted last are done: whoever launches next waits for it.
+    pub(super) last_computed: Mutex<Weak<Event>>,
+    /// The error after which the device answers nothing any more.
+    lost: OnceLock<Error>,
+    /// Loaded kernels, kept until the device goes.
+    pub(super) modules: Mutex<HashMap<(Config, Kernel), Slot>>,
+    pub(super) allocations: Mutex<Allocations<()>>,
+}
+
+struct Context(CUcontext);
+// SAFETY: a context is a handle that any thread may use, several at once too.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+#[derive(Clone, Copy)]
+pub(super) struct Module {
+    module: CUmodule,
+    function: Function,
+}
+// SAFETY: modules are handles that any thread may use.
+unsafe impl Send for Module {}
+
+/// Held while the kernel is compiled and loaded: whoever wants it too waits.
+pub(super) type Slot = Arc<Mutex<Option<Module>>>;
+
+#[derive(Clone, Copy)]
+pub(super) struct Function(pub(super) CUfunction);
+// SAFETY: functions are handles that any thread may launch, several at once too; nothing here changes their attributes.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// Whether nothing works in the context any more after this error.
+pub(super) fn is_final(code: u32) -> bool {
+    use CUresult::*;
+    const FINAL: [CUresult; 19] = [
+        CUDA_ERROR_DEINITIALIZED,
+        CUDA_ERROR_DEVICE_UNAVAILABLE,
+        CUDA_ERROR_INVALID_CONTEXT,
+        CUDA_ERROR_ECC_UNCORRECTABLE,
+        CUDA_ERROR_NVLINK_UNCORRECTABLE,
+        CUDA_ERROR_CONTAINED,
+        CUDA_ERROR_ILLEGAL_ADDRESS,
+        CUDA_ERROR_LAUNCH_TIMEOUT,
+        CUDA_ERROR_CONTEXT_IS_DESTROYED,
+        CUDA_ERROR_ASSERT,
+        CUDA_ERROR_HARDWARE_STACK_ERROR,
+        CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        CUDA_ERROR_MISALIGNED_ADDRESS,
+        CUDA_ERROR_INVALID_ADDRESS_SPACE,
+        CUDA_ERROR_INVALID_PC,
+        CUDA_ERROR_LAUNCH_FAILED,
+        CUDA_ERROR_TENSOR_MEMORY_LEAK,
+        CUDA_ERROR_EXTERNAL_DEVICE,
+        CUDA_ERROR_UNKNOWN,
+    ];
+    FINAL.iter().any(|&last| last as u32 == code)
+}
+
+pub(super) const OUT_OF_MEMORY: u32 = CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
+
+impl CudaGpu {
+    fn open(driver: &Arc<Driver>, compiler: &Arc<Compiler>, index: c_int) -> Result<CudaGpu, u32> {
+        use sys::CUdevice_attribute_enum::*;
+        let ok = |code| if code == 0 { Ok(()) } else { Err(code) };
+        let (mut device, mut name, mut memory, mut version, mut uuid) = (0, [0u8; 256], 0, 0, [0; 16]);
+        // SAFETY: each writes one value, or no more bytes of the name than its length.
+        unsafe {
+            ok((driver.cuDeviceGet)(&mut device, index))?;
+            ok((driver.cuDeviceGetName)(name.as_mut_ptr().cast(), name.len() as c_int, device))?;
+            ok((driver.cuDeviceTotalMem_v2)(&mut memory, device))?;
+            ok((driver.cuDeviceGetUuid_v2)(&mut uuid, device))?;
+            ok((driver.cuDriverGetVersion)(&mut version))?;
+        }
+        let attribute = |attribute| driver.attribute(device, attribute);
+        let capability = (
+            attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let clock = attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_or(0, |kilohertz| u64::from(kilohertz) * 1000);
+        let rate = |cycles: f64| clock as f64 * f64::from(multiprocessors) / cycles;
+        let facts = Facts {
+            id: format!("cuda:{index}"),
+            name: CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned(),
+            detail: format!(
+                "compute capability {}.{}, driver for CUDA {}.{}",
+                capability.0,
+                capability.1,
+                version / 1000,
+                version % 1000 / 10
+            ),
+            multiprocessors,
+            memory: memory as u64,
+            clock,
+            rates: (clock > 0).then(|| Work { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) }),
+            ecc: attribute(CU_DEVICE_ATTRIBUTE_ECC_ENABLED)? != 0,
+            largest: u64::MAX,
+            fixed_blocks: false,
+            without: &[],
+            defaults: Vec::new(),
+            uuid: Some(uuid),
+            is_cpu: false,
+        };
+        let unified = attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)? != 0
+            && attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0;
+        Ok(CudaGpu {
+            facts,
+            driver: driver.clone(),
+            compiler: compiler.clone(),
+            device,
+            capability,
+            unified,
+            context: OnceLock::new(),
+            last_computed: Mutex::default(),
+            lost: OnceLock::new(),
+            modules: Mutex::default(),
+            allocations: Mutex::default(),
+        })
+    }
+
+    pub(super) fn error(&self, what: String) -> Error {
+        Error::Device { device: self.facts.id.clone(), what }
+    }
+
+    /// CUDA's answer to something that was being done.
+    pub(super) fn check(&self, code: u32, doing: &str) -> Result<(), Error> {
+        if code == 0 {
+            return Ok(());
+        }
+        let error = self.error(format!("{} while {doing}", self.driver.describe(code)));
+        if is_final(code) {
+            return Err(self.lost.get_or_init(|| error).clone());
+        }
+        Err(error)
+    }
+
+    /// Makes the device's context the calling thread's. After an error that ended the context, that error.
+    pub(super) fn bind(&self) -> Result<(), Error> {
+        if let Some(why) = self.lost.get() {
+            return Err(why.clone());
+        }
+        let context = self.context.get_or_init(|| self.retain()).as_ref().map_err(Error::clone)?;
+        // SAFETY: the context is retained until this device is dropped.
+        self.check(unsafe { (self.driver.cuCtxSetCurrent)(context.0) }, "taking the device")
+    }
+
+    fn retain(&self) -> Result<Context, Error> {
+        if !self.unified {
+            let what = "plans: host memory does not have the same address on it (unified addressing)".to_owned();
+            return Err(Error::Unsupported { device: self.facts.id.clone(), what });
+        }
+        let mut context = null_mut();
+        // SAFETY: it writes one handle.
+        let code = unsafe { (self.driver.cuDevicePrimaryCtxRetain)(&mut context, self.device) };
+        self.check(code, "opening the device")?;
+        Ok(Context(context))
+    }
+
+    /// Gives something back: also on a lost device, and whatever CUDA says about it.
+    pub(super) fn release(&self, give_back: impl FnOnce(&Driver) -> u32) {
+        if let Some(Ok(context)) = self.context.get() {
+            // SAFETY: the context is retained until this device is dropped.
+            if unsafe { (self.driver.cuCtxSetCurrent)(context.0) } == 0 {
+                let _ = self.check(give_back(&self.driver), "giving back");
+            }
+        }
+    }
+
+    pub(super) fn check_steps(&self, steps: &[Step]) -> Result<(), Error> {
+        check_order(steps).map_err(|why| self.error(format!("a program {why}")))?;
+        self.check_accesses(steps.iter().flat_map(accesses))
+    }
+
+    pub(super) fn check_accesses(&self, accesses: impl Iterator<Item = Access>) -> Result<(), Error> {
+        let allocations = lock(&self.allocations);
+        for access in accesses {
+            if allocations.find(access).is_none() {
+                return Err(self.error(format!("a program uses memory that it does not have: {access:x?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// A kernel that is loaded, or where it will be.
+    fn slot(&self, config: &Config, kernel: Kernel) -> Slot {
+        lock(&self.modules).entry((config.clone(), kernel)).or_default().clone()
+    }
+
+    /// Loads a kernel, unless another thread did in the meantime.
+    fn load(&self, config: &Config, kernel: Kernel) -> Result<Function, Error> {
+        let slot = self.slot(config, kernel);
+        let mut module = lock(&slot);
+        if let Some(module) = *module {
+            return Ok(module.function);
+        }
+        let code = self.compiler.kernel(kernel, config, self.capability, &self.facts.id)?;
+        // The driver reads an ELF header at the start; PTX ends at the first NUL.
+        let words: Vec<u64> = code
+            .chunks(8)
+            .map(|chunk| {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u64::from_ne_bytes(word)
+            })
+            .chain([0])
+            .collect();
+        let name = CString::new(kernel.name()).map_err(|_| self.error("a kernel's name has a NUL".to_owned()))?;
+        let doing = format!("loading kernel {}", kernel.name());
+
+        self.bind()?;
+        let mut new = Module { module: null_mut(), function: Function(null_mut()) };
+        // SAFETY: the image is a whole cubin or fat binary, or text with a NUL behind it; the driver copies it.
+        let code = unsafe { (self.driver.cuModuleLoadData)(&mut new.module, words.as_ptr().cast()) };
+        self.check(code, &doing)?;
+        // SAFETY: the module was loaded just now, and the name ends with NUL.
+        let code = unsafe { (self.driver.cuModuleGetFunction)(&mut new.function.0, new.module, name.as_ptr()) };
+        let found = self.check(code, &doing).and_then(|()| {
+            let mut registers = 0;
+            let registers_of = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
+            // Where modules are loaded lazily this loads the function, which must not happen while steps are recorded.
+            // SAFETY: it writes one number; the function was found just now.
+            let code = unsafe { (self.driver.cuFuncGetAttribute)(&mut registers, registers_of, new.function.0) };
+            self.check(code, &doing)
+        });
+        if let Err(why) = found {
+            // SAFETY: nothing of the module was handed out.
+            self.release(|driver| unsafe { (driver.cuModuleUnload)(new.module) });
+            return Err(why);
+        }
+        *module = Some(new);
+        Ok(new.function)
+    }
+}
+
+impl Drop for CudaGpu {
+    fn drop(&mut self) {
+        for slot in std::mem::take(&mut *lock(&self.modules)).into_values() {
+            if let Some(loaded) = lock(&slot).take() {
+                // SAFETY: whatever could launch its function holds this device, so nothing does.
+                self.release(|driver| unsafe { (driver.cuModuleUnload)(loaded.module) });
+            }
+        }
+        if let Some(Ok(_)) = self.context.get() {
+            // SAFETY: it was retained once, and whatever used it held this device.
+            let _ = unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
+        }
+    }
+}
+
+/// Kernels of one device, loaded.
+pub(crate) struct CudaKernels {
+    pub(super) gpu: Arc<CudaGpu>,
+    pub(super) functions: Vec<(Kernel, Function)>,
+}
+
+impl Gpu for CudaGpu {
+    type Memory = CudaMemory;
+    type HostMemory = CudaHostMemory;
+    type Kernels = CudaKernels;
+    type Queue = CudaQueue;
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn free(&self) -> Result<u64, Error> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: it writes two numbers.
+        self.check(unsafe { (self.driver.cuMemGetInfo_v2)(&mut free, &mut total) }, "asking for free memory")?;
+        Ok(free as u64)
+    }
+
+    fn alloc(self: &Arc<Self>, bytes: usize) -> Result<CudaMemory, Error> {
+        CudaMemory::new(self, bytes)
+    }
+
+    fn address(memory: &CudaMemory) -> u64 {
+        memory.address()
+    }
+
+    fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<CudaHostMemory, Error> {
+        CudaHostMemory::new(self, bytes)
+    }
+
+    fn host_address(memory: &CudaHostMemory) -> u64 {
+        memory.address()
+    }
+
+    fn host_bytes(memory: &mut CudaHostMemory) -> &mut [u8] {
+        memory.bytes()
+    }
+
+    fn host_view(memory: &CudaHostMemory) -> &[u8] {
+        memory.view()
+    }
+
+    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<CudaKernels, Error> {
+        self.bind()?;
+        let (mut functions, mut missing) = (Vec::new(), Vec::new());
+        // Any launch shape suits them.
+        for &(kernel, _) in kernels {
+            match *lock(&self.slot(config, kernel)) {
+                Some(loaded) => functions.push((kernel, loaded.function)),
+                None => missing.push(kernel),
+            }
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut functions = Vec::new();
+            while let Some(&kernel) = missing.get(next.fetch_add(1, Relaxed)) {
+                functions.push((kernel, self.load(config, kernel)?));
+            }
+            Ok(functions)
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
+        let loaded: Vec<Result<Vec<(Kernel, Function)>, Error>> = std::thread::scope(|scope| {
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            // Without a thread that cannot be had, the others do its share.
+            let others: Vec<_> = (1..threads).filter_map(start).collect();
+            let own = work();
+            let panicked = |_| Err(self.error("a thread that loaded kernels panicked".to_owned()));
+            others.into_iter().map(|other| other.join().unwrap_or_else(panicked)).chain([own]).collect()
+        });
+        for part in loaded {
+            functions.extend(part?);
+        }
+        Ok(CudaKernels { gpu: self.clone(), functions })
+    }
+
+    /// What is made for computing centres: 8.0, 9.0, 10.0.
+    fn has_fast_doubles(&self) -> bool {
+        matches!(self.capability, (8..=10, 0))
+    }
+
+    fn queue(self: &Arc<Self>) -> Result<CudaQueue, Error> {
+        CudaQueue::new(self)
+    }
+}

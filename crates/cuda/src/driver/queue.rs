@@ -1,0 +1,385 @@
+//! Rows of work: streams, events, and graphs of recorded steps.
+
+use super::device::{CudaGpu, CudaKernels};
+use super::lock;
+use cudarc::driver::sys::{self, CUevent, CUgraphExec, CUstream, CUstreamCaptureMode};
+use hypergrove_engine::{Error, Timing};
+use hypergrove_gpu::steps::{self, Access, accesses};
+use hypergrove_gpu::{Launch, Queue, SLOTS, Step};
+use std::ffi::{c_uint, c_void};
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Threads a multiprocessor of launches that take turns with those of other queues: side by side they would end together,
+/// and leave the device idle while all copy. Smaller ones have room beside each other.
+const FULL: u64 = 256;
+
+/// Destroyed once what was submitted to it is done.
+struct Stream {
+    gpu: Arc<CudaGpu>,
+    stream: CUstream,
+}
+// SAFETY: streams are handles that any thread may use.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    fn new(gpu: &Arc<CudaGpu>) -> Result<Stream, Error> {
+        let mut stream = null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
+        // SAFETY: it writes one handle; the context is current.
+        gpu.check(unsafe { (gpu.driver.cuStreamCreate)(&mut stream, flags) }, "making a stream")?;
+        Ok(Stream { gpu: gpu.clone(), stream })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.gpu.release(|driver| {
+            // SAFETY: made by `new`, destroyed once.
+            unsafe {
+                let code = (driver.cuStreamSynchronize)(self.stream);
+                (driver.cuStreamDestroy_v2)(self.stream);
+                code
+            }
+        });
+    }
+}
+
+pub(super) struct Event {
+    gpu: Arc<CudaGpu>,
+    event: CUevent,
+}
+// SAFETY: events are handles that any thread may use.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    fn new(gpu: &Arc<CudaGpu>, flags: c_uint) -> Result<Event, Error> {
+        let mut event = null_mut();
+        // SAFETY: it writes one handle; the context is current.
+        gpu.check(unsafe { (gpu.driver.cuEventCreate)(&mut event, flags) }, "making an event")?;
+        Ok(Event { gpu: gpu.clone(), event })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once; CUDA keeps what still waits for it.
+        self.gpu.release(|driver| unsafe { (driver.cuEventDestroy_v2)(self.event) });
+    }
+}
+
+/// Two streams: the main row and the side row. After an error nothing is under way in it.
+pub(crate) struct CudaQueue {
+    main: Stream,
+    side: Stream,
+    fork: Event,
+    join: Event,
+    /// Around all that was submitted since the last wait.
+    start: Event,
+    /// Before the first launch and after the last, of steps that were submitted once since the last wait.
+    launched: Event,
+    computed: Arc<Event>,
+    slots: Vec<Event>,
+    marked: [bool; SLOTS],
+    end: Event,
+    started: bool,
+    /// Submissions with launches since the last wait.
+    launches: u32,
+    gpu: Arc<CudaGpu>,
+}
+
+/// Steps as a CUDA graph. Their host and device memory is checked at each replay.
+pub(crate) struct CudaRecording {
+    gpu: Arc<CudaGpu>,
+    graph: CUgraphExec,
+    accesses: Vec<Access>,
+}
+// SAFETY: an instantiated graph is a handle that any thread may launch; queues launch it one at a time by `&mut self`,
+// and CUDA orders launches of one graph in different streams.
+unsafe impl Send for CudaRecording {}
+
+impl Drop for CudaRecording {
+    fn drop(&mut self) {
+        // SAFETY: made by `record`, destroyed once; CUDA keeps one that runs until it is done.
+        self.gpu.release(|driver| unsafe { (driver.cuGraphExecDestroy)(self.graph) });
+    }
+}
+
+impl CudaQueue {
+    pub(super) fn new(gpu: &Arc<CudaGpu>) -> Result<CudaQueue, Error> {
+        gpu.bind()?;
+        let stream = || Stream::new(gpu);
+        let event = |flags| Event::new(gpu, flags);
+        let order = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint;
+        Ok(CudaQueue {
+            main: stream()?,
+            side: stream()?,
+            fork: event(order)?,
+            join: event(order)?,
+            start: event(0)?,
+            launched: event(0)?,
+            computed: Arc::new(event(0)?),
+            slots: (0..SLOTS).map(|_| event(order)).collect::<Result<_, _>>()?,
+            marked: [false; SLOTS],
+            end: event(0)?,
+            started: false,
+            launches: 0,
+            gpu: gpu.clone(),
+        })
+    }
+
+    fn check_gpu(&self, other: &Arc<CudaGpu>) -> Result<(), Error> {
+        if Arc::ptr_eq(&self.gpu, other) {
+            return Ok(());
+        }
+        Err(self.gpu.error(format!("it was given what belongs to {}", other.facts.id)))
+    }
+
+    fn mark_event(&self, event: &Event) -> Result<(), Error> {
+        // SAFETY: both handles are this queue's.
+        let code = unsafe { (self.gpu.driver.cuEventRecord)(event.event, self.main.stream) };
+        self.gpu.check(code, "recording an event")
+    }
+
+    /// The device's time from one mark to another, both passed.
+    fn between(&self, from: &Event, to: &Event) -> Result<Duration, Error> {
+        let mut milliseconds = 0.0;
+        // SAFETY: both events are this queue's and were recorded; one number is written.
+        let code = unsafe { (self.gpu.driver.cuEventElapsedTime)(&mut milliseconds, from.event, to.event) };
+        self.gpu.check(code, "measuring")?;
+        Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1e3).unwrap_or_default())
+    }
+
+    /// Runs what submits, between the events that measure.
+    fn measured(&mut self, submit: impl FnOnce(&CudaQueue) -> Result<(), Error>) -> Result<(), Error> {
+        if !self.started {
+            self.mark_event(&self.start)?;
+        }
+        let done = submit(self).and_then(|()| self.mark_event(&self.end));
+        self.started = done.is_ok();
+        if done.is_err() {
+            self.settle();
+        }
+        done
+    }
+
+    /// Waits for whatever runs, after something else failed.
+    fn settle(&self) {
+        for stream in [&self.main, &self.side] {
+            // SAFETY: the stream is this queue's.
+            self.gpu.release(|driver| unsafe { (driver.cuStreamSynchronize)(stream.stream) });
+        }
+    }
+
+    fn launch(&self, kernels: &CudaKernels, launch: &Launch, stream: &Stream) -> Result<(), Error> {
+        let Launch { kernel, blocks, threads, args } = *launch;
+        let Some((_, function)) = kernels.functions.iter().find(|(loaded, _)| *loaded == kernel) else {
+            return Err(self.gpu.error(format!("kernel {} was launched and not loaded", kernel.name())));
+        };
+        let mut parameters = [(&raw const args).cast_mut().cast::<c_void>()];
+        // SAFETY: every kernel has one parameter, an `Args` by value, which CUDA copies before it returns. The function
+        // is kept by the device. What the kernel does with the addresses in it is the program's business.
+        let code = unsafe {
+            (self.gpu.driver.cuLaunchKernel)(
+                function.0,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                stream.stream,
+                parameters.as_mut_ptr(),
+                null_mut(),
+            )
+        };
+        if code == 0 {
+            return Ok(());
+        }
+        self.gpu.check(code, &format!("launching {} ({blocks} blocks of {threads} threads)", kernel.name()))
+    }
+
+    /// `to` goes on when all is done that `from` has so far.
+    fn follow(&self, to: &Stream, event: &Event, from: &Stream) -> Result<(), Error> {
+        let driver = &self.gpu.driver;
+        // SAFETY: all handles are this queue's.
+        let code = unsafe {
+            match (driver.cuEventRecord)(event.event, from.stream) {
+                0 => (driver.cuStreamWaitEvent)(to.stream, event.event, 0),
+                code => code,
+            }
+        };
+        self.gpu.check(code, "ordering its streams")
+    }
+
+    /// The steps must have been checked.
+    fn enqueue(&self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
+        let (driver, main) = (&self.gpu.driver, self.main.stream);
+        for step in steps {
+            match *step {
+                Step::Upload { bytes: 0, .. } | Step::Download { bytes: 0, .. } | Step::Zero { bytes: 0, .. } => {}
+                Step::Upload { to, from, bytes } => {
+                    // SAFETY: both ranges are allocated; whoever drops them waits before.
+                    let code = unsafe { (driver.cuMemcpyHtoDAsync_v2)(to, from as *const c_void, bytes, main) };
+                    self.gpu.check(code, "uploading")?;
+                }
+                Step::Download { to, from, bytes } => {
+                    // SAFETY: both ranges are allocated; whoever drops or reads them waits before.
+                    let code = unsafe { (driver.cuMemcpyDtoHAsync_v2)(to as *mut c_void, from, bytes, main) };
+                    self.gpu.check(code, "downloading")?;
+                }
+                Step::Zero { at, bytes } => {
+                    // SAFETY: the range is allocated, and in words where words are cleared.
+                    let code = unsafe {
+                        if at % 4 == 0 && bytes % 4 == 0 {
+                            (driver.cuMemsetD32Async)(at, 0, bytes / 4, main)
+                        } else {
+                            (driver.cuMemsetD8Async)(at, 0, bytes, main)
+                        }
+                    };
+                    self.gpu.check(code, "clearing memory")?;
+                }
+                Step::Launch(ref launch) => self.launch(kernels, launch, &self.main)?,
+                Step::Beside(ref launch) => self.launch(kernels, launch, &self.side)?,
+                Step::Fork => self.follow(&self.side, &self.fork, &self.main)?,
+                Step::Join => self.follow(&self.main, &self.join, &self.side)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Queue for CudaQueue {
+    type Kernels = CudaKernels;
+    type Recording = CudaRecording;
+
+    fn submit(&mut self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
+        self.gpu.bind()?;
+        self.check_gpu(&kernels.gpu)?;
+        self.gpu.check_steps(steps)?;
+        let Range { start: first, end: last } = steps::launches(steps);
+        if first == last {
+            return self.measured(|queue| queue.enqueue(kernels, steps));
+        }
+        self.launches += 1;
+        let threads = |step: &Step| match step {
+            Step::Launch(launch) | Step::Beside(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
+            _ => 0,
+        };
+        let fills = steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.multiprocessors));
+        self.measured(|queue| {
+            queue.enqueue(kernels, &steps[..first])?;
+            let mut last_computed = lock(&queue.gpu.last_computed);
+            if let (true, Some(computed)) = (fills, last_computed.upgrade()) {
+                // SAFETY: the stream is this queue's, the event another's or its own, which lives.
+                let code = unsafe { (queue.gpu.driver.cuStreamWaitEvent)(queue.main.stream, computed.event, 0) };
+                queue.gpu.check(code, "taking turns")?;
+            }
+            queue.mark_event(&queue.launched)?;
+            queue.enqueue(kernels, &steps[first..last])?;
+            queue.mark_event(&queue.computed)?;
+            if fills {
+                *last_computed = Arc::downgrade(&queue.computed);
+            }
+            drop(last_computed);
+            queue.enqueue(kernels, &steps[last..])
+        })
+    }
+
+    fn record(&mut self, kernels: &CudaKernels, steps: &[Step]) -> Result<CudaRecording, Error> {
+        self.gpu.bind()?;
+        self.check_gpu(&kernels.gpu)?;
+        self.gpu.check_steps(steps)?;
+        let (gpu, main) = (&self.gpu, self.main.stream);
+        let driver = &gpu.driver;
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is this queue's, which is borrowed until the capture has ended below.
+        gpu.check(unsafe { (driver.cuStreamBeginCapture_v2)(main, mode) }, "recording")?;
+        let enqueued = self.enqueue(kernels, steps);
+        let mut graph = null_mut();
+        // SAFETY: it ends the capture, which this thread began, and writes one handle.
+        let ended = unsafe { (driver.cuStreamEndCapture)(main, &mut graph) };
+        let made = enqueued.and_then(|()| gpu.check(ended, "recording")).and_then(|()| {
+            let mut executable = null_mut();
+            // SAFETY: the graph was captured just now; one handle is written.
+            let code = unsafe { (driver.cuGraphInstantiateWithFlags)(&mut executable, graph, 0) };
+            gpu.check(code, "preparing a recording").map(|()| executable)
+        });
+        if !graph.is_null() {
+            // SAFETY: what was instantiated from it does not need it.
+            let _ = unsafe { (driver.cuGraphDestroy)(graph) };
+        }
+        if made.is_err() {
+            self.settle();
+        }
+        let accesses = steps.iter().flat_map(accesses).collect();
+        made.map(|graph| CudaRecording { gpu: gpu.clone(), graph, accesses })
+    }
+
+    fn replay(&mut self, recording: &CudaRecording) -> Result<(), Error> {
+        self.gpu.bind()?;
+        self.check_gpu(&recording.gpu)?;
+        self.gpu.check_accesses(recording.accesses.iter().copied())?;
+        self.measured(|queue| {
+            // SAFETY: the graph lives as long as the recording, and CUDA keeps it while it runs; its memory is allocated.
+            let code = unsafe { (queue.gpu.driver.cuGraphLaunch)(recording.graph, queue.main.stream) };
+            queue.gpu.check(code, "replaying a recording")
+        })
+    }
+
+    fn mark(&mut self, slot: usize) -> Result<(), Error> {
+        self.gpu.bind()?;
+        self.mark_event(&self.slots[slot])?;
+        self.marked[slot] = true;
+        Ok(())
+    }
+
+    fn wait_for(&mut self, slot: usize) -> Result<(), Error> {
+        self.gpu.bind()?;
+        if !std::mem::take(&mut self.marked[slot]) {
+            return Ok(());
+        }
+        // SAFETY: the event is this queue's and was recorded.
+        self.gpu.check(unsafe { (self.gpu.driver.cuEventSynchronize)(self.slots[slot].event) }, "working")
+    }
+
+    fn follow(&mut self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
+        self.gpu.bind()?;
+        self.check_gpu(&kernels.gpu)?;
+        self.gpu.check_steps(steps)?;
+        let done = self.enqueue(kernels, steps);
+        if done.is_err() {
+            self.settle();
+        }
+        done
+    }
+
+    fn wait(&mut self) -> Result<Option<Timing>, Error> {
+        self.gpu.bind()?;
+        let started = std::mem::take(&mut self.started);
+        let driver = &self.gpu.driver;
+        if !started {
+            // SAFETY: the stream is this queue's. The side row was joined into it.
+            self.gpu.check(unsafe { (driver.cuStreamSynchronize)(self.main.stream) }, "working")?;
+            return Ok(None);
+        }
+        // SAFETY: the event is this queue's and was recorded after all that is waited for.
+        self.gpu.check(unsafe { (driver.cuEventSynchronize)(self.end.event) }, "working")?;
+        let launches = std::mem::take(&mut self.launches);
+        let (start, end) = (&self.start, &self.end);
+        if launches != 1 {
+            return Ok(Some(Timing { execute: self.between(start, end)?, ..Timing::default() }));
+        }
+        Ok(Some(Timing {
+            upload: self.between(start, &self.launched)?,
+            execute: self.between(&self.launched, &self.computed)?,
+            download: self.between(&self.computed, end)?,
+            ..Timing::default()
+        }))
+    }
+}

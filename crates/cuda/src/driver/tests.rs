@@ -1,0 +1,215 @@
+use super::device::{CudaGpu, OUT_OF_MEMORY, devices, is_final};
+use super::lock;
+use super::nvrtc::Nvrtc;
+use crate::compile::{Compiler, OPTIONS, Output};
+use cudarc::driver::sys::CUresult;
+use hypergrove_engine::Error;
+use hypergrove_fips205::Family;
+use hypergrove_gpu::{Gpu, Launch, Queue, Step};
+use hypergrove_kernels::{Args, Config, Kernel};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn launch() -> Launch {
+    Launch { kernel: Kernel::ALL[0], blocks: 1, threads: 1, args: Args::default() }
+}
+
+#[test]
+fn out_of_memory_does_not_end_a_context() {
+    assert!(is_final(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as u32));
+    assert!(!is_final(OUT_OF_MEMORY) && !is_final(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as u32));
+}
+
+/// Here or nowhere: a device, or the reason why there is none.
+fn device() -> Option<Arc<CudaGpu>> {
+    match devices(None) {
+        Ok(devices) => devices.into_iter().next(),
+        Err(why) => {
+            assert!(!why.to_string().is_empty());
+            println!("skipped: cuda driver: {why}");
+            None
+        }
+    }
+}
+
+#[test]
+fn bytes_go_to_the_device_and_back() {
+    let Some(gpu) = device() else { return };
+    let facts = gpu.facts();
+    assert!(facts.id == "cuda:0" && !facts.name.is_empty() && facts.multiprocessors > 0 && facts.memory > 0);
+    let bytes = 1 << 20;
+    let (memory, mut host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(2 * bytes).unwrap());
+    assert!(gpu.free().unwrap() < facts.memory);
+    assert!(CudaGpu::host_bytes(&mut host).iter().all(|&byte| byte == 0));
+    CudaGpu::host_bytes(&mut host)[..bytes].fill(7);
+    let (at, from) = (CudaGpu::address(&memory), CudaGpu::host_address(&host));
+    let to = from + bytes as u64;
+    let config = Config { family: hypergrove_fips205::Family::Sha2, n: 16, defines: Vec::new() };
+    let none = gpu.kernels(&config, &[]).unwrap();
+    let mut queue = gpu.queue().unwrap();
+    assert_eq!(queue.wait().unwrap(), None);
+    let steps = [
+        Step::Upload { to: at, from, bytes },
+        Step::Zero { at, bytes: 4 },
+        Step::Fork,
+        Step::Join,
+        Step::Zero { at: at + 9, bytes: 1 },
+        Step::Download { to, from: at, bytes },
+    ];
+    let recording = queue.record(&none, &steps).unwrap();
+    let mut want = vec![7; bytes];
+    want[..4].fill(0);
+    want[9] = 0;
+    for replayed in [false, true] {
+        CudaGpu::host_bytes(&mut host)[bytes..].fill(1);
+        match replayed {
+            true => queue.replay(&recording).unwrap(),
+            false => queue.submit(&none, &steps).unwrap(),
+        }
+        assert!(queue.wait().unwrap().is_some_and(|time| time.upload + time.execute + time.download > Duration::ZERO));
+        assert!(CudaGpu::host_bytes(&mut host)[bytes..] == want, "replayed: {replayed}");
+    }
+    let failures = [
+        [Step::Download { to, from: at, bytes: bytes + 1 }],
+        [Step::Zero { at: from, bytes: 1 }],
+        [Step::Launch(launch())],
+        [Step::Fork],
+    ];
+    for steps in &failures {
+        assert!(matches!(queue.submit(&none, steps), Err(Error::Device { device, .. }) if device == "cuda:0"));
+        assert!(queue.record(&none, steps).is_err());
+    }
+    queue.submit(&none, &steps).unwrap();
+    queue.wait().unwrap();
+    drop(host);
+    assert!(queue.replay(&recording).is_err(), "its memory is gone");
+    let much = gpu.alloc(1 << 50);
+    assert!(matches!(much, Err(Error::OutOfMemory { needs, has, .. }) if needs == 1 << 50 && has > 0));
+    drop(gpu.alloc(0).unwrap());
+}
+
+#[test]
+fn kernels_are_loaded_once() {
+    let Some(gpu) = device() else { return };
+    let config = Config { family: hypergrove_fips205::Family::Sha2, n: 16, defines: Vec::new() };
+    let all: Vec<_> = Kernel::ALL.iter().map(|kernel| (*kernel, 256)).collect();
+    match gpu.kernels(&config, &all) {
+        Ok(kernels) => assert_eq!(kernels.functions.len(), Kernel::ALL.len()),
+        Err(why @ Error::Unsupported { .. }) => return println!("skipped: cuda kernels: {why}"),
+        Err(why) => panic!("{why}"),
+    }
+    let modules = lock(&gpu.modules).len();
+    let start = std::time::Instant::now();
+    gpu.kernels(&config, &all).unwrap();
+    assert!(lock(&gpu.modules).len() == modules && start.elapsed() < Duration::from_millis(100));
+}
+
+#[test]
+fn nvrtc_compiles() {
+    let nvrtc = match Nvrtc::open() {
+        Ok(nvrtc) => nvrtc,
+        Err(why) => return println!("skipped: nvrtc: a device without ready code cannot execute {why}"),
+    };
+    assert!(nvrtc.version().0 >= 12 && nvrtc.architectures().contains(&90));
+    let compile = |options: &[&str], source, output| {
+        nvrtc.compile(source, &options.iter().map(|&option| option.to_owned()).collect::<Vec<_>>(), output)
+    };
+    let source = "extern \"C\" __global__ void none() {}";
+    assert!(compile(&["--gpu-architecture=sm_90"], source, Output::Cubin).unwrap().starts_with(b"\x7fELF"));
+    let ptx = compile(&["--gpu-architecture=compute_90"], source, Output::Ptx).unwrap();
+    assert!(ptx.ends_with(b"\0") && String::from_utf8_lossy(&ptx).contains(".target sm_90"));
+    let log = compile(&["--gpu-architecture=sm_90"], "nonsense", Output::Cubin).unwrap_err();
+    assert!(log.contains("nonsense") && !log.contains('\0'), "{log}");
+    let log = compile(&["--no-such-option"], source, Output::Cubin).unwrap_err();
+    assert!(log.contains("no-such-option") || log.contains("OPTION"), "{log}");
+
+    let compiler = Compiler::new(None, Nvrtc::open);
+    let newest = nvrtc.architectures().iter().max().unwrap();
+    for (capability, start) in [((9, 0), &b"\x7fELF"[..]), ((newest / 10 + 1, 0), &b"//"[..])] {
+        let config = Config { family: hypergrove_fips205::Family::Sha2, n: 16, defines: Vec::new() };
+        let code = compiler.kernel(Kernel::ALL[0], &config, capability, "cuda:0").unwrap();
+        let words = String::from_utf8_lossy(&code);
+        assert!(words.trim_start().starts_with(&*String::from_utf8_lossy(start)), "{capability:?}");
+        assert!(words.contains(Kernel::ALL[0].name()), "{capability:?}");
+    }
+}
+
+/// For the architectures that CI is to cover, by all cores: no GPU is needed. Secrets that a kernel spills would lie in
+/// local memory, which nothing wipes.
+#[test]
+fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
+    const ARCHITECTURES: [u32; 4] = [75, 80, 90, 120];
+    /// Those that read keys, or chain values that no signature shows, or what attempts at signatures are made of.
+    const SECRET: [Kernel; 13] = [
+        Kernel::Keys,
+        Kernel::Chains,
+        Kernel::Fors,
+        Kernel::Select,
+        Kernel::ZkSeed,
+        Kernel::ZkShort,
+        Kernel::ZkPublic,
+        Kernel::ZkKeys,
+        Kernel::ZkSponge,
+        Kernel::ZkRho2,
+        Kernel::ZkMask,
+        Kernel::ZkCommit,
+        Kernel::ZkRespond,
+    ];
+    // No kernel uses all functions of a header, nor all that a macro sets.
+    let harmless = ["#177-D: function", "#550-D: variable", "Remark: The warnings can be suppressed"];
+    let warns = |line: &str| line.contains("warning") && !harmless.iter().any(|known| line.contains(known));
+    let spills = |kernel, line: &str| {
+        let stack = line.split_once(" bytes stack frame").and_then(|(head, _)| head.rsplit(' ').next());
+        SECRET.contains(&kernel) && stack.is_some_and(|bytes| bytes != "0")
+    };
+    // Poseidon in doubles is for those that have fast ones.
+    let runs = |config: &Config, kernel, number| {
+        let doubles = kernel == Kernel::ZkSponge && config.defines.contains(&("FP64", 1));
+        !doubles || [80, 90].contains(&number)
+    };
+    let nvrtc = match Nvrtc::load() {
+        Ok(nvrtc) => nvrtc,
+        Err(why) => return println!("skipped: nvrtc for all architectures: a device cannot execute {why}"),
+    };
+    let (mut wanted, mut seen) = (Vec::new(), HashSet::new());
+    for family in [Family::Sha2, Family::Shake] {
+        for config in [16, 24, 32].into_iter().flat_map(|n| hypergrove_kernels::default_configs(family, n)) {
+            for &kernel in Kernel::ALL {
+                let source = hypergrove_kernels::source(kernel, &config);
+                if seen.insert(source.clone()) {
+                    let numbers = ARCHITECTURES.into_iter().filter(|number| runs(&config, kernel, *number));
+                    wanted.extend(numbers.map(|number| (kernel, config.clone(), number, source.clone())));
+                }
+            }
+        }
+    }
+    let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((kernel, config, number, source)) = wanted.get(next.fetch_add(1, Relaxed)) {
+                    let mut options = OPTIONS.map(str::to_owned).to_vec();
+                    options.extend([format!("--gpu-architecture=sm_{number}"), "--ptxas-options=-v".to_owned()]);
+                    // What comes from its cache says nothing of spills.
+                    options.extend((nvrtc.version >= (13, 0)).then(|| "--no-cache".to_owned()));
+                    let log = match nvrtc.build(source, &options, Output::Cubin) {
+                        Ok((_, log)) if !log.contains(" bytes stack frame") => format!("does it spill? {log}"),
+                        Ok((_, log)) => {
+                            let lines = log.lines().filter(|line| warns(line) || spills(*kernel, line));
+                            lines.collect::<Vec<_>>().join("\n")
+                        }
+                        Err(log) => log,
+                    };
+                    if !log.is_empty() {
+                        lock(&faults).push(format!("{kernel:?} for sm_{number} with {config:?}:\n{log}"));
+                    }
+                }
+            });
+        }
+    });
+    let faults = lock(&faults);
+    assert!(faults.is_empty(), "{} of {} builds:\n{}", faults.len(), wanted.len(), faults.join("\n\n"));
+    println!("{} builds of {} kernels by NVRTC {:?}", wanted.len(), Kernel::ALL.len(), nvrtc.version);
+}
