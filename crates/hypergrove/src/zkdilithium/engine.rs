@@ -290,6 +290,9 @@ mod tests {
         together: Arc<(Mutex<(usize, usize)>, Condvar)>,
         /// Whether each waits for another.
         waits: Arc<AtomicBool>,
+        /// Whether a device has room for one program alone; programs that were made or refused.
+        is_small: Arc<AtomicBool>,
+        made: Arc<AtomicU32>,
     }
 
     struct MockProgram(u32, Mock);
@@ -370,6 +373,9 @@ mod tests {
             Err(Error::Unsupported { device: device.id(), what: "a plan".into() })
         }
         fn zkdilithium(&self, device: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+            if self.made.fetch_add(1, Relaxed) > 0 && self.is_small.load(Relaxed) {
+                return Err(Error::OutOfMemory { device: device.id(), needs: 2, has: 1 });
+            }
             Ok(Box::new(MockProgram(device.index, self.clone())))
         }
     }
@@ -458,6 +464,18 @@ mod tests {
         mock.waits.store(true, Relaxed);
         assert_eq!(engine.verify_batch(&[job; 12]).unwrap(), [true; 12]);
         assert_eq!(lock(&mock.together.0).1, 2);
+    }
+
+    #[test]
+    fn a_device_without_room_for_a_second_program_goes_on_with_one() {
+        let mock = Mock::default();
+        mock.is_small.store(true, Relaxed);
+        let engine = Engine::builder().devices(mocks(&mock)[..1].to_vec()).threads(2).build().unwrap();
+        in_the_end(|| {
+            are_keys_of(&engine.keygen_batch(&seeds(12)).unwrap(), &seeds(12));
+            mock.made.load(Relaxed) > 1
+        });
+        assert!(engine.faults().is_empty());
     }
 
     /// A thread of the caller's pool that waits for one call may begin with the next.

@@ -7,6 +7,7 @@ use hypergrove_engine::{Axis, Backend, Device, Policy, Timing, ZkDilithium};
 use hypergrove_zkdilithium::Op;
 use rayon::ThreadPool;
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -226,7 +227,7 @@ impl Crew<'_> {
                 refused: Mutex::default(),
                 run: &run,
             };
-            let turns: Vec<_> = live.iter().flat_map(|number| round.turns(*number)).collect();
+            let turns = round.all_turns();
             match &turns[..] {
                 [turn] if matches!(self.workers[turn.worker].hands, Hands::Lanes(..)) => round.work(turn),
                 // Not on this thread: if it is one of a pool, it may begin with another call while it waits here, and wait for
@@ -297,6 +298,16 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
         ((self.left as f64 * part).ceil() as usize).max(1)
     }
 
+    /// The hands that take part. Devices that are not ready yet get ready side by side.
+    fn all_turns(&self) -> Vec<Turn> {
+        let [first, others @ ..] = self.live else { return Vec::new() };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = others.iter().map(|number| scope.spawn(|| self.turns(*number))).collect();
+            let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            std::iter::once(self.turns(*first)).chain(others).flatten().collect()
+        })
+    }
+
     /// The hands of a worker that take part: more than one if there is work for it.
     fn turns(&self, number: usize) -> Vec<Turn> {
         let worker = &self.crew.workers[number];
@@ -342,6 +353,8 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
             };
             let took = match ended {
                 Ok(took) => took,
+                // A device that has no room for one more program goes on with the first.
+                Err(Error::OutOfMemory { .. }) if turn.hand > 0 => return lock(&self.open).parts.push(taken),
                 Err(why) => return self.fail(number, why, taken),
             };
             // A tail takes as long as a piece.
