@@ -1,6 +1,11 @@
 //! `hypergrove bench --study`: what is measured is data, `bench/definitions/*.toml`.
 
-use crate::args::{Bench, IsaName, MachineOptions, OpName, set};
+mod definition;
+
+pub(crate) use definition::definition;
+
+use self::definition::{EngineRow, HashRow, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Value, choices};
+use crate::args::{Bench, IsaName, MachineOptions, set};
 use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits};
@@ -13,19 +18,10 @@ use hypergrove_cpu::Isa;
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
 use hypergrove_tune::trial::{self, Jobs, Trial};
 use indicatif::ProgressBar;
-use serde::Deserialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-macro_rules! definitions {
-    ($($name:literal)*) => { &[$(($name, include_str!(concat!("../../../bench/definitions/", $name, ".toml"))),)*] };
-}
-
-/// All studies. The one place where they are listed.
-static DEFINITIONS: &[(&str, &str)] =
-    definitions! { "throughput" "ladder" "functions" "sha256" "crossover" "cache-depth" "multi-gpu" "limits" };
 
 /// Runs that a measurement of the library consists of, about: answers are made and checked, three are timed, and kernels.
 const MEASURED_BY: f64 = 8.0;
@@ -37,204 +33,6 @@ const HASH_SECONDS: f64 = 0.2;
 const QUICK_MESSAGES: usize = 1024;
 /// How long the rates of one instruction set are measured.
 const RATES_TIME: Duration = Duration::from_millis(300);
-
-/// A study.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Definition {
-    /// Its heading.
-    pub(crate) title: String,
-    /// The question that it answers.
-    pub(crate) asks: String,
-    rows: Vec<Row>,
-}
-
-/// What is measured, one kind of measurement a row.
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-enum Row {
-    /// A prepared program of one device under explicit policies.
-    Program(ProgramRow),
-    /// Calls of the library, host's share included.
-    Engine(EngineRow),
-    /// How fast devices hash at all.
-    Rates(RatesRow),
-    /// SHA-256 of many messages of equal length.
-    Hash(HashRow),
-}
-
-/// Devices with memory of their own, or without.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Kind {
-    Cpu,
-    Gpu,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProgramRow {
-    on: Kind,
-    sets: Vec<String>,
-    ops: Vec<Ops>,
-    batches: Numbers,
-    #[serde(default = "no_layers")]
-    cached_layers: Vec<usize>,
-    #[serde(default)]
-    policies: Vec<Choice>,
-    /// All combinations of these values.
-    #[serde(default)]
-    grid: BTreeMap<String, Vec<Value>>,
-    /// Whether each stage is timed alone as well.
-    #[serde(default)]
-    stages: bool,
-    /// Time for each measurement.
-    seconds: f64,
-    /// Larger batches are left out once a run takes longer.
-    #[serde(default = "endless")]
-    longest: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EngineRow {
-    /// Both, if not given.
-    on: Option<Kind>,
-    /// Numbers of devices that work together.
-    #[serde(default = "one_device")]
-    devices: Vec<usize>,
-    sets: Vec<String>,
-    ops: Vec<Ops>,
-    /// As many as fill the devices, if not given.
-    batches: Option<Numbers>,
-    #[serde(default = "no_layers")]
-    cached_layers: Vec<usize>,
-    seconds: f64,
-    #[serde(default = "endless")]
-    longest: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RatesRow {
-    on: Option<Kind>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HashRow {
-    on: Kind,
-    /// Of a message.
-    bytes: Numbers,
-    messages: usize,
-    /// Rows of work side by side; none where the device has no such choice.
-    #[serde(default)]
-    streams: Vec<u32>,
-    policies: Vec<Choice>,
-}
-
-fn endless() -> f64 {
-    f64::INFINITY
-}
-fn no_layers() -> Vec<usize> {
-    vec![0]
-}
-fn one_device() -> Vec<usize> {
-    vec![1]
-}
-
-/// Ops as they are typed.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Ops {
-    Keygen,
-    Sign,
-    Verify,
-}
-
-impl Ops {
-    fn op(self) -> Op {
-        match self {
-            Ops::Keygen => OpName::Keygen.op(),
-            Ops::Sign => OpName::Sign.op(),
-            Ops::Verify => OpName::Verify.op(),
-        }
-    }
-}
-
-/// A row of numbers.
-#[derive(Clone, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-enum Numbers {
-    List(Vec<usize>),
-    Steps {
-        first: usize,
-        last: usize,
-        step: usize,
-    },
-    /// Powers of two.
-    Doubling {
-        from: usize,
-        to: usize,
-    },
-    /// This part of what fills the device.
-    Filling {
-        filling: usize,
-    },
-}
-
-impl Numbers {
-    /// Ascending; `full` jobs fill the device.
-    fn all(&self, full: impl FnOnce() -> usize) -> Vec<usize> {
-        match *self {
-            Numbers::List(ref all) => all.clone(),
-            Numbers::Steps { first, last, step } => (first..=last).step_by(step.max(1)).collect(),
-            Numbers::Doubling { from, to } => {
-                std::iter::successors(Some(from.max(1)), |n| n.checked_mul(2)).take_while(|n| *n <= to).collect()
-            }
-            Numbers::Filling { filling } => vec![(full() / filling.max(1)).max(1)],
-        }
-    }
-}
-
-/// A value of an axis.
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
-enum Value {
-    Number(u32),
-    /// `cores`, or `1..cores`.
-    Of(String),
-}
-
-impl Value {
-    /// The numbers that are meant, the largest last.
-    fn all(&self, cores: u32) -> Vec<u32> {
-        match self {
-            Value::Number(number) => vec![*number],
-            Value::Of(text) if text == "cores" => vec![cores],
-            Value::Of(_) => (1..=cores).collect(),
-        }
-    }
-}
-
-/// A named policy.
-#[derive(Clone, Deserialize)]
-struct Choice {
-    name: String,
-    #[serde(flatten)]
-    axes: BTreeMap<String, Value>,
-}
-
-/// The definition of this name.
-pub(crate) fn definition(name: &str) -> Result<Definition, Failure> {
-    let Some((_, text)) = DEFINITIONS.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<_> = DEFINITIONS.iter().map(|(name, _)| *name).collect();
-        return Err(
-            Failure::new(format!("there is no study '{name}'")).hint(format!("the studies are {}", known.join(", ")))
-        );
-    };
-    toml::from_str(text).map_err(|why| Failure::new(format!("bench/definitions/{name}.toml: {why}")))
-}
 
 /// The first, the middle and the last.
 fn thin<T: Clone>(list: &[T]) -> Vec<T> {
@@ -864,50 +662,6 @@ fn timed_alone(
         .collect())
 }
 
-/// A policy by name and values; without values, the planner's for each batch.
-#[derive(Clone)]
-struct Named {
-    name: String,
-    values: Vec<(String, u32)>,
-}
-
-impl Named {
-    /// As the backend knows it; or why it does not.
-    fn on(&self, place: trial::Place<'_>, plan: &Plan) -> Result<Policy, String> {
-        let space = place.backend.space(place.device, plan).map_err(|why| why.to_string())?;
-        let known = |(name, value): &(String, u32)| {
-            let axis = space.iter().find(|axis| axis.name == name);
-            axis.map(|axis| (axis.name, *value)).ok_or(format!("{} has no policy axis {name:?}", place.device.id()))
-        };
-        self.values.iter().map(known).collect::<Result<_, _>>().map(Policy)
-    }
-}
-
-/// A row's policies: those with a name, then the grid's.
-fn choices(row: &ProgramRow, cores: u32) -> Vec<Named> {
-    let named = row.policies.iter().map(|choice| Named {
-        name: choice.name.clone(),
-        values: choice.axes.iter().flat_map(|(axis, value)| Some((axis.clone(), *value.all(cores).last()?))).collect(),
-    });
-    let mut grid = vec![Vec::new()];
-    for (axis, values) in &row.grid {
-        let values: Vec<u32> = values.iter().flat_map(|value| value.all(cores)).collect();
-        let with = |point: &Vec<(String, u32)>| {
-            let point = point.clone();
-            values
-                .iter()
-                .map(move |value| point.iter().cloned().chain([(axis.clone(), *value)]).collect())
-                .collect::<Vec<_>>()
-        };
-        grid = grid.iter().flat_map(with).collect();
-    }
-    let grid = grid.into_iter().filter(|values: &Vec<_>| !values.is_empty()).map(|values| Named {
-        name: values.iter().map(|(axis, value)| format!("{axis} {value}")).collect::<Vec<_>>().join(", "),
-        values,
-    });
-    named.chain(grid).collect()
-}
-
 /// What a record is of.
 fn describe(record: &Record) -> String {
     let mut parts = Vec::new();
@@ -962,56 +716,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_definition_is_sound_and_listed() {
-        for (name, _) in DEFINITIONS {
-            let definition = definition(name).unwrap_or_else(|why| panic!("{}", why.message));
-            assert!(definition.asks.ends_with('.') && !definition.rows.is_empty(), "{name}");
-            for row in &definition.rows {
-                let sets = match row {
-                    Row::Program(row) => {
-                        assert!(!choices(row, 8).is_empty(), "{name}: a row without policies");
-                        &row.sets
-                    }
-                    Row::Engine(row) => &row.sets,
-                    Row::Rates(_) | Row::Hash(_) => continue,
-                };
-                assert!(sets.iter().all(|name| name == "all" || set(name).is_ok()), "{name}");
-            }
-        }
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/definitions");
-        assert_eq!(std::fs::read_dir(folder).unwrap().count(), DEFINITIONS.len(), "a definition that is not listed");
-        let misspelt = ["kind = \"program\"\nset = []", "kind = \"abacus\"", "kind = \"rates\"\nof = \"gpu\""];
-        for row in misspelt {
-            let text = format!("title = \"\"\nasks = \"\"\n[[rows]]\n{row}\n");
-            assert!(toml::from_str::<Definition>(&text).is_err(), "{row}");
-        }
-        let unknown = definition("abacus").err().unwrap();
-        assert!(unknown.hint.unwrap().contains("throughput, ladder"));
-    }
-
-    #[test]
-    fn numbers_and_grids() {
+    fn some_batches_stand_for_all() {
         let steps = Numbers::Steps { first: 1024, last: 65536, step: 1024 };
-        assert_eq!((steps.all(|| 0).len(), steps.all(|| 0)[63]), (64, 65536));
-        assert_eq!(Numbers::Doubling { from: 1, to: 9 }.all(|| 0), [1, 2, 4, 8]);
-        assert_eq!(Numbers::Filling { filling: 16 }.all(|| 4096), [256]);
-        assert_eq!(Numbers::Filling { filling: 16 }.all(|| 4), [1]);
         assert_eq!((thin(&[1, 2, 3, 4, 5]), thin(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
         let spread = spread(&steps.all(|| 0));
         assert_eq!((spread.len(), &spread[..6]), (64, &[16384, 32768, 49152, 65536, 8192, 24576][..]));
-        let row: ProgramRow = toml::from_str(
-            r#"on = "gpu"
-               sets = ["all"]
-               ops = ["sign"]
-               batches = [1]
-               seconds = 1.0
-               policies = [{ name = "one", blocks = "cores" }]
-               grid = { blocks = [1, "cores"], threads = ["1..cores"] }"#,
-        )
-        .unwrap();
-        let choices = choices(&row, 3);
-        assert_eq!(choices.len(), 1 + 2 * 3);
-        assert_eq!((&choices[0].name[..], &choices[0].values[..]), ("one", &[("blocks".to_string(), 3)][..]));
-        assert_eq!(choices[6].name, "blocks 3, threads 3");
     }
 }

@@ -1,0 +1,62 @@
+//! What cached layers gain and cost.
+
+use super::*;
+
+pub(super) fn cache_depth(run: &Run) -> Section {
+    let mut groups = Vec::new();
+    for (device, records) in by(of_study(run, "cache-depth"), |record| record.device.clone()) {
+        let mut group = Group { title: device.clone(), ..Group::default() };
+        let mut rows = Vec::new();
+        for (set, records) in by(records, |record| record.set.clone()) {
+            let none = records.iter().find(|record| record.cached_layers == 0).map(|record| record.ops_per_s);
+            let bars: Vec<Bar> = records
+                .iter()
+                .map(|record| {
+                    let bytes = record.cache_bytes.map_or("none".into(), bytes);
+                    let gain = none.map_or(UNKNOWN.into(), |none| ratio(record.ops_per_s / none));
+                    rows.push(vec![
+                        short(&set).into(),
+                        record.cached_layers.to_string(),
+                        bytes.clone(),
+                        record.build_s.map_or(UNKNOWN.into(), seconds),
+                        significant(record.ops_per_s),
+                        gain,
+                    ]);
+                    Bar {
+                        label: format!("{}", record.cached_layers),
+                        values: vec![(0, record.ops_per_s, None)],
+                        text: bytes.clone(),
+                        told: format!(
+                            "{} layers, {bytes}: {} a second",
+                            record.cached_layers,
+                            significant(record.ops_per_s)
+                        ),
+                    }
+                })
+                .collect();
+            let x = axis("signatures a second", Scale::Linear, counted);
+            let title = format!("{} by cached layers, and their memory", short(&set));
+            let bars = Bars { title, rows: bars, x, series: Vec::new(), dots: false, rule: None };
+            group.figures.push(Figure { name: slug(&["cache-depth", &device, &set]), picture: bars.svg() });
+        }
+        let heads = vec!["set", "layers", "memory", "built in", "per second", "gain"];
+        group.table = Some(Table { heads, words: 1, rows });
+        groups.push(group);
+    }
+    Section {
+        id: "cache-depth",
+        title: "Cached layers",
+        reading: "Bars are signatures a second with so many of a key's top layers kept, the memory of their nodes beside them. Each \
+            layer down costs 2^h′ times the memory of the one above and saves one of d trees.",
+        groups,
+    }
+}
+
+fn bytes(count: usize) -> String {
+    match count as f64 {
+        b if b >= 1e9 => format!("{} GB", significant(b / 1e9)),
+        b if b >= 1e6 => format!("{} MB", significant(b / 1e6)),
+        b if b >= 1e3 => format!("{} kB", significant(b / 1e3)),
+        b => format!("{b} B"),
+    }
+}

@@ -1,0 +1,82 @@
+//! Two runs side by side.
+
+use super::*;
+
+/// Rows of a comparison that one picture shows.
+const MOST_ROWS: usize = 28;
+
+/// Two runs: how many times as fast the second is.
+pub(crate) fn compared(first: &Run, second: &Run) -> Section {
+    let fastest = |run: &Run| {
+        let measured = run.records.iter().filter(|record| record.op != "rates").cloned();
+        by(measured, key).into_iter().map(|(key, records)| {
+            let best = records.into_iter().max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)).expect("not empty");
+            (key, best)
+        })
+    };
+    let (a, b): (Vec<_>, Vec<_>) = (fastest(first).collect(), fastest(second).collect());
+    let mut rows = Vec::new();
+    let mut bars = Vec::new();
+    for (key, one) in &a {
+        let Some((_, two)) = b.iter().find(|(other, _)| other == key) else { continue };
+        let times = two.ops_per_s / one.ops_per_s;
+        let spread = one.spread.hypot(two.spread);
+        let told = format!(
+            "{key}: {} against {} a second, {:.2} ± {:.1} %",
+            significant(two.ops_per_s),
+            significant(one.ops_per_s),
+            times,
+            50.0 * spread
+        );
+        rows.push(vec![
+            key.clone(),
+            significant(one.ops_per_s),
+            significant(two.ops_per_s),
+            format!("{times:.2}×"),
+            format!("± {:.1} %", 50.0 * spread),
+        ]);
+        let range = Some((times * (1.0 - spread / 2.0).max(0.05), times * (1.0 + spread / 2.0)));
+        bars.push(Bar { label: key.clone(), values: vec![(0, times, range)], text: format!("{times:.2}×"), told });
+    }
+    let mut group = Group { title: format!("{} against {}", second.name, first.name), ..Group::default() };
+    while !bars.is_empty() {
+        let rest = bars.split_off(bars.len().min(MOST_ROWS));
+        let part = group.figures.len() + 1;
+        let chart = Bars {
+            title: if part == 1 && rest.is_empty() {
+                "times as fast".into()
+            } else {
+                format!("times as fast, part {part}")
+            },
+            rows: std::mem::replace(&mut bars, rest),
+            x: axis(&format!("{} over {}", clipped(&second.name), clipped(&first.name)), Scale::Log, ratio),
+            series: Vec::new(),
+            dots: true,
+            rule: Some(1.0),
+        };
+        group.figures.push(Figure {
+            name: slug(&["compared", &second.name, &first.name, &part.to_string()]),
+            picture: chart.svg(),
+        });
+    }
+    let groups = if rows.is_empty() {
+        Vec::new()
+    } else {
+        let heads = vec!["measurement", "first, per second", "second, per second", "ratio", "spread"];
+        group.table = Some(Table { heads, words: 1, rows });
+        vec![group]
+    };
+    Section {
+        id: "compared",
+        title: "Two runs side by side",
+        reading: "Right of the line the second run is faster. Of measurements that a run has several times, such as by several \
+            instruction sets, the fastest counts. A whisker is half the quartile spread of both together: a ratio whose whisker \
+            crosses the line is no difference.",
+        groups,
+    }
+}
+
+/// A name for an axis.
+fn clipped(name: &str) -> String {
+    if name.chars().count() <= 22 { name.into() } else { name.chars().take(21).chain(['…']).collect() }
+}

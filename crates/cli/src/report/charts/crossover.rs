@@ -1,0 +1,68 @@
+//! Where a device overtakes another.
+
+use super::*;
+
+/// Where one row of rates comes to lie above another, between two batch sizes.
+fn crossing(below: &[(f64, f64)], above: &[(f64, f64)]) -> Option<f64> {
+    let both: Vec<(f64, f64)> = below
+        .iter()
+        .filter_map(|(x, a)| above.iter().find(|(other, _)| other == x).map(|(_, b)| (*x, (b / a).ln())))
+        .collect();
+    // From there on to the end.
+    let last = both.iter().rposition(|(_, ahead)| *ahead <= 0.0);
+    match last {
+        None => both.first().map(|(x, _)| *x),
+        Some(at) => {
+            let ((x0, d0), (x1, d1)) = (both[at], *both.get(at + 1)?);
+            Some((x0.ln() + (x1 / x0).ln() * d0 / (d0 - d1)).exp())
+        }
+    }
+}
+
+pub(super) fn crossover(run: &Run) -> Section {
+    let mut group = Group::default();
+    let mut rows = Vec::new();
+    for ((set, op), records) in by(of_study(run, "crossover"), |record| (record.set.clone(), record.op.clone())) {
+        let devices = by(records, |record| record.devices.join(", "));
+        let curve = |wanted: bool| {
+            let found = devices.iter().find(|(name, _)| name.starts_with("cpu") == wanted);
+            found.map(|(_, records)| {
+                records.iter().map(|record| (record.batch as f64, record.ops_per_s)).collect::<Vec<_>>()
+            })
+        };
+        let at = curve(true).zip(curve(false)).map(|(cpu, gpu)| crossing(&cpu, &gpu));
+        rows.push(vec![
+            short(&set).into(),
+            op.clone(),
+            match at {
+                None => "only one of the two was measured".into(),
+                Some(None) => "the CPU is faster as far as was measured".into(),
+                Some(Some(at)) => plural(at.ceil() as usize, "job"),
+            },
+        ]);
+        let series = devices.into_iter().map(|(name, records)| {
+            let points: Vec<Point> = records.iter().map(|record| rate(record, record.batch as f64)).collect();
+            Series { name, look: Look::Joined, points }
+        });
+        let plot = Plot {
+            title: format!("{} {op}", short(&set)),
+            x: counts("jobs of a batch", Scale::Log),
+            y: axis("per second, end to end", Scale::Log, counted),
+            series: series.collect(),
+            rules: at.flatten().map(|at| (at, plural(at.ceil() as usize, "job"))).into_iter().collect(),
+        };
+        group.figures.push(Figure { name: slug(&["crossover", &set, &op]), picture: plot.svg() });
+    }
+    let groups = if group.figures.is_empty() {
+        Vec::new()
+    } else {
+        group.table = Some(Table { heads: vec!["set", "op", "the GPU is faster from"], words: 2, rows });
+        vec![group]
+    };
+    Section {
+        id: "crossover",
+        title: "The crossover",
+        reading: "Left of the line the host's threads are faster, right of it the GPU, end to end. The planner goes by it.",
+        groups,
+    }
+}

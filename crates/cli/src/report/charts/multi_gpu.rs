@@ -1,0 +1,55 @@
+//! Throughput over the number of devices.
+
+use super::*;
+
+pub(super) fn multi_gpu(run: &Run) -> Section {
+    let mut group = Group::default();
+    let mut rows = Vec::new();
+    for ((set, op), records) in by(of_study(run, "multi-gpu"), |record| (record.set.clone(), record.op.clone())) {
+        let Some(one) = records.iter().find(|record| record.devices.len() == 1).map(|record| record.ops_per_s) else {
+            continue;
+        };
+        let points: Vec<Point> = records.iter().map(|record| rate(record, record.devices.len() as f64)).collect();
+        let most = records.iter().map(|record| record.devices.len()).max().unwrap_or(1);
+        for record in &records {
+            let devices = record.devices.len();
+            let (times, each) = (record.ops_per_s / one, record.ops_per_s / one / devices as f64);
+            rows.push(vec![
+                short(&set).into(),
+                op.clone(),
+                devices.to_string(),
+                significant(record.ops_per_s),
+                ratio(times),
+                format!("{:.0} %", 100.0 * each),
+            ]);
+        }
+        let ideal = (1..=most).map(|n| Point { x: n as f64, y: one * n as f64, range: None, told: String::new() });
+        let plot = Plot {
+            title: format!("{} {op}", short(&set)),
+            x: counts("GPUs", Scale::Linear),
+            y: axis("per second", Scale::Linear, counted),
+            series: vec![
+                Series { name: "measured".into(), look: Look::Joined, points },
+                Series { name: "in proportion".into(), look: Look::Dashed, points: ideal.collect() },
+            ],
+            rules: Vec::new(),
+        };
+        group.figures.push(Figure { name: slug(&["multi-gpu", &set, &op]), picture: plot.svg() });
+    }
+    let groups = if rows.is_empty() {
+        Vec::new()
+    } else {
+        group.table = Some(Table {
+            heads: vec!["set", "op", "GPUs", "per second", "of one", "a GPU's share of that"],
+            words: 2,
+            rows,
+        });
+        vec![group]
+    };
+    Section {
+        id: "multi-gpu",
+        title: "Several GPUs",
+        reading: "The dashed line is what as many GPUs would do if none waited for another or for the host.",
+        groups,
+    }
+}

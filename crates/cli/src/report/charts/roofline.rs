@@ -1,0 +1,90 @@
+//! Operations as fractions of the limit.
+
+use super::*;
+
+pub(super) fn roofline(run: &Run) -> Section {
+    let mut groups = Vec::new();
+    for record in run.records.iter().filter(|record| record.op == "rates") {
+        let Some(rates) = record.rates.as_ref().or(record.limit.as_ref()) else { continue };
+        let of = |hash: &str| rates[hash].as_f64().map_or(UNKNOWN.into(), |rate| significant(rate / 1e6));
+        let row = vec![record.device.clone(), shape_name(record), of("sha256"), of("sha512"), of("keccak")];
+        if groups.is_empty() {
+            let heads = vec!["device", "by", "SHA-256, million a second", "SHA-512", "Keccak"];
+            let table = Some(Table { heads, words: 2, rows: Vec::new() });
+            groups.push(Group {
+                title: "Compressions of one core, or of a whole GPU at its limit".into(),
+                table,
+                ..Group::default()
+            });
+        }
+        groups[0].table.iter_mut().for_each(|table| table.rows.push(row.clone()));
+    }
+    let plain = |record: &&Record| {
+        let of_all = record.study.as_deref().is_none_or(|study| study == "limits");
+        of_all && record.batch > 1 && record.cached_layers == 0 && !record.redundant && record.limit_fraction.is_some()
+    };
+    let key = |record: &&Record| {
+        let mut parts = vec![record.device.clone(), record.detail.clone()];
+        parts.extend((record.backend == "cpu").then(|| plural(record.threads, "thread")));
+        parts.extend((record.devices.len() > 1).then(|| format!("{} devices", record.devices.len())));
+        parts.join(", ")
+    };
+    for (title, records) in by(run.records.iter().filter(plain), key) {
+        let series: Vec<String> =
+            by(records.iter().copied(), |record| record.op.clone()).into_iter().map(|(op, _)| op).collect();
+        let chart = |heading: &str, of: fn(&Record) -> Option<f64>| {
+            let rows = by(records.iter().copied(), |record| record.set.clone()).into_iter().map(|(set, records)| {
+                let known = || records.iter().filter_map(|record| Some((*record, of(record)?)));
+                let at = |op: &str| series.iter().position(|other| other == op).unwrap_or(0);
+                let values: Vec<Value> = known().map(|(record, fraction)| (at(&record.op), fraction, None)).collect();
+                let told: Vec<String> =
+                    known().map(|(r, fraction)| format!("{} {:.0} %", r.op, 100.0 * fraction)).collect();
+                Bar {
+                    label: short(&set).into(),
+                    values,
+                    text: String::new(),
+                    told: format!("{}: {}", short(&set), told.join(", ")),
+                }
+            });
+            let rows: Vec<Bar> = rows.filter(|row| !row.values.is_empty()).collect();
+            let bars = Bars {
+                title: format!("{heading}, as a share of the limit"),
+                rows,
+                x: axis("of the limit", Scale::Linear, share),
+                series: series.clone(),
+                dots: true,
+                rule: Some(1.0),
+            };
+            let name = slug(&["roofline", &title, heading]);
+            (!bars.rows.is_empty()).then(|| Figure { name, picture: bars.svg() })
+        };
+        let figures = [
+            chart("end to end", |record| record.limit_fraction),
+            chart("kernels alone", |record| record.kernels_limit_fraction),
+        ];
+        let rows = records.iter().map(|record| {
+            let of = percent;
+            vec![
+                short(&record.set).into(),
+                record.op.clone(),
+                grouped(record.batch as u64),
+                seconds(record.median_s / record.batch as f64),
+                significant(record.ops_per_s),
+                format!("{:.1} %", 100.0 * record.spread),
+                of(record.limit_fraction),
+                of(record.kernels_limit_fraction),
+            ]
+        });
+        let heads = vec!["set", "op", "batch", "a job", "per second", "spread", "of limit", "kernels, of limit"];
+        let table = Some(Table { heads, words: 2, rows: rows.collect() });
+        groups.push(Group { title, figures: figures.into_iter().flatten().collect(), table });
+    }
+    Section {
+        id: "roofline",
+        title: "Fractions of the limit",
+        reading: "The limit is the time that an operation's hash compressions take at the machine's own rates: measured on a CPU \
+            in the same run, computed from the integer pipes and the clock of a GPU. A share above 100 % means that the rate, \
+            measured before and after, was disturbed.",
+        groups,
+    }
+}
