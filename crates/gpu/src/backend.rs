@@ -91,7 +91,7 @@ impl<G: Gpu> Backend for Gpus<G> {
         if needs > budget {
             return Err(Error::OutOfMemory { device: device.id(), needs, has: budget });
         }
-        Ok(policy::axes().into_iter().filter(|axis| facts.has(axis.name)).collect())
+        Ok(policy::axes(plan.op).into_iter().filter(|axis| facts.has(axis.name)).collect())
     }
     fn rates(&self, device: &Device) -> Option<Work> {
         self.gpu(device).ok()?.0.facts().rates

@@ -3,6 +3,7 @@
 use crate::gpu::Facts;
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_fips205::Params;
+use hypergrove_fips205::plan::Op;
 use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, Kernel, MAX_THREADS, TILE_WORDS, UNROLLED};
 
 /// Choices that change time and memory, never bytes.
@@ -92,9 +93,19 @@ static SWITCH: &[u32] = &[0, 1];
 static STORED: &[u32] = &[0, 1, 2];
 static LEVELS: &[u32] = &[0, 1, 2, 3, 4];
 
-/// The space of this backend.
-pub(crate) fn axes() -> Vec<Axis> {
-    vec![
+/// Whether any of an op's launches depends on an axis: where none does, nothing is to be tuned.
+pub(crate) fn matters(axis: &str, op: Op) -> bool {
+    let idle: &[&str] = match op {
+        Op::Sign => &[],
+        Op::Keygen | Op::Cache => &["fors_block", "select_block", "sort", "replay", "beside"],
+        Op::Verify => &["select_block", "subtree_height", "tile", "window", "replay", "beside"],
+    };
+    !idle.contains(&axis)
+}
+
+/// The space of this backend, for an op.
+pub(crate) fn axes(op: Op) -> Vec<Axis> {
+    let all = [
         Axis { tuned: false, ..Axis::threads() },
         Axis::new("block", BLOCK),
         Axis::new("blocks", BLOCKS),
@@ -117,7 +128,8 @@ pub(crate) fn axes() -> Vec<Axis> {
         Axis { tuned: false, ..Axis::new("check", SWITCH) },
         Axis::new("beside", SWITCH),
         Axis { tuned: false, ..Axis::new("record", SWITCH) },
-    ]
+    ];
+    all.into_iter().map(|axis| Axis { tuned: axis.tuned && matters(axis.name, op), ..axis }).collect()
 }
 
 impl GpuPolicy {

@@ -357,3 +357,48 @@ impl<G: Gpu> GpuProgram<G> {
         steps
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::HostGpu;
+    use crate::nodes::NodesCache;
+    use crate::policy::{GpuPolicy, axes, matters};
+    use crate::program::layout::Shape;
+    use hypergrove_engine::Policy;
+    use hypergrove_fips205::plan::{Op, Plan};
+    use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S};
+    use std::sync::Arc;
+
+    #[test]
+    fn axes_that_do_not_matter_change_no_step() {
+        const BUDGET: u64 = 64 << 20;
+        let (gpu, cache) = (Arc::new(HostGpu::new(false)), Arc::new(NodesCache::new(0)));
+        for (p, op) in
+            [&SLH_DSA_SHA2_128F, &SLH_DSA_SHA2_128S].into_iter().flat_map(|p| [(p, Op::Keygen), (p, Op::Verify)])
+        {
+            let plan = Plan::new(p, op);
+            for jobs in [1, 40, 2000] {
+                let mut program = GpuProgram::new(&gpu, &cache, &plan, jobs, BUDGET, GpuPolicy::default()).unwrap();
+                let (pass, largest) = (program.layout.jobs, program.layout.device);
+                let steps = |program: &GpuProgram<HostGpu>| match op {
+                    Op::Verify => program.verify_steps(pass, 1),
+                    _ => program.keygen_steps(pass),
+                };
+                let by_default = steps(&program);
+                let idle = axes(Op::Sign).into_iter().filter(|axis| axis.tuned && !matters(axis.name, op));
+                let mut seen = 0;
+                for (name, value) in
+                    idle.flat_map(|axis| axis.values.to_vec().into_iter().map(move |value| (axis.name, value)))
+                {
+                    let policy = GpuPolicy::of(&Policy(vec![(name, value)])).unwrap();
+                    program.shape = Shape::new(&plan, policy, BUDGET);
+                    assert_eq!(program.shape.layout(pass).device, largest, "{p} {op:?} of {jobs}: {name} = {value}");
+                    assert_eq!(steps(&program), by_default, "{p} {op:?} of {jobs}: {name} = {value}");
+                    seen += 1;
+                }
+                assert!(seen > 10);
+            }
+        }
+    }
+}
