@@ -17,6 +17,7 @@ use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature
 use lanes::{Lanes, Scratch};
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
+use zeroize::Zeroize;
 
 /// zkDilithium by one instruction set.
 pub struct ZkDilithium {
@@ -112,9 +113,10 @@ impl ZkDilithium {
             let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
             let mut out = Vec::with_capacity(jobs.len());
             run(&mut Lanes { lattice: &**lattice, lanes: lattice.lanes(), s: &mut scratch }, jobs, &mut out);
-            if then == Then::Keep {
-                lock().push(scratch);
+            if then == Then::Wipe {
+                scratch.zeroize();
             }
+            lock().push(scratch);
             out
         };
         if jobs.len() <= chunk {

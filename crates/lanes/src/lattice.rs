@@ -49,6 +49,11 @@ impl std::ops::DerefMut for Rows {
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
     }
 }
+impl Zeroize for Rows {
+    fn zeroize(&mut self) {
+        self[..].zeroize();
+    }
+}
 impl Drop for Rows {
     fn drop(&mut self) {
         self.zeroize();
@@ -61,10 +66,20 @@ impl Drop for Rows {
 /// Element i of an instance stands in row i, its instance's column: `rows[i * lanes + instance]`. Slices are of [`Rows`]
 /// and begin at whole rows. Elements are integers of their class, |x| ≤ q if nothing else is said; results called
 /// reduced lie in \[−(q + 1)/2, (q + 1)/2\], canonical ones in \[0, q). A polynomial has 256 rows. Running time depends on
-/// lengths alone.
+/// lengths alone if nothing else is said.
 pub trait Lattice: Send + Sync {
     /// Instances side by side.
     fn lanes(&self) -> usize;
+    /// Rows of integers that are given as columns, one instance's after the other; a multiple of eight rows.
+    fn rows(&self, columns: &[i32], rows: &mut [f64]);
+    /// The inverse of [`rows`](Self::rows).
+    fn columns(&self, rows: &[f64], columns: &mut [i32]);
+    /// A polynomial of ExpandA from its stream: the first 256 numbers below q, of 23 bits each of three bytes. False if
+    /// there are fewer. [`SLACK`](crate::SLACK) places more are overwritten. Running time depends on the stream.
+    fn uniform(&self, stream: &[u8], out: &mut [i32]) -> bool;
+    /// A polynomial of ExpandS likewise: 2 − (d mod 5) of the first 256 nibbles d below 15, the low one of a byte first.
+    /// Running time depends on which nibbles are 15.
+    fn short(&self, stream: &[u8], out: &mut [i32]) -> bool;
     /// Polynomials to their values, |value| ≤ 6q.
     fn ntt(&self, polynomials: &mut [f64]);
     /// Values to their polynomials, both reduced.
@@ -163,6 +178,44 @@ fn dot<V: Doubles>(factor: impl Fn(usize) -> V, values: &[V], out: &mut [V; N]) 
 impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
     fn lanes(&self) -> usize {
         V::LANES
+    }
+    fn rows(&self, columns: &[i32], rows: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let (rows, rest) = V::of_mut(rows).as_chunks_mut::<8>();
+                let stride = 8 * rows.len();
+                assert!(rest.is_empty() && columns.len() == V::LANES * stride, "columns of as many numbers as rows");
+                for (i, rows) in rows.iter_mut().enumerate() {
+                    *rows = V::load_columns(&columns[8 * i..], stride);
+                }
+            },
+        );
+    }
+    fn columns(&self, rows: &[f64], columns: &mut [i32]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let (rows, rest) = V::of(rows).as_chunks::<8>();
+                let stride = 8 * rows.len();
+                assert!(rest.is_empty() && columns.len() == V::LANES * stride, "columns of as many numbers as rows");
+                for (i, rows) in rows.iter().enumerate() {
+                    V::store_columns(rows, &mut columns[8 * i..], stride);
+                }
+            },
+        );
+    }
+    fn uniform(&self, stream: &[u8], out: &mut [i32]) -> bool {
+        self.token.vectorize(
+            #[inline(always)]
+            || self.token.uniform(stream, out),
+        )
+    }
+    fn short(&self, stream: &[u8], out: &mut [i32]) -> bool {
+        self.token.vectorize(
+            #[inline(always)]
+            || self.token.short(stream, out),
+        )
     }
     fn ntt(&self, rows: &mut [f64]) {
         self.token.vectorize(

@@ -1,7 +1,7 @@
 //! zkDilithium's arithmetic on every instruction set against the scheme's own, instance by instance: few enough for Miri,
 //! which is also how sets that this CPU lacks are run.
 
-use hypergrove_lanes::{Constants, Factors, Isa, Lattice, Rows, Shake, Width, lattice};
+use hypergrove_lanes::{Constants, Factors, Isa, Lattice, Rows, SLACK, Shake, Width, lattice};
 use hypergrove_zkdilithium::Fe;
 use hypergrove_zkdilithium::ntt::{intt, ntt};
 use hypergrove_zkdilithium::params::{GAMMA2, N, Q, T, ZETA};
@@ -157,6 +157,78 @@ fn decompose_of_every_instruction_set_is_the_schemes() {
                 assert!(norms[1..].iter().all(|norm| *norm == 0.0));
             }
         }
+    });
+}
+
+/// Where a sampler's streams end, or what they are made of.
+const STREAMS: [&str; 6] = ["none", "all", "just enough at the end", "one too few", "mixed", "mixed otherwise"];
+
+/// Checks a sampler of codes: `pack` makes a stream of them, `kept` is what it should keep, and `code` gives the i-th
+/// candidate that is kept, or rejected.
+fn check_sampler(
+    name: &str,
+    pack: impl Fn(&[u32]) -> Vec<u8>,
+    kept: impl Fn(u32) -> Option<i32>,
+    code: impl Fn(usize, bool) -> u32,
+    sample: impl Fn(&[u8], &mut [i32]) -> bool,
+) {
+    const CODES: usize = N + 80;
+    let keep = |stream: usize, i: usize| match stream {
+        0 => false,
+        1 => true,
+        2 => i >= CODES - N,
+        3 => i > CODES - N,
+        _ => (i * i + i / 7 * stream) % 8 != 3,
+    };
+    for stream in (0..STREAMS.len()).step_by(if cfg!(miri) { 4 } else { 1 }) {
+        let codes: Vec<u32> = (0..CODES).map(|i| code(i, keep(stream, i))).collect();
+        let expected: Vec<i32> = codes.iter().filter_map(|code| kept(*code)).collect();
+        let bytes = pack(&codes);
+        let mut out = vec![7; N + SLACK];
+        let whole = sample(&bytes, &mut out);
+        assert_eq!(whole, expected.len() >= N, "{name}: {}", STREAMS[stream]);
+        assert_eq!(whole, ![0, 3].contains(&stream));
+        assert!(!whole || out[..N] == expected[..N], "{name}: {}", STREAMS[stream]);
+    }
+}
+
+#[test]
+fn samplers_of_every_instruction_set_are_the_schemes() {
+    // Both sides of the border, the ends, and a top bit that counts for nothing.
+    let border = |i: usize, keep: bool| match keep {
+        true => [Q - 1, 0, value(1, i)][i % 3],
+        false => [Q, 0x7f_ffff][i % 2],
+    };
+    every_lattice(|name, lattice| {
+        check_sampler(
+            name,
+            |codes| codes.iter().flat_map(|code| code.to_le_bytes().into_iter().take(3)).collect(),
+            |code| Some((code & 0x7f_ffff) as i32).filter(|x| *x < Q as i32),
+            |i, keep| border(i, keep) | (i as u32 & 1) << 23,
+            |stream, out| lattice.uniform(stream, out),
+        );
+        check_sampler(
+            name,
+            |codes| codes.chunks(2).map(|pair| (pair[0] | pair[1] << 4) as u8).collect(),
+            |code| (code < 15).then_some(2 - (code % 5) as i32),
+            |i, keep| if keep { value(2, i) % 15 } else { 15 },
+            |stream, out| lattice.short(stream, out),
+        );
+    });
+}
+
+#[test]
+fn columns_of_every_instruction_set_are_rows() {
+    every_lattice(|name, lattice| {
+        let (lanes, count) = (lattice.lanes(), 24);
+        let element = |lane: usize, i: usize| (value(lane, i) as i32) * (1 - 2 * (i as i32 & 1));
+        let columns: Vec<i32> = (0..lanes * count).map(|at| element(at / count, at % count)).collect();
+        let mut out = Rows::new(count, lanes);
+        lattice.rows(&columns, &mut out);
+        assert_eq!(out[..], rows(lanes, count, |lane, i| element(lane, i).into())[..], "{name}, {lanes}");
+        let mut back = vec![0; lanes * count];
+        lattice.columns(&out, &mut back);
+        assert_eq!(back, columns, "{name}, {lanes}");
     });
 }
 

@@ -1,12 +1,12 @@
 //! The lanes of one thread: what signing, verification and key generation share.
 
-use hypergrove_lanes::{Factors, Lattice, Rows, Shake};
+use hypergrove_lanes::{Factors, Lattice, Rows, SLACK, Shake};
 use hypergrove_zkdilithium::Fe;
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::pack::bytes_to_fes;
 use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::poseidon::State;
-use hypergrove_zkdilithium::ring::{NttElement, RingElement};
+use hypergrove_zkdilithium::ring::NttElement;
 use std::array;
 use zeroize::Zeroize;
 
@@ -41,7 +41,10 @@ pub(super) struct Scratch {
     pub(super) r0_norms: Rows,
     pub(super) z_norms: Rows,
     pub(super) inputs: Vec<u8>,
+    /// Streams: four polynomials' of each lane, at most.
     pub(super) bytes: Vec<u8>,
+    /// A polynomial of each lane, one after the other, and what samplers overwrite beyond.
+    pub(super) columns: Vec<i32>,
 }
 
 impl Scratch {
@@ -63,15 +66,30 @@ impl Scratch {
             z_norms: rows(1),
             // Enough for all: growing would leave copies of secrets behind.
             inputs: Vec::with_capacity(lanes * PK_BYTES),
-            bytes: Vec::with_capacity(lanes * K * L * A_BLOCKS * Shake::Shake128.rate()),
+            columns: vec![0; lanes * N + SLACK],
+            bytes: vec![0; lanes * L * A_BLOCKS * Shake::Shake128.rate()],
         }
+    }
+}
+
+impl Zeroize for Scratch {
+    fn zeroize(&mut self) {
+        let Scratch { each, same, y, values, w, w1, challenge, failed, c_tilde, states, cells, .. } = self;
+        for rows in [each, same, y, values, w, w1, challenge, c_tilde, states, cells] {
+            rows.zeroize();
+        }
+        failed.fill(false);
+        self.r0_norms.zeroize();
+        self.z_norms.zeroize();
+        self.inputs.zeroize();
+        self.bytes.iter_mut().zeroize();
+        self.columns.iter_mut().zeroize();
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        self.inputs.zeroize();
-        self.bytes.zeroize();
+        self.zeroize();
     }
 }
 pub(super) struct Lanes<'a> {
@@ -94,9 +112,6 @@ pub(super) fn set(rows: &mut [f64], lanes: usize, lane: usize, values: impl Iter
 }
 pub(super) fn canonical(x: f64) -> Fe {
     Fe::new(x as u32)
-}
-pub(super) fn element(column: &mut impl Iterator<Item = f64>) -> RingElement {
-    RingElement(array::from_fn(|_| Fe::from_centred(column.next().expect("256 rows") as i32)))
 }
 pub(super) fn plain(values: &[NttElement]) -> impl Iterator<Item = f64> {
     values.iter().flat_map(|a| a.0).map(|x| f64::from(x.value()))

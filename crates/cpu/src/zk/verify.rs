@@ -24,8 +24,13 @@ impl Lanes<'_> {
             for lane in 0..self.lanes {
                 let c_tilde = open(lane).c_tilde.iter().map(|x| f64::from(x.value()));
                 set(&mut self.s.c_tilde, self.lanes, lane, c_tilde);
-                let z = open(lane).z.iter().flat_map(|z| z.0).map(|x| f64::from(x.centred()));
-                set(&mut self.s.values, self.lanes, lane, z);
+            }
+            let columns = &mut self.s.columns[..N * self.lanes];
+            for (i, z) in self.s.values[..VECTOR * self.lanes].chunks_exact_mut(N * self.lanes).enumerate() {
+                for (lane, column) in columns.chunks_exact_mut(N).enumerate() {
+                    column.copy_from_slice(&open(lane).z[i]);
+                }
+                self.lattice.rows(columns, z);
             }
             self.ball();
             // w = INTT(Â·NTT(z) − NTT(c)·NTT(t))
