@@ -12,7 +12,7 @@ mod verify;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::params::{SEED_BYTES, ZETA};
-use hypergrove_zkdilithium::poseidon::{ROUND_CONSTANTS, hankel_factors};
+use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors};
 use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey};
 use lanes::{Lanes, Scratch};
 use rayon::prelude::*;
@@ -55,7 +55,9 @@ impl ZkDilithium {
     pub fn with(isa: Isa) -> Option<ZkDilithium> {
         let round_constants: Vec<u32> = ROUND_CONSTANTS.iter().flatten().map(|x| x.value()).collect();
         let matrix: Vec<u32> = hankel_factors().iter().map(|x| x.value()).collect();
-        let constants = Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix };
+        let antidiagonals: Vec<u32> = ANTIDIAGONALS.iter().map(|x| x.value()).collect();
+        let constants =
+            Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix, antidiagonals: &antidiagonals };
         Some(ZkDilithium {
             isa,
             narrow: lattice(isa, Width::Narrow, &constants)?,

@@ -17,6 +17,8 @@ pub struct Constants<'a> {
     pub round_constants: &'a [u32],
     /// Poseidon's matrix as Karatsuba's products leave it: 54 Hankel matrices of 3 × 3, by their antidiagonals.
     pub matrix: &'a [u32],
+    /// The same matrix as it is: its 69 antidiagonals.
+    pub antidiagonals: &'a [u32],
 }
 
 /// Rows of lanes, aligned for every vector and wiped on drop.
@@ -96,10 +98,10 @@ pub trait Lattice: Send + Sync {
     /// The largest |low part| of Decompose of a − b, of each instance.
     fn low_norms(&self, a: &[f64], b: &[f64], norms: &mut [f64]);
     /// Absorbs rows of elements, 24 a permutation, into states of 36 rows: 35 cells and their common denominator. The
-    /// last block may be short.
-    fn absorb(&self, states: &mut [f64], elements: &[f64]);
-    /// Permutes states.
-    fn permute(&self, states: &mut [f64]);
+    /// last block may be short. Only the first `instances` states are needed: one alone has a way of its own.
+    fn absorb(&self, instances: usize, states: &mut [f64], elements: &[f64]);
+    /// Permutes states, of which the first `instances` are needed.
+    fn permute(&self, instances: usize, states: &mut [f64]);
     /// The first cells of states, canonical: as many rows as `out` has.
     fn squeeze(&self, states: &[f64], out: &mut [f64]);
     /// SHAKE of inputs of `input_bytes`, one after the other, to outputs of whole blocks, `blocks` each.
@@ -146,9 +148,26 @@ impl<T: Simd, V: Doubles> Over<T, V> {
         Over {
             token,
             ntt: ntt::Tables::new(constants.zeta),
-            poseidon: poseidon::Tables::new(constants.round_constants, constants.matrix),
+            poseidon: poseidon::Tables::new(constants.round_constants, constants.matrix, constants.antidiagonals),
             vector: PhantomData,
         }
+    }
+}
+
+impl<T: Simd, V: Doubles> Over<T, V> {
+    /// Absorbs blocks into the first state.
+    fn alone<'a>(&self, rows: &mut [f64], blocks: impl Iterator<Item = &'a [f64]>) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let mut state = poseidon::AloneState::new(rows.iter().copied().step_by(V::LANES));
+                for block in blocks {
+                    state.absorb(block.iter().copied().step_by(V::LANES));
+                    poseidon::permute_alone::<V::Vector>(&self.poseidon, &mut state);
+                }
+                rows.iter_mut().step_by(V::LANES).zip(state.rows()).for_each(|(row, x)| *row = *x);
+            },
+        );
     }
 }
 
@@ -311,7 +330,10 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
             },
         );
     }
-    fn absorb(&self, rows: &mut [f64], elements: &[f64]) {
+    fn absorb(&self, instances: usize, rows: &mut [f64], elements: &[f64]) {
+        if instances == 1 {
+            return self.alone(rows, elements.chunks(RATE * V::LANES));
+        }
         self.token.vectorize(
             #[inline(always)]
             || {
@@ -326,7 +348,10 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
             },
         );
     }
-    fn permute(&self, rows: &mut [f64]) {
+    fn permute(&self, instances: usize, rows: &mut [f64]) {
+        if instances == 1 {
+            return self.alone(rows, std::iter::once(&[][..]));
+        }
         self.token.vectorize(
             #[inline(always)]
             || poseidon::permute(&self.poseidon, states::<V>(rows)),

@@ -93,8 +93,14 @@ pub(crate) trait Doubles: Copy {
     fn max(self, o: Self) -> Self;
     /// The lanes that are 0 or −0.
     fn is_zero(self) -> Self::Mask;
+    /// The lanes that are `o`, which is not 0.
+    fn equals(self, o: Self) -> Self::Mask;
     /// `x` in the lanes of `mask`, self elsewhere.
     fn replace(self, mask: Self::Mask, x: Self) -> Self;
+    /// 0 in the lanes of `mask`, self elsewhere.
+    fn clear(self, mask: Self::Mask) -> Self;
+    /// Lane i is lane i xor `distance`, a power of two below `LANES`.
+    fn swap(self, distance: usize) -> Self;
     /// Eight rows: lane j of row i is `columns[j * stride + i]`.
     fn load_columns(columns: &[i32], stride: usize) -> [Self; 8];
     /// The inverse of `load_columns`, of numbers that fit.
@@ -349,8 +355,23 @@ impl<V: Doubles> Doubles for Pair<V> {
         (self.0.is_zero(), self.1.is_zero())
     }
     #[inline(always)]
+    fn equals(self, o: Self) -> Self::Mask {
+        (self.0.equals(o.0), self.1.equals(o.1))
+    }
+    #[inline(always)]
     fn replace(self, mask: Self::Mask, x: Self) -> Self {
         Pair(self.0.replace(mask.0, x.0), self.1.replace(mask.1, x.1))
+    }
+    #[inline(always)]
+    fn clear(self, mask: Self::Mask) -> Self {
+        Pair(self.0.clear(mask.0), self.1.clear(mask.1))
+    }
+    #[inline(always)]
+    fn swap(self, distance: usize) -> Self {
+        match distance {
+            _ if distance == V::LANES => Pair(self.1, self.0),
+            _ => Pair(self.0.swap(distance), self.1.swap(distance)),
+        }
     }
     #[inline(always)]
     fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {

@@ -5,7 +5,7 @@ use hypergrove_lanes::{Constants, Factors, Isa, Lattice, Rows, SLACK, Shake, Wid
 use hypergrove_zkdilithium::Fe;
 use hypergrove_zkdilithium::ntt::{intt, ntt};
 use hypergrove_zkdilithium::params::{GAMMA2, N, Q, T, ZETA};
-use hypergrove_zkdilithium::poseidon::{ROUND_CONSTANTS, hankel_factors, permute};
+use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors, permute};
 use hypergrove_zkdilithium::ring::{NttElement, RingElement, decompose};
 use hypergrove_zkdilithium::trace::Trace;
 use shake::digest::{ExtendableOutput, Update, XofReader};
@@ -16,7 +16,9 @@ const SLOW: usize = if cfg!(miri) { 5 } else { 1 };
 fn every_lattice(test: impl Fn(&str, &dyn Lattice)) {
     let round_constants: Vec<u32> = ROUND_CONSTANTS.iter().flatten().map(|x| x.value()).collect();
     let matrix: Vec<u32> = hankel_factors().iter().map(|x| x.value()).collect();
-    let constants = Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix };
+    let antidiagonals: Vec<u32> = ANTIDIAGONALS.iter().map(|x| x.value()).collect();
+    let constants =
+        Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix, antidiagonals: &antidiagonals };
     // The set that few CPUs have, once: the others run where Miri does.
     let of_miri = |isa: &&Isa| !cfg!(miri) || isa.name() == "avx512";
     let widths = if cfg!(miri) { &[Width::Narrow][..] } else { &[Width::Narrow, Width::Wide] };
@@ -62,27 +64,38 @@ fn poseidon_of_every_instruction_set_is_the_schemes() {
             3 => -ROUND_CONSTANTS[0][i],
             _ => Fe::new(value(lane, i)),
         };
-        let mut states = rows(lanes, T + 1, |lane, i| if i < T { f64::from(start(lane, i).value()) } else { 1.0 });
-        // A whole block and a short one: the denominator is one at first and another then.
-        let elements = rows(lanes, 26, |lane, i| if i < 24 { 0.0 } else { f64::from(value(lane + 1, i)) });
-        lattice.absorb(&mut states, &elements);
-        let mut cells = Rows::new(T, lanes);
-        lattice.squeeze(&states, &mut cells);
-        for lane in (0..lanes).step_by(SLOW) {
+        let begun = |lane: usize, i: usize| if i < T { f64::from(start(lane, i).value()) } else { 1.0 };
+        let added = |lane: usize, i: usize| Fe::new(value(lane + 1, 24 + i));
+        let expected = |lane: usize| {
             let mut state = std::array::from_fn(|i| start(lane, i));
             let mut trace = Trace::default();
             permute(&mut state, &mut trace);
             assert!(lane % 4 == 0 || trace.zero_inputs > 0);
-            for i in 24..26 {
-                state[i - 24] = state[i - 24] + Fe::new(value(lane + 1, i));
+            for i in 0..2 {
+                state[i] = state[i] + added(lane, i);
             }
             permute(&mut state, &mut trace);
-            for i in 0..T {
-                assert_eq!(
-                    cells[i * lanes + lane],
-                    f64::from(state[i].value()),
-                    "{name}, {lanes}: lane {lane}, cell {i}"
-                );
+            state.map(|x| f64::from(x.value()))
+        };
+        // A whole block and a short one: the denominator is one at first and another then.
+        let mut states = rows(lanes, T + 1, begun);
+        let blocks = rows(lanes, 26, |lane, i| if i < 24 { 0.0 } else { f64::from(added(lane, i - 24).value()) });
+        lattice.absorb(lanes, &mut states, &blocks);
+        let mut cells = Rows::new(T, lanes);
+        lattice.squeeze(&states, &mut cells);
+        for lane in (0..lanes).step_by(SLOW) {
+            for (i, x) in expected(lane).iter().enumerate() {
+                assert_eq!(cells[i * lanes + lane], *x, "{name}, {lanes}: lane {lane}, cell {i}");
+            }
+        }
+        // Each of the four kinds alone; what stands in the other lanes is no matter.
+        for kind in if cfg!(miri) { 2..3 } else { 0..4 } {
+            let mut states = rows(lanes, T + 1, |lane, i| if lane == 0 { begun(kind, i) } else { 1.0 });
+            lattice.permute(1, &mut states);
+            lattice.absorb(1, &mut states, &rows(lanes, 2, |_, i| f64::from(added(kind, i).value())));
+            lattice.squeeze(&states, &mut cells);
+            for (i, x) in expected(kind).iter().enumerate() {
+                assert_eq!(cells[i * lanes], *x, "{name}, {lanes}: kind {kind} alone, cell {i}");
             }
         }
     });

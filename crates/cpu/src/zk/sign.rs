@@ -1,7 +1,7 @@
 //! Signing: attempts in all lanes until no message is left.
 
 use super::Sign;
-use super::lanes::{Lanes, VECTOR, Y_BLOCKS, column, plain};
+use super::lanes::{Lanes, VECTOR, Y_BLOCKS, column};
 use hypergrove_lanes::{Rows, Shake};
 use hypergrove_zkdilithium::Signature;
 use hypergrove_zkdilithium::pack::{pack_codes, pack_fes, unpack_codes};
@@ -49,7 +49,7 @@ impl Lanes<'_> {
             keys.clear();
             keys.extend(lanes.iter().map(|lane| jobs[lane.job].key));
             let same = self.load_keys(&mut held, &keys, |key| {
-                plain(key.a_hat().as_flattened()).chain(plain(key.s1_hat())).chain(plain(key.s2_hat()))
+                key.a_hat().as_flattened().iter().chain(key.s1_hat()).chain(key.s2_hat()).map(|a| (a, 1.0))
             });
             self.attempt(same, &lanes, &starts, &mut signatures);
             open.retain(|open| signatures[open.job].is_none());
@@ -71,8 +71,8 @@ impl Lanes<'_> {
         self.lattice.intt(&mut w);
         self.s.w = w;
         // c̃ = com(μ, w₁);  c = Ball(c̃)
-        self.com(|lane| &starts[lanes[lane].job].after_mu);
-        self.ball();
+        self.com(self.lanes, |lane| &starts[lanes[lane].job].after_mu);
+        self.ball(self.lanes);
         self.lattice.ntt(&mut self.s.challenge);
         // ‖LowPart(w − c·s₂)‖, and z = y + c·s₁ with its norm
         self.times_challenge(same, K * VECTOR + VECTOR);

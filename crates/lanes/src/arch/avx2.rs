@@ -95,7 +95,12 @@ x86_doubles!(F64x4, __m256d, 4, __m256d,
     set1 _mm256_set1_pd, add _mm256_add_pd, sub _mm256_sub_pd, mul _mm256_mul_pd, fma _mm256_fmadd_pd,
     fnma _mm256_fnmadd_pd, max _mm256_max_pd, abs |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x),
     is_zero |x| _mm256_cmp_pd::<_CMP_EQ_OQ>(x, _mm256_setzero_pd()),
-    replace |x, mask, o| _mm256_blendv_pd(x, o, mask),
+    equals |x, o| _mm256_cmp_pd::<_CMP_EQ_OQ>(x, o), replace |x, mask, o| _mm256_blendv_pd(x, o, mask),
+    clear |x, mask| _mm256_andnot_pd(mask, x),
+    swap |x, distance| match distance {
+        1 => _mm256_permute_pd::<0b0101>(x),
+        _ => _mm256_permute2f128_pd::<0x01>(x, x),
+    },
     from_columns from_columns, to_columns to_columns
 );
 
@@ -114,7 +119,7 @@ macro_rules! avx2_token {
                 type Sha512Wide = U64x4;
                 type KeccakWide = U64x4;
                 type Doubles = F64x4;
-                type DoublesWide = Pair<F64x4>;
+                type DoublesWide = F64x4;
                 type Streams = $streams;
                 type Plain = $plain;
                 #[inline(always)]

@@ -157,7 +157,13 @@ x86_doubles!(F64x8, __m512d, 8, __mmask8,
     set1 _mm512_set1_pd, add _mm512_add_pd, sub _mm512_sub_pd, mul _mm512_mul_pd, fma _mm512_fmadd_pd,
     fnma _mm512_fnmadd_pd, max max_unless_both_negative, abs |x| _mm512_abs_pd(x),
     is_zero |x| _mm512_testn_epi64_mask(_mm512_castpd_si512(x), _mm512_set1_epi64(i64::MAX)),
-    replace |x, mask, o| _mm512_mask_mov_pd(x, mask, o),
+    equals |x, o| _mm512_cmpeq_epi64_mask(_mm512_castpd_si512(x), _mm512_castpd_si512(o)),
+    replace |x, mask, o| _mm512_mask_mov_pd(x, mask, o), clear |x, mask| _mm512_maskz_mov_pd(!mask, x),
+    swap |x, distance| match distance {
+        1 => _mm512_permute_pd::<0b0101_0101>(x),
+        2 => _mm512_permutex_pd::<0b01_00_11_10>(x),
+        _ => _mm512_shuffle_f64x2::<0b01_00_11_10>(x, x),
+    },
     from_columns from_columns, to_columns to_columns
 );
 

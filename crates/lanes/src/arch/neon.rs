@@ -232,9 +232,23 @@ impl Doubles for F64x2 {
         unsafe { vceqzq_f64(self.0) }
     }
     #[inline(always)]
+    fn equals(self, o: Self) -> uint64x2_t {
+        // SAFETY: see splat.
+        unsafe { vceqq_f64(self.0, o.0) }
+    }
+    #[inline(always)]
     fn replace(self, mask: uint64x2_t, x: Self) -> Self {
         // SAFETY: see splat.
         unsafe { F64x2(vbslq_f64(mask, x.0, self.0)) }
+    }
+    #[inline(always)]
+    fn clear(self, mask: uint64x2_t) -> Self {
+        self.replace(mask, Self::splat(0.0))
+    }
+    #[inline(always)]
+    fn swap(self, _: usize) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vextq_f64::<1>(self.0, self.0)) }
     }
     #[inline(always)]
     fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {

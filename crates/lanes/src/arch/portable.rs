@@ -137,10 +137,22 @@ impl Doubles for f64 {
         self == 0.0
     }
     #[inline(always)]
+    fn equals(self, o: Self) -> bool {
+        self == o
+    }
+    #[inline(always)]
     fn replace(self, mask: bool, x: Self) -> Self {
         // No branch: the mask is secret.
         let keep = u64::from(mask).wrapping_sub(1);
         f64::from_bits(self.to_bits() & keep | x.to_bits() & !keep)
+    }
+    #[inline(always)]
+    fn clear(self, mask: bool) -> Self {
+        self.replace(mask, 0.0)
+    }
+    #[inline(always)]
+    fn swap(self, _: usize) -> Self {
+        self
     }
     #[inline(always)]
     fn load_columns(columns: &[i32], _: usize) -> [Self; 8] {

@@ -240,7 +240,8 @@ pub(super) use x86_transpose;
 macro_rules! x86_doubles {
     ($name:ident, $raw:ident, $lanes:literal, $mask:ident, set1 $set1:ident, add $add:ident, sub $sub:ident, mul $mul:ident,
      fma $fma:ident, fnma $fnma:ident, max $max:ident, abs |$ax:ident| $abs:expr, is_zero |$zx:ident| $zero:expr,
-     replace |$rx:ident, $rm:ident, $ro:ident| $replace:expr,
+     equals |$ex:ident, $eo:ident| $equals:expr, replace |$rx:ident, $rm:ident, $ro:ident| $replace:expr,
+     clear |$cx:ident, $cm:ident| $clear:expr, swap |$px:ident, $pd:ident| $swap:expr,
      from_columns $from:ident, to_columns $to:ident
     ) => {
         #[doc = concat!(stringify!($lanes), " doubles.")]
@@ -300,10 +301,28 @@ macro_rules! x86_doubles {
                 unsafe { $zero }
             }
             #[inline(always)]
+            fn equals(self, o: Self) -> $mask {
+                let ($ex, $eo) = (self.0, o.0);
+                // SAFETY: see splat.
+                unsafe { $equals }
+            }
+            #[inline(always)]
             fn replace(self, $rm: $mask, x: Self) -> Self {
                 let ($rx, $ro) = (self.0, x.0);
                 // SAFETY: see splat.
                 unsafe { $name($replace) }
+            }
+            #[inline(always)]
+            fn clear(self, $cm: $mask) -> Self {
+                let $cx = self.0;
+                // SAFETY: see splat.
+                unsafe { $name($clear) }
+            }
+            #[inline(always)]
+            fn swap(self, $pd: usize) -> Self {
+                let $px = self.0;
+                // SAFETY: see splat.
+                unsafe { $name($swap) }
             }
             #[inline(always)]
             fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {
