@@ -3,7 +3,7 @@
 use super::portable::NoStreams;
 use super::sha_ni::ShaNi;
 use super::x86::{four_registers, two_registers, x86_doubles, x86_samplers, x86_transpose, x86_vector};
-use crate::simd::{Pair, Simd, array};
+use crate::simd::{Simd, array};
 use core::arch::x86_64::*;
 
 x86_transpose!(
