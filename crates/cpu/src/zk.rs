@@ -12,11 +12,12 @@ mod verify;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::params::{SEED_BYTES, ZETA};
-use hypergrove_zkdilithium::poseidon::{ROUND_CONSTANTS, hankel_factors};
+use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors};
 use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey};
 use lanes::{Lanes, Scratch};
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
+use zeroize::Zeroize;
 
 /// zkDilithium by one instruction set.
 pub struct ZkDilithium {
@@ -54,7 +55,9 @@ impl ZkDilithium {
     pub fn with(isa: Isa) -> Option<ZkDilithium> {
         let round_constants: Vec<u32> = ROUND_CONSTANTS.iter().flatten().map(|x| x.value()).collect();
         let matrix: Vec<u32> = hankel_factors().iter().map(|x| x.value()).collect();
-        let constants = Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix };
+        let antidiagonals: Vec<u32> = ANTIDIAGONALS.iter().map(|x| x.value()).collect();
+        let constants =
+            Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix, antidiagonals: &antidiagonals };
         Some(ZkDilithium {
             isa,
             narrow: lattice(isa, Width::Narrow, &constants)?,
@@ -112,9 +115,10 @@ impl ZkDilithium {
             let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
             let mut out = Vec::with_capacity(jobs.len());
             run(&mut Lanes { lattice: &**lattice, lanes: lattice.lanes(), s: &mut scratch }, jobs, &mut out);
-            if then == Then::Keep {
-                lock().push(scratch);
+            if then == Then::Wipe {
+                scratch.zeroize();
             }
+            lock().push(scratch);
             out
         };
         if jobs.len() <= chunk {

@@ -9,7 +9,7 @@ use crate::simd::{Doubles, array};
 /// q.
 pub(crate) const Q: f64 = 7340033.0;
 /// Added and subtracted, it rounds what is smaller than 2⁵¹ to an integer.
-const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
+pub(crate) const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
 
 #[inline(always)]
 fn round_product<V: Doubles>(x: V, by: V) -> V {

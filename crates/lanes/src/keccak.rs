@@ -100,7 +100,10 @@ fn stream<V: Lanes<u64>, const W: usize>(
 ) {
     let rate = 8 * W;
     let mut state = [V::splat(0); 25];
-    let mut padded = [0; 16 * 168];
+    // Words, as wiping takes a store for each element.
+    let mut words = [0u64; 16 * 21];
+    // SAFETY: u64 has no padding and any alignment suits u8; the length is that of the array in bytes.
+    let padded = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(&words)) };
     for at in (0..=input_bytes).step_by(rate) {
         for (row, block) in padded.chunks_exact_mut(rate).take(rows).enumerate() {
             let input = &inputs[(first + row) * input_bytes..][..input_bytes];
@@ -113,13 +116,13 @@ fn stream<V: Lanes<u64>, const W: usize>(
                 block[rate - 1] |= 0x80;
             }
         }
-        let words = V::load_rows::<W, false>(&padded, rate, 0, rows);
+        let block = V::load_rows::<W, false>(padded, rate, 0, rows);
         for i in 0..W {
-            state[i] = state[i].xor(words[i]);
+            state[i] = state[i].xor(block[i]);
         }
         permute(&mut state);
     }
-    padded.zeroize();
+    words[..rows * W].zeroize();
     for block in 0..blocks {
         if block > 0 {
             permute(&mut state);

@@ -17,6 +17,8 @@ pub struct Constants<'a> {
     pub round_constants: &'a [u32],
     /// Poseidon's matrix as Karatsuba's products leave it: 54 Hankel matrices of 3 × 3, by their antidiagonals.
     pub matrix: &'a [u32],
+    /// The same matrix as it is: its 69 antidiagonals.
+    pub antidiagonals: &'a [u32],
 }
 
 /// Rows of lanes, aligned for every vector and wiped on drop.
@@ -49,6 +51,11 @@ impl std::ops::DerefMut for Rows {
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
     }
 }
+impl Zeroize for Rows {
+    fn zeroize(&mut self) {
+        self[..].zeroize();
+    }
+}
 impl Drop for Rows {
     fn drop(&mut self) {
         self.zeroize();
@@ -61,10 +68,20 @@ impl Drop for Rows {
 /// Element i of an instance stands in row i, its instance's column: `rows[i * lanes + instance]`. Slices are of [`Rows`]
 /// and begin at whole rows. Elements are integers of their class, |x| ≤ q if nothing else is said; results called
 /// reduced lie in \[−(q + 1)/2, (q + 1)/2\], canonical ones in \[0, q). A polynomial has 256 rows. Running time depends on
-/// lengths alone.
+/// lengths alone if nothing else is said.
 pub trait Lattice: Send + Sync {
     /// Instances side by side.
     fn lanes(&self) -> usize;
+    /// Rows of integers that are given as columns, one instance's after the other; a multiple of eight rows.
+    fn rows(&self, columns: &[i32], rows: &mut [f64]);
+    /// The inverse of [`rows`](Self::rows).
+    fn columns(&self, rows: &[f64], columns: &mut [i32]);
+    /// A polynomial of ExpandA from its stream: the first 256 numbers below q, of 23 bits each of three bytes. False if
+    /// there are fewer. [`SLACK`](crate::SLACK) places more are overwritten. Running time depends on the stream.
+    fn uniform(&self, stream: &[u8], out: &mut [i32]) -> bool;
+    /// A polynomial of ExpandS likewise: 2 − (d mod 5) of the first 256 nibbles d below 15, the low one of a byte first.
+    /// Running time depends on which nibbles are 15.
+    fn short(&self, stream: &[u8], out: &mut [i32]) -> bool;
     /// Polynomials to their values, |value| ≤ 6q.
     fn ntt(&self, polynomials: &mut [f64]);
     /// Values to their polynomials, both reduced.
@@ -81,10 +98,10 @@ pub trait Lattice: Send + Sync {
     /// The largest |low part| of Decompose of a − b, of each instance.
     fn low_norms(&self, a: &[f64], b: &[f64], norms: &mut [f64]);
     /// Absorbs rows of elements, 24 a permutation, into states of 36 rows: 35 cells and their common denominator. The
-    /// last block may be short.
-    fn absorb(&self, states: &mut [f64], elements: &[f64]);
-    /// Permutes states.
-    fn permute(&self, states: &mut [f64]);
+    /// last block may be short. Only the first `instances` states are needed: one alone has a way of its own.
+    fn absorb(&self, instances: usize, states: &mut [f64], elements: &[f64]);
+    /// Permutes states, of which the first `instances` are needed.
+    fn permute(&self, instances: usize, states: &mut [f64]);
     /// The first cells of states, canonical: as many rows as `out` has.
     fn squeeze(&self, states: &[f64], out: &mut [f64]);
     /// SHAKE of inputs of `input_bytes`, one after the other, to outputs of whole blocks, `blocks` each.
@@ -131,9 +148,26 @@ impl<T: Simd, V: Doubles> Over<T, V> {
         Over {
             token,
             ntt: ntt::Tables::new(constants.zeta),
-            poseidon: poseidon::Tables::new(constants.round_constants, constants.matrix),
+            poseidon: poseidon::Tables::new(constants.round_constants, constants.matrix, constants.antidiagonals),
             vector: PhantomData,
         }
+    }
+}
+
+impl<T: Simd, V: Doubles> Over<T, V> {
+    /// Absorbs blocks into the first state.
+    fn alone<'a>(&self, rows: &mut [f64], blocks: impl Iterator<Item = &'a [f64]>) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let mut state = poseidon::AloneState::new(rows.iter().copied().step_by(V::LANES));
+                for block in blocks {
+                    state.absorb(block.iter().copied().step_by(V::LANES));
+                    poseidon::permute_alone::<V::Vector>(&self.poseidon, &mut state);
+                }
+                rows.iter_mut().step_by(V::LANES).zip(state.rows()).for_each(|(row, x)| *row = *x);
+            },
+        );
     }
 }
 
@@ -163,6 +197,44 @@ fn dot<V: Doubles>(factor: impl Fn(usize) -> V, values: &[V], out: &mut [V; N]) 
 impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
     fn lanes(&self) -> usize {
         V::LANES
+    }
+    fn rows(&self, columns: &[i32], rows: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let (rows, rest) = V::of_mut(rows).as_chunks_mut::<8>();
+                let stride = 8 * rows.len();
+                assert!(rest.is_empty() && columns.len() == V::LANES * stride, "columns of as many numbers as rows");
+                for (i, rows) in rows.iter_mut().enumerate() {
+                    *rows = V::load_columns(&columns[8 * i..], stride);
+                }
+            },
+        );
+    }
+    fn columns(&self, rows: &[f64], columns: &mut [i32]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let (rows, rest) = V::of(rows).as_chunks::<8>();
+                let stride = 8 * rows.len();
+                assert!(rest.is_empty() && columns.len() == V::LANES * stride, "columns of as many numbers as rows");
+                for (i, rows) in rows.iter().enumerate() {
+                    V::store_columns(rows, &mut columns[8 * i..], stride);
+                }
+            },
+        );
+    }
+    fn uniform(&self, stream: &[u8], out: &mut [i32]) -> bool {
+        self.token.vectorize(
+            #[inline(always)]
+            || self.token.uniform(stream, out),
+        )
+    }
+    fn short(&self, stream: &[u8], out: &mut [i32]) -> bool {
+        self.token.vectorize(
+            #[inline(always)]
+            || self.token.short(stream, out),
+        )
     }
     fn ntt(&self, rows: &mut [f64]) {
         self.token.vectorize(
@@ -258,7 +330,10 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
             },
         );
     }
-    fn absorb(&self, rows: &mut [f64], elements: &[f64]) {
+    fn absorb(&self, instances: usize, rows: &mut [f64], elements: &[f64]) {
+        if instances == 1 {
+            return self.alone(rows, elements.chunks(RATE * V::LANES));
+        }
         self.token.vectorize(
             #[inline(always)]
             || {
@@ -273,7 +348,10 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
             },
         );
     }
-    fn permute(&self, rows: &mut [f64]) {
+    fn permute(&self, instances: usize, rows: &mut [f64]) {
+        if instances == 1 {
+            return self.alone(rows, std::iter::once(&[][..]));
+        }
         self.token.vectorize(
             #[inline(always)]
             || poseidon::permute(&self.poseidon, states::<V>(rows)),

@@ -14,12 +14,14 @@ mod lattice;
 mod ntt;
 mod poseidon;
 mod rates;
+mod sample;
 mod sha2;
 mod sha256;
 mod simd;
 
 pub use lattice::{Constants, Factors, Lattice, Rows, Shake};
 pub use rates::{Rates, rates};
+pub use sample::SLACK;
 pub use sha256::{Part, SHA256_START, Sha256};
 
 use zeroize::{Zeroize, ZeroizeOnDrop};

@@ -11,6 +11,7 @@
 //! its root. One inversion for a whole sponge is left to the one who squeezes it.
 
 use crate::field::{Q, mul, reduce, reduce_all};
+use crate::lattice::Rows;
 use crate::simd::{Doubles, array};
 
 /// Cells of a state.
@@ -26,16 +27,55 @@ pub(crate) struct Tables {
     /// One row a round, centred.
     round_constants: Box<[[f64; T]]>,
     matrix: Box<[[[f64; 5]; 6]; 9]>,
+    alone: Alone,
 }
 
 impl Tables {
-    /// From the round constants, 35 a round, and the factors of the matrix, five of each leaf.
-    pub(crate) fn new(round_constants: &[u32], matrix: &[u32]) -> Tables {
-        assert_eq!((round_constants.len(), matrix.len()), (ROUNDS * T, 9 * 6 * 5));
+    /// From the round constants, 35 a round, the factors of the matrix, five of each leaf, and its antidiagonals.
+    pub(crate) fn new(round_constants: &[u32], matrix: &[u32], antidiagonals: &[u32]) -> Tables {
+        assert_eq!((round_constants.len(), matrix.len(), antidiagonals.len()), (ROUNDS * T, 9 * 6 * 5, 2 * T - 1));
         let centre = |x: u32| reduce(f64::from(x));
-        let rows = round_constants.chunks(T).map(|row| array(|i| centre(row[i]))).collect();
+        let rows: Box<[[f64; T]]> = round_constants.chunks(T).map(|row| array(|i| centre(row[i]))).collect();
         let factor = |b: usize, l: usize, k: usize| centre(matrix[(6 * b + l) * 5 + k]);
-        Tables { round_constants: rows, matrix: Box::new(array(|b| array(|l| array(|k| factor(b, l, k))))) }
+        let alone = Alone::new(&rows, |i, j| centre(antidiagonals[i + j]));
+        Tables { round_constants: rows, matrix: Box::new(array(|b| array(|l| array(|k| factor(b, l, k))))), alone }
+    }
+}
+
+/// Cells, denominator and what fills the last vector.
+const PADDED: usize = STATE.next_multiple_of(8);
+
+/// What one state takes whose cells lie side by side.
+struct Alone {
+    /// The constants of each round, and zeros.
+    constants: Rows,
+    /// The matrix column by column, with a 36th that keeps the denominator.
+    columns: Rows,
+    /// What the matrix' products are added to: ones where nothing is.
+    padding: Rows,
+}
+
+impl Alone {
+    fn new(round_constants: &[[f64; T]], matrix: impl Fn(usize, usize) -> f64) -> Alone {
+        let mut alone = Alone {
+            constants: Rows::new(ROUNDS, PADDED),
+            columns: Rows::new(STATE, PADDED),
+            padding: Rows::new(1, PADDED),
+        };
+        for (row, constants) in alone.constants.chunks_exact_mut(PADDED).zip(round_constants) {
+            row[..T].copy_from_slice(constants);
+        }
+        for (j, column) in alone.columns.chunks_exact_mut(PADDED).enumerate() {
+            for (i, x) in column.iter_mut().enumerate() {
+                *x = match (i, j) {
+                    (0..T, 0..T) => matrix(i, j),
+                    (T, T) => 1.0,
+                    _ => 0.0,
+                };
+            }
+        }
+        alone.padding[STATE..].fill(1.0);
+        alone
     }
 }
 
@@ -117,7 +157,7 @@ fn matrix<V: Doubles>(h: &[[[f64; 5]; 6]; 9], stride: usize, x: &mut [V]) {
 
 #[inline(always)]
 fn zero_for_zero<V: Doubles>(inverse: V, of: V) -> V {
-    inverse.replace(of.sub(V::splat(ONE_FOR_ZERO)).is_zero(), V::splat(0.0))
+    inverse.clear(of.equals(V::splat(ONE_FOR_ZERO)))
 }
 
 /// Nodes side by side in the tree's loops: with two vectors each, what sixteen registers hold.
@@ -196,4 +236,104 @@ pub(crate) fn permute<V: Doubles>(tables: &Tables, state: &mut [V; STATE]) {
         tree[2 * STATE - 1] = d;
     }
     state.copy_from_slice(&tree[STATE..]);
+}
+
+/// The 36 rows of one state, aligned for vectors, and ones.
+#[repr(align(64))]
+pub(crate) struct AloneState([f64; PADDED]);
+
+impl AloneState {
+    #[inline(always)]
+    pub(crate) fn new(rows: impl Iterator<Item = f64>) -> AloneState {
+        let mut state = [1.0; PADDED];
+        state.iter_mut().zip(rows.take(STATE)).for_each(|(cell, row)| *cell = row);
+        AloneState(state)
+    }
+    #[inline(always)]
+    pub(crate) fn absorb(&mut self, block: impl Iterator<Item = f64>) {
+        let d = self.0[T];
+        self.0.iter_mut().zip(block).for_each(|(cell, element)| *cell += element * d);
+    }
+    #[inline(always)]
+    pub(crate) fn rows(&self) -> &[f64] {
+        &self.0[..STATE]
+    }
+}
+
+/// One state, its cells over the lanes of vectors: less than it takes in a lane, where its operations are those of all
+/// lanes. The same tree, of vectors; its root is multiplied by the other lanes.
+#[inline(always)]
+pub(crate) fn permute_alone<V: Doubles>(tables: &Tables, state: &mut AloneState) {
+    match V::LANES {
+        8 => alone_in::<V, 5>(&tables.alone, state),
+        4 => alone_in::<V, 9>(&tables.alone, state),
+        2 => alone_in::<V, 18>(&tables.alone, state),
+        _ => alone_in::<V, 36>(&tables.alone, state),
+    }
+}
+
+#[inline(always)]
+fn alone_in<V: Doubles, const VECTORS: usize>(tables: &Alone, state: &mut AloneState) {
+    let (x, row) = (&mut state.0, PADDED / V::LANES);
+    let (matrix, padding) = (V::of(&tables.columns), V::of(&tables.padding));
+    let padding: [V; VECTORS] = array(
+        #[inline(always)]
+        |i| padding[i],
+    );
+    for constants in V::of(&tables.constants).chunks_exact(row) {
+        let d = V::splat(x[T]);
+        let v: [V; VECTORS] = reduce_all(&array(
+            #[inline(always)]
+            |i| d.mul_add(constants[i], V::of(x)[i]),
+        ));
+        let leaves: [V; VECTORS] = array(
+            #[inline(always)]
+            |i| v[i].replace(v[i].is_zero(), V::splat(ONE_FOR_ZERO)),
+        );
+        // As in `permute`: nodes 1 to VECTORS − 1, then the leaves.
+        let (mut nodes, mut out) = (leaves, leaves);
+        macro_rules! node {
+            ($i:expr) => {
+                if $i < VECTORS { &mut nodes[$i] } else { &mut out[$i - VECTORS] }
+            };
+        }
+        for i in (1..VECTORS).rev() {
+            nodes[i] = mul(*node!(2 * i), *node!(2 * i + 1));
+        }
+        // The product of all lanes but its own. (Of one lane it is the whole: a factor that all rows share is none.)
+        let (mut product, mut distance) = (nodes[1], 1);
+        while distance < V::LANES {
+            let other = product.swap(distance);
+            nodes[1] = if distance == 1 { other } else { mul(nodes[1], other) };
+            product = mul(product, other);
+            distance *= 2;
+        }
+        for i in 1..VECTORS {
+            let (above, left, right) = (nodes[i], *node!(2 * i), *node!(2 * i + 1));
+            *node!(2 * i) = mul(above, right);
+            *node!(2 * i + 1) = mul(above, left);
+        }
+        for i in 0..VECTORS {
+            V::of_mut(x)[i] = zero_for_zero(out[i], leaves[i]);
+        }
+        let y = if VECTORS < 8 {
+            // Two sums that do not wait for each other; more vectors hide the latency themselves, and fill the registers.
+            let ((low, high), (left, right)) = (x[..STATE].split_at(STATE / 2), matrix.split_at(STATE / 2 * row));
+            sum(columns(left, low, padding), columns(right, high, [V::splat(0.0); VECTORS]))
+        } else {
+            columns(matrix, &x[..STATE], padding)
+        };
+        V::of_mut(x)[..VECTORS].copy_from_slice(&y);
+    }
+}
+
+/// Columns times x, on top of `sum`.
+#[inline(always)]
+fn columns<V: Doubles, const VECTORS: usize>(matrix: &[V], x: &[f64], mut sum: [V; VECTORS]) -> [V; VECTORS] {
+    for (x, column) in x.iter().zip(matrix.chunks_exact(PADDED / V::LANES)) {
+        for i in 0..VECTORS {
+            sum[i] = column[i].mul_add(V::splat(*x), sum[i]);
+        }
+    }
+    sum
 }

@@ -1,6 +1,6 @@
 //! What the hash families need of a vector: ten operations, and transposed loads and stores.
 
-use crate::AdrsWords;
+use crate::{AdrsWords, sample};
 use core::ops::Range;
 
 /// [f(0), f(1), …]. `core::array::from_fn` and `map` may leave `f` a function of its own, which then lacks the shell's
@@ -93,8 +93,18 @@ pub(crate) trait Doubles: Copy {
     fn max(self, o: Self) -> Self;
     /// The lanes that are 0 or −0.
     fn is_zero(self) -> Self::Mask;
+    /// The lanes that are `o`, which is not 0.
+    fn equals(self, o: Self) -> Self::Mask;
     /// `x` in the lanes of `mask`, self elsewhere.
     fn replace(self, mask: Self::Mask, x: Self) -> Self;
+    /// 0 in the lanes of `mask`, self elsewhere.
+    fn clear(self, mask: Self::Mask) -> Self;
+    /// Lane i is lane i xor `distance`, a power of two below `LANES`.
+    fn swap(self, distance: usize) -> Self;
+    /// Eight rows: lane j of row i is `columns[j * stride + i]`.
+    fn load_columns(columns: &[i32], stride: usize) -> [Self; 8];
+    /// The inverse of `load_columns`, of numbers that fit.
+    fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize);
 
     /// The vectors of rows, side by side.
     #[inline(always)]
@@ -141,6 +151,16 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn plain(self) -> Self::Plain;
     /// The one shell with `#[target_feature]` of each instruction set; everything inside is `#[inline(always)]`.
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R;
+    /// See [`sample::uniform`]; called inside `vectorize`.
+    #[inline(always)]
+    fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {
+        sample::uniform(stream, out)
+    }
+    /// See [`sample::short`]; called inside `vectorize`.
+    #[inline(always)]
+    fn short(self, stream: &[u8], out: &mut [i32]) -> bool {
+        sample::short(stream, out)
+    }
 }
 
 /// SHA-256 by dedicated instructions, S independent streams interleaved. Addresses are whole: ADRS^c is made here.
@@ -335,7 +355,51 @@ impl<V: Doubles> Doubles for Pair<V> {
         (self.0.is_zero(), self.1.is_zero())
     }
     #[inline(always)]
+    fn equals(self, o: Self) -> Self::Mask {
+        (self.0.equals(o.0), self.1.equals(o.1))
+    }
+    #[inline(always)]
     fn replace(self, mask: Self::Mask, x: Self) -> Self {
         Pair(self.0.replace(mask.0, x.0), self.1.replace(mask.1, x.1))
+    }
+    #[inline(always)]
+    fn clear(self, mask: Self::Mask) -> Self {
+        Pair(self.0.clear(mask.0), self.1.clear(mask.1))
+    }
+    #[inline(always)]
+    fn swap(self, distance: usize) -> Self {
+        match distance {
+            _ if distance == V::LANES => Pair(self.1, self.0),
+            _ => Pair(self.0.swap(distance), self.1.swap(distance)),
+        }
+    }
+    #[inline(always)]
+    fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {
+        let low = V::load_columns(columns, stride);
+        let high = V::load_columns(&columns[V::LANES * stride..], stride);
+        array(
+            #[inline(always)]
+            |i| Pair(low[i], high[i]),
+        )
+    }
+    #[inline(always)]
+    fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize) {
+        let (low, high) = columns.split_at_mut(V::LANES * stride);
+        V::store_columns(
+            &array(
+                #[inline(always)]
+                |i| rows[i].0,
+            ),
+            low,
+            stride,
+        );
+        V::store_columns(
+            &array(
+                #[inline(always)]
+                |i| rows[i].1,
+            ),
+            high,
+            stride,
+        );
     }
 }

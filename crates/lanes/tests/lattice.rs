@@ -1,11 +1,11 @@
 //! zkDilithium's arithmetic on every instruction set against the scheme's own, instance by instance: few enough for Miri,
 //! which is also how sets that this CPU lacks are run.
 
-use hypergrove_lanes::{Constants, Factors, Isa, Lattice, Rows, Shake, Width, lattice};
+use hypergrove_lanes::{Constants, Factors, Isa, Lattice, Rows, SLACK, Shake, Width, lattice};
 use hypergrove_zkdilithium::Fe;
 use hypergrove_zkdilithium::ntt::{intt, ntt};
 use hypergrove_zkdilithium::params::{GAMMA2, N, Q, T, ZETA};
-use hypergrove_zkdilithium::poseidon::{ROUND_CONSTANTS, hankel_factors, permute};
+use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors, permute};
 use hypergrove_zkdilithium::ring::{NttElement, RingElement, decompose};
 use hypergrove_zkdilithium::trace::Trace;
 use shake::digest::{ExtendableOutput, Update, XofReader};
@@ -16,7 +16,9 @@ const SLOW: usize = if cfg!(miri) { 5 } else { 1 };
 fn every_lattice(test: impl Fn(&str, &dyn Lattice)) {
     let round_constants: Vec<u32> = ROUND_CONSTANTS.iter().flatten().map(|x| x.value()).collect();
     let matrix: Vec<u32> = hankel_factors().iter().map(|x| x.value()).collect();
-    let constants = Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix };
+    let antidiagonals: Vec<u32> = ANTIDIAGONALS.iter().map(|x| x.value()).collect();
+    let constants =
+        Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix, antidiagonals: &antidiagonals };
     // The set that few CPUs have, once: the others run where Miri does.
     let of_miri = |isa: &&Isa| !cfg!(miri) || isa.name() == "avx512";
     let widths = if cfg!(miri) { &[Width::Narrow][..] } else { &[Width::Narrow, Width::Wide] };
@@ -62,27 +64,38 @@ fn poseidon_of_every_instruction_set_is_the_schemes() {
             3 => -ROUND_CONSTANTS[0][i],
             _ => Fe::new(value(lane, i)),
         };
-        let mut states = rows(lanes, T + 1, |lane, i| if i < T { f64::from(start(lane, i).value()) } else { 1.0 });
-        // A whole block and a short one: the denominator is one at first and another then.
-        let elements = rows(lanes, 26, |lane, i| if i < 24 { 0.0 } else { f64::from(value(lane + 1, i)) });
-        lattice.absorb(&mut states, &elements);
-        let mut cells = Rows::new(T, lanes);
-        lattice.squeeze(&states, &mut cells);
-        for lane in (0..lanes).step_by(SLOW) {
+        let begun = |lane: usize, i: usize| if i < T { f64::from(start(lane, i).value()) } else { 1.0 };
+        let added = |lane: usize, i: usize| Fe::new(value(lane + 1, 24 + i));
+        let expected = |lane: usize| {
             let mut state = std::array::from_fn(|i| start(lane, i));
             let mut trace = Trace::default();
             permute(&mut state, &mut trace);
-            assert!(lane % 4 == 0 || trace.zero_inputs > 0);
-            for i in 24..26 {
-                state[i - 24] = state[i - 24] + Fe::new(value(lane + 1, i));
+            assert!(lane.is_multiple_of(4) || trace.zero_inputs > 0);
+            for i in 0..2 {
+                state[i] = state[i] + added(lane, i);
             }
             permute(&mut state, &mut trace);
-            for i in 0..T {
-                assert_eq!(
-                    cells[i * lanes + lane],
-                    f64::from(state[i].value()),
-                    "{name}, {lanes}: lane {lane}, cell {i}"
-                );
+            state.map(|x| f64::from(x.value()))
+        };
+        // A whole block and a short one: the denominator is one at first and another then.
+        let mut states = rows(lanes, T + 1, begun);
+        let blocks = rows(lanes, 26, |lane, i| if i < 24 { 0.0 } else { f64::from(added(lane, i - 24).value()) });
+        lattice.absorb(lanes, &mut states, &blocks);
+        let mut cells = Rows::new(T, lanes);
+        lattice.squeeze(&states, &mut cells);
+        for lane in (0..lanes).step_by(SLOW) {
+            for (i, x) in expected(lane).iter().enumerate() {
+                assert_eq!(cells[i * lanes + lane], *x, "{name}, {lanes}: lane {lane}, cell {i}");
+            }
+        }
+        // Each of the four kinds alone; what stands in the other lanes is no matter.
+        for kind in if cfg!(miri) { 2..3 } else { 0..4 } {
+            let mut states = rows(lanes, T + 1, |lane, i| if lane == 0 { begun(kind, i) } else { 1.0 });
+            lattice.permute(1, &mut states);
+            lattice.absorb(1, &mut states, &rows(lanes, 2, |_, i| f64::from(added(kind, i).value())));
+            lattice.squeeze(&states, &mut cells);
+            for (i, x) in expected(kind).iter().enumerate() {
+                assert_eq!(cells[i * lanes], *x, "{name}, {lanes}: kind {kind} alone, cell {i}");
             }
         }
     });
@@ -157,6 +170,78 @@ fn decompose_of_every_instruction_set_is_the_schemes() {
                 assert!(norms[1..].iter().all(|norm| *norm == 0.0));
             }
         }
+    });
+}
+
+/// Where a sampler's streams end, or what they are made of.
+const STREAMS: [&str; 6] = ["none", "all", "just enough at the end", "one too few", "mixed", "mixed otherwise"];
+
+/// Checks a sampler of codes: `pack` makes a stream of them, `kept` is what it should keep, and `code` gives the i-th
+/// candidate that is kept, or rejected.
+fn check_sampler(
+    name: &str,
+    pack: impl Fn(&[u32]) -> Vec<u8>,
+    kept: impl Fn(u32) -> Option<i32>,
+    code: impl Fn(usize, bool) -> u32,
+    sample: impl Fn(&[u8], &mut [i32]) -> bool,
+) {
+    const CODES: usize = N + 80;
+    let keep = |stream: usize, i: usize| match stream {
+        0 => false,
+        1 => true,
+        2 => i >= CODES - N,
+        3 => i > CODES - N,
+        _ => (i * i + i / 7 * stream) % 8 != 3,
+    };
+    for stream in (0..STREAMS.len()).step_by(if cfg!(miri) { 4 } else { 1 }) {
+        let codes: Vec<u32> = (0..CODES).map(|i| code(i, keep(stream, i))).collect();
+        let expected: Vec<i32> = codes.iter().filter_map(|code| kept(*code)).collect();
+        let bytes = pack(&codes);
+        let mut out = vec![7; N + SLACK];
+        let whole = sample(&bytes, &mut out);
+        assert_eq!(whole, expected.len() >= N, "{name}: {}", STREAMS[stream]);
+        assert_eq!(whole, ![0, 3].contains(&stream));
+        assert!(!whole || out[..N] == expected[..N], "{name}: {}", STREAMS[stream]);
+    }
+}
+
+#[test]
+fn samplers_of_every_instruction_set_are_the_schemes() {
+    // Both sides of the border, the ends, and a top bit that counts for nothing.
+    let border = |i: usize, keep: bool| match keep {
+        true => [Q - 1, 0, value(1, i)][i % 3],
+        false => [Q, 0x7f_ffff][i % 2],
+    };
+    every_lattice(|name, lattice| {
+        check_sampler(
+            name,
+            |codes| codes.iter().flat_map(|code| code.to_le_bytes().into_iter().take(3)).collect(),
+            |code| Some((code & 0x7f_ffff) as i32).filter(|x| *x < Q as i32),
+            |i, keep| border(i, keep) | (i as u32 & 1) << 23,
+            |stream, out| lattice.uniform(stream, out),
+        );
+        check_sampler(
+            name,
+            |codes| codes.chunks(2).map(|pair| (pair[0] | pair[1] << 4) as u8).collect(),
+            |code| (code < 15).then_some(2 - (code % 5) as i32),
+            |i, keep| if keep { value(2, i) % 15 } else { 15 },
+            |stream, out| lattice.short(stream, out),
+        );
+    });
+}
+
+#[test]
+fn columns_of_every_instruction_set_are_rows() {
+    every_lattice(|name, lattice| {
+        let (lanes, count) = (lattice.lanes(), 24);
+        let element = |lane: usize, i: usize| (value(lane, i) as i32) * (1 - 2 * (i as i32 & 1));
+        let columns: Vec<i32> = (0..lanes * count).map(|at| element(at / count, at % count)).collect();
+        let mut out = Rows::new(count, lanes);
+        lattice.rows(&columns, &mut out);
+        assert_eq!(out[..], rows(lanes, count, |lane, i| element(lane, i).into())[..], "{name}, {lanes}");
+        let mut back = vec![0; lanes * count];
+        lattice.columns(&out, &mut back);
+        assert_eq!(back, columns, "{name}, {lanes}");
     });
 }
 

@@ -3,11 +3,11 @@
 use crate::digest::state_after_tr;
 use crate::field::Fe;
 use crate::ntt::ntt;
-use crate::pack::{fes_are_canonical, unpack_eta, unpack_fes, unpack_gamma1};
+use crate::pack::{fes_are_canonical, unpack_codes, unpack_eta, unpack_fes};
 use crate::params::*;
 use crate::poseidon::State;
 use crate::reference::t_packed;
-use crate::ring::{Matrix, NttElement, RingElement, intt_each};
+use crate::ring::{Matrix, NttElement, RingElement, intt_each, norm};
 use crate::sample::{expand_a, h};
 use crate::trace::Trace;
 use alloc::boxed::Box;
@@ -155,8 +155,12 @@ impl SigningKey {
     /// Reads 3,936 bytes. As every implementation does, it takes the codes 5 to 7 of s₁ and s₂, and tr as it stands:
     /// see [`SigningKey::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        SigningKey::from_owned(Zeroizing::new(bytes.to_vec()))
+    }
+    /// The same, not copied.
+    pub fn from_owned(bytes: Zeroizing<Vec<u8>>) -> Result<SigningKey, KeyError> {
         check_length("a private key", SK_BYTES, bytes.len())?;
-        Ok(SigningKey { bytes: Zeroizing::new(bytes.to_vec()) })
+        Ok(SigningKey { bytes })
     }
     /// Whether the key is one that key generation can have made: s₁ and s₂ in their ranges, t and tr those of ρ, s₁ and s₂.
     pub fn check(&self) -> Result<(), KeyError> {
@@ -400,8 +404,8 @@ impl fmt::Debug for ExpandedVerifyingKey {
 pub struct Opened {
     /// c̃, reduced.
     pub c_tilde: [Fe; CSIZE],
-    /// z.
-    pub z: [RingElement; L],
+    /// z by its coefficients.
+    pub z: [[i32; N]; L],
 }
 
 impl Opened {
@@ -413,7 +417,13 @@ impl Opened {
         let (c_tilde, z) = signature.split_at(C_TILDE_BYTES);
         let mut c_tilde = unpack_fes(c_tilde);
         let c_tilde = array::from_fn(|_| c_tilde.next().expect("12 elements"));
-        let z = array::from_fn(|i| unpack_gamma1(&z[i * GAMMA1_BYTES..(i + 1) * GAMMA1_BYTES]));
-        z.iter().all(|z| z.norm() < GAMMA1 - BETA).then_some(Opened { c_tilde, z })
+        let mut opened = Opened { c_tilde, z: [[0; N]; L] };
+        unpack_codes::<18>(z, |code| GAMMA1 as i32 - code as i32, opened.z.as_flattened_mut());
+        let norm = norm(opened.z.as_flattened().iter().copied());
+        (norm < GAMMA1 - BETA).then_some(opened)
+    }
+    /// z.
+    pub fn z(&self) -> [RingElement; L] {
+        self.z.map(|z| RingElement(z.map(Fe::from_centred)))
     }
 }

@@ -3,6 +3,7 @@
 use crate::field::Fe;
 use crate::params::{ETA, ETA_BYTES, FE_BYTES, GAMMA1, GAMMA1_BYTES, N, Q};
 use crate::ring::RingElement;
+use zeroize::Zeroizing;
 
 /// fe24: three bytes an element.
 pub fn pack_fes(elements: &[Fe], out: &mut [u8]) {
@@ -29,58 +30,65 @@ pub fn fes_are_canonical(bytes: &[u8]) -> bool {
 /// eta3: 3 bits a coefficient, the code of x being ETA − x.
 pub fn pack_eta(a: &RingElement, out: &mut [u8]) {
     assert_eq!(out.len(), ETA_BYTES);
-    pack_codes::<3>(a, ETA, out);
+    pack_codes::<3>(&*Zeroizing::new(a.centred()), |x| ETA.wrapping_sub(x as u32), out);
 }
 
 /// A polynomial of eta3. The codes 5 to 7 give −3 to −5.
 pub fn unpack_eta(bytes: &[u8]) -> RingElement {
     assert_eq!(bytes.len(), ETA_BYTES);
-    unpack_codes::<3>(bytes, ETA)
+    element::<3>(bytes, ETA)
 }
 
 /// g18: 18 bits a coefficient, the code of x being GAMMA1 − x.
 pub fn pack_gamma1(a: &RingElement, out: &mut [u8]) {
     assert_eq!(out.len(), GAMMA1_BYTES);
-    pack_codes::<18>(a, GAMMA1, out);
+    pack_codes::<18>(&*Zeroizing::new(a.centred()), |x| GAMMA1.wrapping_sub(x as u32), out);
 }
 
 /// A polynomial of g18: coefficients in (−GAMMA1, GAMMA1\].
 pub fn unpack_gamma1(bytes: &[u8]) -> RingElement {
     assert_eq!(bytes.len(), GAMMA1_BYTES);
-    unpack_codes::<18>(bytes, GAMMA1)
+    element::<18>(bytes, GAMMA1)
 }
 
-/// Codes of `BITS` bits, lowest first.
-fn pack_codes<const BITS: u32>(a: &RingElement, top: u32, out: &mut [u8]) {
-    let (mut bits, mut held) = (0u64, 0);
-    let mut out = out.iter_mut();
-    for x in &a.0 {
-        let code = top.wrapping_sub(x.centred() as u32) & ((1 << BITS) - 1);
-        bits |= u64::from(code) << held;
-        held += BITS;
-        while held >= 8 {
-            *out.next().expect("the codes fill their bytes") = bits as u8;
-            bits >>= 8;
-            held -= 8;
+fn element<const BITS: usize>(bytes: &[u8], top: u32) -> RingElement {
+    let mut a = Zeroizing::new([0; N]);
+    unpack_codes::<BITS>(bytes, |code| top as i32 - code as i32, &mut *a);
+    RingElement(a.map(Fe::from_centred))
+}
+
+/// Codes of `BITS` bits, lowest first; eight of them are `BITS` bytes. What follows the last eight is left out.
+#[inline(always)]
+pub fn pack_codes<const BITS: usize>(values: &[i32], code: impl Fn(i32) -> u32, out: &mut [u8]) {
+    for (values, out) in values.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<BITS>().0) {
+        let (mut bits, mut held, mut at) = (0u64, 0, 0);
+        for x in values {
+            bits |= u64::from(code(*x) & ((1 << BITS) - 1)) << held;
+            held += BITS;
+            if held >= 32 {
+                out[at..at + 4].copy_from_slice(&(bits as u32).to_le_bytes());
+                (bits, held, at) = (bits >> 32, held - 32, at + 4);
+            }
         }
+        out[at..].copy_from_slice(&bits.to_le_bytes()[..BITS - at]);
     }
 }
 
-fn unpack_codes<const BITS: u32>(bytes: &[u8], top: u32) -> RingElement {
-    let (mut bits, mut held) = (0u64, 0);
-    let mut bytes = bytes.iter();
-    let mut a = RingElement([Fe::ZERO; N]);
-    for x in &mut a.0 {
-        while held < BITS {
-            bits |= u64::from(*bytes.next().expect("the codes fill their bytes")) << held;
-            held += 8;
+/// What [`pack_codes`] packs, by the value of each code.
+#[inline(always)]
+pub fn unpack_codes<const BITS: usize>(bytes: &[u8], value: impl Fn(u32) -> i32, out: &mut [i32]) {
+    for (bytes, out) in bytes.as_chunks::<BITS>().0.iter().zip(out.as_chunks_mut::<8>().0) {
+        let (mut bits, mut held, mut at) = (0u64, 0, 0);
+        for x in out {
+            if held < BITS {
+                let word = &bytes[at..BITS.min(at + 4)];
+                bits |= word.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) << held;
+                (held, at) = (held + 32, at + 4);
+            }
+            *x = value(bits as u32 & ((1 << BITS) - 1));
+            (bits, held) = (bits >> BITS, held - BITS);
         }
-        let code = bits as u32 & ((1 << BITS) - 1);
-        *x = Fe::from_centred(top as i32 - code as i32);
-        bits >>= BITS;
-        held -= BITS;
     }
-    a
 }
 
 /// bytesToFes: two bytes an element, (b₀ + 1) + 257·(b₁ + 1); of a lone last byte b + 1.

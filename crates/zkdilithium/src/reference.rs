@@ -137,7 +137,8 @@ pub(crate) fn implied_w(pk: &ExpandedVerifyingKey, z: &[RingElement; L], c: &Rin
 /// others can alter the bytes of a valid signature: see [`verify_strict`].
 pub fn verify(pk: &ExpandedVerifyingKey, message: Message<'_>, signature: &[u8], trace: &mut Trace) -> bool {
     // ‖z‖ < GAMMA1 − BETA
-    let Some(Opened { c_tilde, z }) = Opened::new(signature) else { return false };
+    let Some(opened) = Opened::new(signature) else { return false };
+    let (c_tilde, z) = (opened.c_tilde, opened.z());
     // c = Ball(c̃)
     let Some(c) = ball(&c_tilde, trace) else { return false };
     // w₁ = HighPart(INTT(Â·NTT(z) − NTT(c)·NTT(t)))

@@ -29,6 +29,10 @@ impl RingElement {
     pub fn minus(&self, other: &RingElement) -> RingElement {
         RingElement(array::from_fn(|i| self.0[i] - other.0[i]))
     }
+    /// The centred coefficients.
+    pub fn centred(&self) -> [i32; N] {
+        self.0.map(Fe::centred)
+    }
     /// The largest absolute value of the centred coefficients.
     pub fn norm(&self) -> u32 {
         norm(self.0.iter().map(|x| x.centred()))

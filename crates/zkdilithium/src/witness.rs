@@ -29,7 +29,8 @@ impl Witness {
     /// The witness of a signature's bytes; none where verification would fail before it hashes. Whether the signature
     /// is valid is [`verify`](crate::reference::verify)'s to say.
     pub fn new(pk: &ExpandedVerifyingKey, signature: &[u8]) -> Option<Witness> {
-        let Opened { c_tilde, z } = Opened::new(signature)?;
+        let opened = Opened::new(signature)?;
+        let (c_tilde, z) = (opened.c_tilde, opened.z());
         let c = ball(&c_tilde, &mut Trace::default())?;
         let w = implied_w(pk, &z, &c);
         // Modulo X²⁵⁶ − 1 the polynomial is w + 2·quotient.

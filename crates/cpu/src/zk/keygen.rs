@@ -1,13 +1,17 @@
 //! Key generation: a key pair a lane.
 
-use super::lanes::{A_BLOCKS, KEY, Lanes, S_BLOCKS, VECTOR, column, element, plain, set};
-use hypergrove_lanes::{Factors, Rows, Shake};
+use super::lanes::{A_BLOCKS, Lanes, S_BLOCKS, VECTOR};
+use hypergrove_lanes::{Factors, Shake};
 use hypergrove_zkdilithium::SigningKey;
-use hypergrove_zkdilithium::pack::pack_eta;
+use hypergrove_zkdilithium::pack::pack_codes;
 use hypergrove_zkdilithium::params::*;
-use hypergrove_zkdilithium::ring::RingElement;
 use hypergrove_zkdilithium::sample::{expand_a, expand_s};
 use zeroize::{Zeroize, Zeroizing};
+
+/// Where the parts of H(seed, 128) lie.
+const RHO: std::ops::Range<usize> = 0..32;
+const RHO_PRIME: std::ops::Range<usize> = 32..96;
+const KEY: std::ops::Range<usize> = 96..128;
 
 impl Lanes<'_> {
     pub(super) fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) {
@@ -22,125 +26,104 @@ impl Lanes<'_> {
         let mut e = Zeroizing::new(vec![0; count * Shake::Shake256.rate()]);
         self.lattice.shake(Shake::Shake256, seeds.as_flattened(), SEED_BYTES, &mut e, 1);
         let seeds: Vec<&[u8]> = e.chunks_exact(Shake::Shake256.rate()).collect();
-        let (rho, rho_prime, key) = (0..32, 32..96, 96..128);
-        if self.s.each.is_empty() {
-            self.s.each = Rows::new(KEY, lanes);
+        // sk = ρ ‖ key ‖ tr ‖ eta3(s₁) ‖ eta3(s₂) ‖ fe24(t), part by part.
+        let mut sks: Vec<_> = (0..count).map(|_| Zeroizing::new(Vec::with_capacity(SK_BYTES))).collect();
+        for (sk, seed) in sks.iter_mut().zip(&seeds) {
+            sk.extend_from_slice(&seed[RHO]);
+            sk.extend_from_slice(&seed[KEY]);
+            sk.extend_from_slice(&[0; HASH_BYTES]);
         }
-        self.s.inputs.clear();
-        for seed in &seeds {
-            for (i, j) in (0..K as u8).flat_map(|i| (0..L as u8).map(move |j| (i, j))) {
-                self.s.inputs.extend_from_slice(&seed[rho.clone()]);
-                self.s.inputs.extend_from_slice(&[j, i]);
-            }
-        }
-        let a_bytes = A_BLOCKS * Shake::Shake128.rate();
-        self.s.bytes.resize(count * K * L * a_bytes, 0);
-        self.lattice.shake(Shake::Shake128, &self.s.inputs, 34, &mut self.s.bytes, A_BLOCKS);
-        for (lane, bytes) in self.s.bytes.chunks_exact(K * L * a_bytes).enumerate() {
-            let polynomials = self.s.each.chunks_exact_mut(N * lanes);
-            let mut complete = true;
-            for (bytes, rows) in bytes.chunks_exact(a_bytes).zip(polynomials) {
-                complete &= uniform(bytes, rows, lanes, lane);
-            }
-            if !complete {
-                let a = expand_a(&seeds[lane][rho.clone()]);
-                set(&mut self.s.each, lanes, lane, plain(a.as_flattened()));
-            }
-        }
-        // s₁ to y, s₂ to w1
-        self.s.inputs.clear();
-        for seed in &seeds {
-            for m in 0..(K + L) as u8 {
-                self.s.inputs.extend_from_slice(&seed[rho_prime.clone()]);
-                self.s.inputs.extend_from_slice(&[m, 0]);
-            }
-        }
-        let s_bytes = S_BLOCKS * Shake::Shake256.rate();
-        self.s.bytes.resize(count * (K + L) * s_bytes, 0);
-        let streams = &mut self.s.bytes[..count * (K + L) * s_bytes];
-        self.lattice.shake(Shake::Shake256, &self.s.inputs, 66, streams, S_BLOCKS);
-        for (lane, bytes) in streams.chunks_exact((K + L) * s_bytes).enumerate() {
-            let polynomials = self.s.y.chunks_exact_mut(N * lanes).chain(self.s.w1.chunks_exact_mut(N * lanes));
-            let mut complete = true;
-            for (bytes, rows) in bytes.chunks_exact(s_bytes).zip(polynomials) {
-                complete &= short(bytes, rows, lanes, lane);
-            }
-            if !complete {
-                let (s1, s2) = expand_s(&seeds[lane][rho_prime.clone()]);
-                let centred = |s: &[RingElement]| {
-                    Zeroizing::new(s.iter().flat_map(|s| s.0).map(|x| f64::from(x.centred())).collect::<Vec<_>>())
-                };
-                set(&mut self.s.y, lanes, lane, centred(&s1).iter().copied());
-                set(&mut self.s.w1, lanes, lane, centred(&s2).iter().copied());
-            }
-        }
-        // t = INTT(Â·NTT(s₁)) + s₂
+        self.expand_s(&seeds, &mut sks);
+        // t = INTT(Â·NTT(s₁)) + s₂, a row of Â at a time: all of it would leave the cache.
         let size = VECTOR * lanes;
-        self.s.values[..size].copy_from_slice(&self.s.y);
         self.lattice.ntt(&mut self.s.values[..size]);
-        for (i, w) in self.s.w.chunks_exact_mut(N * lanes).enumerate() {
-            let factors = Factors::Each(&self.s.each[i * size..(i + 1) * size]);
-            self.lattice.dot(factors, &self.s.values[..size], w);
+        for i in 0..K {
+            self.expand_a_row(&seeds, i);
+            let w = &mut self.s.w[i * N * lanes..(i + 1) * N * lanes];
+            self.lattice.dot(Factors::Each(&self.s.y), &self.s.values[..size], w);
         }
         self.lattice.intt(&mut self.s.w);
         self.lattice.add(&mut self.s.w, &self.s.w1);
         // pk = ρ ‖ fe24(t);  tr = H(pk)
         let public = &mut self.s.inputs;
         public.clear();
-        for (lane, seed) in seeds.iter().enumerate() {
-            public.extend_from_slice(&seed[rho.clone()]);
-            for t in column(&self.s.w, lanes, lane) {
-                public.extend_from_slice(&(t as u32).to_le_bytes()[..FE_BYTES]);
+        public.resize(count * PK_BYTES, 0);
+        for (public, seed) in public.chunks_exact_mut(PK_BYTES).zip(&seeds) {
+            public[..HASH_BYTES].copy_from_slice(&seed[RHO]);
+        }
+        for (i, w) in self.s.w.chunks_exact(N * lanes).enumerate() {
+            let columns = &mut self.s.columns[..N * lanes];
+            self.lattice.columns(w, columns);
+            for (public, t) in public.chunks_exact_mut(PK_BYTES).zip(columns.chunks_exact(N)) {
+                const BYTES: usize = N * FE_BYTES;
+                pack_codes::<24>(t, |x| x as u32, &mut public[HASH_BYTES + i * BYTES..][..BYTES]);
             }
         }
         let trs = &mut self.s.bytes[..count * Shake::Shake256.rate()];
         self.lattice.shake(Shake::Shake256, public, PK_BYTES, trs, 1);
-        for (lane, seed) in seeds.iter().enumerate() {
-            let mut sk = Zeroizing::new(Vec::with_capacity(SK_BYTES));
-            sk.extend_from_slice(&seed[rho.clone()]);
-            sk.extend_from_slice(&seed[key.clone()]);
-            sk.extend_from_slice(&trs[lane * Shake::Shake256.rate()..][..HASH_BYTES]);
-            for rows in [&self.s.y, &self.s.w1] {
-                let mut s = column(rows, lanes, lane);
-                for _ in 0..K {
-                    let at = sk.len();
-                    sk.resize(at + ETA_BYTES, 0);
-                    let mut s = element(&mut s);
-                    pack_eta(&s, &mut sk[at..]);
-                    s.zeroize();
-                }
-            }
-            sk.extend_from_slice(&public[lane * PK_BYTES + HASH_BYTES..][..T_BYTES]);
-            out.push(SigningKey::from_bytes(&sk).expect("a private key has its length"));
+        let publics = public.chunks_exact(PK_BYTES).zip(trs.chunks_exact(Shake::Shake256.rate()));
+        for (mut sk, (public, tr)) in sks.into_iter().zip(publics) {
+            sk[2 * HASH_BYTES..3 * HASH_BYTES].copy_from_slice(&tr[..HASH_BYTES]);
+            sk.extend_from_slice(&public[HASH_BYTES..]);
+            out.push(SigningKey::from_owned(sk).expect("a private key has its length"));
         }
     }
-}
 
-/// A polynomial of Â from its stream; whether there were enough candidates.
-fn uniform(stream: &[u8], rows: &mut [f64], lanes: usize, lane: usize) -> bool {
-    // Every candidate is written, and counted if it is below Q.
-    let mut kept = [0u32; A_BLOCKS * Shake::Shake128.rate() / 3];
-    let mut count = 0;
-    for (at, b) in stream.as_chunks::<3>().0.iter().enumerate() {
-        let d = u32::from_le_bytes([b[0], b[1], b[2] & 0x7f, 0]);
-        kept[count.min(at)] = d;
-        count += usize::from(d < Q);
+    /// s₁ to `values` and s₂ to `w1`, and both to the private keys.
+    fn expand_s(&mut self, seeds: &[&[u8]], sks: &mut [Zeroizing<Vec<u8>>]) {
+        const BYTES: usize = S_BLOCKS * Shake::Shake256.rate();
+        let (rows, s) = (N * self.lanes, &mut *self.s);
+        s.inputs.clear();
+        for m in 0..(K + L) as u8 {
+            for seed in seeds {
+                s.inputs.extend_from_slice(&seed[RHO_PRIME]);
+                s.inputs.extend_from_slice(&[m, 0]);
+            }
+        }
+        let streams = &mut s.bytes[..seeds.len() * (K + L) * BYTES];
+        self.lattice.shake(Shake::Shake256, &s.inputs, 66, streams, S_BLOCKS);
+        let polynomials = s.values[..L * rows].chunks_exact_mut(rows).chain(s.w1.chunks_exact_mut(rows));
+        for (m, (streams, polynomial)) in streams.chunks_exact(seeds.len() * BYTES).zip(polynomials).enumerate() {
+            for (lane, stream) in streams.chunks_exact(BYTES).enumerate() {
+                let column = &mut s.columns[lane * N..];
+                if !self.lattice.short(stream, column) {
+                    let (mut s1, mut s2) = expand_s(&seeds[lane][RHO_PRIME]);
+                    let polynomial = s1.iter().chain(&s2).nth(m).expect("eight polynomials");
+                    column[..N].copy_from_slice(&*Zeroizing::new(polynomial.centred()));
+                    s1.zeroize();
+                    s2.zeroize();
+                }
+                let at = sks[lane].len();
+                sks[lane].resize(at + ETA_BYTES, 0);
+                pack_codes::<3>(&column[..N], |x| ETA.wrapping_sub(x as u32), &mut sks[lane][at..]);
+            }
+            self.lattice.rows(&s.columns[..rows], polynomial);
+        }
     }
-    set(rows, lanes, lane, kept[..N].iter().map(|x| f64::from(*x)));
-    count >= N
-}
 
-/// A polynomial of s₁ or s₂ likewise. How many nibbles are 15 says nothing of the others.
-fn short(stream: &[u8], rows: &mut [f64], lanes: usize, lane: usize) -> bool {
-    let mut kept = [0u8; S_BLOCKS * Shake::Shake256.rate() * 2];
-    let mut count = 0;
-    for (at, nibble) in stream.iter().flat_map(|byte| [byte & 15, byte >> 4]).enumerate() {
-        kept[count.min(at)] = nibble;
-        count += usize::from(nibble < 15);
+    /// A row of Â to `y`.
+    fn expand_a_row(&mut self, seeds: &[&[u8]], i: usize) {
+        const BYTES: usize = A_BLOCKS * Shake::Shake128.rate();
+        let (rows, s) = (N * self.lanes, &mut *self.s);
+        s.inputs.clear();
+        for j in 0..L as u8 {
+            for seed in seeds {
+                s.inputs.extend_from_slice(&seed[RHO]);
+                s.inputs.extend_from_slice(&[j, i as u8]);
+            }
+        }
+        let streams = &mut s.bytes[..seeds.len() * L * BYTES];
+        self.lattice.shake(Shake::Shake128, &s.inputs, 34, streams, A_BLOCKS);
+        let polynomials = s.y.chunks_exact_mut(rows);
+        for (j, (streams, polynomial)) in streams.chunks_exact(seeds.len() * BYTES).zip(polynomials).enumerate() {
+            for (lane, stream) in streams.chunks_exact(BYTES).enumerate() {
+                let column = &mut s.columns[lane * N..];
+                if !self.lattice.uniform(stream, column) {
+                    let a = &expand_a(&seeds[lane][RHO])[i][j];
+                    column.iter_mut().zip(&a.0).for_each(|(out, x)| *out = x.value() as i32);
+                }
+            }
+            self.lattice.rows(&s.columns[..rows], polynomial);
+        }
     }
-    // ⌊d/5⌋ = ⌊13·d/64⌋ below 15: no division of a secret.
-    let small = |d: u8| f64::from(ETA) - f64::from(d - 5 * (((13 * u16::from(d)) >> 6) as u8));
-    set(rows, lanes, lane, kept[..N].iter().map(|d| small(*d)));
-    kept.zeroize();
-    count >= N
 }

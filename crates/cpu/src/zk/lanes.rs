@@ -1,12 +1,12 @@
 //! The lanes of one thread: what signing, verification and key generation share.
 
-use hypergrove_lanes::{Factors, Lattice, Rows, Shake};
+use hypergrove_lanes::{Factors, Lattice, Rows, SLACK, Shake};
 use hypergrove_zkdilithium::Fe;
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::pack::bytes_to_fes;
 use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::poseidon::State;
-use hypergrove_zkdilithium::ring::{NttElement, RingElement};
+use hypergrove_zkdilithium::ring::NttElement;
 use std::array;
 use zeroize::Zeroize;
 
@@ -41,7 +41,10 @@ pub(super) struct Scratch {
     pub(super) r0_norms: Rows,
     pub(super) z_norms: Rows,
     pub(super) inputs: Vec<u8>,
+    /// Streams: four polynomials' of each lane, at most.
     pub(super) bytes: Vec<u8>,
+    /// A polynomial of each lane, one after the other, and what samplers overwrite beyond.
+    pub(super) columns: Vec<i32>,
 }
 
 impl Scratch {
@@ -63,15 +66,30 @@ impl Scratch {
             z_norms: rows(1),
             // Enough for all: growing would leave copies of secrets behind.
             inputs: Vec::with_capacity(lanes * PK_BYTES),
-            bytes: Vec::with_capacity(lanes * K * L * A_BLOCKS * Shake::Shake128.rate()),
+            columns: vec![0; lanes * N + SLACK],
+            bytes: vec![0; lanes * L * A_BLOCKS * Shake::Shake128.rate()],
         }
+    }
+}
+
+impl Zeroize for Scratch {
+    fn zeroize(&mut self) {
+        let Scratch { each, same, y, values, w, w1, challenge, failed, c_tilde, states, cells, .. } = self;
+        for rows in [each, same, y, values, w, w1, challenge, c_tilde, states, cells] {
+            rows.zeroize();
+        }
+        failed.fill(false);
+        self.r0_norms.zeroize();
+        self.z_norms.zeroize();
+        self.inputs.zeroize();
+        self.bytes.iter_mut().zeroize();
+        self.columns.iter_mut().zeroize();
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        self.inputs.zeroize();
-        self.bytes.zeroize();
+        self.zeroize();
     }
 }
 pub(super) struct Lanes<'a> {
@@ -94,12 +112,6 @@ pub(super) fn set(rows: &mut [f64], lanes: usize, lane: usize, values: impl Iter
 }
 pub(super) fn canonical(x: f64) -> Fe {
     Fe::new(x as u32)
-}
-pub(super) fn element(column: &mut impl Iterator<Item = f64>) -> RingElement {
-    RingElement(array::from_fn(|_| Fe::from_centred(column.next().expect("256 rows") as i32)))
-}
-pub(super) fn plain(values: &[NttElement]) -> impl Iterator<Item = f64> {
-    values.iter().flat_map(|a| a.0).map(|x| f64::from(x.value()))
 }
 
 impl Lanes<'_> {
@@ -148,7 +160,7 @@ impl Lanes<'_> {
                         Message::Mu(_) => set(elements, self.lanes, lane, zeros),
                     }
                 }
-                self.lattice.absorb(&mut self.s.states, elements);
+                self.lattice.absorb(group.len(), &mut self.s.states, elements);
                 if !group.iter().any(|job| blocks(&of(*job).1) == block + 1) {
                     continue;
                 }
@@ -162,7 +174,7 @@ impl Lanes<'_> {
                 self.load_state(lane, &[Fe::ZERO; T]);
                 set(&mut self.s.w1, self.lanes, lane, done[*job].0.iter().map(|x| f64::from(x.value())));
             }
-            self.lattice.absorb(&mut self.s.states, &self.s.w1[..MUSIZE * self.lanes]);
+            self.lattice.absorb(group.len(), &mut self.s.states, &self.s.w1[..MUSIZE * self.lanes]);
             self.lattice.squeeze(&self.s.states, &mut self.s.cells);
             for (lane, job) in group.iter().enumerate() {
                 let mut cells = column(&self.s.cells, self.lanes, lane);
@@ -172,8 +184,8 @@ impl Lanes<'_> {
         done
     }
 
-    /// Writes the factors of the lanes' keys; whether all have the same.
-    pub(super) fn load_keys<'k, Key: 'k, I: Iterator<Item = f64>>(
+    /// Writes the factors of the lanes' keys, each times 1 or −1; whether all have the same.
+    pub(super) fn load_keys<'k, Key: 'k, I: Iterator<Item = (&'k NttElement, f64)>>(
         &mut self,
         held: &mut Vec<Option<&'k Key>>,
         keys: &[&'k Key],
@@ -183,10 +195,16 @@ impl Lanes<'_> {
         // The last place is that of the key that all have.
         held.resize(self.lanes + 1, None);
         let is = |held: &Option<&Key>, key: &Key| held.is_some_and(|held| std::ptr::eq(held, key));
+        let write = |rows: &mut [f64], lanes: usize, lane: usize, key| {
+            for ((a, sign), rows) in factors(key).zip(rows.chunks_exact_mut(N * lanes)) {
+                let values = a.0.iter().map(|x| sign * f64::from(x.value() as i32));
+                set(rows, lanes, lane, values);
+            }
+        };
         if same {
             if !is(&held[self.lanes], keys[0]) {
                 held[self.lanes] = Some(keys[0]);
-                set(&mut self.s.same, 1, 0, factors(keys[0]));
+                write(&mut self.s.same, 1, 0, keys[0]);
             }
             return true;
         }
@@ -196,7 +214,7 @@ impl Lanes<'_> {
         for (lane, key) in keys.iter().enumerate() {
             if !is(&held[lane], key) {
                 held[lane] = Some(key);
-                set(&mut self.s.each, self.lanes, lane, factors(key));
+                write(&mut self.s.each, self.lanes, lane, key);
             }
         }
         false
@@ -210,8 +228,8 @@ impl Lanes<'_> {
         }
     }
 
-    /// c of c̃, and the lanes where there is none.
-    pub(super) fn ball(&mut self) {
+    /// c of c̃ in the first `count` lanes, and those where there is none.
+    pub(super) fn ball(&mut self, count: usize) {
         let (lanes, s) = (self.lanes, &mut *self.s);
         const GROUP: usize = 8;
         s.failed.fill(false);
@@ -221,7 +239,7 @@ impl Lanes<'_> {
         s.states[T * lanes..].fill(1.0);
         s.challenge.fill(0.0);
         for group in 0..TAU / GROUP {
-            self.lattice.permute(&mut s.states);
+            self.lattice.permute(count, &mut s.states);
             self.lattice.squeeze(&s.states, &mut s.cells[..(GROUP + 1) * lanes]);
             for lane in 0..lanes {
                 let cell = |i: usize| s.cells[i * lanes + lane] as u32;
@@ -239,13 +257,13 @@ impl Lanes<'_> {
         }
     }
 
-    /// c̃ = com(μ, w₁), from the states after μ and w.
-    pub(super) fn com<'m>(&mut self, after_mu: impl Fn(usize) -> &'m State) {
+    /// c̃ = com(μ, w₁) in the first `count` lanes, from the states after μ and w.
+    pub(super) fn com<'m>(&mut self, count: usize, after_mu: impl Fn(usize) -> &'m State) {
         self.lattice.high_parts(&self.s.w, &mut self.s.w1);
         for lane in 0..self.lanes {
             self.load_state(lane, after_mu(lane));
         }
-        self.lattice.absorb(&mut self.s.states, &self.s.w1);
+        self.lattice.absorb(count, &mut self.s.states, &self.s.w1);
         self.lattice.squeeze(&self.s.states, &mut self.s.c_tilde);
     }
 

@@ -1,10 +1,10 @@
 //! Signing: attempts in all lanes until no message is left.
 
 use super::Sign;
-use super::lanes::{Lanes, Scratch, VECTOR, Y_BLOCKS, column, element, plain, set};
+use super::lanes::{Lanes, VECTOR, Y_BLOCKS, column};
 use hypergrove_lanes::{Rows, Shake};
 use hypergrove_zkdilithium::Signature;
-use hypergrove_zkdilithium::pack::{pack_fes, pack_gamma1};
+use hypergrove_zkdilithium::pack::{pack_codes, pack_fes, unpack_codes};
 use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::poseidon::State;
 use zeroize::Zeroizing;
@@ -49,7 +49,7 @@ impl Lanes<'_> {
             keys.clear();
             keys.extend(lanes.iter().map(|lane| jobs[lane.job].key));
             let same = self.load_keys(&mut held, &keys, |key| {
-                plain(key.a_hat().as_flattened()).chain(plain(key.s1_hat())).chain(plain(key.s2_hat()))
+                key.a_hat().as_flattened().iter().chain(key.s1_hat()).chain(key.s2_hat()).map(|a| (a, 1.0))
             });
             self.attempt(same, &lanes, &starts, &mut signatures);
             open.retain(|open| signatures[open.job].is_none());
@@ -71,8 +71,8 @@ impl Lanes<'_> {
         self.lattice.intt(&mut w);
         self.s.w = w;
         // c̃ = com(μ, w₁);  c = Ball(c̃)
-        self.com(|lane| &starts[lanes[lane].job].after_mu);
-        self.ball();
+        self.com(self.lanes, |lane| &starts[lanes[lane].job].after_mu);
+        self.ball(self.lanes);
         self.lattice.ntt(&mut self.s.challenge);
         // ‖LowPart(w − c·s₂)‖, and z = y + c·s₁ with its norm
         self.times_challenge(same, K * VECTOR + VECTOR);
@@ -87,10 +87,8 @@ impl Lanes<'_> {
                 let mut bytes = vec![0; SIG_BYTES];
                 let (c_packed, z_packed) = bytes.split_at_mut(C_TILDE_BYTES);
                 pack_fes(&self.c_tilde(lane), c_packed);
-                let mut z = column(&self.s.values[..size], self.lanes, lane);
-                for out in z_packed.chunks_exact_mut(GAMMA1_BYTES) {
-                    pack_gamma1(&element(&mut z), out);
-                }
+                let z: Vec<i32> = column(&self.s.values[..size], self.lanes, lane).map(|x| x as i32).collect();
+                pack_codes::<18>(&z, |x| GAMMA1.wrapping_sub(x as u32), z_packed);
                 signatures[open.job] = Some(Signature::from_bytes(bytes).expect("a signature has its length"));
             }
         }
@@ -109,29 +107,24 @@ impl Lanes<'_> {
 
     /// y of each lane's κ.
     fn expand_y(&mut self, lanes: &[Open], starts: &[Start]) {
-        let Scratch { inputs, bytes, y, .. } = &mut *self.s;
         const INPUT: usize = 66;
         const OUTPUT: usize = Y_BLOCKS * Shake::Shake256.rate();
-        inputs.clear();
-        for lane in lanes {
-            for i in 0..L as u16 {
-                inputs.extend_from_slice(&starts[lane.job].rho2[..]);
-                inputs.extend_from_slice(&lane.kappa.wrapping_add(i).to_le_bytes());
+        let (rows, s) = (N * self.lanes, &mut *self.s);
+        s.inputs.clear();
+        for i in 0..L as u16 {
+            for lane in lanes {
+                s.inputs.extend_from_slice(&starts[lane.job].rho2[..]);
+                s.inputs.extend_from_slice(&lane.kappa.wrapping_add(i).to_le_bytes());
             }
         }
-        bytes.resize(lanes.len() * L * OUTPUT, 0);
-        self.lattice.shake(Shake::Shake256, inputs, INPUT, bytes, Y_BLOCKS);
-        for (lane, bytes) in bytes.chunks_exact(L * OUTPUT).enumerate() {
-            let codes = bytes.chunks_exact(OUTPUT).flat_map(|bytes| {
-                // Four codes of 18 bits in nine bytes.
-                bytes[..GAMMA1_BYTES].as_chunks::<9>().0.iter().flat_map(|bytes| {
-                    let low = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-                    let high = low >> 54 | u64::from(bytes[8]) << 10;
-                    [low, low >> 18, low >> 36, high]
-                })
-            });
-            let coefficient = |code: u64| f64::from(GAMMA1) - (code & ((1 << 18) - 1)) as u32 as f64;
-            set(y, self.lanes, lane, codes.map(coefficient));
+        let streams = &mut s.bytes[..lanes.len() * L * OUTPUT];
+        self.lattice.shake(Shake::Shake256, &s.inputs, INPUT, streams, Y_BLOCKS);
+        let columns = &mut s.columns[..rows];
+        for (streams, y) in streams.chunks_exact(lanes.len() * OUTPUT).zip(s.y.chunks_exact_mut(rows)) {
+            for (stream, column) in streams.chunks_exact(OUTPUT).zip(columns.chunks_exact_mut(N)) {
+                unpack_codes::<18>(&stream[..GAMMA1_BYTES], |code| GAMMA1 as i32 - code as i32, column);
+            }
+            self.lattice.rows(columns, y);
         }
     }
 }

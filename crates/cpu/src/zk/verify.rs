@@ -1,7 +1,7 @@
 //! Verification: a signature a lane.
 
 use super::Verify;
-use super::lanes::{Lanes, VECTOR, plain, set};
+use super::lanes::{Lanes, VECTOR, set};
 use hypergrove_lanes::Rows;
 use hypergrove_zkdilithium::keys::Opened;
 use hypergrove_zkdilithium::params::*;
@@ -19,15 +19,20 @@ impl Lanes<'_> {
             let open = |lane: usize| opened[job(lane)].as_ref().expect("a candidate");
             let keys: Vec<_> = (0..self.lanes).map(|lane| jobs[job(lane)].key).collect();
             let same = self.load_keys(&mut held, &keys, |key| {
-                (0..K).flat_map(|i| plain(&key.a_hat()[i]).chain(plain(&key.t_hat()[i..=i]).map(|x| -x)))
+                (0..K).flat_map(|i| key.a_hat()[i].iter().map(|a| (a, 1.0)).chain([(&key.t_hat()[i], -1.0)]))
             });
             for lane in 0..self.lanes {
                 let c_tilde = open(lane).c_tilde.iter().map(|x| f64::from(x.value()));
                 set(&mut self.s.c_tilde, self.lanes, lane, c_tilde);
-                let z = open(lane).z.iter().flat_map(|z| z.0).map(|x| f64::from(x.centred()));
-                set(&mut self.s.values, self.lanes, lane, z);
             }
-            self.ball();
+            let columns = &mut self.s.columns[..N * self.lanes];
+            for (i, z) in self.s.values[..VECTOR * self.lanes].chunks_exact_mut(N * self.lanes).enumerate() {
+                for (lane, column) in columns.chunks_exact_mut(N).enumerate() {
+                    column.copy_from_slice(&open(lane).z[i]);
+                }
+                self.lattice.rows(columns, z);
+            }
+            self.ball(group.len());
             // w = INTT(Â·NTT(z) − NTT(c)·NTT(t))
             self.s.values[VECTOR * self.lanes..].copy_from_slice(&self.s.challenge);
             self.lattice.ntt(&mut self.s.values);
@@ -37,7 +42,7 @@ impl Lanes<'_> {
             }
             self.lattice.intt(&mut w);
             self.s.w = w;
-            self.com(|lane| &after_mu[job(lane)].1);
+            self.com(group.len(), |lane| &after_mu[job(lane)].1);
             for (lane, job) in group.iter().enumerate() {
                 verdicts[*job] = !self.s.failed[lane] && self.c_tilde(lane) == open(lane).c_tilde;
             }

@@ -2,8 +2,8 @@
 
 use super::portable::NoStreams;
 use super::sha_ni::ShaNi;
-use super::x86::{four_registers, two_registers, x86_doubles, x86_transpose, x86_vector};
-use crate::simd::{Pair, Simd};
+use super::x86::{four_registers, two_registers, x86_doubles, x86_samplers, x86_transpose, x86_vector};
+use crate::simd::{Simd, array};
 use core::arch::x86_64::*;
 
 x86_transpose!(
@@ -60,11 +60,48 @@ x86_vector!(U64x4, __m256i, u64, 4, 2, 2,
     // SAFETY: see splat.
     |v| unsafe { [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)] },
 );
+/// Eight rows of four doubles, from four columns. A half of a register holds four rows after the transposition.
+#[inline(always)]
+unsafe fn from_columns(columns: *const i32, stride: usize) -> [__m256d; 8] {
+    // SAFETY: called inside `vectorize` alone, where there are eight numbers at four multiples of the stride.
+    unsafe {
+        let rows = transpose32(array(
+            #[inline(always)]
+            |lane| _mm256_loadu_si256(columns.add(lane * stride).cast()),
+        ));
+        array(
+            #[inline(always)]
+            |i| match i / 4 {
+                0 => _mm256_cvtepi32_pd(_mm256_castsi256_si128(rows[i])),
+                _ => _mm256_cvtepi32_pd(_mm256_extracti128_si256::<1>(rows[i - 4])),
+            },
+        )
+    }
+}
+#[inline(always)]
+unsafe fn to_columns(rows: [__m256d; 8], columns: *mut i32, stride: usize) {
+    // SAFETY: see from_columns.
+    unsafe {
+        let columns_of = transpose32(array(
+            #[inline(always)]
+            |i| _mm256_setr_m128i(_mm256_cvttpd_epi32(rows[i]), _mm256_cvttpd_epi32(rows[i + 4])),
+        ));
+        for lane in 0..4 {
+            _mm256_storeu_si256(columns.add(lane * stride).cast(), columns_of[lane]);
+        }
+    }
+}
 x86_doubles!(F64x4, __m256d, 4, __m256d,
     set1 _mm256_set1_pd, add _mm256_add_pd, sub _mm256_sub_pd, mul _mm256_mul_pd, fma _mm256_fmadd_pd,
     fnma _mm256_fnmadd_pd, max _mm256_max_pd, abs |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x),
     is_zero |x| _mm256_cmp_pd::<_CMP_EQ_OQ>(x, _mm256_setzero_pd()),
-    replace |x, mask, o| _mm256_blendv_pd(x, o, mask)
+    equals |x, o| _mm256_cmp_pd::<_CMP_EQ_OQ>(x, o), replace |x, mask, o| _mm256_blendv_pd(x, o, mask),
+    clear |x, mask| _mm256_andnot_pd(mask, x),
+    swap |x, distance| match distance {
+        1 => _mm256_permute_pd::<0b0101>(x),
+        _ => _mm256_permute2f128_pd::<0x01>(x, x),
+    },
+    from_columns from_columns, to_columns to_columns
 );
 
 macro_rules! avx2_token {
@@ -82,7 +119,7 @@ macro_rules! avx2_token {
                 type Sha512Wide = U64x4;
                 type KeccakWide = U64x4;
                 type Doubles = F64x4;
-                type DoublesWide = Pair<F64x4>;
+                type DoublesWide = F64x4;
                 type Streams = $streams;
                 type Plain = $plain;
                 #[inline(always)]
@@ -101,6 +138,7 @@ macro_rules! avx2_token {
                     // SAFETY: `self` was made by `detect`.
                     unsafe { shell(f) }
                 }
+                x86_samplers!();
             }
         }
         pub(crate) use $module::$name;

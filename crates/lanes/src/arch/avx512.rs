@@ -2,8 +2,9 @@
 
 use super::portable::NoStreams;
 use super::sha_ni::ShaNiForFew;
-use super::x86::{four_registers, two_registers, x86_doubles, x86_transpose, x86_vector};
-use crate::simd::{Pair, Simd};
+use super::x86::{four_registers, two_registers, x86_doubles, x86_samplers, x86_transpose, x86_vector};
+use crate::field::ROUND;
+use crate::simd::{Pair, Simd, array};
 use core::arch::x86_64::*;
 
 x86_transpose!(
@@ -108,11 +109,62 @@ unsafe fn max_unless_both_negative(a: __m512d, b: __m512d) -> __m512d {
     // SAFETY: called inside `vectorize` alone.
     unsafe { _mm512_castsi512_pd(_mm512_max_epi64(_mm512_castpd_si512(a), _mm512_castpd_si512(b))) }
 }
+/// Eight rows of eight doubles, from eight columns: four columns a quarter and four rows a half, then the halves.
+#[inline(always)]
+unsafe fn from_columns(columns: *const i32, stride: usize) -> [__m512d; 8] {
+    // SAFETY: called inside `vectorize` alone, where there are eight numbers at eight multiples of the stride.
+    unsafe {
+        let four = |first: usize| {
+            super::avx2::transpose32(array(
+                #[inline(always)]
+                |lane| _mm256_loadu_si256(columns.add((first + lane) * stride).cast()),
+            ))
+        };
+        let (low, high) = (four(0), four(4));
+        array(
+            #[inline(always)]
+            |i| match i / 4 {
+                0 => _mm512_cvtepi32_pd(_mm256_permute2x128_si256::<0x20>(low[i], high[i])),
+                _ => _mm512_cvtepi32_pd(_mm256_permute2x128_si256::<0x31>(low[i - 4], high[i - 4])),
+            },
+        )
+    }
+}
+#[inline(always)]
+unsafe fn to_columns(rows: [__m512d; 8], columns: *mut i32, stride: usize) {
+    // SAFETY: see from_columns.
+    unsafe {
+        // The lower words of x + 1.5·2⁵² are x, and Miri knows these instructions.
+        let rows: [__m256i; 8] = array(
+            #[inline(always)]
+            |i| _mm512_cvtepi64_epi32(_mm512_castpd_si512(_mm512_add_pd(rows[i], _mm512_set1_pd(ROUND)))),
+        );
+        let low = super::avx2::transpose32(array(
+            #[inline(always)]
+            |i| _mm256_permute2x128_si256::<0x20>(rows[i], rows[i + 4]),
+        ));
+        let high = super::avx2::transpose32(array(
+            #[inline(always)]
+            |i| _mm256_permute2x128_si256::<0x31>(rows[i], rows[i + 4]),
+        ));
+        for lane in 0..4 {
+            _mm256_storeu_si256(columns.add(lane * stride).cast(), low[lane]);
+            _mm256_storeu_si256(columns.add((lane + 4) * stride).cast(), high[lane]);
+        }
+    }
+}
 x86_doubles!(F64x8, __m512d, 8, __mmask8,
     set1 _mm512_set1_pd, add _mm512_add_pd, sub _mm512_sub_pd, mul _mm512_mul_pd, fma _mm512_fmadd_pd,
     fnma _mm512_fnmadd_pd, max max_unless_both_negative, abs |x| _mm512_abs_pd(x),
     is_zero |x| _mm512_testn_epi64_mask(_mm512_castpd_si512(x), _mm512_set1_epi64(i64::MAX)),
-    replace |x, mask, o| _mm512_mask_mov_pd(x, mask, o)
+    equals |x, o| _mm512_cmpeq_epi64_mask(_mm512_castpd_si512(x), _mm512_castpd_si512(o)),
+    replace |x, mask, o| _mm512_mask_mov_pd(x, mask, o), clear |x, mask| _mm512_maskz_mov_pd(!mask, x),
+    swap |x, distance| match distance {
+        1 => _mm512_permute_pd::<0b0101_0101>(x),
+        2 => _mm512_permutex_pd::<0b01_00_11_10>(x),
+        _ => _mm512_shuffle_f64x2::<0b01_00_11_10>(x, x),
+    },
+    from_columns from_columns, to_columns to_columns
 );
 
 macro_rules! avx512_token {
@@ -153,6 +205,7 @@ macro_rules! avx512_token {
                     // SAFETY: `self` was made by `detect`.
                     unsafe { shell(f) }
                 }
+                x86_samplers!();
             }
         }
         pub(crate) use $module::$name;

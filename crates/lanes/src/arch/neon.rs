@@ -232,9 +232,43 @@ impl Doubles for F64x2 {
         unsafe { vceqzq_f64(self.0) }
     }
     #[inline(always)]
+    fn equals(self, o: Self) -> uint64x2_t {
+        // SAFETY: see splat.
+        unsafe { vceqq_f64(self.0, o.0) }
+    }
+    #[inline(always)]
     fn replace(self, mask: uint64x2_t, x: Self) -> Self {
         // SAFETY: see splat.
         unsafe { F64x2(vbslq_f64(mask, x.0, self.0)) }
+    }
+    #[inline(always)]
+    fn clear(self, mask: uint64x2_t) -> Self {
+        self.replace(mask, Self::splat(0.0))
+    }
+    #[inline(always)]
+    fn swap(self, _: usize) -> Self {
+        // SAFETY: see splat.
+        unsafe { F64x2(vextq_f64::<1>(self.0, self.0)) }
+    }
+    #[inline(always)]
+    fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {
+        array(
+            #[inline(always)]
+            |i| {
+                let row = [f64::from(columns[i]), f64::from(columns[stride + i])];
+                // SAFETY: see splat; the array has the vector's size.
+                unsafe { F64x2(vld1q_f64(row.as_ptr())) }
+            },
+        )
+    }
+    #[inline(always)]
+    fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize) {
+        for i in 0..8 {
+            let mut row = [0.0; 2];
+            // SAFETY: see splat; the array has the vector's size.
+            unsafe { vst1q_f64(row.as_mut_ptr(), rows[i].0) };
+            (columns[i], columns[stride + i]) = (row[0] as i32, row[1] as i32);
+        }
     }
 }
 

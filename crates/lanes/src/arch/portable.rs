@@ -1,7 +1,7 @@
 //! One lane of plain Rust: runs everywhere, and is what the other sets are read against.
 
 use crate::AdrsWords;
-use crate::simd::{Doubles, Lanes, Sha256Streams, Simd};
+use crate::simd::{Doubles, Lanes, Sha256Streams, Simd, array};
 use core::ops::Range;
 
 macro_rules! scalar {
@@ -137,10 +137,35 @@ impl Doubles for f64 {
         self == 0.0
     }
     #[inline(always)]
+    fn equals(self, o: Self) -> bool {
+        self == o
+    }
+    #[inline(always)]
     fn replace(self, mask: bool, x: Self) -> Self {
         // No branch: the mask is secret.
         let keep = u64::from(mask).wrapping_sub(1);
         f64::from_bits(self.to_bits() & keep | x.to_bits() & !keep)
+    }
+    #[inline(always)]
+    fn clear(self, mask: bool) -> Self {
+        self.replace(mask, 0.0)
+    }
+    #[inline(always)]
+    fn swap(self, _: usize) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn load_columns(columns: &[i32], _: usize) -> [Self; 8] {
+        array(
+            #[inline(always)]
+            |i| columns[i].into(),
+        )
+    }
+    #[inline(always)]
+    fn store_columns(rows: &[Self; 8], columns: &mut [i32], _: usize) {
+        for i in 0..8 {
+            columns[i] = rows[i] as i32;
+        }
     }
 }
 

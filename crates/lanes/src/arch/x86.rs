@@ -1,4 +1,9 @@
-//! What the x86 vector types share: the macro that writes them.
+//! What the x86 vector types share: the macros that write them, and rejection sampling.
+
+use crate::field::Q;
+use crate::ntt::N;
+use crate::sample::SLACK;
+use core::arch::x86_64::*;
 
 /// Implements `Lanes<$w>` for a vector of `$q` 128-bit quarters.
 ///
@@ -214,7 +219,7 @@ pub(super) use two_registers;
 macro_rules! x86_transpose {
     ($t32:ident, $t64:ident, $raw:ident, $lo32:ident, $hi32:ident, $lo64:ident, $hi64:ident) => {
         #[inline(always)]
-        unsafe fn $t32(r: [$raw; 4]) -> [$raw; 4] {
+        pub(super) unsafe fn $t32(r: [$raw; 4]) -> [$raw; 4] {
             // SAFETY: called inside `vectorize` alone.
             unsafe {
                 let (a, b) = ($lo32(r[0], r[1]), $lo32(r[2], r[3]));
@@ -235,7 +240,9 @@ pub(super) use x86_transpose;
 macro_rules! x86_doubles {
     ($name:ident, $raw:ident, $lanes:literal, $mask:ident, set1 $set1:ident, add $add:ident, sub $sub:ident, mul $mul:ident,
      fma $fma:ident, fnma $fnma:ident, max $max:ident, abs |$ax:ident| $abs:expr, is_zero |$zx:ident| $zero:expr,
-     replace |$rx:ident, $rm:ident, $ro:ident| $replace:expr
+     equals |$ex:ident, $eo:ident| $equals:expr, replace |$rx:ident, $rm:ident, $ro:ident| $replace:expr,
+     clear |$cx:ident, $cm:ident| $clear:expr, swap |$px:ident, $pd:ident| $swap:expr,
+     from_columns $from:ident, to_columns $to:ident
     ) => {
         #[doc = concat!(stringify!($lanes), " doubles.")]
         #[derive(Clone, Copy)]
@@ -294,12 +301,157 @@ macro_rules! x86_doubles {
                 unsafe { $zero }
             }
             #[inline(always)]
+            fn equals(self, o: Self) -> $mask {
+                let ($ex, $eo) = (self.0, o.0);
+                // SAFETY: see splat.
+                unsafe { $equals }
+            }
+            #[inline(always)]
             fn replace(self, $rm: $mask, x: Self) -> Self {
                 let ($rx, $ro) = (self.0, x.0);
                 // SAFETY: see splat.
                 unsafe { $name($replace) }
             }
+            #[inline(always)]
+            fn clear(self, $cm: $mask) -> Self {
+                let $cx = self.0;
+                // SAFETY: see splat.
+                unsafe { $name($clear) }
+            }
+            #[inline(always)]
+            fn swap(self, $pd: usize) -> Self {
+                let $px = self.0;
+                // SAFETY: see splat.
+                unsafe { $name($swap) }
+            }
+            #[inline(always)]
+            fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {
+                assert!(columns.len() >= ($lanes - 1) * stride + 8);
+                // SAFETY: see splat; there are eight numbers at each multiple of the stride.
+                let rows = unsafe { $from(columns.as_ptr(), stride) };
+                $crate::simd::array(
+                    #[inline(always)]
+                    |i| $name(rows[i]),
+                )
+            }
+            #[inline(always)]
+            fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize) {
+                assert!(columns.len() >= ($lanes - 1) * stride + 8);
+                let rows = $crate::simd::array(
+                    #[inline(always)]
+                    |i| rows[i].0,
+                );
+                // SAFETY: see splat; there are eight numbers at each multiple of the stride.
+                unsafe { $to(rows, columns.as_mut_ptr(), stride) }
+            }
         }
     };
 }
 pub(super) use x86_doubles;
+
+/// The places of the bits that are set, and how many there are: what moves a byte's accepted candidates to the front.
+struct Accepted {
+    places: [[u8; 8]; 256],
+    count: [u8; 256],
+}
+
+static ACCEPTED: Accepted = {
+    let mut accepted = Accepted { places: [[0; 8]; 256], count: [0; 256] };
+    let mut bits = 0;
+    while bits < 256 {
+        let mut place = 0;
+        while place < 8 {
+            if bits >> place & 1 == 1 {
+                accepted.places[bits][accepted.count[bits] as usize] = place;
+                accepted.count[bits] += 1;
+            }
+            place += 1;
+        }
+        bits += 1;
+    }
+    accepted
+};
+
+/// [`crate::sample::uniform`], eight candidates a step.
+///
+/// # Safety
+///
+/// Called inside `vectorize` alone, of a set that has AVX2.
+#[inline(always)]
+pub(super) unsafe fn uniform(stream: &[u8], out: &mut [i32]) -> bool {
+    assert!(out.len() >= N + SLACK);
+    let mut count = 0;
+    for bytes in stream.as_chunks::<24>().0 {
+        // SAFETY: 16 of 24 bytes from the first and from the ninth on; eight numbers at count < N.
+        unsafe {
+            // Four candidates a half: bytes 0 to 11, and 12 to 23 of which four more stand before.
+            let halves = _mm256_loadu2_m128i(bytes.as_ptr().add(8).cast(), bytes.as_ptr().cast());
+            let spread = _mm256_setr_epi8(
+                0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, //
+                4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1,
+            );
+            let x = _mm256_and_si256(_mm256_shuffle_epi8(halves, spread), _mm256_set1_epi32(0x7f_ffff));
+            let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(Q as i32), x);
+            let bits = _mm256_movemask_ps(_mm256_castsi256_ps(below)) as u8 as usize;
+            let places = _mm256_cvtepu8_epi32(_mm_loadl_epi64(ACCEPTED.places[bits].as_ptr().cast()));
+            _mm256_storeu_si256(out.as_mut_ptr().add(count).cast(), _mm256_permutevar8x32_epi32(x, places));
+            count += usize::from(ACCEPTED.count[bits]);
+        }
+        if count >= N {
+            return true;
+        }
+    }
+    false
+}
+
+/// [`crate::sample::short`], sixteen nibbles a step. The table is read at places that only the rejected decide.
+///
+/// # Safety
+///
+/// Called inside `vectorize` alone, of a set that has AVX2.
+#[inline(always)]
+pub(super) unsafe fn short(stream: &[u8], out: &mut [i32]) -> bool {
+    assert!(out.len() >= N + SLACK);
+    let mut count = 0;
+    for bytes in stream.as_chunks::<8>().0 {
+        // SAFETY: eight bytes are read.
+        let (mut small, bits) = unsafe {
+            let bytes = _mm_loadl_epi64(bytes.as_ptr().cast());
+            let low = |x| _mm_and_si128(x, _mm_set1_epi8(15));
+            let nibbles = _mm_unpacklo_epi8(low(bytes), low(_mm_srli_epi16::<4>(bytes)));
+            let small = _mm_setr_epi8(2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 0);
+            let rejected = _mm_movemask_epi8(_mm_cmpeq_epi8(nibbles, _mm_set1_epi8(15)));
+            (_mm_shuffle_epi8(small, nibbles), !rejected as usize)
+        };
+        for bits in [bits & 255, bits >> 8 & 255] {
+            // SAFETY: eight numbers at count < N.
+            unsafe {
+                let kept = _mm_shuffle_epi8(small, _mm_loadl_epi64(ACCEPTED.places[bits].as_ptr().cast()));
+                _mm256_storeu_si256(out.as_mut_ptr().add(count).cast(), _mm256_cvtepi8_epi32(kept));
+                small = _mm_srli_si128::<8>(small);
+            }
+            count += usize::from(ACCEPTED.count[bits]);
+            if count >= N {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// Both samplers, for a token.
+macro_rules! x86_samplers {
+    () => {
+        #[inline(always)]
+        fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {
+            // SAFETY: called inside `vectorize`.
+            unsafe { $crate::arch::x86::uniform(stream, out) }
+        }
+        #[inline(always)]
+        fn short(self, stream: &[u8], out: &mut [i32]) -> bool {
+            // SAFETY: called inside `vectorize`.
+            unsafe { $crate::arch::x86::short(stream, out) }
+        }
+    };
+}
+pub(super) use x86_samplers;
