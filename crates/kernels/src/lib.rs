@@ -89,6 +89,10 @@ kernels! {
     Sha256 "sha256";
     /// WOTS+ signatures that never change, kept and taken out.
     Stored "stored";
+    /// As `Chains`, of all leaves, and as `Fors`: by threads that are lanes of a CPU's vectors.
+    ChainsSolo "chains_solo";
+    /// FORS leaves, and three levels above.
+    ForsSolo "fors_solo";
     /// zkDilithium: ρ, ρ′ and `key` of seeds.
     ZkSeed "zk_seed";
     /// zkDilithium: ExpandA.
