@@ -124,6 +124,10 @@ impl Kernel {
     pub fn is_zk(self) -> bool {
         self >= Kernel::ZkSeed
     }
+    /// Whether it is for threads that are lanes of a CPU's vectors: no GPU runs it.
+    pub fn is_solo(self) -> bool {
+        matches!(self, Kernel::ChainsSolo | Kernel::ForsSolo)
+    }
     /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:
     /// kernels for few signatures, and `Links`, which goes on from them; there is a kernel that does the same for each. And
     /// not of zkDilithium's.
