@@ -109,6 +109,8 @@ mod ready {
                 kernels.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
             }
         }
+        // Those are for CPUs under a GPU's driver.
+        kernels.retain(|name| !name.ends_with("_solo"));
         kernels.sort();
         let mut found = Vec::new();
         for family in 0..2 {

@@ -35,6 +35,8 @@ pub(crate) struct GpuProgram<G: Gpu> {
     cache: Arc<NodesCache<G>>,
     /// Whether the host has laid the keys of this pass out: then they stay where they are uploaded to.
     keys_laid_out: bool,
+    /// Whether the device's threads are lanes of a CPU's vectors, which have kernels of their own.
+    solo: bool,
     /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
     stored: bool,
     /// Steps that were recorded, for some number of jobs and keys.
@@ -100,6 +102,7 @@ impl<G: Gpu> GpuProgram<G> {
             memory,
             cache: cache.clone(),
             keys_laid_out: false,
+            solo: gpu.facts().is_cpu,
             stored: false,
             recorded: None,
             kept: Kept::default(),
@@ -122,13 +125,14 @@ impl<G: Gpu> GpuProgram<G> {
         let p = plan.params;
         let wanted: &[Kernel] = match plan.op {
             Op::Keygen | Op::Cache => {
-                &[Kernel::Keys, Kernel::Chains, Kernel::Xmss, Kernel::XmssWide, Kernel::XmssAbove]
+                &[Kernel::Keys, Kernel::Chains, Kernel::ChainsSolo, Kernel::Xmss, Kernel::XmssWide, Kernel::XmssAbove]
             }
             Op::Sign => Kernel::ALL,
             Op::Verify => {
                 &[Kernel::Keys, Kernel::Complete, Kernel::ForsClimb, Kernel::ForsPk, Kernel::ForsPkWide, Kernel::Climb]
             }
         };
+        let solo = gpu.facts().is_cpu;
         let wanted: Vec<Kernel> = wanted
             .iter()
             .copied()
@@ -137,6 +141,10 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::Sha256 => false,
                 kernel if kernel.is_zk() => false,
                 Kernel::Select => shape.policy.replay == 0,
+                Kernel::Chains => !solo || plan.op == Op::Sign,
+                Kernel::ChainsSolo => solo && (plan.op != Op::Sign || shape.policy.replay == 1),
+                Kernel::Fors => !solo || p.a as u32 <= SOLO_LEVELS,
+                Kernel::ForsSolo => solo && p.a as u32 > SOLO_LEVELS,
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Stored => shape.policy.stored > 0 && shape.cached > 1,
                 Kernel::Keys => batch > FEW_KEYS,
@@ -476,6 +484,10 @@ impl<G: Gpu> GpuProgram<G> {
 
 /// log2 of the leaves that a block of the wide kernels works on at a time.
 const WIDE_CHUNK: u32 = 3;
+
+/// Levels that a thread of `ForsSolo` goes up, and log2 of the chains that one of `ChainsSolo` walks.
+const SOLO_LEVELS: u32 = 3;
+const SOLO_CHAINS: u32 = 3;
 
 /// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
 const MOST_RECORDED: usize = 16;

@@ -7,7 +7,9 @@ use crate::policy::GpuPolicy;
 use crate::program::GpuProgram;
 use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Program, Reference};
 use hypergrove_fips205::plan::{Op, Plan};
-use hypergrove_fips205::{Position, SLH_DSA_SHA2_128S, TOY_SHA2_16};
+use hypergrove_fips205::{
+    Params, Position, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHA2_256F, SLH_DSA_SHAKE_192F, TOY_SHA2_16,
+};
 use hypergrove_kernels::Kernel;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -312,6 +314,36 @@ fn a_cpu_under_a_gpus_driver_gets_less_at_a_time() {
     };
     assert_eq!(jobs(cpu, Op::Sign), 4);
     assert_eq!(jobs(HostGpu::new(false), Op::Sign), 128);
+}
+
+#[test]
+fn threads_that_are_lanes_give_the_same_bytes() {
+    let position =
+        |p: &Params| Position { fors: (0..p.k as u32).map(|i| i % 60).collect(), idx_tree: TREE, idx_leaf: 3 };
+    for p in [&SLH_DSA_SHA2_128F, &SLH_DSA_SHAKE_192F, &SLH_DSA_SHA2_256F] {
+        let (pk_seed, sk_seed) = (vec![1; p.n], vec![2; p.n]);
+        let keys = [Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 }];
+        let positions = [position(p)];
+        for (op, positions) in [(Op::Keygen, &[][..]), (Op::Sign, &positions)] {
+            let plan = Plan::new(p, op);
+            let run = |is_cpu| {
+                let mut gpu = HostGpu::new(false);
+                gpu.facts.is_cpu = is_cpu;
+                gpu.facts.defaults = vec![("replay", is_cpu.into()), ("stages", 1)];
+                let (gpus, device) = device(gpu);
+                let mut program = gpus.prepare(&device, &plan, 1, &Policy::default()).unwrap();
+                let mut out = vec![0; plan.out_bytes()];
+                let batch = Batch { keys: &keys, key_of: &[0], positions, signatures: &[] };
+                let stages = program.run(&batch, &mut out).unwrap().stages;
+                let solo: Vec<_> = stages.iter().map(|stage| stage.name).filter(|name| name.contains("solo")).collect();
+                (out, solo)
+            };
+            let (out, solo) = run(true);
+            let expected: &[_] = if op == Op::Sign { &["fors_solo", "chains_solo"] } else { &["chains_solo"] };
+            assert_eq!(solo, expected, "{p}");
+            assert!((out, vec![]) == run(false), "{p} {op:?}");
+        }
+    }
 }
 
 #[test]

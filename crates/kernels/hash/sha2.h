@@ -65,29 +65,55 @@ FN void short_block(U32 half, ARRIN(U32, node, NW), ARR(U32, w, 16)) {
   w[15] = U32((64 + 22 + N) * 8);
 }
 
+#if N > 16
+FN void load512(U32Ptr keys, U32 at, ARR(U64, s, 8)) {
+  UNROLL for (int i = 0; i < 8; i++) s[i] = u64(AT(keys, at + 24u + U32(2 * i)), AT(keys, at + 25u + U32(2 * i)));
+}
+#endif
+
+// What every hash of a key goes on from: the states after PK.seed.
+struct Seeded {
+  U32 s[8];
+#if N > 16
+  U64 v[8];
+#endif
+};
+
+FN Seeded seeded(U32Ptr keys, U32 at) {
+  Seeded key;
+  UNROLL for (int i = 0; i < 8; i++) key.s[i] = AT(keys, at + 16u + U32(i));
+#if N > 16
+  load512(keys, at, key.v);
+#endif
+  return key;
+}
+
 // F and PRF (FIPS 205, 11.2.1 and 11.2.2): `node` becomes its hash.
-FN void thash_f(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, node, NW), U32 one) {
-  U32 s[8], w[16];
+FN void seeded_f(Seeded key, ARRIN(U32, adrs, 7), ARR(U32, node, NW), U32 one) {
+  U32 w[16];
   compressed(adrs, w);
   short_block(adrs[6], node, w);
-  UNROLL for (int i = 0; i < 8; i++) s[i] = AT(keys, at + 16u + U32(i));
-  sha256_compress(s, w, one);
-  UNROLL for (int i = 0; i < NW; i++) node[i] = s[i];
+  sha256_compress(key.s, w, one);
+  UNROLL for (int i = 0; i < NW; i++) node[i] = key.s[i];
+}
+FN void thash_f(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, node, NW), U32 one) {
+  seeded_f(seeded(keys, at), adrs, node, one);
 }
 
 // A WOTS+ chain being walked: its address and the state after the five rounds that see only the address.
 struct Chain { U32 adrs[5]; U32 begun[8]; U32 state[NW]; };
 
-FN Chain chain_at(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32 one) {
+FN Chain seeded_chain(Seeded key, ARRIN(U32, adrs, 7), U32 one) {
   Chain c;
   U32 w[16];
   compressed(adrs, w);
   UNROLL for (int i = 0; i < 5; i++) c.adrs[i] = w[i];
-  UNROLL for (int i = 0; i < 8; i++) c.begun[i] = AT(keys, at + 16u + U32(i));
-  UNROLL for (int i = 0; i < NW; i++) c.state[i] = c.begun[i];
+  UNROLL for (int i = 0; i < 8; i++) c.begun[i] = key.s[i];
+  UNROLL for (int i = 0; i < NW; i++) c.state[i] = key.s[i];
   sha256_begin(c.begun, w, one);
   return c;
 }
+FN Chain chain_at(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32 one) { return seeded_chain(seeded(keys, at), adrs, one); }
 // One step: F with hash address `step`, below 2^16.
 FN void chain_step(Chain c, U32 step, ARR(U32, node, NW), U32 one) {
   U32 s[8], w[16];
@@ -100,8 +126,8 @@ FN void chain_step(Chain c, U32 step, ARR(U32, node, NW), U32 one) {
 
 #if N == 16
 // H: the left node becomes the hash of both.
-FN void thash_h(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, left, NW), ARRIN(U32, right, NW), U32 one) {
-  U32 s[8], w[16];
+FN void seeded_h(Seeded key, ARRIN(U32, adrs, 7), ARR(U32, left, NW), ARRIN(U32, right, NW), U32 one) {
+  U32 w[16];
   compressed(adrs, w);
   w[5] = (adrs[6] << 16) | (left[0] >> 16);
   UNROLL for (int i = 1; i < NW; i++) w[5 + i] = funnel(left[i - 1], left[i], 16u);
@@ -110,9 +136,8 @@ FN void thash_h(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, left, NW), AR
   w[5 + 2 * NW] = (right[NW - 1] << 16) | 0x8000u;
   w[14] = 0u;
   w[15] = U32((64 + 22 + 2 * N) * 8);
-  UNROLL for (int i = 0; i < 8; i++) s[i] = AT(keys, at + 16u + U32(i));
-  sha256_compress(s, w, one);
-  UNROLL for (int i = 0; i < NW; i++) left[i] = s[i];
+  sha256_compress(key.s, w, one);
+  UNROLL for (int i = 0; i < NW; i++) left[i] = key.s[i];
 }
 // T_l over l nodes in memory: word j of node i at p[from + i·node_step + j·word_step].
 FN void thash_tl(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32Ptr p, U32 from, U32 node_step, U32 word_step, U32 l, ARR(U32, out_, NW), U32 one) {
@@ -133,15 +158,12 @@ FN void thash_tl(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32Ptr p, U32 from, U
   UNROLL for (int i = 0; i < NW; i++) out_[i] = s[i];
 }
 #else
-FN void load512(U32Ptr keys, U32 at, ARR(U64, s, 8)) {
-  UNROLL for (int i = 0; i < 8; i++) s[i] = u64(AT(keys, at + 24u + U32(2 * i)), AT(keys, at + 25u + U32(2 * i)));
-}
 FN void store512(ARRIN(U64, s, 8), ARR(U32, node, NW)) {
   UNROLL for (int i = 0; i < NW / 2; i++) { node[2 * i] = U32(s[i] >> 32); node[2 * i + 1] = U32(s[i]); }
 }
-FN void thash_h(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, left, NW), ARRIN(U32, right, NW), U32 one) {
+FN void seeded_h(Seeded key, ARRIN(U32, adrs, 7), ARR(U32, left, NW), ARRIN(U32, right, NW), U32 one) {
   U32 x[32], head[16];
-  U64 s[8], w[16];
+  U64 w[16];
   compressed(adrs, head);
   UNROLL for (int i = 0; i < 5; i++) x[i] = head[i];
   x[5] = (adrs[6] << 16) | (left[0] >> 16);
@@ -152,9 +174,8 @@ FN void thash_h(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, left, NW), AR
   UNROLL for (int i = 6 + 2 * NW; i < 31; i++) x[i] = 0u;
   x[31] = U32((128 + 22 + 2 * N) * 8);
   UNROLL for (int i = 0; i < 16; i++) w[i] = u64(x[2 * i], x[2 * i + 1]);
-  load512(keys, at, s);
-  sha512_compress(s, w);
-  store512(s, left);
+  sha512_compress(key.v, w);
+  store512(key.v, left);
 }
 FN void thash_tl(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32Ptr p, U32 from, U32 node_step, U32 word_step, U32 l, ARR(U32, out_, NW), U32 one) {
   U32 x[32], head[16];
@@ -176,4 +197,7 @@ FN void thash_tl(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32Ptr p, U32 from, U
   store512(s, out_);
 }
 #endif
+FN void thash_h(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, left, NW), ARRIN(U32, right, NW), U32 one) {
+  seeded_h(seeded(keys, at), adrs, left, right, one);
+}
 #endif

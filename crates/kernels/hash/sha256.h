@@ -70,7 +70,8 @@ FN void sha256_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
   U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
 #if defined(VULKAN)
   // In a loop: a pipeline is made in a third of the time (docs/vulkan.md). Chains are walked by sha256_finish.
-  for (U32 t = 0u; t < 64u; t += 16u) {
+  // Its test is at its end: after one at the beginning, a CPU's lanes go through it once more with all of them off.
+  for (U32 t = 0u; ; ) {
     if (t != 0u) {
       EXPAND(16) EXPAND(17) EXPAND(18) EXPAND(19) EXPAND(20) EXPAND(21) EXPAND(22) EXPAND(23)
       EXPAND(24) EXPAND(25) EXPAND(26) EXPAND(27) EXPAND(28) EXPAND(29) EXPAND(30) EXPAND(31)
@@ -83,6 +84,8 @@ FN void sha256_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
     ROUND(g, h, a, b, c, d, e, f, K256[t + 10u], w[10]) ROUND(f, g, h, a, b, c, d, e, K256[t + 11u], w[11])
     ROUND(e, f, g, h, a, b, c, d, K256[t + 12u], w[12]) ROUND(d, e, f, g, h, a, b, c, K256[t + 13u], w[13])
     ROUND(c, d, e, f, g, h, a, b, K256[t + 14u], w[14]) ROUND(b, c, d, e, f, g, h, a, K256[t + 15u], w[15])
+    t += 16u;
+    if (t == 64u) break;
   }
 #else
   ROUNDS_0_4

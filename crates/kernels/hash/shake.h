@@ -31,6 +31,17 @@ FN void thash_f(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, node, NW), U3
   shake_end(A, node);
 }
 
+// A key, whose PK.seed every hash loads anew: Keccak's state leaves no registers for it.
+struct Seeded { U32Ptr keys; U32 at; };
+
+FN Seeded seeded(U32Ptr keys, U32 at) {
+  Seeded key;
+  key.keys = keys;
+  key.at = at;
+  return key;
+}
+FN void seeded_f(Seeded key, ARRIN(U32, adrs, 7), ARR(U32, node, NW), U32 one) { thash_f(key.keys, key.at, adrs, node, one); }
+
 // A WOTS+ chain being walked: its key and address.
 struct Chain { U32Ptr keys; U32 at; U32 adrs[7]; };
 
@@ -41,6 +52,7 @@ FN Chain chain_at(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32 one) {
   UNROLL for (int i = 0; i < 7; i++) c.adrs[i] = adrs[i];
   return c;
 }
+FN Chain seeded_chain(Seeded key, ARRIN(U32, adrs, 7), U32 one) { return chain_at(key.keys, key.at, adrs, one); }
 // One step: F with hash address `step`.
 FN void chain_step(Chain c, U32 step, ARR(U32, node, NW), U32 one) {
   c.adrs[6] = step;
@@ -58,6 +70,9 @@ FN void thash_h(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, left, NW), AR
   // n = 32 puts the padding into lane 16, where the last bit of the rate is too.
   A[NW + NW / 2 + 4] = u64(0u, 0x1fu);
   shake_end(A, left);
+}
+FN void seeded_h(Seeded key, ARRIN(U32, adrs, 7), ARR(U32, left, NW), ARRIN(U32, right, NW), U32 one) {
+  thash_h(key.keys, key.at, adrs, left, right, one);
 }
 // T_l over l nodes in memory: word j of node i at p[from + i·node_step + j·word_step].
 FN void thash_tl(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32Ptr p, U32 from, U32 node_step, U32 word_step, U32 l, ARR(U32, out_, NW), U32 one) {

@@ -89,6 +89,10 @@ kernels! {
     Sha256 "sha256";
     /// WOTS+ signatures that never change, kept and taken out.
     Stored "stored";
+    /// As `Chains`, of all leaves, and as `Fors`: by threads that are lanes of a CPU's vectors.
+    ChainsSolo "chains_solo";
+    /// FORS leaves, and three levels above.
+    ForsSolo "fors_solo";
     /// zkDilithium: ρ, ρ′ and `key` of seeds.
     ZkSeed "zk_seed";
     /// zkDilithium: ExpandA.
@@ -119,6 +123,10 @@ impl Kernel {
     /// Whether it is one of zkDilithium's.
     pub fn is_zk(self) -> bool {
         self >= Kernel::ZkSeed
+    }
+    /// Whether it is for threads that are lanes of a CPU's vectors: no GPU runs it.
+    pub fn is_solo(self) -> bool {
+        matches!(self, Kernel::ChainsSolo | Kernel::ForsSolo)
     }
     /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:
     /// kernels for few signatures, and `Links`, which goes on from them; there is a kernel that does the same for each. And

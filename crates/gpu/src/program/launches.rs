@@ -1,7 +1,7 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{GpuProgram, MOST_RECORDED, WIDE_CHUNK};
+use super::{GpuProgram, MOST_RECORDED, SOLO_CHAINS, SOLO_LEVELS, WIDE_CHUNK};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_kernels::flags::COPY;
@@ -85,7 +85,13 @@ impl<G: Gpu> GpuProgram<G> {
         for skip in (0..leaves).step_by(self.layout.window) {
             let count = self.layout.window.min(leaves - skip);
             let here = Args { skip: skip as u32, count: count as u32, total: (count * p.len()) as u32, ..args };
-            steps.push(Step::Launch(self.flat(Kernel::Chains, [1, trees, count], here)));
+            if self.solo && here.flags & flags::TRACE == 0 {
+                let total = (count * p.len().div_ceil(1 << SOLO_CHAINS)) as u32;
+                let solo = Args { total, chunk: SOLO_CHAINS, ..here };
+                steps.push(Step::Launch(self.flat(Kernel::ChainsSolo, [1, trees, count], solo)));
+            } else {
+                steps.push(Step::Launch(self.flat(Kernel::Chains, [1, trees, count], here)));
+            }
             let up = Args { flags: here.flags & !flags::TRACE, ..here };
             let up = if here.flags & flags::KEEP == 0 { up } else { Args { trace: args.trace, ..up } };
             let mut launch = self.tiled(Kernel::Xmss, trees, hp, up);
@@ -117,7 +123,12 @@ impl<G: Gpu> GpuProgram<G> {
             roots: self.device(self.layout.fors),
             ..self.args()
         };
-        let first = self.tiled(Kernel::Fors, trees, p.a as u32, args);
+        let first = if self.solo && p.a as u32 > SOLO_LEVELS {
+            let args = Args { total: args.count >> SOLO_LEVELS, up: SOLO_LEVELS, ..args };
+            self.flat(Kernel::ForsSolo, [1, trees, args.total as usize], args)
+        } else {
+            self.tiled(Kernel::Fors, trees, p.a as u32, args)
+        };
         let launches = self.above(Kernel::ForsAbove, trees, p.a as u32, first, self.layout.fors_nodes);
         steps.extend(launches.into_iter().map(&on));
         steps.push(on(self.fors_pk(jobs, Args { nodes: self.device(self.layout.fors), ..self.args() })));

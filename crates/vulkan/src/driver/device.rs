@@ -217,7 +217,11 @@ impl VulkanGpu {
             },
             fixed_blocks: true,
             without: if is_cpu { WITHOUT_ON_CPU } else { WITHOUT },
-            defaults: vec![("levels", LEVELS), ("block", if is_cpu { CPU_BLOCK } else { GPU_BLOCK })],
+            defaults: match is_cpu {
+                // Chain values that are kept are stored lane by lane, for each step.
+                true => vec![("levels", LEVELS), ("block", CPU_BLOCK), ("replay", 1)],
+                false => vec![("levels", LEVELS), ("block", GPU_BLOCK)],
+            },
             uuid: Some(vulkan11.device_uuid),
             is_cpu,
         };

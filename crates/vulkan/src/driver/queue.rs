@@ -230,31 +230,23 @@ impl VulkanQueue {
         Err(self.gpu.error(format!("it was given what belongs to {}", other.name())))
     }
 
-    /// Steps and where they go: large copies to queues of their own, if there are such.
+    /// Steps and where they go: large copies to queues of their own, if there are such. What comes down behind launches
+    /// stays in their queue: one that only copies goes through its work in order too, so that a copy that waits for
+    /// launches would hold up those of the rows whose launches are done.
     fn parts<'a>(&self, steps: &'a [Step]) -> Vec<(On, &'a [Step])> {
         let launches = steps::launches(steps);
         let bytes = |steps: &[Step]| steps.iter().flat_map(steps::accesses).map(|access| access.bytes).sum::<usize>();
         let beside = |steps: &[Step]| self.copying.is_some() && bytes(steps) >= BESIDE;
+        let (first, rest) = steps.split_at(launches.start);
         if launches.is_empty() {
             let up = !matches!(steps.first(), Some(Step::Download { .. }));
             let on = if beside(steps) { On::Copies(usize::from(!up)) } else { On::Compute };
-            return vec![(on, steps)];
+            vec![(on, steps)]
+        } else if beside(first) {
+            vec![(On::Copies(0), first), (On::Compute, rest)]
+        } else {
+            vec![(On::Compute, steps)]
         }
-        let (mut from, mut to) = (0, steps.len());
-        let mut parts = Vec::new();
-        if beside(&steps[..launches.start]) {
-            from = launches.start;
-            parts.push((On::Copies(0), &steps[..from]));
-        }
-        let down = beside(&steps[launches.end..]);
-        if down {
-            to = launches.end;
-        }
-        parts.push((On::Compute, &steps[from..to]));
-        if down {
-            parts.push((On::Copies(1), &steps[to..]));
-        }
-        parts
     }
 
     /// Submits steps, which must have been checked.
