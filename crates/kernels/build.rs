@@ -8,11 +8,14 @@ mod constants;
 #[allow(dead_code, unreachable_pub)]
 mod defines;
 
+use sha2::{Digest, Sha256};
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     for path in ["entry", "hash", "host", "stage", "zk", "dialect.h", "args.h", "family.h", "src/defines.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
+    println!("cargo::rustc-env=HYPERGROVE_KERNELS={}", fingerprint());
     #[cfg(feature = "host")]
     host();
     #[cfg(feature = "ready")]
@@ -20,6 +23,23 @@ fn main() {
         println!("cargo::error={}", why.trim().replace('\n', " / "));
         std::process::exit(1);
     }
+}
+
+/// SHA-256 of every file of SLH-DSA and SHA-256, in hexadecimal.
+fn fingerprint() -> String {
+    let read = |folder: &str| std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let in_folders =
+        ["entry", "hash", "stage"].into_iter().flat_map(read).map(|entry| entry.expect("it was listed").path());
+    let mut paths: Vec<_> = ["args.h", "dialect.h", "family.h"].into_iter().map(Into::into).chain(in_folders).collect();
+    paths.retain(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("zk_")));
+    paths.sort();
+    let mut hash = Sha256::new();
+    for path in paths {
+        let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        hash.update(format!("{} {} ", path.display(), text.len()));
+        hash.update(text);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(feature = "host")]

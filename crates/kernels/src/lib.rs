@@ -274,11 +274,9 @@ pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
     text
 }
 
-/// Every file of SLH-DSA and SHA-256, by its path: what measured times in tables depend on.
-pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let entries = Kernel::ALL.iter().filter(|kernel| !kernel.is_zk()).map(|kernel| (kernel.name(), kernel.entry()));
-    SOURCES.iter().copied().filter(|(path, _)| !path.starts_with("zk/")).chain(entries)
-}
+/// SHA-256 of every file of SLH-DSA and SHA-256, in hexadecimal: what measured times in tables depend on. Of the build, since
+/// SHA instructions may take microseconds each where a process starts (docs/tuning.md).
+pub const FINGERPRINT: &str = env!("HYPERGROVE_KERNELS");
 
 /// Ready machine code for a device of this compute capability, if this build has it: feature `ready`.
 pub fn ready(kernel: Kernel, config: &Config, capability: (u32, u32)) -> Option<&'static [u8]> {

@@ -2,7 +2,7 @@
 
 use super::lock;
 use ash::{Entry, ext, khr, vk};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::{Arc, Mutex};
 
 /// What the loader must know of.
@@ -35,7 +35,17 @@ impl Instance {
             vk::Result::ERROR_LAYER_NOT_PRESENT => "Khronos' validation layer is not installed".to_owned(),
             code => format!("Vulkan does not start: {code}"),
         };
-        let (mut extensions, mut layers) = (Vec::new(), Vec::new());
+        // SAFETY: it asks for a list.
+        let known = unsafe { entry.enumerate_instance_extension_properties(None) }.map_err(failed)?;
+        let knows = |name: &CStr| known.iter().any(|one| one.extension_name_as_c_str() == Ok(name));
+        let mut extensions = Vec::new();
+        let mut flags = vk::InstanceCreateFlags::empty();
+        if knows(khr::portability_enumeration::NAME) {
+            // MoltenVK, among others, which lacks nothing that is used here.
+            extensions.push(khr::portability_enumeration::NAME.as_ptr());
+            flags |= vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR;
+        }
+        let mut layers = Vec::new();
         if validated {
             extensions.push(ext::debug_utils::NAME.as_ptr());
             layers.push(LAYER.as_ptr());
@@ -44,26 +54,16 @@ impl Instance {
             vk::ApplicationInfo::default().application_name(c"hypergrove").api_version(vk::API_VERSION_1_3);
         let checks = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&checks);
-        let mut create = |flags, extensions: &[*const c_char]| {
-            let mut info = vk::InstanceCreateInfo::default()
-                .flags(flags)
-                .application_info(&application)
-                .enabled_extension_names(extensions)
-                .enabled_layer_names(&layers);
-            if validated {
-                info = info.push_next(&mut features);
-            }
-            // SAFETY: all that the structure points to lives.
-            unsafe { entry.create_instance(&info, None) }
-        };
-        // MoltenVK, among others, which lacks nothing that is used here. Whether the loader knows of such is tried: for the
-        // list of what it knows it loads every driver, and once more for the instance.
-        let portable = [&extensions[..], &[khr::portability_enumeration::NAME.as_ptr()]].concat();
-        let instance = match create(vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR, &portable) {
-            Err(vk::Result::ERROR_EXTENSION_NOT_PRESENT) => create(vk::InstanceCreateFlags::empty(), &extensions),
-            made => made,
-        };
-        let instance = instance.map_err(failed)?;
+        let mut info = vk::InstanceCreateInfo::default()
+            .flags(flags)
+            .application_info(&application)
+            .enabled_extension_names(&extensions)
+            .enabled_layer_names(&layers);
+        if validated {
+            info = info.push_next(&mut features);
+        }
+        // SAFETY: all that the structure points to lives.
+        let instance = unsafe { entry.create_instance(&info, None) }.map_err(failed)?;
         let mut made = Instance { instance, validation: None, _entry: entry };
         if validated {
             made.listen().map_err(failed)?;

@@ -6,7 +6,7 @@ use crate::spirv::Module;
 use ash::vk;
 use hypergrove_engine::Error;
 use hypergrove_gpu::cache;
-use hypergrove_kernels::{Args, Config, Kernel};
+use hypergrove_kernels::{Args, Config, FINGERPRINT, Kernel};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -104,9 +104,7 @@ impl Pipelines {
 /// Everything that compiled pipelines depend on: another driver's are not found.
 fn key(identity: &Identity) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for (path, text) in hypergrove_kernels::sources() {
-        hash.update(format!("{path} {} {text}", text.len()));
-    }
+    hash.update(FINGERPRINT);
     hash.update(format!("{identity:?}"));
     hash.finalize().into()
 }
