@@ -26,7 +26,8 @@ const A_SET: Duration = Duration::from_secs(60);
 const CONFIRMED: f64 = 0.15;
 /// Batch sizes beside the one that fills the device: of those in between none is three times as large or small as one of these.
 const LADDER: [usize; 5] = [1, 8, 64, 512, 4096];
-/// Runs from host to host of a policy that was found by its kernels' time, and of those that take no millisecond.
+/// Runs from host to host of a policy that was found by its kernels' time, and of those that take no millisecond or seem
+/// slower than the defaults.
 const WHOLE: [usize; 2] = [5, 25];
 /// Kernels that take so long, in seconds, hide what the host does for a batch behind those of the next one. What takes less is
 /// waited for, and a policy that has the host submit more must not win by its kernels.
@@ -128,7 +129,7 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
         version: format!("{} at {}", env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT")),
         rows,
     };
-    table.take_over(old);
+    table.take_over(old, args.batch.is_empty());
     write(&target, &table, printer)?;
     journal.close().map_err(failed)?;
     printer.note(format_args!("{} rows in {}", table.rows.len(), target.display()));
@@ -287,7 +288,7 @@ impl Tuner<'_> {
     }
 
     /// Sizes between two for which different policies are best, each twice the one before: which of the two is best there,
-    /// or the defaults. Where that is the policy of the nearer size, nothing is to be said.
+    /// or the defaults. Where that is everywhere the policy of the nearer size, nothing is to be said.
     fn between(&self, found: &[(Asked, Found)], journal: &mut Journal) -> Result<Vec<(Asked, Found)>, Failure> {
         let mut open = Vec::new();
         for pair in found.windows(2) {
@@ -297,21 +298,35 @@ impl Tuner<'_> {
                 continue;
             }
             let nearer = |jobs: usize| if jobs * jobs > small.jobs * large.jobs { many } else { few };
-            let inside = successors(Some(2 * small.jobs), |jobs| Some(2 * jobs)).take_while(|jobs| *jobs < large.jobs);
-            open.extend(inside.map(|jobs| {
-                let (params, op, weight) = (small.params, small.op, 1.0);
-                (Asked { params, op, jobs, weight }, nearer(jobs), [few.clone(), many.clone()])
-            }));
+            let sizes = successors(Some(2 * small.jobs), |jobs| Some(2 * jobs)).take_while(|jobs| *jobs < large.jobs);
+            let (params, op, weight) = (small.params, small.op, 1.0);
+            let inside: Vec<_> = sizes.map(|jobs| (Asked { params, op, jobs, weight }, nearer(jobs))).collect();
+            open.push(([few.clone(), many.clone()], inside));
         }
-        let (mut others, questions) = (Vec::new(), open.len());
-        for (nth, (one, nearer, seeds)) in open.into_iter().enumerate() {
-            let questions = questions - nth;
-            let share = self.left(self.budget) / questions as u32;
-            let answer = self.answer(&one, &CANDIDATES, &seeds, share, journal, questions);
-            let Some(best) = answer.map_err(|failure| failure.of(&one))? else { continue };
-            if !same(&best.outcome.policy, nearer) {
-                self.bar.suspend(|| self.show(&self.row(&one, &best), &best.outcome))?;
-                others.push((one, best));
+        let mut questions: usize = open.iter().map(|(_, inside)| inside.len()).sum();
+        let mut others = Vec::new();
+        for (seeds, inside) in open {
+            let (mut answers, mut differ) = (Vec::new(), false);
+            for (one, nearer) in inside {
+                let left = self.left(self.budget);
+                if left.is_zero() {
+                    break;
+                }
+                let answer = self.answer(&one, &CANDIDATES, &seeds, left / questions as u32, journal, questions);
+                questions -= 1;
+                // What did not run often enough decides nothing.
+                let Some(best) = answer.map_err(|failure| failure.of(&one))?.filter(|found| found.outcome.complete)
+                else {
+                    continue;
+                };
+                differ |= !same(&best.outcome.policy, nearer);
+                answers.push((one, best));
+            }
+            if differ {
+                for (one, best) in answers {
+                    self.bar.suspend(|| self.show(&self.row(&one, &best), &best.outcome))?;
+                    others.push((one, best));
+                }
             }
         }
         Ok(others)
@@ -341,9 +356,15 @@ impl Tuner<'_> {
                 let (mut whole, mut default) = ((seconds, spread), (default_seconds, default_spread));
                 if self.device.memory > 0 {
                     let short = default_seconds < HIDDEN;
-                    [whole, default] =
-                        self.whole(&mut workload, [&outcome.policy, &base], WHOLE[usize::from(short)])?;
-                    if short && whole.0 >= default.0 {
+                    let two = [&outcome.policy, &base];
+                    let slower =
+                        |a: (f64, f64), b: (f64, f64)| a.0 >= b.0 && (short || a.0 - b.0 > a.0 * a.1 + b.0 * b.1);
+                    [whole, default] = self.whole(&mut workload, two, WHOLE[usize::from(short)])?;
+                    if !short && slower(whole, default) {
+                        // Few runs from host to host scatter by more than policies differ.
+                        [whole, default] = self.whole(&mut workload, two, WHOLE[1])?;
+                    }
+                    if slower(whole, default) {
                         (outcome.policy, outcome.seconds, outcome.spread) = (base, default_seconds, default_spread);
                         whole = default;
                     }

@@ -67,9 +67,7 @@ pub fn find<L: Lab>(
     let start: Vec<Policy> = std::iter::once(base.clone()).chain(seeds.iter().cloned()).collect();
     let done = (search.run)(space, &crate::search::distinct(start), lab, &mut seen);
     let mut best = seen.best(SURE).cloned().unwrap_or_else(|| base.clone());
-    // A seed was pruned where it was found.
-    let is_fresh = !seeds.iter().any(|seed| same(seed, &best));
-    let pruned = done.and_then(|()| if is_fresh { prune(&mut best, base, lab, &mut seen) } else { Ok(()) });
+    let pruned = done.and_then(|()| if search.prunes { prune(&mut best, base, lab, &mut seen) } else { Ok(()) });
     let complete = match pruned {
         Ok(()) => true,
         Err(Stop::Budget) => false,

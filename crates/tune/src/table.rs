@@ -143,11 +143,17 @@ impl Table {
         Ok(table)
     }
 
-    /// Takes over rows of an older table for the same space: those that ask something else than the new ones. Batch sizes
-    /// are shared out anew between the rows of a set and op.
-    pub fn take_over(&mut self, old: Vec<Row>) {
-        let is_new = |row: &Row| !self.rows.iter().any(|new| (asks(new), new.jobs) == (asks(row), row.jobs));
-        let kept: Vec<Row> = old.into_iter().filter(is_new).collect();
+    /// Takes over rows of an older table for the same space: those that ask something else than the new ones, and do not,
+    /// if the new ones are of a whole `ladder` of sizes, lie between two of them. Batch sizes are shared out anew between the
+    /// rows of a set and op.
+    pub fn take_over(&mut self, old: Vec<Row>, ladder: bool) {
+        let stays = |row: &Row| {
+            let alike = || self.rows.iter().filter(|new| asks(new) == asks(row)).map(|new| new.jobs);
+            let is_asked = alike().any(|jobs| jobs == row.jobs);
+            let lies_between = alike().any(|jobs| jobs < row.jobs) && alike().any(|jobs| jobs > row.jobs);
+            !(is_asked || ladder && lies_between)
+        };
+        let kept: Vec<Row> = old.into_iter().filter(stays).collect();
         self.rows.extend(kept);
         share_out(&mut self.rows);
     }

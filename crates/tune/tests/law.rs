@@ -482,7 +482,16 @@ fn an_older_tables_rows_stay_for_other_batch_sizes() {
         row(set, "keygen", all, 1, 3),
         row(set, "keygen", all, 1, 4),
     ];
-    new.take_over(old);
+    let mut ladder = Table { rows: new.rows.clone(), ..new.clone() };
+    ladder.rows.push(row(set, "sign", all, 4096, 64));
+    ladder.take_over(old.clone(), true);
+    let of_sign = ladder.rows.iter().filter(|row| row.set.is_some() && row.op == "sign");
+    assert_eq!(
+        of_sign.map(|row| row.jobs).collect::<Vec<_>>(),
+        [16, 4096],
+        "what lies between two rungs was asked again"
+    );
+    new.take_over(old, false);
     let shown = |row: &Row| (row.set.is_some(), row.op.clone(), row.jobs, row.axes["block"], row.batch.to_string());
     let shown: Vec<_> = new.rows.iter().map(shown).collect();
     let row = |own, op: &str, jobs, block, batch: &str| (own, op.to_string(), jobs, block, batch.to_string());

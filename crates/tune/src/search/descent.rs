@@ -5,7 +5,8 @@ use crate::model::{Kernel, Model, Sample, Shape, adaptive};
 use hypergrove_engine::{Axis, Policy};
 
 /// Its row.
-pub const SEARCH: Search = Search { name: "descent", what: "one axis after the other, by successive halving", run };
+pub const SEARCH: Search =
+    Search { name: "descent", what: "one axis after the other, by successive halving", run, prunes: true };
 
 /// Values of an axis that are all tried; of more, some are, and a model says which others.
 const FEW: usize = 8;

@@ -4,7 +4,7 @@ use super::{Lab, Search, Seen, Stop, distinct};
 use hypergrove_engine::{Axis, Policy};
 
 /// Its row.
-pub const SEARCH: Search = Search { name: "grid", what: "every policy of the axes that are given", run };
+pub const SEARCH: Search = Search { name: "grid", what: "every policy of the axes that are given", run, prunes: true };
 
 /// Runs of every policy.
 const RUNS: usize = 5;

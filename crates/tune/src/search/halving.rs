@@ -4,7 +4,8 @@ use super::{Lab, Search, Seen, Stop};
 use hypergrove_engine::{Axis, Policy};
 
 /// Nothing is looked for: one of the policies that were best elsewhere.
-pub const CANDIDATES: Search = Search { name: "candidates", what: "the best of those that are given", run };
+pub const CANDIDATES: Search =
+    Search { name: "candidates", what: "the best of those that are given", run, prunes: false };
 
 /// Runs that the first round gives to each candidate; every round doubles them.
 const FIRST: usize = 2;

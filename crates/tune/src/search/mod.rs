@@ -18,6 +18,8 @@ pub struct Search {
     pub what: &'static str,
     /// Does it.
     pub run: Run,
+    /// Whether what makes no difference is left out of the policy that it finds.
+    pub prunes: bool,
 }
 
 /// Looks for the fastest policy of a space, from some that are tried first. It ends early when the lab stops.
