@@ -331,7 +331,7 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
         );
     }
     fn absorb(&self, instances: usize, rows: &mut [f64], elements: &[f64]) {
-        if instances == 1 {
+        if instances == 1 && V::LANES > 1 {
             return self.alone(rows, elements.chunks(RATE * V::LANES));
         }
         self.token.vectorize(
@@ -349,7 +349,7 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
         );
     }
     fn permute(&self, instances: usize, rows: &mut [f64]) {
-        if instances == 1 {
+        if instances == 1 && V::LANES > 1 {
             return self.alone(rows, std::iter::once(&[][..]));
         }
         self.token.vectorize(

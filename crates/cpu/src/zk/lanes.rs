@@ -74,16 +74,32 @@ impl Scratch {
 
 impl Zeroize for Scratch {
     fn zeroize(&mut self) {
-        let Scratch { each, same, y, values, w, w1, challenge, failed, c_tilde, states, cells, .. } = self;
-        for rows in [each, same, y, values, w, w1, challenge, c_tilde, states, cells] {
+        // All fields by name: one that is added shall not be forgotten.
+        let Scratch {
+            each,
+            same,
+            y,
+            values,
+            w,
+            w1,
+            challenge,
+            failed,
+            c_tilde,
+            states,
+            cells,
+            r0_norms,
+            z_norms,
+            inputs,
+            bytes,
+            columns,
+        } = self;
+        for rows in [each, same, y, values, w, w1, challenge, c_tilde, states, cells, r0_norms, z_norms] {
             rows.zeroize();
         }
         failed.fill(false);
-        self.r0_norms.zeroize();
-        self.z_norms.zeroize();
-        self.inputs.zeroize();
-        self.bytes.iter_mut().zeroize();
-        self.columns.iter_mut().zeroize();
+        inputs.zeroize();
+        bytes.iter_mut().zeroize();
+        columns.iter_mut().zeroize();
     }
 }
 

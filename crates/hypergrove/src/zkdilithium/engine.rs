@@ -476,6 +476,10 @@ mod tests {
             mock.made.load(Relaxed) > 1
         });
         assert!(engine.faults().is_empty());
+        // It is not tried again.
+        let made = mock.made.load(Relaxed);
+        are_keys_of(&engine.keygen_batch(&seeds(12)).unwrap(), &seeds(12));
+        assert_eq!(mock.made.load(Relaxed), made);
     }
 
     /// A thread of the caller's pool that waits for one call may begin with the next.

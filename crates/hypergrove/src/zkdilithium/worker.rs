@@ -8,7 +8,7 @@ use hypergrove_zkdilithium::Op;
 use rayon::ThreadPool;
 use std::ops::Range;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -60,11 +60,19 @@ pub(super) struct Hand {
     /// What copies for it. One pool for several would have a thread that waits for one's copies begin with another's pass.
     pool: ThreadPool,
     program: Mutex<Option<Box<dyn ZkDilithium>>>,
+    /// The device had no room for it.
+    is_refused: AtomicBool,
 }
 
 impl Hand {
     pub(super) fn new(backend: &Arc<dyn Backend>, policy: &Policy, pool: ThreadPool) -> Hand {
-        Hand { backend: backend.clone(), policy: policy.clone(), pool, program: Mutex::default() }
+        Hand {
+            backend: backend.clone(),
+            policy: policy.clone(),
+            pool,
+            program: Mutex::default(),
+            is_refused: AtomicBool::new(false),
+        }
     }
 }
 
@@ -300,6 +308,13 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
 
     /// The hands that take part. Devices that are not ready yet get ready side by side.
     fn all_turns(&self) -> Vec<Turn> {
+        let is_ready = |number: &usize| match &self.crew.workers[*number] {
+            Worker { hands: Hands::Programs(_), facts, .. } => facts.get().is_some(),
+            _ => true,
+        };
+        if self.live.iter().all(is_ready) {
+            return self.live.iter().flat_map(|number| self.turns(*number)).collect();
+        }
         let [first, others @ ..] = self.live else { return Vec::new() };
         std::thread::scope(|scope| {
             let others: Vec<_> = others.iter().map(|number| scope.spawn(|| self.turns(*number))).collect();
@@ -313,6 +328,10 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
         let worker = &self.crew.workers[number];
         match worker.jobs(self.op) {
             Ok((jobs, hands)) => {
+                let hands = match &worker.hands {
+                    Hands::Programs(hands) => hands.iter().take_while(|hand| !hand.is_refused.load(Relaxed)).count(),
+                    Hands::Lanes(..) => hands,
+                };
                 let of = if self.share(number) > jobs { hands } else { 1 };
                 // The CPU is no faster for pieces; they are for others to have their share.
                 let most = match (&worker.hands, self.live.len()) {
@@ -354,7 +373,12 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
             let took = match ended {
                 Ok(took) => took,
                 // A device that has no room for one more program goes on with the first.
-                Err(Error::OutOfMemory { .. }) if turn.hand > 0 => return lock(&self.open).parts.push(taken),
+                Err(Error::OutOfMemory { .. }) if turn.hand > 0 => {
+                    if let Hands::Programs(programs) = &worker.hands {
+                        programs[turn.hand].is_refused.store(true, Relaxed);
+                    }
+                    return lock(&self.open).parts.push(taken);
+                }
                 Err(why) => return self.fail(number, why, taken),
             };
             // A tail takes as long as a piece.
