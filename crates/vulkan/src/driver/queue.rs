@@ -240,7 +240,9 @@ impl VulkanQueue {
         let (first, rest) = steps.split_at(launches.start);
         if launches.is_empty() {
             let up = !matches!(steps.first(), Some(Step::Download { .. }));
-            let on = if beside(steps) { On::Copies(usize::from(!up)) } else { On::Compute };
+            // What is cleared waits for the launches that used it.
+            let clears = steps.iter().any(|step| matches!(step, Step::Zero { .. }));
+            let on = if beside(steps) && !clears { On::Copies(usize::from(!up)) } else { On::Compute };
             vec![(on, steps)]
         } else if beside(first) {
             vec![(On::Copies(0), first), (On::Compute, rest)]
