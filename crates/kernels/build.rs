@@ -9,6 +9,7 @@ mod constants;
 mod defines;
 
 use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -30,8 +31,11 @@ fn fingerprint() -> String {
     let read = |folder: &str| std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
     let in_folders =
         ["entry", "hash", "stage"].into_iter().flat_map(read).map(|entry| entry.expect("it was listed").path());
-    let mut paths: Vec<_> = ["args.h", "dialect.h", "family.h"].into_iter().map(Into::into).chain(in_folders).collect();
-    paths.retain(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("zk_")));
+    let mut paths: Vec<PathBuf> =
+        ["args.h", "dialect.h", "family.h"].into_iter().map(Into::into).chain(in_folders).collect();
+    let is_source = |path: &Path| path.extension().is_some_and(|kind| kind == "k" || kind == "h");
+    let is_zk = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("zk_"));
+    paths.retain(|path| is_source(path) && !is_zk(path));
     paths.sort();
     let mut hash = Sha256::new();
     for path in paths {

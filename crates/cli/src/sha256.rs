@@ -53,15 +53,15 @@ impl Sample {
         let compressions = (count * (self.size + PADDING_LEAST).div_ceil(BLOCK_BYTES)) as f64;
         self.limits.seconds(&Work { sha256: compressions, ..Work::default() }, self.threads)
     }
-    /// Seconds of a run at the limit: a device's of its own gets the messages over a link, and the sums come back beside them.
+    /// Seconds of a run at the limit: messages go to a device with memory of its own over a link, sums come back beside them,
+    /// and it hashes meanwhile.
     fn ideal(&self) -> Option<f64> {
-        match self.link {
-            Some(link) => Some((self.count * self.size.max(DIGEST_BYTES)) as f64 / link),
-            None => self.hashing(self.count),
-        }
+        let sending = self.link.map(|link| (self.count * self.size.max(DIGEST_BYTES)) as f64 / link);
+        let both = sending.into_iter().chain(self.hashing(self.count));
+        both.reduce(f64::max)
     }
     fn limit_fraction(&self) -> Option<f64> {
-        Some(self.ideal()? / self.seconds.get(self.seconds.len() / 2)?)
+        Some(self.ideal()? / Times::new(self.seconds.clone()).median())
     }
     fn resident_limit_fraction(&self) -> Option<f64> {
         Some(self.hashing(self.resident_count)? / self.resident_seconds.get(self.resident_seconds.len() / 2)?)
@@ -192,7 +192,7 @@ impl Sample {
             policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
             ops_per_s: self.count as f64 / times.median(),
             ideal_s: self.ideal(),
-            limit_fraction: self.ideal().map(|ideal| ideal / times.median()),
+            limit_fraction: self.limit_fraction(),
             kernels_per_s: resident,
             kernels_limit_fraction: self.resident_limit_fraction(),
             link_bytes_per_s: self.link,

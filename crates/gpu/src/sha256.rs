@@ -355,6 +355,9 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
     }
 
     fn link(&mut self) -> Result<Option<f64>, Error> {
+        if self.gpu.facts().is_cpu {
+            return Ok(None);
+        }
         let (bytes, row) = (self.layout.bytes, &mut self.rows[0]);
         let (to, from) = (G::address(&row.device), G::host_address(&row.host));
         let copies = LINK_BYTES.div_ceil(bytes);
