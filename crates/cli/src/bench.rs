@@ -3,7 +3,7 @@
 use crate::args::{Bench, MachineOptions, Scheme};
 use crate::explain::op_name;
 use crate::failure::{Exit, Failure};
-use crate::printer::{Printer, grouped, seconds, significant};
+use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::{Measurement, Question, lattice, measure};
 use crate::{machine, sha256, study, zkdilithium};
@@ -121,9 +121,9 @@ fn tell(args: &Bench, printer: &Printer, record: &Record, measured: &Measurement
         &grouped(measured.batch as u64),
         &seconds(measured.times.median()),
         &seconds(measured.times.min()),
-        &format!("{:.1} %", 100.0 * measured.times.spread()),
+        &percent(measured.times.spread()),
         &significant(measured.ops_per_s()),
-        &measured.limit_fraction().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
+        &measured.limit_fraction().map_or("-".into(), percent),
         &measured.kernels_per_s().map_or("-".into(), significant),
     ]))
 }

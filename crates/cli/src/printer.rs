@@ -122,6 +122,11 @@ pub(crate) fn seconds(s: f64) -> String {
     format!("{} {unit}", significant(value))
 }
 
+/// A share of 1, to a tenth of a percent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
 /// Three significant digits, all digits before the point.
 pub(crate) fn significant(value: f64) -> String {
     match value {

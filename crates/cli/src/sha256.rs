@@ -4,7 +4,7 @@ use crate::args::{Bench, MachineOptions};
 use crate::explain::{rates_json, work_json};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits};
-use crate::printer::{Printer, seconds, significant};
+use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::Times;
 use hypergrove::{Axis, Backend, Cpu, Device, Hasher, Messages, Policy, THREADS, Work};
@@ -26,50 +26,62 @@ pub(crate) struct Point {
 /// Times of messages whose sums were right.
 pub(crate) struct Sample {
     /// Bytes of a message, and messages of a run.
-    pub(crate) size: usize,
-    pub(crate) count: usize,
-    /// Seconds of each run from the caller's memory to the caller's memory, ascending.
-    pub(crate) seconds: Vec<f64>,
-    /// Messages of a run in the device's own memory, and seconds of each run; none where there is no such memory.
-    pub(crate) resident_count: usize,
-    pub(crate) resident_seconds: Vec<f64>,
-    /// How fast the device hashes, and the link to it, if there is one, carries bytes.
-    limits: Limits,
-    link: Option<f64>,
+    size: usize,
+    count: usize,
+    /// Of each run from the caller's memory to the caller's memory.
+    times: Times,
+    /// Messages of a run in the device's own memory, and its times; none where there is no such memory.
+    resident: Option<(usize, Times)>,
+    bounds: Bounds,
     threads: usize,
+}
+
+/// What a device cannot exceed: how fast it hashes, and what the link to it carries, if there is one, in bytes a second.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    hashes: Limits,
+    link: Option<f64>,
+}
+
+/// What can be chosen for hashing on a device, and its bounds, measured now.
+pub(crate) fn space_and_bounds(
+    backend: &dyn Backend,
+    device: &Device,
+    options: &MachineOptions,
+) -> Result<(Vec<Axis>, Bounds), Failure> {
+    let mut hasher = backend.hasher(device, &Policy::default())?;
+    let hashes = Limits::of(vec![(device.clone(), backend.rates(device))], options);
+    Ok((hasher.space(), Bounds { hashes, link: hasher.link()? }))
 }
 
 impl Sample {
     /// Million bytes of messages a second, by the median: end to end.
-    pub(crate) fn megabytes(&self) -> f64 {
-        rate(self.size * self.count, &self.seconds).unwrap_or_default()
+    fn megabytes(&self) -> f64 {
+        (self.size * self.count) as f64 / 1e6 / self.times.median()
     }
     /// The same for messages in the device's own memory.
-    pub(crate) fn resident_megabytes(&self) -> Option<f64> {
-        rate(self.size * self.resident_count, &self.resident_seconds)
+    fn resident_megabytes(&self) -> Option<f64> {
+        let (count, times) = self.resident.as_ref()?;
+        Some((self.size * count) as f64 / 1e6 / times.median())
     }
     /// Seconds of so many messages, hashed at the machine's own rate.
     fn hashing(&self, count: usize) -> Option<f64> {
         let compressions = (count * (self.size + PADDING_LEAST).div_ceil(BLOCK_BYTES)) as f64;
-        self.limits.seconds(&Work { sha256: compressions, ..Work::default() }, self.threads)
+        self.bounds.hashes.seconds(&Work { sha256: compressions, ..Work::default() }, self.threads)
     }
     /// Seconds of a run at the limit: messages go to a device with memory of its own over a link, sums come back beside them,
     /// and it hashes meanwhile.
     fn ideal(&self) -> Option<f64> {
-        let sending = self.link.map(|link| (self.count * self.size.max(DIGEST_BYTES)) as f64 / link);
-        let both = sending.into_iter().chain(self.hashing(self.count));
-        both.reduce(f64::max)
+        let sending = self.bounds.link.map(|link| (self.count * self.size.max(DIGEST_BYTES)) as f64 / link);
+        sending.into_iter().chain(self.hashing(self.count)).reduce(f64::max)
     }
     fn limit_fraction(&self) -> Option<f64> {
-        Some(self.ideal()? / Times::new(self.seconds.clone()).median())
+        Some(self.ideal()? / self.times.median())
     }
     fn resident_limit_fraction(&self) -> Option<f64> {
-        Some(self.hashing(self.resident_count)? / self.resident_seconds.get(self.resident_seconds.len() / 2)?)
+        let (count, times) = self.resident.as_ref()?;
+        Some(self.hashing(*count)? / times.median())
     }
-}
-
-fn rate(bytes: usize, seconds: &[f64]) -> Option<f64> {
-    Some(bytes as f64 / 1e6 / seconds.get(seconds.len() / 2)?)
 }
 
 /// Of SHA-256: a block, what the padding takes of the last one at least, and the sum.
@@ -93,7 +105,7 @@ const CORE_BYTES: usize = 16 << 20;
 pub(crate) fn sha256_point(
     backend: &dyn Backend,
     device: &Device,
-    limits: Limits,
+    bounds: Bounds,
     point: &Point,
 ) -> Result<Sample, Failure> {
     let Point { size, ref policy, budget, .. } = *point;
@@ -122,10 +134,9 @@ pub(crate) fn sha256_point(
         used += time;
         times.push(time.as_secs_f64());
     }
-    times.sort_by(f64::total_cmp);
-    let (resident_count, resident_seconds) = resident(&mut *hasher, device, messages, &want, most)?;
-    let (link, threads) = (hasher.link()?, policy.get(THREADS).unwrap_or(1) as usize);
-    Ok(Sample { size, count, seconds: times, resident_count, resident_seconds, limits, link, threads })
+    let resident = resident(&mut *hasher, device, messages, &want, most)?;
+    let threads = policy.get(THREADS).unwrap_or(1) as usize;
+    Ok(Sample { size, count, times: Times::new(times), resident, bounds, threads })
 }
 
 /// Bytes of messages that a policy's threads are busy with for a while.
@@ -158,10 +169,10 @@ fn resident(
     messages: Messages<'_>,
     want: &[[u8; 32]],
     most: usize,
-) -> Result<(usize, Vec<f64>), Failure> {
+) -> Result<Option<(usize, Times)>, Failure> {
     let size = messages.start(1.min(messages.len()));
     if device.memory == 0 || !size.is_multiple_of(4) || size > hasher.longest() {
-        return Ok((0, Vec::new()));
+        return Ok(None);
     }
     // What is uploaded once and copied: a piece of what ran from host to host.
     let part = messages.len().min(hasher.longest() / size.max(64)).max(1);
@@ -172,15 +183,13 @@ fn resident(
     if digests != want[..part] {
         return Err(wrong());
     }
-    let mut times: Vec<f64> = times.into_iter().flatten().map(|time| time.as_secs_f64()).collect();
-    times.sort_by(f64::total_cmp);
-    Ok((part * copies, times))
+    let seconds = |times: Vec<Duration>| Times::new(times.iter().map(Duration::as_secs_f64).collect());
+    Ok(times.map(|times| (part * copies, seconds(times))))
 }
 
 impl Sample {
     /// As a record: end to end, and of the device alone where there is such a figure.
     pub(crate) fn record(&self, device: &Device, policy: &Policy) -> Record {
-        let times = Times::new(self.seconds.clone());
         let resident = self.resident_megabytes().map(|rate| rate * 1e6 / self.size as f64);
         Record {
             scheme: "SHA-256".into(),
@@ -190,16 +199,16 @@ impl Sample {
             message_bytes: self.size,
             threads: self.threads,
             policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
-            ops_per_s: self.count as f64 / times.median(),
+            ops_per_s: self.count as f64 / self.times.median(),
             ideal_s: self.ideal(),
             limit_fraction: self.limit_fraction(),
             kernels_per_s: resident,
             kernels_limit_fraction: self.resident_limit_fraction(),
-            link_bytes_per_s: self.link,
-            rates: self.limits.core.as_ref().map(rates_json),
-            limit: self.limits.all(self.threads).as_ref().map(work_json),
+            link_bytes_per_s: self.bounds.link,
+            rates: self.bounds.hashes.core.as_ref().map(rates_json),
+            limit: self.bounds.hashes.all(self.threads).as_ref().map(work_json),
             verified: true,
-            ..Record::of(device).timed(&times)
+            ..Record::of(device).timed(&self.times)
         }
     }
 }
@@ -211,8 +220,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
         printer.line(row(heads))?;
     }
     for (backend, device) in machine::chosen(options)? {
-        let space = backend.hasher(&device, &Policy::default())?.space();
-        let limits = Limits::of(vec![(device.clone(), backend.rates(&device))], options);
+        let (space, bounds) = space_and_bounds(&*backend, &device, options)?;
         let threads = options.threads.map_or(device.cores, u32::from);
         let threads = if device.memory > 0 { options.threads.map_or(host_threads(), u32::from) } else { threads };
         for policy in policies(&args.axes, &space)? {
@@ -222,7 +230,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
             for &size in &args.sha256 {
                 let (size, budget) = (size as usize, args.budget());
                 let point = Point { size, count: args.batch, policy: policy.clone(), budget };
-                let sample = sha256_point(&*backend, &device, limits, &point)?;
+                let sample = sha256_point(&*backend, &device, bounds, &point)?;
                 if args.json {
                     printer.line(sample.record(&device, &policy).line())?;
                     continue;
@@ -232,7 +240,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                     &device.id(),
                     &size.to_string(),
                     &sample.count.to_string(),
-                    &seconds(sample.seconds[sample.seconds.len() / 2]),
+                    &seconds(sample.times.median()),
                     &significant(sample.megabytes()),
                     &sample.limit_fraction().map_or("-".into(), percent),
                     &sample.resident_megabytes().map_or("-".into(), significant),
@@ -247,10 +255,6 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
 
 fn host_threads() -> u32 {
     std::thread::available_parallelism().map_or(1, usize::from) as u32
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
 }
 
 fn row([device, size, count, median, rate, of_limit, resident, resident_of_limit, policy]: [&str; 9]) -> String {

@@ -9,9 +9,9 @@ use crate::args::{Bench, IsaName, MachineOptions, set};
 use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits};
-use crate::printer::{Printer, grouped, seconds, significant};
+use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
-use crate::sha256::{Point, sha256_point};
+use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
 use hypergrove::{Backend, Device, Engine, Op, PARAMETER_SETS, Params, Plan, Policy, cache_bytes};
 use hypergrove_cpu::Isa;
@@ -545,8 +545,7 @@ impl Study<'_> {
     fn hashes(&mut self, row: &HashRow) -> Result<(), Failure> {
         let Some(place) = self.place(row.on)? else { return Ok(()) };
         let Place { backend, device } = &place;
-        let space = backend.hasher(device, &Policy::default())?.space();
-        let limits = Limits::of(vec![(device.clone(), backend.rates(device))], self.options);
+        let (space, bounds) = space_and_bounds(&**backend, device, self.options)?;
         let name = |axis: &str| space.iter().find(|known| known.name == axis).map(|known| known.name);
         let sizes = self.some(&row.bytes.all(|| 1));
         let streams = if row.streams.is_empty() { vec![None] } else { row.streams.iter().copied().map(Some).collect() };
@@ -579,7 +578,7 @@ impl Study<'_> {
                     let budget = self.budget(HASH_SECONDS);
                     let count = Some(if self.args.quick { row.messages.min(QUICK_MESSAGES) } else { row.messages });
                     let point = Point { size, count, policy: policy.clone(), budget };
-                    let sample = sha256_point(&**backend, device, limits, &point)?;
+                    let sample = sha256_point(&**backend, device, bounds, &point)?;
                     let record = sample.record(device, &policy);
                     self.emit(Record { shape: base.shape, clock_hz: place.clock(), ..record })?;
                 }
@@ -697,8 +696,8 @@ fn table_row(record: &Record) -> String {
     if record.op == "hash" {
         shape = format!("{shape}, {} B", record.message_bytes);
     }
-    let [median, spread] = [seconds(record.median_s), format!("{:.1} %", 100.0 * record.spread)];
-    let fraction = record.limit_fraction.map_or("-".into(), |share| format!("{:.1} %", 100.0 * share));
+    let [median, spread] = [seconds(record.median_s), percent(record.spread)];
+    let fraction = record.limit_fraction.map_or("-".into(), percent);
     row([
         &record.set,
         &record.op,

@@ -10,7 +10,7 @@ use hypergrove_engine::{Axis, THREADS};
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
 use hypergrove_tune::search::halving::CANDIDATES;
 use hypergrove_tune::search::{Lab, Search, Stop, median, same, spread};
-use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name, share_out};
+use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name, share_out, sizes};
 use hypergrove_tune::workload::{Timed, Workload};
 use hypergrove_tune::{Outcome, find, space};
 use indicatif::ProgressBar;
@@ -297,10 +297,11 @@ impl Tuner<'_> {
             if (large.params.name, large.op) != (small.params.name, small.op) || same(many, few) {
                 continue;
             }
-            let nearer = |jobs: usize| if jobs * jobs > small.jobs * large.jobs { many } else { few };
-            let sizes = successors(Some(2 * small.jobs), |jobs| Some(2 * jobs)).take_while(|jobs| *jobs < large.jobs);
+            let middle = sizes(&[small.jobs, large.jobs])[0].most;
+            let nearer = |jobs: usize| if jobs > middle { many } else { few };
+            let inside = successors(Some(2 * small.jobs), |jobs| Some(2 * jobs)).take_while(|jobs| *jobs < large.jobs);
             let (params, op, weight) = (small.params, small.op, 1.0);
-            let inside: Vec<_> = sizes.map(|jobs| (Asked { params, op, jobs, weight }, nearer(jobs))).collect();
+            let inside: Vec<_> = inside.map(|jobs| (Asked { params, op, jobs, weight }, nearer(jobs))).collect();
             open.push(([few.clone(), many.clone()], inside));
         }
         let mut questions: usize = open.iter().map(|(_, inside)| inside.len()).sum();
@@ -376,7 +377,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Two policies from host to host, as a caller waits for them, in turns: two at least, more while there is time.
+    /// Two policies from host to host, as a caller waits for them, in turns.
     fn whole(&self, workload: &mut Workload, policies: [&Policy; 2], runs: usize) -> Result<[(f64, f64); 2], Failure> {
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..runs {

@@ -35,8 +35,6 @@ pub(crate) struct GpuProgram<G: Gpu> {
     cache: Arc<NodesCache<G>>,
     /// Whether the host has laid the keys of this pass out: then they stay where they are uploaded to.
     keys_laid_out: bool,
-    /// Whether the device's threads are lanes of a CPU's vectors, which have kernels of their own.
-    solo: bool,
     /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
     stored: bool,
     /// Steps that were recorded, for some number of jobs and keys.
@@ -102,7 +100,6 @@ impl<G: Gpu> GpuProgram<G> {
             memory,
             cache: cache.clone(),
             keys_laid_out: false,
-            solo: gpu.facts().is_cpu,
             stored: false,
             recorded: None,
             kept: Kept::default(),

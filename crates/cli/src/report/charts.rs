@@ -10,7 +10,7 @@ mod multi_gpu;
 mod roofline;
 mod throughput;
 
-use crate::printer::{grouped, seconds, significant};
+use crate::printer::{grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::report::plot::{Axis, Bar, Bars, Look, Plot, Point, Scale, Series, Value, counted, ratio, share, timed};
 use crate::report::read::Run;
@@ -123,11 +123,11 @@ fn quartiles(times: &[f64]) -> Option<(f64, f64)> {
 fn rate(record: &Record, x: f64) -> Point {
     let range = quartiles(&record.times_s).map(|(low, high)| (record.batch as f64 / high, record.batch as f64 / low));
     let told = format!(
-        "batch {}: {} a second, {} a job, spread {:.1} %",
+        "batch {}: {} a second, {} a job, spread {}",
         grouped(record.batch as u64),
         significant(record.ops_per_s),
         seconds(record.median_s / record.batch as f64),
-        100.0 * record.spread
+        percent(record.spread)
     );
     Point { x, y: record.ops_per_s, range, told }
 }
@@ -136,8 +136,8 @@ fn shape_name(record: &Record) -> String {
     record.shape.clone().unwrap_or_else(|| record.devices.join(", "))
 }
 
-fn percent(fraction: Option<f64>) -> String {
-    fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.1} %", 100.0 * fraction))
+fn of_limit(fraction: Option<f64>) -> String {
+    fraction.map_or(UNKNOWN.into(), percent)
 }
 
 /// 1 job, 2 jobs.

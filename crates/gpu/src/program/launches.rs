@@ -13,6 +13,11 @@ impl<G: Gpu> GpuProgram<G> {
         self.gpu.facts().fixed_blocks && self.shape.policy.levels > 2
     }
 
+    /// Whether the device's threads are lanes of a CPU's vectors, which have kernels of their own.
+    fn solo(&self) -> bool {
+        self.gpu.facts().is_cpu
+    }
+
     /// A launch of `args.total` threads, or of as many as the policy's levels of parallelism allow.
     pub(super) fn flat(&self, kernel: Kernel, allowed: [usize; 3], args: Args) -> Launch {
         let levels = self.shape.policy.levels as usize;
@@ -85,7 +90,7 @@ impl<G: Gpu> GpuProgram<G> {
         for skip in (0..leaves).step_by(self.layout.window) {
             let count = self.layout.window.min(leaves - skip);
             let here = Args { skip: skip as u32, count: count as u32, total: (count * p.len()) as u32, ..args };
-            if self.solo && here.flags & flags::TRACE == 0 {
+            if self.solo() && here.flags & flags::TRACE == 0 {
                 let total = (count * p.len().div_ceil(1 << SOLO_CHAINS)) as u32;
                 let solo = Args { total, chunk: SOLO_CHAINS, ..here };
                 steps.push(Step::Launch(self.flat(Kernel::ChainsSolo, [1, trees, count], solo)));
@@ -123,7 +128,7 @@ impl<G: Gpu> GpuProgram<G> {
             roots: self.device(self.layout.fors),
             ..self.args()
         };
-        let first = if self.solo && p.a as u32 > SOLO_LEVELS {
+        let first = if self.solo() && p.a as u32 > SOLO_LEVELS {
             let args = Args { total: args.count >> SOLO_LEVELS, up: SOLO_LEVELS, ..args };
             self.flat(Kernel::ForsSolo, [1, trees, args.total as usize], args)
         } else {

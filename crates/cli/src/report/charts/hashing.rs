@@ -60,9 +60,9 @@ pub(super) fn hashing(run: &Run) -> Section {
                 grouped(record.message_bytes as u64),
                 grouped(record.batch as u64),
                 rate(Some(record.ops_per_s)),
-                percent(record.limit_fraction),
+                of_limit(record.limit_fraction),
                 rate(record.kernels_per_s),
-                percent(record.kernels_limit_fraction),
+                of_limit(record.kernels_limit_fraction),
             ]
         };
         group.table = Some(Table {

@@ -21,7 +21,7 @@ pub(super) fn ladder(run: &Run) -> Section {
                     shape_name(record),
                     launch.clone(),
                     milliseconds,
-                    format!("{:.1} %", 100.0 * record.spread),
+                    percent(record.spread),
                     ratio(slowest / record.median_s),
                 ]);
                 Bar {

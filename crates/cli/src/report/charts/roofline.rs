@@ -63,16 +63,15 @@ pub(super) fn roofline(run: &Run) -> Section {
             chart("kernels alone", |record| record.kernels_limit_fraction),
         ];
         let rows = records.iter().map(|record| {
-            let of = percent;
             vec![
                 short(&record.set).into(),
                 record.op.clone(),
                 grouped(record.batch as u64),
                 seconds(record.median_s / record.batch as f64),
                 significant(record.ops_per_s),
-                format!("{:.1} %", 100.0 * record.spread),
-                of(record.limit_fraction),
-                of(record.kernels_limit_fraction),
+                percent(record.spread),
+                of_limit(record.limit_fraction),
+                of_limit(record.kernels_limit_fraction),
             ]
         });
         let heads = vec!["set", "op", "batch", "a job", "per second", "spread", "of limit", "kernels, of limit"];
