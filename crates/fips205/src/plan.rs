@@ -191,6 +191,8 @@ impl Plan {
     pub fn work(&self) -> Work {
         let p = self.params;
         let mut work = Work::default();
+        // Layers whose chains are stepped from their starts to a message's digits, and from there to their ends.
+        let (mut signed, mut completed) = (0.0, 0.0);
         for stage in &self.stages {
             match *stage {
                 Stage::Treehash { forest, trees, height, .. } => {
@@ -206,19 +208,21 @@ impl Plan {
                 }
                 Stage::ForsPk => work.t(p, p.k, 1.0),
                 Stage::WotsSelect { .. } => {}
-                Stage::WotsSign { layers } => {
-                    work.short(p, f64::from(layers.1 - layers.0) * (p.len() as f64 + mean_digit_sum(p)))
-                }
+                Stage::WotsSign { layers } => signed += f64::from(layers.1 - layers.0),
                 Stage::ForsRoots { trees, height } => {
                     work.short(p, f64::from(trees));
                     work.t(p, 2, f64::from(trees * height));
                 }
                 Stage::XmssRoot { .. } => {
-                    work.short(p, (p.len() * (p.w() - 1)) as f64 - mean_digit_sum(p));
+                    completed += 1.0;
                     work.t(p, p.len(), 1.0);
                     work.t(p, 2, p.hp as f64);
                 }
             }
+        }
+        if signed + completed > 0.0 {
+            let steps = mean_digit_sum(p);
+            work.short(p, signed * (p.len() as f64 + steps) + completed * ((p.len() * (p.w() - 1)) as f64 - steps));
         }
         work.host(p, self.op);
         work
@@ -302,17 +306,16 @@ fn keccak_blocks(bytes: usize) -> f64 {
 fn mean_digit_sum(p: &Params) -> f64 {
     let (w, len1) = (p.w(), p.len1());
     let top = len1 * (w - 1);
-    // sums[s] = probability that the len₁ message digits add up to s.
-    let mut sums = vec![0.0; top + 1];
+    // sums[s] = probability that some of the len₁ message digits add up to s; below[s] = that they add up to less.
+    let (mut sums, mut below) = (vec![0.0; top + 1], vec![0.0; top + 2]);
     sums[0] = 1.0;
-    for done in 0..len1 {
-        let mut next = vec![0.0; top + 1];
-        for (s, probability) in sums[..=done * (w - 1)].iter().enumerate() {
-            for digit in 0..w {
-                next[s + digit] += probability / w as f64;
-            }
+    for _ in 0..len1 {
+        for s in 0..=top {
+            below[s + 1] = below[s] + sums[s];
         }
-        sums = next;
+        for s in 0..=top {
+            sums[s] = (below[s + 1] - below[(s + 1).saturating_sub(w)]) / w as f64;
+        }
     }
     sums.iter()
         .enumerate()
