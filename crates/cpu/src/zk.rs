@@ -11,13 +11,13 @@ mod verify;
 
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
-use hypergrove_zkdilithium::params::{SEED_BYTES, ZETA};
+use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES, ZETA};
 use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors};
-use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey};
+use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey, SigningKeyWords};
 use lanes::{Lanes, Scratch};
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// zkDilithium by one instruction set.
 pub struct ZkDilithium {
@@ -87,7 +87,22 @@ impl ZkDilithium {
 
     /// The keys of these seeds, in their order.
     pub fn keygen(&self, seeds: &[[u8; SEED_BYTES]]) -> Vec<SigningKey> {
-        self.chunks(seeds, Then::Wipe, |lanes, seeds, out| lanes.keygen(seeds, out))
+        self.chunks(seeds, Then::Wipe, |lanes, seeds, out| {
+            let keys = vec![[0; SK_BYTES / 8]; lanes.lanes.min(seeds.len())];
+            let mut keys = Zeroizing::new(keys.into_boxed_slice());
+            for seeds in seeds.chunks(lanes.lanes) {
+                lanes.keygen(seeds, &mut keys[..seeds.len()]);
+                out.extend(keys[..seeds.len()].iter().map(SigningKey::from_words));
+            }
+        })
+    }
+    /// The same into memory of the caller's, as much as there are seeds.
+    pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
+        assert_eq!(seeds.len(), keys.len(), "seeds and keys");
+        let chunk = chunk(seeds.len());
+        seeds.par_chunks(chunk).zip(keys.par_chunks_mut(chunk)).for_each(|(seeds, keys)| {
+            self.on_lanes(seeds.len(), Then::Wipe, |lanes| lanes.keygen(seeds, keys));
+        });
     }
     /// The signatures, in the order of the jobs.
     pub fn sign(&self, jobs: &[Sign<'_>]) -> Vec<Signature> {
@@ -105,20 +120,10 @@ impl ZkDilithium {
         then: Then,
         run: impl Fn(&mut Lanes<'_>, &[J], &mut Vec<R>) + Sync,
     ) -> Vec<R> {
-        /// More add nothing to a chunk, but keep threads waiting for its end.
-        const MOST: usize = 256;
-        let chunk = jobs.len().div_ceil(rayon::current_num_threads()).clamp(1, MOST);
+        let chunk = chunk(jobs.len());
         let one = |jobs: &[J]| {
-            let wide = jobs.len() >= self.wide.lanes();
-            let (lattice, pool) = if wide { (&self.wide, &self.scratch[1]) } else { (&self.narrow, &self.scratch[0]) };
-            let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
             let mut out = Vec::with_capacity(jobs.len());
-            run(&mut Lanes { lattice: &**lattice, lanes: lattice.lanes(), s: &mut scratch }, jobs, &mut out);
-            if then == Then::Wipe {
-                scratch.zeroize();
-            }
-            lock().push(scratch);
+            self.on_lanes(jobs.len(), then, |lanes| run(lanes, jobs, &mut out));
             out
         };
         if jobs.len() <= chunk {
@@ -126,6 +131,26 @@ impl ZkDilithium {
         }
         jobs.par_chunks(chunk).map(one).collect::<Vec<_>>().into_iter().flatten().collect()
     }
+
+    /// Lanes for so many jobs, on this thread.
+    fn on_lanes(&self, jobs: usize, then: Then, run: impl FnOnce(&mut Lanes<'_>)) {
+        let wide = jobs >= self.wide.lanes();
+        let (lattice, pool) = if wide { (&self.wide, &self.scratch[1]) } else { (&self.narrow, &self.scratch[0]) };
+        let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
+        run(&mut Lanes { lattice: &**lattice, lanes: lattice.lanes(), s: &mut scratch });
+        if then == Then::Wipe {
+            scratch.zeroize();
+        }
+        lock().push(scratch);
+    }
+}
+
+/// Jobs that a thread of the current pool takes at a time.
+fn chunk(jobs: usize) -> usize {
+    /// More add nothing to a chunk, but keep threads waiting for its end.
+    const MOST: usize = 256;
+    jobs.div_ceil(rayon::current_num_threads()).clamp(1, MOST)
 }
 
 /// What becomes of scratch after a call: what held secrets is wiped.

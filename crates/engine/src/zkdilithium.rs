@@ -2,7 +2,7 @@
 
 use crate::{Axis, Error, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Message, Op, Signature, SigningKey, VerifyingKey};
+use hypergrove_zkdilithium::{Message, Op, Signature, SigningKey, SigningKeyWords, VerifyingKey};
 
 /// A signature to be made.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,10 @@ pub trait ZkDilithium: Send {
     fn poseidon_rate(&self) -> Option<f64>;
     /// Jobs of one call that fill the device: more of them make it no faster.
     fn jobs(&self, op: Op) -> usize;
-    /// The keys of these seeds.
-    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) -> Result<Timing, Error>;
+    /// The keys of these seeds: handed out some at a time, in their order, from where they arrive. Whoever takes them is
+    /// waited for, and forgets them after an error.
+    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], take: &mut dyn FnMut(&[SigningKeyWords]))
+    -> Result<Timing, Error>;
     /// The signatures.
     fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error>;
     /// The verdicts.

@@ -18,7 +18,7 @@ use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSig
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Message, Op, Signature, SigningKey};
+use hypergrove_zkdilithium::{Message, Op, Signature, SigningKeyWords};
 use pass::Memory;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -165,25 +165,22 @@ impl<G: Gpu> ZkGpu<G> {
     }
 
     /// A pass after the other until all jobs are done; then the time they took.
-    fn passes<J, R>(
+    fn passes<J>(
         &mut self,
         jobs: &[J],
-        out: &mut Vec<R>,
         secret: bool,
         cut: impl Fn(&Limits, &[J]) -> usize,
-        mut pass: impl FnMut(&mut Self, &[J], &mut Vec<R>) -> Result<(), Error>,
+        mut pass: impl FnMut(&mut Self, &[J]) -> Result<(), Error>,
     ) -> Result<Timing, Error> {
-        let (before, mut rest) = (out.len(), jobs);
+        let mut rest = jobs;
         self.timing = Timing::default();
         while !rest.is_empty() {
             let (now, later) = rest.split_at(cut(&self.limits, rest));
-            let done = pass(self, now, out);
+            let done = pass(self, now);
             // What was secret goes in any case, and what failed leaves nothing.
-            let wiped = if secret || done.is_err() { self.memory.wipe(&self.kernels) } else { Ok(()) };
-            if let Err(why) = done.and(wiped) {
-                out.truncate(before);
-                return Err(why);
-            }
+            let wiped =
+                if secret || done.is_err() { self.memory.wipe(&self.kernels, self.policy.threads > 1) } else { Ok(()) };
+            done.and(wiped)?;
             rest = later;
         }
         Ok(std::mem::take(&mut self.timing))
@@ -193,7 +190,7 @@ impl<G: Gpu> ZkGpu<G> {
 impl<G: Gpu> Drop for ZkGpu<G> {
     fn drop(&mut self) {
         // A device that fails now has nothing that could be wiped any more.
-        let _ = self.memory.wipe(&self.kernels);
+        let _ = self.memory.wipe(&self.kernels, false);
     }
 }
 
@@ -263,17 +260,24 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
             Op::Verify => self.limits.attempts,
         }
     }
-    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) -> Result<Timing, Error> {
-        self.passes(seeds, out, true, |limits, seeds| limits.keys.min(seeds.len()), Self::keygen_pass)
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        take: &mut dyn FnMut(&[SigningKeyWords]),
+    ) -> Result<Timing, Error> {
+        let cut = |limits: &Limits, seeds: &[_]| limits.keys.min(seeds.len());
+        self.passes(seeds, true, cut, |zk, seeds| zk.keygen_pass(seeds, take))
     }
     fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
         let cut = |limits: &Limits, jobs: &[ZkSign<'_>]| cut(limits, jobs.iter().map(|job| (job.key, job.message)));
-        self.passes(jobs, out, true, cut, Self::sign_pass)
+        let before = out.len();
+        self.passes(jobs, true, cut, |zk, jobs| zk.sign_pass(jobs, out)).inspect_err(|_| out.truncate(before))
     }
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
         let cut = |limits: &Limits, jobs: &[ZkVerify<'_>]| {
             cut(limits, jobs.iter().map(|job| (job.key, job.message))).min(limits.attempts)
         };
-        self.passes(jobs, out, false, cut, Self::verify_pass)
+        let before = out.len();
+        self.passes(jobs, false, cut, |zk, jobs| zk.verify_pass(jobs, out)).inspect_err(|_| out.truncate(before))
     }
 }

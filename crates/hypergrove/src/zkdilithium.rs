@@ -25,9 +25,11 @@ pub use hypergrove_zkdilithium::{
 };
 
 mod engine;
+mod keys;
 mod worker;
 
 pub use engine::{Engine, EngineBuilder};
+pub use keys::SigningKeys;
 
 use crate::{Error, Isa};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
@@ -55,7 +57,8 @@ fn only<R>(results: Vec<R>) -> R {
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
-    expanded: Arc<OnceLock<ExpandedSigningKey>>,
+    // A pointer until then: of millions of keys few sign.
+    expanded: Arc<OnceLock<Box<ExpandedSigningKey>>>,
 }
 
 impl SigningKey {
@@ -99,7 +102,7 @@ impl SigningKey {
     }
     /// What signing needs of the key.
     pub fn expanded(&self) -> &ExpandedSigningKey {
-        self.expanded.get_or_init(|| self.key.expand())
+        self.expanded.get_or_init(|| Box::new(self.key.expand()))
     }
     /// Signs bytes, a block of field elements or μ, on the calling thread.
     pub fn sign_message(&self, message: Message<'_>) -> Signature {

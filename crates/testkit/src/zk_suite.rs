@@ -43,7 +43,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 
 fn keygen(zk: &mut dyn ZkDilithium, seeds: &[[u8; 32]]) -> Vec<SigningKey> {
     let mut keys = Vec::new();
-    zk.keygen(seeds, &mut keys).expect("keys");
+    zk.keygen(seeds, &mut |words| keys.extend(words.iter().map(SigningKey::from_words))).expect("keys");
     assert_eq!(keys.len(), seeds.len());
     keys
 }

@@ -12,6 +12,7 @@ use crate::sample::{expand_a, h};
 use crate::trace::Trace;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::{array, fmt};
@@ -137,10 +138,14 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
+/// The bytes of a private key as they lie in memory. In words, for what wipes and compares goes element by element.
+pub type SigningKeyWords = [u64; SK_BYTES / 8];
+
 /// A private key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t. It is wiped on drop, compared in constant time, and `Debug` shows ρ alone.
 #[derive(Clone)]
 pub struct SigningKey {
-    bytes: Zeroizing<Vec<u8>>,
+    /// As many as [`SigningKeyWords`] has.
+    words: Zeroizing<Box<[u64]>>,
 }
 
 /// Where the parts of a private key lie.
@@ -155,12 +160,14 @@ impl SigningKey {
     /// Reads 3,936 bytes. As every implementation does, it takes the codes 5 to 7 of s₁ and s₂, and tr as it stands:
     /// see [`SigningKey::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        SigningKey::from_owned(Zeroizing::new(bytes.to_vec()))
-    }
-    /// The same, not copied.
-    pub fn from_owned(bytes: Zeroizing<Vec<u8>>) -> Result<SigningKey, KeyError> {
         check_length("a private key", SK_BYTES, bytes.len())?;
-        Ok(SigningKey { bytes })
+        let mut words = Zeroizing::new(vec![0; SK_BYTES / 8].into_boxed_slice());
+        bytemuck::cast_slice_mut(&mut words).copy_from_slice(bytes);
+        Ok(SigningKey { words })
+    }
+    /// The same bytes as they lie in memory.
+    pub fn from_words(words: &SigningKeyWords) -> SigningKey {
+        SigningKey { words: Zeroizing::new(Box::from(&words[..])) }
     }
     /// Whether the key is one that key generation can have made: s₁ and s₂ in their ranges, t and tr those of ρ, s₁ and s₂.
     pub fn check(&self) -> Result<(), KeyError> {
@@ -169,40 +176,40 @@ impl SigningKey {
             return Err(KeyError::OutOfRange);
         }
         let t = t_packed(&expand_a(self.rho()), &s1, &s2);
-        let same = t == self.bytes[T_PACKED] && self.verifying_key().tr() == *self.tr();
+        let same = t == self.secret_bytes()[T_PACKED] && self.verifying_key().tr() == *self.tr();
         if same { Ok(()) } else { Err(KeyError::PublicKeyMismatch) }
     }
     /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        self.bytes.clone()
+        Zeroizing::new(self.secret_bytes().to_vec())
     }
     /// The same, not copied. Secret.
     pub fn secret_bytes(&self) -> &[u8] {
-        &self.bytes
+        bytemuck::cast_slice(&self.words)
     }
     /// ρ.
     pub fn rho(&self) -> &[u8; HASH_BYTES] {
-        hash_bytes(&self.bytes[RHO])
+        hash_bytes(&self.secret_bytes()[RHO])
     }
     /// What the masks are derived from. Secret.
     pub fn key(&self) -> &[u8; HASH_BYTES] {
-        hash_bytes(&self.bytes[KEY])
+        hash_bytes(&self.secret_bytes()[KEY])
     }
     /// tr: the hash of the public key.
     pub fn tr(&self) -> &[u8; HASH_BYTES] {
-        hash_bytes(&self.bytes[TR])
+        hash_bytes(&self.secret_bytes()[TR])
     }
     /// s₁. Secret.
     pub fn s1(&self) -> Zeroizing<[RingElement; L]> {
-        Zeroizing::new(array::from_fn(|i| unpack_eta(&self.bytes[S1][i * ETA_BYTES..(i + 1) * ETA_BYTES])))
+        Zeroizing::new(array::from_fn(|i| unpack_eta(&self.secret_bytes()[S1][i * ETA_BYTES..(i + 1) * ETA_BYTES])))
     }
     /// s₂. Secret.
     pub fn s2(&self) -> Zeroizing<[RingElement; K]> {
-        Zeroizing::new(array::from_fn(|i| unpack_eta(&self.bytes[S2][i * ETA_BYTES..(i + 1) * ETA_BYTES])))
+        Zeroizing::new(array::from_fn(|i| unpack_eta(&self.secret_bytes()[S2][i * ETA_BYTES..(i + 1) * ETA_BYTES])))
     }
     /// The public key: ρ ‖ t.
     pub fn verifying_key(&self) -> VerifyingKey {
-        VerifyingKey { bytes: [&self.bytes[RHO], &self.bytes[T_PACKED]].concat() }
+        VerifyingKey { bytes: [&self.secret_bytes()[RHO], &self.secret_bytes()[T_PACKED]].concat() }
     }
     /// The key made ready to sign with.
     pub fn expand(&self) -> ExpandedSigningKey {
@@ -220,7 +227,7 @@ impl SigningKey {
 
 impl ConstantTimeEq for SigningKey {
     fn ct_eq(&self, other: &SigningKey) -> Choice {
-        self.bytes.ct_eq(&other.bytes)
+        self.words.ct_eq(&other.words)
     }
 }
 

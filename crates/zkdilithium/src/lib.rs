@@ -39,7 +39,9 @@ pub mod witness;
 
 pub use digest::Message;
 pub use field::Fe;
-pub use keys::{ExpandedSigningKey, ExpandedVerifyingKey, KeyError, Signature, SigningKey, VerifyingKey};
+pub use keys::{
+    ExpandedSigningKey, ExpandedVerifyingKey, KeyError, Signature, SigningKey, SigningKeyWords, VerifyingKey,
+};
 #[cfg(feature = "pem")]
 pub use pem::{PRIVATE_LABEL, PUBLIC_LABEL};
 pub use plan::{Op, Plan, Work};

@@ -2,7 +2,7 @@
 
 use super::lanes::{A_BLOCKS, Lanes, S_BLOCKS, VECTOR};
 use hypergrove_lanes::{Factors, Shake};
-use hypergrove_zkdilithium::SigningKey;
+use hypergrove_zkdilithium::SigningKeyWords;
 use hypergrove_zkdilithium::pack::pack_codes;
 use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::sample::{expand_a, expand_s};
@@ -13,27 +13,31 @@ const RHO: std::ops::Range<usize> = 0..32;
 const RHO_PRIME: std::ops::Range<usize> = 32..96;
 const KEY: std::ops::Range<usize> = 96..128;
 
+/// Where s₁ and s₂, and t, begin in a private key.
+const S_PACKED: usize = 3 * HASH_BYTES;
+const T_PACKED: usize = S_PACKED + (L + K) * ETA_BYTES;
+
 impl Lanes<'_> {
-    pub(super) fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) {
-        for group in seeds.chunks(self.lanes) {
-            self.keygen_group(group, out);
+    pub(super) fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
+        for (seeds, keys) in seeds.chunks(self.lanes).zip(keys.chunks_mut(self.lanes)) {
+            self.keygen_group(seeds, keys);
         }
     }
 
-    fn keygen_group(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) {
+    /// As many keys as there are lanes, at most.
+    fn keygen_group(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
         let (lanes, count) = (self.lanes, seeds.len());
         // ρ ‖ ρ′ ‖ key
         let mut e = Zeroizing::new(vec![0; count * Shake::Shake256.rate()]);
         self.lattice.shake(Shake::Shake256, seeds.as_flattened(), SEED_BYTES, &mut e, 1);
         let seeds: Vec<&[u8]> = e.chunks_exact(Shake::Shake256.rate()).collect();
         // sk = ρ ‖ key ‖ tr ‖ eta3(s₁) ‖ eta3(s₂) ‖ fe24(t), part by part.
-        let mut sks: Vec<_> = (0..count).map(|_| Zeroizing::new(Vec::with_capacity(SK_BYTES))).collect();
+        let sks = bytemuck::cast_slice_mut(keys.as_flattened_mut()).as_chunks_mut::<SK_BYTES>().0;
         for (sk, seed) in sks.iter_mut().zip(&seeds) {
-            sk.extend_from_slice(&seed[RHO]);
-            sk.extend_from_slice(&seed[KEY]);
-            sk.extend_from_slice(&[0; HASH_BYTES]);
+            sk[..HASH_BYTES].copy_from_slice(&seed[RHO]);
+            sk[HASH_BYTES..2 * HASH_BYTES].copy_from_slice(&seed[KEY]);
         }
-        self.expand_s(&seeds, &mut sks);
+        self.expand_s(&seeds, sks);
         // t = INTT(Â·NTT(s₁)) + s₂, a row of Â at a time: all of it would leave the cache.
         let size = VECTOR * lanes;
         self.lattice.ntt(&mut self.s.values[..size]);
@@ -62,15 +66,14 @@ impl Lanes<'_> {
         let trs = &mut self.s.bytes[..count * Shake::Shake256.rate()];
         self.lattice.shake(Shake::Shake256, public, PK_BYTES, trs, 1);
         let publics = public.chunks_exact(PK_BYTES).zip(trs.chunks_exact(Shake::Shake256.rate()));
-        for (mut sk, (public, tr)) in sks.into_iter().zip(publics) {
-            sk[2 * HASH_BYTES..3 * HASH_BYTES].copy_from_slice(&tr[..HASH_BYTES]);
-            sk.extend_from_slice(&public[HASH_BYTES..]);
-            out.push(SigningKey::from_owned(sk).expect("a private key has its length"));
+        for (sk, (public, tr)) in sks.iter_mut().zip(publics) {
+            sk[2 * HASH_BYTES..][..HASH_BYTES].copy_from_slice(&tr[..HASH_BYTES]);
+            sk[T_PACKED..].copy_from_slice(&public[HASH_BYTES..]);
         }
     }
 
     /// s₁ to `values` and s₂ to `w1`, and both to the private keys.
-    fn expand_s(&mut self, seeds: &[&[u8]], sks: &mut [Zeroizing<Vec<u8>>]) {
+    fn expand_s(&mut self, seeds: &[&[u8]], sks: &mut [[u8; SK_BYTES]]) {
         const BYTES: usize = S_BLOCKS * Shake::Shake256.rate();
         let (rows, s) = (N * self.lanes, &mut *self.s);
         s.inputs.clear();
@@ -93,9 +96,8 @@ impl Lanes<'_> {
                     s1.zeroize();
                     s2.zeroize();
                 }
-                let at = sks[lane].len();
-                sks[lane].resize(at + ETA_BYTES, 0);
-                pack_codes::<3>(&column[..N], |x| ETA.wrapping_sub(x as u32), &mut sks[lane][at..]);
+                let packed = &mut sks[lane][S_PACKED + m * ETA_BYTES..][..ETA_BYTES];
+                pack_codes::<3>(&column[..N], |x| ETA.wrapping_sub(x as u32), packed);
             }
             self.lattice.rows(&s.columns[..rows], polynomial);
         }

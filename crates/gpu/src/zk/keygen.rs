@@ -6,18 +6,22 @@ use crate::gpu::Gpu;
 use hypergrove_engine::Error;
 use hypergrove_kernels::zk::*;
 use hypergrove_kernels::{Args, Kernel};
-use hypergrove_zkdilithium::SigningKey;
+use hypergrove_zkdilithium::SigningKeyWords;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES};
 
 impl<G: Gpu> ZkGpu<G> {
-    pub(super) fn keygen_pass(&mut self, seeds: &[[u8; SEED_BYTES]], out: &mut Vec<SigningKey>) -> Result<(), Error> {
+    pub(super) fn keygen_pass(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        take: &mut dyn FnMut(&[SigningKeyWords]),
+    ) -> Result<(), Error> {
         let (count, mut layout) = (seeds.len(), Layout::default());
         let input = layout.both(count * SEED_BYTES / 4);
         let grown = layout.device(count * SEED_SIZE);
-        let keys = layout.device(count * KEY_SIZE);
         let short = layout.device(count * 8 * SHORT_SIZE);
         let private = layout.device(count * SK_BYTES / 4);
         let pieces = layout.pieces(count, SK_BYTES);
+        let keys = layout.public(count * KEY_SIZE);
         self.memory.ensure(&layout)?;
         self.memory.bytes(input, count * SEED_BYTES).copy_from_slice(seeds.as_flattened());
         let [input_at, grown, keys, short, outs] =
@@ -41,7 +45,6 @@ impl<G: Gpu> ZkGpu<G> {
             self.blocks(Kernel::ZkPublic, count, Args { keys, jobs: grown, nodes: short, outs, ..Args::default() }),
             self.threads(Kernel::ZkTr, count, tr),
         ])?;
-        let key = |bytes: &[u8]| SigningKey::from_bytes(bytes).expect("a private key has its length");
-        self.fetch(pieces, private, (count, SK_BYTES), key, out)
+        self.fetch(pieces, private, (count, SK_BYTES), |keys| take(bytemuck::cast_slice(keys).as_chunks().0))
     }
 }

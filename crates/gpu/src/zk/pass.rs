@@ -10,8 +10,12 @@ use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Bytes that are copied to the host at a time: while one piece comes, another is taken.
+/// Bytes that are copied to the host at a time, and pieces there is room for: while one is taken, others come.
 const PIECE_BYTES: usize = 8 << 20;
+const PIECES: usize = 4;
+
+/// Bytes that one thread wipes at a time.
+const SHARE: usize = 64 << 10;
 
 /// A part of a pass's memory: where it begins on the device and on the host.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +29,8 @@ pub(super) struct Part {
 pub(super) struct Layout {
     device: usize,
     host: usize,
+    /// Bytes of the device's memory at its end that hold no secret.
+    public: usize,
 }
 
 impl Layout {
@@ -32,6 +38,12 @@ impl Layout {
     pub(super) fn device(&mut self, words: usize) -> Part {
         let part = Part { device: self.device, host: self.host };
         self.device += (4 * words).next_multiple_of(256);
+        part
+    }
+    /// The device's last part, of which nothing is secret: it need not be wiped.
+    pub(super) fn public(&mut self, words: usize) -> Part {
+        let part = self.device(words);
+        self.public = self.device - part.device;
         part
     }
     /// A part of the host's memory alone.
@@ -48,7 +60,7 @@ impl Layout {
     }
     /// What rows are downloaded through.
     pub(super) fn pieces(&mut self, rows: usize, row: usize) -> Part {
-        self.host(2 * rows.min(PIECE_BYTES / row) * row)
+        self.host(PIECES * rows.min(PIECE_BYTES / row) * row)
     }
     /// What signatures are uploaded through.
     pub(super) fn ring(&mut self, signatures: usize) -> Part {
@@ -73,12 +85,14 @@ pub(super) struct Memory<G: Gpu> {
     host: G::HostMemory,
     /// Bytes of each.
     room: (usize, usize),
+    /// Bytes from the start of each that may hold secrets.
+    secret: (usize, usize),
 }
 
 impl<G: Gpu> Memory<G> {
     pub(super) fn new(gpu: &Arc<G>) -> Result<Memory<G>, Error> {
         let (device, host) = (gpu.alloc(0)?, gpu.alloc_host(0)?);
-        Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0) })
+        Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0), secret: (0, 0) })
     }
     /// Room for a pass; what the memory held before is wiped by then.
     pub(super) fn ensure(&mut self, layout: &Layout) -> Result<(), Error> {
@@ -95,6 +109,8 @@ impl<G: Gpu> Memory<G> {
             self.host = self.gpu.alloc_host(grown(layout.host))?;
             self.room.1 = grown(layout.host);
         }
+        self.secret.0 = self.secret.0.max(layout.device - layout.public);
+        self.secret.1 = self.secret.1.max(layout.host);
         Ok(())
     }
     pub(super) fn at(&self, part: Part) -> u64 {
@@ -112,14 +128,19 @@ impl<G: Gpu> Memory<G> {
     pub(super) fn download(&self, part: Part, bytes: usize) -> Step {
         Step::Download { to: self.on_host(part), from: self.at(part), bytes }
     }
-    /// Overwrites everything. In the host's memory at once, on the device before anything else is done.
-    pub(super) fn wipe(&mut self, kernels: &G::Kernels) -> Result<(), Error> {
-        let device = Step::Zero { at: G::address(&self.device), bytes: self.room.0 };
-        let done = match self.room.0 {
-            0 => Ok(()),
-            _ => self.queue.submit(kernels, &[device]).and_then(|()| self.queue.wait().map(|_| ())),
-        };
-        wipe(&mut G::host_bytes(&mut self.host)[..self.room.1]);
+    /// Overwrites all that may be secret, the host's part by the threads of the current pool or by this one.
+    pub(super) fn wipe(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
+        let (device, host) = std::mem::take(&mut self.secret);
+        let zero = Step::Zero { at: G::address(&self.device), bytes: device };
+        let submitted = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
+        // What a failing queue still writes here is over when it says so.
+        let done = submitted.and_then(|()| self.queue.wait().map(|_| ()));
+        let host = &mut G::host_bytes(&mut self.host)[..host];
+        if parallel {
+            host.par_chunks_mut(SHARE).for_each(wipe)
+        } else {
+            wipe(host)
+        }
         done
     }
 }
@@ -223,33 +244,27 @@ impl<G: Gpu> ZkGpu<G> {
         through.send(&mut G::host_bytes(host)[ring.host..][..bytes], rows, to)
     }
 
-    /// Fetches rows from the device, in order.
-    pub(super) fn fetch<R: Send>(
+    /// Fetches rows from the device, in order, and hands them out some at a time.
+    pub(super) fn fetch(
         &mut self,
         pieces: Part,
         from: Part,
         (rows, row): (usize, usize),
-        take: impl Fn(&[u8]) -> R + Sync,
-        out: &mut Vec<R>,
+        mut take: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
         let piece = rows.min(PIECE_BYTES / row).max(1);
         let (count, host, device) = (rows.div_ceil(piece), self.memory.on_host(pieces), self.memory.at(from));
-        for i in 0..=count {
+        for i in 0..count + PIECES - 1 {
             if i < count {
                 let bytes = piece.min(rows - i * piece) * row;
-                let (to, from) = (host + (i % 2 * piece * row) as u64, device + (i * piece * row) as u64);
+                let (to, from) = (host + (i % PIECES * piece * row) as u64, device + (i * piece * row) as u64);
                 self.memory.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?;
-                self.memory.queue.mark(i % 2)?;
+                self.memory.queue.mark(i % PIECES)?;
             }
-            let Some(done) = i.checked_sub(1) else { continue };
-            self.memory.queue.wait_for(done % 2)?;
+            let Some(done) = (i + 1).checked_sub(PIECES) else { continue };
+            self.memory.queue.wait_for(done % PIECES)?;
             let bytes = piece.min(rows - done * piece) * row;
-            let arrived = &G::host_view(&self.memory.host)[pieces.host + done % 2 * piece * row..][..bytes];
-            if self.policy.threads > 1 {
-                out.par_extend(arrived.par_chunks_exact(row).map(&take));
-            } else {
-                out.extend(arrived.chunks_exact(row).map(&take));
-            }
+            take(&G::host_view(&self.memory.host)[pieces.host + done % PIECES * piece * row..][..bytes]);
         }
         self.memory.queue.wait().map(|_: Option<Timing>| ())
     }

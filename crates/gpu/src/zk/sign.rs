@@ -9,6 +9,7 @@ use hypergrove_kernels::zk::*;
 use hypergrove_kernels::{Args, Kernel};
 use hypergrove_zkdilithium::Signature;
 use hypergrove_zkdilithium::params::{L, SIG_BYTES, SK_BYTES};
+use rayon::prelude::*;
 
 /// A job without its signature, and the κ to try next.
 #[derive(Clone, Copy)]
@@ -113,7 +114,11 @@ impl<G: Gpu> ZkGpu<G> {
             open.retain(|open| !signed[open.job as usize]);
         }
         let signature = |bytes: &[u8]| Signature::from_bytes(bytes).expect("a signature has its length");
-        self.fetch(pieces, signatures, (count, SIG_BYTES), signature, out)
+        let parallel = self.policy.threads > 1;
+        self.fetch(pieces, signatures, (count, SIG_BYTES), |rows| match parallel {
+            true => out.par_extend(rows.par_chunks_exact(SIG_BYTES).map(signature)),
+            false => out.extend(rows.chunks_exact(SIG_BYTES).map(signature)),
+        })
     }
 }
 

@@ -1,16 +1,16 @@
 //! Batches, on the CPU's lanes, on GPUs, or on both.
 
-use super::worker::{By, Crew, Hand, Hands, On, Worker, lock};
-use super::{SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
+use super::worker::{By, Crew, Hand, Hands, Jobs, On, Paces, Worker, lock};
+use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use crate::worker::Fault;
 use crate::{Error, Isa, Work};
 use hypergrove_cpu::Cpu;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkSign, ZkVerify};
-use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::{Op, SigningKey as RawSigningKey, SigningKeyWords};
+use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,25 @@ use zeroize::Zeroize;
 
 /// Programs of a GPU in flight: while the host lays one out or takes its results, the GPU computes the other.
 const HANDS: usize = 2;
+
+/// Keys that one thread copies at a time, 62 kB.
+const SHARE: usize = 16;
+
+/// Seeds, and where their keys go.
+struct Seeds<'a> {
+    seeds: &'a [[u8; SEED_BYTES]],
+    keys: &'a mut [SigningKeyWords],
+}
+
+impl Jobs for Seeds<'_> {
+    fn len(&self) -> usize {
+        self.seeds.len()
+    }
+    fn split_at(self, at: usize) -> (Self, Self) {
+        let (seeds, keys) = (self.seeds.split_at(at), self.keys.split_at_mut(at));
+        (Seeds { seeds: seeds.0, keys: keys.0 }, Seeds { seeds: seeds.1, keys: keys.1 })
+    }
+}
 
 /// What an engine shall be; see [`Engine::builder`].
 #[derive(Clone, Default)]
@@ -95,9 +114,9 @@ impl EngineBuilder {
             workers.push(Worker::new(device, hands));
         }
         let devices = workers.iter().map(|worker| worker.device.clone()).collect();
-        let (verify_signatures, pool) = (self.verify_signatures, pool("zkdilithium")?);
-        let (timing, faults) = (Mutex::default(), Mutex::default());
-        Ok(Engine { isa, threads, pool, workers, devices, verify_signatures, timing, faults })
+        let verify_signatures = self.verify_signatures;
+        let (paces, timing, faults) = Default::default();
+        Ok(Engine { isa, threads, workers, devices, verify_signatures, paces, timing, faults })
     }
 }
 
@@ -105,11 +124,10 @@ impl EngineBuilder {
 pub struct Engine {
     isa: Isa,
     threads: usize,
-    /// What turns what devices made into what callers get.
-    pool: ThreadPool,
     workers: Vec<Worker>,
     devices: Vec<Device>,
     verify_signatures: bool,
+    paces: Paces,
     timing: Mutex<Timing>,
     faults: Mutex<Vec<Fault>>,
 }
@@ -170,21 +188,53 @@ impl Engine {
         lock(&self.timing).clone()
     }
 
-    /// The keys of these seeds, in their order.
+    /// The keys of these seeds, in their order, each with memory of its own. For a GPU that memory is the limit: see
+    /// [`Engine::keygen_into`].
     pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
-        let keys = self.crew().share(Op::Keygen, seeds, |on, seeds, out| match &mut on.by {
-            By::Program(program) => program.keygen(seeds, out),
+        let key = |words: &_| SigningKey::from(RawSigningKey::from_words(words));
+        self.crew().share(Op::Keygen, seeds, |on, seeds, out| match &mut on.by {
+            By::Program(program) => program.keygen(seeds, &mut |keys| match self.threads {
+                1 => out.extend(keys.iter().map(key)),
+                _ => out.par_extend(keys.par_iter().with_min_len(SHARE).map(key)),
+            }),
             By::Lanes(lanes) => {
-                out.extend(lanes.keygen(seeds));
+                out.extend(lanes.keygen(seeds).into_iter().map(SigningKey::from));
                 Ok(Timing::default())
             }
-        })?;
-        Ok(self.pool.install(|| keys.into_par_iter().map(SigningKey::from).collect()))
+        })
+    }
+
+    /// The keys of these seeds, in their order, in the place of those that `keys` held. Memory is taken only where they are
+    /// more than ever before; after an error there are none.
+    pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
+        let done = self.crew().share(Op::Keygen, Seeds { seeds, keys: keys.room(seeds.len()) }, |on, jobs, _| {
+            let Seeds { seeds, keys } = jobs;
+            match &mut on.by {
+                By::Program(program) => {
+                    let mut rest = &mut **keys;
+                    program.keygen(seeds, &mut |arrived| {
+                        let (to, others) = std::mem::take(&mut rest).split_at_mut(arrived.len());
+                        rest = others;
+                        match self.threads {
+                            1 => to.copy_from_slice(arrived),
+                            _ => (to.par_chunks_mut(SHARE).zip(arrived.par_chunks(SHARE)))
+                                .for_each(|(to, from)| to.copy_from_slice(from)),
+                        }
+                    })
+                }
+                By::Lanes(lanes) => {
+                    lanes.keygen_into(seeds, keys);
+                    Ok(Timing::default())
+                }
+            }
+        });
+        done.map(|_: Vec<()>| ()).inspect_err(|_| keys.clear())
     }
 
     /// The signatures, in the order of the jobs.
     pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Result<Vec<Signature>, Error> {
         self.crew().share(Op::Sign, jobs, |on, jobs, out| {
+            let jobs = *jobs;
             let mut took = sign(on, jobs, out)?;
             if self.verify_signatures {
                 took += &check(on, jobs, out).inspect_err(|_| {
@@ -198,11 +248,11 @@ impl Engine {
 
     /// The verdicts, in the order of the jobs.
     pub fn verify_batch(&self, jobs: &[VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
-        self.crew().share(Op::Verify, jobs, verify)
+        self.crew().share(Op::Verify, jobs, |on, jobs, out| verify(on, jobs, out))
     }
 
     fn crew(&self) -> Crew<'_> {
-        Crew { workers: &self.workers, timing: &self.timing, faults: &self.faults }
+        Crew { workers: &self.workers, paces: &self.paces, timing: &self.timing, faults: &self.faults }
     }
 }
 
@@ -275,6 +325,7 @@ mod tests {
     use crate::zkdilithium::{Message, only};
     use hypergrove_engine::{Program, ZkDilithium};
     use hypergrove_fips205::plan::Plan;
+    use hypergrove_zkdilithium::params::SK_BYTES;
     use hypergrove_zkdilithium::{Trace, VerifyingKey as RawVerifyingKey, reference};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
     use std::sync::{Condvar, PoisonError};
@@ -320,12 +371,15 @@ mod tests {
         fn jobs(&self, _: Op) -> usize {
             3
         }
-        fn keygen(
-            &mut self,
-            seeds: &[[u8; 32]],
-            out: &mut Vec<hypergrove_zkdilithium::SigningKey>,
-        ) -> Result<Timing, Error> {
-            out.extend(seeds.iter().map(reference::keygen));
+        fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
+            let words = |seed| {
+                let mut words: SigningKeyWords = [0; SK_BYTES / 8];
+                bytemuck::cast_slice_mut(&mut words).copy_from_slice(reference::keygen(seed).secret_bytes());
+                words
+            };
+            let keys: Vec<_> = seeds.iter().map(words).collect();
+            // Not all together, as they may arrive.
+            keys.chunks(2).for_each(take);
             self.begin(seeds.len())
         }
         fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
@@ -433,14 +487,12 @@ mod tests {
             are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
             (1..200).contains(&lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>())
         });
-        // A GPU that is so much faster needs the threads more.
-        let speed = |worker: usize, speed: f64| engine.workers[worker].know_speed(Op::Keygen, speed);
-        speed(0, 1e9);
-        speed(1, 1e6);
+        // Where it was faster without, the CPU takes no part.
+        engine.paces.know(Op::Keygen, 20, true, 1e11);
+        engine.paces.know(Op::Keygen, 20, false, 1e12);
         lock(&mock.runs).clear();
         are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
         assert_eq!(lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>(), 20);
-        speed(0, 1e6);
         // What fails leaves all to the other.
         mock.fails.store(0b10, Relaxed);
         in_the_end(|| {

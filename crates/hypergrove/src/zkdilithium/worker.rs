@@ -6,7 +6,7 @@ use hypergrove_cpu::zk::ZkDilithium as Lanes;
 use hypergrove_engine::{Axis, Backend, Device, Policy, Timing, ZkDilithium};
 use hypergrove_zkdilithium::Op;
 use rayon::ThreadPool;
-use std::ops::Range;
+use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,8 +15,6 @@ use std::time::Instant;
 /// Jobs of one call for each thread that keep lanes filled, and those of a piece where others wait for its end.
 const JOBS_OF_A_THREAD: usize = 512;
 const JOBS_BESIDE_OTHERS: usize = 128;
-/// The CPU takes no part in what GPUs do if its part by speed is smaller: they need its threads more.
-const WORTH: f64 = 1.0 / 16.0;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,22 +86,42 @@ pub(super) enum By<'a> {
     Program(&'a mut dyn ZkDilithium),
 }
 
-/// Results of a piece, where they begin, and who made them.
-struct Piece<R> {
-    from: usize,
-    results: Vec<R>,
-    worker: usize,
+/// Jobs in a row, of which anyone can take some.
+pub(super) trait Jobs: Send + Sized {
+    fn len(&self) -> usize;
+    /// The first so many, and the others.
+    fn split_at(self, at: usize) -> (Self, Self);
 }
 
-impl<R> Piece<R> {
-    fn place(&self) -> Range<usize> {
-        self.from..self.from + self.results.len()
+impl<T: Sync> Jobs for &[T] {
+    fn len(&self) -> usize {
+        (**self).len()
     }
+    fn split_at(self, at: usize) -> (Self, Self) {
+        (*self).split_at(at)
+    }
+}
+
+/// Jobs of a call, and the number of the first.
+struct Part<J> {
+    from: usize,
+    jobs: J,
+}
+
+/// A part that is done, and who did it.
+struct Piece<J, R> {
+    part: Part<J>,
+    results: Vec<R>,
+    worker: usize,
 }
 
 impl Worker {
     pub(super) fn new(device: Device, hands: Hands) -> Worker {
         Worker { device, hands, facts: OnceLock::new(), speeds: Default::default(), state: AtomicU8::new(0) }
+    }
+
+    fn is_cpu(&self) -> bool {
+        matches!(self.hands, Hands::Lanes(..))
     }
 
     /// Whether it failed, and another one took its part.
@@ -187,48 +205,75 @@ impl Worker {
 }
 
 /// Jobs of a call that nobody has taken yet.
-struct Open {
-    parts: Vec<Range<usize>>,
+struct Open<J> {
+    parts: Vec<Part<J>>,
 }
 
-impl Open {
-    fn take(&mut self, most: usize) -> Option<Range<usize>> {
-        let part = self.parts.last_mut()?;
-        let taken = part.start..part.end.min(part.start + most.max(1));
-        part.start = taken.end;
-        if part.start == part.end {
-            self.parts.pop();
+impl<J: Jobs> Open<J> {
+    fn take(&mut self, most: usize) -> Option<Part<J>> {
+        let Part { from, jobs } = self.parts.pop()?;
+        let most = most.max(1);
+        if jobs.len() <= most {
+            return Some(Part { from, jobs });
         }
-        Some(taken)
+        let (jobs, others) = jobs.split_at(most);
+        self.parts.push(Part { from: from + most, jobs: others });
+        Some(Part { from, jobs })
+    }
+}
+
+/// Jobs a second of calls in which GPUs and the CPU could take part, by the operation, the power of two of their jobs, and
+/// whether the CPU did. The threads that it computes on are missed where GPUs' results are copied: which is faster is
+/// measured.
+#[derive(Default)]
+pub(super) struct Paces(Mutex<HashMap<(usize, u32, bool), f64>>);
+
+impl Paces {
+    fn of(&self, op: Op, jobs: usize, cpu: bool) -> Option<f64> {
+        lock(&self.0).get(&(op as usize, jobs.ilog2(), cpu)).copied()
+    }
+    pub(super) fn know(&self, op: Op, jobs: usize, cpu: bool, pace: f64) {
+        let mut paces = lock(&self.0);
+        let best = paces.entry((op as usize, jobs.ilog2(), cpu)).or_insert(pace);
+        *best = best.max(pace);
+    }
+    /// Whether the CPU is of use: also if that is not known yet.
+    fn is_cpu_worth(&self, op: Op, jobs: usize) -> bool {
+        match [true, false].map(|cpu| self.of(op, jobs, cpu)) {
+            [Some(with), Some(without)] => with > without,
+            [with, _] => with.is_none(),
+        }
     }
 }
 
 /// What the workers of a call share.
 pub(super) struct Crew<'a> {
     pub(super) workers: &'a [Worker],
+    pub(super) paces: &'a Paces,
     pub(super) timing: &'a Mutex<Timing>,
     pub(super) faults: &'a Mutex<Vec<Fault>>,
 }
 
 impl Crew<'_> {
-    /// Has all workers take jobs until none are left. What a device lost that failed, others do; the failure of the last
-    /// one is the call's.
-    pub(super) fn share<J: Sync, R: Send>(
+    /// Has all workers take jobs until none are left; gives the results in the order of the jobs. What a device lost that
+    /// failed, others do; the failure of the last one is the call's.
+    pub(super) fn share<J: Jobs, R: Send>(
         &self,
         op: Op,
-        jobs: &[J],
-        run: impl Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, Error> + Sync,
+        jobs: J,
+        run: impl Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing, Error> + Sync,
     ) -> Result<Vec<R>, Error> {
-        let mut done: Vec<Piece<R>> = Vec::new();
-        let mut open = Vec::from_iter((!jobs.is_empty()).then_some(0..jobs.len()));
+        let (total, began) = (jobs.len(), Instant::now());
+        let cpu = self.is_cpu_open(op);
+        let mut done: Vec<Piece<J, R>> = Vec::new();
+        let mut open = Vec::from_iter((jobs.len() > 0).then_some(Part { from: 0, jobs }));
         while !open.is_empty() {
-            let live = self.live(op);
+            let live = self.live(op, total);
             let round = Round {
                 crew: self,
                 op,
-                jobs,
                 live: &live,
-                left: open.iter().map(ExactSizeIterator::len).sum(),
+                left: open.iter().map(|part| part.jobs.len()).sum(),
                 open: Mutex::new(Open { parts: std::mem::take(&mut open) }),
                 done: Mutex::new(std::mem::take(&mut done)),
                 lost: Mutex::default(),
@@ -237,7 +282,7 @@ impl Crew<'_> {
             };
             let turns = round.all_turns();
             match &turns[..] {
-                [turn] if matches!(self.workers[turn.worker].hands, Hands::Lanes(..)) => round.work(turn),
+                [turn] if self.workers[turn.worker].is_cpu() => round.work(turn),
                 // Not on this thread: if it is one of a pool, it may begin with another call while it waits here, and wait for
                 // a program that it holds itself.
                 turns => std::thread::scope(|scope| {
@@ -254,18 +299,30 @@ impl Crew<'_> {
             done = std::mem::take(&mut lock(&round.done));
             // Also what another call found to be wrong.
             let withdrawn = done.extract_if(.., |piece| self.workers[piece.worker].is_wrong());
-            open.extend(withdrawn.map(|piece| piece.place()));
+            open.extend(withdrawn.map(|piece| piece.part));
         }
-        done.sort_by_key(|piece| piece.from);
+        if total > 0 && cpu && self.is_cpu_open(op) {
+            let took_part = done.iter().any(|piece| self.workers[piece.worker].is_cpu());
+            self.paces.know(op, total, took_part, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
+        }
+        done.sort_by_key(|piece| piece.part.from);
         Ok(done.into_iter().flat_map(|piece| piece.results).collect())
     }
 
+    fn there(&self) -> impl Iterator<Item = usize> {
+        (0..self.workers.len()).filter(|number| !self.workers[*number].is_aside())
+    }
+
+    /// Whether it is a choice that the CPU takes part, all that might do having shown how fast they are.
+    fn is_cpu_open(&self, op: Op) -> bool {
+        let cpus = self.there().filter(|number| self.workers[*number].is_cpu()).count();
+        cpus > 0 && cpus < self.there().count() && self.there().all(|number| self.workers[number].speed(op) > 0.0)
+    }
+
     /// Who takes part.
-    fn live(&self, op: Op) -> Vec<usize> {
-        let all: Vec<usize> = (0..self.workers.len()).filter(|i| !self.workers[*i].is_aside()).collect();
-        let is_worth = |number: usize| self.part(op, &all, number).is_none_or(|part| part >= WORTH);
-        let takes_part = |number: &usize| !matches!(self.workers[*number].hands, Hands::Lanes(..)) || is_worth(*number);
-        all.iter().copied().filter(takes_part).collect()
+    fn live(&self, op: Op, jobs: usize) -> Vec<usize> {
+        let without = self.is_cpu_open(op) && !self.paces.is_cpu_worth(op, jobs);
+        self.there().filter(|number| !(without && self.workers[*number].is_cpu())).collect()
     }
 
     /// The part of all jobs that one of these workers would have if all ended together; `None` before all speeds are known.
@@ -289,17 +346,16 @@ struct Turn {
 struct Round<'a, J, R, F> {
     crew: &'a Crew<'a>,
     op: Op,
-    jobs: &'a [J],
     live: &'a [usize],
     left: usize,
-    open: Mutex<Open>,
-    done: Mutex<Vec<Piece<R>>>,
-    lost: Mutex<Vec<Range<usize>>>,
+    open: Mutex<Open<J>>,
+    done: Mutex<Vec<Piece<J, R>>>,
+    lost: Mutex<Vec<Part<J>>>,
     refused: Mutex<Option<Error>>,
     run: &'a F,
 }
 
-impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, Error> + Sync> Round<'_, J, R, F> {
+impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing, Error> + Sync> Round<'_, J, R, F> {
     /// A worker's part of all jobs: by measured speeds, before these by heads.
     fn share(&self, number: usize) -> usize {
         let part = self.crew.part(self.op, self.live, number).unwrap_or(1.0 / self.live.len() as f64);
@@ -342,7 +398,7 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
                 (0..of).map(|hand| Turn { worker: number, hand, of, most }).collect()
             }
             Err(why) => {
-                self.fail(number, why, 0..0);
+                self.fail(number, why, None);
                 Vec::new()
             }
         }
@@ -352,13 +408,13 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
     fn work(&self, turn: &Turn) {
         let (number, worker) = (turn.worker, &self.crew.workers[turn.worker]);
         // Hands that begin together with as much to do would also fetch together, and the device would wait.
-        let mut part = (turn.hand + 1) as f64 / turn.of as f64;
+        let mut first = (turn.hand + 1) as f64 / turn.of as f64;
         while lock(&self.refused).is_none() && !worker.is_aside() {
-            let most = (turn.most.min(self.share(number)) as f64 * part).ceil() as usize;
-            part = 1.0;
-            let Some(taken) = lock(&self.open).take(most) else { return };
-            let jobs = &self.jobs[taken.clone()];
-            let (mut results, began) = (Vec::with_capacity(jobs.len()), Instant::now());
+            let most = (turn.most.min(self.share(number)) as f64 * first).ceil() as usize;
+            first = 1.0;
+            let Some(mut part) = lock(&self.open).take(most) else { return };
+            let (count, jobs) = (part.jobs.len(), &mut part.jobs);
+            let (mut results, began) = (Vec::with_capacity(count), Instant::now());
             let device = &worker.device;
             let ended = match &worker.hands {
                 Hands::Lanes(lanes, pool) => {
@@ -377,29 +433,29 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
                     if let Hands::Programs(programs) = &worker.hands {
                         programs[turn.hand].is_refused.store(true, Relaxed);
                     }
-                    return lock(&self.open).parts.push(taken);
+                    return lock(&self.open).parts.push(part);
                 }
-                Err(why) => return self.fail(number, why, taken),
+                Err(why) => return self.fail(number, why, Some(part)),
             };
             // A tail takes as long as a piece.
-            if jobs.len() == most || worker.speed(self.op) == 0.0 {
-                let speed = turn.of as f64 * jobs.len() as f64 / began.elapsed().as_secs_f64().max(1e-9);
+            if count == most || worker.speed(self.op) == 0.0 {
+                let speed = turn.of as f64 * count as f64 / began.elapsed().as_secs_f64().max(1e-9);
                 worker.know_speed(self.op, speed);
             }
             *lock(self.crew.timing) += &took;
             let mut done = lock(&self.done);
             // Another hand may have found the device wrong while this one computed.
             if worker.is_aside() {
-                lock(&self.lost).push(taken);
+                lock(&self.lost).push(part);
                 return;
             }
-            done.push(Piece { from: taken.start, results, worker: number });
+            done.push(Piece { part, results, worker: number });
         }
     }
 
     /// A worker failed, and the piece that it lost is open again. Where no other is left, or the call is to blame, the error
     /// ends the call.
-    fn fail(&self, number: usize, why: Error, lost: Range<usize>) {
+    fn fail(&self, number: usize, why: Error, lost: Option<Part<J>>) {
         let workers = self.crew.workers;
         // Under this lock: of two that fail at once, one stays.
         let mut faults = lock(self.crew.faults);
@@ -410,9 +466,11 @@ impl<J: Sync, R: Send, F: Fn(&mut On<'_>, &[J], &mut Vec<R>) -> Result<Timing, E
         }
         let state = if matches!(why, Error::Inconsistent { .. }) { WRONG } else { LOST };
         workers[number].state.fetch_max(state, Relaxed);
-        faults.push(Fault { device: workers[number].device.clone(), error: why, jobs: lost.len() });
-        if !lost.is_empty() {
-            lock(&self.lost).push(lost);
-        }
+        faults.push(Fault {
+            device: workers[number].device.clone(),
+            error: why,
+            jobs: lost.as_ref().map_or(0, |part| part.jobs.len()),
+        });
+        lock(&self.lost).extend(lost);
     }
 }

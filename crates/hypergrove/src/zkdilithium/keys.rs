@@ -1,0 +1,132 @@
+//! Private keys of a batch in one piece of memory.
+
+use super::SigningKey;
+use hypergrove_zkdilithium::params::SK_BYTES;
+use hypergrove_zkdilithium::{SigningKey as RawSigningKey, SigningKeyWords};
+use std::fmt;
+use subtle::{Choice, ConstantTimeEq};
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// Private keys as their bytes, one after another in memory that the next batch can use again: what millions of keys are
+/// made into without an allocation for each ([`Engine::keygen_into`](super::Engine::keygen_into)). Wiped on drop, compared
+/// in constant time, and never shown by `Debug`.
+#[derive(Default)]
+pub struct SigningKeys {
+    /// Room for keys; zeros from `len` keys on. Never grown in place, which could leave secrets behind.
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl SigningKeys {
+    /// None, and no memory for any.
+    pub fn new() -> SigningKeys {
+        SigningKeys::default()
+    }
+    /// Keys.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t of each key. Secret.
+    pub fn secret_bytes(&self) -> &[[u8; SK_BYTES]] {
+        bytemuck::cast_slice(self.used()).as_chunks().0
+    }
+    /// A key of its own, if there are so many.
+    pub fn get(&self, number: usize) -> Option<SigningKey> {
+        self.used().as_chunks().0.get(number).map(SigningKey::from_words)
+    }
+    /// All of them, one after the other.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = SigningKey> {
+        self.used().as_chunks().0.iter().map(SigningKey::from_words)
+    }
+    /// Wipes all, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.room(0);
+    }
+
+    fn used(&self) -> &[u64] {
+        &self.words[..self.len * WORDS]
+    }
+
+    /// Room for so many keys, in the place of those there were. The memory for more is zeros that nobody has touched yet:
+    /// the threads that write keys do so first.
+    pub(super) fn room(&mut self, keys: usize) -> &mut [SigningKeyWords] {
+        let used = self.len * WORDS;
+        self.len = keys;
+        if keys * WORDS > self.words.len() {
+            self.words[..used].zeroize();
+            // Freed before there is more.
+            self.words = Vec::new();
+            self.words = vec![0; keys * WORDS];
+        } else if keys * WORDS < used {
+            self.words[keys * WORDS..used].zeroize();
+        }
+        self.words[..keys * WORDS].as_chunks_mut().0
+    }
+}
+
+/// Words of a key.
+const WORDS: usize = SK_BYTES / 8;
+
+impl SigningKey {
+    fn from_words(words: &SigningKeyWords) -> SigningKey {
+        RawSigningKey::from_words(words).into()
+    }
+}
+
+impl ConstantTimeEq for SigningKeys {
+    /// Their number is no secret.
+    fn ct_eq(&self, other: &SigningKeys) -> Choice {
+        self.used().ct_eq(other.used())
+    }
+}
+
+impl PartialEq for SigningKeys {
+    fn eq(&self, other: &SigningKeys) -> bool {
+        self.ct_eq(other).into()
+    }
+}
+
+impl Eq for SigningKeys {}
+
+impl Drop for SigningKeys {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl ZeroizeOnDrop for SigningKeys {}
+
+impl fmt::Debug for SigningKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKeys").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zkdilithium::Engine;
+
+    #[test]
+    fn memory_is_used_again_and_what_is_not_used_is_wiped() {
+        let engine = Engine::builder().threads(2).build().unwrap();
+        let seeds: Vec<[u8; 32]> = (0..20).map(|i| [i; 32]).collect();
+        let expected = engine.keygen_batch(&seeds).unwrap();
+        let mut keys = SigningKeys::new();
+        engine.keygen_into(&seeds, &mut keys).unwrap();
+        assert!(keys.iter().eq(expected.iter().cloned()) && keys.len() == 20);
+        let place = keys.words.as_ptr();
+        engine.keygen_into(&seeds[7..12], &mut keys).unwrap();
+        assert!((0..6).all(|i| keys.get(i) == expected[7..12].get(i).cloned()));
+        assert_eq!(keys.secret_bytes()[4], **expected[11].to_bytes());
+        assert!(keys.words[5 * WORDS..].iter().all(|word| *word == 0));
+        assert_eq!((place, keys.words.len()), (keys.words.as_ptr(), 20 * WORDS));
+        keys.clear();
+        assert!(keys.is_empty() && keys.words.iter().all(|word| *word == 0) && keys.get(0).is_none());
+        assert_eq!(keys, SigningKeys::new());
+    }
+}
