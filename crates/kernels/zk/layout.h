@@ -15,7 +15,7 @@
 #define KEY_STATE 6144u
 #define KEY_TR 6179u
 #define KEY_KEY 6187u
-#define KEY_SIZE 6195u
+#define KEY_SIZE 6196u  // a multiple of four words
 
 // A private key: rho, key, tr, s1, s2, t. A public key: rho, t.
 #define SK_KEY 8u

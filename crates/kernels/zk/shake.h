@@ -14,6 +14,15 @@ FN U64 lane_at(U32Ptr p, U32 at) { return u64(AT(p, at + 1u), AT(p, at)); }
 FN U64 ended(U32 tail) { return u64(0u, 0x1f0000u | tail); }
 #define LAST_BIT u64(0x80000000u, 0u)
 
+// Four words to p at i, a multiple of 16 bytes: streams that threads write side by side lie far apart, and a word at a
+// time would take as many of the cache's cycles as four.
+#if defined(__CUDA_ARCH__)
+  #define PUT_QUAD(p, i, x, y, z, w) *(uint4*)((p) + (i)) = make_uint4(x, y, z, w)
+#else
+  #define PUT_QUAD(p, i, x, y, z, w) { \
+    AT(p, i) = x; AT(p, (i) + 1u) = y; AT(p, (i) + 2u) = z; AT(p, (i) + 3u) = w; }
+#endif
+
 // Word i of what was squeezed.
 FN U32 squeezed(ARRIN(U64, A, 25), int i) { return i % 2 == 0 ? U32(A[i / 2]) : U32(A[i / 2] >> 32); }
 #endif

@@ -1,6 +1,6 @@
 //! Batches, on the CPU's lanes, on GPUs, or on both.
 
-use super::worker::{By, Crew, Hand, Hands, Jobs, On, Paces, Worker, lock};
+use super::worker::{By, Crew, Hand, Hands, Jobs, MOST_HANDS, On, Paces, Worker, lock};
 use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use crate::worker::Fault;
 use crate::{Error, Isa, Work};
@@ -15,9 +15,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use zeroize::Zeroize;
-
-/// Programs of a GPU in flight: while the host lays one out or takes its results, the GPU computes the other.
-const HANDS: usize = 2;
 
 /// Keys that one thread copies at a time, 62 kB.
 const SHARE: usize = 16;
@@ -107,7 +104,7 @@ impl EngineBuilder {
             let hands = if is_cpu {
                 Hands::Lanes(Lanes::with(isa).ok_or_else(lacking)?, pool("zkdilithium-lanes")?)
             } else {
-                let hands = 0..if threads > 1 { HANDS } else { 1 };
+                let hands = 0..if threads > 1 { MOST_HANDS } else { 1 };
                 let hand = |_| Ok(Hand::new(&backend, &policy, pool("zkdilithium-copies")?));
                 Hands::Programs(hands.map(hand).collect::<Result<_, Error>>()?)
             };
