@@ -43,7 +43,7 @@ pub(crate) struct Bounds {
     link: Option<f64>,
 }
 
-/// What can be chosen for hashing on a device, and its bounds, measured now.
+/// What can be chosen for hashing on a device, and its bounds, which are measured.
 pub(crate) fn space_and_bounds(
     backend: &dyn Backend,
     device: &Device,

@@ -10,6 +10,8 @@ pub(crate) struct HostGpu {
     pub(crate) facts: Facts,
     /// Bytes that one allocation may have.
     pub(crate) most: AtomicU64,
+    /// The same of page-locked memory.
+    pub(crate) most_locked: AtomicU64,
     /// Submissions that may still succeed.
     pub(crate) submissions: AtomicU64,
     /// The kernel (its number) after whose next launch one bit of what it wrote is changed; `u32::MAX` for none.
@@ -41,12 +43,18 @@ impl HostGpu {
                 is_cpu: false,
             },
             most: AtomicU64::new(u64::MAX),
+            most_locked: AtomicU64::new(u64::MAX),
             submissions: AtomicU64::new(u64::MAX),
             fault: AtomicU32::new(u32::MAX),
             skip: AtomicU32::new(u32::MAX),
             freed: std::sync::Mutex::default(),
             keep_freed,
         }
+    }
+
+    fn has_room(&self, bytes: usize, most: &AtomicU64) -> Result<(), Error> {
+        let (needs, has) = (bytes as u64, most.load(Ordering::Relaxed));
+        if needs <= has { Ok(()) } else { Err(Error::OutOfMemory { device: self.facts.id.clone(), needs, has }) }
     }
 }
 
@@ -77,10 +85,7 @@ impl Gpu for HostGpu {
         Ok(1 << 30)
     }
     fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
-        let most = self.most.load(Ordering::Relaxed);
-        if bytes as u64 > most {
-            return Err(Error::OutOfMemory { device: self.facts.id.clone(), needs: bytes as u64, has: most });
-        }
+        self.has_room(bytes, &self.most)?;
         // Poisoned: what a kernel reads it must have written.
         Ok(Memory { words: vec![0xa5a5_5a5a_dead_beef; bytes.div_ceil(8)], gpu: self.clone() })
     }
@@ -88,6 +93,7 @@ impl Gpu for HostGpu {
         memory.words.as_ptr() as u64
     }
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
+        self.has_room(bytes, &self.most_locked)?;
         Ok(Memory { words: vec![0; bytes.div_ceil(8)], gpu: self.clone() })
     }
     fn host_address(memory: &Memory) -> u64 {

@@ -86,7 +86,7 @@ fn keygen(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
     if answer.secret_bytes()[batch - 1] != **reference::keygen(&seeds[batch - 1]).to_bytes() {
         return Err(wrong("the reference makes another key from the same seed"));
     }
-    // Into the same memory again and again, which the first time is taken.
+    // The first time takes the memory that all others use again.
     engine.keygen_into(&seeds, &mut keys)?;
     let times = until_used_up(budget, || {
         let start = Instant::now();

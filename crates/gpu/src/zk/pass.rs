@@ -94,17 +94,17 @@ impl<G: Gpu> Memory<G> {
         let (device, host) = (gpu.alloc(0)?, gpu.alloc_host(0)?);
         Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0), secret: (0, 0) })
     }
-    /// Room for a pass; what the memory held before is wiped by then.
+    /// Room for a pass; what was secret in the memory is wiped by then.
     pub(super) fn ensure(&mut self, layout: &Layout) -> Result<(), Error> {
         let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
         if layout.device > self.room.0 {
-            self.room.0 = 0;
+            (self.room.0, self.secret.0) = (0, 0);
             self.device = self.gpu.alloc(0)?;
             self.device = self.gpu.alloc(grown(layout.device))?;
             self.room.0 = grown(layout.device);
         }
         if layout.host > self.room.1 {
-            self.room.1 = 0;
+            (self.room.1, self.secret.1) = (0, 0);
             self.host = self.gpu.alloc_host(0)?;
             self.host = self.gpu.alloc_host(grown(layout.host))?;
             self.room.1 = grown(layout.host);
@@ -130,17 +130,22 @@ impl<G: Gpu> Memory<G> {
     }
     /// Overwrites all that may be secret, the host's part by the threads of the current pool or by this one.
     pub(super) fn wipe(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
-        let (device, host) = std::mem::take(&mut self.secret);
+        let (device, host) = self.secret;
         let zero = Step::Zero { at: G::address(&self.device), bytes: device };
         let submitted = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
-        // What a failing queue still writes here is over when it says so.
-        let done = submitted.and_then(|()| self.queue.wait().map(|_| ()));
+        // Also where that failed: what else is on its way may still be written to the host's memory.
+        let waited = self.queue.wait().map(|_| ());
+        let done = submitted.and(waited);
+        if done.is_ok() {
+            self.secret.0 = 0;
+        }
         let host = &mut G::host_bytes(&mut self.host)[..host];
         if parallel {
             host.par_chunks_mut(SHARE).for_each(wipe)
         } else {
             wipe(host)
         }
+        self.secret.1 = 0;
         done
     }
 }

@@ -3,7 +3,7 @@
 use super::{Limits, ZkGpu, ZkPolicy, pass};
 use crate::host::HostGpu;
 use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify};
-use hypergrove_zkdilithium::params::{K, L, N};
+use hypergrove_zkdilithium::sample::expand_a;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey, SigningKeyWords};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ fn made(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> (SigningKey, Signature) {
     let (mut keys, mut signatures) = (Vec::new(), Vec::new());
     zk.keygen(&[SEED], &mut to(&mut keys)).unwrap();
     zk.sign(&[ZkSign { key: &keys[0], message: Message::Bytes(b"message") }], &mut signatures).unwrap();
-    // Without this, dropping would wipe all: what the passes themselves have wiped is the question.
+    // What the passes themselves have wiped is the question, not what dropping might.
     gpu.submissions.store(0, Relaxed);
     (keys.remove(0), signatures.remove(0))
 }
@@ -45,7 +45,9 @@ fn made(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> (SigningKey, Signature) {
 #[test]
 fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
     let gpu = Arc::new(HostGpu::new(true));
-    made(&gpu, policy(0));
+    let (key, _) = made(&gpu, policy(0));
+    let matrix = expand_a(key.rho());
+    let matrix: Vec<_> = matrix.as_flattened().iter().flat_map(|a| a.0).flat_map(|x| x.value().to_le_bytes()).collect();
     let freed = gpu.freed.lock().unwrap();
     // Of both passes the device's memory and the host's; the first's were too small for the second.
     assert!(freed.iter().filter(|memory| memory.len() >= 1 << 16).count() >= 3);
@@ -56,8 +58,9 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
         let words = memory.as_chunks::<8>().0;
         let used = words.iter().rposition(|word| *word != poison).map_or(0, |last| last + 1);
         // Key generation leaves Â, which is public, at the end.
-        let matrix = if is_wiped(&words[used - 1]) { 0 } else { K * L * N / 2 };
-        assert!(words[..used - matrix].iter().all(is_wiped));
+        let used = words[..used].as_flattened();
+        let used = used.strip_suffix(&matrix[..]).unwrap_or(used);
+        assert!(used.as_chunks().0.iter().all(is_wiped));
     }
 }
 
@@ -149,6 +152,28 @@ fn memory_that_does_not_suffice_is_an_error() {
     let mut zk = on_host(&gpu, policy(0));
     let why = zk.keygen(&[SEED; 9], &mut |_| ()).unwrap_err();
     assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
+}
+
+/// Memory that verification used is not wiped; that it could not grow leaves none to wipe.
+#[test]
+fn memory_that_does_not_grow_is_an_error() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let (key, signature) = made(&gpu, policy(0));
+    let (public, message) = (key.verifying_key(), Message::Bytes(b"message"));
+    let job = ZkVerify { key: &public, message, signature: signature.as_bytes() };
+    gpu.submissions.store(u64::MAX, Relaxed);
+    for most in [&gpu.most, &gpu.most_locked] {
+        let (mut zk, mut verdicts) = (on_host(&gpu, policy(0)), Vec::new());
+        zk.verify(&[job], &mut verdicts).unwrap();
+        assert_eq!(verdicts, [true]);
+        most.store(0, Relaxed);
+        let why = zk.verify(&[job; 50], &mut verdicts).unwrap_err();
+        assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
+        most.store(u64::MAX, Relaxed);
+        verdicts.clear();
+        zk.verify(&[job; 3], &mut verdicts).unwrap();
+        assert_eq!(verdicts, [true; 3]);
+    }
 }
 
 #[test]

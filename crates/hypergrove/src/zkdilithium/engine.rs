@@ -225,7 +225,17 @@ impl Engine {
                 }
             }
         });
-        done.map(|_: Vec<()>| ()).inspect_err(|_| keys.clear())
+        match done {
+            Ok(nothing) => {
+                let _: Vec<()> = nothing;
+                keys.come();
+                Ok(())
+            }
+            Err(why) => {
+                keys.clear();
+                Err(why)
+            }
+        }
     }
 
     /// The signatures, in the order of the jobs.
@@ -445,6 +455,12 @@ mod tests {
         assert!(seeds.iter().zip(keys).all(|(seed, key)| *key.as_ref() == reference::keygen(seed)));
     }
 
+    /// Keys that an engine makes in memory which it has used before.
+    fn keys_into(engine: &Engine, seeds: &[[u8; 32]], keys: &mut SigningKeys) -> Vec<SigningKey> {
+        engine.keygen_into(seeds, keys).unwrap();
+        keys.iter().collect()
+    }
+
     /// Which device takes what is chance: in some call each has its turn.
     fn in_the_end(happened: impl FnMut() -> bool) {
         assert!(std::iter::repeat_with(happened).take(100).any(|happened| happened));
@@ -468,6 +484,10 @@ mod tests {
             assert!(key.verifying_key().is_valid(Message::Bytes(b"m"), signature.as_bytes()));
         }
         assert!(engine.sign_batch(&[]).unwrap().is_empty());
+        let mut keys = SigningKeys::new();
+        for count in [20, 7, 0, 23] {
+            are_keys_of(&keys_into(&engine, &seeds(count), &mut keys), &seeds(count));
+        }
         assert!(engine.faults().is_empty());
     }
 
@@ -485,8 +505,10 @@ mod tests {
             (1..200).contains(&lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>())
         });
         // Where it was faster without, the CPU takes no part.
-        engine.paces.know(Op::Keygen, 20, true, 1e11);
-        engine.paces.know(Op::Keygen, 20, false, 1e12);
+        for _ in 0..2 {
+            engine.paces.know(Op::Keygen, 20, true, 1e11);
+            engine.paces.know(Op::Keygen, 20, false, 1e12);
+        }
         lock(&mock.runs).clear();
         are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
         assert_eq!(lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>(), 20);
@@ -552,7 +574,14 @@ mod tests {
         });
         let faults = engine.faults();
         assert!(faults.iter().all(|fault| fault.device.id() == "mock:0" && fault.jobs > 0), "{faults:?}");
+        let mut into = SigningKeys::new();
+        in_the_end(|| {
+            let engine = Engine::builder().devices(mocks(&mock)).threads(2).build().unwrap();
+            are_keys_of(&keys_into(&engine, &seeds(11), &mut into), &seeds(11));
+            !engine.faults().is_empty()
+        });
         mock.fails.store(0b11, Relaxed);
+        assert!(engine.keygen_into(&seeds(11), &mut into).is_err() && into.is_empty());
         let why = engine.keygen_batch(&seeds(11)).unwrap_err();
         assert!(matches!(&why, Error::Device { device, what } if device == "mock:1" && what == "no answer"), "{why}");
         mock.fails.store(0, Relaxed);

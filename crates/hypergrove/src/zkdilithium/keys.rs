@@ -12,9 +12,11 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// in constant time, and never shown by `Debug`.
 #[derive(Default)]
 pub struct SigningKeys {
-    /// Room for keys; zeros from `len` keys on. Never grown in place, which could leave secrets behind.
+    /// Room for keys. Never grown in place, which could leave secrets behind.
     words: Vec<u64>,
     len: usize,
+    /// Words that may hold secrets, the first so many; zeros follow.
+    used: usize,
 }
 
 impl SigningKeys {
@@ -32,39 +34,45 @@ impl SigningKeys {
     }
     /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t of each key. Secret.
     pub fn secret_bytes(&self) -> &[[u8; SK_BYTES]] {
-        bytemuck::cast_slice(self.used()).as_chunks().0
+        bytemuck::cast_slice(self.keys()).as_chunks().0
     }
     /// A key of its own, if there are so many.
     pub fn get(&self, number: usize) -> Option<SigningKey> {
-        self.used().as_chunks().0.get(number).map(SigningKey::from_words)
+        self.keys().as_chunks().0.get(number).map(SigningKey::from_words)
     }
     /// All of them, one after the other.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = SigningKey> {
-        self.used().as_chunks().0.iter().map(SigningKey::from_words)
+        self.keys().as_chunks().0.iter().map(SigningKey::from_words)
     }
     /// Wipes all, and keeps the memory.
     pub fn clear(&mut self) {
         self.room(0);
     }
 
-    fn used(&self) -> &[u64] {
+    fn keys(&self) -> &[u64] {
         &self.words[..self.len * WORDS]
     }
 
-    /// Room for so many keys, in the place of those there were. The memory for more is zeros that nobody has touched yet:
-    /// the threads that write keys do so first.
+    /// Room for so many keys, in the place of those there were; until they have [come](SigningKeys::come), there are none. The
+    /// memory for more is zeros that nobody has touched yet: the threads that write keys do so first.
     pub(super) fn room(&mut self, keys: usize) -> &mut [SigningKeyWords] {
-        let used = self.len * WORDS;
-        self.len = keys;
-        if keys * WORDS > self.words.len() {
+        self.len = 0;
+        let (words, used) = (keys * WORDS, self.used);
+        if words > self.words.len() {
             self.words[..used].zeroize();
             // Freed before there is more.
             self.words = Vec::new();
-            self.words = vec![0; keys * WORDS];
-        } else if keys * WORDS < used {
-            self.words[keys * WORDS..used].zeroize();
+            self.words = vec![0; words];
+        } else if words < used {
+            self.words[words..used].zeroize();
         }
-        self.words[..keys * WORDS].as_chunks_mut().0
+        self.used = words;
+        self.words[..words].as_chunks_mut().0
+    }
+
+    /// All that there was room for.
+    pub(super) fn come(&mut self) {
+        self.len = self.used / WORDS;
     }
 }
 
@@ -80,7 +88,7 @@ impl SigningKey {
 impl ConstantTimeEq for SigningKeys {
     /// Their number is no secret.
     fn ct_eq(&self, other: &SigningKeys) -> Choice {
-        self.used().ct_eq(other.used())
+        self.keys().ct_eq(other.keys())
     }
 }
 
@@ -128,5 +136,10 @@ mod tests {
         keys.clear();
         assert!(keys.is_empty() && keys.words.iter().all(|word| *word == 0) && keys.get(0).is_none());
         assert_eq!(keys, SigningKeys::new());
+        // Half made: nobody sees them, and they are wiped.
+        keys.room(3)[1] = [7; WORDS];
+        assert!(keys.is_empty());
+        keys.clear();
+        assert!(keys.words.iter().all(|word| *word == 0));
     }
 }

@@ -228,27 +228,37 @@ impl<J: Jobs> Open<J> {
     }
 }
 
-/// Jobs a second of calls in which GPUs and the CPU could take part, by the operation, the power of two of their jobs, and
-/// whether the CPU did. The threads that it computes on are missed where GPUs' results are copied: which is faster is
-/// measured.
+/// How fast calls are in which GPUs and the CPU could take part, by the operation and the power of two of their jobs,
+/// without the CPU and with it. The threads that it computes on are missed where GPUs' results are copied: which is
+/// faster is measured.
 #[derive(Default)]
-pub(super) struct Paces(Mutex<HashMap<(usize, u32, bool), f64>>);
+pub(super) struct Paces(Mutex<HashMap<(usize, u32), [Pace; 2]>>);
+
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    calls: u32,
+    /// Jobs a second of the last one.
+    latest: f64,
+}
+
+/// Calls of a kind after which the slower way is tried again: messages may have become longer.
+const AGAIN: u32 = 16;
 
 impl Paces {
-    fn of(&self, op: Op, jobs: usize, cpu: bool) -> Option<f64> {
-        lock(&self.0).get(&(op as usize, jobs.ilog2(), cpu)).copied()
-    }
-    pub(super) fn know(&self, op: Op, jobs: usize, cpu: bool, pace: f64) {
+    pub(super) fn know(&self, op: Op, jobs: usize, with_cpu: bool, latest: f64) {
         let mut paces = lock(&self.0);
-        let best = paces.entry((op as usize, jobs.ilog2(), cpu)).or_insert(pace);
-        *best = best.max(pace);
+        let pace = &mut paces.entry((op as usize, jobs.ilog2())).or_default()[usize::from(with_cpu)];
+        *pace = Pace { calls: pace.calls + 1, latest };
     }
-    /// Whether the CPU is of use: also if that is not known yet.
-    fn is_cpu_worth(&self, op: Op, jobs: usize) -> bool {
-        match [true, false].map(|cpu| self.of(op, jobs, cpu)) {
-            [Some(with), Some(without)] => with > without,
-            [with, _] => with.is_none(),
+    /// Whether the CPU shall take part.
+    fn is_cpu_wanted(&self, op: Op, jobs: usize) -> bool {
+        let [without, with] = lock(&self.0).get(&(op as usize, jobs.ilog2())).copied().unwrap_or_default();
+        // The first call of each way may have had programs to make.
+        if with.calls.min(without.calls) < 2 {
+            return with.calls <= without.calls;
         }
+        let is_due = (with.calls + without.calls).is_multiple_of(AGAIN);
+        (with.latest >= without.latest) != is_due
     }
 }
 
@@ -270,11 +280,11 @@ impl Crew<'_> {
         run: impl Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing, Error> + Sync,
     ) -> Result<Vec<R>, Error> {
         let (total, began) = (jobs.len(), Instant::now());
-        let cpu = self.is_cpu_open(op);
+        let choice = (total > 0 && self.is_cpu_open(op)).then(|| self.paces.is_cpu_wanted(op, total));
         let mut done: Vec<Piece<J, R>> = Vec::new();
         let mut open = Vec::from_iter((jobs.len() > 0).then_some(Part { from: 0, jobs }));
         while !open.is_empty() {
-            let live = self.live(op, total);
+            let live = self.live(choice.unwrap_or(true));
             let round = Round {
                 crew: self,
                 op,
@@ -307,9 +317,8 @@ impl Crew<'_> {
             let withdrawn = done.extract_if(.., |piece| self.workers[piece.worker].is_wrong());
             open.extend(withdrawn.map(|piece| piece.part));
         }
-        if total > 0 && cpu && self.is_cpu_open(op) {
-            let took_part = done.iter().any(|piece| self.workers[piece.worker].is_cpu());
-            self.paces.know(op, total, took_part, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
+        if let Some(with_cpu) = choice.filter(|_| self.is_cpu_open(op)) {
+            self.paces.know(op, total, with_cpu, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
         }
         done.sort_by_key(|piece| piece.part.from);
         Ok(done.into_iter().flat_map(|piece| piece.results).collect())
@@ -325,10 +334,10 @@ impl Crew<'_> {
         cpus > 0 && cpus < self.there().count() && self.there().all(|number| self.workers[number].speed(op) > 0.0)
     }
 
-    /// Who takes part.
-    fn live(&self, op: Op, jobs: usize) -> Vec<usize> {
-        let without = self.is_cpu_open(op) && !self.paces.is_cpu_worth(op, jobs);
-        self.there().filter(|number| !(without && self.workers[*number].is_cpu())).collect()
+    /// Who takes part: the CPU, unless it alone is left, if it shall.
+    fn live(&self, with_cpu: bool) -> Vec<usize> {
+        let gpus: Vec<_> = self.there().filter(|number| !self.workers[*number].is_cpu()).collect();
+        if with_cpu || gpus.is_empty() { self.there().collect() } else { gpus }
     }
 
     /// The part of all jobs that one of these workers would have if all ended together; `None` before all speeds are known.
@@ -342,7 +351,8 @@ impl Crew<'_> {
 struct Turn {
     worker: usize,
     hand: usize,
-    /// Hands of this worker that take part.
+    /// Its place among the hands of this worker that take part, and how many these are.
+    place: usize,
     of: usize,
     /// Jobs that it takes at a time, at most.
     most: usize,
@@ -390,20 +400,24 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
         let worker = &self.crew.workers[number];
         match worker.jobs(self.op) {
             Ok((jobs, hands)) => {
-                let hands = match &worker.hands {
+                let mut hands = match &worker.hands {
                     Hands::Programs(all) => {
-                        all.iter().take(hands).take_while(|hand| !hand.is_refused.load(Relaxed)).count()
+                        (0..all.len()).filter(|hand| !all[*hand].is_refused.load(Relaxed)).take(hands).collect()
                     }
-                    Hands::Lanes(..) => hands,
+                    Hands::Lanes(..) => vec![0],
                 };
-                let of = if self.share(number) > jobs { hands } else { 1 };
+                if self.share(number) <= jobs {
+                    hands.truncate(1);
+                }
+                let of = hands.len();
                 // The CPU is no faster for pieces; they are for others to have their share.
                 let most = match (&worker.hands, self.live.len()) {
                     (Hands::Lanes(..), 1) => self.left,
                     (Hands::Lanes(_, pool), _) => JOBS_BESIDE_OTHERS * pool.current_num_threads(),
                     (Hands::Programs(_), _) => jobs,
                 };
-                (0..of).map(|hand| Turn { worker: number, hand, of, most }).collect()
+                let turn = |(place, hand)| Turn { worker: number, hand, place, of, most };
+                hands.into_iter().enumerate().map(turn).collect()
             }
             Err(why) => {
                 self.fail(number, why, None);
@@ -416,7 +430,7 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
     fn work(&self, turn: &Turn) {
         let (number, worker) = (turn.worker, &self.crew.workers[turn.worker]);
         // Hands that begin together with as much to do would also fetch together, and the device would wait.
-        let mut first = (turn.hand + 1) as f64 / turn.of as f64;
+        let mut first = (turn.place + 1) as f64 / turn.of as f64;
         while lock(&self.refused).is_none() && !worker.is_aside() {
             let most = (turn.most.min(self.share(number)) as f64 * first).ceil() as usize;
             first = 1.0;
@@ -436,13 +450,8 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
             };
             let took = match ended {
                 Ok(took) => took,
-                // A device that has no room for one more program goes on with the first.
-                Err(Error::OutOfMemory { .. }) if turn.hand > 0 => {
-                    if let Hands::Programs(programs) = &worker.hands {
-                        programs[turn.hand].is_refused.store(true, Relaxed);
-                    }
-                    return lock(&self.open).parts.push(part);
-                }
+                // A device that has no room for one more program goes on with the others.
+                Err(Error::OutOfMemory { .. }) if self.refuse(turn) => return lock(&self.open).parts.push(part),
                 Err(why) => return self.fail(number, why, Some(part)),
             };
             // A tail takes as long as a piece.
@@ -459,6 +468,18 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
             }
             done.push(Piece { part, results, worker: number });
         }
+    }
+
+    /// Does without a program for which a device has no room, unless it is the last one.
+    fn refuse(&self, turn: &Turn) -> bool {
+        let Hands::Programs(programs) = &self.crew.workers[turn.worker].hands else { return false };
+        // Under a lock: of two that are refused at once, one stays.
+        let _one_at_a_time = lock(self.crew.faults);
+        let is_last = programs.iter().filter(|hand| !hand.is_refused.load(Relaxed)).count() == 1;
+        if !is_last {
+            programs[turn.hand].is_refused.store(true, Relaxed);
+        }
+        !is_last
     }
 
     /// A worker failed, and the piece that it lost is open again. Where no other is left, or the call is to blame, the error
