@@ -16,7 +16,8 @@ fn main() {
     for path in ["entry", "hash", "host", "stage", "zk", "dialect.h", "args.h", "family.h", "src/defines.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
-    println!("cargo::rustc-env=HYPERGROVE_KERNELS={}", fingerprint());
+    println!("cargo::rustc-env=HYPERGROVE_KERNELS={}", fingerprint(false));
+    println!("cargo::rustc-env=HYPERGROVE_KERNELS_SOLO={}", fingerprint(true));
     #[cfg(feature = "host")]
     host();
     #[cfg(feature = "ready")]
@@ -26,16 +27,17 @@ fn main() {
     }
 }
 
-/// SHA-256 of every file of SLH-DSA and SHA-256, in hexadecimal.
-fn fingerprint() -> String {
+/// SHA-256 of every file of SLH-DSA and SHA-256, in hexadecimal: of those for lanes of a CPU's vectors, or of the others.
+fn fingerprint(solo: bool) -> String {
     let read = |folder: &str| std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
     let in_folders =
         ["entry", "hash", "stage"].into_iter().flat_map(read).map(|entry| entry.expect("it was listed").path());
     let mut paths: Vec<PathBuf> =
         ["args.h", "dialect.h", "family.h"].into_iter().map(Into::into).chain(in_folders).collect();
     let is_source = |path: &Path| path.extension().is_some_and(|kind| kind == "k" || kind == "h");
-    let is_zk = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("zk_"));
-    paths.retain(|path| is_source(path) && !is_zk(path));
+    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let is_zk = |path: &Path| stem(path).starts_with("zk_");
+    paths.retain(|path| is_source(path) && !is_zk(path) && stem(path).ends_with("solo") == solo);
     paths.sort();
     let mut hash = Sha256::new();
     for path in paths {

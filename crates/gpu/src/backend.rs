@@ -8,7 +8,7 @@ use crate::sha256::{GpuHasher, HashPolicy};
 use crate::zk::{ZkGpu, ZkPolicy};
 use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program, ZkDilithium};
 use hypergrove_fips205::plan::{Op, Plan, Work};
-use hypergrove_kernels::FINGERPRINT;
+use hypergrove_kernels::{FINGERPRINT, SOLO_FINGERPRINT};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
@@ -101,10 +101,13 @@ impl<G: Gpu> Backend for Gpus<G> {
         let clock = self.gpu(device).ok()?.0.facts().clock;
         (clock > 0).then_some(clock as f64)
     }
-    /// The kernels' sources and the defaults.
+    /// The sources of the kernels that the device runs, and the defaults.
     fn fingerprint(&self, device: &Device) -> String {
         let mut hash = Sha256::new();
         hash.update(FINGERPRINT);
+        if self.gpu(device).is_ok_and(|(gpu, _)| gpu.facts().is_cpu) {
+            hash.update(SOLO_FINGERPRINT);
+        }
         let policy = self.gpu(device).and_then(|(gpu, _)| GpuPolicy::on(gpu.facts(), &Policy::default()));
         hash.update(format!("{:?}", policy.unwrap_or_default()));
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()

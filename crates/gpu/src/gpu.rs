@@ -6,6 +6,9 @@ use hypergrove_kernels::{Args, Config, Kernel};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
+/// Iterations that all loops of a thread may have on a CPU: Mesa ends every loop at its first after 65,535, without a word.
+pub(crate) const CPU_LOOPS: usize = 60_000;
+
 /// A device as its driver describes it.
 #[derive(Clone, Debug)]
 pub struct Facts {

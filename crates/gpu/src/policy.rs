@@ -77,9 +77,9 @@ static BLOCK_OF_KIND: &[u32] = &[0, 32, 64, 128, 256];
 
 /// Kernels that may have blocks of a size of their own, by the axis for it.
 const KINDS: [(&str, &[Kernel]); 4] = [
-    ("chains_block", &[Kernel::Chains, Kernel::ChainsSolo, Kernel::Complete]),
+    ("chains_block", &[Kernel::Chains, Kernel::Complete, Kernel::LeafSolo, Kernel::ClimbSolo]),
     ("xmss_block", &[Kernel::Xmss, Kernel::XmssAbove, Kernel::Climb]),
-    ("fors_block", &[Kernel::Fors, Kernel::ForsSolo, Kernel::ForsAbove, Kernel::ForsClimb]),
+    ("fors_block", &[Kernel::Fors, Kernel::ForsSolo, Kernel::ForsAbove, Kernel::ForsClimb, Kernel::ForsClimbSolo]),
     ("select_block", &[Kernel::Select, Kernel::Links]),
 ];
 static BLOCKS: &[u32] = &[0, 66, 132, 264, 528, 1056, 2112];

@@ -122,14 +122,22 @@ impl<G: Gpu> GpuProgram<G> {
         let p = plan.params;
         let wanted: &[Kernel] = match plan.op {
             Op::Keygen | Op::Cache => {
-                &[Kernel::Keys, Kernel::Chains, Kernel::ChainsSolo, Kernel::Xmss, Kernel::XmssWide, Kernel::XmssAbove]
+                &[Kernel::Keys, Kernel::Chains, Kernel::LeafSolo, Kernel::Xmss, Kernel::XmssWide, Kernel::XmssAbove]
             }
             Op::Sign => Kernel::ALL,
-            Op::Verify => {
-                &[Kernel::Keys, Kernel::Complete, Kernel::ForsClimb, Kernel::ForsPk, Kernel::ForsPkWide, Kernel::Climb]
-            }
+            Op::Verify => &[
+                Kernel::Keys,
+                Kernel::Complete,
+                Kernel::ForsClimb,
+                Kernel::ForsClimbSolo,
+                Kernel::ForsPk,
+                Kernel::ForsPkWide,
+                Kernel::Climb,
+                Kernel::ClimbSolo,
+            ],
         };
-        let solo = gpu.facts().is_cpu;
+        let (solo, traces) = (is_solo(&**gpu, p), plan.op == Op::Sign && shape.policy.replay == 0);
+        let solo_leaves = solo && !traces && shape.solo_levels().is_some();
         let wanted: Vec<Kernel> = wanted
             .iter()
             .copied()
@@ -138,17 +146,23 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::Sha256 => false,
                 kernel if kernel.is_zk() => false,
                 Kernel::Select => shape.policy.replay == 0,
-                Kernel::Chains => !solo || plan.op == Op::Sign,
-                Kernel::ChainsSolo => solo && (plan.op != Op::Sign || shape.policy.replay == 1),
-                Kernel::Fors => !solo || p.a as u32 <= SOLO_LEVELS,
-                Kernel::ForsSolo => solo && p.a as u32 > SOLO_LEVELS,
+                Kernel::Chains => !solo_leaves || plan.op == Op::Sign,
+                Kernel::Xmss => !solo_leaves,
+                Kernel::LeafSolo => solo_leaves,
+                Kernel::Fors => !solo || p.a as u32 <= SOLO_FORS_LEVELS,
+                Kernel::ForsSolo => solo && p.a as u32 > SOLO_FORS_LEVELS,
+                Kernel::ForsClimb => !solo && plan.op == Op::Verify,
+                Kernel::ForsClimbSolo => solo && plan.op == Op::Verify,
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Stored => shape.policy.stored > 0 && shape.cached > 1,
                 Kernel::Keys => batch > FEW_KEYS,
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => shape.policy.levels == 4,
-                Kernel::ForsClimb => plan.op == Op::Verify,
-                Kernel::Climb | Kernel::Complete => {
+                // With kept chain values cached layers are checked by `Climb` alone.
+                Kernel::Climb if solo => traces && shape.cached > 0,
+                Kernel::Complete if solo => false,
+                Kernel::ClimbSolo if !solo => false,
+                Kernel::Climb | Kernel::Complete | Kernel::ClimbSolo => {
                     plan.op == Op::Verify || shape.policy.check == 1 || (shape.policy.stored > 0 && shape.cached > 1)
                 }
                 _ => true,
@@ -482,9 +496,14 @@ impl<G: Gpu> GpuProgram<G> {
 /// log2 of the leaves that a block of the wide kernels works on at a time.
 const WIDE_CHUNK: u32 = 3;
 
-/// Levels that a thread of `ForsSolo` goes up, and log2 of the chains that one of `ChainsSolo` walks.
+/// Levels that a thread of `ForsSolo` goes up, and of `LeafSolo` at most.
+const SOLO_FORS_LEVELS: u32 = 5;
 const SOLO_LEVELS: u32 = 3;
-const SOLO_CHAINS: u32 = 3;
+
+/// Whether a set's threads are lanes of a CPU's vectors, which have kernels of their own for FIPS 205's lg_w.
+fn is_solo<G: Gpu>(gpu: &G, p: &Params) -> bool {
+    gpu.facts().is_cpu && p.lg_w == 4
+}
 
 /// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
 const MOST_RECORDED: usize = 16;

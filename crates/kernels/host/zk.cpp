@@ -18,6 +18,6 @@
 #include "host/entry.h"
 
 HOST_ENTRY(
-  CASE(20, zk_seed) CASE(21, zk_matrix) CASE(22, zk_short) CASE(23, zk_public) CASE(24, zk_tr) CASE(25, zk_keys)
-  CASE(26, zk_sponge) CASE(27, zk_rho2) CASE(28, zk_mask) CASE(29, zk_commit) CASE(30, zk_respond) CASE(31, zk_select)
+  CASE(22, zk_seed) CASE(23, zk_matrix) CASE(24, zk_short) CASE(25, zk_public) CASE(26, zk_tr) CASE(27, zk_keys)
+  CASE(28, zk_sponge) CASE(29, zk_rho2) CASE(30, zk_mask) CASE(31, zk_commit) CASE(32, zk_respond) CASE(33, zk_select)
 )

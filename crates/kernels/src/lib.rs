@@ -24,7 +24,7 @@ macro_rules! sources {
 static SOURCES: &[(&str, &str)] = sources! {
     "dialect.h" "args.h" "family.h"
     "hash/k256.h" "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
-    "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h"
+    "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h" "stage/solo.h"
     "zk/field.h" "zk/ntt.h" "zk/poseidon.h" "zk/shake.h" "zk/layout.h" "zk/vector.h" "zk/attempt.h"
 };
 
@@ -89,10 +89,14 @@ kernels! {
     Sha256 "sha256";
     /// WOTS+ signatures that never change, kept and taken out.
     Stored "stored";
-    /// As `Chains`, of all leaves, and as `Fors`: by threads that are lanes of a CPU's vectors.
-    ChainsSolo "chains_solo";
-    /// FORS leaves, and three levels above.
+    /// XMSS leaves, and levels above: by threads that are lanes of a CPU's vectors, as the next three.
+    LeafSolo "leaf_solo";
+    /// FORS leaves, and levels above.
     ForsSolo "fors_solo";
+    /// As `Complete` and `Climb`.
+    ClimbSolo "climb_solo";
+    /// As `ForsClimb`.
+    ForsClimbSolo "fors_climb_solo";
     /// zkDilithium: ρ, ρ′ and `key` of seeds.
     ZkSeed "zk_seed";
     /// zkDilithium: ExpandA.
@@ -126,7 +130,7 @@ impl Kernel {
     }
     /// Whether it is for threads that are lanes of a CPU's vectors: no GPU runs it.
     pub fn is_solo(self) -> bool {
-        matches!(self, Kernel::ChainsSolo | Kernel::ForsSolo)
+        matches!(self, Kernel::LeafSolo | Kernel::ForsSolo | Kernel::ClimbSolo | Kernel::ForsClimbSolo)
     }
     /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:
     /// kernels for few signatures, and `Links`, which goes on from them; there is a kernel that does the same for each. And
@@ -274,9 +278,11 @@ pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
     text
 }
 
-/// SHA-256 of every file of SLH-DSA and SHA-256, in hexadecimal: what measured times in tables depend on. Of the build, since
-/// hashing 78 kB at each start took 10 to 14 ms on an Emerald Rapids host.
+/// SHA-256 of every file of SLH-DSA and SHA-256 that GPUs use, in hexadecimal: what measured times in tables depend on. Of the
+/// build, since hashing 78 kB at each start took 10 to 14 ms on an Emerald Rapids host.
 pub const FINGERPRINT: &str = env!("HYPERGROVE_KERNELS");
+/// The same of the files that only [solo](Kernel::is_solo) kernels use: CPUs' times depend on both.
+pub const SOLO_FINGERPRINT: &str = env!("HYPERGROVE_KERNELS_SOLO");
 
 /// Ready machine code for a device of this compute capability, if this build has it: feature `ready`.
 pub fn ready(kernel: Kernel, config: &Config, capability: (u32, u32)) -> Option<&'static [u8]> {

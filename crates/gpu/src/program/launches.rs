@@ -1,7 +1,7 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{GpuProgram, MOST_RECORDED, SOLO_CHAINS, SOLO_LEVELS, WIDE_CHUNK};
+use super::{GpuProgram, MOST_RECORDED, SOLO_FORS_LEVELS, WIDE_CHUNK, is_solo};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_kernels::flags::COPY;
@@ -13,9 +13,9 @@ impl<G: Gpu> GpuProgram<G> {
         self.gpu.facts().fixed_blocks && self.shape.policy.levels > 2
     }
 
-    /// Whether the device's threads are lanes of a CPU's vectors, which have kernels of their own.
+    /// Whether the kernels for lanes of a CPU's vectors are in use.
     fn solo(&self) -> bool {
-        self.gpu.facts().is_cpu
+        is_solo(&*self.gpu, self.p())
     }
 
     /// A launch of `args.total` threads, or of as many as the policy's levels of parallelism allow.
@@ -90,13 +90,15 @@ impl<G: Gpu> GpuProgram<G> {
         for skip in (0..leaves).step_by(self.layout.window) {
             let count = self.layout.window.min(leaves - skip);
             let here = Args { skip: skip as u32, count: count as u32, total: (count * p.len()) as u32, ..args };
-            if self.solo() && here.flags & flags::TRACE == 0 {
-                let total = (count * p.len().div_ceil(1 << SOLO_CHAINS)) as u32;
-                let solo = Args { total, chunk: SOLO_CHAINS, ..here };
-                steps.push(Step::Launch(self.flat(Kernel::ChainsSolo, [1, trees, count], solo)));
-            } else {
-                steps.push(Step::Launch(self.flat(Kernel::Chains, [1, trees, count], here)));
+            if let (true, Some(up)) = (self.solo() && here.flags & flags::TRACE == 0, self.shape.solo_levels()) {
+                let total = here.count >> up;
+                let here = Args { total, up, ..here };
+                let launch = self.flat(Kernel::LeafSolo, [1, trees, total as usize], here);
+                steps.push(Step::Launch(launch));
+                last = last.or(Some(launch));
+                continue;
             }
+            steps.push(Step::Launch(self.flat(Kernel::Chains, [1, trees, count], here)));
             let up = Args { flags: here.flags & !flags::TRACE, ..here };
             let up = if here.flags & flags::KEEP == 0 { up } else { Args { trace: args.trace, ..up } };
             let mut launch = self.tiled(Kernel::Xmss, trees, hp, up);
@@ -128,8 +130,8 @@ impl<G: Gpu> GpuProgram<G> {
             roots: self.device(self.layout.fors),
             ..self.args()
         };
-        let first = if self.solo() && p.a as u32 > SOLO_LEVELS {
-            let args = Args { total: args.count >> SOLO_LEVELS, up: SOLO_LEVELS, ..args };
+        let first = if self.solo() && p.a as u32 > SOLO_FORS_LEVELS {
+            let args = Args { total: args.count >> SOLO_FORS_LEVELS, up: SOLO_FORS_LEVELS, ..args };
             self.flat(Kernel::ForsSolo, [1, trees, args.total as usize], args)
         } else {
             self.tiled(Kernel::Fors, trees, p.a as u32, args)
@@ -199,8 +201,12 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let args = Args { layer0: layer0 as u32, layers: layers as u32, ..args };
         let chains = Args { count: units as u32, total: (units * self.p().len()) as u32, ..args };
-        launches.push(self.complete(jobs, chains));
         let args = Args { flags: if compare { flags::COMPARE } else { 0 }, total: units as u32, ..args };
+        if self.solo() {
+            launches.push(self.flat(Kernel::ClimbSolo, [1, jobs, units], args));
+            return;
+        }
+        launches.push(self.complete(jobs, chains));
         launches.push(self.flat(Kernel::Climb, [1, jobs, units], args));
     }
 
@@ -347,7 +353,11 @@ impl<G: Gpu> GpuProgram<G> {
         let args = Args { ends: self.device(l.checked_ends), ..self.args() };
         let climb = Args { roots: self.device(l.fors), total: (jobs * p.k) as u32, ..args };
         let mut launches = vec![
-            self.flat(Kernel::ForsClimb, [1, jobs, jobs * p.k], climb),
+            self.flat(
+                if self.solo() { Kernel::ForsClimbSolo } else { Kernel::ForsClimb },
+                [1, jobs, jobs * p.k],
+                climb,
+            ),
             self.fors_pk(jobs, Args { nodes: self.device(l.fors), ..args }),
         ];
         for layer in 0..p.d {

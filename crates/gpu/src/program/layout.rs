@@ -1,10 +1,11 @@
 //! Where everything of a pass lies, and how many jobs it may have.
 
-use super::{MOST_RECORDED, WIDE_CHUNK};
+use super::{MOST_RECORDED, SOLO_LEVELS, WIDE_CHUNK};
+use crate::gpu::CPU_LOOPS;
 use crate::policy::GpuPolicy;
 use crate::ring::ring_bytes;
-use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::{Op, Plan};
+use hypergrove_fips205::{Family, Params};
 use hypergrove_kernels::{JOB_WORDS, KEY_WORDS};
 
 /// Device memory for the chain ends of one window of leaves, at most.
@@ -90,6 +91,15 @@ impl Shape {
     pub(super) fn left(&self, height: usize) -> usize {
         let up = self.policy.subtree_height.min(self.policy.most_chunk(self.p)).min(WIDE_CHUNK) as usize;
         1 << height.saturating_sub(up)
+    }
+
+    /// Levels that a thread of `LeafSolo` goes up; `None` if its loops were too many: Keccak has one for its rounds.
+    pub(super) fn solo_levels(&self) -> Option<u32> {
+        let p = self.p;
+        let up = self.policy.subtree_height.min(SOLO_LEVELS).min(p.hp as u32);
+        let rounds = if p.family == Family::Shake { 24 } else { 0 };
+        let loops = (p.len() * (p.w() * (rounds + 2) + 8)) << up;
+        (loops <= CPU_LOOPS).then_some(up)
     }
 
     pub(super) fn layout(&self, jobs: usize) -> Layout {

@@ -6,7 +6,7 @@ use crate::spirv::Module;
 use ash::vk;
 use hypergrove_engine::Error;
 use hypergrove_gpu::cache;
-use hypergrove_kernels::{Args, Config, FINGERPRINT, Kernel};
+use hypergrove_kernels::{Args, Config, FINGERPRINT, Kernel, SOLO_FINGERPRINT};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -105,6 +105,7 @@ impl Pipelines {
 fn key(identity: &Identity) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(FINGERPRINT);
+    hash.update(SOLO_FINGERPRINT);
     hash.update(format!("{identity:?}"));
     hash.finalize().into()
 }
