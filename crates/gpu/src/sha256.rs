@@ -1,6 +1,6 @@
 //! SHA-256 of many messages: pieces of them go through several rows of work, so that copies and launches overlap.
 
-use crate::gpu::{Facts, Gpu, Launch, Queue, Step};
+use crate::gpu::{CPU_LOOPS, Facts, Gpu, Launch, Queue, Step};
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, HASH_BLOCKS, IMAD, Kernel, MAX_THREADS, flags};
@@ -342,11 +342,20 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
     }
 
     fn longest(&self) -> usize {
-        self.layout.bytes
+        // A block's rounds are four iterations, and the block is one.
+        let looped = if self.gpu.facts().is_cpu { CPU_LOOPS / 5 * 64 } else { usize::MAX };
+        self.layout.bytes.min(looped)
     }
 
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         messages.check(digests)?;
+        // A piece may hold what is too long for a thread.
+        if self.gpu.facts().is_cpu {
+            let lengths = (0..messages.len()).map(|at| messages.get(at).len());
+            if let Some(bytes) = lengths.max().filter(|bytes| *bytes > self.longest()) {
+                return Err(self.too_long(bytes));
+            }
+        }
         let done = self.run_all(messages, digests);
         if done.is_err() {
             self.settle();
@@ -381,7 +390,9 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
     ) -> Result<Option<Vec<Duration>>, Error> {
         messages.check(digests)?;
         let (count, bytes) = (messages.len(), messages.bytes().len());
-        let each = messages.each().filter(|each| each.is_multiple_of(4) && bytes <= self.layout.bytes);
+        let each = messages
+            .each()
+            .filter(|each| each.is_multiple_of(4) && *each <= self.longest() && bytes <= self.layout.bytes);
         // Words are numbered by 32 bits, and messages too.
         let all = (copies * count, copies * bytes);
         let (Some(each), true) = (each, copies > 0 && count <= self.room() && all.1 / 4 < 1 << 32) else {

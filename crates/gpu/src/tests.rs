@@ -440,6 +440,21 @@ fn messages_in_any_launch_shape() {
 }
 
 #[test]
+fn messages_are_as_long_as_a_cpus_loops() {
+    let (gpus, device) = device(lanes());
+    let mut hasher = gpus.hasher(&device, &Policy::default()).unwrap();
+    let (data, longest) = (vec![7; 1 << 20], hasher.longest());
+    assert!((700_000..800_000).contains(&longest));
+    let mut run = |bytes: usize| {
+        let messages = Messages::equal(&data[..bytes], bytes).unwrap();
+        let mut got = [[0; 32]];
+        hasher.run(messages, &mut got).map(|_| assert!(got[..] == digests(messages)[..]))
+    };
+    assert!(run(longest).is_ok());
+    assert!(matches!(run(longest + 1), Err(Error::Unsupported { .. })));
+}
+
+#[test]
 fn messages_in_the_devices_memory() {
     let (gpus, device) = device(HostGpu::new(false));
     let mut hasher = gpus.hasher(&device, &Policy(vec![("piece", 1)])).unwrap();
