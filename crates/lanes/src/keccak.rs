@@ -5,7 +5,6 @@
 
 use crate::simd::{Lanes, Simd, array};
 use crate::{AdrsWords, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, groups};
-use zeroize::Zeroize;
 
 /// Round constants (FIPS 202, 3.2.5).
 #[rustfmt::skip]
@@ -98,31 +97,40 @@ fn stream<V: Lanes<u64>, const W: usize>(
     first: usize,
     rows: usize,
 ) {
-    let rate = 8 * W;
+    let (rate, end) = (8 * W, first + rows);
     let mut state = [V::splat(0); 25];
-    // Words, as wiping takes a store for each element.
-    let mut words = [0u64; 16 * 21];
-    // SAFETY: u64 has no padding and any alignment suits u8; the length is that of the array in bytes.
-    let padded = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(&words)) };
-    for at in (0..=input_bytes).step_by(rate) {
-        for (row, block) in padded.chunks_exact_mut(rate).take(rows).enumerate() {
-            let input = &inputs[(first + row) * input_bytes..][..input_bytes];
-            let (part, rest) = block.split_at_mut((input_bytes - at).min(rate));
-            part.copy_from_slice(&input[at..][..part.len()]);
-            // 1111, then 10*1; both ends may meet in one byte.
-            if !rest.is_empty() {
-                rest.fill(0);
-                rest[0] = 0x1f;
-                block[rate - 1] |= 0x80;
-            }
-        }
-        let block = V::load_rows::<W, false>(padded, rate, 0, rows);
+    let (whole, rest) = (input_bytes / rate * rate, input_bytes % rate);
+    for at in (0..whole).step_by(rate) {
+        let block = V::load_rows::<W, false>(&inputs[at..], input_bytes, first, end);
         for i in 0..W {
             state[i] = state[i].xor(block[i]);
         }
         permute(&mut state);
     }
-    words[..rows * W].zeroize();
+    // What is left, from the rows themselves: two words at a time, then up to 15 bytes.
+    let pairs = rest / 16;
+    for pair in 0..pairs {
+        let words = V::load_rows::<2, false>(&inputs[whole + 16 * pair..], input_bytes, first, end);
+        for i in 0..2 {
+            state[2 * pair + i] = state[2 * pair + i].xor(words[i]);
+        }
+    }
+    let last = whole + 16 * pairs;
+    for word in 0..=(rest % 16) / 8 {
+        let words = V::from_fn(
+            #[inline(always)]
+            |lane| {
+                let input = &inputs[(first + lane.min(rows - 1)) * input_bytes..][..input_bytes];
+                let bytes = input[last + 8 * word..].iter().take(8);
+                bytes.rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+            },
+        );
+        state[2 * pairs + word] = state[2 * pairs + word].xor(words);
+    }
+    // 1111, then 10*1; both ends may meet in one byte.
+    state[rest / 8] = state[rest / 8].xor(V::splat(0x1f << (8 * (rest % 8))));
+    state[W - 1] = state[W - 1].xor(V::splat(1 << 63));
+    permute(&mut state);
     for block in 0..blocks {
         if block > 0 {
             permute(&mut state);
@@ -131,7 +139,7 @@ fn stream<V: Lanes<u64>, const W: usize>(
             #[inline(always)]
             |i| state[i],
         );
-        V::store_rows::<W, false>(&words, &mut outputs[block * rate..], blocks * rate, first, first + rows);
+        V::store_rows::<W, false>(&words, &mut outputs[block * rate..], blocks * rate, first, end);
     }
 }
 
