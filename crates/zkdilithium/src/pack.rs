@@ -63,11 +63,14 @@ pub fn pack_codes<const BITS: usize>(values: &[i32], code: impl Fn(i32) -> u32, 
     for (values, out) in values.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<BITS>().0) {
         let (mut bits, mut held, mut at) = (0u64, 0, 0);
         for x in values {
-            bits |= u64::from(code(*x) & ((1 << BITS) - 1)) << held;
+            let code = u64::from(code(*x));
+            debug_assert!(code >> BITS == 0, "{code}: more than {BITS} bits");
+            bits |= code << held;
             held += BITS;
-            if held >= 32 {
-                out[at..at + 4].copy_from_slice(&(bits as u32).to_le_bytes());
-                (bits, held, at) = (bits >> 32, held - 32, at + 4);
+            if held >= 64 {
+                out[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+                (held, at) = (held - 64, at + 8);
+                bits = code >> (BITS - held);
             }
         }
         out[at..].copy_from_slice(&bits.to_le_bytes()[..BITS - at]);
