@@ -17,7 +17,8 @@ const NEON_TESTS: [&str; 4] = [
     "neon::bad_batches_are_refused",
 ];
 /// What lanes' tokens ask of an x86-64 CPU.
-const MIRI_FEATURES: &str = "-C target-feature=+avx512f,+avx512bw,+avx512vl,+avx2,+fma,+bmi1,+bmi2,+sha,+sse4.1,+ssse3";
+const MIRI_FEATURES: &str =
+    "-C target-feature=+avx512f,+avx512bw,+avx512vl,+avx2,+fma,+bmi1,+bmi2,+popcnt,+sha,+sse4.1,+ssse3";
 
 /// A bare-metal target has no `std` to link against by mistake.
 pub(crate) fn no_std() -> Step {

@@ -1,9 +1,10 @@
 //! The seam of zkDilithium's arithmetic: R_q and Poseidon over groups of instances.
 
-use crate::field::{canonical, decompose, inverse, mul, reduce};
+use crate::field::{canonical, decompose, inverse, mul, reduce, reduce_all};
 use crate::keccak;
 use crate::ntt::{self, N};
 use crate::poseidon::{self, RATE, STATE};
+use crate::sample::pack_short;
 use crate::simd::{Doubles, Simd};
 use std::marker::PhantomData;
 use zeroize::Zeroize;
@@ -53,7 +54,9 @@ impl std::ops::DerefMut for Rows {
 }
 impl Zeroize for Rows {
     fn zeroize(&mut self) {
-        self[..].zeroize();
+        // Whole lines, where `zeroize` would write number by number.
+        self.lines.fill(Line([0.0; 8]));
+        zeroize::optimization_barrier(&*self.lines);
     }
 }
 impl Drop for Rows {
@@ -82,12 +85,16 @@ pub trait Lattice: Send + Sync {
     /// A polynomial of ExpandS likewise: 2 − (d mod 5) of the first 256 nibbles d below 15, the low one of a byte first.
     /// Running time depends on which nibbles are 15.
     fn short(&self, stream: &[u8], out: &mut [i32]) -> bool;
+    /// Codes 2 − x of such numbers x, of three bits each.
+    fn pack_short(&self, numbers: &[i32], out: &mut [u8]);
     /// Polynomials to their values, |value| ≤ 6q.
     fn ntt(&self, polynomials: &mut [f64]);
     /// Values to their polynomials, both reduced.
     fn intt(&self, polynomials: &mut [f64]);
     /// Σ factorᵢ·valueᵢ over up to eight polynomials' values, those of [`ntt`](Self::ntt): reduced.
     fn dot(&self, factors: Factors<'_>, values: &[f64], out: &mut [f64]);
+    /// The same with factors as [`uniform`](Self::uniform) leaves them: for each polynomial the columns of all instances.
+    fn dot_columns(&self, factors: &[i32], values: &[f64], out: &mut [f64]);
     /// a + b, canonical, in place of a.
     fn add(&self, a: &mut [f64], b: &[f64]);
     /// a + b in place of a, for small numbers that need no reduction; and the largest |a + b| of each instance.
@@ -236,6 +243,12 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
             || self.token.short(stream, out),
         )
     }
+    fn pack_short(&self, numbers: &[i32], out: &mut [u8]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || pack_short(numbers, out),
+        );
+    }
     fn ntt(&self, rows: &mut [f64]) {
         self.token.vectorize(
             #[inline(always)]
@@ -277,6 +290,26 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
                             out,
                         );
                     }
+                }
+            },
+        );
+    }
+    fn dot_columns(&self, factors: &[i32], values: &[f64], out: &mut [f64]) {
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let (values, out) = (V::of(values), &mut polynomials::<V>(out)[0]);
+                assert_eq!(factors.len(), values.len() * V::LANES, "columns of as many numbers as rows");
+                for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                    let mut sums = [V::splat(0.0); 8];
+                    for at in (8 * i..values.len()).step_by(N) {
+                        let polynomial = at / N * N;
+                        let rows = V::load_columns(&factors[polynomial * V::LANES + at % N..], N);
+                        for (sum, (factor, value)) in sums.iter_mut().zip(rows.iter().zip(&values[at..at + 8])) {
+                            *sum = factor.mul_add(*value, *sum);
+                        }
+                    }
+                    *out = reduce_all(&sums);
                 }
             },
         );

@@ -1,11 +1,11 @@
 //! Rejection sampling from streams, in plain Rust: what sets without a way of their own run, and what the others are read
-//! against.
+//! against. And the packing of what was sampled, which the compiler lays out for every set.
 
 use crate::field::Q;
 use crate::ntt::N;
 
 /// Numbers beyond the last that [`Lattice`](crate::Lattice)'s samplers may overwrite.
-pub const SLACK: usize = 8;
+pub const SLACK: usize = 16;
 
 /// The first 256 numbers below q, of 23 bits each of three bytes; whether there are as many.
 pub(crate) fn uniform(stream: &[u8], out: &mut [i32]) -> bool {
@@ -34,4 +34,16 @@ pub(crate) fn short(stream: &[u8], out: &mut [i32]) -> bool {
         }
     }
     false
+}
+
+/// eta3: the codes 2 − x of numbers x from −2 to 2, three bits each.
+#[inline(always)]
+pub(crate) fn pack_short(numbers: &[i32], out: &mut [u8]) {
+    for (x, out) in numbers.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<3>().0) {
+        let mut bits = 0;
+        for i in 0..8 {
+            bits |= (2 - x[i]) << (3 * i);
+        }
+        out.copy_from_slice(&bits.to_le_bytes()[..3]);
+    }
 }

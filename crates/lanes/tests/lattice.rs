@@ -4,7 +4,8 @@
 use hypergrove_lanes::{Constants, Factors, Isa, Lattice, Rows, SLACK, Shake, Width, lattice};
 use hypergrove_zkdilithium::Fe;
 use hypergrove_zkdilithium::ntt::{intt, ntt};
-use hypergrove_zkdilithium::params::{GAMMA2, N, Q, T, ZETA};
+use hypergrove_zkdilithium::pack::pack_codes;
+use hypergrove_zkdilithium::params::{ETA_BYTES, GAMMA2, N, Q, T, ZETA};
 use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors, permute};
 use hypergrove_zkdilithium::ring::{NttElement, RingElement, decompose};
 use hypergrove_zkdilithium::trace::Trace;
@@ -117,12 +118,21 @@ fn polynomials_of_every_instruction_set_are_the_schemes() {
                 assert_eq!(fe(x), expected[i / N].0[i % N], "{name}, {lanes}: lane {lane}, value {i}");
             }
         }
-        // The same factors for all lanes, and each lane's own.
+        // The same factors for all lanes, and each lane's own, by rows and by columns.
         let factor = |lane: usize, i: usize| f64::from(value(5 * lane + 3, i));
         let (same, each) = (rows(1, 2 * N, factor), rows(lanes, 2 * N, factor));
+        let column =
+            |polynomial: usize, lane: usize| (0..N).map(move |i| value(5 * lane + 3, polynomial * N + i) as i32);
+        let columns: Vec<i32> = [0, 1].iter().flat_map(|p| (0..lanes).flat_map(|lane| column(*p, lane))).collect();
         let mut out = Rows::new(N, lanes);
-        for (mine, factors) in [(false, Factors::Same(&same)), (true, Factors::Each(&each))] {
-            lattice.dot(factors, &values, &mut out);
+        type Product<'a> = &'a dyn Fn(&mut [f64]);
+        let products: [(bool, Product<'_>); 3] = [
+            (false, &|out| lattice.dot(Factors::Same(&same), &values, out)),
+            (true, &|out| lattice.dot(Factors::Each(&each), &values, out)),
+            (true, &|out| lattice.dot_columns(&columns, &values, out)),
+        ];
+        for (mine, dot) in products {
+            dot(&mut out);
             lattice.intt(&mut out);
             for lane in (0..lanes).step_by(3 * SLOW) {
                 let values = [0, 1].map(|salt| ntt(&polynomial(lane, salt)));
@@ -227,6 +237,11 @@ fn samplers_of_every_instruction_set_are_the_schemes() {
             |i, keep| if keep { value(2, i) % 15 } else { 15 },
             |stream, out| lattice.short(stream, out),
         );
+        let numbers: Vec<i32> = (0..N).map(|i| 2 - (value(3, i) % 5) as i32).collect();
+        let (mut expected, mut packed) = ([0; ETA_BYTES], [0; ETA_BYTES]);
+        pack_codes::<3>(&numbers, |x| (2 - x) as u32, &mut expected);
+        lattice.pack_short(&numbers, &mut packed);
+        assert_eq!(packed, expected, "{name}");
     });
 }
 

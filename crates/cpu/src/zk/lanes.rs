@@ -8,7 +8,7 @@ use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::poseidon::State;
 use hypergrove_zkdilithium::ring::NttElement;
 use std::array;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, optimization_barrier};
 
 /// Rows of a polynomial, and of four.
 pub(super) const VECTOR: usize = L * N;
@@ -40,10 +40,11 @@ pub(super) struct Scratch {
     pub(super) cells: Rows,
     pub(super) r0_norms: Rows,
     pub(super) z_norms: Rows,
+    /// What streams come from: never more than public keys.
     pub(super) inputs: Vec<u8>,
     /// Streams: four polynomials' of each lane, at most.
     pub(super) bytes: Vec<u8>,
-    /// A polynomial of each lane, one after the other, and what samplers overwrite beyond.
+    /// Four polynomials of each lane, one after the other, and what samplers overwrite beyond.
     pub(super) columns: Vec<i32>,
 }
 
@@ -64,9 +65,8 @@ impl Scratch {
             cells: rows(T),
             r0_norms: rows(1),
             z_norms: rows(1),
-            // Enough for all: growing would leave copies of secrets behind.
-            inputs: Vec::with_capacity(lanes * PK_BYTES),
-            columns: vec![0; lanes * N + SLACK],
+            inputs: vec![0; lanes * PK_BYTES],
+            columns: vec![0; lanes * VECTOR + SLACK],
             bytes: vec![0; lanes * L * A_BLOCKS * Shake::Shake128.rate()],
         }
     }
@@ -97,10 +97,16 @@ impl Zeroize for Scratch {
             rows.zeroize();
         }
         failed.fill(false);
-        inputs.zeroize();
-        bytes.iter_mut().zeroize();
-        columns.iter_mut().zeroize();
+        wipe(inputs);
+        wipe(bytes);
+        wipe(columns);
     }
+}
+
+/// Zeros by the widest stores there are, where `zeroize` would write element by element.
+fn wipe<T: Copy + Default>(values: &mut [T]) {
+    values.fill(T::default());
+    optimization_barrier(values);
 }
 
 impl Drop for Scratch {

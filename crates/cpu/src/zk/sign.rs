@@ -110,15 +110,15 @@ impl Lanes<'_> {
         const INPUT: usize = 66;
         const OUTPUT: usize = Y_BLOCKS * Shake::Shake256.rate();
         let (rows, s) = (N * self.lanes, &mut *self.s);
-        s.inputs.clear();
-        for i in 0..L as u16 {
-            for lane in lanes {
-                s.inputs.extend_from_slice(&starts[lane.job].rho2[..]);
-                s.inputs.extend_from_slice(&lane.kappa.wrapping_add(i).to_le_bytes());
-            }
+        let inputs = &mut s.inputs[..lanes.len() * L * INPUT];
+        let masks = (0..L as u16).flat_map(|i| lanes.iter().map(move |lane| (lane, lane.kappa.wrapping_add(i))));
+        for (input, (lane, kappa)) in inputs.as_chunks_mut::<INPUT>().0.iter_mut().zip(masks) {
+            let (rho2, last) = input.split_at_mut(INPUT - 2);
+            rho2.copy_from_slice(&starts[lane.job].rho2[..]);
+            last.copy_from_slice(&kappa.to_le_bytes());
         }
         let streams = &mut s.bytes[..lanes.len() * L * OUTPUT];
-        self.lattice.shake(Shake::Shake256, &s.inputs, INPUT, streams, Y_BLOCKS);
+        self.lattice.shake(Shake::Shake256, inputs, INPUT, streams, Y_BLOCKS);
         let columns = &mut s.columns[..rows];
         for (streams, y) in streams.chunks_exact(lanes.len() * OUTPUT).zip(s.y.chunks_exact_mut(rows)) {
             for (stream, column) in streams.chunks_exact(OUTPUT).zip(columns.chunks_exact_mut(N)) {

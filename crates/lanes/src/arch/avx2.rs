@@ -2,7 +2,7 @@
 
 use super::portable::NoStreams;
 use super::sha_ni::ShaNi;
-use super::x86::{four_registers, two_registers, x86_doubles, x86_samplers, x86_transpose, x86_vector};
+use super::x86::{self, four_registers, two_registers, x86_doubles, x86_transpose, x86_vector};
 use crate::simd::{Simd, array};
 use core::arch::x86_64::*;
 
@@ -138,7 +138,16 @@ macro_rules! avx2_token {
                     // SAFETY: `self` was made by `detect`.
                     unsafe { shell(f) }
                 }
-                x86_samplers!();
+                #[inline(always)]
+                fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {
+                    // SAFETY: called inside `vectorize`.
+                    unsafe { x86::uniform(stream, out) }
+                }
+                #[inline(always)]
+                fn short(self, stream: &[u8], out: &mut [i32]) -> bool {
+                    // SAFETY: called inside `vectorize`.
+                    unsafe { x86::short(stream, out) }
+                }
             }
         }
         pub(crate) use $module::$name;

@@ -404,6 +404,24 @@ pub(super) unsafe fn uniform(stream: &[u8], out: &mut [i32]) -> bool {
     false
 }
 
+/// 2 − (d mod 5) of sixteen nibbles d, the low one of a byte first, and the mask of those that are below 15.
+///
+/// # Safety
+///
+/// Called inside `vectorize` alone, of a set that has AVX2.
+#[inline(always)]
+pub(super) unsafe fn sixteen_nibbles(bytes: &[u8; 8]) -> (__m128i, u16) {
+    // SAFETY: eight bytes are read.
+    unsafe {
+        let bytes = _mm_loadl_epi64(bytes.as_ptr().cast());
+        let low = |x| _mm_and_si128(x, _mm_set1_epi8(15));
+        let nibbles = _mm_unpacklo_epi8(low(bytes), low(_mm_srli_epi16::<4>(bytes)));
+        let small = _mm_setr_epi8(2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 0);
+        let rejected = _mm_movemask_epi8(_mm_cmpeq_epi8(nibbles, _mm_set1_epi8(15)));
+        (_mm_shuffle_epi8(small, nibbles), !rejected as u16)
+    }
+}
+
 /// [`crate::sample::short`], sixteen nibbles a step. The table is read at places that only the rejected decide.
 ///
 /// # Safety
@@ -414,16 +432,9 @@ pub(super) unsafe fn short(stream: &[u8], out: &mut [i32]) -> bool {
     assert!(out.len() >= N + SLACK);
     let mut count = 0;
     for bytes in stream.as_chunks::<8>().0 {
-        // SAFETY: eight bytes are read.
-        let (mut small, bits) = unsafe {
-            let bytes = _mm_loadl_epi64(bytes.as_ptr().cast());
-            let low = |x| _mm_and_si128(x, _mm_set1_epi8(15));
-            let nibbles = _mm_unpacklo_epi8(low(bytes), low(_mm_srli_epi16::<4>(bytes)));
-            let small = _mm_setr_epi8(2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 0);
-            let rejected = _mm_movemask_epi8(_mm_cmpeq_epi8(nibbles, _mm_set1_epi8(15)));
-            (_mm_shuffle_epi8(small, nibbles), !rejected as usize)
-        };
-        for bits in [bits & 255, bits >> 8 & 255] {
+        // SAFETY: as the caller promises.
+        let (mut small, bits) = unsafe { sixteen_nibbles(bytes) };
+        for bits in bits.to_le_bytes().map(usize::from) {
             // SAFETY: eight numbers at count < N.
             unsafe {
                 let kept = _mm_shuffle_epi8(small, _mm_loadl_epi64(ACCEPTED.places[bits].as_ptr().cast()));
@@ -438,20 +449,3 @@ pub(super) unsafe fn short(stream: &[u8], out: &mut [i32]) -> bool {
     }
     false
 }
-
-/// Both samplers, for a token.
-macro_rules! x86_samplers {
-    () => {
-        #[inline(always)]
-        fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {
-            // SAFETY: called inside `vectorize`.
-            unsafe { $crate::arch::x86::uniform(stream, out) }
-        }
-        #[inline(always)]
-        fn short(self, stream: &[u8], out: &mut [i32]) -> bool {
-            // SAFETY: called inside `vectorize`.
-            unsafe { $crate::arch::x86::short(stream, out) }
-        }
-    };
-}
-pub(super) use x86_samplers;
