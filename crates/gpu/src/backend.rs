@@ -88,7 +88,7 @@ impl<G: Gpu> Backend for Gpus<G> {
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         let facts = self.gpu(device)?.0.facts();
         let budget = budget(facts);
-        let needs = program::least_bytes(plan, GpuPolicy::on(facts, &Policy::default())?, budget);
+        let needs = program::least_bytes(plan, GpuPolicy::on(facts, &Policy::default())?, budget, facts);
         if needs > budget {
             return Err(Error::OutOfMemory { device: device.id(), needs, has: budget });
         }
@@ -141,8 +141,10 @@ impl<G: Gpu> Backend for Gpus<G> {
         if plan.op == Op::Verify { QUEUE } else { QUEUE_OF_OTHERS }
     }
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        let policy = self.gpu(device).and_then(|(gpu, _)| GpuPolicy::on(gpu.facts(), policy));
-        program::host_bytes(plan, batch, policy.unwrap_or_default())
+        // `prepare` says that there is no such device, or policy.
+        let Ok((gpu, _)) = self.gpu(device) else { return 0 };
+        let facts = gpu.facts();
+        program::host_bytes(plan, batch, GpuPolicy::on(facts, policy).unwrap_or_default(), facts)
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let (gpu, cache) = self.gpu(device)?;

@@ -67,7 +67,7 @@ impl<G: Gpu> GpuProgram<G> {
         budget: u64,
         policy: GpuPolicy,
     ) -> Result<GpuProgram<G>, Error> {
-        let shape = Shape::new(plan, policy, budget);
+        let shape = Shape::new(plan, policy, budget, gpu.facts());
         let kernels = GpuProgram::kernels(gpu, plan, batch, &shape)?;
         let mut jobs = match plan.op {
             Op::Cache => cache_trees(plan),
@@ -114,7 +114,7 @@ impl<G: Gpu> GpuProgram<G> {
         budget: u64,
         policy: GpuPolicy,
     ) -> Result<(), Error> {
-        GpuProgram::kernels(gpu, plan, batch, &Shape::new(plan, policy, budget)).map(drop)
+        GpuProgram::kernels(gpu, plan, batch, &Shape::new(plan, policy, budget, gpu.facts())).map(drop)
     }
 
     /// The kernels that a program needs for up to `batch` jobs, compiled if they have to be.
@@ -136,8 +136,7 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::ClimbSolo,
             ],
         };
-        let (solo, traces) = (is_solo(&**gpu, p), plan.op == Op::Sign && shape.policy.replay == 0);
-        let solo_leaves = solo && !traces && shape.solo_levels().is_some();
+        let (solo, solo_leaves) = (shape.solo, shape.leaf_solo().is_some());
         let wanted: Vec<Kernel> = wanted
             .iter()
             .copied()
@@ -159,7 +158,7 @@ impl<G: Gpu> GpuProgram<G> {
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => shape.policy.levels == 4,
                 // With kept chain values cached layers are checked by `Climb` alone.
-                Kernel::Climb if solo => traces && shape.cached > 0,
+                Kernel::Climb if solo => plan.op == Op::Sign && shape.policy.replay == 0 && shape.cached > 0,
                 Kernel::Complete if solo => false,
                 Kernel::ClimbSolo if !solo => false,
                 Kernel::Climb | Kernel::Complete | Kernel::ClimbSolo => {
@@ -499,11 +498,6 @@ const WIDE_CHUNK: u32 = 3;
 /// Levels that a thread of `ForsSolo` goes up, and of `LeafSolo` at most.
 const SOLO_FORS_LEVELS: u32 = 5;
 const SOLO_LEVELS: u32 = 3;
-
-/// Whether a set's threads are lanes of a CPU's vectors, which have kernels of their own for FIPS 205's lg_w.
-fn is_solo<G: Gpu>(gpu: &G, p: &Params) -> bool {
-    gpu.facts().is_cpu && p.lg_w == 4
-}
 
 /// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
 const MOST_RECORDED: usize = 16;

@@ -111,7 +111,7 @@ pub trait Lattice: Send + Sync {
     fn permute(&self, instances: usize, states: &mut [f64]);
     /// The first cells of states, canonical: as many rows as `out` has.
     fn squeeze(&self, states: &[f64], out: &mut [f64]);
-    /// SHAKE of inputs of `input_bytes`, one after the other, to outputs of whole blocks, `blocks` each.
+    /// SHAKE of inputs of `input_bytes`, at least one, one after the other, to outputs of whole blocks, `blocks` each.
     fn shake(&self, shake: Shake, inputs: &[u8], input_bytes: usize, outputs: &mut [u8], blocks: usize);
 }
 

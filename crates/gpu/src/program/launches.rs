@@ -1,7 +1,7 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{GpuProgram, MOST_RECORDED, SOLO_FORS_LEVELS, WIDE_CHUNK, is_solo};
+use super::{GpuProgram, MOST_RECORDED, SOLO_FORS_LEVELS, WIDE_CHUNK};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_kernels::flags::COPY;
@@ -11,11 +11,6 @@ impl<G: Gpu> GpuProgram<G> {
     /// Whether every launch has the blocks of its policy: a smaller one would have to be compiled first.
     pub(super) fn fixed(&self) -> bool {
         self.gpu.facts().fixed_blocks && self.shape.policy.levels > 2
-    }
-
-    /// Whether the kernels for lanes of a CPU's vectors are in use.
-    fn solo(&self) -> bool {
-        is_solo(&*self.gpu, self.p())
     }
 
     /// A launch of `args.total` threads, or of as many as the policy's levels of parallelism allow.
@@ -90,7 +85,7 @@ impl<G: Gpu> GpuProgram<G> {
         for skip in (0..leaves).step_by(self.layout.window) {
             let count = self.layout.window.min(leaves - skip);
             let here = Args { skip: skip as u32, count: count as u32, total: (count * p.len()) as u32, ..args };
-            if let (true, Some(up)) = (self.solo() && here.flags & flags::TRACE == 0, self.shape.solo_levels()) {
+            if let Some(up) = self.shape.leaf_solo() {
                 let total = here.count >> up;
                 let here = Args { total, up, ..here };
                 let launch = self.flat(Kernel::LeafSolo, [1, trees, total as usize], here);
@@ -130,7 +125,7 @@ impl<G: Gpu> GpuProgram<G> {
             roots: self.device(self.layout.fors),
             ..self.args()
         };
-        let first = if self.solo() && p.a as u32 > SOLO_FORS_LEVELS {
+        let first = if self.shape.solo && p.a as u32 > SOLO_FORS_LEVELS {
             let args = Args { total: args.count >> SOLO_FORS_LEVELS, up: SOLO_FORS_LEVELS, ..args };
             self.flat(Kernel::ForsSolo, [1, trees, args.total as usize], args)
         } else {
@@ -202,7 +197,7 @@ impl<G: Gpu> GpuProgram<G> {
         let args = Args { layer0: layer0 as u32, layers: layers as u32, ..args };
         let chains = Args { count: units as u32, total: (units * self.p().len()) as u32, ..args };
         let args = Args { flags: if compare { flags::COMPARE } else { 0 }, total: units as u32, ..args };
-        if self.solo() {
+        if self.shape.solo {
             launches.push(self.flat(Kernel::ClimbSolo, [1, jobs, units], args));
             return;
         }
@@ -354,7 +349,7 @@ impl<G: Gpu> GpuProgram<G> {
         let climb = Args { roots: self.device(l.fors), total: (jobs * p.k) as u32, ..args };
         let mut launches = vec![
             self.flat(
-                if self.solo() { Kernel::ForsClimbSolo } else { Kernel::ForsClimb },
+                if self.shape.solo { Kernel::ForsClimbSolo } else { Kernel::ForsClimb },
                 [1, jobs, jobs * p.k],
                 climb,
             ),
@@ -418,7 +413,7 @@ mod tests {
                     idle.flat_map(|axis| axis.values.to_vec().into_iter().map(move |value| (axis.name, value)))
                 {
                     let policy = GpuPolicy::of(&Policy(vec![(name, value)])).unwrap();
-                    program.shape = Shape::new(&plan, policy, BUDGET);
+                    program.shape = Shape::new(&plan, policy, BUDGET, program.gpu.facts());
                     assert_eq!(program.shape.layout(pass).device, largest, "{p} {op:?} of {jobs}: {name} = {value}");
                     assert_eq!(steps(&program), by_default, "{p} {op:?} of {jobs}: {name} = {value}");
                     seen += 1;

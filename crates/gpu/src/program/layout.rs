@@ -1,7 +1,7 @@
 //! Where everything of a pass lies, and how many jobs it may have.
 
 use super::{MOST_RECORDED, SOLO_LEVELS, WIDE_CHUNK};
-use crate::gpu::CPU_LOOPS;
+use crate::gpu::{CPU_LOOPS, Facts};
 use crate::policy::GpuPolicy;
 use crate::ring::ring_bytes;
 use hypergrove_fips205::plan::{Op, Plan};
@@ -62,11 +62,13 @@ pub(super) struct Shape {
     pub(super) policy: GpuPolicy,
     /// Bytes for the chain ends of one window, at most.
     pub(super) ends: usize,
+    /// Whether threads are lanes of a CPU's vectors, which have kernels of their own for FIPS 205's lg_w.
+    pub(super) solo: bool,
 }
 
 impl Shape {
     /// For a device that gives a program so many bytes.
-    pub(super) fn new(plan: &Plan, policy: GpuPolicy, budget: u64) -> Shape {
+    pub(super) fn new(plan: &Plan, policy: GpuPolicy, budget: u64, facts: &Facts) -> Shape {
         let p = plan.params;
         let (grown, cached) = match plan.op {
             Op::Sign => (p.d - plan.cached_layers, plan.cached_layers),
@@ -75,7 +77,7 @@ impl Shape {
             Op::Cache => (1, plan.cached_layers),
         };
         let ends = (budget / 4).min(ENDS_BYTES as u64) as usize;
-        Shape { p, op: plan.op, grown, cached, policy, ends }
+        Shape { p, op: plan.op, grown, cached, policy, ends, solo: facts.is_cpu && p.lg_w == 4 }
     }
     /// XMSS leaves of a job.
     pub(super) fn leaves(&self) -> usize {
@@ -89,17 +91,24 @@ impl Shape {
     }
     /// Nodes that the first launch leaves of each tree, at most.
     pub(super) fn left(&self, height: usize) -> usize {
-        let up = self.policy.subtree_height.min(self.policy.most_chunk(self.p)).min(WIDE_CHUNK) as usize;
-        1 << height.saturating_sub(up)
+        let up = self.policy.subtree_height.min(self.policy.most_chunk(self.p)).min(WIDE_CHUNK);
+        1 << height.saturating_sub(self.leaf_solo().map_or(up, |solo| up.min(solo)) as usize)
     }
 
-    /// Levels that a thread of `LeafSolo` goes up; `None` if its loops were too many: Keccak has one for its rounds.
-    pub(super) fn solo_levels(&self) -> Option<u32> {
+    /// Levels that a thread of `LeafSolo` goes up, as many as Mesa lets it have loops for: Keccak has one for its rounds. `None`
+    /// where chain values are kept, or threads are no lanes.
+    pub(super) fn leaf_solo(&self) -> Option<u32> {
         let p = self.p;
-        let up = self.policy.subtree_height.min(SOLO_LEVELS).min(p.hp as u32);
+        let most = self.policy.subtree_height.min(SOLO_LEVELS).min(p.hp as u32);
         let rounds = if p.family == Family::Shake { 24 } else { 0 };
-        let loops = (p.len() * (p.w() * (rounds + 2) + 8)) << up;
-        (loops <= CPU_LOOPS).then_some(up)
+        let loops = p.len() * (p.w() * (rounds + 2) + 8);
+        let is_in_use = self.solo && !self.keeps() && self.op != Op::Verify;
+        (1..=most).rev().find(|up| is_in_use && loops << up <= CPU_LOOPS)
+    }
+
+    /// Whether chain values of signatures are kept.
+    fn keeps(&self) -> bool {
+        self.op == Op::Sign && self.policy.replay == 0
     }
 
     pub(super) fn layout(&self, jobs: usize) -> Layout {
@@ -118,12 +127,17 @@ impl Shape {
         let leaves = jobs * self.leaves();
         // Windows of whole tiles of the largest chunk.
         let tile = 1usize << self.policy.most_chunk(p);
-        let asked = if self.policy.window > 0 { 1 << self.policy.window } else { self.ends / (len * n) };
+        let asked = match self.policy.window {
+            // Nothing comes to lie in one.
+            _ if self.leaf_solo().is_some() => leaves,
+            0 => self.ends / (len * n),
+            window => 1 << window,
+        };
         let window = asked.next_multiple_of(tile).min(leaves);
         let left = |trees: usize, height: usize| trees * self.left(height) * n;
         let xmss = left(jobs * self.grown, p.hp);
         let fors = left(jobs * p.k, p.a);
-        let keep = self.policy.replay == 0;
+        let (keep, keeps) = (self.policy.replay == 0, self.keeps());
         let mut shared = |bytes: usize| both(bytes, bytes);
         let mut layout = Layout {
             jobs,
@@ -147,16 +161,18 @@ impl Shape {
         layout.ring = both(0, when(hashes && signatures > few, ring_bytes(signatures)));
         let mut part = |bytes: usize| both(bytes, 0);
         layout.keys = part(when(op != Op::Cache && jobs > FEW_KEYS, jobs) * KEY_WORDS * 4);
-        layout.trace = part(when(signs && keep, jobs * self.grown * len * p.w() * n));
-        layout.cached_trace = part(when(signs && keep, jobs * self.cached * len * p.w() * n));
-        layout.ends = part(when(op != Op::Verify, window * len * n));
+        layout.trace = part(when(keeps, jobs * self.grown * len * p.w() * n));
+        layout.cached_trace = part(when(keeps, jobs * self.cached * len * p.w() * n));
+        layout.ends = part(when(op != Op::Verify && self.leaf_solo().is_none(), window * len * n));
         let checks = match op {
+            // `ClimbSolo` has them in the thread.
+            _ if self.solo && !keeps => 0,
             Op::Verify => 1,
             Op::Sign => self.grown.max(self.cached).max(when(!keep, p.d)),
             _ => 0,
         };
         layout.checked_ends = part(jobs * checks * len * n);
-        layout.leaves = part(when(signs && keep, jobs * p.d * n));
+        layout.leaves = part(when(keeps, jobs * p.d * n));
         layout.nodes = [part(when(op != Op::Verify, xmss)), part(when(op != Op::Verify, xmss / 2))];
         layout.fors_nodes = [part(when(signs, fors)), part(when(signs, fors / 2))];
         layout.device = at;
@@ -181,7 +197,7 @@ impl Shape {
         ];
         parts.iter().all(|part| part.bytes / 4 <= most)
             && (self.op == Op::Verify || layout.jobs * (p.k << p.a).max(self.leaves()) <= most)
-            && layout.window * p.len() <= most
+            && (layout.ends.bytes == 0 || layout.window * p.len() <= most)
     }
 }
 
@@ -197,21 +213,21 @@ pub(super) fn flag_words(p: &Params, jobs: usize) -> usize {
 pub(super) const FEW_KEYS: usize = 8;
 
 /// Bytes of device memory for a pass of one job: less cannot be had.
-pub(crate) fn least_bytes(plan: &Plan, policy: GpuPolicy, budget: u64) -> u64 {
-    Shape::new(plan, policy, budget).layout(1).device as u64
+pub(crate) fn least_bytes(plan: &Plan, policy: GpuPolicy, budget: u64, facts: &Facts) -> u64 {
+    Shape::new(plan, policy, budget, facts).layout(1).device as u64
 }
 
 /// Bytes of device memory for a pass of `jobs` jobs.
 #[cfg(test)]
-pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: GpuPolicy) -> u64 {
-    Shape::new(plan, policy, u64::MAX).layout(jobs).device as u64
+pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: GpuPolicy, facts: &Facts) -> u64 {
+    Shape::new(plan, policy, u64::MAX, facts).layout(jobs).device as u64
 }
 
 /// Bytes of host memory for a program of `batch` jobs.
-pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: GpuPolicy) -> u64 {
+pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: GpuPolicy, facts: &Facts) -> u64 {
     let jobs = if plan.op == Op::Cache { cache_trees(plan) } else { batch.clamp(1, 1 << 20) };
     // The ends' window is the device's alone.
-    Shape::new(plan, policy, u64::MAX).layout(jobs).host as u64
+    Shape::new(plan, policy, u64::MAX, facts).layout(jobs).host as u64
 }
 
 /// Trees of a pass of a cache: as many as there are in its largest layer, and as fit page-locked memory.

@@ -94,7 +94,7 @@ impl<G: Gpu> Memory<G> {
         let (device, host) = (gpu.alloc(0)?, gpu.alloc_host(0)?);
         Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0), secret: (0, 0) })
     }
-    /// Room for a pass; what was secret in the memory is wiped by then.
+    /// Room for a pass. What was secret in the memory is wiped by then: a program whose wiping failed runs no more passes.
     pub(super) fn ensure(&mut self, layout: &Layout) -> Result<(), Error> {
         let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
         if layout.device > self.room.0 {

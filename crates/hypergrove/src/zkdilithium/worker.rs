@@ -64,7 +64,7 @@ pub(super) struct Hand {
     /// What copies for it. One pool for several would have a thread that waits for one's copies begin with another's pass.
     pool: ThreadPool,
     program: Mutex<Option<Box<dyn ZkDilithium>>>,
-    /// The device had no room for it.
+    /// The device had no room for it in this call.
     is_refused: AtomicBool,
 }
 
@@ -280,6 +280,12 @@ impl Crew<'_> {
         run: impl Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing, Error> + Sync,
     ) -> Result<Vec<R>, Error> {
         let (total, began) = (jobs.len(), Instant::now());
+        // What took a device's room may have gone since the last call.
+        for worker in self.workers {
+            if let Hands::Programs(programs) = &worker.hands {
+                programs.iter().for_each(|hand| hand.is_refused.store(false, Relaxed));
+            }
+        }
         let choice = (total > 0 && self.is_cpu_open(op)).then(|| self.paces.is_cpu_wanted(op, total));
         let mut done: Vec<Piece<J, R>> = Vec::new();
         let mut open = Vec::from_iter((jobs.len() > 0).then_some(Part { from: 0, jobs }));

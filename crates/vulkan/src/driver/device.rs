@@ -22,9 +22,20 @@ const OLDEST: u32 = vk::API_VERSION_1_2;
 /// Axes that are NVIDIA's compiler's, and the levels of parallelism: blocks of one thread would each be compiled anew.
 const WITHOUT: &[&str] = &["occupancy", "imad", "levels"];
 /// Blocks too: a CPU goes through them vector after vector, whatever their size. And their number: Mesa counts the iterations
-/// of all loops of a thread, of which more jobs make more, and ends every loop at its first when there were 65,535.
-const WITHOUT_ON_CPU: &[&str] =
-    &["occupancy", "imad", "levels", "block", "blocks", "chains_block", "xmss_block", "fors_block", "select_block"];
+/// of all loops of a thread, of which more jobs make more, and ends every loop at its first when there were 65,535. And whether
+/// chains of a batch are sorted: a thread sorts its own.
+const WITHOUT_ON_CPU: &[&str] = &[
+    "occupancy",
+    "imad",
+    "levels",
+    "block",
+    "blocks",
+    "chains_block",
+    "xmss_block",
+    "fors_block",
+    "select_block",
+    "sort",
+];
 
 /// Trees, nodes and chains: the kernels of the fourth level need more memory for a block than all devices have.
 const LEVELS: u32 = 3;

@@ -425,7 +425,7 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
         Step::Launch(Launch { kernel, blocks, threads, ref args })
         | Step::Beside(Launch { kernel, blocks, threads, ref args }) => {
             let pipeline = kernels.pipeline(kernel, threads)?;
-            // Any shape gives the same bytes.
+            // Any shape gives the same bytes; where more jobs a thread would reach Mesa's end of loops, memory has ended before.
             let blocks = blocks.saturating_mul(threads.div_ceil(gpu.most.0)).clamp(1, gpu.most.1);
             // SAFETY: plain numbers without gaps.
             let args = unsafe { std::slice::from_raw_parts((&raw const *args).cast::<u8>(), size_of_val(args)) };
