@@ -148,7 +148,10 @@ impl Kernels {
             return Err(gpu.error(format!("kernel {} was launched and not loaded", kernel.name())));
         }
         let Some(module) = Module::of(kernel, &self.config) else {
-            let what = format!("kernel {}: its blocks share more memory than every device has", kernel.name());
+            let what = match kernel.is_zk() {
+                true => "zkDilithium: there are no modules of its kernels".into(),
+                false => format!("kernel {}: its blocks share more memory than every device has", kernel.name()),
+            };
             return Err(Error::Unsupported { device: gpu.name(), what });
         };
         let opened = gpu.open()?;
