@@ -8,7 +8,7 @@ use hypergrove_cpu::Cpu;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Op, SigningKey as RawSigningKey, SigningKeyWords};
+use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -188,11 +188,10 @@ impl Engine {
     /// The keys of these seeds, in their order, each with memory of its own. For a GPU that memory is the limit: see
     /// [`Engine::keygen_into`].
     pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
-        let key = |words: &_| SigningKey::from(RawSigningKey::from_words(words));
         self.crew().share(Op::Keygen, seeds, |on, seeds, out| match &mut on.by {
             By::Program(program) => program.keygen(seeds, &mut |keys| match self.threads {
-                1 => out.extend(keys.iter().map(key)),
-                _ => out.par_extend(keys.par_iter().with_min_len(SHARE).map(key)),
+                1 => out.extend(keys.iter().map(SigningKey::from_words)),
+                _ => out.par_extend(keys.par_iter().with_min_len(SHARE).map(SigningKey::from_words)),
             }),
             By::Lanes(lanes) => {
                 out.extend(lanes.keygen(seeds).into_iter().map(SigningKey::from));

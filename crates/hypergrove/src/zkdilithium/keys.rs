@@ -80,7 +80,7 @@ impl SigningKeys {
 const WORDS: usize = SK_BYTES / 8;
 
 impl SigningKey {
-    fn from_words(words: &SigningKeyWords) -> SigningKey {
+    pub(super) fn from_words(words: &SigningKeyWords) -> SigningKey {
         RawSigningKey::from_words(words).into()
     }
 }
