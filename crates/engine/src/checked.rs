@@ -1,8 +1,13 @@
 //! Two backends, one answer: every result and every value on the way to it is compared.
 
-use crate::{Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Timing};
+use crate::{
+    Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Timing, ZkDilithium, ZkSign, ZkVerify,
+};
 use hypergrove_fips205::plan::{Plan, Slot, Work};
+use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::{Op, Signature, SigningKey, SigningKeyWords};
 use std::sync::Arc;
+use std::time::Duration;
 use zeroize::Zeroize;
 
 /// A backend that runs every batch twice, on `subject` and on `reference`, and withholds what differs.
@@ -25,6 +30,8 @@ impl Checked {
     }
 }
 
+// A method with a default body that is not forwarded would answer for a device that has another answer.
+#[deny(clippy::missing_trait_methods)]
 impl Backend for Checked {
     fn name(&self) -> &'static str {
         self.subject.name()
@@ -44,8 +51,14 @@ impl Backend for Checked {
     fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
         self.subject.compile(device, plan, batch, policy);
     }
+    fn queue(&self, device: &Device, plan: &Plan) -> u32 {
+        self.subject.queue(device, plan)
+    }
     fn rates(&self, device: &Device) -> Option<Work> {
         self.subject.rates(device)
+    }
+    fn clock(&self, device: &Device) -> Option<f64> {
+        self.subject.clock(device)
     }
     fn fingerprint(&self, device: &Device) -> String {
         self.subject.fingerprint(device)
@@ -73,6 +86,13 @@ impl Backend for Checked {
             reference: self.reference.hasher(&self.reference_device()?, &Policy::default())?,
         }))
     }
+    fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(CheckedZk {
+            device: device.name.clone(),
+            subject: self.subject.zkdilithium(device, policy)?,
+            reference: self.reference.zkdilithium(&self.reference_device()?, &Policy::default())?,
+        }))
+    }
 }
 
 struct CheckedHasher {
@@ -81,6 +101,22 @@ struct CheckedHasher {
     reference: Box<dyn Hasher>,
 }
 
+impl CheckedHasher {
+    /// Compares digests with the reference's.
+    fn check(&mut self, messages: Messages<'_>, digests: &[[u8; 32]]) -> Result<(), Error> {
+        let mut expected = vec![[0; 32]; digests.len()];
+        self.reference.run(messages, &mut expected)?;
+        match digests.iter().zip(&expected).position(|(a, b)| a != b) {
+            None => Ok(()),
+            Some(at) => {
+                let what = format!("SHA-256 of message {at} differs");
+                Err(Error::Inconsistent { device: self.device.clone(), what })
+            }
+        }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
 impl Hasher for CheckedHasher {
     fn space(&self) -> Vec<Axis> {
         self.subject.space()
@@ -90,16 +126,100 @@ impl Hasher for CheckedHasher {
     }
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         let timing = self.subject.run(messages, digests)?;
-        let mut expected = vec![[0; 32]; digests.len()];
-        self.reference.run(messages, &mut expected)?;
-        match digests.iter().zip(&expected).position(|(a, b)| a != b) {
-            None => Ok(timing),
-            Some(at) => {
-                let what = format!("SHA-256 of message {at} differs");
-                Err(Error::Inconsistent { device: self.device.clone(), what })
-            }
+        self.check(messages, digests).map(|()| timing)
+    }
+    fn resident(
+        &mut self,
+        messages: Messages<'_>,
+        copies: usize,
+        runs: usize,
+        digests: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        match self.subject.resident(messages, copies, runs, digests)? {
+            Some(times) => self.check(messages, digests).map(|()| Some(times)),
+            None => Ok(None),
         }
     }
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        self.subject.link()
+    }
+}
+
+struct CheckedZk {
+    device: String,
+    subject: Box<dyn ZkDilithium>,
+    reference: Box<dyn ZkDilithium>,
+}
+
+impl CheckedZk {
+    fn inconsistent(&self, what: String) -> Error {
+        Error::Inconsistent { device: self.device.clone(), what }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ZkDilithium for CheckedZk {
+    fn space(&self) -> Vec<Axis> {
+        self.subject.space()
+    }
+    fn poseidon_rate(&self) -> Option<f64> {
+        self.subject.poseidon_rate()
+    }
+    fn jobs(&self, op: Op) -> usize {
+        self.subject.jobs(op)
+    }
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        take: &mut dyn FnMut(&[SigningKeyWords]),
+    ) -> Result<Timing, Error> {
+        let (mut expected, mut seen, mut differs) = (Vec::with_capacity(seeds.len()), 0, None);
+        self.reference.keygen(seeds, &mut |keys| expected.extend(keys.iter().map(SigningKey::from_words)))?;
+        let timing = self.subject.keygen(seeds, &mut |keys| {
+            let is_wrong = |(i, key): (usize, &SigningKeyWords)| expected.get(i) != Some(&SigningKey::from_words(key));
+            differs = differs.or((seen..).zip(keys).position(is_wrong).map(|at| seen + at));
+            seen += keys.len();
+            if differs.is_none() {
+                take(keys);
+            }
+        })?;
+        match differs.or((seen != expected.len()).then_some(seen)) {
+            None => Ok(timing),
+            Some(at) => Err(self.inconsistent(format!("the key of seed {at} differs"))),
+        }
+    }
+    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+        let (before, mut expected) = (out.len(), Vec::with_capacity(jobs.len()));
+        let timing = self.subject.sign(jobs, out)?;
+        let compared = self.reference.sign(jobs, &mut expected).and_then(|_| match differs(&out[before..], &expected) {
+            None => Ok(timing),
+            Some(at) => Err(self.inconsistent(format!("the signature of job {at} differs"))),
+        });
+        // Two signatures of one message that differ may give the private key away: neither may leave.
+        if compared.is_err() {
+            out.drain(before..).chain(expected).for_each(|signature| signature.into_bytes().zeroize());
+        }
+        compared
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+        let (before, mut expected) = (out.len(), Vec::with_capacity(jobs.len()));
+        let timing = self.subject.verify(jobs, out)?;
+        let compared =
+            self.reference.verify(jobs, &mut expected).and_then(|_| match differs(&out[before..], &expected) {
+                None => Ok(timing),
+                Some(at) => Err(self.inconsistent(format!("the verdict of job {at} differs"))),
+            });
+        if compared.is_err() {
+            out.truncate(before);
+        }
+        compared
+    }
+}
+
+/// The first place where two lists differ, in length too.
+fn differs<T: PartialEq>(a: &[T], b: &[T]) -> Option<usize> {
+    let (least, most) = (a.len().min(b.len()), a.len().max(b.len()));
+    a.iter().zip(b).position(|(a, b)| a != b).or((least < most).then_some(least))
 }
 
 struct CheckedProgram {
@@ -123,6 +243,7 @@ impl CheckedProgram {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Program for CheckedProgram {
     fn plan(&self) -> &Plan {
         self.subject.plan()

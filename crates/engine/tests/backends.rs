@@ -3,13 +3,16 @@
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::programs::{Group, Programs};
 use hypergrove_engine::{
-    Axis, Backend, Batch, Checked, Choice, Device, Error, Key, Knowledge, Policy, PolicySource, Program, Reference,
-    Timing,
+    Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
+    Program, Reference, Timing, ZkDilithium, ZkSign, ZkVerify,
 };
-use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
+use hypergrove_fips205::plan::{Op, Plan, Slot, Work, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType, PARAMETER_SETS, Params, Position, TOY_SHA2_16, TOY_SHAKE_24};
+use hypergrove_zkdilithium::{Message, Op as ZkOp, Signature, SigningKey, SigningKeyWords, Trace, reference};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 fn toys() -> impl Iterator<Item = &'static Params> {
     PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy"))
@@ -177,6 +180,188 @@ fn checked_passes_what_agrees_and_withholds_what_differs() {
         let (outcome, out) = check(fault);
         assert_eq!(outcome, Err(Error::Inconsistent { device: "reference".into(), what: said.into() }));
         assert!(out.iter().all(|byte| *byte == 0), "a faulty signature was left behind");
+    }
+}
+
+/// A backend whose every answer is its own, and is no default of the trait. The number is a bit that it gets wrong.
+struct Telling(u8);
+
+/// Calls of [`Backend::compile`], which answers nothing.
+static COMPILED: AtomicUsize = AtomicUsize::new(0);
+
+#[deny(clippy::missing_trait_methods)]
+impl Backend for Telling {
+    fn name(&self) -> &'static str {
+        "telling"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        Ok(vec![Device { name: "teller".into(), ..Reference.devices()?.remove(0) }])
+    }
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(vec![Axis::new("told", &[7])])
+    }
+    fn absent(&self) -> Option<String> {
+        Some("told to be absent".into())
+    }
+    fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
+        77
+    }
+    fn compile(&self, _: &Device, _: &Plan, _: usize, _: &Policy) {
+        COMPILED.fetch_add(1, Ordering::Relaxed);
+    }
+    fn queue(&self, _: &Device, _: &Plan) -> u32 {
+        78
+    }
+    fn rates(&self, _: &Device) -> Option<Work> {
+        Some(Work { sha256: 79.0, sha512: 80.0, keccak: 81.0 })
+    }
+    fn clock(&self, _: &Device) -> Option<f64> {
+        Some(82.0)
+    }
+    fn fingerprint(&self, _: &Device) -> String {
+        "a fingerprint".into()
+    }
+    fn free(&self, _: &Device) -> Option<u64> {
+        Some(83)
+    }
+    fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
+        84
+    }
+    fn prepare(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
+        Err(Error::Value { what: "told to refuse".into() })
+    }
+    fn hasher(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        Ok(Box::new(Telling(self.0)))
+    }
+    fn zkdilithium(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(Telling(self.0)))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Hasher for Telling {
+    fn space(&self) -> Vec<Axis> {
+        vec![Axis::new("hashed", &[8])]
+    }
+    fn longest(&self) -> usize {
+        90
+    }
+    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+        let device = &Reference.devices()?[0];
+        let timing = Reference.hasher(device, &Policy::default())?.run(messages, digests)?;
+        digests[0][0] ^= self.0;
+        Ok(timing)
+    }
+    fn resident(
+        &mut self,
+        messages: Messages<'_>,
+        _: usize,
+        _: usize,
+        digests: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        Hasher::run(self, messages, digests)?;
+        Ok(Some(vec![Duration::from_secs(91)]))
+    }
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        Ok(Some(92.0))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ZkDilithium for Telling {
+    fn space(&self) -> Vec<Axis> {
+        vec![Axis::new("signed", &[9])]
+    }
+    fn poseidon_rate(&self) -> Option<f64> {
+        Some(93.0)
+    }
+    fn jobs(&self, op: ZkOp) -> usize {
+        94 + usize::from(op == ZkOp::Verify)
+    }
+    fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
+        for (i, seed) in seeds.iter().enumerate() {
+            let key = reference::keygen(seed);
+            let mut words: SigningKeyWords = [0; _];
+            for (word, bytes) in words.iter_mut().zip(key.secret_bytes().as_chunks::<8>().0) {
+                *word = u64::from_ne_bytes(*bytes);
+            }
+            words[0] ^= if i == 1 { u64::from(self.0) } else { 0 };
+            take(&[words]);
+        }
+        Ok(Timing::default())
+    }
+    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+        for (i, job) in jobs.iter().enumerate() {
+            let signature = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
+            let mut bytes = signature.into_bytes();
+            bytes[0] ^= if i == 1 { self.0 } else { 0 };
+            out.push(Signature::from_bytes(bytes).expect("its length is a signature's"));
+        }
+        Ok(Timing::default())
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+        out.extend((0..jobs.len()).map(|i| i == 1 && self.0 != 0));
+        Ok(Timing::default())
+    }
+}
+
+/// All answers are the subject's: a default of the trait in their place would be about no device at all.
+#[test]
+fn checked_answers_what_its_subject_answers() {
+    let checked = Checked { subject: Arc::new(Telling(0)), reference: Arc::new(Telling(0)) };
+    let (plan, policy) = (Plan::new(&TOY_SHA2_16, Op::Sign), Policy::default());
+    let device = &checked.devices().unwrap()[0];
+    assert_eq!((checked.name(), &*device.name), ("telling", "teller"));
+    assert_eq!(checked.space(device, &plan), Ok(vec![Axis::new("told", &[7])]));
+    assert_eq!(checked.absent().as_deref(), Some("told to be absent"));
+    assert_eq!(checked.jobs(device, &plan, &policy), 77);
+    checked.compile(device, &plan, 1, &policy);
+    assert_eq!(COMPILED.load(Ordering::Relaxed), 1, "the reference need not be ready");
+    assert_eq!(checked.queue(device, &plan), 78);
+    assert_eq!(checked.rates(device), Some(Work { sha256: 79.0, sha512: 80.0, keccak: 81.0 }));
+    assert_eq!(checked.clock(device), Some(82.0));
+    assert_eq!(checked.fingerprint(device), "a fingerprint");
+    assert_eq!(checked.free(device), Some(83));
+    assert_eq!(checked.bytes(device, &plan, 2, &policy), 2 * 84 + 2 * plan.out_bytes() as u64);
+    assert!(checked.prepare(device, &plan, 1, &policy).is_err_and(|why| why.to_string().contains("told to refuse")));
+    let mut hasher = checked.hasher(device, &policy).unwrap();
+    assert_eq!((hasher.space(), hasher.longest(), hasher.link()), (vec![Axis::new("hashed", &[8])], 90, Ok(Some(92.0))));
+    let zk = checked.zkdilithium(device, &policy).unwrap();
+    assert_eq!((zk.space(), zk.poseidon_rate()), (vec![Axis::new("signed", &[9])], Some(93.0)));
+    assert_eq!((zk.jobs(ZkOp::Sign), zk.jobs(ZkOp::Verify)), (94, 95));
+    let unchecked = Checked { subject: Arc::new(Telling(0)), reference: Arc::new(Reference) };
+    let why = unchecked.zkdilithium(device, &policy).err().unwrap().to_string();
+    assert_eq!(why, "reference:0 cannot execute zkDilithium", "nothing is given out unchecked");
+}
+
+#[test]
+fn checked_compares_hashes_keys_signatures_and_verdicts() {
+    let policy = Policy::default();
+    for wrong in [0, 1] {
+        let checked = Checked { subject: Arc::new(Telling(wrong)), reference: Arc::new(Telling(0)) };
+        let device = &checked.devices().unwrap()[0];
+        let says = |done: Result<(), Error>, what: &str| {
+            let expected = Err(Error::Inconsistent { device: "teller".into(), what: what.into() });
+            assert_eq!(done, if wrong == 0 { Ok(()) } else { expected });
+        };
+        let (messages, mut digests) = (Messages::equal(b"abcd", 2).unwrap(), [[0; 32]; 2]);
+        let mut hasher = checked.hasher(device, &policy).unwrap();
+        says(hasher.run(messages, &mut digests).map(drop), "SHA-256 of message 0 differs");
+        let resident = hasher.resident(messages, 1, 1, &mut digests);
+        says(resident.map(|times| assert_eq!(times, Some(vec![Duration::from_secs(91)]))), "SHA-256 of message 0 differs");
+
+        let mut zk = checked.zkdilithium(device, &policy).unwrap();
+        let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut take = |words: &[SigningKeyWords]| keys.extend(words.iter().map(SigningKey::from_words));
+        says(zk.keygen(&[[1; 32], [2; 32], [3; 32]], &mut take).map(drop), "the key of seed 1 differs");
+        assert_eq!(keys.len(), if wrong == 0 { 3 } else { 1 }, "none from the first that differs on");
+        let job = ZkSign { key: &keys[0], message: Message::Bytes(b"message") };
+        says(zk.sign(&[job; 2], &mut signatures).map(drop), "the signature of job 1 differs");
+        assert_eq!(signatures.len(), if wrong == 0 { 2 } else { 0 });
+        let public = keys[0].verifying_key();
+        let job = ZkVerify { key: &public, message: job.message, signature: &[] };
+        says(zk.verify(&[job; 2], &mut verdicts).map(drop), "the verdict of job 1 differs");
+        assert_eq!(verdicts.len(), if wrong == 0 { 2 } else { 0 });
     }
 }
 
