@@ -1,5 +1,6 @@
 //! What went wrong, and the way out.
 
+use hypergrove::ErrorKind;
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -53,12 +54,12 @@ impl Failure {
 
 impl From<hypergrove::Error> for Failure {
     fn from(error: hypergrove::Error) -> Failure {
-        let hint = match &error {
-            hypergrove::Error::OutOfMemory { .. } => Some("give more with --memory, for example --memory 1G"),
-            hypergrove::Error::Unsupported { .. } => Some("`hypergrove devices` lists what there is"),
+        let hint = match error.kind() {
+            ErrorKind::OutOfMemory => Some("give more with --memory, for example --memory 1G"),
+            ErrorKind::Unsupported => Some("`hypergrove devices` lists what there is"),
             _ => None,
         };
-        let is_memory = matches!(error, hypergrove::Error::OutOfMemory { .. });
+        let is_memory = error.kind() == ErrorKind::OutOfMemory;
         Failure { message: error.to_string(), hint: hint.map(Into::into), silent: false, is_memory }
     }
 }

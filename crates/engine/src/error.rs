@@ -3,7 +3,36 @@
 use hypergrove_fips205::digest::ContextTooLong;
 use hypergrove_fips205::keys::KeyError;
 
-/// Why a plan could not be executed. Bad signatures are not errors.
+/// What kind of failure an [`Error`] is: what a program can act on. An error keeps its kind from release to release,
+/// whatever its variant and text become.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument, a job, or the bytes of a key or signature are not what the operation takes. The same call fails again.
+    BadInput,
+    /// The parts of a private key do not belong together, or the key changed in memory. The key must not sign.
+    KeyDamaged,
+    /// A check found a result wrong, and the result was withheld. The device that computed it is not to be trusted.
+    Withheld,
+    /// A device failed, or does not answer. Another device may do the same work.
+    DeviceFailed,
+    /// The memory budget, or a device's memory, is too small.
+    OutOfMemory,
+    /// The device, or this build, cannot do what was asked.
+    Unsupported,
+    /// The operating system gave no randomness.
+    Randomness,
+    /// The operating system refused something else: a thread, a file.
+    Io,
+    /// A queue has no room for the job now. Reserved: no call of this release reports it.
+    QueueFull,
+    /// The job's deadline passed before the job was done. Reserved: no call of this release reports it.
+    DeadlineExceeded,
+    /// The caller cancelled the job. Reserved: no call of this release reports it.
+    Cancelled,
+}
+
+/// Why an operation failed; [`Error::kind`] says what a program can do about it. A signature that does not verify is no error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,6 +68,11 @@ pub enum Error {
     },
     /// Bytes are no key or signature of the set.
     Key(KeyError),
+    /// A private key contradicts itself, so signing with it would be useless or dangerous.
+    KeyDamaged {
+        /// Which key, how it shows, and the way out.
+        what: String,
+    },
     /// The device failed.
     Device {
         /// The device's name.
@@ -55,6 +89,32 @@ pub enum Error {
     },
     /// The operating system gave no randomness.
     Randomness,
+    /// The operating system refused something else.
+    Io {
+        /// What was asked for, what the system answered, and the way out.
+        what: String,
+    },
+}
+
+impl Error {
+    /// Threads that could not be started, and why.
+    pub fn no_threads(threads: usize, why: impl core::fmt::Display) -> Error {
+        Error::Io { what: format!("{threads} threads could not be started: {why}; use fewer") }
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Key(KeyError::PublicKeyMismatch { .. }) | Error::KeyDamaged { .. } => ErrorKind::KeyDamaged,
+            Error::Key(_) | Error::Length { .. } | Error::Value { .. } => ErrorKind::BadInput,
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
+            Error::OutOfMemory { .. } => ErrorKind::OutOfMemory,
+            Error::Device { .. } => ErrorKind::DeviceFailed,
+            Error::Inconsistent { .. } => ErrorKind::Withheld,
+            Error::Randomness => ErrorKind::Randomness,
+            Error::Io { .. } => ErrorKind::Io,
+        }
+    }
 }
 
 impl core::fmt::Display for Error {
@@ -68,13 +128,15 @@ impl core::fmt::Display for Error {
                 *needs as f64 / 1048576.0
             ),
             Error::Length { what, want, got } => write!(f, "{what} has {got} bytes, must have {want}"),
-            Error::Value { what } => f.write_str(what),
+            Error::Value { what } | Error::KeyDamaged { what } | Error::Io { what } => f.write_str(what),
             Error::Key(why) => why.fmt(f),
             Error::Device { device, what } => write!(f, "{device} failed: {what}"),
             Error::Inconsistent { device, what } => {
                 write!(f, "{device} computed an inconsistent result ({what}); it was withheld: distrust the device")
             }
-            Error::Randomness => f.write_str("the operating system gave no randomness; nothing was signed"),
+            Error::Randomness => f.write_str(
+                "the operating system gave no randomness, without which no key and no hedged signature is made",
+            ),
         }
     }
 }

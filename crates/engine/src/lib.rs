@@ -16,7 +16,7 @@ mod zkdilithium;
 pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, StageTime, THREADS, Timing};
 pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use hash::{Hasher, Messages};
 pub use reference::Reference;
 pub use zkdilithium::{ZkDilithium, ZkSign, ZkVerify};

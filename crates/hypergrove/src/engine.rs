@@ -4,7 +4,7 @@ use crate::crossover::{Sleeping, Wake, seconds};
 use crate::explain::{Explanation, Memory};
 use crate::jobs::{CacheJob, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::worker::{Asked, Fault, HOST, Scale, Worker};
+use crate::worker::{Asked, Fault, Scale, Worker};
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Programs};
 use hypergrove_engine::{Backend, Choice, Device, Error, Knowledge, PolicySource, Timing};
@@ -482,8 +482,10 @@ impl fmt::Debug for Engine {
 
 pub(crate) fn wrong_root(key: &SigningKey) -> Error {
     let set = key.params().name;
-    Error::Value {
-        what: format!("PK.root of this {set} private key does not follow from its seeds; the key is damaged"),
+    Error::KeyDamaged {
+        what: format!(
+            "PK.root of this {set} private key does not follow from its seeds; the key is damaged: read it again from a copy"
+        ),
     }
 }
 
@@ -567,10 +569,7 @@ impl Inner {
 
     fn new_pool(&self, threads: usize) -> Result<ThreadPool, Error> {
         let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("hypergrove-{i}"));
-        pool.build().map_err(|why| Error::Device {
-            device: HOST.into(),
-            what: format!("{threads} threads could not be started: {why}"),
-        })
+        pool.build().map_err(|why| Error::no_threads(threads, why))
     }
 
     /// A single verification is a row of dependent stages, and the host's share of any single job is small: more threads

@@ -3,7 +3,7 @@
 use crate::engine::{Inner, slots};
 use crate::jobs::Job;
 use crate::run::Run;
-use crate::worker::{Asked, HOST, Scale, Worker, is_fault};
+use crate::worker::{Asked, Scale, Worker, is_fault};
 use hypergrove_engine::Error;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Facts, Group};
@@ -481,7 +481,10 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
             let live: Vec<&Worker> = self.engine.live().collect();
             let why = group.map(|group| self.engine.facts(&live, group).map(drop)).unwrap_or(Ok(()));
             return self.row.pop().is_some_and(|(index, _)| {
-                let lost = Error::Value { what: "the devices that could have done this job failed".into() };
+                let lost = self.first.clone().unwrap_or_else(|| Error::Device {
+                    device: "every device that could have done this job".into(),
+                    what: "in another call".into(),
+                });
                 self.refuse(index, why.err().unwrap_or(lost));
                 true
             });
@@ -569,10 +572,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
             let it = &mut self.lanes[lane];
             (it.flying, it.jobs) = (it.flying - 1, it.jobs - count);
             self.held.remove(&first);
-            self.fail(
-                first,
-                Error::Device { device: HOST.into(), what: format!("a thread could not be started: {why}") },
-            );
+            self.fail(first, Error::no_threads(1, why));
         }
         true
     }

@@ -4,7 +4,7 @@ use crate::engine::Inner;
 use crate::hash::Hashing;
 use hypergrove_engine::planner::{Bounds, Weigh};
 use hypergrove_engine::programs::{Facts, Group, Programs};
-use hypergrove_engine::{Device, Error};
+use hypergrove_engine::{Device, Error, ErrorKind};
 use hypergrove_fips205::plan::Op;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -13,9 +13,6 @@ use std::time::Duration;
 /// Results of a batch come out at least this often, as far as one job does not take longer. Does not hold for a device
 /// with memory of its own: only a full one is fast.
 const SUB_BATCH_TIME: Duration = Duration::from_millis(500);
-
-/// What errors call the host where it is not a device.
-pub(crate) const HOST: &str = "the host";
 
 /// A device's failure, after which its part was done elsewhere if there was another device.
 #[derive(Clone, PartialEq, Debug)]
@@ -167,12 +164,9 @@ impl<J> Weigh<Asked<J>> for Scale<'_> {
 
 /// Whether it is the device that failed, not the call.
 pub(crate) fn is_fault(error: &Error) -> bool {
-    match error {
-        Error::Device { device, .. } => device != HOST,
-        // A plan that it lists and then cannot prepare, for want of a compiler say, others may.
-        Error::OutOfMemory { .. } | Error::Inconsistent { .. } | Error::Unsupported { .. } => true,
-        _ => false,
-    }
+    use ErrorKind::{DeviceFailed, OutOfMemory, Unsupported, Withheld};
+    // A plan that it lists and then cannot prepare, for want of a compiler say, others may.
+    matches!(error.kind(), DeviceFailed | OutOfMemory | Unsupported | Withheld)
 }
 
 impl Inner {

@@ -574,8 +574,8 @@ fn a_damaged_key_is_no_fault_of_any_device() {
     let engine = mock(2, 2).engine();
     let jobs = (0..100).map(|i| job(&damaged, i));
     let done = engine.sign_batch(jobs, |_, _| panic!("nothing is signed"));
-    assert!(matches!(&done, Err(Error::Value { what }) if what.contains("damaged")), "{done:?}");
-    assert!(matches!(engine.sign(&damaged, PURE, b"x", Randomizer::Hedged), Err(Error::Value { .. })));
+    assert!(matches!(&done, Err(Error::KeyDamaged { what }) if what.contains("damaged")), "{done:?}");
+    assert!(matches!(engine.sign(&damaged, PURE, b"x", Randomizer::Hedged), Err(Error::KeyDamaged { .. })));
     assert_eq!((engine.faults(), engine.working().len()), (vec![], 2));
 
     // A device that gets a root wrong is told from a damaged key.

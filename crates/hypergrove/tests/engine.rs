@@ -109,7 +109,7 @@ fn generated_keys_differ_and_belong_to_their_seeds() {
     let mut bytes = keys[0].to_bytes();
     bytes[0] ^= 1;
     let damaged = SigningKey::from_bytes(&TOY_SHAKE_24, &bytes).unwrap();
-    assert!(matches!(engine.check(&damaged), Err(Error::Value { what }) if what.contains("toy-SHAKE-24")));
+    assert!(matches!(engine.check(&damaged), Err(Error::KeyDamaged { what }) if what.contains("toy-SHAKE-24")));
 }
 
 #[test]
@@ -513,7 +513,7 @@ fn a_key_with_a_wrong_root_signs_nothing() {
     let damaged = SigningKey::from_bytes(&TOY_SHA2_16, &bytes).unwrap();
     let signed = engine(1).sign(&damaged, PURE, b"x", Randomizer::Hedged);
     assert!(matches!(&signed, Err(Error::Inconsistent { what, .. }) if what.contains("PK.root")), "{signed:?}");
-    assert!(matches!(engine(1).cache(&damaged, 1), Err(Error::Value { .. })));
+    assert!(matches!(engine(1).cache(&damaged, 1), Err(Error::KeyDamaged { .. })));
     let lenient = Engine::builder().backend(Arc::new(Reference)).check_roots(false).build().unwrap();
     assert!(lenient.sign(&damaged, PURE, b"x", Randomizer::Hedged).is_ok());
 }
@@ -553,6 +553,45 @@ fn explanations_tell_plan_memory_and_time() {
     assert!(predict(1000) > predict(10) && predict(10).as_nanos() > 0);
     let poor = within(100).explain(&TOY_SHA2_16, Op::Sign, 1);
     assert!(matches!(poor, Err(Error::OutOfMemory { has: 100, .. })));
+}
+
+/// What a program may match from release to release.
+#[test]
+fn errors_have_kinds() {
+    let (p, key) = (&TOY_SHA2_16, key(&TOY_SHA2_16, 1));
+    let (plain, public) = (engine(1), key.verifying_key());
+    let kind = |error: Error| error.kind();
+    let long = Mode::Pure { context: &[0; 256] };
+    assert_eq!(plain.sign(&key, long, b"", Randomizer::Hedged).map_err(kind), Err(ErrorKind::BadInput));
+    assert_eq!(plain.sign(&key, PURE, b"", Randomizer::Given(&[1])).map_err(kind), Err(ErrorKind::BadInput));
+    assert_eq!(plain.verify(&public, PURE, b"", &[0; 9]).map_err(kind), Err(ErrorKind::BadInput));
+    assert_eq!(plain.cache(&key, 9).map(drop).map_err(kind), Err(ErrorKind::BadInput));
+    let short = SigningKey::from_bytes(p, &[0; 63]).map(drop);
+    assert_eq!(short.map_err(|why| Error::from(why).kind()), Err(ErrorKind::BadInput));
+    let mixed = KeyError::PublicKeyMismatch { set: p.name };
+    assert_eq!(Error::from(mixed).kind(), ErrorKind::KeyDamaged);
+    let mut bytes = key.to_bytes();
+    bytes[0] ^= 1;
+    let damaged = SigningKey::from_bytes(p, &bytes).unwrap();
+    assert_eq!(plain.check(&damaged).map_err(kind), Err(ErrorKind::KeyDamaged));
+    assert_eq!(within(100).generate(p).map(drop).map_err(kind), Err(ErrorKind::OutOfMemory));
+
+    fn unplugged(_: &Plan, _: &mut [u8]) -> Result<(), Error> {
+        Err(Error::Device { device: "probe".into(), what: "unplugged".into() })
+    }
+    let probe = Probe::new(0, unplugged).engine().build().unwrap();
+    assert_eq!(probe.generate(p).map(drop).map_err(kind), Err(ErrorKind::DeviceFailed));
+    let shake = self::key(&TOY_SHAKE_24, 1);
+    assert_eq!(probe.sign(&shake, PURE, b"", Randomizer::Hedged).map_err(kind), Err(ErrorKind::Unsupported));
+    fn flip(plan: &Plan, out: &mut [u8]) -> Result<(), Error> {
+        *out.last_mut().unwrap() ^= u8::from(plan.op == Op::Sign);
+        Ok(())
+    }
+    let wrong = Probe::new(0, flip).engine().verify_signatures(true).build().unwrap();
+    assert_eq!(wrong.sign(&key, PURE, b"", Randomizer::Hedged).map_err(kind), Err(ErrorKind::Withheld));
+    // It speaks of keys too, which no engine signs with.
+    assert!(!Error::Randomness.to_string().contains("nothing was signed"));
+    assert_eq!(Error::Randomness.kind(), ErrorKind::Randomness);
 }
 
 #[test]

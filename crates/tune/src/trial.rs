@@ -212,10 +212,7 @@ impl Trial {
         let pool = match policy.get(THREADS) {
             Some(threads @ 2..) => {
                 let pool = ThreadPoolBuilder::new().num_threads(threads as usize).build();
-                Some(pool.map_err(|why| Error::Device {
-                    device: "the host".into(),
-                    what: format!("{threads} threads could not be started: {why}"),
-                })?)
+                Some(pool.map_err(|why| Error::no_threads(threads as usize, why))?)
             }
             _ => None,
         };

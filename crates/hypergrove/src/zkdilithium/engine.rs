@@ -81,12 +81,11 @@ impl EngineBuilder {
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
         let isa = self.isa.unwrap_or_else(Isa::fastest);
-        let lacking = || Error::Value { what: format!("this CPU lacks {}", isa.name()) };
+        let lacking = || Error::Unsupported { device: "this CPU".into(), what: format!("{} instructions", isa.name()) };
         let cpu: Arc<dyn Backend> = Arc::new(Cpu::with(isa).ok_or_else(lacking)?);
-        let refused = |why| Error::Value { what: format!("{threads} threads could not be started: {why}; use fewer") };
         let pool = |name: &'static str| {
             let named = ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("{name}-{i}"));
-            named.build().map_err(refused)
+            named.build().map_err(|why| Error::no_threads(threads, why))
         };
         let policy = Policy([&[(THREADS, threads as u32)], &self.policy.0[..]].concat());
         let named = if self.devices.is_empty() { vec![(cpu.clone(), 0)] } else { self.devices };
