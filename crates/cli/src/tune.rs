@@ -113,6 +113,10 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
             grouped(journal.found as u64)
         ));
     }
+    if journal.damaged > 0 {
+        let lines = grouped(journal.damaged as u64);
+        printer.warning(format_args!("{}: {lines} lines are no samples and were left out", state.display()));
+    }
     let bar = printer.progress_of_time(budget, "tuning");
     let tuner = Tuner { args, backend, device, threads, printer, bar, start: Instant::now(), budget };
     let rows = tuner.rows(&sets, &mut journal)?;

@@ -126,10 +126,10 @@ impl Facts {
         })
     }
 
-    /// A policy with no more threads than the engine has.
+    /// A policy with one thread at least, and no more than the engine has.
     fn within_threads(&self, policy: Policy) -> Policy {
         let Some(all) = self.default.get(THREADS) else { return policy };
-        let threads = policy.get(THREADS).map_or(all, |threads| threads.min(all));
+        let threads = policy.get(THREADS).map_or(all, |threads| threads.clamp(1, all));
         policy.with(THREADS, threads)
     }
 

@@ -625,7 +625,7 @@ impl Inner {
             crossover: self.crossover(group),
             device_free: worker.programs.backend().free(worker.device()),
             work: *facts.work(),
-            predicted: speed.map(|speed| Duration::from_secs_f64(batch as f64 / speed)),
+            predicted: speed.and_then(|speed| Duration::try_from_secs_f64(batch as f64 / speed).ok()),
             predicted_by: foretold.and_then(|all| Some(all.first()?.1)).unwrap_or("nothing"),
             memory: Memory {
                 budget: self.memory_budget(),

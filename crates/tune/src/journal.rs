@@ -1,6 +1,7 @@
 //! Samples as they come in, a line of JSON each: a tuning that was interrupted goes on from them.
 
 use crate::search::{Lab, Stop};
+use crate::table::is_plausible;
 use hypergrove_engine::{Error, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -60,6 +61,8 @@ pub struct Journal {
     told: BTreeMap<Sampled, Times>,
     /// Samples that were there already, as far as they are of use.
     pub found: usize,
+    /// Lines that were there and are no samples of any measurement: they are dropped.
+    pub damaged: usize,
 }
 
 fn named(policy: &Policy) -> BTreeMap<String, u32> {
@@ -78,10 +81,15 @@ impl Journal {
         let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let same =
             lines.next().and_then(|line| serde_json::from_str::<Head>(line).ok()).is_some_and(|old| old == *head);
-        let (mut known, mut found, mut whole) = (BTreeMap::<_, Times>::new(), 0, String::new());
+        let (mut known, mut found, mut damaged, mut whole) = (BTreeMap::<_, Times>::new(), 0, 0, String::new());
         if same {
             for line in lines {
-                let Ok(Line { question, axes, seconds }) = serde_json::from_str(line) else { continue };
+                let read = serde_json::from_str(line).ok();
+                let is_sample = |line: &Line| line.seconds.is_none_or(|took| is_plausible(took, line.question.jobs));
+                let Some(Line { question, axes, seconds }) = read.filter(is_sample) else {
+                    damaged += 1;
+                    continue;
+                };
                 known.entry((question, axes)).or_default().push_back(seconds);
                 whole.push_str(line);
                 found += 1;
@@ -95,7 +103,7 @@ impl Journal {
         std::fs::write(&next, format!("{}\n{whole}", serde_json::to_string(head)?))?;
         std::fs::rename(&next, path)?;
         let file = OpenOptions::new().append(true).open(path)?;
-        Ok(Journal { path: path.into(), file, known, told: BTreeMap::new(), found })
+        Ok(Journal { path: path.into(), file, known, told: BTreeMap::new(), found, damaged })
     }
 
     fn take(&mut self, question: &Question, policy: &Policy) -> Option<Option<f64>> {

@@ -6,12 +6,13 @@
 
 use crate::model::{Sample, Shape, line};
 use crate::space;
-use hypergrove_engine::{Backend, Choice, Device, Knowledge, Policy, PolicySource};
+use hypergrove_engine::{Axis, Backend, Choice, Device, Knowledge, Policy, PolicySource, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use hypergrove_fips205::{Family, PARAMETER_SETS, Params};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// A file of measured policies.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -134,10 +135,11 @@ impl Table {
     pub fn parse(text: &str) -> Result<Table, String> {
         let table: Table = toml::from_str(text).map_err(|why| why.to_string().trim_end().replace('\n', " "))?;
         for row in &table.rows {
-            let whole = row.jobs > 0 && row.batch.contain(row.jobs);
-            let timed = [row.seconds, row.default_seconds].iter().all(|s| *s > 0.0 && s.is_finite());
-            if !(whole && timed && row.spread.is_finite() && row.spread >= 0.0) {
-                return Err(format!("the row of {} {} for {} jobs cannot be", row.op, row.set(), row.jobs));
+            let timed = [row.seconds, row.default_seconds].iter().all(|s| is_plausible(*s, row.jobs));
+            if !(row.batch.contain(row.jobs) && timed && (0.0..=MOST_SPREAD).contains(&row.spread)) {
+                let Row { jobs, seconds, default_seconds, spread, .. } = row;
+                let figures = format!("{seconds} s, by default {default_seconds} s, spread {spread}");
+                return Err(format!("{}: no measurement gives {jobs} jobs in {figures}", row.title()));
             }
         }
         Ok(table)
@@ -165,7 +167,29 @@ impl Table {
     }
 }
 
+/// Seconds of a job that a measurement can give: from a hash on the fastest device to the slowest set, emulated.
+const JOB_SECONDS: RangeInclusive<f64> = 1e-10..=1e6;
+
+/// Jobs of a batch, at most.
+const MOST_JOBS: usize = u32::MAX as usize;
+
+/// A spread that a measurement can have, at most.
+const MOST_SPREAD: f64 = 1e3;
+
+/// Threads that a row may name, at most: the engine uses no more than it has.
+const MOST_THREADS: u32 = 1 << 16;
+
+/// Whether a batch of so many jobs can have taken so many seconds: others would mislead whatever plans by them.
+pub(crate) fn is_plausible(seconds: f64, jobs: usize) -> bool {
+    (1..=MOST_JOBS).contains(&jobs) && JOB_SECONDS.contains(&(seconds / jobs as f64))
+}
+
 impl Row {
+    /// Names the row in errors. Its words may be anything: they are quoted.
+    fn title(&self) -> String {
+        format!("the row of {:?} {:?} for {} jobs", self.op, self.set(), self.jobs)
+    }
+
     /// The set's name, or family and n.
     fn set(&self) -> String {
         self.set.clone().unwrap_or_else(|| format!("{}, n = {}", self.family, self.n))
@@ -254,9 +278,8 @@ impl Known {
             // A set that this build leaves out.
             let (Some(op), Some(params)) = (op, row.params()) else { continue };
             let plan = Plan::new(params, op);
-            let space = backend.space(device, &plan).map_err(|why| why.to_string())?;
-            let named = row.axes.iter().map(|(name, value)| (name.as_str(), *value));
-            let policy = space::policy(&space, named).map_err(|why| why.to_string())?;
+            let policy = policy(row, &backend.space(device, &plan).map_err(|why| why.to_string())?)
+                .map_err(|why| format!("{}: {why}", row.title()))?;
             let work = compressions(&plan.work());
             entries.push(Entry { row: row.clone(), policy, plan, work, source: source.name.clone() });
         }
@@ -335,6 +358,21 @@ impl Known {
             ),
         })
     }
+}
+
+/// A row's policy. It holds axes that a tuner may choose, and no others: a file must not switch a check off.
+fn policy(row: &Row, space: &[Axis]) -> Result<Policy, String> {
+    if let Some(axis) = space.iter().find(|axis| !axis.tuned && row.axes.contains_key(axis.name)) {
+        return Err(format!("it sets {}, which is not tuned", axis.name));
+    }
+    match row.axes.get(THREADS) {
+        Some(threads) if !(1..=MOST_THREADS).contains(threads) => {
+            return Err(format!("{THREADS} = {threads}: it is 1 to {MOST_THREADS}"));
+        }
+        _ => {}
+    }
+    let named = row.axes.iter().map(|(name, value)| (name.as_str(), *value));
+    space::policy(space, named).map_err(|why| why.to_string())
 }
 
 impl Entry {

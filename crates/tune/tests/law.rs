@@ -516,25 +516,83 @@ fn stale_and_damaged_tables_are_left_out_with_a_line_each() {
     let good = table(&backend);
     let driver = Table { detail: "another driver".into(), ..good.clone() };
     let other = Table { device: "Fake 2".into(), ..good.clone() };
-    let mut value = good.clone();
-    value.rows[0].axes.insert("block".into(), 512);
+    let with = |axis: &str, value| {
+        let mut table = good.clone();
+        table.rows[0].axes.insert(axis.into(), value);
+        table.text()
+    };
+    let changed = |change: fn(&mut Row)| {
+        let mut table = good.clone();
+        change(&mut table.rows[0]);
+        table.text()
+    };
     let tables = [
         source("stale", table(&old).text()),
         source("driver", driver.text()),
         source("other device", other.text()),
         source("garbage", "policy = 3 [".into()),
         source("half", good.text()[..good.text().len() / 2].into()),
-        source("value", value.text()),
-        source("time", good.text().replacen("seconds = 0.0", "seconds = -0.0", 1)),
+        source("value", with("block", 512)),
+        source("check", with("check", 0)),
+        source("check1", with("check", 1)),
+        source("threads", with(THREADS, 0)),
+        source("threads-", with(THREADS, u32::MAX)),
+        source("axis", with("tyle", 9)),
+        source("big", good.text().replacen("block = 32", "block = 4294967328", 1)),
+        source("time", changed(|row| row.seconds = -row.seconds)),
+        source("long", changed(|row| row.seconds = 1e300)),
+        source("short", changed(|row| row.seconds = 1e-300)),
+        source("inf", changed(|row| row.seconds = f64::INFINITY)),
+        source("nan", changed(|row| row.seconds = f64::NAN)),
+        source("default", changed(|row| row.default_seconds = 1e300)),
+        source("spread", changed(|row| row.spread = 1e300)),
+        source("jobs", changed(|row| row.jobs = i64::MAX as usize)),
+        source("none", changed(|row| (row.jobs, row.batch.least) = (0, 0))),
         source("good", good.text()),
     ];
     let known = Known::new(&tables, &backend, device);
     assert_eq!(known.rows(), good.rows.len());
     let starts: Vec<&str> = known.notices.iter().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(starts, ["stale", "driver", "garbage", "half", "value", "time"], "{:#?}", known.notices);
+    let left_out: Vec<&str> = tables.iter().map(|table| &*table.name).collect();
+    let left_out = left_out.into_iter().filter(|name| !["other", "good"].contains(&name.split(' ').next().unwrap()));
+    assert_eq!(starts, left_out.collect::<Vec<_>>(), "{:#?}", known.notices);
     assert!(known.notices.iter().all(|line| !line.contains('\n')), "{:#?}", known.notices);
-    assert!(known.notices[4].contains("block = 512: it is one of [32, 64, 128, 256]"), "{}", known.notices[4]);
+    for (name, said) in [
+        ("value", "block = 512: it is one of [32, 64, 128, 256]"),
+        ("check", "it sets check, which is not tuned"),
+        ("threads", "threads = 0: it is 1 to"),
+        ("long", "no measurement gives 64 jobs in 1"),
+    ] {
+        let line = known.notices.iter().find(|line| line.split(' ').next() == Some(name)).unwrap();
+        assert!(line.contains(said) && line.contains("the row of \"sign\""), "{line}");
+    }
     assert!(known.notices[0].contains("hypergrove tune"));
+}
+
+/// A sample that no measurement gives would be told to the searches.
+#[test]
+fn a_journals_damaged_lines_are_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fake.jsonl");
+    let question = Question { set: "SLH-DSA-SHA2-128f".into(), op: "sign".into(), jobs: 64 };
+    let mut journal = Journal::open(&path, &head("a")).unwrap();
+    Recorded { journal: &mut journal, question: question.clone(), lab: Fake::new(0.0, 1) }.run(&base()).unwrap();
+    drop(journal);
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let (first, sample) = whole.split_once('\n').unwrap();
+    let (start, rest) = sample.split_once("\"seconds\":").unwrap();
+    let end = &rest[rest.find([',', '}']).unwrap()..];
+    let with = |seconds: &str| format!("{start}\"seconds\":{seconds}{end}");
+    let good = [sample.to_owned(), with("null")];
+    let bad = ["-1.0", "0.0", "1e300", "1e-300", "1e999", "nan", "\"1\""].map(with);
+    let jobs = sample.replace("\"jobs\":64", "\"jobs\":0");
+    let text = [&[first.to_owned() + "\n"], &good[..], &bad, &[jobs, "garbage\n".into()]].concat().concat();
+    std::fs::write(&path, text).unwrap();
+    let journal = Journal::open(&path, &head("a")).unwrap();
+    assert_eq!((journal.found, journal.damaged), (2, bad.len() + 2));
+    drop(journal);
+    let again = Journal::open(&path, &head("a")).unwrap();
+    assert_eq!((again.found, again.damaged), (2, 0), "they are gone from the file");
 }
 
 #[test]

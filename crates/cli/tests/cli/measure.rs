@@ -246,7 +246,22 @@ fn policies_are_tuned_kept_and_used() {
     assert!(place.path("state/hypergrove/tune").read_dir().unwrap().next().is_some(), "samples are kept");
 
     // Stale and damaged tables: a line each, and the defaults.
-    for (damaged, said) in [(text.replace("space = \"", "space = \"x"), "changed"), (text[..200].into(), "damaged")] {
+    let row = |axes: &str, seconds: &str| {
+        format!(
+            "{}[[policy]]\nfamily = \"SHA2\"\nn = 16\nop = \"keygen\"\nbatch = \"1..\"\njobs = 4\naxes = {{ {axes} }}\n\
+             seconds = {seconds}\ndefault_seconds = 1.0\nspread = 0.01\nsamples = 9\n",
+            &text[..text.find("[[policy]]").unwrap()]
+        )
+    };
+    fs::write(table, row("threads = 1", "0.5")).unwrap();
+    assert_eq!(explain("keygen")["policy_source"], "measured, from a table");
+    for (damaged, said) in [
+        (text.replace("space = \"", "space = \"x"), "changed"),
+        (text[..200].into(), "damaged"),
+        (row("threads = 0", "0.5"), "threads = 0"),
+        (row("check = 0", "0.5"), "no axis \"check\""),
+        (row("threads = 1", "1e300"), "no measurement gives 4 jobs"),
+    ] {
         fs::write(table, damaged).unwrap();
         let explained = run(&["explain", "--set", "sha2-128f", "--op", "keygen", "--json"]).good();
         let lines: Vec<_> = explained.stderr.lines().filter(|line| line.contains(said)).collect();
