@@ -2,7 +2,7 @@
 
 use crate::crossover::{Sleeping, Wake, seconds};
 use crate::explain::{Explanation, Memory};
-use crate::jobs::{CacheJob, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
+use crate::jobs::{CacheJob, CheckJob, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::worker::{Asked, Fault, Scale, Worker};
 use hypergrove_engine::planner::{SubBatch, SubBatches};
@@ -282,8 +282,9 @@ impl Engine {
         self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What devices failed so far, and how, in order. After a failure the work went on elsewhere, or the call ended with
-    /// an error if there was no other device. Whoever keeps an engine for long should look here now and then.
+    /// What devices failed so far, and how, in order: the latest 64. After a failure the work went on elsewhere, or the
+    /// call ended with an error if there was no other device. Whoever keeps an engine for long should look here now and
+    /// then.
     pub fn faults(&self) -> Vec<Fault> {
         self.0.faults()
     }
@@ -349,10 +350,10 @@ impl Engine {
         failed.map_or(Ok(keys), Err)
     }
 
-    /// Computes PK.root again: an error if it is not the key's own. Keys that were read from a file may be checked once;
-    /// signing a batch with a wrong root fails.
+    /// Computes PK.root again: [`Error::KeyDamaged`] if it is not the key's own. Keys that were read from a file may be
+    /// checked once; signing finds a wrong root too.
     pub fn check(&self, key: &SigningKey) -> Result<(), Error> {
-        if self.0.one(KeygenJob::again(key))? == *key { Ok(()) } else { Err(wrong_root(key)) }
+        self.0.one(CheckJob(key))
     }
 
     /// A signature.
@@ -371,9 +372,9 @@ impl Engine {
     /// Signs any number of messages in bounded memory. Jobs are taken from the iterator a sub-batch at a time; `sink`
     /// gets every job's index and result, in order, as soon as its sub-batch and those before it are done. Iterator and
     /// sink are called on this thread, while devices that take several programs at a time, or several devices, work on
-    /// sub-batches that were taken ahead. A job with bad input has an error of its own; an error of the whole call (a
-    /// device that fails and is the last, or randomness) ends it, and the jobs whose result was not handed out are not
-    /// signed.
+    /// sub-batches that were taken ahead. A job with bad input or a damaged key has an error of its own; an error of the
+    /// whole call (a device that fails and is the last, or randomness) ends it, and the jobs whose result was not handed
+    /// out are not signed.
     pub fn sign_batch<'a>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
@@ -403,22 +404,16 @@ impl Engine {
     /// with less work. One layer, the top tree, is the usual choice; 0 drops the nodes.
     pub fn cache(&self, key: &SigningKey, layers: usize) -> Result<SigningKey, Error> {
         if layers == 0 {
-            return Ok(SigningKey::from(key.as_ref().clone()));
+            return Ok(key.without_nodes());
         }
-        let nodes = self.0.one(CacheJob(key.as_ref(), layers))?;
+        let nodes = self.0.one(CacheJob(key, layers))?;
         // A wrong node below the top tree would be signed with a one-time key that signs the right one elsewhere.
         let apart = self.0.live().any(Worker::is_apart);
-        if apart && self.0.one(CacheJob(key.as_ref(), layers))? != nodes {
+        if apart && self.0.one(CacheJob(key, layers))? != nodes {
             let what = format!("the nodes of {layers} layers differ when they are computed again");
             return Err(Error::Inconsistent { device: self.device().id(), what });
         }
-        // The root of the top tree follows that tree's other nodes.
-        let p = key.params();
-        let root = &nodes[((2 << p.hp) - 2) * p.n..][..p.n];
-        if root != key.as_ref().pk_root() {
-            return Err(wrong_root(key));
-        }
-        Ok(SigningKey::with_nodes(key.as_ref().clone(), layers, nodes))
+        Ok(key.with_nodes(layers, nodes))
     }
 
     /// The same key with as many of its top layers as fit `bytes`; see [`cache_bytes`].

@@ -67,7 +67,7 @@ impl Hashing {
 
 impl Inner {
     /// The host's instruction set: that of the engine's CPU, if it has one.
-    fn isa(&self) -> Isa {
+    pub(crate) fn isa(&self) -> Isa {
         let named = self.workers.iter().find(|worker| worker.device().backend == "cpu");
         let isa = named.and_then(|worker| Isa::by_name(&worker.device().detail));
         *self.host.get_or_init(|| isa.unwrap_or_else(|| Cpu::new().isa()))

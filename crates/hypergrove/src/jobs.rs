@@ -1,8 +1,7 @@
 //! What the engine is asked to do, and how each kind of job is laid before a backend.
 
-use crate::engine::wrong_root;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::run::Run;
+use crate::run::{Failed, Run};
 use hypergrove_engine::programs::Group;
 use hypergrove_engine::{Batch, Error, Key};
 use hypergrove_fips205::digest::{ContextTooLong, MAX_CONTEXT, h_msg, prf_msg};
@@ -115,8 +114,8 @@ pub(crate) trait Job: Send + Sync + Sized {
     fn ask(&self) -> Result<(&'static Params, usize), Error>;
     /// Bytes that the job owns.
     fn owned(&self) -> usize;
-    /// Works on jobs of one group.
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error>;
+    /// Works on jobs of one group. The jobs that are to blame themselves fail alone; an error is that of all.
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error>;
     /// What the job's share of the output says.
     fn finish(&self, out: Cow<'_, [u8]>) -> Self::Out;
     /// Does away with a result that nobody gets.
@@ -143,7 +142,7 @@ impl Job for SignJob<'_> {
     }
 
     /// FIPS 205, Algorithm 19: lines 1–10 here, the others in the program.
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error> {
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
         let p = run.plan().params;
         let mut fresh = Zeroizing::new(vec![0; jobs.len() * p.n]);
         if jobs.iter().any(|job| job.randomizer == Randomizer::Hedged) {
@@ -161,22 +160,23 @@ impl Job for SignJob<'_> {
             sig[p.r_range()].copy_from_slice(&r);
             Ok(Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime)))
         })?;
-        let (keys, key_of) = keys(jobs.iter().map(|job| job.key), |key| Key {
+        let (distinct, key_of) = keys(jobs.iter().map(|job| job.key), |key| Key {
             pk_seed: key.as_ref().pk_seed(),
             sk_seed: key.as_ref().sk_seed(),
             cached_nodes: key.cached_nodes(),
             cached_id: key.cached_id(),
         });
-        let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] };
+        let batch = Batch { keys: &distinct, key_of: &key_of, positions: &positions, signatures: &[] };
         let roots = run.program(&batch, out, run.engine.check_roots)?;
+        let (mut failed, keys) = (Failed::new(), || jobs.iter().map(|job| job.key));
         // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
         if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
             let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
-            run.compare_roots(top, jobs, "the top tree's root")?;
+            failed.extend(run.compare_roots(top, keys(), "the top tree's root")?);
         }
         if run.engine.verify_signatures {
-            let keys: Vec<VerifyingKey> = jobs.iter().map(|job| job.key.verifying_key()).collect();
-            let verify: Vec<VerifyJob<'_>> = std::iter::zip(jobs, &keys)
+            let public: Vec<VerifyingKey> = keys().map(SigningKey::verifying_key).collect();
+            let verify: Vec<VerifyJob<'_>> = std::iter::zip(jobs, &public)
                 .zip(out.chunks_exact(p.sig_bytes()))
                 .map(|((job, key), signature)| VerifyJob {
                     key,
@@ -188,9 +188,9 @@ impl Job for SignJob<'_> {
             let facts = run.worker.programs.facts(Group { op: Op::Verify, cached_layers: 0, ..run.facts.group })?;
             let mut roots = vec![0; jobs.len() * p.n];
             VerifyJob::run(&Run { facts: &facts, ..*run }, &verify.iter().collect::<Vec<_>>(), &mut roots)?;
-            run.compare_roots(roots.chunks_exact(p.n), jobs, "the root implied by the signature")?;
+            failed.extend(run.compare_roots(roots.chunks_exact(p.n), keys(), "the root implied by the signature")?);
         }
-        Ok(())
+        Ok(failed)
     }
 
     fn finish(&self, out: Cow<'_, [u8]>) -> Signature {
@@ -199,31 +199,6 @@ impl Job for SignJob<'_> {
 
     fn discard(signature: Signature) {
         signature.into_bytes().zeroize();
-    }
-}
-
-impl Run<'_> {
-    /// Withholds signatures that do not belong to their keys.
-    fn compare_roots<'r>(
-        &self,
-        roots: impl Iterator<Item = &'r [u8]>,
-        jobs: &[&SignJob<'_>],
-        what: &str,
-    ) -> Result<(), Error> {
-        let Some(job) = roots.zip(jobs).position(|(root, job)| root != job.key.as_ref().pk_root()) else {
-            return Ok(());
-        };
-        // Another device can tell which of the two it is; the call fails for a damaged key, no device does.
-        let key = jobs[job].key;
-        let mut others = self.engine.live().filter(|other| !std::ptr::eq(*other, self.worker));
-        let other = others.next().and_then(|other| self.engine.one_on(other, KeygenJob::again(key)).ok());
-        if other.is_some_and(|again| again != *key) {
-            return Err(wrong_root(key));
-        }
-        Err(Error::Inconsistent {
-            device: self.worker.device().id(),
-            what: format!("{what} of job {job} is not its key's PK.root: a damaged key, or a fault"),
-        })
     }
 }
 
@@ -245,7 +220,7 @@ impl Job for VerifyJob<'_> {
     }
 
     /// FIPS 205, Algorithm 20: lines 4–13 here, the others in the program.
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error> {
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
         let p = run.plan().params;
         let positions = run.each(jobs, out, p.n, |_, job, _| {
             let (key, r) = (job.key.as_ref(), &job.signature[p.r_range()]);
@@ -260,7 +235,8 @@ impl Job for VerifyJob<'_> {
         });
         let signatures: Vec<&[u8]> = jobs.iter().map(|job| &*job.signature).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &signatures };
-        run.program(&batch, out, false).map(drop)
+        run.program(&batch, out, false)?;
+        Ok(Failed::new())
     }
 
     fn finish(&self, root: Cow<'_, [u8]>) -> bool {
@@ -270,19 +246,6 @@ impl Job for VerifyJob<'_> {
 
 /// A key from its seeds.
 pub(crate) struct KeygenJob<'a>(pub(crate) &'static Params, pub(crate) Cow<'a, Seeds>);
-
-impl KeygenJob<'_> {
-    /// A key from its own seeds.
-    pub(crate) fn again(key: &SigningKey) -> KeygenJob<'static> {
-        let raw = key.as_ref();
-        let seeds = Seeds {
-            sk_seed: raw.sk_seed().to_vec().into(),
-            sk_prf: raw.sk_prf().to_vec().into(),
-            pk_seed: raw.pk_seed().to_vec(),
-        };
-        KeygenJob(key.params(), Cow::Owned(seeds))
-    }
-}
 
 impl Job for KeygenJob<'_> {
     const OP: Op = Op::Keygen;
@@ -302,8 +265,9 @@ impl Job for KeygenJob<'_> {
     }
 
     /// FIPS 205, Algorithm 18.
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error> {
-        run.grow(jobs.iter().map(|KeygenJob(_, seeds)| (seeds.sk_seed.as_slice(), seeds.pk_seed.as_slice())), out)
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
+        run.grow(jobs.iter().map(|KeygenJob(_, seeds)| (seeds.sk_seed.as_slice(), seeds.pk_seed.as_slice())), out)?;
+        Ok(Failed::new())
     }
 
     fn finish(&self, root: Cow<'_, [u8]>) -> SigningKey {
@@ -313,8 +277,32 @@ impl Job for KeygenJob<'_> {
     }
 }
 
+/// Whether a key's PK.root is that of its seeds.
+pub(crate) struct CheckJob<'a>(pub(crate) &'a SigningKey);
+
+impl Job for CheckJob<'_> {
+    const OP: Op = Op::Keygen;
+    type Out = ();
+
+    fn ask(&self) -> Result<(&'static Params, usize), Error> {
+        Ok((self.0.params(), 0))
+    }
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
+        run.grow(jobs.iter().map(|CheckJob(key)| seeds(key)), out)?;
+        let roots = out.chunks_exact(run.plan().out_bytes());
+        run.compare_roots(roots, jobs.iter().map(|CheckJob(key)| *key), "the top tree's root")
+    }
+
+    fn finish(&self, _: Cow<'_, [u8]>) {}
+}
+
 /// The nodes of a key's top layers.
-pub(crate) struct CacheJob<'a>(pub(crate) &'a RawSigningKey, pub(crate) usize);
+pub(crate) struct CacheJob<'a>(pub(crate) &'a SigningKey, pub(crate) usize);
 
 impl Job for CacheJob<'_> {
     const OP: Op = Op::Cache;
@@ -328,13 +316,21 @@ impl Job for CacheJob<'_> {
         0
     }
 
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<(), Error> {
-        run.grow(jobs.iter().map(|CacheJob(key, _)| (key.sk_seed(), key.pk_seed())), out)
+    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
+        run.grow(jobs.iter().map(|CacheJob(key, _)| seeds(key)), out)?;
+        // The root of the top tree follows that tree's other nodes.
+        let p = run.plan().params;
+        let roots = out.chunks_exact(run.plan().out_bytes()).map(|nodes| &nodes[((2 << p.hp) - 2) * p.n..][..p.n]);
+        run.compare_roots(roots, jobs.iter().map(|CacheJob(key, _)| *key), "the top tree's root")
     }
 
     fn finish(&self, nodes: Cow<'_, [u8]>) -> Vec<u8> {
         nodes.into_owned()
     }
+}
+
+fn seeds(key: &SigningKey) -> (&[u8], &[u8]) {
+    (key.as_ref().sk_seed(), key.as_ref().pk_seed())
 }
 
 impl Run<'_> {

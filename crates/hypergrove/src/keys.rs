@@ -27,6 +27,8 @@ fn on_this_thread() -> Result<&'static Engine, Error> {
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
+    /// Whether PK.root is that of the seeds, once the host was asked.
+    is_sound: OnceLock<bool>,
     cached: Option<Arc<Nodes>>,
 }
 
@@ -69,10 +71,21 @@ impl SigningKey {
     pub(crate) fn cached_id(&self) -> u64 {
         self.cached.as_ref().map_or(0, |nodes| nodes.id)
     }
-    pub(crate) fn with_nodes(key: RawSigningKey, layers: usize, bytes: Vec<u8>) -> SigningKey {
+    pub(crate) fn with_nodes(&self, layers: usize, bytes: Vec<u8>) -> SigningKey {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = LAST.fetch_add(1, Relaxed) + 1;
-        SigningKey { key, cached: Some(Arc::new(Nodes { layers, id, bytes })) }
+        SigningKey { cached: Some(Arc::new(Nodes { layers, id, bytes })), ..self.clone() }
+    }
+    pub(crate) fn without_nodes(&self) -> SigningKey {
+        SigningKey { cached: None, ..self.clone() }
+    }
+    /// Whether PK.root is that of the seeds: `root` computes the latter, once a key.
+    pub(crate) fn is_sound(&self, root: impl FnOnce() -> Result<Vec<u8>, Error>) -> Result<bool, Error> {
+        if let Some(known) = self.is_sound.get() {
+            return Ok(*known);
+        }
+        let sound = *root()? == *self.key.pk_root();
+        Ok(*self.is_sound.get_or_init(|| sound))
     }
     /// Signs in pure mode, hedged, on the calling thread.
     pub fn try_sign_with_context(&self, message: &[u8], context: &[u8]) -> Result<Signature, Error> {
@@ -85,7 +98,7 @@ impl ZeroizeOnDrop for SigningKey {}
 
 impl From<RawSigningKey> for SigningKey {
     fn from(key: RawSigningKey) -> SigningKey {
-        SigningKey { key, cached: None }
+        SigningKey { key, is_sound: OnceLock::new(), cached: None }
     }
 }
 

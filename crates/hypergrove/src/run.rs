@@ -1,15 +1,21 @@
 //! Jobs of one group on one device: the host's share of them, their program, and the checks of what comes out.
 
-use crate::engine::Inner;
+use crate::engine::{Inner, wrong_root};
 use crate::jobs::Job;
+use crate::keys::SigningKey;
 use crate::worker::Worker;
+use hypergrove_cpu::Cpu;
 use hypergrove_engine::programs::Facts;
-use hypergrove_engine::{Batch, Error, Program, THREADS};
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use rayon::ThreadPool;
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use zeroize::{Zeroize, Zeroizing};
+
+/// Jobs that failed by themselves, by their places, and why.
+pub(crate) type Failed = BTreeMap<usize, Error>;
 
 /// Jobs of one group being worked on.
 #[derive(Clone, Copy)]
@@ -48,23 +54,29 @@ impl Run<'_> {
         }
     }
 
-    /// The jobs' output; what a failed run left behind is wiped. Where the device's memory does not suffice for all,
+    /// The jobs' output; what a failed run or job left behind is wiped. Where the device's memory does not suffice for all,
     /// they are done in parts.
-    pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<(), Error> {
-        let mut done = J::run(self, jobs, out);
+    pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<Failed, Error> {
+        let (mut done, size) = (J::run(self, jobs, out), self.plan().out_bytes());
         if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.worker.has_memory() {
             self.facts.limit(jobs.len().div_ceil(2));
             out.zeroize();
-            let mut at = 0;
-            done = Ok(());
-            while done.is_ok() && at < jobs.len() {
-                let (end, size) = (jobs.len().min(at + self.facts.most()), self.plan().out_bytes());
-                done = self.output(&jobs[at..end], &mut out[at * size..end * size]);
+            let (mut at, mut all) = (0, Failed::new());
+            done = loop {
+                if at == jobs.len() {
+                    break Ok(all);
+                }
+                let end = jobs.len().min(at + self.facts.most());
+                match self.output(&jobs[at..end], &mut out[at * size..end * size]) {
+                    Ok(failed) => all.extend(failed.into_iter().map(|(job, why)| (at + job, why))),
+                    Err(why) => break Err(why),
+                }
                 at = end;
-            }
+            };
         }
-        if done.is_err() {
-            out.zeroize();
+        match &done {
+            Ok(failed) => failed.keys().for_each(|job| out[job * size..(job + 1) * size].zeroize()),
+            Err(_) => out.zeroize(),
         }
         done
     }
@@ -92,6 +104,48 @@ impl Run<'_> {
                 _ => compute(program),
             }
         })
+    }
+
+    /// The jobs whose keys are damaged, given the root that the device found for each job's key. If a key is sound, the
+    /// device is wrong.
+    pub(crate) fn compare_roots<'r, 'k>(
+        &self,
+        roots: impl Iterator<Item = &'r [u8]>,
+        keys: impl Iterator<Item = &'k SigningKey>,
+        what: &str,
+    ) -> Result<Failed, Error> {
+        let mut failed = Failed::new();
+        for (job, (root, key)) in roots.zip(keys).enumerate() {
+            if root == key.as_ref().pk_root() {
+                continue;
+            }
+            if key.is_sound(|| self.root_on_host(key))? {
+                let what = format!("{what} of job {job} is not its key's PK.root, which the host computes");
+                return Err(Error::Inconsistent { device: self.worker.device().id(), what });
+            }
+            failed.insert(job, wrong_root(key));
+        }
+        Ok(failed)
+    }
+
+    /// PK.root of a key's seeds by the host's lanes, in a program of its own: whichever of key and device is wrong, the
+    /// host is asked in another way than the device was.
+    fn root_on_host(&self, key: &SigningKey) -> Result<Vec<u8>, Error> {
+        let cpu = Cpu::with(self.engine.isa()).expect("detected");
+        let (plan, threads) =
+            (Plan::new(key.params(), Op::Keygen), self.pool.map_or(1, ThreadPool::current_num_threads));
+        let policy = Policy(vec![(THREADS, threads as u32)]);
+        let mut program = cpu.prepare(&cpu.devices()?[0], &plan, 1, &policy)?;
+        let key = key.as_ref();
+        let key = Key { pk_seed: key.pk_seed(), sk_seed: key.sk_seed(), cached_nodes: &[], cached_id: 0 };
+        let batch = Batch { keys: &[key], key_of: &[0], positions: &[], signatures: &[] };
+        let mut root = vec![0; plan.out_bytes()];
+        let mut run = || program.run(&batch, &mut root);
+        match self.pool {
+            Some(pool) => pool.install(run)?,
+            None => run()?,
+        };
+        Ok(root)
     }
 
     /// Computes a batch once more, its jobs moved round by half so that other lanes work on each, and compares.

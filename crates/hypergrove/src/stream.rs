@@ -4,9 +4,9 @@ use crate::engine::{Inner, slots};
 use crate::jobs::Job;
 use crate::run::Run;
 use crate::worker::{Asked, Scale, Worker, is_fault};
-use hypergrove_engine::Error;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Facts, Group};
+use hypergrove_engine::{Error, ErrorKind};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::any::Any;
@@ -66,12 +66,12 @@ impl Asker<'_> {
     }
 }
 
+/// Where a job's output lies, or why there is none.
+type Share = Result<Range<usize>, Error>;
+
 /// Takes a job's result from its share of the output.
-fn finish<J: Job>(asked: &Asked<J>, share: &Range<usize>, out: &[u8]) -> Result<J::Out, Error> {
-    match &asked.group {
-        Ok(_) => Ok(asked.job.finish(Cow::Borrowed(&out[share.clone()]))),
-        Err(why) => Err(why.clone()),
-    }
+fn finish<J: Job>(asked: &Asked<J>, share: &Share, out: &[u8]) -> Result<J::Out, Error> {
+    share.clone().map(|share| asked.job.finish(Cow::Borrowed(&out[share])))
 }
 
 impl Inner {
@@ -119,11 +119,6 @@ impl Inner {
         }
     }
 
-    /// One job on this device.
-    pub(crate) fn one_on<J: Job>(&self, worker: &Worker, job: J) -> Result<J::Out, Error> {
-        self.try_one(worker, &job).map_err(|(Tried::Fault(why) | Tried::Refused(why))| why)
-    }
-
     fn ask_one<J: Job>(&self, worker: &Worker, job: &J) -> Result<Group, Error> {
         let threads = self.threads_for(worker, J::OP, 1);
         job.ask().map(|(params, cached_layers)| Group { params, op: J::OP, cached_layers, threads })
@@ -144,7 +139,10 @@ impl Inner {
             Run { engine: self, worker, facts: &facts, room: (room, room), pool }.output(&[job], &mut out)
         });
         match done {
-            Ok(()) => Ok(job.finish(Cow::Owned(out))),
+            Ok(mut failed) => match failed.remove(&0) {
+                None => Ok(job.finish(Cow::Owned(out))),
+                Some(why) => Err(refused(why)),
+            },
             Err(why) if is_fault(&why) => Err(Tried::Fault(why)),
             Err(why) => Err(refused(why)),
         }
@@ -169,7 +167,7 @@ impl Inner {
         let second = first.as_ref().and_then(|_| jobs.next());
         match (first, second) {
             (Some(job), None) if job.ask().is_ok() => match self.one(job) {
-                Err(why) if !matches!(why, Error::OutOfMemory { .. }) => Err(why),
+                Err(why) if !matches!(why.kind(), ErrorKind::OutOfMemory | ErrorKind::KeyDamaged) => Err(why),
                 result => {
                     sink(0, result);
                     Ok(())
@@ -266,7 +264,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The jobs' output, group by group, and where in it each job's share lies. After an error, none is left.
+    /// The jobs' output, group by group, and each job's share of it. After an error, none is left.
     fn outputs<J: Job>(
         &self,
         worker: &Worker,
@@ -274,12 +272,12 @@ impl Inner {
         jobs: &[(usize, Asked<J>)],
         room: (u64, u64),
         out: &mut Vec<u8>,
-    ) -> Result<Vec<Range<usize>>, Error> {
+    ) -> Result<Vec<Share>, Error> {
         let mut parts: Vec<(Group, Arc<Facts>, Vec<&J>)> = Vec::new();
         let mut places = Vec::with_capacity(jobs.len());
         for (_, asked) in jobs {
             places.push(match &asked.group {
-                Err(_) => None,
+                Err(why) => Err(why.clone()),
                 Ok(group) => {
                     let part = match parts.iter().position(|(other, ..)| other == group) {
                         Some(part) => part,
@@ -290,7 +288,7 @@ impl Inner {
                     };
                     let members = &mut parts[part].2;
                     members.push(&asked.job);
-                    Some((part, members.len() - 1))
+                    Ok((part, members.len() - 1))
                 }
             });
         }
@@ -303,19 +301,22 @@ impl Inner {
             // Zeros that nobody writes; what was there before is overwritten by the programs.
             *out = vec![0; total];
         }
+        let mut failed = Vec::with_capacity(parts.len());
         for (i, (_, facts, members)) in parts.iter().enumerate() {
             let run = Run { engine: self, worker, facts, room, pool };
-            if let Err(why) = run.output(members, &mut out[starts[i]..starts[i + 1]]) {
-                out.zeroize();
-                return Err(why);
+            match run.output(members, &mut out[starts[i]..starts[i + 1]]) {
+                Ok(of_part) => failed.push(of_part),
+                Err(why) => {
+                    out.zeroize();
+                    return Err(why);
+                }
             }
         }
-        let share = |place: Option<(usize, usize)>| match place {
-            None => 0..0,
-            Some((part, nth)) => {
-                let size = parts[part].1.plan.out_bytes();
-                starts[part] + nth * size..starts[part] + (nth + 1) * size
-            }
+        let share = |place: Result<(usize, usize), Error>| {
+            let (part, nth) = place?;
+            let size = parts[part].1.plan.out_bytes();
+            let whole = starts[part] + nth * size..starts[part] + (nth + 1) * size;
+            failed[part].remove(&nth).map_or(Ok(whole), Err)
         };
         Ok(places.into_iter().map(share).collect())
     }
@@ -324,7 +325,7 @@ impl Inner {
     fn work<J: Job>(&self, worker: &Worker, jobs: Jobs<J>, room: (u64, u64), out: &mut Vec<u8>) -> Done<J> {
         let done = self.with_pool(worker, self.threads, |pool| {
             let shares = self.outputs(worker, pool, &jobs, room, out)?;
-            let take = |((_, asked), share): (&(usize, Asked<J>), &Range<usize>)| finish(asked, share, out);
+            let take = |((_, asked), share): (&(usize, Asked<J>), &Share)| finish(asked, share, out);
             Ok(match pool {
                 Some(pool) if jobs.len() > SHARE => {
                     let pairs = jobs.par_iter().zip(&shares).with_min_len(SHARE);

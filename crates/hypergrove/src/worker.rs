@@ -14,6 +14,9 @@ use std::time::Duration;
 /// with memory of its own: only a full one is fast.
 const SUB_BATCH_TIME: Duration = Duration::from_millis(500);
 
+/// Faults that are kept.
+const MOST_FAULTS: usize = 64;
+
 /// A device's failure, after which its part was done elsewhere if there was another device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
@@ -184,6 +187,10 @@ impl Inner {
     pub(crate) fn fault(&self, worker: &Worker, error: Error, jobs: usize) -> bool {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let state = if matches!(error, Error::Inconsistent { .. }) { WRONG } else { LOST };
+        // An engine may outlive any number of failures.
+        if faults.len() == MOST_FAULTS {
+            faults.remove(0);
+        }
         faults.push(Fault { device: worker.device().clone(), error, jobs });
         // Under the lock: of two that fail at once, one stays.
         let others = self.live().any(|other| !std::ptr::eq(other, worker));

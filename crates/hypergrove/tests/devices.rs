@@ -571,12 +571,32 @@ fn a_damaged_key_is_no_fault_of_any_device() {
     let mut bytes = key(1).to_bytes();
     *bytes.last_mut().unwrap() ^= 1;
     let damaged = SigningKey::from_bytes(P, &bytes).unwrap();
-    let engine = mock(2, 2).engine();
-    let jobs = (0..100).map(|i| job(&damaged, i));
-    let done = engine.sign_batch(jobs, |_, _| panic!("nothing is signed"));
-    assert!(matches!(&done, Err(Error::KeyDamaged { what }) if what.contains("damaged")), "{done:?}");
-    assert!(matches!(engine.sign(&damaged, PURE, b"x", Randomizer::Hedged), Err(Error::KeyDamaged { .. })));
-    assert_eq!((engine.faults(), engine.working().len()), (vec![], 2));
+    for (devices, queue) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)] {
+        let engine = mock(devices, queue).engine();
+        // Its jobs are all, none but one, or scattered.
+        for is_its in [|_| true, |i| i == 57, |i| i * i % 7 == 2] {
+            let (good, mut next) = (key(1), 0);
+            let jobs = (0..100).map(|i| job(if is_its(i) { &damaged } else { &good }, i));
+            engine
+                .sign_batch(jobs, |index, signature| {
+                    assert_eq!(index, next);
+                    next += 1;
+                    if is_its(index) {
+                        assert!(matches!(&signature, Err(Error::KeyDamaged { .. })), "{signature:?}");
+                    } else {
+                        let expected = slh_sign(&message(index), b"", good.as_ref(), None).unwrap();
+                        assert!(signature.unwrap().as_bytes() == expected.as_bytes());
+                    }
+                })
+                .unwrap();
+            assert_eq!(next, 100);
+        }
+        let mut alone = Vec::new();
+        engine.sign_batch([job(&damaged, 0)], |_, signature| alone.push(signature.map(drop))).unwrap();
+        assert!(matches!(alone[..], [Err(Error::KeyDamaged { .. })]));
+        assert!(matches!(engine.sign(&damaged, PURE, b"x", Randomizer::Hedged), Err(Error::KeyDamaged { .. })));
+        assert_eq!((engine.faults(), engine.working().len()), (vec![], devices as usize));
+    }
 
     // A device that gets a root wrong is told from a damaged key.
     let lying = mock(2, 2).answering(|_| Ok(()));

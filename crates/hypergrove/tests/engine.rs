@@ -506,16 +506,82 @@ fn a_device_that_fails_ends_the_call() {
     assert_eq!(probe.prepared.lock().unwrap().len(), 3, "a program that failed is not used again");
 }
 
+/// A key of which one bit is flipped: the lowest of its last byte but so many.
+fn flipped(key: &SigningKey, from_the_end: usize) -> SigningKey {
+    let mut bytes = key.to_bytes();
+    let at = bytes.len() - 1 - from_the_end;
+    bytes[at] ^= 1;
+    SigningKey::from_bytes(key.params(), &bytes).unwrap()
+}
+
 #[test]
 fn a_key_with_a_wrong_root_signs_nothing() {
-    let mut bytes = key(&TOY_SHA2_16, 1).to_bytes();
-    *bytes.last_mut().unwrap() ^= 1;
-    let damaged = SigningKey::from_bytes(&TOY_SHA2_16, &bytes).unwrap();
-    let signed = engine(1).sign(&damaged, PURE, b"x", Randomizer::Hedged);
-    assert!(matches!(&signed, Err(Error::Inconsistent { what, .. }) if what.contains("PK.root")), "{signed:?}");
-    assert!(matches!(engine(1).cache(&damaged, 1), Err(Error::KeyDamaged { .. })));
+    // In PK.root, PK.seed and SK.seed.
+    for from_the_end in [0, 16, 63] {
+        let damaged = flipped(&key(&TOY_SHA2_16, 1), from_the_end);
+        let engine = engine(1);
+        let signed = engine.sign(&damaged, PURE, b"x", Randomizer::Hedged);
+        assert!(matches!(&signed, Err(Error::KeyDamaged { what }) if what.contains("PK.root")), "{signed:?}");
+        assert!(matches!(engine.cache(&damaged, 1), Err(Error::KeyDamaged { .. })));
+        assert!(matches!(engine.check(&damaged), Err(Error::KeyDamaged { .. })));
+        assert_eq!(engine.faults(), [], "no device is to blame");
+    }
+    let damaged = flipped(&key(&TOY_SHA2_16, 1), 0);
     let lenient = Engine::builder().backend(Arc::new(Reference)).check_roots(false).build().unwrap();
     assert!(lenient.sign(&damaged, PURE, b"x", Randomizer::Hedged).is_ok());
+}
+
+#[test]
+fn a_damaged_key_fails_alone() {
+    let sets = [&TOY_SHA2_16, &TOY_SHAKE_24, &SLH_DSA_SHA2_128F];
+    for (p, verify) in sets.into_iter().zip([false, true, false]) {
+        let (good, damaged) = (key(p, 1), flipped(&key(p, 1), 0));
+        let engine = Engine::builder().threads(2).verify_signatures(verify).build().unwrap();
+        let cached = engine.cache(&good, 1).unwrap();
+        // The damaged key's jobs share their batch with another one's, whose nodes are cached or not.
+        let key_of = |i: usize| [&good, &damaged, &cached][i % 3];
+        let jobs = (0..40).map(|i| deterministic(key_of(i), message(i))).collect();
+        for (i, signature) in sign_all(&engine, jobs).into_iter().enumerate() {
+            match std::ptr::eq(key_of(i), &damaged) {
+                true => assert_eq!(signature.unwrap_err().kind(), ErrorKind::KeyDamaged, "{p} {i}"),
+                // The oracle takes its time.
+                false if i > 3 && p.d > 2 => assert!(signature.is_ok()),
+                false => assert!(signature.unwrap() == expected(&good, PURE, &message(i), None), "{p} {i}"),
+            }
+        }
+        let alone = sign_all(&engine, vec![deterministic(&damaged, message(0))]);
+        assert!(matches!(alone[..], [Err(Error::KeyDamaged { .. })]));
+        assert_eq!(engine.faults(), []);
+    }
+}
+
+/// Where it is the device that gets the root wrong, its result is withheld, and the key is not blamed.
+#[test]
+fn a_wrong_root_of_a_sound_key_is_the_devices() {
+    fn wrong(plan: &Plan, out: &mut [u8]) -> Result<(), Error> {
+        if matches!(plan.op, Op::Keygen | Op::Cache) {
+            *out.last_mut().unwrap() ^= 1;
+        }
+        Ok(())
+    }
+    let (key, engine) = (key(&TOY_SHA2_16, 1), Probe::new(0, wrong).engine().build().unwrap());
+    for _ in 0..2 {
+        assert!(matches!(engine.check(&key), Err(Error::Inconsistent { .. })));
+        assert!(matches!(engine.cache(&key, 1), Err(Error::Inconsistent { .. })));
+    }
+    assert!(matches!(engine.check(&flipped(&key, 1)), Err(Error::KeyDamaged { .. })));
+}
+
+#[test]
+fn the_list_of_faults_is_bounded() {
+    fn unplugged(_: &Plan, _: &mut [u8]) -> Result<(), Error> {
+        Err(Error::Device { device: "probe".into(), what: "unplugged".into() })
+    }
+    let (key, engine) = (key(&TOY_SHA2_16, 1), Probe::new(0, unplugged).engine().build().unwrap());
+    for _ in 0..200 {
+        engine.sign(&key, PURE, b"x", Randomizer::Hedged).unwrap_err();
+    }
+    assert_eq!(engine.faults().len(), 64);
 }
 
 #[test]
