@@ -211,11 +211,18 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
+/// The error of an invalid signature has no source. Where the engine failed, so that nothing is known of the signature,
+/// the source is the engine's [`Error`].
 impl Verifier<Signature> for VerifyingKey {
     fn verify(&self, message: &[u8], signature: &Signature) -> Result<(), signature::Error> {
+        // A signature of another length belongs to another set, and not to this key.
+        if signature.as_bytes().len() != self.params().sig_bytes() {
+            return Err(signature::Error::new());
+        }
         match self.verify_with_context(message, &[], signature.as_bytes()) {
             Ok(true) => Ok(()),
-            _ => Err(signature::Error::new()),
+            Ok(false) => Err(signature::Error::new()),
+            Err(why) => Err(signature::Error::from_source(why)),
         }
     }
 }

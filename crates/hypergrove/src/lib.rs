@@ -40,6 +40,24 @@
 //! key.verifying_key().verify(b"message", &key.sign(b"message"))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! An error of these traits is opaque, but for its source: where the engine failed, that is an [`Error`]. An invalid
+//! signature has no source.
+//!
+//! ```
+//! use hypergrove::signature::Verifier;
+//! use hypergrove::{Error, Signature, VerifyingKey};
+//! use std::error::Error as _;
+//!
+//! /// Whether a signature is valid; an error if the engine could not tell.
+//! fn is_valid(key: &VerifyingKey, message: &[u8], signature: &Signature) -> Result<bool, Error> {
+//!     let Err(why) = key.verify(message, signature) else { return Ok(true) };
+//!     match why.source().and_then(|source| source.downcast_ref::<Error>()) {
+//!         Some(failure) => Err(failure.clone()),
+//!         None => Ok(false),
+//!     }
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
 mod crossover;

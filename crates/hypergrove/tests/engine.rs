@@ -370,6 +370,36 @@ fn keys_have_the_traits_that_programs_expect() {
     assert_eq!(public.verify_with_context(b"message", b"", with_context.as_bytes()), Ok(false));
 }
 
+/// A set whose verification takes more memory than the engine behind the trait has.
+#[test]
+fn a_failure_of_the_engine_is_no_invalid_signature() {
+    use std::error::Error as _;
+    let p: &'static Params = Box::leak(Box::new(Params {
+        name: "too large",
+        family: Family::Sha2,
+        n: 16,
+        h: 4,
+        d: 2,
+        hp: 2,
+        a: 0,
+        k: 3 << 20,
+        lg_w: 4,
+        m: 4,
+        oid_arc: 0,
+    }));
+    let public = VerifyingKey::from_bytes(p, &[0; 32]).unwrap();
+    let signature = Signature::from_bytes(p, vec![0; p.sig_bytes()]).unwrap();
+    let failed = public.verify(b"message", &signature).unwrap_err();
+    let engines = failed.source().and_then(|source| source.downcast_ref::<Error>()).map(Error::kind);
+    assert_eq!(engines, Some(ErrorKind::OutOfMemory), "{failed:?}");
+
+    let (toy, other) = (key(&TOY_SHA2_16, 1), key(&TOY_SHAKE_24, 1));
+    for (message, signature) in [(b"massage", toy.sign(b"message")), (b"message", other.sign(b"message"))] {
+        let invalid = toy.verifying_key().verify(message, &signature).unwrap_err();
+        assert!(invalid.source().is_none(), "{invalid:?}");
+    }
+}
+
 #[test]
 fn keys_travel_as_der_and_pem() {
     use pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey, EncodePublicKey, LineEnding};
