@@ -102,6 +102,14 @@ impl Error {
         Error::Io { what: format!("{threads} threads could not be started: {why}; use fewer") }
     }
 
+    /// A private key of this scheme or set that is not in memory what it was.
+    pub fn changed(set: &str) -> Error {
+        let out = "read it again, and have the machine's memory tested";
+        Error::KeyDamaged {
+            what: format!("this {set} private key changed in memory, so nothing is signed with it: {out}"),
+        }
+    }
+
     /// What kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         match self {

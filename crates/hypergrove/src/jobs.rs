@@ -8,7 +8,7 @@ use hypergrove_fips205::digest::{ContextTooLong, MAX_CONTEXT, h_msg, prf_msg};
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use zeroize::{Zeroize, Zeroizing};
 
 /// Where a signature's opt_rand comes from (FIPS 205, 9.2).
@@ -143,7 +143,8 @@ impl Job for SignJob<'_> {
 
     /// FIPS 205, Algorithm 19: lines 1–10 here, the others in the program.
     fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
-        let p = run.plan().params;
+        let (p, keys) = (run.plan().params, || jobs.iter().map(|job| job.key));
+        let mut failed = changed(keys());
         let mut fresh = Zeroizing::new(vec![0; jobs.len() * p.n]);
         if jobs.iter().any(|job| job.randomizer == Randomizer::Hedged) {
             random(&mut fresh)?;
@@ -160,7 +161,7 @@ impl Job for SignJob<'_> {
             sig[p.r_range()].copy_from_slice(&r);
             Ok(Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime)))
         })?;
-        let (distinct, key_of) = keys(jobs.iter().map(|job| job.key), |key| Key {
+        let (distinct, key_of) = distinct(keys(), |key| Key {
             pk_seed: key.as_ref().pk_seed(),
             sk_seed: key.as_ref().sk_seed(),
             cached_nodes: key.cached_nodes(),
@@ -168,7 +169,6 @@ impl Job for SignJob<'_> {
         });
         let batch = Batch { keys: &distinct, key_of: &key_of, positions: &positions, signatures: &[] };
         let roots = run.program(&batch, out, run.engine.check_roots)?;
-        let (mut failed, keys) = (Failed::new(), || jobs.iter().map(|job| job.key));
         // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
         if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
             let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
@@ -227,7 +227,7 @@ impl Job for VerifyJob<'_> {
             let m_prime = MPrime::new(job.mode, &job.message)?;
             Ok(Position::split(p, &h_msg(p, r, key.pk_seed(), key.pk_root(), &m_prime)))
         })?;
-        let (keys, key_of) = keys(jobs.iter().map(|job| job.key), |key| Key {
+        let (keys, key_of) = distinct(jobs.iter().map(|job| job.key), |key| Key {
             pk_seed: key.as_ref().pk_seed(),
             sk_seed: &[],
             cached_nodes: &[],
@@ -294,8 +294,10 @@ impl Job for CheckJob<'_> {
 
     fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
         run.grow(jobs.iter().map(|CheckJob(key)| seeds(key)), out)?;
-        let roots = out.chunks_exact(run.plan().out_bytes());
-        run.compare_roots(roots, jobs.iter().map(|CheckJob(key)| *key), "the top tree's root")
+        let (roots, keys) = (out.chunks_exact(run.plan().out_bytes()), || jobs.iter().map(|CheckJob(key)| *key));
+        let mut failed = run.compare_roots(roots, keys(), "the top tree's root")?;
+        failed.extend(changed(keys()));
+        Ok(failed)
     }
 
     fn finish(&self, _: Cow<'_, [u8]>) {}
@@ -321,7 +323,10 @@ impl Job for CacheJob<'_> {
         // The root of the top tree follows that tree's other nodes.
         let p = run.plan().params;
         let roots = out.chunks_exact(run.plan().out_bytes()).map(|nodes| &nodes[((2 << p.hp) - 2) * p.n..][..p.n]);
-        run.compare_roots(roots, jobs.iter().map(|CacheJob(key, _)| *key), "the top tree's root")
+        let keys = || jobs.iter().map(|CacheJob(key, _)| *key);
+        let mut failed = run.compare_roots(roots, keys(), "the top tree's root")?;
+        failed.extend(changed(keys()));
+        Ok(failed)
     }
 
     fn finish(&self, nodes: Cow<'_, [u8]>) -> Vec<u8> {
@@ -365,9 +370,16 @@ fn owned(bytes: &Cow<'_, [u8]>) -> usize {
     }
 }
 
-/// The distinct keys of a batch, told apart by where they lie, and which of them each job uses.
-fn keys<'a, K: 'a>(jobs: impl Iterator<Item = &'a K>, parts: impl Fn(&'a K) -> Key<'a>) -> (Vec<Key<'a>>, Vec<u32>) {
-    let (mut keys, mut numbers) = (Vec::new(), HashMap::new());
+/// The jobs whose keys are not what they were when they were made.
+fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
+    let (why, key_of) = distinct(keys, |key| (!key.is_unchanged()).then(|| Error::changed(key.params().name)));
+    let failed = key_of.iter().enumerate();
+    failed.filter_map(|(job, key)| Some((job, why[*key as usize].clone()?))).collect()
+}
+
+/// Of the distinct keys of a batch, told apart by where they lie, what is asked of each, and which of them each job uses.
+fn distinct<'a, K: 'a, T>(jobs: impl Iterator<Item = &'a K>, parts: impl Fn(&'a K) -> T) -> (Vec<T>, Vec<u32>) {
+    let (mut keys, mut numbers) = (Vec::new(), BTreeMap::new());
     let mut last = (std::ptr::null(), 0);
     let key_of = jobs
         .map(|key| {

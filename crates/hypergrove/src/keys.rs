@@ -10,6 +10,7 @@ use pkcs8::{EncodePrivateKey, PrivateKeyInfoRef, SecretDocument};
 use signature::rand_core::TryCryptoRng;
 use signature::{Keypair, RandomizedSigner, SignatureEncoding, Signer, Verifier};
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
@@ -27,9 +28,18 @@ fn on_this_thread() -> Result<&'static Engine, Error> {
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
+    /// Checksum of the key as it was made or read.
+    digest: Zeroizing<u64>,
     /// Whether PK.root is that of the seeds, once the host was asked.
     is_sound: OnceLock<bool>,
     cached: Option<Arc<Nodes>>,
+}
+
+/// A checksum of the key's bytes, by which memory that went bad shows. It stops no attacker who chooses which bits flip.
+fn digest(key: &RawSigningKey) -> u64 {
+    let mut digest = DefaultHasher::new();
+    [key.sk_seed(), key.sk_prf(), key.pk_seed(), key.pk_root()].iter().for_each(|part| digest.write(part));
+    digest.finish()
 }
 
 /// The top layers of the hypertree. They are no secret: signatures show them.
@@ -79,6 +89,10 @@ impl SigningKey {
     pub(crate) fn without_nodes(&self) -> SigningKey {
         SigningKey { cached: None, ..self.clone() }
     }
+    /// Whether the key is still what was made or read.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        digest(&self.key) == *self.digest
+    }
     /// Whether PK.root is that of the seeds: `root` computes the latter, once a key.
     pub(crate) fn is_sound(&self, root: impl FnOnce() -> Result<Vec<u8>, Error>) -> Result<bool, Error> {
         if let Some(known) = self.is_sound.get() {
@@ -98,7 +112,8 @@ impl ZeroizeOnDrop for SigningKey {}
 
 impl From<RawSigningKey> for SigningKey {
     fn from(key: RawSigningKey) -> SigningKey {
-        SigningKey { key, is_sound: OnceLock::new(), cached: None }
+        let digest = Zeroizing::new(digest(&key));
+        SigningKey { key, digest, is_sound: OnceLock::new(), cached: None }
     }
 }
 

@@ -119,6 +119,10 @@ impl Run<'_> {
             if root == key.as_ref().pk_root() {
                 continue;
             }
+            if !key.is_unchanged() {
+                failed.insert(job, Error::changed(key.params().name));
+                continue;
+            }
             if key.is_sound(|| self.root_on_host(key))? {
                 let what = format!("{what} of job {job} is not its key's PK.root, which the host computes");
                 return Err(Error::Inconsistent { device: self.worker.device().id(), what });

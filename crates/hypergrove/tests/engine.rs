@@ -585,6 +585,44 @@ fn a_damaged_key_fails_alone() {
     }
 }
 
+/// Flips a bit of what lies in memory, as a fault of the memory would.
+#[cfg(target_os = "linux")]
+fn corrupt(bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let memory = std::fs::OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
+    memory.write_all_at(&[bytes[5] ^ 4], bytes.as_ptr() as u64 + 5).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_key_that_changes_in_memory_signs_nothing() {
+    type Part = fn(&SigningKey) -> &[u8];
+    let parts: [Part; 4] = [
+        |key| key.as_ref().sk_seed(),
+        |key| key.as_ref().sk_prf(),
+        |key| key.as_ref().pk_seed(),
+        |key| key.as_ref().pk_root(),
+    ];
+    let (engine, good) = (engine(1), key(&TOY_SHA2_16, 1));
+    let changed = |error: Error| error.kind() == ErrorKind::KeyDamaged && error.to_string().contains("in memory");
+    for part in parts {
+        for cached in [0, 1] {
+            let key = engine.cache(&key(&TOY_SHA2_16, 2), cached).unwrap();
+            let jobs = || [&good, &key, &good].map(|key| deterministic(key, &b"x"[..])).to_vec();
+            assert!(sign_all(&engine, jobs()).iter().all(Result::is_ok));
+            corrupt(part(&key));
+            let key = std::hint::black_box(&key);
+            let signed = sign_all(&engine, jobs());
+            assert!(signed[0].is_ok() && signed[2].is_ok());
+            assert!(signed[1].clone().is_err_and(changed), "{:?}", signed[1]);
+            assert!(engine.sign(key, PURE, b"x", Randomizer::Hedged).is_err_and(changed));
+            assert!(engine.check(key).is_err_and(changed) && engine.cache(key, 2).is_err_and(changed));
+            assert!(key.try_sign(b"x").is_err());
+        }
+    }
+    assert_eq!(engine.faults(), [], "no device is to blame");
+}
+
 /// Where it is the device that gets the root wrong, its result is withheld, and the key is not blamed.
 #[test]
 fn a_wrong_root_of_a_sound_key_is_the_devices() {
