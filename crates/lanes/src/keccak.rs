@@ -4,7 +4,9 @@
 //! the state that go back where the node stands.
 
 use crate::simd::{Lanes, Simd, array};
-use crate::{AdrsWords, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, groups};
+use crate::{
+    AdrsWords, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, check_chains, check_rows, groups,
+};
 
 /// Round constants (FIPS 202, 3.2.5).
 #[rustfmt::skip]
@@ -66,7 +68,8 @@ pub(crate) fn shake<T: Simd, const W: usize>(
     blocks: usize,
 ) {
     let jobs = inputs.len() / input_bytes;
-    assert_eq!((inputs.len(), outputs.len()), (jobs * input_bytes, jobs * blocks * W * 8), "whole inputs and outputs");
+    check_rows(inputs.len(), jobs, 1, input_bytes);
+    check_rows(outputs.len(), jobs, blocks, 8 * W);
     token.vectorize(
         #[inline(always)]
         || {
@@ -213,7 +216,8 @@ impl<T: Simd, const N: usize> Shake<T, N> {
         trace: &mut Option<Trace<'_>>,
     ) {
         let jobs = adrs.len();
-        assert_eq!(nodes.len(), jobs * N, "a node for each address");
+        check_rows(nodes.len(), jobs, 1, N);
+        keys.check(jobs);
         self.0.vectorize(
             #[inline(always)]
             || {
@@ -387,7 +391,9 @@ impl<T: Simd, const N: usize> TweakableHash for Shake<T, N> {
     #[inline(never)]
     fn t_l(&self, keys: Keys<'_>, adrs: &[AdrsWords], l: usize, nodes: &[u8], out: &mut [u8]) {
         let jobs = adrs.len();
-        assert_eq!((nodes.len(), out.len()), (jobs * l * N, jobs * N), "l nodes and an output for each address");
+        check_rows(nodes.len(), jobs, l, N);
+        check_rows(out.len(), jobs, 1, N);
+        keys.check(jobs);
         self.0.vectorize(
             #[inline(always)]
             || {
@@ -419,6 +425,7 @@ impl<T: Simd, const N: usize> TweakableHash for Shake<T, N> {
         nodes: &mut [u8],
         mut trace: Option<Trace<'_>>,
     ) {
+        check_chains(adrs.len(), N, w, steps, trace.as_ref());
         if let Some(trace) = &mut trace {
             keep_rows::<N>(trace, w, 0, 0, adrs.len(), nodes);
         }

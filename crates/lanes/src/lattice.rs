@@ -35,7 +35,8 @@ struct Line([f64; 8]);
 impl Rows {
     /// Zeros: so many rows of so many lanes.
     pub fn new(rows: usize, lanes: usize) -> Rows {
-        Rows { lines: vec![Line([0.0; 8]); (rows * lanes).div_ceil(8)], len: rows * lanes }
+        let len = rows.checked_mul(lanes).expect("as many numbers as a usize holds");
+        Rows { lines: vec![Line([0.0; 8]); len.div_ceil(8)], len }
     }
 }
 

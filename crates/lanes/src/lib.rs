@@ -75,6 +75,12 @@ pub enum Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
+    /// Panics unless there is a key for each job. Fewer would repeat the last one, unseen.
+    fn check(&self, jobs: usize) {
+        if let Keys::Of { of, .. } = self {
+            assert_eq!(of.len(), jobs, "a key for each address");
+        }
+    }
     #[inline(always)]
     fn get(&self, job: usize) -> &'a KeyState {
         match self {
@@ -264,6 +270,28 @@ fn arithmetic<T: simd::Simd>(token: T, width: Width, constants: &Constants<'_>) 
             Box::new(lattice::Over::<T::Plain, <T::Plain as simd::Simd>::DoublesWide>::new(token.plain(), constants))
         }
     })
+}
+
+/// Panics unless a slice of `len` is that of `jobs` jobs with `rows` rows of `size` items each. A product that no `usize`
+/// holds is no slice's length.
+fn check_rows(len: usize, jobs: usize, rows: usize, size: usize) {
+    let all = jobs.checked_mul(rows).and_then(|all| all.checked_mul(size));
+    assert!(all == Some(len), "{jobs} jobs with {rows} rows of {size} each, in {len}");
+}
+
+/// Panics unless w, digits and kept chains are those of `jobs` chains of values of n bytes.
+fn check_chains(jobs: usize, n: usize, w: usize, steps: Steps<'_>, trace: Option<&Trace<'_>>) {
+    assert!((1..=256).contains(&w), "chains of {w} values: a digit is a byte, and none has no first value");
+    if let Steps::From(digits) | Steps::To(digits) = steps {
+        assert_eq!(digits.len(), jobs, "a digit for each address");
+        assert!(digits.iter().all(|digit| usize::from(*digit) < w), "digits below w = {w}");
+    }
+    if let Some(Trace { chains, out }) = trace {
+        assert_eq!(chains.len(), jobs, "a chain's number, or none, for each address");
+        let room = out.len() / (w * n);
+        let fits = |chain: &u32| *chain == Trace::NONE || (*chain as usize) < room;
+        assert!(chains.iter().all(fits), "numbers of the {room} chains that there is room for");
+    }
 }
 
 /// Which steps each job of a group takes, as ranges.

@@ -6,7 +6,10 @@
 //! block are zero the schedule's additions fall away.
 
 use crate::simd::{Lanes, Sha256Streams, Simd, array};
-use crate::{AdrsWords, KeyState, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, groups};
+use crate::{
+    AdrsWords, KeyState, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, check_chains,
+    check_rows, groups,
+};
 use core::ops::Range;
 
 /// SHA-512's round constants (FIPS 180-4, 4.2.3); the upper halves of the first 64 are SHA-256's.
@@ -341,7 +344,8 @@ impl<T: Simd, const N: usize> Sha2<T, N> {
         trace: &mut Option<Trace<'_>>,
     ) {
         let jobs = adrs.len();
-        assert_eq!(nodes.len(), jobs * N, "a node for each address");
+        check_rows(nodes.len(), jobs, 1, N);
+        keys.check(jobs);
         let w = live.last as usize + 1;
         let vectors = self.0.vectorize(
             #[inline(always)]
@@ -577,7 +581,8 @@ fn t_l_256<V: Lanes<u32>>(
             }
         }
         if block == blocks - 1 {
-            w[15] = V::splat(((64 + bytes) * 8) as u32);
+            let bits = 8 * (64 + bytes) as u64;
+            (w[14], w[15]) = (V::splat((bits >> 32) as u32), V::splat(bits as u32));
         }
         compress256(&mut state, &mut w);
     }
@@ -780,7 +785,9 @@ impl<T: Simd, const N: usize> TweakableHash for Sha2<T, N> {
     #[inline(never)]
     fn t_l(&self, keys: Keys<'_>, adrs: &[AdrsWords], l: usize, nodes: &[u8], out: &mut [u8]) {
         let jobs = adrs.len();
-        assert_eq!((nodes.len(), out.len()), (jobs * l * N, jobs * N), "l nodes and an output for each address");
+        check_rows(nodes.len(), jobs, l, N);
+        check_rows(out.len(), jobs, 1, N);
+        keys.check(jobs);
         if N == 16 {
             let vectors = self.0.vectorize(
                 #[inline(always)]
@@ -850,6 +857,7 @@ impl<T: Simd, const N: usize> TweakableHash for Sha2<T, N> {
         nodes: &mut [u8],
         mut trace: Option<Trace<'_>>,
     ) {
+        check_chains(adrs.len(), N, w, steps, trace.as_ref());
         if let Some(trace) = &mut trace {
             keep_rows::<N>(trace, w, 0, 0, adrs.len(), nodes);
         }

@@ -16,6 +16,13 @@ pub(crate) fn array<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [
     out
 }
 
+/// Whether rows 0 to `last`, `stride` items apart and `items` long, lie within `len` items. A place that no `usize` holds
+/// lies within nothing: where this product wrapped, loads and stores behind it left their slices.
+#[inline(always)]
+pub(crate) fn holds(len: usize, last: usize, stride: usize, items: usize) -> bool {
+    last.checked_mul(stride).and_then(|start| start.checked_add(items)).is_some_and(|end| end <= len)
+}
+
 /// A vector of `LANES` words. Values exist only inside [`Simd::vectorize`], which proves that the CPU has the
 /// instructions; that is why nothing outside this crate can name one.
 pub(crate) trait Lanes<W: Copy>: Copy {

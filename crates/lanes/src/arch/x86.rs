@@ -89,7 +89,7 @@ macro_rules! x86_vector {
             fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N] {
                 const { assert!(N >= $per_quarter) };
                 let last = rows - 1;
-                assert!(src.len() >= last * stride + N * size_of::<$w>());
+                assert!($crate::simd::holds(src.len(), last, stride, N * size_of::<$w>()));
                 let mut words = [Self::splat(0); N];
                 let mut chunk = 0;
                 while chunk < N {
@@ -97,7 +97,7 @@ macro_rules! x86_vector {
                     let at = if chunk + $per_quarter <= N { chunk } else { N - $per_quarter };
                     let at_bytes = at * size_of::<$w>();
                     // Rows are ≤ last, and the assertion above has 16 bytes at word `at` of each: `join`'s loads are in bounds.
-                    let registers: [$raw; $per_quarter] = if first + $lanes <= rows {
+                    let registers: [$raw; $per_quarter] = if rows.saturating_sub(first) >= $lanes {
                         // Full groups, the usual ones: one base and constant distances.
                         // SAFETY: inside the slice, as above.
                         let base = unsafe { src.as_ptr().add(first * stride + at_bytes) };
@@ -166,13 +166,13 @@ macro_rules! x86_vector {
                 if first >= rows {
                     return;
                 }
-                assert!(dst.len() >= (rows - 1) * stride + N * size_of::<$w>());
+                assert!($crate::simd::holds(dst.len(), rows - 1, stride, N * size_of::<$w>()));
                 let mut chunk = 0;
                 while chunk < N {
                     let at = if chunk + $per_quarter <= N { chunk } else { N - $per_quarter };
                     // SAFETY: see splat.
                     let block = unsafe { $transpose($crate::simd::array(#[inline(always)] |i| words[at + i].0)) };
-                    let full = first + $lanes <= rows;
+                    let full = rows - first >= $lanes;
                     let mut j = 0;
                     while j < $per_quarter {
                         let $bx = block[j];
@@ -326,7 +326,7 @@ macro_rules! x86_doubles {
             }
             #[inline(always)]
             fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {
-                assert!(columns.len() >= ($lanes - 1) * stride + 8);
+                assert!($crate::simd::holds(columns.len(), $lanes - 1, stride, 8));
                 // SAFETY: see splat; there are eight numbers at each multiple of the stride.
                 let rows = unsafe { $from(columns.as_ptr(), stride) };
                 $crate::simd::array(
@@ -336,7 +336,7 @@ macro_rules! x86_doubles {
             }
             #[inline(always)]
             fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize) {
-                assert!(columns.len() >= ($lanes - 1) * stride + 8);
+                assert!($crate::simd::holds(columns.len(), $lanes - 1, stride, 8));
                 let rows = $crate::simd::array(
                     #[inline(always)]
                     |i| rows[i].0,
