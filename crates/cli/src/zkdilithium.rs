@@ -14,8 +14,8 @@ use hypergrove::zkdilithium::{
 };
 use zeroize::Zeroizing;
 
-/// Bytes of files that are held in memory at once.
-const BATCH_BYTES: usize = 64 << 20;
+/// Bytes of a batch, its files included, unless the user says otherwise.
+const BATCH_BYTES: u64 = 64 << 20;
 
 /// Half of a key pair, or all of it.
 pub(crate) enum Key {
@@ -204,18 +204,27 @@ pub(crate) fn engine_with<'p>(
     if let Some(threads) = options.threads {
         builder = builder.threads(threads.into());
     }
+    if let Some(memory) = options.memory {
+        builder = builder.memory_budget(memory);
+    }
     Ok(Watched::new(builder.build()?, printer))
 }
 
-/// Takes jobs as memory allows, and as keep the engine busy; each has so many bytes.
-fn batch<J>(most: usize, jobs: &mut impl Iterator<Item = J>, bytes: impl Fn(&J) -> usize) -> Vec<J> {
-    let (mut batch, mut held) = (Vec::new(), 0);
-    while batch.len() < most && held < BATCH_BYTES {
+/// Takes jobs as memory allows, and as keep the engine busy; each has so many bytes of files.
+fn batch<J>(
+    engine: &Engine,
+    op: Op,
+    jobs: &mut impl Iterator<Item = J>,
+    bytes: impl Fn(&J) -> usize,
+) -> Result<Vec<J>, Failure> {
+    let (mut batch, mut files, most) = (Vec::new(), 0, engine.filling(op)?);
+    let room = engine.memory_budget().unwrap_or(engine.bytes(op, 0) + BATCH_BYTES);
+    while batch.is_empty() || batch.len() < most && engine.bytes(op, batch.len()) + files < room {
         let Some(job) = jobs.next() else { break };
-        held += bytes(&job);
+        files += bytes(&job) as u64;
         batch.push(job);
     }
-    batch
+    Ok(batch)
 }
 
 /// Signs messages, each with its index.
@@ -225,9 +234,8 @@ pub(crate) fn sign(
     mut messages: impl Iterator<Item = (usize, Vec<u8>)>,
     signed: impl Fn(usize, &[u8]),
 ) -> Result<(), Failure> {
-    let most = engine.filling(Op::Sign)?;
     loop {
-        let batch = batch(most, &mut messages, |(_, message)| message.len());
+        let batch = batch(engine, Op::Sign, &mut messages, |(_, message)| message.len())?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -249,9 +257,8 @@ pub(crate) fn verify(
     mut pairs: impl Iterator<Item = (usize, (Vec<u8>, Vec<u8>))>,
     judged: impl Fn(usize, bool),
 ) -> Result<(), Failure> {
-    let most = engine.filling(Op::Verify)?;
     loop {
-        let batch = batch(most, &mut pairs, |(_, (message, _))| message.len());
+        let batch = batch(engine, Op::Verify, &mut pairs, |(_, (message, signature))| message.len() + signature.len())?;
         if batch.is_empty() {
             return Ok(());
         }

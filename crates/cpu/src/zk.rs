@@ -11,6 +11,7 @@ mod verify;
 
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
+use hypergrove_zkdilithium::keys::Opened;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES, ZETA};
 use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors};
 use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey, SigningKeyWords};
@@ -70,6 +71,12 @@ impl ZkDilithium {
         self.isa
     }
 
+    /// Bytes that each thread works in: scratch for lanes of either width, and what it keeps of the jobs of a chunk.
+    pub fn thread_bytes(&self) -> usize {
+        let scratch = [&self.narrow, &self.wide].map(|lattice| Scratch::bytes(lattice.lanes()));
+        scratch.iter().sum::<usize>() + MOST * size_of::<Opened>()
+    }
+
     /// Cycles of a core for a Poseidon permutation, at least: 21 rounds of 897 operations on the multiply-add pipes,
     /// two of them a cycle, for as many states as a vector has lanes (docs/zkdilithium.md). `None` where the pipes are
     /// others.
@@ -100,9 +107,13 @@ impl ZkDilithium {
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
         assert_eq!(seeds.len(), keys.len(), "seeds and keys");
         let chunk = chunk(seeds.len());
-        seeds.par_chunks(chunk).zip(keys.par_chunks_mut(chunk)).for_each(|(seeds, keys)| {
+        let one = |(seeds, keys): (&[_], &mut [_])| {
             self.on_lanes(seeds.len(), Then::Wipe, |lanes| lanes.keygen(seeds, keys));
-        });
+        };
+        match threads() {
+            1 => seeds.chunks(chunk).zip(keys.chunks_mut(chunk)).for_each(one),
+            _ => seeds.par_chunks(chunk).zip(keys.par_chunks_mut(chunk)).for_each(one),
+        }
     }
     /// The signatures, in the order of the jobs.
     pub fn sign(&self, jobs: &[Sign<'_>]) -> Vec<Signature> {
@@ -113,7 +124,8 @@ impl ZkDilithium {
         self.chunks(jobs, Then::Keep, |lanes, jobs, out| lanes.verify(jobs, out))
     }
 
-    /// A chunk of jobs for each thread of the current pool, in lanes of the width that suits their number.
+    /// A chunk of jobs for each thread of the current pool, in lanes of the width that suits their number. Outside of any
+    /// pool, chunk after chunk on the calling thread.
     fn chunks<J: Sync, R: Send>(
         &self,
         jobs: &[J],
@@ -129,7 +141,10 @@ impl ZkDilithium {
         if jobs.len() <= chunk {
             return one(jobs);
         }
-        jobs.par_chunks(chunk).map(one).collect::<Vec<_>>().into_iter().flatten().collect()
+        match threads() {
+            1 => jobs.chunks(chunk).flat_map(one).collect(),
+            _ => jobs.par_chunks(chunk).map(one).collect::<Vec<_>>().into_iter().flatten().collect(),
+        }
     }
 
     /// Lanes for so many jobs, on this thread.
@@ -146,11 +161,18 @@ impl ZkDilithium {
     }
 }
 
+/// Threads of the pool that this thread is one of. Where it is of none, rayon would start its global pool, which nobody has
+/// asked for, and which panics where threads cannot be had.
+fn threads() -> usize {
+    rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads())
+}
+
+/// Jobs of a chunk, at most: more add nothing to it, but keep threads waiting for its end.
+const MOST: usize = 256;
+
 /// Jobs that a thread of the current pool takes at a time.
 fn chunk(jobs: usize) -> usize {
-    /// More add nothing to a chunk, but keep threads waiting for its end.
-    const MOST: usize = 256;
-    jobs.div_ceil(rayon::current_num_threads()).clamp(1, MOST)
+    jobs.div_ceil(threads()).clamp(1, MOST)
 }
 
 /// What becomes of scratch after a call: what held secrets is wiped.

@@ -47,7 +47,7 @@ pub enum Error {
     OutOfMemory {
         /// The device's name.
         device: String,
-        /// Bytes that one job needs.
+        /// Bytes that it takes: of one job, where jobs can be done one after the other.
         needs: u64,
         /// Bytes that there are.
         has: u64,
@@ -131,7 +131,7 @@ impl core::fmt::Display for Error {
             Error::Unsupported { device, what } => write!(f, "{device} cannot execute {what}"),
             Error::OutOfMemory { device, needs, has } => write!(
                 f,
-                "{device} has {:.1} MiB for this, one job needs {:.1} MiB; raise the memory budget or use another device",
+                "{device} has {:.1} MiB for this, which needs {:.1} MiB; raise the memory budget or use another device",
                 *has as f64 / 1048576.0,
                 *needs as f64 / 1048576.0
             ),

@@ -65,6 +65,21 @@ fn strict_verification_knows_one_encoding() {
 }
 
 #[test]
+fn a_memory_budget_is_kept() {
+    let place = place_of(&vectors()["cases"][2]);
+    let names: Vec<String> = (0..40).map(|i| format!("f{i}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.iter().for_each(|name| place.write(name, vec![7; 40_000]));
+    let sign = |memory| [&["sign", "--key", "k.pem", "--threads", "1", "--memory", memory], &names[..]].concat();
+    place.run(&sign("64K")).exits(2).says(&["cpu:0 has", "hint: give more with --memory"]);
+    let keygen = ["keygen", "--scheme", "zkdilithium", "--threads", "1", "--memory", "64K"];
+    place.run(&keygen).exits(2).says(&["cpu:0 has"]);
+    // In several batches: what a thread works in takes most of it.
+    place.run(&sign("8M")).good();
+    place.run(&[&["verify", "--key", "p.pem", "--threads", "1", "--memory", "8M"], &names[..]].concat()).good();
+}
+
+#[test]
 fn many_files() {
     let place = place_of(&vectors()["cases"][3]);
     let names: Vec<String> = (0..5).map(|i| format!("f{i}")).collect();

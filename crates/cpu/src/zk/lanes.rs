@@ -49,6 +49,13 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
+    /// Bytes that one takes when each lane has a key of its own.
+    pub(super) const fn bytes(lanes: usize) -> usize {
+        let rows = KEY + 4 * VECTOR + 2 * N + CSIZE + STATE + T + 2;
+        let streams = PK_BYTES + L * A_BLOCKS * Shake::Shake128.rate();
+        8 * (KEY + rows * lanes) + lanes * streams + 4 * (lanes * VECTOR + SLACK) + lanes
+    }
+
     pub(super) fn new(lanes: usize) -> Scratch {
         let rows = |rows| Rows::new(rows, lanes);
         Scratch {

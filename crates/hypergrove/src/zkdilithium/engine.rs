@@ -7,7 +7,7 @@ use crate::{Error, Isa, Work};
 use hypergrove_cpu::Cpu;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkSign, ZkVerify};
-use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
@@ -43,6 +43,7 @@ pub struct EngineBuilder {
     devices: Vec<(Arc<dyn Backend>, u32)>,
     policy: Policy,
     verify_signatures: bool,
+    memory_budget: Option<u64>,
 }
 
 impl EngineBuilder {
@@ -51,7 +52,7 @@ impl EngineBuilder {
         self.isa = Some(isa);
         self
     }
-    /// Host threads; otherwise as many as the operating system offers.
+    /// Host threads; otherwise as many as the operating system offers. With 1, the CPU works on the calling thread.
     pub fn threads(mut self, threads: usize) -> EngineBuilder {
         self.threads = Some(threads);
         self
@@ -71,6 +72,13 @@ impl EngineBuilder {
     /// that computes wrongly could let a secret out with a signature; nothing that is signed shows it otherwise.
     pub fn verify_signatures(mut self, verify: bool) -> EngineBuilder {
         self.verify_signatures = verify;
+        self
+    }
+    /// Bytes of the host's memory for a call: what the CPU's threads work in, and the results; otherwise as many as it takes.
+    /// A call that needs more is refused before it takes any. Messages, what keys keep of themselves, and the pinned
+    /// memory of GPUs do not count.
+    pub fn memory_budget(mut self, bytes: u64) -> EngineBuilder {
+        self.memory_budget = Some(bytes);
         self
     }
     /// The engine. Its threads are started now; GPUs are made ready at their first use.
@@ -101,7 +109,8 @@ impl EngineBuilder {
                 return Err(Error::Value { what: format!("{} is named twice; name each device once", device.id()) });
             }
             let hands = if is_cpu {
-                Hands::Lanes(Lanes::with(isa).ok_or_else(lacking)?, pool("zkdilithium-lanes")?)
+                let pool = if threads > 1 { Some(pool("zkdilithium-lanes")?) } else { None };
+                Hands::Lanes(Lanes::with(isa).ok_or_else(lacking)?, pool)
             } else {
                 let hands = 0..if threads > 1 { MOST_HANDS } else { 1 };
                 let hand = |_| Ok(Hand::new(&backend, &policy, pool("zkdilithium-copies")?));
@@ -110,9 +119,9 @@ impl EngineBuilder {
             workers.push(Worker::new(device, hands));
         }
         let devices = workers.iter().map(|worker| worker.device.clone()).collect();
-        let verify_signatures = self.verify_signatures;
+        let (verify_signatures, memory_budget) = (self.verify_signatures, self.memory_budget);
         let (paces, timing, faults) = Default::default();
-        Ok(Engine { isa, threads, workers, devices, verify_signatures, paces, timing, faults })
+        Ok(Engine { isa, threads, workers, devices, verify_signatures, memory_budget, paces, timing, faults })
     }
 }
 
@@ -123,6 +132,7 @@ pub struct Engine {
     workers: Vec<Worker>,
     devices: Vec<Device>,
     verify_signatures: bool,
+    memory_budget: Option<u64>,
     paces: Paces,
     timing: Mutex<Timing>,
     faults: Mutex<Vec<Fault>>,
@@ -158,9 +168,33 @@ impl Engine {
         let spaces = self.workers.iter().map(Worker::space).collect::<Result<Vec<_>, Error>>()?;
         Ok(spaces.into_iter().find(|space| !space.is_empty()).unwrap_or_default())
     }
-    /// Jobs of one call that keep the engine busy.
+    /// Jobs of one call that keep the engine busy, as far as the memory budget allows: one at least.
     pub fn filling(&self, op: Op) -> Result<usize, Error> {
-        self.workers.iter().map(|worker| worker.jobs(op).map(|(jobs, times)| jobs * times)).sum()
+        let jobs = self.workers.iter().map(|worker| worker.jobs(op).map(|(jobs, times)| jobs * times));
+        let (jobs, fixed) = (jobs.sum::<Result<usize, Error>>()?, self.bytes(op, 0));
+        let each = self.bytes(op, 1) - fixed;
+        let fit = self.memory_budget.map(|budget| budget.saturating_sub(fixed) / each);
+        Ok(fit.map_or(jobs, |fit| jobs.min(usize::try_from(fit).unwrap_or(usize::MAX))).max(1))
+    }
+    /// Bytes of the host's memory for a call, if there is a limit.
+    pub fn memory_budget(&self) -> Option<u64> {
+        self.memory_budget
+    }
+    /// Bytes of the host's memory that a call of so many jobs takes: see [`EngineBuilder::memory_budget`].
+    pub fn bytes(&self, op: Op, jobs: usize) -> u64 {
+        let each = match op {
+            Op::Keygen => SK_BYTES + size_of::<SigningKey>(),
+            Op::Sign => SIG_BYTES + size_of::<Signature>() + size_of::<Sign<'_>>(),
+            Op::Verify => size_of::<bool>() + size_of::<Verify<'_>>(),
+        };
+        (self.workers.iter().map(Worker::bytes).sum::<usize>() + each * jobs) as u64
+    }
+    /// Asks for the memory of a call.
+    fn ask(&self, op: Op, jobs: usize) -> Result<(), Error> {
+        match (self.memory_budget, self.bytes(op, jobs)) {
+            (Some(has), needs) if needs > has => Err(Error::OutOfMemory { device: self.devices[0].id(), needs, has }),
+            _ => Ok(()),
+        }
     }
     /// Jobs that one program takes at a time, where one GPU alone computes.
     pub fn program(&self, op: Op) -> Result<Option<usize>, Error> {
@@ -187,6 +221,7 @@ impl Engine {
     /// The keys of these seeds, in their order, each with memory of its own. For a GPU that memory is the limit: see
     /// [`Engine::keygen_into`].
     pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
+        self.ask(Op::Keygen, seeds.len())?;
         self.crew().share(Op::Keygen, seeds, |on, seeds, out| match &mut on.by {
             By::Program(program) => program.keygen(seeds, &mut |keys| match self.threads {
                 1 => out.extend(keys.iter().map(SigningKey::from_words)),
@@ -202,6 +237,7 @@ impl Engine {
     /// The keys of these seeds, in their order, in the place of those that `keys` held. Memory is taken only where they are
     /// more than ever before; after an error there are none.
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
+        self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
         let done = self.crew().share(Op::Keygen, Seeds { seeds, keys: keys.room(seeds.len()) }, |on, jobs, _| {
             let Seeds { seeds, keys } = jobs;
             match &mut on.by {
@@ -238,6 +274,7 @@ impl Engine {
 
     /// The signatures, in the order of the jobs.
     pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Result<Vec<Signature>, Error> {
+        self.ask(Op::Sign, jobs.len())?;
         self.crew().share(Op::Sign, jobs, |on, jobs, out| {
             let jobs = *jobs;
             let mut took = sign(on, jobs, out)?;
@@ -253,6 +290,7 @@ impl Engine {
 
     /// The verdicts, in the order of the jobs.
     pub fn verify_batch(&self, jobs: &[VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
+        self.ask(Op::Verify, jobs.len())?;
         self.crew().share(Op::Verify, jobs, |on, jobs, out| verify(on, jobs, out))
     }
 
@@ -269,7 +307,8 @@ fn sign<'a>(on: &mut On<'_>, jobs: &[SignJob<'a>], out: &mut Vec<Signature>) -> 
         }
         By::Lanes(lanes) => {
             let job = |job: &SignJob<'a>| Sign { key: job.key.expanded(), message: job.message };
-            out.extend(lanes.sign(&jobs.par_iter().map(job).collect::<Vec<_>>()));
+            prepare(jobs.iter().map(|job| job.key), SigningKey::expanded);
+            out.extend(lanes.sign(&jobs.iter().map(job).collect::<Vec<_>>()));
             Ok(Timing::default())
         }
     }
@@ -291,9 +330,23 @@ fn verify<'a>(on: &mut On<'_>, jobs: &[VerifyJob<'a>], out: &mut Vec<bool>) -> R
                 message,
                 signature,
             };
-            out.extend(lanes.verify(&jobs.par_iter().map(job).collect::<Vec<_>>()));
+            prepare(jobs.iter().map(|job| job.key), VerifyingKey::expanded);
+            out.extend(lanes.verify(&jobs.iter().map(job).collect::<Vec<_>>()));
             Ok(Timing::default())
         }
+    }
+}
+
+/// Makes keys ready on all threads of the current pool; outside of any, on this thread. Of equal neighbours, the first.
+fn prepare<'k, K: Sync + 'k, R>(keys: impl Iterator<Item = &'k K>, ready: impl Fn(&'k K) -> R + Sync) {
+    let mut keys: Vec<&K> = keys.collect();
+    keys.dedup_by_key(|key| std::ptr::from_ref(*key));
+    let ready = |key| {
+        ready(key);
+    };
+    match rayon::current_thread_index() {
+        Some(_) => keys.into_par_iter().for_each(ready),
+        None => keys.into_iter().for_each(ready),
     }
 }
 
@@ -330,7 +383,6 @@ mod tests {
     use crate::zkdilithium::{Message, only};
     use hypergrove_engine::{Program, ZkDilithium};
     use hypergrove_fips205::plan::Plan;
-    use hypergrove_zkdilithium::params::SK_BYTES;
     use hypergrove_zkdilithium::{Trace, VerifyingKey as RawVerifyingKey, reference};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
     use std::sync::{Condvar, PoisonError};

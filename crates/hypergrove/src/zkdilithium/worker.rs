@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Builder;
 use std::time::Instant;
 
 /// Jobs of one call for each thread that keep lanes filled, and those of a piece where others wait for its end.
@@ -51,10 +52,15 @@ struct Facts {
 
 /// What computes on a device.
 pub(super) enum Hands {
-    /// The CPU's lanes, on threads of their own.
-    Lanes(Lanes, ThreadPool),
+    /// The CPU's lanes, on threads of their own; without, on the calling thread.
+    Lanes(Lanes, Option<ThreadPool>),
     /// Programs of a GPU in flight.
     Programs(Vec<Hand>),
+}
+
+/// Threads that the CPU's lanes have.
+fn threads(pool: &Option<ThreadPool>) -> usize {
+    pool.as_ref().map_or(1, ThreadPool::current_num_threads)
 }
 
 /// A program of a GPU, made at its first use.
@@ -180,7 +186,7 @@ impl Worker {
     pub(super) fn jobs(&self, op: Op) -> Result<(usize, usize), Error> {
         Ok(match (&self.hands, self.program(op)?) {
             (Hands::Programs(hands), Some(jobs)) => (jobs, hands.len().min(HANDS[op as usize])),
-            (Hands::Lanes(_, pool), _) => (JOBS_OF_A_THREAD * pool.current_num_threads(), 1),
+            (Hands::Lanes(_, pool), _) => (JOBS_OF_A_THREAD * threads(pool), 1),
             (Hands::Programs(_), None) => unreachable!("a GPU has programs"),
         })
     }
@@ -189,9 +195,16 @@ impl Worker {
         match &self.hands {
             Hands::Lanes(lanes, pool) => {
                 let known = clock.zip(lanes.poseidon_cycles());
-                Ok(known.map(|(clock, cycles)| pool.current_num_threads() as f64 * clock / cycles))
+                Ok(known.map(|(clock, cycles)| threads(pool) as f64 * clock / cycles))
             }
             Hands::Programs(_) => Ok(self.facts()?.and_then(|facts| facts.poseidon_rate)),
+        }
+    }
+    /// Bytes of the host's memory that all threads of the CPU work in.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.hands {
+            Hands::Lanes(lanes, pool) => lanes.thread_bytes() * threads(pool),
+            Hands::Programs(_) => 0,
         }
     }
     /// Compressions a second of a GPU, if its backend knows.
@@ -308,8 +321,12 @@ impl Crew<'_> {
                 // Not on this thread: if it is one of a pool, it may begin with another call while it waits here, and wait for
                 // a program that it holds itself.
                 turns => std::thread::scope(|scope| {
-                    for turn in turns {
-                        scope.spawn(|| round.work(turn));
+                    let round = &round;
+                    let start = |turn| Builder::new().spawn_scoped(scope, move || round.work(turn)).err();
+                    let refused: Vec<_> = turns.iter().filter_map(start).collect();
+                    // Without a thread that cannot be had, the others do its part.
+                    if let (Some(why), true) = (refused.first(), refused.len() == turns.len()) {
+                        lock(&round.refused).get_or_insert(Error::no_threads(turns.len(), why));
                     }
                 }),
             }
@@ -395,8 +412,13 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
         }
         let [first, others @ ..] = self.live else { return Vec::new() };
         std::thread::scope(|scope| {
-            let others: Vec<_> = others.iter().map(|number| scope.spawn(|| self.turns(*number))).collect();
-            let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            let start = |number| (number, Builder::new().spawn_scoped(scope, move || self.turns(number)));
+            let others: Vec<_> = others.iter().copied().map(start).collect();
+            let others = others.into_iter().map(|(number, other)| match other {
+                Ok(other) => other.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // Without a thread, one after the other.
+                Err(_) => self.turns(number),
+            });
             std::iter::once(self.turns(*first)).chain(others).flatten().collect()
         })
     }
@@ -419,7 +441,7 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
                 // The CPU is no faster for pieces; they are for others to have their share.
                 let most = match (&worker.hands, self.live.len()) {
                     (Hands::Lanes(..), 1) => self.left,
-                    (Hands::Lanes(_, pool), _) => JOBS_BESIDE_OTHERS * pool.current_num_threads(),
+                    (Hands::Lanes(_, pool), _) => JOBS_BESIDE_OTHERS * threads(pool),
                     (Hands::Programs(_), _) => jobs,
                 };
                 let turn = |(place, hand)| Turn { worker: number, hand, place, of, most };
@@ -446,7 +468,11 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
             let device = &worker.device;
             let ended = match &worker.hands {
                 Hands::Lanes(lanes, pool) => {
-                    pool.install(|| (self.run)(&mut On { device, by: By::Lanes(lanes) }, jobs, &mut results))
+                    let mut run = || (self.run)(&mut On { device, by: By::Lanes(lanes) }, jobs, &mut results);
+                    match pool {
+                        Some(pool) => pool.install(run),
+                        None => run(),
+                    }
                 }
                 Hands::Programs(programs) => worker.with(&programs[turn.hand], |program| {
                     programs[turn.hand]

@@ -1,0 +1,56 @@
+//! What is done on the calling thread starts no other: counted in a process that does nothing else.
+#![cfg(target_os = "linux")]
+
+use hypergrove::signature::{Signer, Verifier};
+use hypergrove::zkdilithium::{self, Message};
+use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob, VerifyJob};
+
+/// Names of this process's threads.
+fn threads() -> Vec<String> {
+    let names = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path().join("comm"));
+    names.map(|name| std::fs::read_to_string(name).unwrap_or_default()).collect()
+}
+
+#[test]
+fn one_thread_is_the_callers() {
+    let before = threads();
+    let is_alone = |what| assert_eq!(threads(), before, "{what}");
+
+    let key = zkdilithium::SigningKey::generate().unwrap();
+    let signature = key.sign(b"m");
+    key.verifying_key().verify(b"m", &signature).unwrap();
+    assert!(key.verifying_key().witness(signature.as_bytes()).is_some());
+    is_alone("zkDilithium's keys and their traits");
+
+    let engine = zkdilithium::Engine::builder().threads(1).build().unwrap();
+    // More than a thread takes at a time.
+    let seeds: Vec<[u8; 32]> = (0..300u16).map(|i| [i as u8 ^ (i >> 8) as u8; 32]).collect();
+    let (keys, mut into) = (engine.keygen_batch(&seeds).unwrap(), zkdilithium::SigningKeys::new());
+    engine.keygen_into(&seeds, &mut into).unwrap();
+    assert!(into.iter().eq(keys.iter().cloned()));
+    let messages: Vec<_> = (0..300u32).map(u32::to_le_bytes).collect();
+    let mut jobs = Vec::new();
+    for (i, text) in messages.iter().enumerate() {
+        jobs.push(zkdilithium::SignJob { key: &keys[i % 7], message: Message::Bytes(text) });
+    }
+    let signatures = engine.sign_batch(&jobs).unwrap();
+    let public: Vec<_> = keys[..7].iter().map(zkdilithium::SigningKey::verifying_key).collect();
+    let mut jobs = Vec::new();
+    for (i, (text, signature)) in messages.iter().zip(&signatures).enumerate() {
+        let (key, message, signature) = (&public[i % 7], Message::Bytes(text), signature.as_bytes());
+        jobs.push(zkdilithium::VerifyJob { key, message, signature });
+    }
+    assert_eq!(engine.verify_batch(&jobs).unwrap(), [true; 300]);
+    is_alone("zkDilithium's engine");
+
+    let engine = Engine::builder().threads(1).build().unwrap();
+    let key = engine.generate(&SLH_DSA_SHA2_128F).unwrap();
+    key.verifying_key().verify(b"m", &key.sign(b"m")).unwrap();
+    let (public, mut signatures, mut verdicts) = (key.verifying_key(), Vec::new(), Vec::new());
+    let jobs = (0..20u8).map(|i| SignJob::new(&key, vec![i]));
+    engine.sign_batch(jobs, |_, signature| signatures.push(signature.unwrap())).unwrap();
+    let jobs = (0..20u8).map(|i| VerifyJob::new(&public, vec![i], signatures[i as usize].as_bytes()));
+    engine.verify_batch(jobs, |_, verdict| verdicts.push(verdict)).unwrap();
+    assert_eq!(verdicts, [const { Ok(true) }; 20]);
+    is_alone("SLH-DSA's engine");
+}
