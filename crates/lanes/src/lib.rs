@@ -3,6 +3,8 @@
 //! The seam is a batch: many jobs of PRF, F, H, T_l or a WOTS+ chain at once, nodes as rows of n bytes, addresses as
 //! eight words. How many jobs run side by side, and by which instructions, never leaves this crate: [`tweakable_hash`]
 //! hands out the implementation for an instruction set, a family and an n. See docs/lanes.md for the derivations.
+//!
+//! Compiled without optimisation, every batch runs on a thread of its own with a large stack.
 
 #[cfg(target_endian = "big")]
 compile_error!("addresses are read as pairs of little-endian words: big-endian machines are not supported");
@@ -14,6 +16,8 @@ mod lattice;
 mod ntt;
 mod poseidon;
 mod rates;
+#[cfg(unoptimised)]
+mod room;
 mod sample;
 mod sha2;
 mod sha256;
@@ -155,6 +159,14 @@ pub enum Primitive {
     Keccak,
 }
 
+/// An implementation that needs no more stack than a thread has: where it was compiled with optimisation, as it is.
+#[cfg(not(unoptimised))]
+fn with_room<T: ?Sized>(implementation: Box<T>) -> Box<T> {
+    implementation
+}
+#[cfg(unoptimised)]
+use room::with_room;
+
 macro_rules! isas {
     ($($(#[$meta:meta])* $isa:ident = $name:literal: $token:path;)*) => {
         /// The instruction sets.
@@ -178,18 +190,18 @@ macro_rules! isas {
         /// The hash functions of a family and n ∈ {16, 24, 32} by an instruction set; `None` if the CPU lacks it.
         pub fn tweakable_hash(isa: Isa, family: Family, n: usize) -> Option<Box<dyn TweakableHash>> {
             use simd::Simd;
-            match isa { $($(#[$meta])* Isa::$isa => instance(<$token>::detect()?, family, n),)* }
+            match isa { $($(#[$meta])* Isa::$isa => instance(<$token>::detect()?, family, n),)* }.map(with_room)
         }
         /// SHA-256 of messages by an instruction set; `None` if the CPU lacks it.
         pub fn sha256(isa: Isa) -> Option<Box<dyn Sha256>> {
             use simd::Simd;
-            match isa { $($(#[$meta])* Isa::$isa => Some(Box::new(sha256::Messages(<$token>::detect()?))),)* }
+            Some(with_room(match isa { $($(#[$meta])* Isa::$isa => Box::new(sha256::Messages(<$token>::detect()?)),)* }))
         }
         /// zkDilithium's arithmetic by an instruction set, in the narrowest or the fastest groups; `None` if the CPU lacks
         /// it.
         pub fn lattice(isa: Isa, width: Width, constants: &Constants<'_>) -> Option<Box<dyn Lattice>> {
             use simd::Simd;
-            match isa { $($(#[$meta])* Isa::$isa => arithmetic(<$token>::detect()?, width, constants),)* }
+            match isa { $($(#[$meta])* Isa::$isa => arithmetic(<$token>::detect()?, width, constants),)* }.map(with_room)
         }
     };
 }
