@@ -191,10 +191,11 @@ impl ZkDilithium for CheckedZk {
     fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
         let (before, mut expected) = (out.len(), Vec::with_capacity(jobs.len()));
         let timing = self.subject.sign(jobs, out)?;
-        let compared = self.reference.sign(jobs, &mut expected).and_then(|_| match differs(&out[before..], &expected) {
-            None => Ok(timing),
-            Some(at) => Err(self.inconsistent(format!("the signature of job {at} differs"))),
-        });
+        let compared =
+            self.reference.sign(jobs, &mut expected).and_then(|_| match differs(&out[before..], &expected) {
+                None => Ok(timing),
+                Some(at) => Err(self.inconsistent(format!("the signature of job {at} differs"))),
+            });
         // Two signatures of one message that differ may give the private key away: neither may leave.
         if compared.is_err() {
             out.drain(before..).chain(expected).for_each(|signature| signature.into_bytes().zeroize());

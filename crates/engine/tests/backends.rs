@@ -325,7 +325,10 @@ fn checked_answers_what_its_subject_answers() {
     assert_eq!(checked.bytes(device, &plan, 2, &policy), 2 * 84 + 2 * plan.out_bytes() as u64);
     assert!(checked.prepare(device, &plan, 1, &policy).is_err_and(|why| why.to_string().contains("told to refuse")));
     let mut hasher = checked.hasher(device, &policy).unwrap();
-    assert_eq!((hasher.space(), hasher.longest(), hasher.link()), (vec![Axis::new("hashed", &[8])], 90, Ok(Some(92.0))));
+    assert_eq!(
+        (hasher.space(), hasher.longest(), hasher.link()),
+        (vec![Axis::new("hashed", &[8])], 90, Ok(Some(92.0)))
+    );
     let zk = checked.zkdilithium(device, &policy).unwrap();
     assert_eq!((zk.space(), zk.poseidon_rate()), (vec![Axis::new("signed", &[9])], Some(93.0)));
     assert_eq!((zk.jobs(ZkOp::Sign), zk.jobs(ZkOp::Verify)), (94, 95));
@@ -348,7 +351,10 @@ fn checked_compares_hashes_keys_signatures_and_verdicts() {
         let mut hasher = checked.hasher(device, &policy).unwrap();
         says(hasher.run(messages, &mut digests).map(drop), "SHA-256 of message 0 differs");
         let resident = hasher.resident(messages, 1, 1, &mut digests);
-        says(resident.map(|times| assert_eq!(times, Some(vec![Duration::from_secs(91)]))), "SHA-256 of message 0 differs");
+        says(
+            resident.map(|times| assert_eq!(times, Some(vec![Duration::from_secs(91)]))),
+            "SHA-256 of message 0 differs",
+        );
 
         let mut zk = checked.zkdilithium(device, &policy).unwrap();
         let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());

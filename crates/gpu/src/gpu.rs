@@ -3,6 +3,7 @@
 use hypergrove_engine::{Error, Policy, Timing};
 use hypergrove_fips205::plan::Work;
 use hypergrove_kernels::{Args, Config, Kernel};
+use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroize;
 
@@ -93,6 +94,10 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     /// Device memory.
     type Memory: Send + Sync;
     /// Host memory that the device reads and writes: page-locked, and mapped at the same address.
+    ///
+    /// From the submission of a step that copies to or from some of its bytes until that step is waited for, those bytes are
+    /// the device's: no reference to them may exist, since the device writes without the compiler's knowledge. References
+    /// to other bytes of the same memory may. No function gives a reference to more than it is asked for.
     type HostMemory: Send + Sync;
     /// Kernels ready to launch.
     type Kernels: Send + Sync;
@@ -111,10 +116,13 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Self::HostMemory, Error>;
     /// The same for host memory.
     fn host_address(memory: &Self::HostMemory) -> u64;
-    /// Only to be used while no queue works on the memory: after [`Queue::wait`].
-    fn host_bytes(memory: &mut Self::HostMemory) -> &mut [u8];
-    /// As [`Gpu::host_bytes`].
-    fn host_view(memory: &Self::HostMemory) -> &[u8];
+    /// Some bytes to change, none of which is the device's now (see [`Gpu::HostMemory`]). Panics beyond the end.
+    fn host_bytes(memory: &mut Self::HostMemory, range: Range<usize>) -> &mut [u8];
+    /// Some bytes to read, none of which a step under way writes. Panics beyond the end.
+    fn host_view(memory: &Self::HostMemory, range: Range<usize>) -> &[u8];
+    /// Copies bytes to an offset, none of which is the device's now or used by another thread: several threads may fill
+    /// different bytes of the memory. Panics beyond the end.
+    fn host_write(memory: &Self::HostMemory, at: usize, bytes: &[u8]);
     /// Compiles what is neither loaded nor in the cache. With each kernel come the threads that most of its blocks will have.
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Self::Kernels, Error>;
     /// Whether doubles are multiplied half as fast as words, and not a 32nd part.
@@ -134,7 +142,7 @@ pub trait Queue: Send {
     type Kernels;
     /// Steps that are submitted at once.
     type Recording: Send;
-    /// Submits steps; returns before they are done. Launches of several queues that fill the device take turns: while one
+    /// Submits steps; returns before they are done. After an error nothing that was submitted is under way. Launches of several queues that fill the device take turns: while one
     /// queue's run, the copies of others do.
     fn submit(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
     /// Prepares steps to be submitted again and again at little cost.

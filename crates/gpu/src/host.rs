@@ -1,10 +1,16 @@
 //! A GPU for tests: kernels run as functions of the host, memory is the host's.
+//!
+//! It does nothing before it is waited for, and panics where bytes of the host are looked at that are the device's just then
+//! (see [`Gpu::HostMemory`]): a program that does not wait reads what is not there yet, or is caught.
 
-use crate::gpu::{Facts, Gpu, Queue, Step};
+use crate::gpu::{Facts, Gpu, Queue, SLOTS, Step};
+use crate::steps::{Access, Place, accesses};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::{Args, Config, Kernel};
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) struct HostGpu {
     pub(crate) facts: Facts,
@@ -19,8 +25,19 @@ pub(crate) struct HostGpu {
     /// The kernel whose next launch does nothing; `u32::MAX` for none.
     pub(crate) skip: AtomicU32,
     /// What freed device memory held.
-    pub(crate) freed: std::sync::Mutex<Vec<Vec<u8>>>,
+    pub(crate) freed: Mutex<Vec<Vec<u8>>>,
     pub(crate) keep_freed: bool,
+    /// Queues that were made so far.
+    queues: AtomicU64,
+    /// Bytes of the host that are the device's.
+    under_way: Mutex<Vec<UnderWay>>,
+}
+
+/// Bytes of the host that a submission copies.
+struct UnderWay {
+    queue: u64,
+    submission: u64,
+    access: Access,
 }
 
 impl HostGpu {
@@ -47,8 +64,23 @@ impl HostGpu {
             submissions: AtomicU64::new(u64::MAX),
             fault: AtomicU32::new(u32::MAX),
             skip: AtomicU32::new(u32::MAX),
-            freed: std::sync::Mutex::default(),
+            freed: Mutex::default(),
             keep_freed,
+            queues: AtomicU64::new(0),
+            under_way: Mutex::default(),
+        }
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, Vec<UnderWay>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Panics where the device copies some of these bytes; if they are only read, where it writes some.
+    fn check_host(&self, at: u64, bytes: usize, writes: bool) {
+        let host = Access { place: Place::Host, at, bytes, writes };
+        let under_way = self.under_way();
+        if let Some(other) = under_way.iter().find(|other| bytes > 0 && other.access.conflicts(&host)) {
+            panic!("{host:x?} while the device has {:x?}", other.access);
         }
     }
 
@@ -58,15 +90,41 @@ impl HostGpu {
     }
 }
 
+/// Words behind a plain pointer: the device reaches them by their address while others have references to parts.
 pub(crate) struct Memory {
-    words: Vec<u64>,
+    start: *mut u64,
+    words: usize,
     gpu: Arc<HostGpu>,
+}
+// SAFETY: it owns its words; through `&` they are used as the trait `Gpu` allows.
+#[allow(unsafe_code)]
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(gpu: &Arc<HostGpu>, bytes: usize, word: u64) -> Memory {
+        let words: Box<[u64]> = vec![word; bytes.div_ceil(8)].into();
+        Memory { words: words.len(), start: Box::into_raw(words).cast(), gpu: gpu.clone() }
+    }
+
+    /// The start of a range, which must lie inside.
+    #[allow(unsafe_code)]
+    fn at(&self, range: &Range<usize>) -> *mut u8 {
+        assert!(range.start <= range.end && range.end <= 8 * self.words, "{range:?} of {} words", self.words);
+        // SAFETY: the offset was checked just now.
+        unsafe { self.start.cast::<u8>().add(range.start) }
+    }
 }
 
 impl Drop for Memory {
+    #[allow(unsafe_code)]
     fn drop(&mut self) {
+        // SAFETY: it came from a box of so many words, and goes once.
+        let words = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start, self.words)) };
         if self.gpu.keep_freed {
-            let bytes = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             self.gpu.freed.lock().expect("no panic").push(bytes);
         }
     }
@@ -87,34 +145,46 @@ impl Gpu for HostGpu {
     fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
         self.has_room(bytes, &self.most)?;
         // Poisoned: what a kernel reads it must have written.
-        Ok(Memory { words: vec![0xa5a5_5a5a_dead_beef; bytes.div_ceil(8)], gpu: self.clone() })
+        Ok(Memory::new(self, bytes, 0xa5a5_5a5a_dead_beef))
     }
     fn address(memory: &Memory) -> u64 {
-        memory.words.as_ptr() as u64
+        memory.start as u64
     }
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
         self.has_room(bytes, &self.most_locked)?;
-        Ok(Memory { words: vec![0; bytes.div_ceil(8)], gpu: self.clone() })
+        Ok(Memory::new(self, bytes, 0))
     }
     fn host_address(memory: &Memory) -> u64 {
-        memory.words.as_ptr() as u64
+        memory.start as u64
     }
     #[allow(unsafe_code)]
-    fn host_bytes(memory: &mut Memory) -> &mut [u8] {
-        let bytes = memory.words.len() * 8;
-        // SAFETY: words are plain bytes, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(memory.words.as_mut_ptr().cast(), bytes) }
+    fn host_bytes(memory: &mut Memory, range: Range<usize>) -> &mut [u8] {
+        let start = memory.at(&range);
+        memory.gpu.check_host(start as u64, range.len(), true);
+        // SAFETY: words are plain bytes, and the borrow is exclusive; the device has none of them.
+        unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
     }
     #[allow(unsafe_code)]
-    fn host_view(memory: &Memory) -> &[u8] {
-        // SAFETY: words are plain bytes.
-        unsafe { std::slice::from_raw_parts(memory.words.as_ptr().cast(), memory.words.len() * 8) }
+    fn host_view(memory: &Memory, range: Range<usize>) -> &[u8] {
+        let start = memory.at(&range);
+        memory.gpu.check_host(start as u64, range.len(), false);
+        // SAFETY: words are plain bytes, which the device does not write.
+        unsafe { std::slice::from_raw_parts(start, range.len()) }
+    }
+    #[allow(unsafe_code)]
+    fn host_write(memory: &Memory, at: usize, bytes: &[u8]) {
+        let to = memory.at(&(at..at + bytes.len()));
+        memory.gpu.check_host(to as u64, bytes.len(), true);
+        // SAFETY: the bytes are inside, the device has none of them, and no other thread uses them.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<(Config, Vec<Kernel>), Error> {
         Ok((config.clone(), kernels.iter().map(|(kernel, _)| *kernel).collect()))
     }
     fn queue(self: &Arc<Self>) -> Result<HostQueue, Error> {
-        Ok(HostQueue { gpu: self.clone() })
+        let number = self.queues.fetch_add(1, Ordering::Relaxed);
+        let (submitted, awaited) = (0, 0);
+        Ok(HostQueue { gpu: self.clone(), number, pending: VecDeque::new(), submitted, awaited, marks: [0; SLOTS] })
     }
 }
 
@@ -141,19 +211,26 @@ fn stored_row(args: &Args, n: usize) -> u64 {
 
 pub(crate) struct HostQueue {
     gpu: Arc<HostGpu>,
+    number: u64,
+    /// Submissions that were not done yet, each with its number.
+    pending: VecDeque<(u64, (Config, Vec<Kernel>), Vec<Step>)>,
+    /// Submissions so far, those up to which [`Queue::wait`] waits, and those that were marked.
+    submitted: u64,
+    awaited: u64,
+    marks: [u64; SLOTS],
 }
 
-impl Queue for HostQueue {
-    type Kernels = (Config, Vec<Kernel>);
-    type Recording = ((Config, Vec<Kernel>), Vec<Step>);
+impl HostQueue {
+    /// Does what was submitted, up to a number.
+    fn work(&mut self, most: u64) {
+        while let Some((number, kernels, steps)) = self.pending.pop_front_if(|(number, ..)| *number <= most) {
+            self.execute(&kernels, &steps);
+            self.gpu.under_way().retain(|other| (other.queue, other.submission) != (self.number, number));
+        }
+    }
 
     #[allow(unsafe_code)]
-    fn submit(&mut self, (config, loaded): &(Config, Vec<Kernel>), steps: &[Step]) -> Result<(), Error> {
-        let left = &self.gpu.submissions;
-        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err() {
-            let what = "the device was lost (a test said so)".into();
-            return Err(Error::Device { device: self.gpu.facts.id.clone(), what });
-        }
+    fn execute(&self, (config, loaded): &(Config, Vec<Kernel>), steps: &[Step]) {
         for step in steps {
             // SAFETY: the program under test gives addresses inside memory that it holds; that it does is what tests
             // under a sanitizer would notice, as on a GPU.
@@ -189,6 +266,22 @@ impl Queue for HostQueue {
                 }
             }
         }
+    }
+}
+
+impl Drop for HostQueue {
+    fn drop(&mut self) {
+        self.work(u64::MAX);
+    }
+}
+
+impl Queue for HostQueue {
+    type Kernels = (Config, Vec<Kernel>);
+    type Recording = ((Config, Vec<Kernel>), Vec<Step>);
+
+    fn submit(&mut self, kernels: &(Config, Vec<Kernel>), steps: &[Step]) -> Result<(), Error> {
+        self.follow(kernels, steps)?;
+        self.awaited = self.submitted;
         Ok(())
     }
     fn record(&mut self, kernels: &(Config, Vec<Kernel>), steps: &[Step]) -> Result<Self::Recording, Error> {
@@ -197,16 +290,31 @@ impl Queue for HostQueue {
     fn replay(&mut self, (kernels, steps): &Self::Recording) -> Result<(), Error> {
         self.submit(kernels, steps)
     }
-    fn mark(&mut self, _: usize) -> Result<(), Error> {
+    fn mark(&mut self, slot: usize) -> Result<(), Error> {
+        self.marks[slot] = self.submitted;
         Ok(())
     }
-    fn wait_for(&mut self, _: usize) -> Result<(), Error> {
+    fn wait_for(&mut self, slot: usize) -> Result<(), Error> {
+        self.work(self.marks[slot]);
         Ok(())
     }
     fn follow(&mut self, kernels: &(Config, Vec<Kernel>), steps: &[Step]) -> Result<(), Error> {
-        self.submit(kernels, steps)
+        let left = &self.gpu.submissions;
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err() {
+            // After an error nothing is under way.
+            self.work(u64::MAX);
+            let what = "the device was lost (a test said so)".into();
+            return Err(Error::Device { device: self.gpu.facts.id.clone(), what });
+        }
+        self.submitted += 1;
+        let (queue, submission) = (self.number, self.submitted);
+        let of_host = steps.iter().flat_map(accesses).filter(|access| access.place == Place::Host);
+        self.gpu.under_way().extend(of_host.map(|access| UnderWay { queue, submission, access }));
+        self.pending.push_back((submission, kernels.clone(), steps.to_vec()));
+        Ok(())
     }
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
+        self.work(self.awaited);
         Ok(None)
     }
 }

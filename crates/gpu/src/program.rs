@@ -181,7 +181,7 @@ impl<G: Gpu> GpuProgram<G> {
         G::host_address(&self.host) + part.on_host as u64
     }
     fn bytes(&mut self, part: Part) -> &mut [u8] {
-        &mut G::host_bytes(&mut self.host)[part.on_host..part.on_host + part.host_bytes]
+        G::host_bytes(&mut self.host, part.on_host..part.on_host + part.host_bytes)
     }
     fn upload(&self, part: Part, bytes: usize) -> Step {
         Step::Upload { to: self.device(part), from: self.on_host(part), bytes }
@@ -302,10 +302,10 @@ impl<G: Gpu> GpuProgram<G> {
     /// Wipes all memory: of a failed pass nothing stays, since a signature that failed its check would help an attacker.
     fn forget(&mut self) {
         let all = Step::Zero { at: G::address(&self.memory), bytes: self.layout.device };
-        let wiped = self.queue.follow(&self.kernels, &[all]);
         // A device that fails now has nothing that could be wiped any more.
-        let _ = wiped.and_then(|()| self.queue.wait());
-        wipe(G::host_bytes(&mut self.host));
+        let _ = self.queue.follow(&self.kernels, &[all]);
+        let _ = self.queue.wait();
+        wipe(G::host_bytes(&mut self.host, 0..self.layout.host));
         self.kept = Kept::default();
     }
 
@@ -314,27 +314,24 @@ impl<G: Gpu> GpuProgram<G> {
         if signatures.is_empty() {
             return Ok(());
         }
-        let (shared, part, to) = (self.cache.clone(), self.layout.ring, self.device(self.layout.input));
-        let (mut ring, host) = self.ring();
+        let (shared, to) = (self.cache.clone(), self.device(self.layout.input));
         let _turn = shared.turn();
-        ring.send(&mut G::host_bytes(host)[part.on_host..][..part.host_bytes], signatures, to)
+        self.ring().send(signatures, to)
     }
 
     /// Signatures from the device, all but R; none of them if a check failed.
     fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
-        let (p, part, from) = (self.p(), self.layout.ring, self.device(self.layout.output));
+        let (p, from) = (self.p(), self.device(self.layout.output));
         self.queue.mark(0)?;
         self.queue.wait_for(0)?;
         self.checked(out.len() / p.sig_bytes())?;
-        let (mut ring, host) = self.ring();
-        ring.receive(&G::host_view(host)[part.on_host..][..part.host_bytes], out, p.n, from)
+        self.ring().receive(out, p.n, from)
     }
 
-    fn ring(&mut self) -> (Ring<'_, G::Queue>, &mut G::HostMemory) {
+    fn ring(&mut self) -> Ring<'_, G> {
         let (row, parallel, part) = (self.p().sig_bytes(), self.shape.policy.threads > 1, self.layout.ring);
-        let (address, bytes) = (self.on_host(part), part.host_bytes);
-        let (queue, kernels) = (&mut self.queue, &self.kernels);
-        (Ring { queue, kernels, address, bytes, row, parallel }, &mut self.host)
+        let (queue, kernels, host) = (&mut self.queue, &self.kernels, &self.host);
+        Ring { queue, kernels, host, at: part.on_host, bytes: part.host_bytes, row, parallel }
     }
 
     /// Whether every layer of every job of the pass at hand passed its root-consistency check: what was not checked has not.
@@ -419,7 +416,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     fn view(&self, part: Part, bytes: usize) -> &[u8] {
-        &G::host_view(&self.host)[part.on_host..part.on_host + bytes]
+        G::host_view(&self.host, part.on_host..part.on_host + bytes)
     }
 
     /// A pass of a batch that signs, verifies or makes keys.

@@ -1,7 +1,7 @@
 //! Large copies between rows of the caller's and a device: through a ring of page-locked slots, which threads fill or
 //! empty while the device copies others.
 
-use crate::gpu::{Queue, SLOTS, Step};
+use crate::gpu::{Gpu, Queue, SLOTS, Step};
 use hypergrove_engine::Error;
 use rayon::{Scope, Yield, in_place_scope, yield_now};
 use std::sync::mpsc::{Receiver, channel};
@@ -15,11 +15,12 @@ pub(crate) fn ring_bytes(bytes: usize) -> usize {
 }
 
 /// What copies go through, and how.
-pub(crate) struct Ring<'a, Q: Queue> {
-    pub queue: &'a mut Q,
-    pub kernels: &'a Q::Kernels,
-    /// The ring's address.
-    pub address: u64,
+pub(crate) struct Ring<'a, G: Gpu> {
+    pub queue: &'a mut G::Queue,
+    pub kernels: &'a G::Kernels,
+    pub host: &'a G::HostMemory,
+    /// Where the ring begins in the host's memory.
+    pub at: usize,
     /// Bytes of it.
     pub bytes: usize,
     /// Bytes of a row; a slot holds one at least.
@@ -28,38 +29,47 @@ pub(crate) struct Ring<'a, Q: Queue> {
     pub parallel: bool,
 }
 
-impl<Q: Queue> Ring<'_, Q> {
+impl<G: Gpu> Ring<'_, G> {
     fn slot(&self) -> usize {
         self.bytes / SLOTS
     }
     fn rows(&self) -> usize {
         (self.slot() / self.row).max(1)
     }
+    /// Where the slot of a chunk begins in the host's memory.
+    fn slot_of(&self, chunk: usize) -> usize {
+        self.at + chunk % SLOTS * self.slot()
+    }
+    fn address(&self, chunk: usize) -> u64 {
+        G::host_address(self.host) + self.slot_of(chunk) as u64
+    }
 
     /// Copies rows to the device; returns when the last copies are under way.
-    pub(crate) fn send(&mut self, ring: &mut [u8], rows: &[&[u8]], to: u64) -> Result<(), Error> {
-        let (slot, row, parallel) = (self.slot(), self.row, self.parallel);
+    pub(crate) fn send(&mut self, rows: &[&[u8]], to: u64) -> Result<(), Error> {
+        let (row, host) = (self.row, self.host);
         let chunks: Vec<&[&[u8]]> = rows.chunks(self.rows()).collect();
-        let mut slots: Vec<Option<&mut [u8]>> = ring.chunks_exact_mut(slot).map(Some).collect();
-        crew(parallel, |crew| {
-            let (sender, filled) = channel::<(usize, &mut [u8])>();
+        crew(self.parallel, |crew| {
+            let (sender, filled) = channel();
+            let mut is_being_filled = [false; SLOTS];
             for i in 0..chunks.len() + SLOTS {
                 // A slot goes to the device before anything else is copied into it.
-                while i >= SLOTS && slots[i % SLOTS].is_none() {
-                    let (i, full) = next(&filled);
-                    slots[i % SLOTS] = Some(full);
-                    let (to, from) = (to + (i * self.rows() * row) as u64, self.address + (i % SLOTS * slot) as u64);
-                    self.queue.submit(self.kernels, &[Step::Upload { to, from, bytes: chunks[i].len() * row }])?;
-                    self.queue.mark(i % SLOTS)?;
+                while is_being_filled[i % SLOTS] {
+                    let full: usize = next(&filled);
+                    is_being_filled[full % SLOTS] = false;
+                    let (to, from) = (to + (full * self.rows() * row) as u64, self.address(full));
+                    self.queue.submit(self.kernels, &[Step::Upload { to, from, bytes: chunks[full].len() * row }])?;
+                    self.queue.mark(full % SLOTS)?;
                 }
                 let Some(&chunk) = chunks.get(i) else { continue };
                 self.queue.wait_for(i % SLOTS)?;
-                let to = slots[i % SLOTS].take().expect("it was put back");
-                let sender = sender.clone();
+                is_being_filled[i % SLOTS] = true;
+                let (slot, sender) = (self.slot_of(i), sender.clone());
                 crew.does(move || {
-                    to.chunks_exact_mut(row).zip(chunk).for_each(|(to, from)| to.copy_from_slice(from));
+                    for (number, bytes) in chunk.iter().enumerate() {
+                        G::host_write(host, slot + number * row, bytes);
+                    }
                     // Nobody waits for it after an error.
-                    let _ = sender.send((i, to));
+                    let _ = sender.send(i);
                 });
             }
             Ok(())
@@ -67,12 +77,11 @@ impl<Q: Queue> Ring<'_, Q> {
     }
 
     /// Copies rows from the device, all but the first `skip` bytes of each.
-    pub(crate) fn receive(&mut self, ring: &[u8], out: &mut [u8], skip: usize, from: u64) -> Result<(), Error> {
+    pub(crate) fn receive(&mut self, out: &mut [u8], skip: usize, from: u64) -> Result<(), Error> {
         /// Slots that the device may fill while threads empty the others.
         const AHEAD: usize = SLOTS / 2;
-        let (slot, row, size, parallel) = (self.slot(), self.row, self.rows() * self.row, self.parallel);
-        let slots: Vec<&[u8]> = ring.chunks_exact(slot).collect();
-        crew(parallel, |crew| {
+        let (row, size, host) = (self.row, self.rows() * self.row, self.host);
+        crew(self.parallel, |crew| {
             let (sender, emptied) = channel();
             let (total, chunks, mut free) = (out.len(), out.len().div_ceil(size), [true; SLOTS]);
             let mut out = out.chunks_mut(size).enumerate();
@@ -82,7 +91,7 @@ impl<Q: Queue> Ring<'_, Q> {
                         free[next(&emptied)] = true;
                     }
                     free[i % SLOTS] = false;
-                    let (to, from) = (self.address + (i % SLOTS * slot) as u64, from + (i * size) as u64);
+                    let (to, from) = (self.address(i), from + (i * size) as u64);
                     let bytes = size.min(total - i * size);
                     self.queue.submit(self.kernels, &[Step::Download { to, from, bytes }])?;
                     self.queue.mark(i % SLOTS)?;
@@ -92,8 +101,11 @@ impl<Q: Queue> Ring<'_, Q> {
                 }
                 let Some((done, to)) = out.next() else { break };
                 self.queue.wait_for(done % SLOTS)?;
-                let (from, sender) = (slots[done % SLOTS], sender.clone());
+                let (slot, sender) = (self.slot_of(done), sender.clone());
                 crew.does(move || {
+                    // The task's own reference, to its slot alone: the device fills others meanwhile, and this one once that
+                    // is told below.
+                    let from = G::host_view(host, slot..slot + to.len());
                     for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(row)) {
                         to[skip..].copy_from_slice(&from[skip..]);
                     }

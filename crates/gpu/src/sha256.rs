@@ -208,7 +208,7 @@ impl<G: Gpu> GpuHasher<G> {
     /// Lays a piece out and submits it.
     fn submit(&mut self, row: usize, messages: Messages<'_>, piece: Range<usize>) -> Result<(), Error> {
         let (layout, part) = (self.layout, messages.range(piece.clone()));
-        let host = G::host_bytes(&mut self.rows[row].host);
+        let host = G::host_bytes(&mut self.rows[row].host, 0..layout.digests);
         let (bytes, rest) = host.split_at_mut(layout.bytes);
         let straight = part.each().filter(|each| each.is_multiple_of(4));
         let used = match straight {
@@ -239,7 +239,7 @@ impl<G: Gpu> GpuHasher<G> {
         if let Some(took) = row.queue.wait()? {
             *timing += &took;
         }
-        let from = &G::host_view(&row.host)[layout.digests..][..32 * piece.len()];
+        let from = G::host_view(&row.host, layout.digests..layout.digests + 32 * piece.len());
         copy(self.policy.threads, from, digests[piece].as_flattened_mut());
         Ok(())
     }
@@ -399,7 +399,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
             let what = format!("{copies} times {count} messages of {bytes} bytes: not measured in its memory");
             return Err(Error::Unsupported { device: self.gpu.facts().id.clone(), what });
         };
-        copy(self.policy.threads, messages.bytes(), G::host_bytes(&mut self.rows[0].host));
+        copy(self.policy.threads, messages.bytes(), G::host_bytes(&mut self.rows[0].host, 0..bytes));
         let (memory, outs) = (self.gpu.alloc(all.1)?, self.gpu.alloc(32 * all.0)?);
         let (at, out) = (G::address(&memory), G::address(&outs));
         let launch = self.launch(all.0, at, None, each, out);
@@ -426,7 +426,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
             let _ = row.queue.wait();
         }
         let times = times?;
-        let from = &G::host_view(&row.host)[self.layout.digests..][..32 * count];
+        let from = G::host_view(&row.host, self.layout.digests..self.layout.digests + 32 * count);
         digests.as_flattened_mut().copy_from_slice(from);
         Ok(Some(times))
     }

@@ -1,17 +1,21 @@
 //! The conformance suite on kernels that run on the host, and what only a GPU that obeys can show.
 
 use crate::backend::Gpus;
+use crate::gpu::{Gpu, Queue, SLOTS, Step};
 use crate::host::{HostGpu, REVEALED, TREE};
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
 use crate::program::GpuProgram;
+use crate::ring::Ring;
 use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Program, Reference};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{
-    Params, Position, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHA2_192F, SLH_DSA_SHA2_256F, SLH_DSA_SHAKE_128F,
-    SLH_DSA_SHAKE_192F, TOY_SHA2_16,
+    Family, Params, Position, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHA2_192F, SLH_DSA_SHA2_256F,
+    SLH_DSA_SHAKE_128F, SLH_DSA_SHAKE_192F, TOY_SHA2_16,
 };
-use hypergrove_kernels::Kernel;
+use hypergrove_kernels::{Config, Kernel};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -150,6 +154,61 @@ fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
             program.run(batch, &mut again).unwrap();
             assert!(again == right, "right again after faults");
         });
+    }
+}
+
+/// What the tests of this crate stand on: the double of a GPU catches references to bytes that are the device's.
+#[test]
+fn bytes_of_the_host_are_the_devices_while_they_are_copied() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let (device, mut host) = (gpu.alloc(64).unwrap(), gpu.alloc_host(64).unwrap());
+    let config = Config { family: Family::Sha2, n: 16, defines: Vec::new() };
+    let (kernels, mut queue) = (gpu.kernels(&config, &[]).unwrap(), gpu.queue().unwrap());
+    let (there, here) = (HostGpu::address(&device), HostGpu::host_address(&host));
+    HostGpu::host_write(&host, 0, &[7; 16]);
+    queue.submit(&kernels, &[Step::Upload { to: there, from: here, bytes: 16 }]).unwrap();
+    queue.mark(3).unwrap();
+    queue.submit(&kernels, &[Step::Download { to: here + 32, from: there, bytes: 16 }]).unwrap();
+    assert_eq!(HostGpu::host_view(&host, 0..32), [[7; 16], [0; 16]].concat(), "what is only read may be read");
+    let mut caught = |range: Range<usize>| {
+        let view = catch_unwind(AssertUnwindSafe(|| HostGpu::host_view(&host, range.clone()).len())).is_err();
+        let write =
+            catch_unwind(AssertUnwindSafe(|| HostGpu::host_write(&host, range.start, &[0][..range.len().min(1)])));
+        let bytes = catch_unwind(AssertUnwindSafe(|| HostGpu::host_bytes(&mut host, range.clone()).len()));
+        (view, write.is_err(), bytes.is_err())
+    };
+    assert_eq!(caught(0..16), (false, true, true), "uploaded");
+    assert_eq!(caught(47..48), (true, true, true), "downloaded");
+    assert_eq!((caught(0..64), caught(16..33)), ((true, true, true), (true, false, true)));
+    assert_eq!((caught(16..32), caught(48..64)), ((false, false, false), (false, false, false)), "other bytes");
+    queue.wait_for(3).unwrap();
+    assert_eq!((caught(0..16), caught(47..48)), ((false, false, false), (true, true, true)));
+    queue.wait().unwrap();
+    assert_eq!(caught(0..64), (false, false, false));
+    assert_eq!(HostGpu::host_view(&host, 33..48), [7; 15]);
+}
+
+/// More rows than the ring has slots for, so that all are used again while copies are under way.
+#[test]
+fn rows_go_through_the_ring_while_others_are_under_way() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let config = Config { family: Family::Sha2, n: 16, defines: Vec::new() };
+    let (kernels, mut queue) = (gpu.kernels(&config, &[]).unwrap(), gpu.queue().unwrap());
+    let (row, skip) = (40, 3);
+    for (rows, parallel) in [(1, false), (SLOTS, false), (100, false), (1, true), (101, true), (500, true)] {
+        // Two rows a slot.
+        let (at, bytes) = (256, SLOTS * 2 * row);
+        let (device, host) = (gpu.alloc(rows * row).unwrap(), gpu.alloc_host(at + bytes + 8).unwrap());
+        HostGpu::host_write(&host, at + bytes, &[9; 8]);
+        let all: Vec<u8> = (0..rows * row).map(|i| (i % 251) as u8).collect();
+        let mut ring = Ring::<HostGpu> { queue: &mut queue, kernels: &kernels, host: &host, at, bytes, row, parallel };
+        ring.send(&all.chunks(row).collect::<Vec<_>>(), HostGpu::address(&device)).unwrap();
+        let mut out = vec![0; all.len()];
+        ring.receive(&mut out, skip, HostGpu::address(&device)).unwrap();
+        let skipped = out.chunks(row).zip(all.chunks(row)).all(|(a, b)| a[..skip] == [0; 3] && a[skip..] == b[skip..]);
+        assert!(skipped, "{rows} rows, {parallel}");
+        queue.wait().unwrap();
+        assert_eq!(HostGpu::host_view(&host, at + bytes..at + bytes + 8), [9; 8], "what lies behind the ring");
     }
 }
 

@@ -14,6 +14,7 @@ use hypergrove_gpu::{Facts, Gpu, Step};
 use hypergrove_kernels::{Config, Kernel};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
+use std::ops::Range;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -343,12 +344,16 @@ impl Gpu for CudaGpu {
         memory.address()
     }
 
-    fn host_bytes(memory: &mut CudaHostMemory) -> &mut [u8] {
-        memory.bytes()
+    fn host_bytes(memory: &mut CudaHostMemory, range: Range<usize>) -> &mut [u8] {
+        memory.slice_mut(range)
     }
 
-    fn host_view(memory: &CudaHostMemory) -> &[u8] {
-        memory.view()
+    fn host_view(memory: &CudaHostMemory, range: Range<usize>) -> &[u8] {
+        memory.slice(range)
+    }
+
+    fn host_write(memory: &CudaHostMemory, at: usize, bytes: &[u8]) {
+        memory.write(at, bytes);
     }
 
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<CudaKernels, Error> {

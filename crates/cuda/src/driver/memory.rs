@@ -6,6 +6,7 @@ use cudarc::driver::sys::{self, CUdeviceptr};
 use hypergrove_engine::Error;
 use hypergrove_gpu::Gpu;
 use hypergrove_gpu::steps::Place;
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -55,9 +56,9 @@ pub(crate) struct CudaHostMemory {
     start: *mut u8,
     bytes: usize,
 }
-// SAFETY: it owns its memory, which lasts until it is dropped, in whatever thread; bytes are handed out by `&mut` alone.
+// SAFETY: it owns its memory, which lasts until it is dropped, in whatever thread.
 unsafe impl Send for CudaHostMemory {}
-// SAFETY: as above; through `&` there is only the address.
+// SAFETY: as above; through `&` bytes are read, or written that nothing else uses, as the trait demands.
 unsafe impl Sync for CudaHostMemory {}
 
 impl CudaHostMemory {
@@ -91,17 +92,29 @@ impl CudaHostMemory {
         self.start as u64
     }
 
-    /// Only while no queue works on the memory.
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the bytes were zeroed when they were allocated and live as long as `self`, which is borrowed; while
-        // a queue works on them nobody asks for them, as the trait demands.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    /// The start of a range, which must lie inside.
+    fn at(&self, range: &Range<usize>) -> *mut u8 {
+        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} of {} bytes", self.bytes);
+        // SAFETY: the offset was checked just now.
+        unsafe { self.start.add(range.start) }
     }
 
-    /// As [`bytes`](CudaHostMemory::bytes).
-    pub(super) fn view(&self) -> &[u8] {
-        // SAFETY: as in `bytes`; what is borrowed is not written.
-        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    pub(super) fn slice_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        // SAFETY: the bytes are inside, were zeroed when they were allocated, and live as long as `self`, which is borrowed.
+        // While a step that copies them is under way nobody asks for them, as the trait demands.
+        unsafe { std::slice::from_raw_parts_mut(self.at(&range), range.len()) }
+    }
+
+    pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: as in `slice_mut`; what is borrowed is not written, by the device or by `write`.
+        unsafe { std::slice::from_raw_parts(self.at(&range), range.len()) }
+    }
+
+    pub(super) fn write(&self, at: usize, bytes: &[u8]) {
+        let to = self.at(&(at..at.saturating_add(bytes.len())));
+        // SAFETY: the bytes are inside and live; neither the device nor another thread uses them, as the trait demands, so
+        // that no reference to them exists, which could overlap.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 }
 

@@ -42,8 +42,8 @@ fn bytes_go_to_the_device_and_back() {
     let bytes = 1 << 20;
     let (memory, mut host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(2 * bytes).unwrap());
     assert!(gpu.free().unwrap() < facts.memory);
-    assert!(CudaGpu::host_bytes(&mut host).iter().all(|&byte| byte == 0));
-    CudaGpu::host_bytes(&mut host)[..bytes].fill(7);
+    assert!(CudaGpu::host_view(&host, 0..2 * bytes).iter().all(|&byte| byte == 0));
+    CudaGpu::host_write(&host, 0, &vec![7; bytes]);
     let (at, from) = (CudaGpu::address(&memory), CudaGpu::host_address(&host));
     let to = from + bytes as u64;
     let config = Config { family: hypergrove_fips205::Family::Sha2, n: 16, defines: Vec::new() };
@@ -63,13 +63,13 @@ fn bytes_go_to_the_device_and_back() {
     want[..4].fill(0);
     want[9] = 0;
     for replayed in [false, true] {
-        CudaGpu::host_bytes(&mut host)[bytes..].fill(1);
+        CudaGpu::host_bytes(&mut host, bytes..2 * bytes).fill(1);
         match replayed {
             true => queue.replay(&recording).unwrap(),
             false => queue.submit(&none, &steps).unwrap(),
         }
         assert!(queue.wait().unwrap().is_some_and(|time| time.upload + time.execute + time.download > Duration::ZERO));
-        assert!(CudaGpu::host_bytes(&mut host)[bytes..] == want, "replayed: {replayed}");
+        assert!(CudaGpu::host_view(&host, bytes..2 * bytes) == want, "replayed: {replayed}");
     }
     let failures = [
         [Step::Download { to, from: at, bytes: bytes + 1 }],

@@ -120,7 +120,7 @@ impl<G: Gpu> Memory<G> {
         G::host_address(&self.host) + part.host as u64
     }
     pub(super) fn bytes(&mut self, part: Part, bytes: usize) -> &mut [u8] {
-        &mut G::host_bytes(&mut self.host)[part.host..][..bytes]
+        G::host_bytes(&mut self.host, part.host..part.host + bytes)
     }
     pub(super) fn upload(&self, part: Part, bytes: usize) -> Step {
         Step::Upload { to: self.at(part), from: self.on_host(part), bytes }
@@ -139,7 +139,7 @@ impl<G: Gpu> Memory<G> {
         if done.is_ok() {
             self.secret.0 = 0;
         }
-        let host = &mut G::host_bytes(&mut self.host)[..host];
+        let host = G::host_bytes(&mut self.host, 0..host);
         if parallel {
             host.par_chunks_mut(SHARE).for_each(wipe)
         } else {
@@ -242,11 +242,9 @@ impl<G: Gpu> ZkGpu<G> {
     /// Sends signatures to the device.
     pub(super) fn send(&mut self, ring: Part, rows: &[&[u8]], to: Part) -> Result<(), Error> {
         let bytes = ring_bytes(rows.len() * SIG_BYTES).max(crate::SLOTS * SIG_BYTES);
-        let (address, to) = (self.memory.on_host(ring), self.memory.at(to));
+        let (to, parallel, kernels) = (self.memory.at(to), self.policy.threads > 1, &self.kernels);
         let Memory { queue, host, .. } = &mut self.memory;
-        let parallel = self.policy.threads > 1;
-        let mut through = Ring { queue, kernels: &self.kernels, address, bytes, row: SIG_BYTES, parallel };
-        through.send(&mut G::host_bytes(host)[ring.host..][..bytes], rows, to)
+        Ring::<G> { queue, kernels, host, at: ring.host, bytes, row: SIG_BYTES, parallel }.send(rows, to)
     }
 
     /// Fetches rows from the device, in order, and hands them out some at a time.
@@ -269,7 +267,9 @@ impl<G: Gpu> ZkGpu<G> {
             let Some(done) = (i + 1).checked_sub(PIECES) else { continue };
             self.memory.queue.wait_for(done % PIECES)?;
             let bytes = piece.min(rows - done * piece) * row;
-            take(&G::host_view(&self.memory.host)[pieces.host + done % PIECES * piece * row..][..bytes]);
+            // Of the piece alone: the device fills the others meanwhile.
+            let start = pieces.host + done % PIECES * piece * row;
+            take(G::host_view(&self.memory.host, start..start + bytes));
         }
         self.memory.queue.wait().map(|_: Option<Timing>| ())
     }

@@ -30,9 +30,9 @@ impl Bench {
     }
     /// Memory that begins with these words.
     fn words(&self, words: &[u32], room: usize) -> Memory {
-        let mut memory = self.gpu.alloc(4 * room.max(words.len())).unwrap();
+        let memory = self.gpu.alloc(4 * room.max(words.len())).unwrap();
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        HostGpu::host_bytes(&mut memory)[..bytes.len()].copy_from_slice(&bytes);
+        HostGpu::host_write(&memory, 0, &bytes);
         memory
     }
     fn launch(&self, kernel: Kernel, args: Args) {
@@ -48,10 +48,7 @@ fn at(memory: &Memory) -> u64 {
 }
 
 fn read(memory: &Memory, from: usize, count: usize) -> Vec<u32> {
-    HostGpu::host_view(memory).as_chunks::<4>().0[from..][..count]
-        .iter()
-        .map(|bytes| u32::from_le_bytes(*bytes))
-        .collect()
+    words_of(HostGpu::host_view(memory, 4 * from..4 * (from + count)))
 }
 
 fn words_of(bytes: &[u8]) -> Vec<u32> {

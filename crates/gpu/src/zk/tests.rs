@@ -154,6 +154,26 @@ fn memory_that_does_not_suffice_is_an_error() {
     assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
 }
 
+/// More pieces than there is room for: each is taken while the device writes others.
+#[test]
+fn rows_are_taken_while_others_are_under_way() {
+    let mut zk = on_host(&Arc::new(HostGpu::new(false)), policy(0));
+    let (rows, row) = (50, 1 << 20);
+    let mut layout = pass::Layout::default();
+    let (pieces, all) = (layout.pieces(rows, row), layout.both(rows * row / 4));
+    zk.memory.ensure(&layout).unwrap();
+    for (number, row) in zk.memory.bytes(all, rows * row).chunks_exact_mut(row).enumerate() {
+        row.fill(number as u8 + 1);
+    }
+    zk.run(&[zk.memory.upload(all, rows * row)]).unwrap();
+    let mut taken = Vec::new();
+    zk.fetch(pieces, all, (rows, row), |bytes| {
+        taken.extend(bytes.chunks_exact(row).map(|row| (row[0], row.iter().all(|byte| *byte == row[0]))));
+    })
+    .unwrap();
+    assert_eq!(taken, (1..=rows as u8).map(|number| (number, true)).collect::<Vec<_>>());
+}
+
 /// Memory that verification used is not wiped; that it could not grow leaves none to wipe.
 #[test]
 fn memory_that_does_not_grow_is_an_error() {

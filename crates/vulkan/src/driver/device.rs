@@ -13,6 +13,7 @@ use hypergrove_gpu::steps::{self, Access, Allocations};
 use hypergrove_gpu::{Facts, Gpu, Step};
 use hypergrove_kernels::{Config, Kernel};
 use std::ffi::CStr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -474,12 +475,16 @@ impl Gpu for VulkanGpu {
         memory.address()
     }
 
-    fn host_bytes(memory: &mut HostMemory) -> &mut [u8] {
-        memory.bytes()
+    fn host_bytes(memory: &mut HostMemory, range: Range<usize>) -> &mut [u8] {
+        memory.slice_mut(range)
     }
 
-    fn host_view(memory: &HostMemory) -> &[u8] {
-        memory.view()
+    fn host_view(memory: &HostMemory, range: Range<usize>) -> &[u8] {
+        memory.slice(range)
+    }
+
+    fn host_write(memory: &HostMemory, at: usize, bytes: &[u8]) {
+        memory.write(at, bytes);
     }
 
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Kernels, Error> {

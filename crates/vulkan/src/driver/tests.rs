@@ -48,8 +48,8 @@ fn bytes_go_to_the_device_and_back() {
     // Copies of that size go beside launches, where a device can do that.
     let bytes = 2 << 20;
     let (memory, mut host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(2 * bytes).unwrap());
-    assert!(gpu.free().unwrap() > 0 && VulkanGpu::host_view(&host).iter().all(|&byte| byte == 0));
-    VulkanGpu::host_bytes(&mut host)[..bytes].fill(7);
+    assert!(gpu.free().unwrap() > 0 && VulkanGpu::host_view(&host, 0..2 * bytes).iter().all(|&byte| byte == 0));
+    VulkanGpu::host_write(&host, 0, &vec![7; bytes]);
     let (at, from) = (VulkanGpu::address(&memory), VulkanGpu::host_address(&host));
     let to = from + bytes as u64;
     let kernels = gpu.kernels(&config(), &[(Kernel::Cached, 64)]).unwrap();
@@ -72,7 +72,7 @@ fn bytes_go_to_the_device_and_back() {
     want[..4].fill(0);
     want[8..16].fill(0);
     for replayed in [false, true, true] {
-        VulkanGpu::host_bytes(&mut host)[bytes..].fill(1);
+        VulkanGpu::host_bytes(&mut host, bytes..2 * bytes).fill(1);
         match replayed {
             true => (0..2).for_each(|_| queue.replay(&recording).unwrap()),
             false => queue.submit(&kernels, &steps).unwrap(),
@@ -80,7 +80,7 @@ fn bytes_go_to_the_device_and_back() {
         queue.mark(3).unwrap();
         queue.wait_for(3).unwrap();
         assert!(queue.wait().unwrap().is_some());
-        assert!(VulkanGpu::host_view(&host)[bytes..] == want, "replayed: {replayed}");
+        assert!(VulkanGpu::host_view(&host, bytes..2 * bytes) == want, "replayed: {replayed}");
     }
     let failures = [
         [Step::Download { to, from: at, bytes: bytes + 1 }],
