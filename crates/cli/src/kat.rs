@@ -126,7 +126,7 @@ fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Fa
     let keys = engine.keygen_batch(&seeds)?;
     let jobs: Vec<_> =
         cases.iter().zip(&keys).map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg.0) }).collect();
-    let signatures = engine.sign_batch(&jobs)?;
+    let signatures = engine.sign_batch(&jobs)?.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut answers = Vec::with_capacity(cases.len());
     // What is to be verified of all cases: first of each case the signature itself, then its mutations.
     let mut inputs = Vec::new();

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         }
         Ready::ZkDilithium(engine, key) => {
             let messages = (0..files.len()).filter_map(|index| Some((index, message(index)?)));
-            zkdilithium::sign(engine, key, messages, |index, signature| write(index, Ok(signature)))
+            zkdilithium::sign(engine, key, messages, write)
         }
     };
     let exit = verdicts.finish()?;

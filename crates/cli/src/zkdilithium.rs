@@ -232,7 +232,7 @@ pub(crate) fn sign(
     engine: &Engine,
     key: &SigningKey,
     mut messages: impl Iterator<Item = (usize, Vec<u8>)>,
-    signed: impl Fn(usize, &[u8]),
+    signed: impl Fn(usize, Result<&[u8], Failure>),
 ) -> Result<(), Failure> {
     loop {
         let batch = batch(engine, Op::Sign, &mut messages, |(_, message)| message.len())?;
@@ -241,10 +241,9 @@ pub(crate) fn sign(
         }
         let jobs: Vec<_> = batch.iter().map(|(_, message)| SignJob { key, message: Message::Bytes(message) }).collect();
         let signatures = engine.sign_batch(&jobs)?;
-        batch
-            .iter()
-            .zip(&signatures)
-            .for_each(|((index, _), signature)| signed(*index, Signature::as_bytes(signature)));
+        for ((index, _), signature) in batch.iter().zip(signatures) {
+            signed(*index, signature.as_ref().map(Signature::as_bytes).map_err(|why| why.clone().into()));
+        }
     }
 }
 

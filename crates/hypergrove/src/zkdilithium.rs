@@ -15,7 +15,8 @@
 //! let messages = ["one", "two", "three"];
 //! let jobs = messages.map(|text| SignJob { key: &key, message: Message::Bytes(text.as_bytes()) });
 //! let signatures = Engine::new()?.sign_batch(&jobs)?;
-//! assert!(public.is_valid(Message::Bytes(b"two"), signatures[1].as_bytes()));
+//! let second = signatures[1].as_ref().map_err(Clone::clone)?;
+//! assert!(public.is_valid(Message::Bytes(b"two"), second.as_bytes()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -37,6 +38,7 @@ use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use signature::{Keypair, Signer, Verifier};
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, OnceLock};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
@@ -52,13 +54,42 @@ fn only<R>(results: Vec<R>) -> R {
     results.into_iter().next().expect("one result a job")
 }
 
-/// A private key; what signing needs of it is computed once, at the first use, and shared by its clones. Its secrets
-/// are wiped on drop, compared in constant time, and never shown by `Debug`.
+/// A private key; it is checked, and what signing needs of it is computed, once, at the first use, for all its clones. Its
+/// secrets are wiped on drop, compared in constant time, and never shown by `Debug`.
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
+    ready: Arc<Ready>,
+}
+
+/// What the first signature makes of a private key.
+#[derive(Default)]
+struct Ready {
+    /// A checksum of the key's bytes, or why the key does not sign: with another ρ, masks that the right key uses would meet
+    /// other challenges, which gives s₁ away.
+    checked: OnceLock<Result<Zeroizing<u64>, KeyError>>,
     // A pointer until then: of millions of keys few sign.
-    expanded: Arc<OnceLock<Box<ExpandedSigningKey>>>,
+    expanded: OnceLock<Box<Expanded>>,
+}
+
+struct Expanded {
+    key: ExpandedSigningKey,
+    checksum: Zeroizing<u64>,
+}
+
+impl Expanded {
+    fn checksum(key: &ExpandedSigningKey) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let mut add = |fes: &[Fe]| {
+            let word = |pair: &[Fe]| pair.iter().fold(0, |word, fe| word << 32 | u64::from(fe.value()));
+            fes.chunks(2).for_each(|pair| hasher.write_u64(word(pair)));
+        };
+        let polynomials = key.a_hat().as_flattened().iter().chain(key.s1_hat()).chain(key.s2_hat());
+        polynomials.for_each(|polynomial| add(&polynomial.0));
+        add(key.state_after_tr());
+        [key.key(), key.tr()].iter().for_each(|part| hasher.write(*part));
+        hasher.finish()
+    }
 }
 
 impl SigningKey {
@@ -76,7 +107,7 @@ impl SigningKey {
     pub fn from_seed(seed: &[u8; SEED_BYTES]) -> SigningKey {
         only(on_this_thread().keygen(std::slice::from_ref(seed))).into()
     }
-    /// Reads 3,936 bytes, and takes them as they are: see [`SigningKey::check`].
+    /// Reads 3,936 bytes. They are checked before the key signs for the first time: see [`SigningKey::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         RawSigningKey::from_bytes(bytes).map(SigningKey::from)
     }
@@ -100,19 +131,44 @@ impl SigningKey {
     pub fn verifying_key(&self) -> VerifyingKey {
         self.key.verifying_key().into()
     }
-    /// What signing needs of the key.
-    pub fn expanded(&self) -> &ExpandedSigningKey {
-        self.expanded.get_or_init(|| Box::new(self.key.expand()))
+    /// What signing needs of the key. [`Error::KeyDamaged`] if the key does not pass [`SigningKey::check`], which is called
+    /// once, or if the key, or this, changed in memory since.
+    pub fn expanded(&self) -> Result<&ExpandedSigningKey, Error> {
+        let made = self.ready.expanded.get_or_init(|| {
+            let key = self.key.expand();
+            let checksum = Zeroizing::new(Expanded::checksum(&key));
+            Box::new(Expanded { key, checksum })
+        });
+        // After the expansion: it was made of what is checked now.
+        self.check_again()?;
+        if Expanded::checksum(&made.key) == *made.checksum { Ok(&made.key) } else { Err(Error::changed(params::NAME)) }
     }
-    /// Signs bytes, a block of field elements or μ, on the calling thread.
-    pub fn sign_message(&self, message: Message<'_>) -> Signature {
-        only(on_this_thread().sign(&[Sign { key: self.expanded(), message }]))
+    /// The same, where it was made and checked just now.
+    fn made(&self) -> &ExpandedSigningKey {
+        &self.ready.expanded.get().expect("the key was expanded").key
+    }
+    /// The check before a batch: whether the key is damaged, and whether its bytes are those of the first time.
+    fn check_again(&self) -> Result<(), Error> {
+        let checksum = || {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(self.key.secret_bytes());
+            Zeroizing::new(hasher.finish())
+        };
+        match self.ready.checked.get_or_init(|| self.check().map(|()| checksum())) {
+            Ok(first) if *first == checksum() => Ok(()),
+            Ok(_) => Err(Error::changed(params::NAME)),
+            Err(why) => Err(Error::KeyDamaged { what: why.to_string() }),
+        }
+    }
+    /// Signs bytes, a block of field elements or μ, on the calling thread. An error if the key is damaged.
+    pub fn sign_message(&self, message: Message<'_>) -> Result<Signature, Error> {
+        Ok(only(on_this_thread().sign(&[Sign { key: self.expanded()?, message }])))
     }
 }
 
 impl From<RawSigningKey> for SigningKey {
     fn from(key: RawSigningKey) -> SigningKey {
-        SigningKey { key, expanded: Arc::default() }
+        SigningKey { key, ready: Arc::default() }
     }
 }
 
@@ -141,7 +197,7 @@ impl fmt::Debug for SigningKey {
 
 impl Signer<Signature> for SigningKey {
     fn try_sign(&self, message: &[u8]) -> Result<Signature, signature::Error> {
-        Ok(self.sign_message(Message::Bytes(message)))
+        self.sign_message(Message::Bytes(message)).map_err(signature::Error::from_source)
     }
 }
 
@@ -275,7 +331,8 @@ mod tests {
                 .zip(&keys)
                 .map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg) })
                 .collect();
-            let signatures = engine.sign_batch(&jobs).unwrap();
+            let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
+            assert_eq!(signatures.len(), cases.len());
             for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
                 assert_eq!(*key.to_bytes(), case.sk, "{}: {}", isa.name(), case.id);
                 assert_eq!(signature.as_bytes(), case.sig, "{}: {}", isa.name(), case.id);
@@ -319,7 +376,8 @@ mod tests {
             .zip(&messages)
             .map(|(key, message)| SignJob { key, message: Message::Bytes(message) })
             .collect();
-        let signatures = engine.sign_batch(&jobs).unwrap();
+        let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
+        assert_eq!(signatures.len(), cases.len());
         for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
             assert_eq!(Sha256::digest(&*key.to_bytes())[..], case.sk, "{}", case.i);
             assert_eq!(Sha256::digest(key.verifying_key().as_bytes())[..], case.pk, "{}", case.i);
@@ -331,7 +389,7 @@ mod tests {
     fn the_traits_agree_with_the_methods() {
         let key = SigningKey::from_seed(&[5; 32]);
         let signature = key.try_sign(b"message").unwrap();
-        assert_eq!(signature, key.sign_message(Message::Bytes(b"message")));
+        assert_eq!(Ok(&signature), key.sign_message(Message::Bytes(b"message")).as_ref());
         let public = Keypair::verifying_key(&key);
         assert!(public.verify(b"message", &signature).is_ok() && public.verify(b"massage", &signature).is_err());
         assert_eq!(Signature::try_from(&signature.to_vec()[..]).unwrap(), signature);

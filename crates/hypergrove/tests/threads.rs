@@ -33,7 +33,7 @@ fn one_thread_is_the_callers() {
     for (i, text) in messages.iter().enumerate() {
         jobs.push(zkdilithium::SignJob { key: &keys[i % 7], message: Message::Bytes(text) });
     }
-    let signatures = engine.sign_batch(&jobs).unwrap();
+    let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
     let public: Vec<_> = keys[..7].iter().map(zkdilithium::SigningKey::verifying_key).collect();
     let mut jobs = Vec::new();
     for (i, (text, signature)) in messages.iter().zip(&signatures).enumerate() {

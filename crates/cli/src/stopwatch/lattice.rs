@@ -107,7 +107,8 @@ fn keygen(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
 
 fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
     let job = |message| SignJob { key, message: Message::Bytes(message) };
-    Ok(engine.sign_batch(&messages.iter().map(|message| job(message)).collect::<Vec<_>>())?)
+    let signatures = engine.sign_batch(&messages.iter().map(|message| job(message)).collect::<Vec<_>>())?;
+    Ok(signatures.into_iter().collect::<Result<_, _>>()?)
 }
 
 /// The verdicts on signature i, counted around, of message i.

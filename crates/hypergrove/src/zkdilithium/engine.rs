@@ -11,6 +11,7 @@ use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -184,7 +185,7 @@ impl Engine {
     pub fn bytes(&self, op: Op, jobs: usize) -> u64 {
         let each = match op {
             Op::Keygen => SK_BYTES + size_of::<SigningKey>(),
-            Op::Sign => SIG_BYTES + size_of::<Signature>() + size_of::<Sign<'_>>(),
+            Op::Sign => SIG_BYTES + size_of::<Result<Signature, Error>>() + size_of::<Sign<'_>>(),
             Op::Verify => size_of::<bool>() + size_of::<Verify<'_>>(),
         };
         (self.workers.iter().map(Worker::bytes).sum::<usize>() + each * jobs) as u64
@@ -272,17 +273,37 @@ impl Engine {
         }
     }
 
-    /// The signatures, in the order of the jobs.
-    pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Result<Vec<Signature>, Error> {
+    /// The signatures, in the order of the jobs; for a job whose key is damaged, the error that says so.
+    pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Result<Vec<Result<Signature, Error>>, Error> {
         self.ask(Op::Sign, jobs.len())?;
         self.crew().share(Op::Sign, jobs, |on, jobs, out| {
-            let jobs = *jobs;
-            let mut took = sign(on, jobs, out)?;
+            let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
+            // Programs expand the keys' bytes themselves.
+            let expands = matches!(on.by, By::Lanes(_));
+            let checked = each(&of_keys, |jobs| match expands {
+                true => jobs[0].key.expanded().map(drop),
+                false => jobs[0].key.check_again(),
+            });
+            let good = || of_keys.iter().zip(&checked).filter(|(_, checked)| checked.is_ok()).map(|(jobs, _)| *jobs);
+            let good = if good().count() == of_keys.len() {
+                Cow::Borrowed(*jobs)
+            } else {
+                good().flatten().copied().collect()
+            };
+            let mut signatures = Vec::with_capacity(good.len());
+            let mut took = sign(on, &good, &mut signatures)?;
             if self.verify_signatures {
-                took += &check(on, jobs, out).inspect_err(|_| {
+                took += &check(on, &good, &signatures).inspect_err(|_| {
                     // A faulty one can tell the key.
-                    out.drain(..).for_each(|signature| signature.into_bytes().zeroize());
+                    signatures.drain(..).for_each(|signature| signature.into_bytes().zeroize());
                 })?;
+            }
+            let mut signatures = signatures.into_iter();
+            for (jobs, checked) in of_keys.iter().zip(checked) {
+                match checked {
+                    Ok(()) => out.extend(signatures.by_ref().take(jobs.len()).map(Ok)),
+                    Err(why) => out.extend(std::iter::repeat_n(Err(why), jobs.len())),
+                }
             }
             Ok(took)
         })
@@ -306,8 +327,7 @@ fn sign<'a>(on: &mut On<'_>, jobs: &[SignJob<'a>], out: &mut Vec<Signature>) -> 
             program.sign(&jobs.iter().map(job).collect::<Vec<_>>(), out)
         }
         By::Lanes(lanes) => {
-            let job = |job: &SignJob<'a>| Sign { key: job.key.expanded(), message: job.message };
-            prepare(jobs.iter().map(|job| job.key), SigningKey::expanded);
+            let job = |job: &SignJob<'a>| Sign { key: job.key.made(), message: job.message };
             out.extend(lanes.sign(&jobs.iter().map(job).collect::<Vec<_>>()));
             Ok(Timing::default())
         }
@@ -330,23 +350,21 @@ fn verify<'a>(on: &mut On<'_>, jobs: &[VerifyJob<'a>], out: &mut Vec<bool>) -> R
                 message,
                 signature,
             };
-            prepare(jobs.iter().map(|job| job.key), VerifyingKey::expanded);
+            let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
+            each(&of_keys, |jobs| {
+                jobs[0].key.expanded();
+            });
             out.extend(lanes.verify(&jobs.iter().map(job).collect::<Vec<_>>()));
             Ok(Timing::default())
         }
     }
 }
 
-/// Makes keys ready on all threads of the current pool; outside of any, on this thread. Of equal neighbours, the first.
-fn prepare<'k, K: Sync + 'k, R>(keys: impl Iterator<Item = &'k K>, ready: impl Fn(&'k K) -> R + Sync) {
-    let mut keys: Vec<&K> = keys.collect();
-    keys.dedup_by_key(|key| std::ptr::from_ref(*key));
-    let ready = |key| {
-        ready(key);
-    };
+/// What `work` makes of each, on all threads of the current pool; outside of any, on this thread.
+fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
     match rayon::current_thread_index() {
-        Some(_) => keys.into_par_iter().for_each(ready),
-        None => keys.into_iter().for_each(ready),
+        Some(_) => items.par_iter().map(work).collect(),
+        None => items.iter().map(work).collect(),
     }
 }
 
@@ -528,7 +546,7 @@ mod tests {
         assert!(runs.iter().all(|(_, jobs)| *jobs <= 3));
         assert_eq!(engine.timing().execute, Duration::from_micros(runs.len() as u64));
         let jobs: Vec<_> = keys[..4].iter().map(|key| SignJob { key, message: Message::Bytes(b"m") }).collect();
-        let signatures = engine.sign_batch(&jobs).unwrap();
+        let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
         assert!(lock(&mock.runs).iter().all(|(_, jobs)| *jobs == 2), "few jobs are spread over devices");
         for (key, signature) in keys.iter().zip(&signatures) {
             assert!(key.verifying_key().is_valid(Message::Bytes(b"m"), signature.as_bytes()));
@@ -580,7 +598,7 @@ mod tests {
         let mock = Mock::default();
         let engine = Engine::builder().devices(mocks(&mock)[..1].to_vec()).threads(2).build().unwrap();
         let key = SigningKey::from_seed(&[7; 32]);
-        let (signature, public) = (key.sign_message(Message::Bytes(b"m")), key.verifying_key());
+        let (signature, public) = (key.sign_message(Message::Bytes(b"m")).unwrap(), key.verifying_key());
         let job = VerifyJob { key: &public, message: Message::Bytes(b"m"), signature: signature.as_bytes() };
         mock.waits.store(true, Relaxed);
         assert_eq!(engine.verify_batch(&[job; 12]).unwrap(), [true; 12]);
