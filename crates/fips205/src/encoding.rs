@@ -5,9 +5,10 @@
 
 use crate::keys::{KeyError, SigningKey, VerifyingKey};
 use crate::params::{PARAMETER_SETS, Params};
-use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
 use der::asn1::{BitStringRef, ObjectIdentifier, OctetStringRef};
 use der::pem::PemLabel;
 use der::{AnyRef, Document, SecretDocument};
@@ -44,18 +45,35 @@ fn malformed(what: &'static str) -> impl Fn(der::Error) -> KeyError {
     move |error| KeyError::Malformed { what, why: error.to_string() }
 }
 
+/// A key's DER.
+enum Der<'a> {
+    Given(&'a [u8]),
+    Decoded(Zeroizing<Vec<u8>>),
+}
+
+impl AsRef<[u8]> for Der<'_> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Der::Given(bytes) => bytes,
+            Der::Decoded(bytes) => bytes,
+        }
+    }
+}
+
 /// The DER in `bytes`, which may be PEM with this label.
-fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, KeyError> {
+fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Der<'a>, KeyError> {
     let begin = b"-----BEGIN ";
     if !bytes.windows(begin.len()).any(|window| window == begin) {
-        return Ok(Cow::Borrowed(bytes));
+        return Ok(Der::Given(bytes));
     }
-    let (found, der) = der::pem::decode_vec(bytes).map_err(|error| malformed(what)(error.into()))?;
+    // Wiped where the decoder gives up halfway, and where what was decoded is some other secret.
+    let mut room = Zeroizing::new(vec![0; bytes.len()]);
+    let (found, der) = der::pem::decode(bytes, &mut room).map_err(|error| malformed(what)(error.into()))?;
     if found == label {
-        return Ok(Cow::Owned(der));
+        let length = der.len();
+        room.truncate(length);
+        return Ok(Der::Decoded(room));
     }
-    // What was decoded may be some other secret.
-    drop(Zeroizing::new(der));
     let hint = if found.starts_with("ENCRYPTED") { "; decrypt it first" } else { "" };
     Err(KeyError::Malformed { what, why: format!("its PEM label is {found:?}, not {label:?}{hint}") })
 }
@@ -63,14 +81,8 @@ fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Cow<'a
 impl SigningKey {
     /// Reads a PKCS#8 private key, PEM or DER. A public key in it (version 2) must be the private key's own.
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        let der = match der_of(PKCS8, PrivateKeyInfoRef::PEM_LABEL, bytes)? {
-            Cow::Borrowed(der) => return SigningKey::from_pkcs8_document(der),
-            Cow::Owned(der) => Zeroizing::new(der),
-        };
-        SigningKey::from_pkcs8_document(&der)
-    }
-    fn from_pkcs8_document(der: &[u8]) -> Result<SigningKey, KeyError> {
-        let info: PrivateKeyInfoRef<'_> = der::Decode::from_der(der).map_err(malformed(PKCS8))?;
+        let der = der_of(PKCS8, PrivateKeyInfoRef::PEM_LABEL, bytes)?;
+        let info: PrivateKeyInfoRef<'_> = der::Decode::from_der(der.as_ref()).map_err(malformed(PKCS8))?;
         SigningKey::from_info(&info)
     }
     fn from_info(info: &PrivateKeyInfoRef<'_>) -> Result<SigningKey, KeyError> {
@@ -95,7 +107,7 @@ impl VerifyingKey {
     /// Reads an SPKI public key, PEM or DER.
     pub fn read_spki(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         let der = der_of(SPKI, SubjectPublicKeyInfoRef::PEM_LABEL, bytes)?;
-        let info: SubjectPublicKeyInfoRef<'_> = der::Decode::from_der(&der).map_err(malformed(SPKI))?;
+        let info: SubjectPublicKeyInfoRef<'_> = der::Decode::from_der(der.as_ref()).map_err(malformed(SPKI))?;
         VerifyingKey::from_info(&info)
     }
     fn from_info(info: &SubjectPublicKeyInfoRef<'_>) -> Result<VerifyingKey, KeyError> {

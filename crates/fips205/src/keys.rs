@@ -1,11 +1,12 @@
 //! Keys and signatures as bytes, bound to their parameter set.
 
 use crate::params::Params;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use subtle::{Choice, ConstantTimeEq};
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// The longest n.
 const MAX_N: usize = 32;
@@ -152,8 +153,8 @@ impl fmt::Debug for VerifyingKey {
 /// never shown by `Debug`.
 #[derive(Clone)]
 pub struct SigningKey {
-    sk_seed: [u8; MAX_N],
-    sk_prf: [u8; MAX_N],
+    /// SK.seed ‖ SK.prf. In a box, which stays where it is when the key is moved: a move leaves its source as it was.
+    secret: Zeroizing<Box<[u8]>>,
     public: VerifyingKey,
 }
 
@@ -162,9 +163,8 @@ impl SigningKey {
     pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
         check_length("a private key", params, params.sk_bytes(), bytes.len())?;
         let (secret, public) = bytes.split_at(2 * params.n);
-        let (sk_seed, sk_prf) = secret.split_at(params.n);
         let public = VerifyingKey::from_bytes(params, public)?;
-        Ok(SigningKey { sk_seed: widen(sk_seed), sk_prf: widen(sk_prf), public })
+        Ok(SigningKey { secret: Zeroizing::new(Box::from(secret)), public })
     }
     /// Puts a key together from its four parts, n bytes each.
     pub fn from_parts(
@@ -178,7 +178,7 @@ impl SigningKey {
             check_length(what, params, params.n, part.len())?;
         }
         let public = VerifyingKey { params, pk_seed: widen(pk_seed), pk_root: widen(pk_root) };
-        Ok(SigningKey { sk_seed: widen(sk_seed), sk_prf: widen(sk_prf), public })
+        Ok(SigningKey { secret: Zeroizing::new([sk_seed, sk_prf].concat().into_boxed_slice()), public })
     }
     /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
@@ -190,11 +190,11 @@ impl SigningKey {
     }
     /// SK.seed, n bytes. Secret.
     pub fn sk_seed(&self) -> &[u8] {
-        &self.sk_seed[..self.params().n]
+        &self.secret[..self.params().n]
     }
     /// SK.prf, n bytes. Secret.
     pub fn sk_prf(&self) -> &[u8] {
-        &self.sk_prf[..self.params().n]
+        &self.secret[self.params().n..]
     }
     /// PK.seed, n bytes.
     pub fn pk_seed(&self) -> &[u8] {
@@ -213,7 +213,7 @@ impl SigningKey {
 impl ConstantTimeEq for SigningKey {
     fn ct_eq(&self, other: &SigningKey) -> Choice {
         let public = Choice::from(u8::from(self.public == other.public));
-        public & self.sk_seed.ct_eq(&other.sk_seed) & self.sk_prf.ct_eq(&other.sk_prf)
+        public & self.secret.ct_eq(&other.secret)
     }
 }
 
@@ -224,13 +224,6 @@ impl PartialEq for SigningKey {
 }
 
 impl Eq for SigningKey {}
-
-impl Drop for SigningKey {
-    fn drop(&mut self) {
-        self.sk_seed.zeroize();
-        self.sk_prf.zeroize();
-    }
-}
 
 impl ZeroizeOnDrop for SigningKey {}
 

@@ -4,8 +4,9 @@ use crate::field::Fe;
 use crate::pack::{bytes_to_fes, pack_fes};
 use crate::params::{CSIZE, FE_BYTES, HASH_BYTES, K, MUSIZE, N, T};
 use crate::poseidon::{Sponge, State};
-use crate::sample::h;
+use crate::sample::{h, h_to};
 use crate::trace::Trace;
+use alloc::boxed::Box;
 use zeroize::Zeroizing;
 
 /// What is signed.
@@ -44,15 +45,17 @@ impl Message<'_> {
     ///
     /// Two different challenges must never meet the same masks, or s₁ can be solved for. The inputs of the two hashes
     /// have 96 and 104 bytes, so no message gives the masks of a μ.
-    pub fn rho2(&self, key: &[u8; HASH_BYTES], tr: &[u8; HASH_BYTES], mu: &[Fe; MUSIZE]) -> Zeroizing<[u8; 64]> {
-        Zeroizing::new(match self {
-            Message::Bytes(bytes) => h(&[key, &h::<64>(&[tr, bytes])]),
+    pub fn rho2(&self, key: &[u8; HASH_BYTES], tr: &[u8; HASH_BYTES], mu: &[Fe; MUSIZE]) -> Box<Zeroizing<[u8; 64]>> {
+        let mut rho2 = Box::new(Zeroizing::new([0; 64]));
+        match self {
+            Message::Bytes(bytes) => h_to(&[key, &h::<64>(&[tr, bytes])], &mut rho2[..]),
             Message::Block(_) | Message::Mu(_) => {
                 let mut packed = [0; MUSIZE * FE_BYTES];
                 pack_fes(mu, &mut packed);
-                h(&[key, &packed])
+                h_to(&[key, &packed], &mut rho2[..]);
             }
-        })
+        }
+        rho2
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::digest::state_after_tr;
 use crate::field::Fe;
-use crate::ntt::ntt;
-use crate::pack::{fes_are_canonical, unpack_codes, unpack_eta, unpack_fes};
+use crate::ntt::{ntt, ntt_in_place};
+use crate::pack::{fes_are_canonical, unpack_codes, unpack_eta_to, unpack_fes};
 use crate::params::*;
 use crate::poseidon::State;
 use crate::reference::t_packed;
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::{array, fmt};
 use subtle::{Choice, ConstantTimeEq};
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// Why bytes are no key or signature.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -200,12 +200,12 @@ impl SigningKey {
         hash_bytes(&self.secret_bytes()[TR])
     }
     /// s₁. Secret.
-    pub fn s1(&self) -> Zeroizing<[RingElement; L]> {
-        Zeroizing::new(array::from_fn(|i| unpack_eta(&self.secret_bytes()[S1][i * ETA_BYTES..(i + 1) * ETA_BYTES])))
+    pub fn s1(&self) -> Box<Zeroizing<[RingElement; L]>> {
+        unpack_each(&self.secret_bytes()[S1])
     }
     /// s₂. Secret.
-    pub fn s2(&self) -> Zeroizing<[RingElement; K]> {
-        Zeroizing::new(array::from_fn(|i| unpack_eta(&self.secret_bytes()[S2][i * ETA_BYTES..(i + 1) * ETA_BYTES])))
+    pub fn s2(&self) -> Box<Zeroizing<[RingElement; K]>> {
+        unpack_each(&self.secret_bytes()[S2])
     }
     /// The public key: ρ ‖ t.
     pub fn verifying_key(&self) -> VerifyingKey {
@@ -213,16 +213,32 @@ impl SigningKey {
     }
     /// The key made ready to sign with.
     pub fn expand(&self) -> ExpandedSigningKey {
-        let each = |s: Zeroizing<[RingElement; L]>| Box::new(array::from_fn(|i| ntt(&s[i])));
         ExpandedSigningKey {
             a_hat: Box::new(expand_a(self.rho())),
-            s1_hat: each(self.s1()),
-            s2_hat: each(self.s2()),
-            key: *self.key(),
+            s1_hat: transform_each(&self.s1()),
+            s2_hat: transform_each(&self.s2()),
+            key: Zeroizing::new(Box::from(&self.secret_bytes()[KEY])),
             tr: *self.tr(),
             state_after_tr: state_after_tr(self.tr(), &mut Trace::default()),
         }
     }
+}
+
+/// Secret polynomials of eta3, where they stay: a move would leave copies of them.
+fn unpack_each<const COUNT: usize>(packed: &[u8]) -> Box<Zeroizing<[RingElement; COUNT]>> {
+    let mut s = Box::new(Zeroizing::new([const { RingElement::ZERO }; COUNT]));
+    s.iter_mut().zip(packed.chunks_exact(ETA_BYTES)).for_each(|(s, packed)| unpack_eta_to(packed, s));
+    s
+}
+
+/// Their transforms, likewise.
+pub(crate) fn transform_each<const COUNT: usize>(s: &[RingElement; COUNT]) -> Box<Zeroizing<[NttElement; COUNT]>> {
+    let mut transformed = Box::new(Zeroizing::new([const { NttElement([Fe::ZERO; N]) }; COUNT]));
+    for (out, s) in transformed.iter_mut().zip(s) {
+        out.0.copy_from_slice(&s.0);
+        ntt_in_place(&mut out.0);
+    }
+    transformed
 }
 
 impl ConstantTimeEq for SigningKey {
@@ -308,9 +324,9 @@ impl fmt::Debug for Signature {
 #[derive(Clone)]
 pub struct ExpandedSigningKey {
     pub(crate) a_hat: Box<Matrix>,
-    pub(crate) s1_hat: Box<[NttElement; L]>,
-    pub(crate) s2_hat: Box<[NttElement; K]>,
-    pub(crate) key: [u8; HASH_BYTES],
+    pub(crate) s1_hat: Box<Zeroizing<[NttElement; L]>>,
+    pub(crate) s2_hat: Box<Zeroizing<[NttElement; K]>>,
+    key: Zeroizing<Box<[u8]>>,
     pub(crate) tr: [u8; HASH_BYTES],
     pub(crate) state_after_tr: State,
 }
@@ -330,7 +346,7 @@ impl ExpandedSigningKey {
     }
     /// What the masks are derived from. Secret.
     pub fn key(&self) -> &[u8; HASH_BYTES] {
-        &self.key
+        hash_bytes(&self.key)
     }
     /// tr: the hash of the public key.
     pub fn tr(&self) -> &[u8; HASH_BYTES] {
@@ -339,14 +355,6 @@ impl ExpandedSigningKey {
     /// Poseidon's state after 0 ‖ tr.
     pub fn state_after_tr(&self) -> &State {
         &self.state_after_tr
-    }
-}
-
-impl Drop for ExpandedSigningKey {
-    fn drop(&mut self) {
-        self.s1_hat.zeroize();
-        self.s2_hat.zeroize();
-        self.key.zeroize();
     }
 }
 

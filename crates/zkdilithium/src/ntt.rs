@@ -18,6 +18,12 @@ pub static ZETAS: [Fe; N] = {
 /// The values of a ring element.
 pub fn ntt(a: &RingElement) -> NttElement {
     let mut a = a.0;
+    ntt_in_place(&mut a);
+    NttElement(a)
+}
+
+/// Coefficients to values.
+pub(crate) fn ntt_in_place(a: &mut [Fe; N]) {
     let mut k = 0;
     for len in (0..8).rev().map(|level| 1 << level) {
         for start in (0..N).step_by(2 * len) {
@@ -28,13 +34,18 @@ pub fn ntt(a: &RingElement) -> NttElement {
             }
         }
     }
-    NttElement(a)
 }
 
 /// The ring element of these values.
 pub fn intt(a: &NttElement) -> RingElement {
-    const INVERSE_OF_N: Fe = Fe::new(N as u32).inv();
     let mut a = a.0;
+    intt_in_place(&mut a);
+    RingElement(a)
+}
+
+/// Values to coefficients.
+pub(crate) fn intt_in_place(a: &mut [Fe; N]) {
+    const INVERSE_OF_N: Fe = Fe::new(N as u32).inv();
     let mut k = N;
     for len in (0..8).map(|level| 1 << level) {
         for start in (0..N).step_by(2 * len).rev() {
@@ -47,5 +58,5 @@ pub fn intt(a: &NttElement) -> RingElement {
             }
         }
     }
-    RingElement(a.map(|x| x * INVERSE_OF_N))
+    a.iter_mut().for_each(|x| *x = *x * INVERSE_OF_N);
 }

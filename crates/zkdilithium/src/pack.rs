@@ -35,8 +35,15 @@ pub fn pack_eta(a: &RingElement, out: &mut [u8]) {
 
 /// A polynomial of eta3. The codes 5 to 7 give −3 to −5.
 pub fn unpack_eta(bytes: &[u8]) -> RingElement {
+    let mut a = RingElement::ZERO;
+    unpack_eta_to(bytes, &mut a);
+    a
+}
+
+/// The same, where it is to stay.
+pub(crate) fn unpack_eta_to(bytes: &[u8], a: &mut RingElement) {
     assert_eq!(bytes.len(), ETA_BYTES);
-    element::<3>(bytes, ETA)
+    element::<3>(bytes, ETA, a);
 }
 
 /// g18: 18 bits a coefficient, the code of x being GAMMA1 − x.
@@ -48,13 +55,15 @@ pub fn pack_gamma1(a: &RingElement, out: &mut [u8]) {
 /// A polynomial of g18: coefficients in (−GAMMA1, GAMMA1\].
 pub fn unpack_gamma1(bytes: &[u8]) -> RingElement {
     assert_eq!(bytes.len(), GAMMA1_BYTES);
-    element::<18>(bytes, GAMMA1)
+    let mut a = RingElement::ZERO;
+    element::<18>(bytes, GAMMA1, &mut a);
+    a
 }
 
-fn element<const BITS: usize>(bytes: &[u8], top: u32) -> RingElement {
-    let mut a = Zeroizing::new([0; N]);
-    unpack_codes::<BITS>(bytes, |code| top as i32 - code as i32, &mut *a);
-    RingElement(a.map(Fe::from_centred))
+fn element<const BITS: usize>(bytes: &[u8], top: u32, a: &mut RingElement) {
+    let mut centred = Zeroizing::new([0; N]);
+    unpack_codes::<BITS>(bytes, |code| top as i32 - code as i32, &mut *centred);
+    a.0.iter_mut().zip(&*centred).for_each(|(a, x)| *a = Fe::from_centred(*x));
 }
 
 /// Codes of `BITS` bits, lowest first; eight of them are `BITS` bytes. What follows the last eight is left out.

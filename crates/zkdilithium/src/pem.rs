@@ -4,8 +4,9 @@
 use crate::keys::{KeyError, SigningKey, VerifyingKey};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
-use pem_rfc7468::{LineEnding, decode_vec, encode_string};
+use pem_rfc7468::{LineEnding, encode_string};
 use zeroize::Zeroizing;
 
 /// The PEM label of private keys.
@@ -15,8 +16,11 @@ pub const PUBLIC_LABEL: &str = "ZKDILITHIUM PUBLIC KEY";
 
 fn decode(what: &'static str, label: &str, pem: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let malformed = |why: String| KeyError::Malformed { what, why };
-    let (found, bytes) = decode_vec(pem).map_err(|error| malformed(error.to_string()))?;
-    let bytes = Zeroizing::new(bytes);
+    // Wiped where the decoder gives up halfway, too.
+    let mut bytes = Zeroizing::new(vec![0; pem.len()]);
+    let (found, decoded) = pem_rfc7468::decode(pem, &mut bytes).map_err(|error| malformed(error.to_string()))?;
+    let length = decoded.len();
+    bytes.truncate(length);
     if found != label {
         return Err(malformed(format!("its PEM label is {found:?}, not {label:?}")));
     }

@@ -4,13 +4,16 @@
 
 use crate::digest::{Message, com};
 use crate::field::Fe;
-use crate::keys::{ExpandedSigningKey, ExpandedVerifyingKey, Opened, Signature, SigningKey};
-use crate::ntt::{intt, ntt};
+use crate::keys::{ExpandedSigningKey, ExpandedVerifyingKey, Opened, Signature, SigningKey, transform_each};
+use crate::ntt::{intt, intt_in_place, ntt};
 use crate::pack::{pack_eta, pack_fes, pack_gamma1};
 use crate::params::*;
-use crate::ring::{Matrix, NttElement, RingElement, decompose, intt_each, norm, ntt_each, product, scaled, wraps};
+use crate::ring::{
+    Matrix, NttElement, RingElement, decompose, intt_each, norm, ntt_each, product, product_at, scaled, wraps,
+};
 use crate::sample::{ball, expand_a, expand_s, expand_y, h};
 use crate::trace::{Attempt, Trace};
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::array;
@@ -40,13 +43,17 @@ pub fn keygen(seed: &[u8; SEED_BYTES]) -> SigningKey {
     SigningKey::from_bytes(&sk).expect("a private key has its length")
 }
 
-/// fe24(t) with t = INTT(Â·NTT(s₁)) + s₂.
+/// fe24(t) with t = INTT(Â·NTT(s₁)) + s₂. The secrets are transformed and added up where they lie: a move would leave
+/// copies of them.
 pub(crate) fn t_packed(a_hat: &Matrix, s1: &[RingElement; L], s2: &[RingElement; K]) -> Vec<u8> {
-    let s1_hat = Zeroizing::new(ntt_each(s1));
-    let a_s1 = Zeroizing::new(intt_each(&product(a_hat, &s1_hat)));
+    let s1_hat = transform_each(s1);
+    let mut t = Box::new(Zeroizing::new([Fe::ZERO; N]));
     let mut packed = vec![0; T_BYTES];
     for (i, out) in packed.chunks_exact_mut(N * FE_BYTES).enumerate() {
-        pack_fes(&a_s1[i].plus(&s2[i]).0, out);
+        t.iter_mut().enumerate().for_each(|(at, t)| *t = product_at(&a_hat[i], &s1_hat, at));
+        intt_in_place(&mut t);
+        t.iter_mut().zip(&s2[i].0).for_each(|(t, s2)| *t = *t + *s2);
+        pack_fes(&t[..], out);
     }
     packed
 }
@@ -55,7 +62,7 @@ pub(crate) fn t_packed(a_hat: &Matrix, s1: &[RingElement; L], s2: &[RingElement;
 pub fn sign(sk: &ExpandedSigningKey, message: Message<'_>, trace: &mut Trace) -> Signature {
     // μ and ρ″
     let mu = message.mu(&sk.state_after_tr, trace);
-    let rho2 = message.rho2(&sk.key, &sk.tr, &mu);
+    let rho2 = message.rho2(sk.key(), &sk.tr, &mu);
     let attempts = (0..=u16::MAX).step_by(L);
     attempts
         .map(|kappa| attempt(sk, &mu, &rho2, kappa, trace))

@@ -52,13 +52,14 @@ impl NttElement {
 
 /// A·v with both sides transformed.
 pub fn product(a_hat: &Matrix, v_hat: &[NttElement; L]) -> [NttElement; K] {
-    array::from_fn(|row| {
-        NttElement(array::from_fn(|i| {
-            // Four products of 46 bits.
-            let sum = (0..L).map(|j| u64::from(a_hat[row][j].0[i].value()) * u64::from(v_hat[j].0[i].value())).sum();
-            Fe::new(reduce(sum))
-        }))
-    })
+    array::from_fn(|row| NttElement(array::from_fn(|i| product_at(&a_hat[row], v_hat, i))))
+}
+
+/// Value i of a row's product with v.
+pub(crate) fn product_at(row: &[NttElement; L], v_hat: &[NttElement; L], i: usize) -> Fe {
+    // Four products of 46 bits.
+    let sum = (0..L).map(|j| u64::from(row[j].0[i].value()) * u64::from(v_hat[j].0[i].value())).sum();
+    Fe::new(reduce(sum))
 }
 
 /// c·v for each element of v.

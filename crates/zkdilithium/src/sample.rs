@@ -14,10 +14,15 @@ use zeroize::Zeroize;
 /// The first bytes of SHAKE256 over the parts.
 pub(crate) fn h<const BYTES: usize>(parts: &[&[u8]]) -> [u8; BYTES] {
     let mut out = [0; BYTES];
+    h_to(parts, &mut out);
+    out
+}
+
+/// The same, where they are to stay.
+pub(crate) fn h_to(parts: &[&[u8]], out: &mut [u8]) {
     let mut hash = Shake256::default();
     parts.iter().for_each(|part| hash.update(part));
-    hash.finalize_xof().read(&mut out);
-    out
+    hash.finalize_xof().read(out);
 }
 
 /// ExpandA: Â from ρ, in the transformed domain.

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 /// What an attempt starts from: Poseidon's state after μ, and the seed of its masks.
 struct Start {
     after_mu: State,
-    rho2: Zeroizing<[u8; 64]>,
+    rho2: Box<Zeroizing<[u8; 64]>>,
 }
 
 /// A message without its signature, and the κ to try next.
