@@ -4,6 +4,7 @@
 //! all subtrees of the chunk together. What is left of high trees, from the chunks' tops up, is reduced at the end.
 
 use crate::scratch::{Pool, Scratch, sized};
+use hypergrove_engine::wiped;
 use hypergrove_fips205::{Adrs, AdrsType, Params};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, Trace, TweakableHash};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -116,7 +117,11 @@ impl Forest<'_> {
         }
         let s = subtree_height(trees, height, self.chunk);
         let ((part, _), trace, tree_nodes) = (self.part_bytes(), self.trace_bytes(), ((2 << height) - 1) * n);
-        let work = |scratch: &mut Scratch, chunk: Chunk<'_>| self.grow_chunk(scratch, s, chunk);
+        let work = |scratch: &mut Scratch, chunk: Chunk<'_>| match parallel {
+            // Another thread may take it.
+            true => wiped(|| self.grow_chunk(scratch, s, chunk)),
+            false => self.grow_chunk(scratch, s, chunk),
+        };
         if s == height {
             let chunks = trees.div_ceil((self.chunk >> s).max(1));
             let each = trees.div_ceil(chunks);

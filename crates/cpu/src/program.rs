@@ -7,7 +7,7 @@ use crate::scratch::{Pool, Scratch, sized};
 use crate::verify::{Group, Kept};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::{Batch, Error, Program, Timing};
+use hypergrove_engine::{Batch, Error, Program, Timing, wiped};
 use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
@@ -215,26 +215,9 @@ impl CpuProgram {
         }
         Ok(())
     }
-}
 
-/// What signing one message needs and fills.
-struct Job<'a> {
-    keys: &'a [KeyState],
-    key: u32,
-    cached_nodes: &'a [u8],
-    at: &'a Position,
-    signature: &'a mut [u8],
-    kept: &'a mut [u8],
-    clock: &'a Clock,
-}
-
-impl Program for CpuProgram {
-    fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        batch.check(&self.plan, out)?;
+    /// Runs a batch that was checked.
+    fn execute(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         let start = Instant::now();
         let p: &'static Params = self.plan.params;
         let (jobs, threads) = (batch.len(), self.policy.threads);
@@ -292,7 +275,7 @@ impl Program for CpuProgram {
                 let error = std::sync::Mutex::new(Ok(()));
                 self.pool.with(|scratch| {
                     run(threads > 1 && !share, &self.pool, scratch, tasks, |scratch, job| {
-                        if let Err(e) = self.sign(scratch, share, job) {
+                        if let Err(e) = wiped(|| self.sign(scratch, share, job)) {
                             *error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Err(e);
                         }
                     });
@@ -320,6 +303,29 @@ impl Program for CpuProgram {
         self.kept = kept;
         self.jobs = jobs;
         failed.map(|()| Timing { execute: start.elapsed(), stages: clock.stages(alone), ..Timing::default() })
+    }
+}
+
+/// What signing one message needs and fills.
+struct Job<'a> {
+    keys: &'a [KeyState],
+    key: u32,
+    cached_nodes: &'a [u8],
+    at: &'a Position,
+    signature: &'a mut [u8],
+    kept: &'a mut [u8],
+    clock: &'a Clock,
+}
+
+impl Program for CpuProgram {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        batch.check(&self.plan, out)?;
+        // Signatures and public keys are no secrets.
+        if self.plan.op == Op::Verify { self.execute(batch, out) } else { wiped(|| self.execute(batch, out)) }
     }
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {

@@ -9,6 +9,7 @@ mod lanes;
 mod sign;
 mod verify;
 
+use hypergrove_engine::wiped;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::keys::Opened;
@@ -153,9 +154,13 @@ impl ZkDilithium {
         let (lattice, pool) = if wide { (&self.wide, &self.scratch[1]) } else { (&self.narrow, &self.scratch[0]) };
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
-        run(&mut Lanes { lattice: &**lattice, lanes: lattice.lanes(), s: &mut scratch });
-        if then == Then::Wipe {
-            scratch.zeroize();
+        let mut lanes = Lanes { lattice: &**lattice, lanes: lattice.lanes(), s: &mut scratch };
+        match then {
+            Then::Keep => run(&mut lanes),
+            Then::Wipe => {
+                wiped(|| run(&mut lanes));
+                scratch.zeroize();
+            }
         }
         lock().push(scratch);
     }

@@ -11,6 +11,7 @@ pub mod nodes;
 pub mod planner;
 pub mod programs;
 mod reference;
+mod stack;
 mod zkdilithium;
 
 pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, StageTime, THREADS, Timing};
@@ -19,4 +20,5 @@ pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::{Error, ErrorKind};
 pub use hash::{Hasher, Messages};
 pub use reference::Reference;
+pub use stack::wiped;
 pub use zkdilithium::{ZkDilithium, ZkSign, ZkVerify};

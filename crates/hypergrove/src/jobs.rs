@@ -3,7 +3,7 @@
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::{Failed, Run};
 use hypergrove_engine::programs::Group;
-use hypergrove_engine::{Batch, Error, Key};
+use hypergrove_engine::{Batch, Error, Key, wiped};
 use hypergrove_fips205::digest::{ContextTooLong, MAX_CONTEXT, h_msg, prf_msg};
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
@@ -157,7 +157,7 @@ impl Job for SignJob<'_> {
                 Randomizer::Given(bytes) => bytes,
             };
             let m_prime = MPrime::new(job.mode, &job.message)?;
-            let r = prf_msg(p, key.sk_prf(), opt_rand, &m_prime);
+            let r = wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime));
             sig[p.r_range()].copy_from_slice(&r);
             Ok(Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime)))
         })?;

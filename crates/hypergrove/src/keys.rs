@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::jobs::Randomizer;
-use hypergrove_engine::Error;
+use hypergrove_engine::{Error, wiped};
 use hypergrove_fips205::{KeyError, Mode, PARAMETER_SETS, Params};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use pkcs8::spki::{Document, EncodePublicKey, SubjectPublicKeyInfoRef};
@@ -53,15 +53,15 @@ struct Nodes {
 impl SigningKey {
     /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes. PK.root is taken as it is: see [`Engine::check`].
     pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        RawSigningKey::from_bytes(params, bytes).map(SigningKey::from)
+        wiped(|| RawSigningKey::from_bytes(params, bytes)).map(SigningKey::from)
     }
     /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        self.key.to_bytes()
+        wiped(|| self.key.to_bytes())
     }
     /// Reads a PKCS#8 private key, PEM or DER; the error says what is wrong with it.
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        RawSigningKey::read_pkcs8(bytes).map(SigningKey::from)
+        wiped(|| RawSigningKey::read_pkcs8(bytes)).map(SigningKey::from)
     }
     /// The set.
     pub fn params(&self) -> &'static Params {
@@ -169,13 +169,13 @@ impl Keypair for SigningKey {
 impl TryFrom<PrivateKeyInfoRef<'_>> for SigningKey {
     type Error = pkcs8::Error;
     fn try_from(info: PrivateKeyInfoRef<'_>) -> pkcs8::Result<SigningKey> {
-        RawSigningKey::try_from(info).map(SigningKey::from)
+        wiped(|| RawSigningKey::try_from(info)).map(SigningKey::from)
     }
 }
 
 impl EncodePrivateKey for SigningKey {
     fn to_pkcs8_der(&self) -> pkcs8::Result<SecretDocument> {
-        self.key.to_pkcs8_der()
+        wiped(|| self.key.to_pkcs8_der())
     }
 }
 

@@ -34,6 +34,7 @@ pub use keys::SigningKeys;
 
 use crate::{Error, Isa};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
+use hypergrove_engine::wiped;
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use signature::{Keypair, Signer, Verifier};
@@ -95,12 +96,13 @@ impl Expanded {
 impl SigningKey {
     /// A key from the system's randomness.
     pub fn generate() -> Result<SigningKey, Error> {
-        Ok(SigningKey::from_seed(&*SigningKey::random_seed()?))
+        let seed = SigningKey::random_seed()?;
+        Ok(SigningKey::from_seed(&seed))
     }
     /// A seed from the system's randomness.
-    pub fn random_seed() -> Result<Zeroizing<[u8; SEED_BYTES]>, Error> {
-        let mut seed = Zeroizing::new([0; SEED_BYTES]);
-        getrandom::fill(&mut *seed).map_err(|_| Error::Randomness)?;
+    pub fn random_seed() -> Result<Box<Zeroizing<[u8; SEED_BYTES]>>, Error> {
+        let mut seed = Box::new(Zeroizing::new([0; SEED_BYTES]));
+        getrandom::fill(&mut seed[..]).map_err(|_| Error::Randomness)?;
         Ok(seed)
     }
     /// The key of a seed, which must be secret and uniformly random.
@@ -109,23 +111,23 @@ impl SigningKey {
     }
     /// Reads 3,936 bytes. They are checked before the key signs for the first time: see [`SigningKey::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        RawSigningKey::from_bytes(bytes).map(SigningKey::from)
+        wiped(|| RawSigningKey::from_bytes(bytes)).map(SigningKey::from)
     }
     /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        self.key.to_bytes()
+        wiped(|| self.key.to_bytes())
     }
     /// Reads a PEM private key, and checks it.
     pub fn read_pem(pem: &[u8]) -> Result<SigningKey, KeyError> {
-        RawSigningKey::read_pem(pem).map(SigningKey::from)
+        wiped(|| RawSigningKey::read_pem(pem)).map(SigningKey::from)
     }
     /// The key in PEM.
     pub fn to_pem(&self) -> Zeroizing<String> {
-        self.key.to_pem()
+        wiped(|| self.key.to_pem())
     }
     /// Whether the secrets are in their ranges and the public key is theirs.
     pub fn check(&self) -> Result<(), KeyError> {
-        self.key.check()
+        wiped(|| self.key.check())
     }
     /// The public key.
     pub fn verifying_key(&self) -> VerifyingKey {
@@ -134,14 +136,17 @@ impl SigningKey {
     /// What signing needs of the key. [`Error::KeyDamaged`] if the key does not pass [`SigningKey::check`], which is called
     /// once, or if the key, or this, changed in memory since.
     pub fn expanded(&self) -> Result<&ExpandedSigningKey, Error> {
-        let made = self.ready.expanded.get_or_init(|| {
-            let key = self.key.expand();
-            let checksum = Zeroizing::new(Expanded::checksum(&key));
-            Box::new(Expanded { key, checksum })
-        });
-        // After the expansion: it was made of what is checked now.
-        self.check_again()?;
-        if Expanded::checksum(&made.key) == *made.checksum { Ok(&made.key) } else { Err(Error::changed(params::NAME)) }
+        wiped(|| {
+            let made = self.ready.expanded.get_or_init(|| {
+                let key = self.key.expand();
+                let checksum = Zeroizing::new(Expanded::checksum(&key));
+                Box::new(Expanded { key, checksum })
+            });
+            // After the expansion: it was made of what is checked now.
+            self.check_again()?;
+            let unchanged = Expanded::checksum(&made.key) == *made.checksum;
+            unchanged.then_some(&made.key).ok_or_else(|| Error::changed(params::NAME))
+        })
     }
     /// The same, where it was made and checked just now.
     fn made(&self) -> &ExpandedSigningKey {
