@@ -11,6 +11,7 @@ use hypergrove_fips205::digest::MAX_CONTEXT;
 use hypergrove_tune::search::{SEARCHES, Search};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// SLH-DSA (FIPS 205) and zkDilithium: post-quantum signatures, as fast as the hardware allows.
 ///
@@ -604,7 +605,7 @@ impl OpsName {
 
 /// Bytes given in hexadecimal: one argument, not a list of them.
 #[derive(Clone)]
-pub(crate) struct Bytes(pub(crate) Vec<u8>);
+pub(crate) struct Bytes(pub(crate) Zeroizing<Vec<u8>>);
 
 /// One set, or all of the standard.
 #[derive(Clone)]
@@ -685,7 +686,7 @@ fn isa(name: &str) -> Result<IsaName, String> {
 }
 
 fn bytes(digits: &str) -> Result<Bytes, String> {
-    hex::decode(digits).map(Bytes).map_err(|error| format!("not hexadecimal: {error}"))
+    hex::decode(digits).map(|bytes| Bytes(Zeroizing::new(bytes))).map_err(|error| format!("not hexadecimal: {error}"))
 }
 
 /// `4096`, `64K`, `256M`, `1G`, `1GiB`.

@@ -5,12 +5,16 @@ use crate::printer::{Printer, grouped};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
+#[cfg(unix)]
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 use zeroize::Zeroizing;
 
 /// No key or list entry is longer than this; what is longer is some other file.
 const LONGEST_KEY: u64 = 1 << 20;
+/// Room that `read_to_end` must find in a buffer, or it reads into one of its own first.
+const SPARE: usize = 64;
 
 /// A path as it is shown: control characters, which could forge a verdict, are escaped.
 pub(crate) struct Shown<'a>(pub(crate) &'a Path);
@@ -53,8 +57,24 @@ impl Source {
     }
 
     /// A key, all of it.
-    pub(crate) fn read_key(&self) -> Result<Vec<u8>, Failure> {
-        let bytes = self.read_up_to(LONGEST_KEY + 1)?;
+    pub(crate) fn read_key(&self) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        let failed = |error: io::Error| Failure::io("read", self, &error);
+        let file = match self {
+            // Not through its buffer, which nobody wipes.
+            #[cfg(unix)]
+            Source::Stdin => io::stdin().as_fd().try_clone_to_owned().map(File::from).map_err(failed)?,
+            #[cfg(not(unix))]
+            Source::Stdin => return self.read().map(Zeroizing::new),
+            Source::File(path) => self.file(path)?,
+        };
+        // Of what has a length, a byte more shows that it grew; what has none may be as long as keys are. All at once: a
+        // buffer that grows would leave copies of the key behind.
+        let limit = match file.metadata().map_err(failed)? {
+            there if there.is_file() && there.len() > 0 => there.len().min(LONGEST_KEY) + 1,
+            _ => LONGEST_KEY + 1,
+        };
+        let mut bytes = Zeroizing::new(Vec::with_capacity(limit as usize + SPARE));
+        file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > LONGEST_KEY {
             let limit = grouped(LONGEST_KEY);
             return Err(Failure::new(format!("{self} has more than {limit} bytes, which no key has"))
@@ -70,18 +90,24 @@ impl Source {
         match self {
             Source::Stdin => io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(failed)?,
             Source::File(path) => {
-                let file = File::open(path).map_err(failed)?;
-                let metadata = file.metadata().map_err(failed)?;
-                if metadata.is_dir() {
-                    return Err(Failure::new(format!("{self} is a directory, a file is needed"))
-                        .hint("many files can be given, or listed: find DIR -type f | hypergrove … --list -"));
-                }
-                // All at once: a buffer that grows would leave copies of a key behind.
-                bytes.reserve_exact(metadata.len().min(limit).try_into().unwrap_or(0) + 1);
+                let file = self.file(path)?;
+                let length = file.metadata().map_err(failed)?.len();
+                bytes.reserve_exact(length.min(limit).try_into().unwrap_or(0) + 1);
                 file.take(limit).read_to_end(&mut bytes).map_err(failed)?
             }
         };
         Ok(bytes)
+    }
+
+    /// A file that is no directory.
+    fn file(&self, path: &Path) -> Result<File, Failure> {
+        let failed = |error: io::Error| Failure::io("read", self, &error);
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.is_dir() {
+            return Err(Failure::new(format!("{self} is a directory, a file is needed"))
+                .hint("many files can be given, or listed: find DIR -type f | hypergrove … --list -"));
+        }
+        Ok(file)
     }
 }
 

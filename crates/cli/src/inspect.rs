@@ -103,9 +103,14 @@ fn report(source: &Source, args: &Inspect) -> Result<Report, Failure> {
     Ok(signature(bytes, &sets))
 }
 
-fn part(bytes: &[u8], range: Range<usize>, name: impl Into<String>) -> Part {
+fn part(bytes: &[u8], range: Range<usize>, name: &str) -> Part {
     let value = Value::Hex(hex::encode(&bytes[range.clone()]));
     Part { offset: range.start, length: range.len(), name: name.into(), value }
+}
+
+/// A part whose bytes are not read: what is not shown is not copied.
+fn hidden(_: &[u8], range: Range<usize>, name: &str) -> Part {
+    Part { offset: range.start, length: range.len(), name: name.into(), value: Value::Hidden { hidden: true } }
 }
 
 /// R, the FORS trees and the layers of the hypertree. Sets of one length have one layout.
@@ -114,14 +119,14 @@ fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
     let mut parts = vec![part(bytes, p.r_range(), "R")];
     for i in 0..p.k {
         let Range { start, end } = p.fors_tree_range(i);
-        parts.push(part(bytes, start..start + p.n, format!("FORS tree {i}: secret")));
-        parts.push(part(bytes, start + p.n..end, format!("FORS tree {i}: authentication path")));
+        parts.push(part(bytes, start..start + p.n, &format!("FORS tree {i}: secret")));
+        parts.push(part(bytes, start + p.n..end, &format!("FORS tree {i}: authentication path")));
     }
     for layer in 0..p.d {
         let Range { start, end } = p.xmss_range(layer);
         let path = start + p.len() * p.n;
-        parts.push(part(bytes, start..path, format!("layer {layer}: WOTS+ signature")));
-        parts.push(part(bytes, path..end, format!("layer {layer}: authentication path")));
+        parts.push(part(bytes, start..path, &format!("layer {layer}: WOTS+ signature")));
+        parts.push(part(bytes, path..end, &format!("layer {layer}: authentication path")));
     }
     let sets = sets.iter().map(|p| p.name).collect();
     Report { kind: "signature", sets, format: "raw", bytes: bytes.len(), parts }
@@ -136,11 +141,8 @@ fn key(found: &Found, show_secrets: bool) -> Report {
     };
     let fields = |parts: &mut Vec<Part>, start: usize| {
         for (i, name) in names.iter().enumerate() {
-            let mut field = part(bytes, start + i * p.n..start + (i + 1) * p.n, *name);
-            if name.starts_with("SK") && !show_secrets {
-                field.value = Value::Hidden { hidden: true };
-            }
-            parts.push(field);
+            let of = if name.starts_with("SK") && !show_secrets { hidden } else { part };
+            parts.push(of(bytes, start + i * p.n..start + (i + 1) * p.n, name));
         }
     };
     let mut parts = Vec::new();
@@ -199,12 +201,9 @@ fn of_zkdilithium(file: &KeyFile, show_secrets: bool) -> Result<Report, Failure>
     };
     let mut at = 0;
     let parts = fields.into_iter().map(|(name, length)| {
-        let mut field = part(&found.bytes, at..at + length, name);
+        let of = if ["key", "s1", "s2"].contains(&name) && !show_secrets { hidden } else { part };
         at += length;
-        if ["key", "s1", "s2"].contains(&name) && !show_secrets {
-            field.value = Value::Hidden { hidden: true };
-        }
-        field
+        of(&found.bytes, at - length..at, name)
     });
     let parts = parts.collect();
     let format = if found.pem { "PEM" } else { "raw" };

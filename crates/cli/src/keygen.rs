@@ -75,8 +75,7 @@ impl Wanted {
             }
             (Some(Scheme::ZkDilithium), None) => {
                 zkdilithium::check_encoding(encoding)?;
-                let seed = args.seeds.as_ref().map(|Bytes(seed)| Zeroizing::new(seed.clone()));
-                Ok(Wanted::ZkDilithium(seed))
+                Ok(Wanted::ZkDilithium(args.seeds.as_ref().map(|Bytes(seed)| seed.clone())))
             }
             (Some(Scheme::ZkDilithium), Some(p)) => Err(zkdilithium::has_no_sets(p)),
             (_, None) => Err(Failure::new("SLH-DSA has many parameter sets, and none is named")

@@ -59,7 +59,7 @@ pub(crate) struct KeyFile {
 
 impl KeyFile {
     pub(crate) fn read(source: Source) -> Result<KeyFile, Failure> {
-        let bytes = Zeroizing::new(source.read_key()?);
+        let bytes = source.read_key()?;
         Ok(KeyFile { source, bytes })
     }
 
@@ -98,10 +98,9 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
         return Err(Failure::new("the file is empty, a key was expected"));
     }
     let (encoding, key, bytes) = if is_pem(bytes) {
-        let (label, der) = pem::decode_vec(bytes.trim_ascii_end()).map_err(|error| {
+        let (label, der) = decode_pem(bytes.trim_ascii_end()).map_err(|error| {
             Failure::new(format!("this is damaged PEM: {error}")).hint("compare it with a copy, or make it again")
         })?;
-        let der = Zeroizing::new(der);
         let key = match label {
             "PRIVATE KEY" => private(&der)?,
             "PUBLIC KEY" => public(&der)?,
@@ -144,6 +143,15 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
 pub(crate) fn is_pem(bytes: &[u8]) -> bool {
     let begin = b"-----BEGIN ";
     bytes.windows(begin.len()).any(|window| window == begin)
+}
+
+/// The label of PEM and what is in it, which is wiped where the decoder gives up halfway, too.
+pub(crate) fn decode_pem(bytes: &[u8]) -> Result<(&str, Zeroizing<Vec<u8>>), pem::Error> {
+    let mut der = Zeroizing::new(vec![0; bytes.len()]);
+    let (label, decoded) = pem::decode(bytes, &mut der)?;
+    let length = decoded.len();
+    der.truncate(length);
+    Ok((label, der))
 }
 
 fn raw(bytes: &[u8], p: &'static Params) -> Option<Result<Key, Failure>> {

@@ -32,13 +32,15 @@ mod zkdilithium;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::{Exit, Failure};
+use hypergrove_engine::wiped;
 use printer::Printer;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
-    run(&cli, &printer)
+    // What the library does not know of: keys on their way from files and to them.
+    wiped(|| run(&cli, &printer))
         .unwrap_or_else(|failure| {
             if failure.silent {
                 return Exit::Good;

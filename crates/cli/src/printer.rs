@@ -3,7 +3,11 @@
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Display;
+#[cfg(unix)]
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+#[cfg(unix)]
+use std::os::fd::AsFd;
 
 /// Speaks to the user.
 pub(crate) struct Printer {
@@ -25,17 +29,19 @@ impl Printer {
 
     /// A line of the result.
     pub(crate) fn line(&self, line: impl Display) -> Result<(), Failure> {
-        self.bytes(format!("{line}\n").as_bytes())
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdout.flush()).map_err(lost)
     }
 
     /// The result itself, as it is.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| {
-            let mut failure = Failure::io("write to", "standard output", &error);
-            failure.silent = error.kind() == io::ErrorKind::BrokenPipe;
-            failure
-        })
+        // Not through its buffer, which nobody wipes: it may be a private key.
+        #[cfg(unix)]
+        let written = stdout.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).write_all(bytes));
+        #[cfg(not(unix))]
+        let written = stdout.write_all(bytes);
+        written.and_then(|()| stdout.flush()).map_err(lost)
     }
 
     /// A remark, for people who watch.
@@ -91,6 +97,13 @@ impl Printer {
             .with_style(style.expect("the template is right"))
             .with_prefix(doing)
     }
+}
+
+/// Standard output did not take a result.
+fn lost(error: io::Error) -> Failure {
+    let mut failure = Failure::io("write to", "standard output", &error);
+    failure.silent = error.kind() == io::ErrorKind::BrokenPipe;
+    failure
 }
 
 /// Standard error may be closed; that is no reason to fail.

@@ -2,7 +2,7 @@
 
 use crate::args::{MachineOptions, MessageOptions};
 use crate::failure::Failure;
-use crate::keys::{Encoding, KeyFile, is_pem};
+use crate::keys::{Encoding, KeyFile, decode_pem, is_pem};
 use crate::machine::{self, Warns, Watched};
 use crate::printer::Printer;
 use hypergrove::Params;
@@ -59,11 +59,10 @@ pub(crate) fn looks_like_it(bytes: &[u8]) -> bool {
 /// Makes out what this is.
 pub(crate) fn recognise(file: &KeyFile) -> Result<Found, Failure> {
     if is_pem(&file.bytes) {
-        let (label, bytes) = pem::decode_vec(file.bytes.trim_ascii_end()).map_err(|error| {
+        let (label, bytes) = decode_pem(file.bytes.trim_ascii_end()).map_err(|error| {
             Failure::new(format!("{}: this is damaged PEM: {error}", file.source))
                 .hint("compare it with a copy, or make it again")
         })?;
-        let bytes = Zeroizing::new(bytes);
         let (kind, what, want) = match label {
             PRIVATE_LABEL => (Kind::Private, "a private key", SK_BYTES),
             PUBLIC_LABEL => (Kind::Public, "a public key", PK_BYTES),
@@ -130,12 +129,15 @@ pub(crate) fn generate(
 ) -> Result<SigningKey, Failure> {
     let seed = match seed {
         None => SigningKey::random_seed()?,
-        Some(seed) => Zeroizing::new(seed[..].try_into().map_err(|_| {
-            Failure::new(format!("--seeds has {} bytes, {NAME} takes {SEED_BYTES}", seed.len()))
-                .hint("give the one seed that the whole key pair is made from")
-        })?),
+        Some(seed) => {
+            let seed: &[u8; SEED_BYTES] = seed[..].try_into().map_err(|_| {
+                Failure::new(format!("--seeds has {} bytes, {NAME} takes {SEED_BYTES}", seed.len()))
+                    .hint("give the one seed that the whole key pair is made from")
+            })?;
+            Box::new(Zeroizing::new(*seed))
+        }
     };
-    Ok(engine(machine, printer)?.keygen_batch(std::slice::from_ref(&*seed))?.remove(0))
+    Ok(engine(machine, printer)?.keygen_batch(std::slice::from_ref(&**seed))?.remove(0))
 }
 
 /// Refuses what has no form.
