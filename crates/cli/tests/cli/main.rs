@@ -4,6 +4,7 @@ mod acvp;
 mod hash;
 mod keys;
 mod measure;
+mod memory;
 mod place;
 mod report;
 mod sign_verify;
