@@ -8,6 +8,7 @@
 
 use crate::place::{Place, Run};
 use hypergrove::{Params, SigningKey, zkdilithium};
+use hypergrove_cpu::Isa;
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::field::Fe;
 use hypergrove_zkdilithium::params::{ETA_BYTES, HASH_BYTES, MUSIZE, Q};
@@ -321,6 +322,9 @@ fn slh_dsa_leaves_no_secrets() {
                 (&of_set("inspect --set SET -"), Some("k.raw")),
             ],
         );
+        for isa in Isa::available() {
+            check.look_for(&secrets, 0, &[(&format!("sign --force --isa {} --key k.pem m", isa.name()), None)]);
+        }
         check.look_for(&secrets, 2, &[("pubkey damaged.pem", None), ("sign --key - m", Some("damaged.pem"))]);
         // The seeds are among the arguments as text, and nowhere as bytes.
         let seeds: Vec<u8> = (0..3 * p.n as u8).map(|i| i.wrapping_mul(151).wrapping_add(83)).collect();
@@ -362,6 +366,9 @@ fn zkdilithium_leaves_no_secrets() {
             ("inspect - --json", Some("k.raw")),
         ],
     );
+    for isa in Isa::available() {
+        check.look_for(&secrets, 0, &[(&format!("sign --force --isa {} --key k.pem m", isa.name()), None)]);
+    }
     check.look_for(&secrets, 2, &[("pubkey damaged.pem", None), ("sign --key - m", Some("damaged.pem"))]);
     let seed: Vec<u8> = (0..32u8).map(|i| i.wrapping_mul(151).wrapping_add(83)).collect();
     let mut secrets = Secrets::default();
