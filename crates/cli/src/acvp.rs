@@ -2,7 +2,7 @@
 
 use crate::args::{self, Acvp, MachineOptions};
 use crate::failure::{Exit, Failure};
-use crate::files::{Access, Source, Target};
+use crate::files::{Access, Source, Sources, Target};
 use crate::hexadecimal;
 use crate::machine::{self, Watched};
 use crate::printer::{Printer, grouped};
@@ -100,8 +100,8 @@ enum Answer {
 pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let (source, target) = (Source::from(args.file.as_path()), Target::from(args.output.as_path()));
     let force = args.overwrite.force;
-    target.check(false, force)?;
-    target.spare(&source)?;
+    target.check(Access::Public, false, force)?;
+    target.spare(&Sources::new([&source]))?;
     let json: Value = serde_json::from_slice(&source.read()?).map_err(|error| {
         Failure::new(format!("{source} is not JSON: {error}")).hint("name the server's prompt.json")
     })?;

@@ -1,14 +1,17 @@
-//! Files: read whole, written to a temporary name and renamed.
+//! Files: read whole, written whole.
 
 use crate::failure::Failure;
 use crate::printer::{Printer, grouped};
+use crate::staged::{self, Staged};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read, Write};
 #[cfg(unix)]
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use tempfile::{NamedTempFile, TempPath};
+use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 /// No key or list entry is longer than this; what is longer is some other file.
@@ -150,8 +153,54 @@ pub(crate) enum Access {
     Public,
 }
 
+impl Access {
+    /// The mode of a new file, before the umask.
+    pub(crate) fn mode(self) -> u32 {
+        if self == Access::Private { 0o600 } else { 0o666 }
+    }
+}
+
+/// Device and inode: two names are one file if these are equal.
+pub(crate) type Identity = (u64, u64);
+
+#[cfg(unix)]
+pub(crate) fn identity(metadata: &Metadata) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn identity(_: &Metadata) -> Option<Identity> {
+    None
+}
+
+/// The identity of a regular file that is standard input or output.
+#[cfg(unix)]
+fn redirected(stream: impl std::os::fd::AsFd) -> Option<Identity> {
+    let there = File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
+    if there.is_file() { identity(&there) } else { None }
+}
+
+#[cfg(not(unix))]
+fn redirected<S>(_: S) -> Option<Identity> {
+    None
+}
+
+/// The files that a command reads, which it replaces not even by force.
+pub(crate) struct Sources(BTreeSet<Identity>);
+
+impl Sources {
+    pub(crate) fn new<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Sources {
+        let identity = |source: &Source| match source {
+            Source::Stdin => redirected(io::stdin()),
+            Source::File(path) => identity(&fs::metadata(path).ok()?),
+        };
+        Sources(sources.into_iter().filter_map(identity).collect())
+    }
+}
+
 /// Where bytes go.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
     Stdout,
     File(PathBuf),
@@ -172,9 +221,13 @@ impl fmt::Display for Target {
     }
 }
 
+/// A name in a directory: targets with one entry are one file, whether it exists or not.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Entry(Option<Identity>, OsString);
+
 impl Target {
     /// Refuses, before any work is done, what [`Target::prepare`] would refuse after it.
-    pub(crate) fn check(&self, binary: bool, force: bool) -> Result<(), Failure> {
+    pub(crate) fn check(&self, access: Access, binary: bool, force: bool) -> Result<(), Failure> {
         match self {
             Target::Stdout if binary && io::stdout().is_terminal() => {
                 Err(Failure::new("binary data would garble the terminal").hint("name a file with --output"))
@@ -183,24 +236,23 @@ impl Target {
             Target::File(path) => match fs::metadata(path) {
                 Ok(there) if there.is_dir() => Err(Failure::new(format!("{self} is a directory, a file is needed"))
                     .hint("name a file in that directory")),
+                // Whoever made a pipe or a socket would get the key.
+                Ok(there) if !there.is_file() && access == Access::Private => {
+                    Err(Failure::new(format!("{self} is no regular file, and a private key goes to no other"))
+                        .hint("name a new file, or `-` for standard output"))
+                }
                 // A device or a pipe is written to, not replaced.
                 Ok(there) if !there.is_file() => Ok(()),
                 _ if !force && fs::symlink_metadata(path).is_ok() => Err(self.exists()),
-                _ => match fs::metadata(directory(path)) {
-                    Ok(there) if there.is_dir() => Ok(()),
-                    Ok(_) => Err(Failure::new(format!("{} is not a directory", Shown(directory(path))))),
-                    Err(error) => Err(Failure::io("write to", Shown(directory(path)), &error)
-                        .hint("make the directory first, or choose another")),
-                },
+                _ => is_directory(directory(path)),
             },
         }
     }
 
     /// Refuses, even by force, to replace a file that is read.
-    pub(crate) fn spare(&self, source: &Source) -> Result<(), Failure> {
-        let (Target::File(target), Source::File(source)) = (self, source) else { return Ok(()) };
-        match (fs::canonicalize(target), fs::canonicalize(source)) {
-            (Ok(a), Ok(b)) if a == b && b.is_file() => {
+    pub(crate) fn spare(&self, read: &Sources) -> Result<(), Failure> {
+        match self.identity() {
+            Some(identity) if read.0.contains(&identity) => {
                 Err(Failure::new(format!("{self} would be replaced, and it is read"))
                     .hint("choose another name for what is written"))
             }
@@ -208,78 +260,207 @@ impl Target {
         }
     }
 
+    /// Whether both are one file, or would be.
+    pub(crate) fn is(&self, other: &Target) -> bool {
+        let (a, b) = (self.identity(), other.identity());
+        self == other || (a.is_some() && a == b) || self.entry().is_some_and(|entry| other.entry() == Some(entry))
+    }
+
+    /// The file that is there; none for what is written to instead of being replaced.
+    fn identity(&self) -> Option<Identity> {
+        match self {
+            Target::Stdout => redirected(io::stdout()),
+            Target::File(path) => fs::metadata(path).ok().filter(Metadata::is_file).and_then(|there| identity(&there)),
+        }
+    }
+
+    /// The name that a new file gets.
+    pub(crate) fn entry(&self) -> Option<Entry> {
+        let Target::File(path) = self else { return None };
+        let directory = fs::metadata(directory(path)).ok().and_then(|there| identity(&there));
+        // Without an identity the whole path has to do.
+        let name = if directory.is_some() { path.file_name()? } else { path.as_os_str() };
+        Some(Entry(directory, name.into()))
+    }
+
     fn exists(&self) -> Failure {
-        Failure::new(format!("{self} exists")).hint("replace it with --force, or choose another name")
+        let link = match self {
+            Target::File(path) if fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) => {
+                " and is a symbolic link, which would be replaced, not followed"
+            }
+            _ => "",
+        };
+        Failure::new(format!("{self} exists{link}")).hint("replace it with --force, or choose another name")
     }
 
     /// Writes the bytes where they do not show yet.
-    pub(crate) fn prepare(&self, bytes: &[u8], access: Access, force: bool) -> Result<Prepared<'_>, Failure> {
-        self.check(false, force)?;
+    pub(crate) fn prepare(&self, bytes: &[u8], access: Access, force: bool) -> Result<Prepared, Failure> {
+        self.check(access, false, force)?;
         let held = || Zeroizing::new(bytes.to_vec());
-        let path = match self {
-            Target::Stdout => return Ok(Prepared::Stdout(held())),
+        let bytes = match self {
+            Target::Stdout => Bytes::Stdout(held()),
             Target::File(path) if fs::metadata(path).is_ok_and(|there| !there.is_file()) => {
-                return Ok(Prepared::Device(self, path, held()));
+                Bytes::Device(path.clone(), held())
             }
-            Target::File(path) => path,
+            Target::File(path) => {
+                let staged = Staged::new(path, access, bytes).map_err(|error| self.failed(&error))?;
+                Bytes::File { path: path.clone(), staged, force }
+            }
         };
-        let failed = |error: io::Error| Failure::io("write", self, &error);
-        let mut file = temporary(directory(path), access).map_err(failed)?;
-        file.write_all(bytes).map_err(failed)?;
-        if access == Access::Private {
-            // A key that a crash could still take away is no key yet.
-            file.as_file().sync_all().map_err(failed)?;
-        }
-        Ok(Prepared::File { target: self, path, force, file: file.into_temp_path() })
+        Ok(Prepared { target: self.clone(), bytes })
     }
 
     /// Writes the bytes: all of them, or none.
     pub(crate) fn write(&self, bytes: &[u8], access: Access, force: bool, printer: &Printer) -> Result<(), Failure> {
         self.prepare(bytes, access, force)?.commit(printer)
     }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::AlreadyExists { self.exists() } else { Failure::io("write", self, error) }
+    }
 }
 
-fn directory(path: &Path) -> &Path {
+/// The directory of a file.
+pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn temporary(directory: &Path, access: Access) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".hypergrove-").suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(if access == Access::Private { 0o600 } else { 0o666 }));
+/// Refuses a directory that is none, before anything is to be written to it or read from it.
+pub(crate) fn is_directory(path: &Path) -> Result<(), Failure> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Ok(()),
+        Ok(_) => Err(Failure::new(format!("{} is not a directory", Shown(path)))),
+        Err(error) => {
+            Err(Failure::io("write to", Shown(path), &error).hint("make the directory first, or choose another"))
+        }
     }
-    #[cfg(not(unix))]
-    let _ = access;
-    builder.tempfile_in(directory)
 }
 
 /// Bytes on their way to a target; dropped, they leave nothing behind.
-pub(crate) enum Prepared<'a> {
-    Stdout(Zeroizing<Vec<u8>>),
-    Device(&'a Target, &'a Path, Zeroizing<Vec<u8>>),
-    File { target: &'a Target, path: &'a Path, force: bool, file: TempPath },
+pub(crate) struct Prepared {
+    target: Target,
+    bytes: Bytes,
 }
 
-impl Prepared<'_> {
-    /// Gives the bytes their name.
+enum Bytes {
+    Stdout(Zeroizing<Vec<u8>>),
+    Device(PathBuf, Zeroizing<Vec<u8>>),
+    File { path: PathBuf, staged: Staged, force: bool },
+}
+
+impl Prepared {
+    fn staged(&self) -> Option<&Staged> {
+        if let Bytes::File { staged, .. } = &self.bytes { Some(staged) } else { None }
+    }
+
+    /// Puts the bytes on the disk, and then gives them their name.
     pub(crate) fn commit(self, printer: &Printer) -> Result<(), Failure> {
-        match self {
+        self.sync()?;
+        let target = self.target.clone();
+        let directory = self.name(printer)?;
+        sync(&target, directory)
+    }
+
+    fn sync(&self) -> Result<(), Failure> {
+        self.staged().map_or(Ok(()), |staged| staged.sync().map_err(|error| self.target.failed(&error)))
+    }
+
+    /// Gives bytes that are on the disk their name; returns the directory that got a new entry.
+    fn name(self, printer: &Printer) -> Result<Option<PathBuf>, Failure> {
+        let Prepared { target, bytes } = self;
+        match bytes {
             // Unlike a line of a table, a key or signature that nobody took is lost.
-            Prepared::Stdout(bytes) => printer.bytes(&bytes).map_err(|lost| Failure { silent: false, ..lost }),
-            Prepared::Device(target, path, bytes) => {
-                let written = File::options().write(true).open(path).and_then(|mut device| device.write_all(&bytes));
-                written.map_err(|error| Failure::io("write", target, &error))
+            Bytes::Stdout(bytes) => {
+                printer.bytes(&bytes).map_err(|lost| Failure { silent: false, ..lost })?;
+                Ok(None)
             }
-            Prepared::File { target, path, force, file } => {
-                let renamed = if force { file.persist(path) } else { file.persist_noclobber(path) };
-                renamed.map_err(|failed| match failed.error.kind() {
-                    io::ErrorKind::AlreadyExists => target.exists(),
-                    _ => Failure::io("write", target, &failed.error),
-                })
+            Bytes::Device(path, bytes) => {
+                let written = File::options().write(true).open(path).and_then(|mut device| device.write_all(&bytes));
+                written.map(|()| None).map_err(|error| Failure::io("write", &target, &error))
+            }
+            Bytes::File { path, staged, force } => {
+                staged.commit(force).map_err(|error| target.failed(&error))?;
+                Ok(Some(directory(&path).into()))
             }
         }
+    }
+}
+
+/// Writes a private key and its public key, which belong together: no run finds one of them beside another pair's.
+pub(crate) fn commit_pair(private: Prepared, public: Prepared, printer: &Printer) -> Result<(), Failure> {
+    match (private, public) {
+        (
+            Prepared { target: private, bytes: Bytes::File { staged: a, force, .. } },
+            Prepared { target: public, bytes: Bytes::File { staged: b, .. } },
+        ) => {
+            a.sync().map_err(|error| private.failed(&error))?;
+            b.sync().map_err(|error| public.failed(&error))?;
+            staged::commit_pair(a, b, force)
+                .map_err(|(first, error)| if first { &private } else { &public }.failed(&error))?;
+            for target in [private, public] {
+                let Target::File(path) = &target else { continue };
+                sync(&target, Some(directory(path).into()))?;
+            }
+            Ok(())
+        }
+        (private, public) => {
+            private.commit(printer)?;
+            public.commit(printer)
+        }
+    }
+}
+
+/// Puts the entries of a directory on the disk.
+fn sync(what: &Target, directory: Option<PathBuf>) -> Result<(), Failure> {
+    let synced = directory.map_or(Ok(()), |directory| staged::sync_directory(&directory));
+    synced.map_err(|error| Failure::io("put on the disk", what, &error))
+}
+
+/// What became of a file, with its index.
+pub(crate) type Fate = (usize, Result<(), Failure>);
+
+/// Files that wait for the disk together: waiting for many takes hardly longer than for one.
+#[derive(Default)]
+pub(crate) struct Batch {
+    waiting: Vec<(usize, Prepared)>,
+    since: Option<Instant>,
+    directories: BTreeSet<PathBuf>,
+}
+
+impl Batch {
+    /// Files at most, and how long the first waits for others.
+    const MOST: usize = 64;
+    const LONGEST: Duration = Duration::from_millis(50);
+
+    /// Takes file number `index`; returns the fates of the files that are done.
+    pub(crate) fn add(&mut self, index: usize, prepared: Prepared, printer: &Printer) -> Vec<Fate> {
+        let waits = prepared.staged().is_some_and(Staged::is_unnamed);
+        self.waiting.push((index, prepared));
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let is_due = !waits || self.waiting.len() >= Batch::MOST || since.elapsed() > Batch::LONGEST;
+        if is_due { self.flush(printer) } else { Vec::new() }
+    }
+
+    /// Gives all files their names; returns their fates.
+    pub(crate) fn flush(&mut self, printer: &Printer) -> Vec<Fate> {
+        self.since = None;
+        let staged: Vec<&Staged> = self.waiting.iter().filter_map(|(_, prepared)| prepared.staged()).collect();
+        let mut synced = staged::sync_all(&staged).into_iter();
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let fates = waiting.map(|(index, prepared)| {
+            let synced = prepared.staged().and_then(|_| synced.next()).unwrap_or(Ok(()));
+            let synced = synced.map_err(|error| prepared.target.failed(&error));
+            let named = synced.and_then(|()| prepared.name(printer));
+            (index, named.map(|directory| self.directories.extend(directory)))
+        });
+        fates.collect()
+    }
+
+    /// Puts the names of all files on the disk.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        self.directories.into_iter().try_for_each(|path| {
+            let synced = staged::sync_directory(&path);
+            synced.map_err(|error| Failure::io("put on the disk", Shown(&path), &error))
+        })
     }
 }

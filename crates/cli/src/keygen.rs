@@ -2,7 +2,7 @@
 
 use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
 use crate::failure::{Exit, Failure};
-use crate::files::{Access, Target};
+use crate::files::{Access, Target, commit_pair};
 use crate::keys::{Encoding, check_encoding, encode_private, encode_public};
 use crate::printer::Printer;
 use crate::{machine, zkdilithium};
@@ -13,14 +13,14 @@ use zeroize::Zeroizing;
 pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let (private, public) = (Target::from(args.output.as_path()), args.pubout.as_deref().map(Target::from));
     let (encoding, force) = (args.encoding.encoding(), args.overwrite.force);
-    if public.as_ref() == Some(&private) {
+    if public.as_ref().is_some_and(|public| public.is(&private)) {
         return Err(Failure::new(format!("both keys would go to {private}"))
             .hint("name a file for the private key with --output, and another one with --pubout"));
     }
     let wanted = Wanted::new(args)?;
-    private.check(encoding != Encoding::Pem, force)?;
+    private.check(Access::Private, encoding != Encoding::Pem, force)?;
     if let Some(public) = &public {
-        public.check(encoding != Encoding::Pem, force)?;
+        public.check(Access::Public, encoding != Encoding::Pem, force)?;
     }
 
     let (name, private_bytes, public_bytes) = match wanted {
@@ -43,10 +43,9 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     };
     // Both are on the disk before either has its name.
     let private_file = private.prepare(&private_bytes, Access::Private, force)?;
-    let public_file = public.as_ref().map(|to| to.prepare(&public_bytes, Access::Public, force)).transpose()?;
-    private_file.commit(printer)?;
-    if let Some(file) = public_file {
-        file.commit(printer)?;
+    match &public {
+        Some(public) => commit_pair(private_file, public.prepare(&public_bytes, Access::Public, force)?, printer)?,
+        None => private_file.commit(printer)?,
     }
     if let Target::File(_) = &private {
         printer.note(format_args!("wrote {private}: a private key of {name}, for its owner's eyes alone"));

@@ -22,6 +22,7 @@ mod record;
 mod report;
 mod sha256;
 mod sign;
+mod staged;
 mod stopwatch;
 mod study;
 mod tune;
@@ -37,6 +38,12 @@ use printer::Printer;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Past a limit on files' sizes, writing shall fail: by itself, the signal ends the process and may dump its memory.
+    #[cfg(unix)]
+    {
+        static PAST_LIMIT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &PAST_LIMIT);
+    }
     let cli = Cli::parse();
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
     // What the library does not know of: keys on their way from files and to them.

@@ -2,7 +2,7 @@
 
 use crate::args::{Pubkey, Scheme};
 use crate::failure::{Exit, Failure};
-use crate::files::{Access, Source, Target};
+use crate::files::{Access, Source, Sources, Target};
 use crate::keys::{Encoding, KeyFile, encode_public};
 use crate::printer::Printer;
 use crate::zkdilithium;
@@ -11,8 +11,8 @@ use hypergrove::zkdilithium::params::NAME;
 pub(crate) fn run(args: &Pubkey, printer: &Printer) -> Result<Exit, Failure> {
     let (source, target) = (Source::from(args.key.as_path()), Target::from(args.output.as_path()));
     let (encoding, force) = (args.encoding.encoding(), args.overwrite.force);
-    target.check(encoding != Encoding::Pem, force)?;
-    target.spare(&source)?;
+    target.check(Access::Public, encoding != Encoding::Pem, force)?;
+    target.spare(&Sources::new([&source]))?;
     let file = KeyFile::read(source)?;
     let (name, bytes) = match file.scheme(&args.of)? {
         Scheme::SlhDsa => {

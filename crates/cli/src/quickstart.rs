@@ -3,7 +3,7 @@
 use crate::args::{MachineOptions, Quickstart};
 use crate::explain::op_name;
 use crate::failure::{Exit, Failure};
-use crate::files::{Access, Shown, Source, Target};
+use crate::files::{Access, Batch, Shown, Source, Target, commit_pair};
 use crate::keys::{Encoding, encode_private, encode_public};
 use crate::machine;
 use crate::printer::{Printer, Table, grouped, seconds, significant};
@@ -137,19 +137,20 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     fn keys(&self, key: &SigningKey) -> Result<(), Failure> {
-        let write = |name: &str, bytes: &[u8], access| {
-            Target::File(self.keep.join(name)).write(bytes, access, false, self.printer)
-        };
-        write("private.pem", &encode_private(key, Encoding::Pem)?, Access::Private)?;
-        write("public.pem", &encode_public(&key.verifying_key(), Encoding::Pem)?, Access::Public)
+        let prepare =
+            |name: &str, bytes: &[u8], access| Target::File(self.keep.join(name)).prepare(bytes, access, false);
+        let private = prepare("private.pem", &encode_private(key, Encoding::Pem)?, Access::Private)?;
+        let public = prepare("public.pem", &encode_public(&key.verifying_key(), Encoding::Pem)?, Access::Public)?;
+        commit_pair(private, public, self.printer)
     }
     /// In the same place below the kept directory as the file below its own.
-    fn signature(&self, file: &Path, signature: &[u8]) -> Result<(), Failure> {
+    fn signature(&self, file: &Path, signature: &[u8], batch: &mut Batch) -> Result<(), Failure> {
         let path = self.keep.join("signatures").join(below(self.dir, file));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|error| Failure::io("make the directory", Shown(parent), &error))?;
         }
-        Target::File(signature_path(&path, None)).write(signature, Access::Public, false, self.printer)
+        let prepared = Target::File(signature_path(&path, None)).prepare(signature, Access::Public, false)?;
+        batch.add(0, prepared, self.printer).into_iter().try_for_each(|(_, written)| written)
     }
 }
 
@@ -165,6 +166,7 @@ fn sign<'f>(
     let bar = printer.progress(files.len(), "signing");
     let waiting = RefCell::new(VecDeque::new());
     let (mut signed, mut failed, mut bytes) = (Vec::with_capacity(files.len()), None, 0);
+    let mut batch = Batch::default();
     let jobs = files.iter().filter_map(|file| match Source::File(file.clone()).read() {
         Ok(message) => {
             bytes += message.len() as u64;
@@ -180,7 +182,7 @@ fn sign<'f>(
         let file = waiting.borrow_mut().pop_front().expect("one result a job");
         let done = signature.map_err(|error| Failure::from(error).of(Shown(file))).and_then(|signature| {
             signatures.push(signature.as_bytes())?;
-            keeper.map_or(Ok(()), |keeper| keeper.signature(file, signature.as_bytes()))
+            keeper.map_or(Ok(()), |keeper| keeper.signature(file, signature.as_bytes(), &mut batch))
         });
         match done {
             Ok(()) => signed.push(file),
@@ -188,6 +190,8 @@ fn sign<'f>(
         }
         bar.inc(1);
     })?;
+    batch.flush(printer).into_iter().try_for_each(|(_, written)| written)?;
+    batch.finish()?;
     bar.finish_and_clear();
     match failed {
         Some(failure) => Err(failure),

@@ -2,7 +2,7 @@
 
 use crate::args::{self, MachineOptions, Scheme, Sign};
 use crate::failure::{Exit, Failure};
-use crate::files::{Access, Shown, Source, Target};
+use crate::files::{Access, Batch, Fate, Shown, Source, Sources, Target};
 use crate::keys::KeyFile;
 use crate::machine::{self, Watched};
 use crate::printer::Printer;
@@ -12,7 +12,7 @@ use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Randomizer, SignJob, Signature, SigningKey, cache_bytes};
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -28,33 +28,39 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
     let targets = targets(args, &paths)?;
     let force = args.overwrite.force;
+    let list = inputs.list.as_deref().map(Source::from);
+    let read = Sources::new(files.iter().chain(&list).chain([&key_file.source]));
     if !inputs.many() {
-        targets[0].check(true, force)?;
-        targets[0].spare(&files[0])?;
+        targets[0].check(Access::Public, true, force)?;
+        targets[0].spare(&read)?;
     }
     let key = key.ready(args, machine, files.len(), printer)?;
     let name = key.name();
 
     let verdicts = Verdicts::new(printer, &files, inputs.many(), "signing", "SIGNED");
-    let mut written = HashSet::new();
+    let mut written = BTreeSet::new();
     let mut message = |index: usize| {
         let (file, target) = (&files[index], &targets[index]);
-        let unique = if written.insert(target) {
+        let unique = if target.entry().is_none_or(|entry| written.insert(entry)) {
             Ok(())
         } else {
             Err(Failure::new(format!("{file} would get the signature {target}, which another file has got"))
                 .hint("list each file once, and sign files of the same name into different directories"))
         };
-        let read = unique
-            .and_then(|()| target.check(false, force))
-            .and_then(|()| target.spare(&key_file.source))
+        let message = unique
+            .and_then(|()| target.check(Access::Public, false, force))
+            .and_then(|()| target.spare(&read))
             .and_then(|()| file.read());
-        read.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
+        message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
+    let batch = RefCell::new(Batch::default());
+    let tell = |(index, written): Fate| verdicts.tell(index, written.map_or_else(Verdict::Error, |()| Verdict::Good));
     let write = |index: usize, signature: Result<&[u8], Failure>| {
         let signature = signature.map_err(|failure| failure.of(&files[index]));
-        let written = signature.and_then(|bytes| targets[index].write(bytes, Access::Public, force, printer));
-        verdicts.tell(index, written.map_or_else(Verdict::Error, |()| Verdict::Good));
+        match signature.and_then(|bytes| targets[index].prepare(bytes, Access::Public, force)) {
+            Ok(prepared) => batch.borrow_mut().add(index, prepared, printer).into_iter().for_each(tell),
+            Err(failure) => tell((index, Err(failure))),
+        }
     };
     let done = match &key {
         Ready::SlhDsa(engine, key) => {
@@ -76,8 +82,11 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
             zkdilithium::sign(engine, key, messages, write)
         }
     };
+    let mut batch = batch.into_inner();
+    batch.flush(printer).into_iter().for_each(tell);
     let exit = verdicts.finish()?;
     done?;
+    batch.finish()?;
     if let (false, Exit::Good, Target::File(_)) = (inputs.many(), exit, &targets[0]) {
         printer.note(format_args!("wrote {}: a signature of {name}", targets[0]));
     }

@@ -7,17 +7,19 @@ mod read;
 
 use crate::args::Report;
 use crate::failure::{Exit, Failure};
-use crate::files::{Access, Shown, Source, Target};
+use crate::files::{Access, Batch, Shown, Source, Sources, Target};
 use crate::printer::{Printer, grouped};
 use read::Run;
 use std::fs;
 
 pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
     let target = Target::from(args.output.as_path());
-    target.check(false, args.overwrite.force)?;
-    for run in &args.runs {
-        target.spare(&Source::File(run.clone()))?;
-    }
+    let force = args.overwrite.force;
+    target.check(Access::Public, false, force)?;
+    let runs = args.runs.iter().map(|run| read::files(run)).collect::<Result<Vec<_>, _>>()?;
+    let sources: Vec<Source> = runs.into_iter().flatten().map(Source::File).collect();
+    let read = Sources::new(&sources);
+    target.spare(&read)?;
     let runs = args.runs.iter().map(|run| Run::read(run)).collect::<Result<Vec<_>, _>>()?;
     for bad in runs.iter().flat_map(|run| &run.bad) {
         printer.warning(format_args!("left out: {bad}"));
@@ -34,15 +36,19 @@ pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
                 files.push((Target::File(path), plot::file(&figure.picture)));
             }
         }
-        let prepare = |(target, text): &'_ (Target, String)| -> Result<(), Failure> {
-            target.write(text.as_bytes(), Access::Public, args.overwrite.force, printer)
-        };
         for (target, _) in &files {
-            target.check(false, args.overwrite.force)?;
+            target.check(Access::Public, false, force)?;
+            target.spare(&read)?;
         }
-        files.iter().try_for_each(prepare)?;
+        let mut batch = Batch::default();
+        for (index, (target, text)) in files.iter().enumerate() {
+            let prepared = target.prepare(text.as_bytes(), Access::Public, force)?;
+            batch.add(index, prepared, printer).into_iter().try_for_each(|(_, written)| written)?;
+        }
+        batch.flush(printer).into_iter().try_for_each(|(_, written)| written)?;
+        batch.finish()?;
         printer.note(format_args!("{} figures in {}", grouped(files.len() as u64), Shown(folder)));
     }
-    target.write(page.as_bytes(), Access::Public, args.overwrite.force, printer)?;
+    target.write(page.as_bytes(), Access::Public, force, printer)?;
     Ok(Exit::Good)
 }

@@ -6,6 +6,24 @@ use crate::record::Record;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The file, or all `.jsonl` files of the folder in the order of their names.
+pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |why| failed(path, &why);
+    if !fs::metadata(path).map_err(failed)?.is_dir() {
+        return Ok(vec![path.into()]);
+    }
+    let entries: Result<Vec<PathBuf>, _> =
+        fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut files = entries.map_err(failed)?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+    files.sort();
+    Ok(files)
+}
+
+fn failed(path: &Path, why: &std::io::Error) -> Failure {
+    Failure::io("read", Shown(path), why)
+}
+
 /// Measurements that belong together.
 pub(crate) struct Run {
     pub(crate) name: String,
@@ -19,19 +37,10 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Reads a file, or all `.jsonl` files of a folder in the order of their names.
+    /// Reads the files that [`files`] names.
     pub(crate) fn read(path: &Path) -> Result<Run, Failure> {
-        let failed = |path: &Path, why: &std::io::Error| Failure::io("read", Shown(path), why);
-        let mut files = vec![path.to_path_buf()];
-        let mut setup = String::new();
-        if fs::metadata(path).map_err(|why| failed(path, &why))?.is_dir() {
-            let entries: Result<Vec<PathBuf>, _> =
-                fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-            files = entries.map_err(|why| failed(path, &why))?;
-            files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
-            files.sort();
-            setup = fs::read_to_string(path.join("setup.md")).unwrap_or_default();
-        }
+        let files = files(path)?;
+        let setup = fs::read_to_string(path.join("setup.md")).unwrap_or_default();
         let whole = fs::canonicalize(path).map_err(|why| failed(path, &why))?;
         let name = whole.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let mut run = Run { name, setup, records: Vec::new(), skipped: Vec::new(), bad: Vec::new() };
