@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::Source;
 use crate::keys::{self, Element, Encoding, Found, Key, KeyFile, elements};
 use crate::printer::{Printer, Table, grouped};
-use crate::zkdilithium;
+use crate::{pem, zkdilithium};
 use hypergrove::Params;
 use hypergrove::pkcs8::der::Tag;
 use hypergrove::zkdilithium::params::*;
@@ -87,7 +87,7 @@ fn report(source: &Source, args: &Inspect) -> Result<Report, Failure> {
     }
     let bytes = &file.bytes;
     let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
-    if fitting.is_empty() || keys::is_pem(bytes) {
+    if fitting.is_empty() || pem::is_pem(bytes) {
         let found = keys::recognise(bytes, args.of.set).map_err(|failure| failure.of(source))?;
         return Ok(key(&found, args.show_secrets));
     }

@@ -3,8 +3,9 @@
 use crate::args::{KeyKind, Scheme, known_sets};
 use crate::failure::Failure;
 use crate::files::Source;
+use crate::pem::{Pem, is_pem, mixed};
 use crate::zkdilithium;
-use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged, pem};
+use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::{KeyError, Params, SigningKey, VerifyingKey};
 use std::ops::Range;
@@ -65,8 +66,13 @@ impl KeyFile {
 
     /// What it is a key of: what was said, or what it looks like.
     pub(crate) fn scheme(&self, of: &KeyKind) -> Result<Scheme, Failure> {
-        let looks = if zkdilithium::looks_like_it(&self.bytes) { Scheme::ZkDilithium } else { Scheme::SlhDsa };
-        match (of.scheme.unwrap_or(looks), of.set) {
+        let looks = || zkdilithium::looks_like_it(&self.bytes).map_err(|failure| failure.of(&self.source));
+        let scheme = match of.scheme {
+            Some(scheme) => scheme,
+            None if looks()? => Scheme::ZkDilithium,
+            None => Scheme::SlhDsa,
+        };
+        match (scheme, of.set) {
             (Scheme::ZkDilithium, Some(p)) => Err(zkdilithium::has_no_sets(p).of(&self.source)),
             (scheme, _) => Ok(scheme),
         }
@@ -98,21 +104,31 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
         return Err(Failure::new("the file is empty, a key was expected"));
     }
     let (encoding, key, bytes) = if is_pem(bytes) {
-        let (label, der) = decode_pem(bytes.trim_ascii_end()).map_err(|error| {
-            Failure::new(format!("this is damaged PEM: {error}")).hint("compare it with a copy, or make it again")
-        })?;
-        let key = match label {
-            "PRIVATE KEY" => private(&der)?,
-            "PUBLIC KEY" => public(&der)?,
-            "ENCRYPTED PRIVATE KEY" => {
+        let pem = Pem::read(bytes)?;
+        let labels = || pem.labels().collect::<Vec<_>>();
+        let (key, der) = match (pem.block("PRIVATE KEY")?, pem.block("PUBLIC KEY")?) {
+            (Some(der), beside) => {
+                let key = private(&der)?;
+                if beside
+                    .map(|beside| public(&beside))
+                    .transpose()?
+                    .is_some_and(|beside| beside.public() != key.public())
+                {
+                    return Err(mixed());
+                }
+                (key, der)
+            }
+            (None, Some(der)) => (public(&der)?, der),
+            (None, None) if labels().contains(&"ENCRYPTED PRIVATE KEY") => {
                 return Err(Failure::new("this private key is encrypted, which hypergrove does not read")
                     .hint("decrypt it, for example with `openssl pkey -in FILE`"));
             }
-            "CERTIFICATE" => {
+            (None, None) if labels().contains(&"CERTIFICATE") => {
                 return Err(Failure::new("this is a certificate, a key was expected")
                     .hint("take its key out, for example with `openssl x509 -in FILE -noout -pubkey`"));
             }
-            label => {
+            (None, None) => {
+                let label = labels().join("', '");
                 return Err(Failure::new(format!("its PEM label is '{label}', not 'PRIVATE KEY' or 'PUBLIC KEY'"))
                     .hint("use a PKCS#8 private key or an SPKI public key, or name its scheme with --scheme"));
             }
@@ -137,21 +153,6 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
             .hint("leave --set out, or name the right key")),
         _ => Ok(Found { key, encoding, bytes }),
     }
-}
-
-/// Whether there is a PEM boundary.
-pub(crate) fn is_pem(bytes: &[u8]) -> bool {
-    let begin = b"-----BEGIN ";
-    bytes.windows(begin.len()).any(|window| window == begin)
-}
-
-/// The label of PEM and what is in it, which is wiped where the decoder gives up halfway, too.
-pub(crate) fn decode_pem(bytes: &[u8]) -> Result<(&str, Zeroizing<Vec<u8>>), pem::Error> {
-    let mut der = Zeroizing::new(vec![0; bytes.len()]);
-    let (label, decoded) = pem::decode(bytes, &mut der)?;
-    let length = decoded.len();
-    der.truncate(length);
-    Ok((label, der))
 }
 
 fn raw(bytes: &[u8], p: &'static Params) -> Option<Result<Key, Failure>> {

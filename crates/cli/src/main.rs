@@ -15,6 +15,7 @@ mod kat;
 mod keygen;
 mod keys;
 mod machine;
+mod pem;
 mod printer;
 mod pubkey;
 mod quickstart;

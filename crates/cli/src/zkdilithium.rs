@@ -2,11 +2,11 @@
 
 use crate::args::{MachineOptions, MessageOptions};
 use crate::failure::Failure;
-use crate::keys::{Encoding, KeyFile, decode_pem, is_pem};
+use crate::keys::{Encoding, KeyFile};
 use crate::machine::{self, Warns, Watched};
+use crate::pem::{Pem, is_pem, mixed};
 use crate::printer::Printer;
 use hypergrove::Params;
-use hypergrove::pkcs8::der::pem;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
     Engine, EngineBuilder, KeyError, Message, Op, PRIVATE_LABEL, PUBLIC_LABEL, SignJob, Signature, SigningKey,
@@ -48,34 +48,24 @@ pub(crate) struct Found {
     pub(crate) bytes: Zeroizing<Vec<u8>>,
 }
 
-/// Whether the file can be no other scheme's: by its PEM label, or as raw bytes by its length.
-pub(crate) fn looks_like_it(bytes: &[u8]) -> bool {
-    match is_pem(bytes) {
-        true => pem::decode_label(bytes).is_ok_and(|label| [PRIVATE_LABEL, PUBLIC_LABEL].contains(&label)),
-        false => [SK_BYTES, PK_BYTES, SIG_BYTES].contains(&bytes.len()),
+/// Whether the file can be no other scheme's: by its PEM labels, or as raw bytes by its length.
+pub(crate) fn looks_like_it(bytes: &[u8]) -> Result<bool, Failure> {
+    if !is_pem(bytes) {
+        return Ok([SK_BYTES, PK_BYTES, SIG_BYTES].contains(&bytes.len()));
+    }
+    let pem = Pem::read(bytes)?;
+    let any = |labels: [&str; 2]| pem.labels().any(|label| labels.contains(&label));
+    match (any([PRIVATE_LABEL, PUBLIC_LABEL]), any(["PRIVATE KEY", "PUBLIC KEY"])) {
+        (true, true) => Err(Failure::new("this PEM file has keys of zkDilithium and others")
+            .hint("name the scheme of the one that is meant with --scheme")),
+        (is_it, _) => Ok(is_it),
     }
 }
 
 /// Makes out what this is.
 pub(crate) fn recognise(file: &KeyFile) -> Result<Found, Failure> {
     if is_pem(&file.bytes) {
-        let (label, bytes) = decode_pem(file.bytes.trim_ascii_end()).map_err(|error| {
-            Failure::new(format!("{}: this is damaged PEM: {error}", file.source))
-                .hint("compare it with a copy, or make it again")
-        })?;
-        let (kind, what, want) = match label {
-            PRIVATE_LABEL => (Kind::Private, "a private key", SK_BYTES),
-            PUBLIC_LABEL => (Kind::Public, "a public key", PK_BYTES),
-            label => {
-                let labels = format!("'{PRIVATE_LABEL}' or '{PUBLIC_LABEL}'");
-                return Err(Failure::new(format!("{}: its PEM label is '{label}', not {labels}", file.source))
-                    .hint("leave --scheme out, or name a key that `keygen --scheme zkdilithium` wrote"));
-            }
-        };
-        if bytes.len() != want {
-            return Err(Failure::from(KeyError::Length { what, want, got: bytes.len() }).of(&file.source));
-        }
-        return Ok(Found { kind, pem: true, bytes });
+        return of_pem(&file.bytes).map_err(|failure| failure.of(&file.source));
     }
     let kind = match file.bytes.len() {
         SK_BYTES => Kind::Private,
@@ -91,6 +81,30 @@ pub(crate) fn recognise(file: &KeyFile) -> Result<Found, Failure> {
         }
     };
     Ok(Found { kind, pem: false, bytes: file.bytes.clone() })
+}
+
+fn of_pem(bytes: &[u8]) -> Result<Found, Failure> {
+    let pem = Pem::read(bytes)?;
+    let of_length = |what, want, bytes: Zeroizing<Vec<u8>>| match bytes.len() {
+        got if got == want => Ok(bytes),
+        got => Err(Failure::from(KeyError::Length { what, want, got })),
+    };
+    let private = pem.block(PRIVATE_LABEL)?.map(|bytes| of_length("a private key", SK_BYTES, bytes)).transpose()?;
+    let public = pem.block(PUBLIC_LABEL)?.map(|bytes| of_length("a public key", PK_BYTES, bytes)).transpose()?;
+    match (private, public) {
+        (Some(private), Some(public))
+            if SigningKey::from_bytes(&private)?.verifying_key().as_bytes() != public.as_slice() =>
+        {
+            Err(mixed())
+        }
+        (Some(bytes), _) => Ok(Found { kind: Kind::Private, pem: true, bytes }),
+        (None, Some(bytes)) => Ok(Found { kind: Kind::Public, pem: true, bytes }),
+        (None, None) => {
+            let (label, labels) = (pem.labels().collect::<Vec<_>>().join("', '"), [PRIVATE_LABEL, PUBLIC_LABEL]);
+            Err(Failure::new(format!("its PEM label is '{label}', not '{}'", labels.join("' or '")))
+                .hint("leave --scheme out, or name a key that `keygen --scheme zkdilithium` wrote"))
+        }
+    }
 }
 
 /// A key of either kind; a private one is checked.

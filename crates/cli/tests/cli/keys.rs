@@ -82,10 +82,83 @@ fn every_form_of_a_key_is_the_same_key() {
     place.write("p.der", &der);
     place.run(&["pubkey", "p.der", "-o", "again.pem"]).good();
     assert_eq!(place.read("again.pem"), public);
-    // Text may surround PEM in front, as OpenSSL writes it, and lines may end as on Windows.
-    let dos = String::from_utf8(place.read("k.pem")).unwrap().replace('\n', "\r\n");
-    place.write("dos.pem", format!("SLH-DSA-SHA2-128f Private-Key:\r\n{dos}"));
-    assert_eq!(place.run(&["pubkey", "dos.pem"]).good().stdout, public);
+}
+
+/// The lines of a PEM file's only block, this wide.
+fn rewrapped(pem: &str, width: usize) -> String {
+    let mut lines: Vec<&str> = pem.lines().collect();
+    let (begin, end) = (lines.remove(0), lines.pop().unwrap());
+    let digits = lines.concat();
+    let lines = digits.as_bytes().chunks(width).map(|line| format!("{}\n", str::from_utf8(line).unwrap()));
+    format!("{begin}\n{}{end}\n", lines.collect::<String>())
+}
+
+/// As OpenSSL and other tools write it, as editors leave it, and with other blocks in the file.
+#[test]
+fn pem_is_read_as_it_is_met() {
+    for scheme in [["--set", "sha2-128f"], ["--scheme", "zkdilithium"]] {
+        let place = Place::new();
+        let keygen = |private, public| {
+            place.run(&[&["keygen"], &scheme[..], &["-o", private, "--pubout", public]].concat()).good();
+            [private, public].map(|name| String::from_utf8(place.read(name)).unwrap())
+        };
+        let ([private, public], [other, other_public]) = (keygen("k.pem", "p.pem"), keygen("k2.pem", "p2.pem"));
+        place.write("m", "message");
+        place.run(&["sign", "--key", "k.pem", "m"]).good();
+        let text = "SLH-DSA-SHA2-128f Private-Key:\npriv:\n    00:01:02:03:04:05:06:07:08:09:0a:0b:0c:0d:0e:\n    0f\n";
+        let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for pem in [&private, &public] {
+            for form in [
+                format!("{text}{pem}"),
+                format!("{pem}{text}"),
+                format!("{pem}and more"),
+                format!("{text}{pem}{text}").replace('\n', "\r\n"),
+                format!("\u{feff}{pem}"),
+                rewrapped(pem, 76),
+                rewrapped(pem, 1 << 20),
+                rewrapped(pem, 3),
+                pem.replace('\n', " \n  ") + "\n\n",
+                format!("{certificate}{pem}{certificate}"),
+                format!("{public}{private}"),
+                format!("{private}{text}{public}"),
+            ] {
+                place.write("form.pem", &form);
+                let run = place.run(&["pubkey", "form.pem"]);
+                assert_eq!(run.good().text(), public, "{form}");
+                place.run(&["verify", "--key", "form.pem", "m"]).good();
+                let is_private = form.contains("PRIVATE KEY");
+                let signed = place.run(&["sign", "--key", "form.pem", "m", "-o", "-"]);
+                if is_private {
+                    signed.good()
+                } else {
+                    signed.refuses(&["form.pem is a public key"])
+                };
+            }
+        }
+        // Which key is meant has to be clear.
+        let refused = |form: &str, words: &[&str]| {
+            place.write("form.pem", form);
+            for command in [&["pubkey", "form.pem"][..], &["sign", "--key", "form.pem", "m", "-o", "-"]] {
+                place.run(command).refuses(words);
+            }
+        };
+        refused(&format!("{private}{other}"), &["form.pem: this PEM file has 2 blocks", "PRIVATE KEY', one is needed"]);
+        refused(
+            &format!("{public}{other_public}"),
+            &["form.pem: this PEM file has 2 blocks", "PUBLIC KEY', one is needed"],
+        );
+        refused(&format!("{private}{other_public}"), &["a private key and the public key of another pair"]);
+        let cut = &private[..private.len() - 40];
+        refused(cut, &["form.pem: this is damaged PEM", "has no end"]);
+        refused(&format!("{cut}\n{public}"), &["form.pem: this is damaged PEM", "has no end"]);
+        refused(&format!("x{private}"), &["form.pem: this is damaged PEM", "no line is a boundary"]);
+    }
+    let place = Place::with_key();
+    place.run(&["keygen", "--scheme", "zkdilithium", "-o", "zk.pem"]).good();
+    place.write("both.pem", [place.read("k.pem"), place.read("zk.pem")].concat());
+    place.run(&["pubkey", "both.pem"]).refuses(&["both.pem: ", "keys of zkDilithium and others", "--scheme"]);
+    assert_eq!(place.run(&["pubkey", "both.pem", "--scheme", "slh-dsa"]).good().stdout, place.read("p.pem"));
+    place.run(&["pubkey", "both.pem", "--scheme", "zkdilithium"]).good();
 }
 
 #[test]
@@ -178,8 +251,13 @@ fn bad_keys_are_named() {
         ("long-public.der", &[&public[..], b"\0"].concat(), &["SPKI", "bytes too many"]),
         ("cut.pem", &pem[..100], &["PEM"]),
         ("no-end.pem", &pem[..pem.len() - 26], &["PEM"]),
-        ("long.pem", &[&pem[..], b"and more"].concat(), &["PEM"]),
-        ("two.pem", &[&pem[..], &pem[..]].concat(), &["PEM"]),
+        (
+            "other-end.pem",
+            &String::from_utf8(pem.clone()).unwrap().replacen("END PRIVATE", "END PUBLIC", 1).into_bytes(),
+            &["PEM", "'PRIVATE KEY' ends as another"],
+        ),
+        ("no-end-two.pem", &[&pem[..pem.len() - 26], &pem[..]].concat(), &["PEM", "'PRIVATE KEY' has no end"]),
+        ("two.pem", &[&pem[..], &pem[..]].concat(), &["PEM", "2 blocks 'PRIVATE KEY'", "file of its own"]),
         ("text", b"no key at all", &["13 bytes"]),
         (
             "raw",

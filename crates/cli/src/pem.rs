@@ -1,0 +1,110 @@
+//! PEM as it is met: text around it, several blocks in a file, a byte order mark, lines of any length.
+
+use crate::failure::Failure;
+use hypergrove::pkcs8::der::pem;
+use std::fmt::Display;
+use zeroize::Zeroizing;
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"-----END ";
+const DASHES: &[u8] = b"-----";
+/// What some editors begin a file with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// The characters of a line of strict PEM.
+const WIDTH: usize = 64;
+
+/// Whether there is a PEM boundary.
+pub(crate) fn is_pem(bytes: &[u8]) -> bool {
+    bytes.windows(BEGIN.len()).any(|window| window == BEGIN)
+}
+
+/// The blocks of a file, at least one.
+pub(crate) struct Pem<'a>(Vec<Block<'a>>);
+
+struct Block<'a> {
+    label: &'a str,
+    /// What is between the boundaries.
+    text: &'a [u8],
+}
+
+impl<'a> Pem<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Pem<'a>, Failure> {
+        let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        let label = |line: &'a [u8], boundary: &[u8]| {
+            let label = line.strip_prefix(boundary)?.strip_suffix(DASHES)?;
+            str::from_utf8(label).ok().filter(|label| !label.is_empty())
+        };
+        let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
+        for whole in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (line, start) = (whole.trim_ascii(), at);
+            at += whole.len();
+            open = match open {
+                None => label(line, BEGIN).map(|label| (label, at)),
+                Some((begun, from)) if line.starts_with(END) => {
+                    if label(line, END) != Some(begun) {
+                        return Err(damaged(format_args!("the block '{begun}' ends as another one")));
+                    }
+                    blocks.push(Block { label: begun, text: &bytes[from..start] });
+                    None
+                }
+                Some((begun, _)) if line.starts_with(BEGIN) => {
+                    return Err(damaged(format_args!("the block '{begun}' has no end")));
+                }
+                open => open,
+            };
+        }
+        match open {
+            Some((begun, _)) => Err(damaged(format_args!("the block '{begun}' has no end"))),
+            None if blocks.is_empty() => Err(damaged("no line is a boundary '-----BEGIN LABEL-----'")),
+            None => Ok(Pem(blocks)),
+        }
+    }
+
+    /// The labels, in order.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = &'a str> {
+        self.0.iter().map(|block| block.label)
+    }
+
+    /// The bytes of the block with this label, if there is one. Of several nobody could tell which one is meant.
+    pub(crate) fn block(&self, label: &str) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
+        let mut found = self.0.iter().filter(|block| block.label == label);
+        match (found.next(), found.count()) {
+            (None, _) => Ok(None),
+            (Some(block), 0) => block.decode().map(Some),
+            (_, more) => Err(Failure::new(format!("this PEM file has {} blocks '{label}', one is needed", more + 1))
+                .hint("put the key that is meant into a file of its own")),
+        }
+    }
+}
+
+impl Block<'_> {
+    fn decode(&self) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        // The decoder reads nothing but strict PEM. A buffer that grew would leave parts of a key behind.
+        let most = self.text.len() * (WIDTH + 1) / WIDTH + 2 * (self.label.len() + 32);
+        let mut strict = Zeroizing::new(Vec::with_capacity(most));
+        strict.extend([BEGIN, self.label.as_bytes(), DASHES].concat());
+        let text = self.text.iter().filter(|byte| !byte.is_ascii_whitespace());
+        for (i, byte) in text.enumerate() {
+            if i % WIDTH == 0 {
+                strict.push(b'\n');
+            }
+            strict.push(*byte);
+        }
+        strict.extend([b"\n", END, self.label.as_bytes(), DASHES, b"\n"].concat());
+        // Wiped where the decoder gives up halfway, too.
+        let mut bytes = Zeroizing::new(vec![0; strict.len()]);
+        let length = pem::decode(&strict, &mut bytes).map_err(damaged)?.1.len();
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+}
+
+fn damaged(why: impl Display) -> Failure {
+    Failure::new(format!("this is damaged PEM: {why}")).hint("compare it with a copy, or make it again")
+}
+
+/// What is said of a public key beside a private key of another pair.
+pub(crate) fn mixed() -> Failure {
+    Failure::new("this PEM file has a private key and the public key of another pair")
+        .hint("find out which of the two is meant; `hypergrove pubkey` writes the public key of a private key")
+}
