@@ -6,6 +6,7 @@ use crate::machine::{self, Limits};
 use crate::printer::{Printer, grouped, seconds, significant};
 use hypergrove::{Op, PolicySource, Work};
 use hypergrove_cpu::Rates;
+use hypergrove_engine::Size;
 use hypergrove_fips205::plan::{Forest, Stage};
 use serde_json::json;
 
@@ -72,14 +73,12 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
         },
     )?;
     line("memory", {
-        let mebibytes = |bytes: u64| significant(bytes as f64 / 1_048_576.0);
-        let (budget, program) = (mebibytes(told.memory.budget), mebibytes(told.memory.program));
+        let (budget, program) = (Size(told.memory.budget), Size(told.memory.program));
         let (jobs, output) = (grouped(told.memory.sub_batch as u64), grouped(told.memory.output));
-        format!("{program} of {budget} MiB for {jobs} jobs at a time, which put out {output} bytes each")
+        format!("{program} of {budget} for {jobs} jobs at a time, which put out {output} bytes each")
     })?;
     if let Some(free) = told.device_free {
-        let gibibytes = |bytes: u64| significant(bytes as f64 / f64::from(1 << 30));
-        line("", format!("{} of {} GiB of the device are free", gibibytes(free), gibibytes(told.device.memory)))?;
+        line("", format!("{} of {} of the device are free", Size(free), Size(told.device.memory)))?;
     }
     line("work", format!("{} compressions a job", shown(&told.work, |calls| grouped(calls.round() as u64), "")))?;
     let millions = |rates: &Work| {

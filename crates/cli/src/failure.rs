@@ -54,13 +54,24 @@ impl Failure {
 
 impl From<hypergrove::Error> for Failure {
     fn from(error: hypergrove::Error) -> Failure {
-        let hint = match error.kind() {
-            ErrorKind::OutOfMemory => Some("give more with --memory, for example --memory 1G"),
-            ErrorKind::Unsupported => Some("`hypergrove devices` lists what there is"),
+        let is_memory = error.kind() == ErrorKind::OutOfMemory;
+        let hint = match &error {
+            hypergrove::Error::OutOfMemory { needs, .. } => {
+                Some(format!("give more with --memory, for example --memory {}", enough(*needs)))
+            }
+            _ if error.kind() == ErrorKind::Unsupported => Some("`hypergrove devices` lists what there is".into()),
             _ => None,
         };
-        let is_memory = error.kind() == ErrorKind::OutOfMemory;
-        Failure { message: error.to_string(), hint: hint.map(Into::into), silent: false, is_memory }
+        Failure { message: error.to_string(), hint, silent: false, is_memory }
+    }
+}
+
+/// A round budget for jobs of which the first needs so many bytes: others of the same command may need more.
+fn enough(needs: u64) -> String {
+    match needs.saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 63) >> 20 {
+        ..64 => "64M".into(),
+        mebibytes @ ..1024 => format!("{mebibytes}M"),
+        mebibytes => format!("{}G", mebibytes >> 10),
     }
 }
 

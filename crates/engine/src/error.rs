@@ -131,9 +131,9 @@ impl core::fmt::Display for Error {
             Error::Unsupported { device, what } => write!(f, "{device} cannot execute {what}"),
             Error::OutOfMemory { device, needs, has } => write!(
                 f,
-                "{device} has {:.1} MiB for this, which needs {:.1} MiB; raise the memory budget or use another device",
-                *has as f64 / 1048576.0,
-                *needs as f64 / 1048576.0
+                "{device} has {} for this, which needs {}; raise the memory budget or use another device",
+                Size(*has),
+                Size(*needs)
             ),
             Error::Length { what, want, got } => write!(f, "{what} has {got} bytes, must have {want}"),
             Error::Value { what } | Error::KeyDamaged { what } | Error::Io { what } => f.write_str(what),
@@ -145,6 +145,22 @@ impl core::fmt::Display for Error {
             Error::Randomness => f.write_str(
                 "the operating system gave no randomness, without which no key and no hedged signature is made",
             ),
+        }
+    }
+}
+
+/// Bytes, shown in a unit in which the number is at least 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size(pub u64);
+
+impl core::fmt::Display for Size {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes")];
+        let (unit, name) = units.into_iter().find(|(unit, _)| self.0 >= *unit).unwrap_or((1, "bytes"));
+        let name = if self.0 == 1 { "byte" } else { name };
+        match self.0.is_multiple_of(unit) {
+            true => write!(f, "{} {name}", self.0 / unit),
+            false => write!(f, "{:.1} {name}", self.0 as f64 / unit as f64),
         }
     }
 }

@@ -17,7 +17,7 @@ mod zkdilithium;
 pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, StageTime, THREADS, Timing};
 pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, Size};
 pub use hash::{Hasher, Messages};
 pub use reference::Reference;
 pub use stack::wiped;

@@ -118,8 +118,20 @@ fn memory_is_bounded() {
     place.write("list", names.join("\n"));
     place.run(&["sign", "--key", "k.pem", "--list", "list", "--memory", "16M"]).good();
     place.run(&["verify", "--key", "k.pem", "--list", "list", "--memory", "16M"]).good();
-    let run = place.run(&["sign", "--key", "k.pem", "m0", "-o", "s", "--memory", "4K"]).refuses(&["memory budget"]);
-    assert!(run.stderr.contains("hint: give more with --memory"));
+    // The budget is shown as what it is, and the hint names enough.
+    let keygen = ["keygen", "--set", "sha2-256s", "-o", "k256"];
+    for (command, memory, shown) in [
+        (&["sign", "--key", "k.pem", "m0", "-o", "s"][..], "64K", "has 64 KiB for this"),
+        (&["sign", "--key", "k.pem", "m0", "-o", "t"], "1", "has 1 byte for this"),
+        (&keygen, "5000", "has 4.9 KiB for this"),
+        (&["sign", "--key", "k256", "m0", "m1", "--force"], "64K", "has 64 KiB for this"),
+    ] {
+        let run = place.run(&[command, &["--memory", memory]].concat()).exits(2).says(&[shown, "hint: give more with"]);
+        let hint = run.stderr.split("for example --memory ").nth(1).unwrap().split('\n').next().unwrap();
+        place.run(&[command, &["--memory", hint]].concat()).good();
+    }
+    let run = place.run(&["explain", "--set", "sha2-128f", "--memory", "900K", "--batch", "1"]).good();
+    assert!(run.text().contains(" of 900 KiB for 1 jobs at a time"), "{}", run.text());
     // A message that does not fit is an error of its file alone.
     place.write("big", vec![0; 20 << 20]);
     let run = place.run(&["sign", "--key", "k.pem", "--force", "m0", "big", "m1", "--memory", "16M"]).exits(2);
