@@ -447,7 +447,7 @@ pub(crate) struct Inputs {
     /// Files; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// A file that lists files, one a line; `-` is standard input
+    /// A file that lists files, one a line, at least one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) list: Option<PathBuf>,
 }

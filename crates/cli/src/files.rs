@@ -1,7 +1,7 @@
 //! Files: read whole, written whole.
 
 use crate::failure::Failure;
-use crate::printer::{Printer, grouped};
+use crate::printer::{Printer, escape, grouped};
 use crate::staged::{self, Staged};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,15 +19,12 @@ const LONGEST_KEY: u64 = 1 << 20;
 /// Room that `read_to_end` must find in a buffer, or it reads into one of its own first.
 const SPARE: usize = 64;
 
-/// A path as it is shown: control characters, which could forge a verdict, are escaped.
+/// A path as it is shown: characters that nobody sees are escaped.
 pub(crate) struct Shown<'a>(pub(crate) &'a Path);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.to_string_lossy().chars() {
-            if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
-        }
-        Ok(())
+        escape(&self.0.to_string_lossy(), "", f)
     }
 }
 
@@ -124,10 +121,19 @@ impl Source {
     }
 }
 
-/// The paths that a list names, one a line.
+/// The paths that a list names, one a line; at least one. Where all lines end with CR LF, the CR is no part of a name.
 pub(crate) fn read_list(list: &Source) -> Result<Vec<PathBuf>, Failure> {
     let bytes = list.read()?;
-    bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| path_of(list, line)).collect()
+    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let ended = &lines[..lines.len() - 1];
+    if !ended.is_empty() && ended.iter().all(|line| line.ends_with(b"\r")) {
+        lines.iter_mut().for_each(|line| *line = line.strip_suffix(b"\r").unwrap_or(line));
+    }
+    lines.retain(|line| !line.is_empty());
+    if lines.is_empty() {
+        return Err(Failure::new(format!("{list} lists no files")).hint("write the path of a file on each line"));
+    }
+    lines.into_iter().map(|line| path_of(list, line)).collect()
 }
 
 /// The path with this name.
@@ -139,7 +145,6 @@ pub(crate) fn path_of(_: &Source, line: &[u8]) -> Result<PathBuf, Failure> {
 
 #[cfg(not(unix))]
 pub(crate) fn path_of(list: &Source, line: &[u8]) -> Result<PathBuf, Failure> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let text = str::from_utf8(line).map_err(|_| Failure::new(format!("{list} lists a path that is not UTF-8")))?;
     Ok(text.into())
 }
@@ -244,7 +249,7 @@ impl Target {
                 // A device or a pipe is written to, not replaced.
                 Ok(there) if !there.is_file() => Ok(()),
                 _ if !force && fs::symlink_metadata(path).is_ok() => Err(self.exists()),
-                _ => is_directory(directory(path)),
+                _ => is_directory(directory(path), "write to"),
             },
         }
     }
@@ -325,14 +330,12 @@ pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Refuses a directory that is none, before anything is to be written to it or read from it.
-pub(crate) fn is_directory(path: &Path) -> Result<(), Failure> {
+/// Refuses, before any work is done, what is no directory; `action` is what is to be done there.
+pub(crate) fn is_directory(path: &Path, action: &str) -> Result<(), Failure> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => Ok(()),
         Ok(_) => Err(Failure::new(format!("{} is not a directory", Shown(path)))),
-        Err(error) => {
-            Err(Failure::io("write to", Shown(path), &error).hint("make the directory first, or choose another"))
-        }
+        Err(error) => Err(Failure::io(action, Shown(path), &error).hint("make the directory first, or choose another")),
     }
 }
 

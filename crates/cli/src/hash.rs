@@ -4,7 +4,7 @@ use crate::args::{self, Hash, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::files::{Source, path_of};
 use crate::machine;
-use crate::printer::Printer;
+use crate::printer::{Printer, Visible};
 use hypergrove::{Engine, MerkleTree};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,10 @@ impl<'p> Lines<'p> {
 
     fn flush(&mut self) {
         if self.lost.is_ok() && !self.waiting.is_empty() {
-            self.lost = self.printer.bytes(&self.waiting);
+            self.lost = match self.printer.shared {
+                true => self.printer.bytes(Visible(String::from_utf8_lossy(&self.waiting)).to_string().as_bytes()),
+                false => self.printer.bytes(&self.waiting),
+            };
         }
         self.waiting.clear();
     }

@@ -2,6 +2,7 @@
 
 use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
+use crate::files::Shown;
 use crate::printer::Printer;
 use hypergrove::tune::table::Source;
 use hypergrove::{BACKENDS, Backend, Device, Engine, EngineBuilder, Fault, Reference, Work};
@@ -247,7 +248,7 @@ pub(crate) fn tables() -> Vec<Source> {
     // What is no text is no table: that is said of it later.
     let text =
         |path: &PathBuf| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let own = paths.iter().map(|path| Source { name: path.display().to_string(), text: text(path) });
+    let own = paths.iter().map(|path| Source { name: Shown(path).to_string(), text: text(path) });
     let shipped = SHIPPED.iter().map(|(name, text)| Source { name: format!("the table {name}"), text: (*text).into() });
     own.chain(shipped).collect()
 }

@@ -34,6 +34,7 @@ mod zkdilithium;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::{Exit, Failure};
+use files::Shown;
 use hypergrove_engine::wiped;
 use printer::Printer;
 use std::process::ExitCode;
@@ -45,7 +46,14 @@ fn main() -> ExitCode {
         static PAST_LIMIT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &PAST_LIMIT);
     }
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        // What the error quotes may be a file's name.
+        let shown = std::env::args_os().map(|argument| Shown(argument.as_ref()).to_string());
+        match Cli::try_parse_from(shown) {
+            Err(shown) => shown.exit(),
+            Ok(_) => error.exit(),
+        }
+    });
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
     // What the library does not know of: keys on their way from files and to them.
     wiped(|| run(&cli, &printer))
@@ -63,7 +71,7 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
     let machine = &cli.global.machine;
     match &cli.command {
         Command::Keygen(args) => keygen::run(args, machine, printer),
-        Command::Pubkey(args) => pubkey::run(args, printer),
+        Command::Pubkey(args) => pubkey::run(args, machine, printer),
         Command::Sign(args) => sign::run(args, machine, printer),
         Command::Verify(args) => verify::run(args, machine, printer),
         Command::Inspect(args) => inspect::run(args, printer),

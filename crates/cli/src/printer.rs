@@ -2,12 +2,13 @@
 
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::fmt::Display;
+use std::fmt::{self, Display, Write as _};
 #[cfg(unix)]
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 #[cfg(unix)]
 use std::os::fd::AsFd;
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Speaks to the user.
 pub(crate) struct Printer {
@@ -47,29 +48,29 @@ impl Printer {
     /// A remark, for people who watch.
     pub(crate) fn note(&self, note: impl Display) {
         if !self.quiet {
-            say(note);
+            say(Visible(note));
         }
     }
 
     /// A remark for people who asked for more of them.
     pub(crate) fn detail(&self, detail: impl Display) {
         if self.verbose {
-            say(detail);
+            say(Visible(detail));
         }
     }
 
     /// What went wrong without stopping the command.
     pub(crate) fn warning(&self, warning: impl Display) {
         let (yellow, off) = if self.bold { ("\x1b[1;33m", "\x1b[0m") } else { ("", "") };
-        say(format_args!("{yellow}warning:{off} {warning}"));
+        say(format_args!("{yellow}warning:{off} {}", Visible(warning)));
     }
 
     /// An error, with the way out.
     pub(crate) fn failure(&self, failure: &Failure) {
         let (red, cyan, off) = if self.bold { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
-        say(format_args!("{red}error:{off} {}", failure.message));
+        say(format_args!("{red}error:{off} {}", Visible(&failure.message)));
         if let Some(hint) = &failure.hint {
-            say(format_args!("{cyan} hint:{off} {hint}"));
+            say(format_args!("{cyan} hint:{off} {}", Visible(hint)));
         }
     }
 
@@ -109,6 +110,31 @@ fn lost(error: io::Error) -> Failure {
 /// Standard error may be closed; that is no reason to fail.
 fn say(line: impl Display) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+/// A text with line ends of its own, which may quote what others wrote: other characters that nobody sees are escaped.
+pub(crate) struct Visible<T>(pub(crate) T);
+
+impl<T: Display> Display for Visible<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escape(&self.0.to_string(), "\n", f)
+    }
+}
+
+/// Writes the text with the characters escaped that control a terminal, order what is beside them or cannot be seen, all of
+/// which could forge a verdict; those in `kept` stay.
+pub(crate) fn escape(text: &str, kept: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    text.chars().try_for_each(|c| match c.general_category() {
+        GeneralCategory::Control
+        | GeneralCategory::Format
+        | GeneralCategory::LineSeparator
+        | GeneralCategory::ParagraphSeparator
+            if !kept.contains(c) =>
+        {
+            write!(f, "{}", c.escape_default())
+        }
+        _ => f.write_char(c),
+    })
 }
 
 /// 1234567 → `1,234,567`.

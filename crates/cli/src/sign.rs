@@ -2,7 +2,7 @@
 
 use crate::args::{self, MachineOptions, Scheme, Sign};
 use crate::failure::{Exit, Failure};
-use crate::files::{Access, Batch, Fate, Shown, Source, Sources, Target};
+use crate::files::{Access, Batch, Fate, Shown, Source, Sources, Target, is_directory};
 use crate::keys::KeyFile;
 use crate::machine::{self, Watched};
 use crate::printer::Printer;
@@ -145,6 +145,9 @@ impl Ready<'_> {
 
 /// Where each signature goes.
 fn targets(args: &Sign, paths: &[PathBuf]) -> Result<Vec<Target>, Failure> {
+    if let Some(directory) = &args.out_dir {
+        is_directory(directory, "write to")?;
+    }
     if let Some(output) = &args.output {
         if let [_] = paths {
             return Ok(vec![output.as_path().into()]);

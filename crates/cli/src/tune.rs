@@ -2,7 +2,7 @@
 
 use crate::args::{MachineOptions, Tune};
 use crate::failure::{Exit, Failure};
-use crate::files::{Access, Target};
+use crate::files::{self, Access, Target};
 use crate::machine;
 use crate::printer::{Printer, grouped, seconds};
 use hypergrove::{Backend, Device, Op, Params, Plan, Policy};
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
     let old = rows_of(&target, &head)?;
     let state = machine::state().unwrap_or_else(|| target.with_extension(""));
     let state = state.join(format!("{}-{}.jsonl", device.backend, file_name(&device)));
-    let failed = |error: std::io::Error| Failure::io("write", state.display(), &error);
+    let failed = |error: std::io::Error| Failure::io("write", files::Shown(&state), &error);
     let mut journal = Journal::open(&state, &head).map_err(failed)?;
 
     printer.note(format_args!("{} {}, {}; {threads} host threads", device.id(), device.name, device.detail));
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
     table.take_over(old, args.batch.is_empty());
     write(&target, &table, printer)?;
     journal.close().map_err(failed)?;
-    printer.note(format_args!("{} rows in {}", table.rows.len(), target.display()));
+    printer.note(format_args!("{} rows in {}", table.rows.len(), files::Shown(&target)));
     Ok(Exit::Good)
 }
 
@@ -145,10 +145,10 @@ fn rows_of(target: &Path, head: &Head) -> Result<Vec<Row>, Failure> {
     let text = match std::fs::read_to_string(target) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::io("read", target.display(), &error)),
+        Err(error) => return Err(Failure::io("read", files::Shown(target), &error)),
     };
     let kept = |what: String| {
-        Failure::new(format!("{} {what}", target.display())).hint("remove it, or name another file with --output")
+        Failure::new(format!("{} {what}", files::Shown(target))).hint("remove it, or name another file with --output")
     };
     let table =
         Table::parse(&text).map_err(|why| kept(format!("is no table of policies, and is not replaced: {why}")))?;
@@ -161,7 +161,7 @@ fn rows_of(target: &Path, head: &Head) -> Result<Vec<Row>, Failure> {
 
 fn write(target: &Path, table: &Table, printer: &Printer) -> Result<(), Failure> {
     if let Some(directory) = target.parent() {
-        std::fs::create_dir_all(directory).map_err(|error| Failure::io("make", directory.display(), &error))?;
+        std::fs::create_dir_all(directory).map_err(|error| Failure::io("make", files::Shown(directory), &error))?;
     }
     Target::File(PathBuf::from(target)).write(table.text().as_bytes(), Access::Public, true, printer)
 }

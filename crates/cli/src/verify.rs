@@ -2,18 +2,19 @@
 
 use crate::args::{self, MachineOptions, Scheme, Verify, known_sets};
 use crate::failure::{Exit, Failure};
-use crate::files::Source;
+use crate::files::{Shown, Source, is_directory};
 use crate::keys::KeyFile;
 use crate::printer::{Printer, grouped};
 use crate::sign::signature_path;
 use crate::verdicts::{Verdict, Verdicts};
 use crate::{machine, zkdilithium};
 use hypergrove::zkdilithium as zk;
-use hypergrove::{Error, VerifyJob, VerifyingKey};
+use hypergrove::{Engine, Error, VerifyJob, VerifyingKey};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
@@ -39,12 +40,12 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let (name, bytes) = key.signature();
     let read = |index: usize| {
         let both = files[index].read().and_then(|message| {
-            let signature = read_signature(&signatures[index], name, bytes)?;
-            Ok((message, signature))
+            let signature = read_signature(&signatures[index], name, bytes);
+            Ok((message, signature.map_err(|failure| missing(failure, &paths[index], &signatures[index]))?))
         });
         both.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
-    let judge = |index: usize, valid: Result<bool, Error>| {
+    let tell = |index: usize, valid: Result<bool, Error>| {
         let verdict = match valid {
             Ok(true) => Verdict::Good,
             Ok(false) => Verdict::Invalid,
@@ -55,30 +56,47 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let done = match &key {
         Verifier::SlhDsa(key) => {
             let engine = machine::engine(machine, printer)?;
-            let judged = RefCell::new(VecDeque::new());
             let jobs = (0..files.len()).filter_map(|index| {
                 let (message, signature) = read(index)?;
-                judged.borrow_mut().push_back(index);
-                Some(VerifyJob { key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) })
+                Some((index, VerifyJob { key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) }))
             });
-            let next = || judged.borrow_mut().pop_front().expect("one result a job");
             if let [_] = files[..] {
                 // Alone, it takes the engine's quick way: no threads are started.
-                jobs.for_each(|job| judge(next(), engine.verify(job.key, job.mode, &job.message, &job.signature)));
+                jobs.for_each(|(index, job)| {
+                    tell(index, engine.verify(job.key, job.mode, &job.message, &job.signature))
+                });
                 Ok(())
             } else {
-                engine.verify_batch(jobs, |_, valid| judge(next(), valid)).map_err(Failure::from)
+                judge(&engine, jobs, tell)
             }
         }
         Verifier::ZkDilithium(key) => {
             let engine = zkdilithium::engine(machine, printer)?;
             let jobs = (0..files.len()).filter_map(|index| Some((index, read(index)?)));
-            zkdilithium::verify(&engine, key, args.strict, jobs, |index, valid| judge(index, Ok(valid)))
+            zkdilithium::verify(&engine, key, args.strict, jobs, |index, valid| tell(index, Ok(valid)))
         }
     };
     let exit = verdicts.finish()?;
     done?;
     Ok(exit)
+}
+
+/// Judges signatures of SLH-DSA, each with its index.
+pub(crate) fn judge<'a>(
+    engine: &Engine,
+    jobs: impl Iterator<Item = (usize, VerifyJob<'a>)>,
+    judged: impl Fn(usize, Result<bool, Error>),
+) -> Result<(), Failure> {
+    let waiting = RefCell::new(VecDeque::new());
+    let jobs = jobs.map(|(index, job)| {
+        waiting.borrow_mut().push_back(index);
+        job
+    });
+    let done = engine.verify_batch(jobs, |_, valid| {
+        let index = waiting.borrow_mut().pop_front().expect("one result a job");
+        judged(index, valid);
+    });
+    done.map_err(Failure::from)
 }
 
 /// A public key.
@@ -99,6 +117,9 @@ impl Verifier {
 
 /// Where each signature is.
 fn signatures(args: &Verify, paths: &[PathBuf]) -> Result<Vec<Source>, Failure> {
+    if let Some(directory) = &args.signature_dir {
+        is_directory(directory, "read from")?;
+    }
     if let Some(signature) = &args.signature {
         if let [_] = paths {
             return Ok(vec![signature.as_path().into()]);
@@ -112,6 +133,22 @@ fn signatures(args: &Verify, paths: &[PathBuf]) -> Result<Vec<Source>, Failure> 
         Source::File(path) => Ok(Source::File(signature_path(&path, args.signature_dir.as_deref()))),
     };
     paths.iter().map(signature).collect()
+}
+
+/// Says where a signature that is not there was looked for.
+fn missing(failure: Failure, file: &Path, signature: &Source) -> Failure {
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    match signature {
+        Source::File(path) if !is_there(path) && file.extension().is_some_and(|extension| extension == "sig") => {
+            let signed = file.with_extension("");
+            failure.hint(format!("name the file that was signed; if {} is its signature, that is {}", Shown(file), Shown(&signed)))
+        }
+        Source::File(path) if !is_there(path) => failure.hint(
+            "the signature of FILE is looked for in FILE.sig; name another file with --signature, or another directory with \
+             --signature-dir",
+        ),
+        _ => failure,
+    }
 }
 
 /// A signature, of the length of those of `name`.

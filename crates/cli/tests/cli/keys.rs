@@ -161,6 +161,17 @@ fn pem_is_read_as_it_is_met() {
     place.run(&["pubkey", "both.pem", "--scheme", "zkdilithium"]).good();
 }
 
+/// A public key that verifies nothing is not handed out.
+#[test]
+fn the_public_key_of_a_damaged_key_is_refused() {
+    let place = Place::new();
+    let mut raw = place.run(&["keygen", "--set", "sha2-128f", "--raw"]).good().stdout;
+    raw[63] ^= 1;
+    place.write("raw", &raw);
+    place.run(&["pubkey", "raw", "--set", "sha2-128f", "-o", "p.pem"]).refuses(&["raw: ", "damaged"]);
+    assert_eq!(place.names(), ["raw"]);
+}
+
 #[test]
 fn keys_of_the_standard_and_of_openssl_are_read() {
     let place = Place::new();

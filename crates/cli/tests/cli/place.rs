@@ -113,6 +113,13 @@ impl Run {
         run.says(words)
     }
 
+    /// This is on neither output, but for the ends of lines.
+    pub(crate) fn shows_no(&self, text: &str) {
+        let shown = [self.text(), &self.stderr].concat();
+        let lines = shown.lines().filter(|line| line.starts_with('b')).count();
+        assert!(lines == 0 && (text == "\n" || !shown.contains(text)), "{text:?} is in {shown:?}");
+    }
+
     /// There is an error with all of these words.
     pub(crate) fn says(self, words: &[&str]) -> Run {
         assert!(self.stderr.lines().any(|line| line.starts_with("error: ")), "{}", self.stderr);

@@ -201,8 +201,21 @@ fn lists_name_files() {
     place.run(&verify(&["--list", "missing"])).refuses(&["cannot read missing"]);
     place.run(&verify(&["--list", "."])).refuses(&["directory"]);
     place.run_with(&verify(&["--list", "-", "-"]), b"").refuses(&["standard input is given twice"]);
-    // An empty list is no error: a script's directory may be empty.
-    assert_eq!(place.run_with(&verify(&["--list", "-"]), b"").good().text(), "");
+    // Nothing was verified or signed: whoever made the list meant something else.
+    for list in [&b""[..], b"\n", b"\n\n\n", b"\r\n\r\n"] {
+        for command in [verify(&["--list", "-"]), sign(&["--list", "-"]), vec!["hash", "--list", "-"]] {
+            place.run_with(&command, list).refuses(&["standard input lists no files"]);
+        }
+        place.run_with(&verify(&["--list", "-", "file 1"]), list).refuses(&["standard input lists no files"]);
+    }
+    // A list from Windows; but a CR is part of a name where not all lines end with one.
+    let windows = names[..3].join("\r\n");
+    for list in [windows.clone() + "\r\n", windows + "\r\n\r\n"] {
+        let run = place.run_with(&verify(&["--list", "-"]), list.as_bytes()).good();
+        assert_eq!(run.text(), "file 0: OK\nfile 1: OK\nfile 2: OK\n");
+    }
+    let run = place.run_with(&verify(&["--list", "-"]), b"file 0\nfile 1\r\n").exits(2);
+    assert_eq!(run.text(), "file 0: OK\nfile 1\\r: ERROR\n");
     place.run(&SIGN).refuses(&["FILE"]);
     place.run(&VERIFY).refuses(&["FILE"]);
 }
@@ -224,9 +237,74 @@ fn signatures_may_go_to_a_directory() {
     assert_eq!(run.text(), "x/m: SIGNED\ny/m: ERROR\nx/m: ERROR\n");
     run.says(&["out/m.sig", "another file has got"]);
     place.run(&verify(&["--signature-dir", "out", "x/m"])).good();
-    place.run(&sign(&["--out-dir", "none", "x/m"])).refuses(&["none", "no such"]);
+    // A directory that is not there is one error, however many files there are.
+    for command in [sign(&["--out-dir", "none", "x/m", "y/m"]), verify(&["--signature-dir", "none", "x/m", "x/n"])] {
+        let run = place.run(&command).refuses(&["none: there is no such file or directory"]);
+        assert_eq!(run.stderr.matches("error: ").count(), 1, "{}", run.stderr);
+    }
+    // The same file by another path.
+    let run = place.run(&sign(&["--force", "x/m", "x/../x/m"])).exits(2);
+    assert_eq!(run.text(), "x/m: SIGNED\nx/../x/m: ERROR\n");
+    run.says(&["another file has got"]);
     place.run(&sign(&["-o", "s", "x/m", "x/n"])).refuses(&["--output s takes one signature, 2 files"]);
     place.run(&verify(&["-s", "s", "x/m", "x/n"])).refuses(&["--signature names one signature, 2 files"]);
+}
+
+/// What was looked for, and what was probably meant.
+#[test]
+fn a_signature_that_is_not_there() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    place.run(&sign(&["m"])).good();
+    let run = place.run(&verify(&["m.sig"])).exits(2);
+    run.says(&["cannot read m.sig.sig", "if m.sig is its signature, that is m\n"]);
+    let run = place.run(&verify(&["k.pem"])).exits(2);
+    run.says(&["cannot read k.pem.sig", "looked for in FILE.sig", "--signature", "--signature-dir"]);
+}
+
+/// A name cannot forge a verdict, or show itself as another one.
+#[test]
+fn names_are_shown_without_characters_that_nobody_sees() {
+    let place = Place::with_key();
+    let hidden = ["\x1b[2J", "\r", "\n", "\u{85}", "\u{ad}", "\u{61c}", "\u{200b}", "\u{200e}", "\u{200f}", "\u{202a}"];
+    let hidden =
+        hidden.into_iter().chain(["\u{202e}", "\u{2028}", "\u{2029}", "\u{2066}", "\u{2069}", "\u{feff}", "\u{e0041}"]);
+    for text in hidden {
+        let name = &format!("a{text}b");
+        place.write(name, "message");
+        place.run(&sign(&[]).into_iter().chain([&**name]).collect::<Vec<_>>()).good().shows_no(text);
+        let run = place.run(&verify(&[]).into_iter().chain([&**name]).collect::<Vec<_>>()).good();
+        assert_eq!(run.text().lines().count(), 1, "{}", run.text());
+        assert!(run.text().ends_with("b: OK\n"));
+        run.shows_no(text);
+        for command in ["verify", "pubkey", "inspect", "hash", "acvp", "kat", "report", "quickstart"] {
+            let key: &[&str] = if command == "verify" { &["--key", "p.pem"] } else { &[] };
+            let run = place.run(&[&[command], key, &[&format!("no{name}")]].concat());
+            assert_ne!(run.code, Some(0));
+            run.shows_no(text);
+        }
+        // What the command line's own errors quote.
+        place.run(&["verify", &format!("--{name}")]).exits(2).shows_no(text);
+        place.run(&["keygen", "--set", name]).exits(2).shows_no(text);
+    }
+    // On a terminal, sums are for eyes as well. Elsewhere their lines are sha256sum's.
+    let names: Vec<_> = place.names().into_iter().filter(|name| name.starts_with('a') && !name.contains('\n')).collect();
+    place.write("list", names.join("\n"));
+    let bytes = place.run(&["hash", "--list", "list"]).good().stdout;
+    assert!(bytes.windows(5).any(|window| window == b"\x1b[2Jb"));
+    #[cfg(target_os = "linux")]
+    {
+        let run = place.shell("script -qec '$H hash --list list 2>/dev/null' /dev/null").good();
+        assert_eq!(run.text().lines().count(), names.len(), "{}", run.text());
+        assert!(run.text().contains("a\\u{202e}b") && !run.text().contains(['\x1b', '\u{202e}', '\u{ad}']));
+    }
+    // Letters of any script are themselves.
+    for name in ["Grüße", "e\u{301}", "文件\u{3000}名", "ملف", "🔑"] {
+        place.write(name, "message");
+        assert_eq!(place.run(&["hash", name]).good().text().split("  ").nth(1), Some(&*format!("{name}\n")));
+        place.run(&["sign", "--key", "k.pem", name]).good();
+        assert_eq!(place.run(&["verify", "--key", "p.pem", name]).good().text(), format!("{name}: OK\n"));
+    }
 }
 
 #[test]
