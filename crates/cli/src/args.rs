@@ -179,6 +179,10 @@ pub(crate) struct Sign {
     /// Keep as many of the key's top layers in memory as fit SIZE
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "cache_layers")]
     pub(crate) cache_memory: Option<u64>,
+    /// Keep signatures that are there and verify, so that an interrupted run can be taken up again; others that are
+    /// there are errors, or with --force replaced
+    #[arg(long)]
+    pub(crate) skip_existing: bool,
     #[command(flatten)]
     pub(crate) redundancy: Redundancy,
     #[command(flatten)]

@@ -7,12 +7,14 @@ use crate::keys::KeyFile;
 use crate::machine::{self, Watched};
 use crate::printer::Printer;
 use crate::verdicts::{Verdict, Verdicts};
+use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
 use hypergrove::zkdilithium as zk;
-use hypergrove::{Engine, Randomizer, SignJob, Signature, SigningKey, cache_bytes};
+use hypergrove::{Engine, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -30,17 +32,37 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let force = args.overwrite.force;
     let list = inputs.list.as_deref().map(Source::from);
     let read = Sources::new(files.iter().chain(&list).chain([&key_file.source]));
+    if args.skip_existing && files.contains(&Source::Stdin) {
+        return Err(Failure::new("--skip-existing reads files twice, standard input can be read once")
+            .hint("leave it out, or put what is to be signed into a file"));
+    }
     if !inputs.many() {
-        targets[0].check(Access::Public, true, force)?;
+        targets[0].check(Access::Public, true, force || args.skip_existing)?;
         targets[0].spare(&read)?;
     }
     let key = key.ready(args, machine, files.len(), printer)?;
-    let name = key.name();
+    let (name, _) = key.signature();
+    let mut existing = match args.skip_existing {
+        true => key.judge_existing(mode, &files, &targets)?,
+        false => Vec::new(),
+    };
 
     let verdicts = Verdicts::new(printer, &files, inputs.many(), "signing", "SIGNED");
-    let mut written = BTreeSet::new();
+    let (mut written, kept) = (BTreeSet::new(), Cell::new(false));
     let mut message = |index: usize| {
         let (file, target) = (&files[index], &targets[index]);
+        match existing.get_mut(index).and_then(Option::take) {
+            Some(Ok(())) => {
+                kept.set(true);
+                verdicts.tell(index, Verdict::Kept);
+                return None;
+            }
+            Some(Err(failure)) if !force => {
+                verdicts.tell(index, Verdict::Error(failure));
+                return None;
+            }
+            _ => {}
+        }
         let unique = if target.entry().is_none_or(|entry| written.insert(entry)) {
             Ok(())
         } else {
@@ -87,8 +109,9 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let exit = verdicts.finish()?;
     done?;
     batch.finish()?;
-    if let (false, Exit::Good, Target::File(_)) = (inputs.many(), exit, &targets[0]) {
-        printer.note(format_args!("wrote {}: a signature of {name}", targets[0]));
+    if let (false, Exit::Good, target @ Target::File(_)) = (inputs.many(), exit, &targets[0]) {
+        let done = if kept.get() { "kept" } else { "wrote" };
+        printer.note(format_args!("{done} {target}: a signature of {name}"));
     }
     Ok(exit)
 }
@@ -98,6 +121,9 @@ enum Signer {
     SlhDsa(SigningKey),
     ZkDilithium(zk::SigningKey),
 }
+
+/// Whether a signature that is there is kept, and if not, why; `None` if there is none.
+type Existing = Option<Result<(), Failure>>;
 
 /// A private key with what signs by it.
 enum Ready<'p> {
@@ -135,11 +161,47 @@ impl Signer {
 }
 
 impl Ready<'_> {
-    fn name(&self) -> &'static str {
+    /// Whose signatures it makes, and their bytes.
+    fn signature(&self) -> (&'static str, usize) {
         match self {
-            Ready::SlhDsa(_, key) => key.params().name,
-            Ready::ZkDilithium(..) => zk::params::NAME,
+            Ready::SlhDsa(_, key) => (key.params().name, key.params().sig_bytes()),
+            Ready::ZkDilithium(..) => (zk::params::NAME, zk::params::SIG_BYTES),
         }
+    }
+
+    /// Whether the signatures that are there are those of the files; `None` where there is none.
+    fn judge_existing(&self, mode: Mode<'_>, files: &[Source], targets: &[Target]) -> Result<Vec<Existing>, Failure> {
+        let (name, bytes) = self.signature();
+        let existing: Vec<_> = files.iter().map(|_| RefCell::new(None)).collect();
+        let tell = |index: usize, valid: Result<bool, Failure>| {
+            let invalid = || {
+                Failure::new(format!("{} exists, and is no signature of {} by this key", targets[index], files[index]))
+                    .hint("replace it with --force, or sign into another directory with --out-dir")
+            };
+            let kept = valid.and_then(|valid| if valid { Ok(()) } else { Err(invalid()) });
+            existing[index].replace(Some(kept));
+        };
+        let both = |index: usize| {
+            let Target::File(path) = &targets[index] else { return None };
+            fs::symlink_metadata(path).ok()?;
+            let message = files[index].read();
+            let both = message.and_then(|message| Ok((message, read_signature(&path.as_path().into(), name, bytes)?)));
+            both.map_err(|failure| tell(index, Err(failure))).ok()
+        };
+        let both = (0..files.len()).filter_map(|index| Some((index, both(index)?)));
+        match self {
+            Ready::SlhDsa(engine, key) => {
+                let key = &key.verifying_key();
+                let jobs = both.map(|(index, (message, signature))| {
+                    (index, VerifyJob { key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) })
+                });
+                judge(engine, jobs, |index, valid| tell(index, valid.map_err(Failure::from)))?;
+            }
+            Ready::ZkDilithium(engine, key) => {
+                zkdilithium::verify(engine, &key.verifying_key(), false, both, |index, valid| tell(index, Ok(valid)))?;
+            }
+        }
+        Ok(existing.into_iter().map(RefCell::into_inner).collect())
     }
 }
 

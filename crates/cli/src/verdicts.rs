@@ -7,10 +7,14 @@ use indicatif::ProgressBar;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+const KEPT: &str = "KEPT";
+
 /// What became of a file.
 pub(crate) enum Verdict {
     /// Signed, or verified.
     Good,
+    /// The signature was there before.
+    Kept,
     /// The signature is not the key's for this file.
     Invalid,
     /// There was nothing to judge, or nothing could be written.
@@ -33,6 +37,7 @@ struct State {
     waiting: BTreeMap<usize, Verdict>,
     next: usize,
     good: u64,
+    kept: u64,
     invalid: u64,
     errors: u64,
     /// Standard output takes no more.
@@ -66,6 +71,7 @@ impl<'a> Verdicts<'a> {
     fn say(&self, state: &mut State, index: usize, verdict: &Verdict) {
         let (word, count, quiet) = match verdict {
             Verdict::Good => (self.good, &mut state.good, self.printer.quiet),
+            Verdict::Kept => (KEPT, &mut state.kept, self.printer.quiet),
             Verdict::Invalid => ("FAILED", &mut state.invalid, false),
             Verdict::Error(_) => ("ERROR", &mut state.errors, false),
         };
@@ -88,7 +94,7 @@ impl<'a> Verdicts<'a> {
         self.bar.finish_and_clear();
         if self.files.len() > 1 {
             let word = self.good;
-            let counts = [(state.good, word), (state.invalid, "FAILED"), (state.errors, "ERROR")];
+            let counts = [(state.good, word), (state.kept, KEPT), (state.invalid, "FAILED"), (state.errors, "ERROR")];
             let told = counts.iter().filter(|(count, _)| *count > 0);
             let told: Vec<_> = told.map(|(count, word)| format!("{} {word}", grouped(*count))).collect();
             self.printer.note(told.join(", "));

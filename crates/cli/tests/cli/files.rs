@@ -196,3 +196,43 @@ fn pairs_of_runs_at_once_do_not_mix() {
         assert_eq!(place.names(), ["k.pem", "p.pem"]);
     }
 }
+
+#[test]
+fn a_killed_run_of_many_signatures_is_taken_up_again() {
+    for (scheme, of) in [("--set", "sha2-128f"), ("--scheme", "zkdilithium")] {
+        let place = Place::new();
+        place.run(&["keygen", scheme, of, "-o", "k.pem"]).good();
+        let names: Vec<String> = (100..250).map(|i| format!("f{i}")).collect();
+        names.iter().for_each(|name| place.write(name, name));
+        place.write("list", names.join("\n"));
+        let sign = ["sign", "--key", "k.pem", "--list", "list"];
+        let mut wait = Duration::from_millis(5);
+        let signed = loop {
+            interrupted(&place, &sign, "-KILL", wait);
+            assert_eq!(hidden(&place), [""; 0]);
+            let signed: Vec<_> = place.names().into_iter().filter(|name| name.ends_with(".sig")).collect();
+            if !signed.is_empty() {
+                break signed;
+            }
+            wait *= 2;
+        };
+        let kept: Vec<_> = signed.iter().map(|name| place.read(name)).collect();
+        let run = place.run(&[&sign[..], &["--skip-existing"]].concat()).good();
+        assert_eq!(run.text().matches(": KEPT\n").count(), kept.len());
+        assert_eq!(run.text().matches(": SIGNED\n").count(), names.len() - kept.len());
+        assert_eq!(signed.iter().map(|name| place.read(name)).collect::<Vec<_>>(), kept);
+        place.run(&["verify", "--key", "k.pem", "--list", "list"]).good();
+        // What is there and does not verify is not kept, and not replaced.
+        place.write("f117", "changed");
+        place.write("f118.sig", "short");
+        let run = place.run(&[&sign[..], &["--skip-existing"]].concat()).exits(2);
+        assert_eq!(run.text().matches(": ERROR\n").count(), 2);
+        run.says(&["f117.sig exists, and is no signature of f117 by this key", "f118.sig has 5 bytes", "2 ERROR"]);
+        let run = place.run(&[&sign[..], &["--skip-existing", "--force"]].concat()).good();
+        assert!(run.text().contains("f116: KEPT\nf117: SIGNED\nf118: SIGNED\nf119: KEPT\n"), "{}", run.text());
+        place.run(&["verify", "--key", "k.pem", "--list", "list"]).good();
+        let run = place.run(&["sign", "--key", "k.pem", "f100", "--skip-existing"]).good();
+        assert!(run.stderr.starts_with("kept f100.sig: a signature of "), "{}", run.stderr);
+        place.run(&["sign", "--key", "k.pem", "-", "--skip-existing"]).refuses(&["--skip-existing reads files twice"]);
+    }
+}
