@@ -5,9 +5,8 @@ use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Sources, Target};
 use crate::hexadecimal;
 use crate::machine::{self, Watched};
-use crate::printer::{Printer, grouped};
+use crate::printer::{Bar, Printer, grouped};
 use hypergrove::{Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, VerifyJob, VerifyingKey};
-use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -205,7 +204,7 @@ impl<'p> Asked<'p> {
     }
 }
 
-fn key_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Vec<Answer>, Failure> {
+fn key_gen(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
     let mut answers = Vec::with_capacity(asked.len());
     for of_a_set in asked.chunk_by(|a, b| a.params == b.params) {
         let mut seeds = Vec::new();
@@ -236,7 +235,7 @@ fn key_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Ve
     Ok(answers)
 }
 
-fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Vec<Answer>, Failure> {
+fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
     let key = |asked: &Asked<'_>| {
         SigningKey::from_bytes(asked.params, asked.need("sk", |test| &test.sk)?).map_err(|error| asked.failed(error))
     };
@@ -260,7 +259,7 @@ fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Ve
     answers.into_iter().collect()
 }
 
-fn sig_ver(engine: &Engine, asked: &[Asked<'_>], bar: &ProgressBar) -> Result<Vec<Answer>, Failure> {
+fn sig_ver(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
     let key = |asked: &Asked<'_>| {
         VerifyingKey::from_bytes(asked.params, asked.need("pk", |test| &test.pk)?).map_err(|error| asked.failed(error))
     };

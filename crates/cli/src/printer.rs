@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 #[cfg(unix)]
 use std::os::fd::AsFd;
+use std::time::Duration;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Speaks to the user.
@@ -75,28 +76,78 @@ impl Printer {
     }
 
     /// A bar on a terminal, nothing elsewhere.
-    pub(crate) fn progress(&self, length: usize, doing: &'static str) -> ProgressBar {
+    pub(crate) fn progress(&self, length: usize, doing: &'static str) -> Bar {
         // One file is done before anybody could read the bar.
-        if self.quiet || length < 2 || !io::stderr().is_terminal() {
-            return ProgressBar::hidden();
+        if self.quiet || length < 2 {
+            return Bar::hidden();
         }
-        let style = ProgressStyle::with_template("{msg:>9} {wide_bar} {human_pos}/{human_len}, {eta} left");
-        ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr_with_hz(10))
-            .with_style(style.expect("the template is right"))
-            .with_message(doing)
+        let made = Bar::on_terminal(length as u64, "{msg:>9} {wide_bar} {human_pos}/{human_len}, {eta} left");
+        Bar(made.map(|bar| bar.with_message(doing)))
+    }
+
+    /// A bar of seconds that some work takes at most, on a terminal.
+    pub(crate) fn progress_of_time(&self, budget: Duration, doing: &'static str) -> Bar {
+        if self.quiet {
+            return Bar::hidden();
+        }
+        let made = Bar::on_terminal(budget.as_millis() as u64, "{prefix:>9} {wide_bar} {msg}");
+        Bar(made.map(|bar| bar.with_prefix(doing)))
     }
 }
 
-impl Printer {
-    /// A bar of seconds that some work takes at most, on a terminal.
-    pub(crate) fn progress_of_time(&self, budget: std::time::Duration, doing: &'static str) -> ProgressBar {
-        if self.quiet || !io::stderr().is_terminal() {
-            return ProgressBar::hidden();
+/// How far some work is, shown on a terminal; elsewhere nothing.
+#[derive(Clone)]
+pub(crate) struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    pub(crate) fn hidden() -> Bar {
+        Bar(None)
+    }
+
+    /// `None` without a terminal. Also without randomness: indicatif's hash maps would panic.
+    fn on_terminal(length: u64, template: &str) -> Option<ProgressBar> {
+        if !io::stderr().is_terminal() || getrandom::u32().is_err() {
+            return None;
         }
-        let style = ProgressStyle::with_template("{prefix:>9} {wide_bar} {msg}");
-        ProgressBar::with_draw_target(Some(budget.as_millis() as u64), ProgressDrawTarget::stderr_with_hz(10))
-            .with_style(style.expect("the template is right"))
-            .with_prefix(doing)
+        let style = ProgressStyle::with_template(template).expect("the template is right");
+        let target = ProgressDrawTarget::stderr_with_hz(10);
+        Some(ProgressBar::with_draw_target(Some(length), target).with_style(style))
+    }
+
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Runs `work` while the bar does not show.
+    pub(crate) fn suspend<R>(&self, work: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            Some(bar) => bar.suspend(work),
+            None => work(),
+        }
+    }
+
+    pub(crate) fn inc(&self, by: u64) {
+        self.0.iter().for_each(|bar| bar.inc(by));
+    }
+
+    pub(crate) fn set_position(&self, at: u64) {
+        self.0.iter().for_each(|bar| bar.set_position(at));
+    }
+
+    pub(crate) fn set_length(&self, length: u64) {
+        self.0.iter().for_each(|bar| bar.set_length(length));
+    }
+
+    pub(crate) fn inc_length(&self, by: u64) {
+        self.0.iter().for_each(|bar| bar.inc_length(by));
+    }
+
+    pub(crate) fn set_message(&self, message: String) {
+        self.0.iter().for_each(|bar| bar.set_message(message.clone()));
+    }
+
+    pub(crate) fn finish_and_clear(&self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
     }
 }
 

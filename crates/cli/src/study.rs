@@ -9,7 +9,7 @@ use crate::args::{Bench, IsaName, MachineOptions, set};
 use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits};
-use crate::printer::{Printer, grouped, percent, seconds, significant};
+use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
@@ -17,7 +17,6 @@ use hypergrove::{Backend, Device, Engine, Op, PARAMETER_SETS, Params, Plan, Poli
 use hypergrove_cpu::Isa;
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
 use hypergrove_tune::trial::{self, Jobs, Trial};
-use indicatif::ProgressBar;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -88,7 +87,7 @@ pub(crate) fn run(name: &str, args: &Bench, options: &MachineOptions, printer: &
         printer,
         places,
         absent,
-        bar: ProgressBar::hidden(),
+        bar: Bar::hidden(),
         start: Instant::now(),
         turns: 0,
         until: f64::INFINITY,
@@ -157,7 +156,7 @@ struct Study<'a> {
     places: Vec<Place>,
     /// Why there are no more devices.
     absent: String,
-    bar: ProgressBar,
+    bar: Bar,
     start: Instant,
     /// Turns that are to come: policies of a set and op over all their batches.
     turns: usize,
@@ -271,9 +270,6 @@ impl Study<'_> {
     }
 
     fn expect(&self, points: usize) {
-        if self.bar.is_hidden() {
-            return;
-        }
         self.bar.inc_length(points as u64);
     }
 
@@ -589,7 +585,7 @@ impl Study<'_> {
 
     /// So many points more.
     fn begin(&mut self, points: usize) {
-        if self.bar.length().is_none() {
+        if self.bar.is_hidden() {
             self.bar = self.printer.progress(points.max(2), "measuring");
             self.bar.set_length(points as u64);
         } else {

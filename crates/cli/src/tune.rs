@@ -4,7 +4,7 @@ use crate::args::{MachineOptions, Tune};
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Access, Target};
 use crate::machine;
-use crate::printer::{Printer, grouped, seconds};
+use crate::printer::{Bar, Printer, grouped, seconds};
 use hypergrove::{Backend, Device, Op, Params, Plan, Policy};
 use hypergrove_engine::{Axis, THREADS};
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
@@ -13,7 +13,6 @@ use hypergrove_tune::search::{Lab, Search, Stop, median, same, spread};
 use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name, share_out, sizes};
 use hypergrove_tune::workload::{Timed, Workload};
 use hypergrove_tune::{Outcome, find, space};
-use indicatif::ProgressBar;
 use std::fmt;
 use std::iter::successors;
 use std::path::{Path, PathBuf};
@@ -75,7 +74,7 @@ struct Tuner<'a> {
     device: Device,
     threads: usize,
     printer: &'a Printer,
-    bar: ProgressBar,
+    bar: Bar,
     start: Instant,
     budget: Duration,
 }

@@ -2,8 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 use crate::files::Source;
-use crate::printer::{Printer, grouped};
-use indicatif::ProgressBar;
+use crate::printer::{Bar, Printer, grouped};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -24,7 +23,7 @@ pub(crate) enum Verdict {
 /// Collects verdicts as they become known and tells them in order.
 pub(crate) struct Verdicts<'a> {
     printer: &'a Printer,
-    bar: ProgressBar,
+    bar: Bar,
     files: &'a [Source],
     /// Whether verdicts are told on standard output.
     lines: bool,

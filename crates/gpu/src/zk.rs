@@ -20,7 +20,7 @@ use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Op, Signature, SigningKeyWords};
 use pass::Memory;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Choices for zkDilithium that change time and memory, never bytes.
@@ -197,13 +197,13 @@ impl<G: Gpu> Drop for ZkGpu<G> {
 /// Keys by their place in memory, each once. One key for many jobs is the usual case: it is found without a search.
 struct Keys<'a, K> {
     keys: Vec<&'a K>,
-    numbers: HashMap<*const K, u32>,
+    numbers: BTreeMap<*const K, u32>,
     last: Option<(*const K, u32)>,
 }
 
 impl<'a, K> Keys<'a, K> {
     fn new() -> Keys<'a, K> {
-        Keys { keys: Vec::new(), numbers: HashMap::new(), last: None }
+        Keys { keys: Vec::new(), numbers: BTreeMap::new(), last: None }
     }
     /// The number of a key.
     fn number(&mut self, key: &'a K) -> u32 {

@@ -145,6 +145,79 @@ fn memory_is_bounded() {
     place.run(&["devices", "--isa", "portable", "--backend", "reference"]).refuses(&["--isa", "reference"]);
 }
 
+/// A library that stands before the system's, so that there is no randomness.
+#[cfg(target_os = "linux")]
+const NO_RANDOMNESS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/types.h>
+ssize_t getrandom(void *to, size_t bytes, unsigned flags) { errno = ENOSYS; return -1; }
+int getentropy(void *to, size_t bytes) { errno = ENOSYS; return -1; }
+#define OPEN(name)                                                                        \
+    int name(const char *path, int flags, ...) {                                          \
+        va_list rest;                                                                     \
+        va_start(rest, flags);                                                            \
+        int mode = va_arg(rest, int);                                                     \
+        va_end(rest);                                                                     \
+        if (!strcmp(path, "/dev/urandom") || !strcmp(path, "/dev/random")) {              \
+            errno = ENOENT;                                                               \
+            return -1;                                                                    \
+        }                                                                                 \
+        int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name); \
+        return real(path, flags, mode);                                                   \
+    }
+OPEN(open)
+OPEN(open64)
+"#;
+
+/// Keys and hedged signatures need randomness, and say so without it; nothing else needs any.
+#[cfg(target_os = "linux")]
+#[test]
+fn missing_randomness_is_an_error() {
+    let place = Place::with_key();
+    place.write("none.c", NO_RANDOMNESS);
+    let built = place.shell("cc -shared -fPIC -o none.so none.c -ldl");
+    if built.code != Some(0) {
+        println!("skipped: a run without randomness: cc cannot build a library: {}", built.stderr);
+        return;
+    }
+    place.write("m", "message");
+    place.write("n", "message");
+    place.run(&["keygen", "--scheme", "zkdilithium", "-o", "zk.pem", "--pubout", "zkp.pem"]).good();
+    let before = place.names();
+    let run = |args: &str| place.shell(&format!("LD_PRELOAD=./none.so exec \"$H\" {args}"));
+    for args in [
+        "keygen --set sha2-128f -o new.pem",
+        "keygen --set sha2-128f -o new.pem --pubout public.pem",
+        "keygen --scheme zkdilithium -o new.pem",
+        "sign --key k.pem m",
+        "sign --key k.pem m --threads 1",
+        "sign --key k.pem m n",
+        "sign --key k.pem m -o -",
+        "quickstart .",
+    ] {
+        let run = run(args).exits(2).says(&["the operating system gave no randomness"]);
+        assert!(args == "quickstart ." || run.stdout.is_empty(), "{args}");
+    }
+    assert_eq!(place.names(), before);
+    for args in [
+        "sign --key k.pem m n --deterministic",
+        "verify --key p.pem m n",
+        "sign --key zk.pem m n --force",
+        "verify --key zkp.pem m n",
+        "hash m n",
+        "inspect k.pem",
+        "pubkey k.pem",
+        "devices",
+    ] {
+        run(args).good();
+    }
+}
+
 #[test]
 fn a_name_cannot_forge_a_verdict() {
     let place = Place::with_key();

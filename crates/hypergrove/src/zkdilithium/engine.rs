@@ -12,7 +12,7 @@ use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use zeroize::Zeroize;
@@ -370,7 +370,7 @@ fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> 
 
 /// An error if one of the signatures does not verify.
 fn check(on: &mut On<'_>, jobs: &[SignJob<'_>], signatures: &[Signature]) -> Result<Timing, Error> {
-    let mut public: HashMap<*const SigningKey, VerifyingKey> = HashMap::new();
+    let mut public: BTreeMap<*const SigningKey, VerifyingKey> = BTreeMap::new();
     for job in jobs {
         public.entry(job.key).or_insert_with(|| job.key.verifying_key());
     }

@@ -6,7 +6,7 @@ use hypergrove_cpu::zk::ZkDilithium as Lanes;
 use hypergrove_engine::{Axis, Backend, Device, Policy, Timing, ZkDilithium};
 use hypergrove_zkdilithium::Op;
 use rayon::ThreadPool;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -245,7 +245,7 @@ impl<J: Jobs> Open<J> {
 /// without the CPU and with it. The threads that it computes on are missed where GPUs' results are copied: which is
 /// faster is measured.
 #[derive(Default)]
-pub(super) struct Paces(Mutex<HashMap<(usize, u32), [Pace; 2]>>);
+pub(super) struct Paces(Mutex<BTreeMap<(usize, u32), [Pace; 2]>>);
 
 #[derive(Clone, Copy, Default)]
 struct Pace {
