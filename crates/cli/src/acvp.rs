@@ -5,19 +5,41 @@ use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Sources, Target};
 use crate::hexadecimal;
 use crate::machine::{self, Watched};
-use crate::printer::{Bar, Printer, grouped};
+use crate::printer::{Bar, Printer, brief, grouped};
 use hypergrove::{Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, VerifyJob, VerifyingKey};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
 
 /// Bytes, in the capitals that ACVP writes.
 type Hex = hexadecimal::Hex<true>;
 
+/// A whole number that names something, kept as it is written: no integer type holds all of them.
+#[derive(Clone, Serialize)]
+struct Id(Box<RawValue>);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
+        let number = Box::<RawValue>::deserialize(deserializer)?;
+        match number.get().bytes().all(|digit| digit.is_ascii_digit()) {
+            true => Ok(Id(number)),
+            false => Err(D::Error::custom(format!("an identifier is a whole number, not {}", brief(number.get())))),
+        }
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&brief(self.0.get()))
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Prompt {
-    vs_id: Option<Value>,
+    vs_id: Option<Id>,
     algorithm: String,
     mode: String,
     revision: String,
@@ -28,7 +50,7 @@ struct Prompt {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Group {
-    tg_id: u64,
+    tg_id: Id,
     parameter_set: String,
     deterministic: Option<bool>,
     signature_interface: Option<String>,
@@ -39,7 +61,7 @@ struct Group {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Test {
-    tc_id: u64,
+    tc_id: Id,
     sk_seed: Option<Hex>,
     sk_prf: Option<Hex>,
     pk_seed: Option<Hex>,
@@ -56,7 +78,7 @@ struct Test {
 #[serde(rename_all = "camelCase")]
 struct Results {
     #[serde(skip_serializing_if = "Option::is_none")]
-    vs_id: Option<Value>,
+    vs_id: Option<Id>,
     algorithm: String,
     mode: String,
     revision: String,
@@ -68,14 +90,14 @@ struct Results {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AnsweredGroup {
-    tg_id: u64,
+    tg_id: Id,
     tests: Vec<AnsweredTest>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AnsweredTest {
-    tc_id: u64,
+    tc_id: Id,
     #[serde(flatten)]
     answer: Answer,
 }
@@ -101,16 +123,13 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
     let force = args.overwrite.force;
     target.check(Access::Public, false, force)?;
     target.spare(&Sources::new([&source]))?;
-    let json: Value = serde_json::from_slice(&source.read()?).map_err(|error| {
-        Failure::new(format!("{source} is not JSON: {error}")).hint("name the server's prompt.json")
+    let bytes = source.read()?;
+    let (version, prompt) = parse(&bytes).map_err(|error| {
+        let what = if error.is_data() { "is no ACVP prompt" } else { "is not JSON" };
+        Failure::new(format!("{source} {what}: {error}")).hint("name the server's prompt.json")
     })?;
-    // The protocol's array begins with an object that holds the version alone.
-    let (version, body) = match json {
-        Value::Array(mut parts) if parts.len() == 2 => (Some(parts.remove(0)), parts.remove(0)),
-        body => (None, body),
-    };
     let engine = || machine::engine_with(machine, printer, |builder| builder.redundant(args.redundancy.redundant));
-    let results = answer(body, engine, printer).map_err(|failure| failure.of(&source))?;
+    let results = answer(prompt, engine, printer).map_err(|failure| failure.of(&source))?;
     let written = match version {
         Some(version) => serde_json::to_vec_pretty(&(version, results)),
         None => serde_json::to_vec_pretty(&results),
@@ -121,17 +140,23 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
     Ok(Exit::Good)
 }
 
+/// The prompt, and what stands before it in the protocol's array: an object that holds the version alone.
+fn parse(bytes: &[u8]) -> serde_json::Result<(Option<Box<RawValue>>, Prompt)> {
+    if !bytes.trim_ascii_start().starts_with(b"[") {
+        return Ok((None, serde_json::from_slice(bytes)?));
+    }
+    let (version, prompt) = serde_json::from_slice(bytes)?;
+    Ok((Some(version), prompt))
+}
+
 fn answer<'p>(
-    body: Value,
+    prompt: Prompt,
     engine: impl FnOnce() -> Result<Watched<'p>, Failure>,
     printer: &Printer,
 ) -> Result<Results, Failure> {
-    let prompt: Prompt = serde_json::from_value(body).map_err(|error| {
-        Failure::new(format!("this is no ACVP prompt: {error}")).hint("name the server's prompt.json")
-    })?;
     let Prompt { vs_id, algorithm, mode, revision, is_sample, test_groups } = prompt;
     if algorithm != "SLH-DSA" || revision != "FIPS205" {
-        return Err(Failure::new(format!("these are tests of {algorithm}, revision {revision}"))
+        return Err(Failure::new(format!("these are tests of {}, revision {}", brief(&algorithm), brief(&revision)))
             .hint("hypergrove answers those of SLH-DSA, revision FIPS205"));
     }
     let compute = match mode.as_str() {
@@ -139,9 +164,8 @@ fn answer<'p>(
         "sigGen" => sig_gen,
         "sigVer" => sig_ver,
         mode => {
-            return Err(
-                Failure::new(format!("there is no mode '{mode}'")).hint("hypergrove answers keyGen, sigGen and sigVer")
-            );
+            return Err(Failure::new(format!("there is no mode '{}'", brief(mode)))
+                .hint("hypergrove answers keyGen, sigGen and sigVer"));
         }
     };
     let mut asked = Vec::new();
@@ -155,9 +179,9 @@ fn answer<'p>(
     bar.finish_and_clear();
     printer.detail(format_args!("answered {} tests", grouped(asked.len() as u64)));
     let answered = |group: &Group| AnsweredGroup {
-        tg_id: group.tg_id,
+        tg_id: group.tg_id.clone(),
         tests: std::iter::zip(&group.tests, answers.by_ref())
-            .map(|(test, answer)| AnsweredTest { tc_id: test.tc_id, answer })
+            .map(|(test, answer)| AnsweredTest { tc_id: test.tc_id.clone(), answer })
             .collect(),
     };
     let test_groups = test_groups.iter().map(answered).collect();
@@ -198,8 +222,12 @@ impl<'p> Asked<'p> {
                 Ok(Mode::PreHash { context, hash })
             }
             (Some("external"), None | Some("pure")) => Ok(Mode::Pure { context }),
-            (Some("external"), Some(other)) => Err(self.failed(Failure::new(format!("there is no preHash '{other}'")))),
-            (Some(other), _) => Err(self.failed(Failure::new(format!("there is no signatureInterface '{other}'")))),
+            (Some("external"), Some(other)) => {
+                Err(self.failed(Failure::new(format!("there is no preHash '{}'", brief(other)))))
+            }
+            (Some(other), _) => {
+                Err(self.failed(Failure::new(format!("there is no signatureInterface '{}'", brief(other)))))
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::files::read_list;
 use crate::keys::Encoding;
+use crate::printer::{BRIEF, brief};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use hypergrove::{BACKENDS, Mode, Op, PARAMETER_SETS, Params, PreHash};
@@ -628,10 +629,12 @@ pub(crate) fn set(name: &str) -> Result<&'static Params, String> {
     };
     let asked = bare(name);
     known_sets().find(|p| bare(p.name) == asked).ok_or_else(|| {
-        let distance = |p: &&'static Params| strsim::damerau_levenshtein(&bare(p.name), &asked);
+        // The time that a distance takes grows with the product of both lengths.
+        let start: String = asked.chars().take(BRIEF).collect();
+        let distance = |p: &&'static Params| strsim::damerau_levenshtein(&bare(p.name), &start);
         let nearest = known_sets().min_by_key(distance).map_or("", |p| p.name);
         let all = known_sets().map(|p| p.name).collect::<Vec<_>>().join(", ");
-        format!("there is no set '{name}'; the nearest is {nearest}\n  the sets are {all}")
+        format!("there is no set '{}'; the nearest is {nearest}\n  the sets are {all}", brief(name))
     })
 }
 
@@ -648,7 +651,7 @@ fn sets(name: &str) -> Result<Sets, String> {
 pub(crate) fn pre_hash(name: &str) -> Result<PreHash, String> {
     PreHash::by_name(name).ok_or_else(|| {
         let all = PreHash::ALL.map(PreHash::name).join(", ");
-        format!("there is no hash function '{name}' for HashSLH-DSA; use one of {all}")
+        format!("there is no hash function '{}' for HashSLH-DSA; use one of {all}", brief(name))
     })
 }
 

@@ -4,7 +4,7 @@ use crate::args::{Kat, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::files::Source;
 use crate::hexadecimal;
-use crate::printer::Printer;
+use crate::printer::{Printer, brief};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove::zkdilithium::{Engine, Message, SignJob, VerifyJob, VerifyingKey};
@@ -119,7 +119,8 @@ pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Re
 fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Failure> {
     let seed = |case: &Case| {
         <[u8; SEED_BYTES]>::try_from(&case.seed.0[..]).map_err(|_| {
-            Failure::new(format!("the seed of case {} has {} bytes, not {SEED_BYTES}", case.id, case.seed.0.len()))
+            let (id, got) = (brief(&case.id), case.seed.0.len());
+            Failure::new(format!("the seed of case {id} has {got} bytes, not {SEED_BYTES}"))
         })
     };
     let seeds = cases.iter().map(seed).collect::<Result<Vec<_>, _>>()?;
@@ -138,7 +139,8 @@ fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Fa
             let mut altered = unaltered.clone();
             let target = &mut altered[mutation.target as usize];
             *target = mutation.alter.apply(target).ok_or_else(|| {
-                Failure::new(format!("the mutation {} of case {} is beyond the end", mutation.name, case.id))
+                let (name, id) = (brief(&mutation.name), brief(&case.id));
+                Failure::new(format!("the mutation {name} of case {id} is beyond the end"))
             })?;
             inputs.push(altered);
         }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use slh_dsa::{Sha2_128f, SigningKey};
 use std::fs::File;
+use std::time::{Duration, Instant};
 
 /// The vectors of a mode: groups with questions and answers.
 fn groups(suite: &str, file: &str) -> Option<Vec<Value>> {
@@ -161,6 +162,41 @@ fn answers_are_those_of_an_independent_crate() {
     assert_eq!(results[0], json!({ "acvVersion": "1.0" }));
     assert_eq!(results[1]["testGroups"][0]["tests"][0], json!({ "tcId": 1, "testPassed": true }));
     place.run(&["acvp", "prompt.json", "-o", "results.json"]).refuses(&["results.json exists"]);
+}
+
+/// Identifiers come back as they were, however large, and nothing takes long.
+#[test]
+fn identifiers_may_have_any_size() {
+    let place = Place::new();
+    let large = "340282366920938463463374607431768211456";
+    let prompt = format!(
+        r#"[{{"acvVersion": "1.0", "n": {large}}}, {{"vsId": {large}, "algorithm": "SLH-DSA", "mode": "keyGen",
+            "revision": "FIPS205", "testGroups": [{{"tgId": {large}, "parameterSet": "SLH-DSA-SHA2-128f", "tests": [
+            {{"tcId": {large}, "skSeed": "{zero}", "skPrf": "{zero}", "pkSeed": "{zero}"}}]}}]}}]"#,
+        zero = "00".repeat(16),
+    );
+    place.write("prompt.json", &prompt);
+    let results = place.run(&["acvp", "prompt.json"]).good();
+    let compact: String = results.text().split_whitespace().collect();
+    for id in ["n", "vsId", "tgId", "tcId"] {
+        assert!(compact.contains(&format!("\"{id}\":{large}")), "{id}: {}", results.text());
+    }
+    for (id, wrong) in [("vsId", "1.5"), ("tgId", "-1"), ("tcId", "\"7\""), ("tcId", "{}")] {
+        place.write("prompt.json", prompt.replace(&format!("\"{id}\": {large}"), &format!("\"{id}\": {wrong}")));
+        place.run(&["acvp", "prompt.json"]).refuses(&["no ACVP prompt", "an identifier is a whole number"]);
+    }
+}
+
+#[test]
+fn a_name_of_megabytes_is_refused_at_once() {
+    let place = Place::new();
+    let name = "SLH-DSA-".to_string() + &"x".repeat(8 << 20);
+    let groups = [json!({ "parameterSet": name, "tests": [] })];
+    place.write("prompt.json", prompt("keyGen", &groups, &[]).to_string());
+    let start = Instant::now();
+    let run = place.run(&["acvp", "prompt.json"]).refuses(&["test group 1: there is no set 'SLH-DSA-xxx", "nearest"]);
+    assert!(run.stderr.len() < 1000, "{} bytes", run.stderr.len());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[test]
