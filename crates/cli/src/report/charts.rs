@@ -19,6 +19,7 @@ use hypergrove::{PARAMETER_SETS, Params};
 use hypergrove_tune::model::adaptive::optimum;
 use hypergrove_tune::model::{Fit, Kernel, Model, Sample, Shape, regret};
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 pub(crate) use compared::compared;
 
@@ -74,14 +75,15 @@ pub(crate) fn sections(run: &Run) -> Vec<Section> {
 }
 
 /// Values in the order of their first appearance, with all that have them.
-fn by<T, K: PartialEq>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
-    let mut groups = Vec::<(K, Vec<T>)>::new();
+fn by<T, K: Ord + Clone>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
+    let (mut groups, mut places) = (Vec::<(K, Vec<T>)>::new(), BTreeMap::new());
     for one in all {
         let key = key(&one);
-        match groups.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, group)) => group.push(one),
-            None => groups.push((key, vec![one])),
+        let place = *places.entry(key.clone()).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push((key, Vec::new()));
         }
+        groups[place].1.push(one);
     }
     groups
 }

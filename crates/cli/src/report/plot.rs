@@ -13,6 +13,9 @@ const CHARACTER: f64 = 7.0;
 const MARK: f64 = 3.2;
 const SMALL: f64 = 2.0;
 const RING: f64 = 6.5;
+/// The numbers between which an axis may end.
+const SMALLEST: f64 = 1e-150;
+const LARGEST: f64 = 1e150;
 /// Series that have colours and marks of their own.
 const STYLES: usize = 6;
 
@@ -116,9 +119,11 @@ impl<'a> Fitted<'a> {
         let values = values.filter(|v| v.is_finite() && (axis.scale == Scale::Linear || *v > 0.0));
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         let (low, high) = if low > high { (1.0, 10.0) } else { (low, high) };
+        // At the ends of what numbers can hold, steps and ratios would be 0 or infinite, and ticks endless.
+        let (low, high) = (low.min(LARGEST), high.min(LARGEST));
         match axis.scale {
             Scale::Linear => {
-                let high = if high > 0.0 { high } else { 1.0 };
+                let high = if high > 0.0 { high.max(SMALLEST) } else { 1.0 };
                 let raw = high / most as f64;
                 let unit = 10f64.powf(raw.log10().floor());
                 let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|f| f * unit).into_iter().find(|s| *s >= raw).unwrap_or(raw);
@@ -128,7 +133,7 @@ impl<'a> Fitted<'a> {
             }
             Scale::Log => {
                 // A little room, so that no mark lies on an axis.
-                let (low, high) = (low / 1.12, high * 1.12);
+                let (low, high) = (low.max(SMALLEST) / 1.12, high.max(SMALLEST) * 1.12);
                 let decades = (high / low).log10();
                 let factors: &[f64] = match decades {
                     d if d < 0.5 => &[1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],

@@ -178,6 +178,43 @@ fn reports_are_written_whole_or_not_at_all() {
     assert!(place.run(&["report", runs]).good().text().contains("Fractions of the limit"));
 }
 
+/// Numbers at the ends of what a file can hold: left out, and nothing hangs.
+#[test]
+fn numbers_that_no_machine_has_are_left_out() {
+    let place = Place::new();
+    let fields = ["median_s", "ops_per_s", "limit_fraction", "kernels_per_s", "spread"];
+    for extreme in ["1.7e308", "5e-324", "-1.0"] {
+        let mut lines: Vec<String> = fields
+            .iter()
+            .map(|field| {
+                let mut record = record(json!({ "study": "throughput", "median_s": 0.01 }));
+                record[field] = json!("HERE");
+                record.to_string().replace("\"HERE\"", extreme)
+            })
+            .collect();
+        let times = record(json!({ "study": "throughput", "median_s": 0.01, })).to_string();
+        lines.push(times.replace("\"times_s\":[", &format!("\"times_s\":[{extreme},")));
+        lines.push(record(json!({ "study": "throughput", "median_s": 0.01 })).to_string());
+        place.write("run.jsonl", lines.join("\n"));
+        // A report that hangs is ended.
+        let run = place.shell("timeout 20 \"$H\" report run.jsonl -o page.html --force").good();
+        for (i, field) in fields.iter().chain(["times_s"].iter()).enumerate() {
+            let words = format!("left out: run.jsonl, line {}: `{field}` is missing or makes no sense", i + 1);
+            assert!(run.stderr.contains(&words), "{extreme}: {words} is not in {}", run.stderr);
+        }
+        let page = String::from_utf8(place.read("page.html")).unwrap();
+        assert!(page.contains("6,400") && !page.contains("NaN") && !page.contains("inf\""), "{extreme}");
+    }
+    // What is left of large numbers fits on an axis.
+    for median in [1e-29, 1e29] {
+        let of = |batch: u64| record(json!({ "study": "crossover", "median_s": median, "batch": batch })).to_string();
+        place.write("run.jsonl", [of(1), of(1 << 40), of(u64::MAX)].join("\n"));
+        place.shell("timeout 20 \"$H\" report run.jsonl -o page.html --force").good();
+        let page = String::from_utf8(place.read("page.html")).unwrap();
+        assert!(!page.contains("NaN") && !page.contains("inf\""), "{median}");
+    }
+}
+
 /// What a person would try: every stop of the Tab key, the arrows on a figure, the button; and whether anything sticks out.
 const PROBE: &str = r#"
 <script>

@@ -43,7 +43,7 @@ fn units(p: &Params, op: &str, stage: &str, batch: u64) -> Option<u64> {
         "wots_select" => trees * p.len() as u64,
         _ => return None,
     };
-    Some(each * batch)
+    Some(each.saturating_mul(batch))
 }
 
 fn stage_median(stage: &StageRecord) -> f64 {
