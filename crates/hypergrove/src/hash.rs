@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, scope};
-use std::time::Instant;
+use std::thread::{Builder, scope, sleep};
+use std::time::{Duration, Instant};
 
 /// Bytes up to which no device but the host is tried: to hash them takes less than to ask a driver.
 const SMALL: usize = 1 << 20;
@@ -22,6 +22,8 @@ const WARM_UP: usize = 64;
 const CHOICE: usize = 256 << 20;
 /// Bytes of a message that are read at a time.
 const PIECE: usize = 128 << 10;
+/// Time after which a file is opened again that there was no room for.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes that the padding adds to a message on average: end mark, length, and half a block.
 const PADDING: usize = 40;
 
@@ -188,7 +190,8 @@ impl Engine {
     /// and `sink` gets the digests in order, on this one. What cannot be opened or read is told and does not stop the
     /// others.
     ///
-    /// Each is hashed where it was read, on the host, many side by side; by other devices only if the engine has no CPU.
+    /// Each is hashed where it was read, on the host, many concurrently; by other devices only if the engine has no CPU. No
+    /// more are open than the process may open. If others of its files leave fewer, the call waits for its own to be closed.
     pub fn sha256_each<R: Read>(
         &self,
         count: usize,
@@ -198,15 +201,18 @@ impl Engine {
         if !self.0.has_host() {
             return self.0.gather(count, open, sink);
         }
-        let (threads, next) = (self.0.threads.min(count), AtomicUsize::new(0));
+        let most = most_files();
+        let threads = self.0.threads.min(count).min(most);
+        let source = Source { open, count, next: AtomicUsize::new(0), opened: AtomicUsize::new(0) };
         let mut order = Order { next: 0, waiting: BTreeMap::new() };
         if threads <= 1 {
-            self.0.drain(&next, count, count, &open, |index, digest| order.add(index, digest, &mut sink));
+            self.0.drain(&source, most, |index, digest| order.add(index, digest, &mut sink));
             return Ok(());
         }
         let (sender, digests) = channel();
+        let share = count.div_ceil(threads).min(most / threads);
         let work = |sender: Sender<_>| {
-            self.0.drain(&next, count, count.div_ceil(threads), &open, |index, digest| {
+            self.0.drain(&source, share, |index, digest| {
                 // Nobody waits only if the calling thread panics.
                 let _ = sender.send((index, digest));
             });
@@ -243,10 +249,76 @@ impl Order {
     }
 }
 
+/// Files that this call may have open: some of those that the process may open are the rest of the program's.
+fn most_files() -> usize {
+    #[cfg(unix)]
+    if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        return usize::try_from(limit / 4 * 3).unwrap_or(usize::MAX).max(1);
+    }
+    usize::MAX
+}
+
+/// Whether the process, or the system, has no room for another open file.
+fn is_full(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::io::Errno;
+        matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = error;
+        false
+    }
+}
+
+/// What threads take from: things to open, by number.
+struct Source<O> {
+    open: O,
+    count: usize,
+    /// The number that no thread has taken yet.
+    next: AtomicUsize,
+    /// How many are open.
+    opened: AtomicUsize,
+}
+
+/// Counts one of the open things until it is closed.
+struct Opened<'s>(&'s AtomicUsize);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl<O> Source<O> {
+    /// Opens number `index`. `None`: there is no room, and there will be once the caller has closed something; a caller that
+    /// has nothing open waits for the others.
+    fn open<R>(&self, index: usize, waits: bool) -> Option<io::Result<(R, Opened<'_>)>>
+    where
+        O: Fn(usize) -> io::Result<R>,
+    {
+        loop {
+            let others = self.opened.load(Relaxed) > 0;
+            match (self.open)(index) {
+                Err(error) if is_full(&error) && !waits => return None,
+                Err(error) if is_full(&error) && others => sleep(PAUSE),
+                Err(error) => return Some(Err(error)),
+                Ok(reader) => {
+                    self.opened.fetch_add(1, Relaxed);
+                    return Some(Ok((reader, Opened(&self.opened))));
+                }
+            }
+        }
+    }
+}
+
 /// Something that is being read and hashed.
-struct Reading<R> {
+struct Reading<'s, R> {
     index: usize,
+    // Closed before it counts as closed.
     reader: R,
+    _opened: Opened<'s>,
     state: [u8; 32],
     length: u64,
     buffer: Vec<u8>,
@@ -268,29 +340,35 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 impl Inner {
-    /// Takes numbers from `next` until there are no more, a few at a time, and hashes a piece of each in its turn.
-    fn drain<R: Read>(
+    /// Takes numbers from the source until there are no more, `share` at a time at most, and hashes a piece of each in its
+    /// turn.
+    fn drain<R: Read, O: Fn(usize) -> io::Result<R>>(
         &self,
-        next: &AtomicUsize,
-        count: usize,
+        source: &Source<O>,
         share: usize,
-        open: &impl Fn(usize) -> io::Result<R>,
         mut done: impl FnMut(usize, io::Result<[u8; 32]>),
     ) {
         let hash = self.lanes();
-        let (mut reading, mut spare) = (Vec::<Reading<R>>::new(), Vec::new());
+        let (mut reading, mut spare) = (Vec::<Reading<'_, R>>::new(), Vec::new());
+        // Taken, but not opened for want of room.
+        let mut kept = None;
         loop {
             while reading.len() < hash.lanes().min(share) {
-                let index = next.fetch_add(1, Relaxed);
-                if index >= count {
+                let index = kept.take().unwrap_or_else(|| source.next.fetch_add(1, Relaxed));
+                if index >= source.count {
                     break;
                 }
-                match open(index) {
-                    Ok(reader) => {
+                match source.open(index, reading.is_empty()) {
+                    Some(Ok((reader, _opened))) => {
                         let buffer = spare.pop().unwrap_or_else(|| vec![0; PIECE]);
-                        reading.push(Reading { index, reader, state: SHA256_START, length: 0, buffer, filled: 0 });
+                        let (state, length, filled) = (SHA256_START, 0, 0);
+                        reading.push(Reading { index, reader, _opened, state, length, buffer, filled });
                     }
-                    Err(error) => done(index, Err(error)),
+                    Some(Err(error)) => done(index, Err(error)),
+                    None => {
+                        kept = Some(index);
+                        break;
+                    }
                 }
             }
             if reading.is_empty() {
@@ -307,7 +385,7 @@ impl Inner {
                     }
                 }
             }
-            let ends = |it: &Reading<R>| it.filled < PIECE;
+            let ends = |it: &Reading<'_, R>| it.filled < PIECE;
             let mut parts: Vec<Part<'_>> = reading
                 .iter()
                 .map(|it| Part { state: it.state, bytes: &it.buffer[..it.filled], end: ends(it).then_some(it.length) })

@@ -105,6 +105,50 @@ fn what_is_read_is_hashed_where_it_was_read() {
     }
 }
 
+/// Counts what is open, and is not open beyond a number.
+struct Door<'a>(&'a AtomicUsize, &'a [u8]);
+
+impl Door<'_> {
+    /// As a system does that has no room for more.
+    fn open<'a>(open: &'a AtomicUsize, most: usize, bytes: &'a [u8]) -> io::Result<Door<'a>> {
+        let is_open = open.fetch_update(Relaxed, Relaxed, |number| (number < most).then_some(number + 1));
+        is_open.map(|_| Door(open, bytes)).map_err(|_| io::Error::from_raw_os_error(24))
+    }
+}
+
+impl Read for Door<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.1.read(to)
+    }
+}
+
+impl Drop for Door<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn files_that_there_is_no_room_for_are_opened_later() {
+    let data = bytes(300_000);
+    for (threads, most) in [(1, 1), (1, 5), (8, 1), (8, 3), (8, 20)] {
+        let open = AtomicUsize::new(0);
+        let mut sums = Vec::new();
+        engine(threads)
+            .sha256_each(200, |i| Door::open(&open, most, &data[i..i * 1500]), |_, digest| sums.push(digest.unwrap()))
+            .unwrap();
+        assert!((0..200).all(|i| sums[i] == sum(&data[i..i * 1500])), "{threads} threads, {most} open");
+    }
+    // Where nothing of the call's own is open, waiting would be in vain.
+    let none = AtomicUsize::new(0);
+    let mut refused = 0;
+    engine(3)
+        .sha256_each(9, |_| Door::open(&none, 0, &data), |_, digest| refused += usize::from(digest.is_err()))
+        .unwrap();
+    assert_eq!(refused, 9);
+}
+
 /// Entries and roots that implementations of Certificate Transparency test with.
 #[test]
 fn the_tree_of_rfc_9162() {

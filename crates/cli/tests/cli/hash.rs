@@ -54,6 +54,23 @@ fn lines_are_those_of_sha256sum() {
     assert_eq!(run.text().lines().count(), 2);
 }
 
+/// Threads read many files each, and a process may open few.
+#[test]
+fn more_files_than_may_be_open() {
+    let place = Place::new();
+    for i in 0..400 {
+        place.write(&format!("f{i:03}"), i.to_string());
+    }
+    let want: String = (0..400).map(|i| format!("{}  f{i:03}\n", sum(i.to_string().as_bytes()))).collect();
+    for most in [12, 50, 1000] {
+        let run = place.shell(&format!("ulimit -n {most}; \"$H\" hash --threads 32 f*"));
+        assert_eq!(run.good().text(), want, "{most} files");
+        let run = place
+            .shell(&format!("ulimit -n {most}; \"$H\" hash --threads 32 f* | \"$H\" hash -c --quiet --threads 32"));
+        assert_eq!(run.good().text(), "", "{most} files");
+    }
+}
+
 #[test]
 fn standard_input_is_a_file() {
     let place = Place::new();
