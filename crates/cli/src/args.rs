@@ -224,10 +224,15 @@ pub(crate) struct Verify {
 
 /// Print or check SHA-256 sums of files, as sha256sum does
 ///
-/// Lines, escapes and exit codes are sha256sum's: 1 if a file cannot be read or a sum does not match. With --records, input
-/// is a row of records, each its length, a big-endian number of four bytes, and as many bytes; a line for each is its
-/// sum alone.
+/// Lines, escapes and exit codes are sha256sum's: 1 if a file cannot be read or a sum does not match. Differences: wrong
+/// usage exits with 2, like everywhere in this tool, and so is told from a wrong sum; --quiet is allowed without --check;
+/// standard input can be named once; a line with a NUL is no sum; a verdict escapes a carriage return in a name, which
+/// could hide the name on a terminal.
+///
+/// With --records, input is a sequence of records: the length, a big-endian number of four bytes, and as many bytes. The
+/// line of a record is its sum alone.
 #[derive(Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Hash {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
@@ -235,7 +240,7 @@ pub(crate) struct Hash {
     #[arg(short, long)]
     pub(crate) check: bool,
     /// Mark names as those of binary files
-    #[arg(short, long, conflicts_with_all = ["check", "tag", "text"])]
+    #[arg(short, long, conflicts_with = "check", overrides_with = "text")]
     pub(crate) binary: bool,
     /// Mark names as those of text files, as by default: all files are read alike
     #[arg(short, long, conflicts_with_all = ["check", "tag"])]
@@ -250,13 +255,13 @@ pub(crate) struct Hash {
     #[arg(long, requires = "check")]
     pub(crate) ignore_missing: bool,
     /// Print no verdicts: the exit code tells
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check", overrides_with_all = ["warn", "quiet"])]
     pub(crate) status: bool,
     /// Fail for lines that are no sums, too
     #[arg(long, requires = "check")]
     pub(crate) strict: bool,
     /// Name every line that is no sum
-    #[arg(short, long, requires = "check")]
+    #[arg(short, long, requires = "check", overrides_with_all = ["status", "quiet"])]
     pub(crate) warn: bool,
     /// Hash the records in the input instead of whole files
     #[arg(long, conflicts_with_all = ["check", "binary", "text", "tag"])]

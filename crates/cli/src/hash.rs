@@ -256,8 +256,9 @@ fn parse(line: &[u8], bare: &mut Option<bool>) -> Option<(Vec<u8>, [u8; 32])> {
             (&rest[..close], digest)
         }
         None => {
-            let (digest, rest) =
-                line.split_at_checked(64).filter(|(digest, _)| digest.iter().all(u8::is_ascii_hexdigit))?;
+            // A line that ends before a name could begin says nothing about the others.
+            let is_sum = |(digest, rest): &(&[u8], &[u8])| digest.iter().all(u8::is_ascii_hexdigit) && rest.len() > 1;
+            let (digest, rest) = line.split_at_checked(64).filter(is_sum)?;
             let name = rest.strip_prefix(b" ").or(rest.strip_prefix(b"\t"))?;
             let marked = name.strip_prefix(b" ").or(name.strip_prefix(b"*")).filter(|name| !name.is_empty());
             let name = match (marked, *bare) {
@@ -272,7 +273,7 @@ fn parse(line: &[u8], bare: &mut Option<bool>) -> Option<(Vec<u8>, [u8; 32])> {
     let mut sum = [0; 32];
     hex::decode_to_slice(digest, &mut sum).ok()?;
     let name = if is_escaped { unescaped(name)? } else { name.to_vec() };
-    (!name.is_empty() && !name.contains(&0)).then_some((name, sum))
+    (!name.contains(&0)).then_some((name, sum))
 }
 
 fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
