@@ -19,6 +19,9 @@ const LONGEST_KEY: u64 = 1 << 20;
 /// Room that `read_to_end` must find in a buffer, or it reads into one of its own first.
 const SPARE: usize = 64;
 
+/// Bytes of a file that are read without asking for the free memory, which takes longer than to read a small file.
+const SHORT: u64 = 16 << 20;
+
 /// A path as it is shown: characters that nobody sees are escaped.
 pub(crate) struct Shown<'a>(pub(crate) &'a Path);
 
@@ -85,18 +88,33 @@ impl Source {
 
     /// The first `limit` bytes.
     pub(crate) fn read_up_to(&self, limit: u64) -> Result<Vec<u8>, Failure> {
-        let failed = |error: io::Error| Failure::io("read", self, &error);
+        let (reader, length) = self.reader()?;
+        self.take(reader, length, limit)
+    }
+
+    /// The first `limit` bytes of this source's reader.
+    pub(crate) fn take(&self, reader: impl Read, length: Option<u64>, limit: u64) -> Result<Vec<u8>, Failure> {
+        // All at once, from a pipe too: a buffer that grows would leave copies of a key behind.
+        let known = length.filter(|length| *length > 0).or((limit <= SHORT).then_some(limit));
+        let most = known.map_or(0, |length| length.min(limit).saturating_add(1));
         let mut bytes = Vec::new();
-        match self {
-            Source::Stdin => io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(failed)?,
-            Source::File(path) => {
-                let file = self.file(path)?;
-                let length = file.metadata().map_err(failed)?.len();
-                bytes.reserve_exact(length.min(limit).try_into().unwrap_or(0) + 1);
-                file.take(limit).read_to_end(&mut bytes).map_err(failed)?
-            }
-        };
+        // A sparse file has any length, and some systems promise more memory than they have.
+        let fits = most <= SHORT || available().is_none_or(|free| most <= free);
+        if !fits || usize::try_from(most).map_or(true, |most| bytes.try_reserve_exact(most).is_err()) {
+            let length = grouped(length.unwrap_or(limit));
+            let failure = Failure::new(format!("{self} has {length} bytes, more than there is memory for"));
+            return Err(Failure { is_memory: true, ..failure });
+        }
+        reader.take(limit).read_to_end(&mut bytes).map_err(|error| Failure::io("read", self, &error))?;
         Ok(bytes)
+    }
+
+    /// A reader, and how many bytes it gives if that is known.
+    pub(crate) fn reader(&self) -> Result<(Box<dyn Read>, Option<u64>), Failure> {
+        let Source::File(path) = self else { return Ok((Box::new(io::stdin().lock()), None)) };
+        let file = self.file(path)?;
+        let length = file.metadata().map_err(|error| Failure::io("read", self, &error))?.len();
+        Ok((Box::new(file), Some(length)))
     }
 
     /// A file that is no directory.
@@ -119,6 +137,13 @@ impl Source {
             Source::File(path) => Box::new(File::open(path)?),
         })
     }
+}
+
+/// Bytes of memory that a program can have without taking others' away, where the system tells.
+pub(crate) fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The paths that a list names, one a line; at least one. Where all lines end with CR LF, the CR is no part of a name.

@@ -15,6 +15,7 @@ mod kat;
 mod keygen;
 mod keys;
 mod machine;
+mod message;
 mod pem;
 mod printer;
 mod pubkey;

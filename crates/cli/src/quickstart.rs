@@ -6,6 +6,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{Access, Batch, Shown, Source, Target, commit_pair};
 use crate::keys::{Encoding, encode_private, encode_public};
 use crate::machine;
+use crate::message::Messages;
 use crate::printer::{Printer, Table, grouped, seconds, significant};
 use crate::sign::signature_path;
 use crate::stopwatch::{Question, measure};
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &Quickstart, options: &MachineOptions, printer: &Printer
         })?;
     }
     let engine = machine::engine(options, printer)?;
+    let messages = Messages::new(options);
     let p = args.set;
     let say = |name: &str, text: String| printer.line(format_args!("{name:<9} {text}"));
     say("machine", machine::describe(&engine))?;
@@ -50,18 +52,18 @@ pub(crate) fn run(args: &Quickstart, options: &MachineOptions, printer: &Printer
 
     let mut signatures = Signatures::new(p)?;
     let start = Instant::now();
-    let (signed, bytes) = sign(&engine, &key, &files, &mut signatures, keeper.as_ref(), printer)?;
+    let (signed, bytes) = sign(&engine, &key, &files, &messages, &mut signatures, keeper.as_ref(), printer)?;
     let (count, time) = (signed.len() as u64, start.elapsed().as_secs_f64());
     let (rate, bytes) = (significant(count as f64 / time), grouped(bytes));
     say("signed", format!("{} files, {bytes} bytes, in {}: {rate} a second", grouped(count), seconds(time)))?;
 
     let start = Instant::now();
-    let verified = verify(&engine, &key, &signed, &mut signatures, printer)?;
+    let verified = verify(&engine, &key, &signed, &messages, &mut signatures, printer)?;
     let time = start.elapsed().as_secs_f64();
     let rate = significant(count as f64 / time);
     say("verified", format!("{} of {} in {}: {rate} a second", grouped(verified), grouped(count), seconds(time)))?;
 
-    let refused = change(&engine, &key, &signed, &mut signatures)?;
+    let refused = change(&engine, &key, &signed, &messages, &mut signatures)?;
     let (file, verdict) = (below(&args.dir, signed[0]), if refused { "refused" } else { "ACCEPTED" });
     let file = Shown(file);
     say("changed", format!("one bit of {file}: its signature is {verdict}"))?;
@@ -159,6 +161,7 @@ fn sign<'f>(
     engine: &Engine,
     key: &SigningKey,
     files: &'f [PathBuf],
+    messages: &Messages,
     signatures: &mut Signatures,
     keeper: Option<&Keeper<'_>>,
     printer: &Printer,
@@ -167,7 +170,7 @@ fn sign<'f>(
     let waiting = RefCell::new(VecDeque::new());
     let (mut signed, mut failed, mut bytes) = (Vec::with_capacity(files.len()), None, 0);
     let mut batch = Batch::default();
-    let jobs = files.iter().filter_map(|file| match Source::File(file.clone()).read() {
+    let jobs = files.iter().filter_map(|file| match messages.read(&Source::File(file.clone())) {
         Ok(message) => {
             bytes += message.len() as u64;
             waiting.borrow_mut().push_back(file.as_path());
@@ -205,6 +208,7 @@ fn verify(
     engine: &Engine,
     key: &SigningKey,
     files: &[&Path],
+    messages: &Messages,
     signatures: &mut Signatures,
     printer: &Printer,
 ) -> Result<u64, Failure> {
@@ -212,7 +216,8 @@ fn verify(
     let public = key.verifying_key();
     let (mut good, mut failed) = (0, None);
     let jobs = files.iter().enumerate().map_while(|(index, file)| {
-        let read = Source::File(file.to_path_buf()).read().and_then(|message| Ok((message, signatures.get(index)?)));
+        let read =
+            messages.read(&Source::File(file.to_path_buf())).and_then(|message| Ok((message, signatures.get(index)?)));
         match read {
             Ok((message, signature)) => Some(VerifyJob::new(&public, message, signature)),
             Err(failure) => {
@@ -230,8 +235,14 @@ fn verify(
 }
 
 /// Whether the first file is refused with one bit changed.
-fn change(engine: &Engine, key: &SigningKey, files: &[&Path], signatures: &mut Signatures) -> Result<bool, Failure> {
-    let mut message = Source::File(files[0].into()).read()?;
+fn change(
+    engine: &Engine,
+    key: &SigningKey,
+    files: &[&Path],
+    messages: &Messages,
+    signatures: &mut Signatures,
+) -> Result<bool, Failure> {
+    let mut message = messages.read(&Source::File(files[0].into()))?;
     match message.first_mut() {
         Some(byte) => *byte ^= 1,
         None => message.push(1),

@@ -5,6 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{Access, Batch, Fate, Shown, Source, Sources, Target, is_directory};
 use crate::keys::KeyFile;
 use crate::machine::{self, Watched};
+use crate::message::Messages;
 use crate::printer::Printer;
 use crate::verdicts::{Verdict, Verdicts};
 use crate::verify::{judge, read_signature};
@@ -42,8 +43,9 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     }
     let key = key.ready(args, machine, files.len(), printer)?;
     let (name, _) = key.signature();
+    let messages = Messages::new(machine);
     let mut existing = match args.skip_existing {
-        true => key.judge_existing(mode, &files, &targets)?,
+        true => key.judge_existing(mode, &messages, &files, &targets)?,
         false => Vec::new(),
     };
 
@@ -72,7 +74,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         let message = unique
             .and_then(|()| target.check(Access::Public, false, force))
             .and_then(|()| target.spare(&read))
-            .and_then(|()| file.read());
+            .and_then(|()| messages.hash(file, mode));
         message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
     let batch = RefCell::new(Batch::default());
@@ -89,9 +91,9 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
             let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
             let signed = RefCell::new(VecDeque::new());
             let jobs = (0..files.len()).filter_map(|index| {
-                let message = Cow::Owned(message(index)?);
+                let (mode, message) = message(index)?;
                 signed.borrow_mut().push_back(index);
-                Some(SignJob { key, mode, message, randomizer })
+                Some(SignJob { key, mode, message: Cow::Owned(message), randomizer })
             });
             let done = engine.sign_batch(jobs, |_, signature| {
                 let index = signed.borrow_mut().pop_front().expect("one result a job");
@@ -100,7 +102,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
             done.map_err(Failure::from)
         }
         Ready::ZkDilithium(engine, key) => {
-            let messages = (0..files.len()).filter_map(|index| Some((index, message(index)?)));
+            let messages = (0..files.len()).filter_map(|index| Some((index, message(index)?.1)));
             zkdilithium::sign(engine, key, messages, write)
         }
     };
@@ -170,7 +172,13 @@ impl Ready<'_> {
     }
 
     /// Whether the signatures that are there are those of the files; `None` where there is none.
-    fn judge_existing(&self, mode: Mode<'_>, files: &[Source], targets: &[Target]) -> Result<Vec<Existing>, Failure> {
+    fn judge_existing(
+        &self,
+        mode: Mode<'_>,
+        messages: &Messages,
+        files: &[Source],
+        targets: &[Target],
+    ) -> Result<Vec<Existing>, Failure> {
         let (name, bytes) = self.signature();
         let existing: Vec<_> = files.iter().map(|_| RefCell::new(None)).collect();
         let tell = |index: usize, valid: Result<bool, Failure>| {
@@ -184,7 +192,7 @@ impl Ready<'_> {
         let both = |index: usize| {
             let Target::File(path) = &targets[index] else { return None };
             fs::symlink_metadata(path).ok()?;
-            let message = files[index].read();
+            let message = messages.hash(&files[index], mode);
             let both = message.and_then(|message| Ok((message, read_signature(&path.as_path().into(), name, bytes)?)));
             both.map_err(|failure| tell(index, Err(failure))).ok()
         };
@@ -192,12 +200,13 @@ impl Ready<'_> {
         match self {
             Ready::SlhDsa(engine, key) => {
                 let key = &key.verifying_key();
-                let jobs = both.map(|(index, (message, signature))| {
+                let jobs = both.map(|(index, ((mode, message), signature))| {
                     (index, VerifyJob { key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) })
                 });
                 judge(engine, jobs, |index, valid| tell(index, valid.map_err(Failure::from)))?;
             }
             Ready::ZkDilithium(engine, key) => {
+                let both = both.map(|(index, ((_, message), signature))| (index, (message, signature)));
                 zkdilithium::verify(engine, &key.verifying_key(), false, both, |index, valid| tell(index, Ok(valid)))?;
             }
         }

@@ -4,6 +4,7 @@ use crate::args::{self, MachineOptions, Scheme, Verify, known_sets};
 use crate::failure::{Exit, Failure};
 use crate::files::{Shown, Source, is_directory};
 use crate::keys::KeyFile;
+use crate::message::Messages;
 use crate::printer::{Printer, grouped};
 use crate::sign::signature_path;
 use crate::verdicts::{Verdict, Verdicts};
@@ -38,8 +39,9 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
 
     let verdicts = Verdicts::new(printer, &files, true, "verifying", "OK");
     let (name, bytes) = key.signature();
+    let messages = Messages::new(machine);
     let read = |index: usize| {
-        let both = files[index].read().and_then(|message| {
+        let both = messages.hash(&files[index], mode).and_then(|message| {
             let signature = read_signature(&signatures[index], name, bytes);
             Ok((message, signature.map_err(|failure| missing(failure, &paths[index], &signatures[index]))?))
         });
@@ -57,7 +59,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         Verifier::SlhDsa(key) => {
             let engine = machine::engine(machine, printer)?;
             let jobs = (0..files.len()).filter_map(|index| {
-                let (message, signature) = read(index)?;
+                let ((mode, message), signature) = read(index)?;
                 Some((index, VerifyJob { key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) }))
             });
             if let [_] = files[..] {
@@ -72,7 +74,10 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         }
         Verifier::ZkDilithium(key) => {
             let engine = zkdilithium::engine(machine, printer)?;
-            let jobs = (0..files.len()).filter_map(|index| Some((index, read(index)?)));
+            let jobs = (0..files.len()).filter_map(|index| {
+                let ((_, message), signature) = read(index)?;
+                Some((index, (message, signature)))
+            });
             zkdilithium::verify(&engine, key, args.strict, jobs, |index, valid| tell(index, Ok(valid)))
         }
     };

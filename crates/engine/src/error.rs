@@ -1,6 +1,6 @@
 //! What a caller cannot foresee.
 
-use hypergrove_fips205::digest::ContextTooLong;
+use hypergrove_fips205::digest::MessageError;
 use hypergrove_fips205::keys::KeyError;
 
 /// What kind of failure an [`Error`] is: what a program can act on. An error keeps its kind from release to release,
@@ -173,8 +173,8 @@ impl From<KeyError> for Error {
     }
 }
 
-impl From<ContextTooLong> for Error {
-    fn from(why: ContextTooLong) -> Error {
+impl From<MessageError> for Error {
+    fn from(why: MessageError) -> Error {
         Error::Value { what: why.to_string() }
     }
 }

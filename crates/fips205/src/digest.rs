@@ -2,6 +2,7 @@
 
 use crate::params::{Family, Params};
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -112,22 +113,105 @@ impl PreHash {
         }
     }
 
+    /// Bytes of a hash.
+    pub const fn bytes(self) -> usize {
+        match self {
+            PreHash::Sha224 | PreHash::Sha512_224 | PreHash::Sha3_224 => 28,
+            PreHash::Sha256 | PreHash::Sha512_256 | PreHash::Sha3_256 | PreHash::Shake128 => 32,
+            PreHash::Sha384 | PreHash::Sha3_384 => 48,
+            PreHash::Sha512 | PreHash::Sha3_512 | PreHash::Shake256 => 64,
+        }
+    }
+
     /// PH(parts\[0\] ‖ parts\[1\] ‖ …).
     pub fn hash(self, parts: &[&[u8]]) -> Vec<u8> {
-        match self {
-            PreHash::Sha224 => fixed::<Sha224>(parts).to_vec(),
-            PreHash::Sha256 => fixed::<Sha256>(parts).to_vec(),
-            PreHash::Sha384 => fixed::<Sha384>(parts).to_vec(),
-            PreHash::Sha512 => fixed::<Sha512>(parts).to_vec(),
-            PreHash::Sha512_224 => fixed::<Sha512_224>(parts).to_vec(),
-            PreHash::Sha512_256 => fixed::<Sha512_256>(parts).to_vec(),
-            PreHash::Sha3_224 => fixed::<Sha3_224>(parts).to_vec(),
-            PreHash::Sha3_256 => fixed::<Sha3_256>(parts).to_vec(),
-            PreHash::Sha3_384 => fixed::<Sha3_384>(parts).to_vec(),
-            PreHash::Sha3_512 => fixed::<Sha3_512>(parts).to_vec(),
-            PreHash::Shake128 => xof::<Shake128>(parts, 32),
-            PreHash::Shake256 => xof::<Shake256>(parts, 64),
+        let mut hasher = self.hasher();
+        parts.iter().for_each(|part| hasher.update(part));
+        hasher.finish()
+    }
+
+    /// PH of a message that comes in pieces, for [`Mode::PreHashed`].
+    pub fn hasher(self) -> PreHasher {
+        fn fixed<D: Digest + Send + Sync + 'static>() -> Box<dyn Absorb> {
+            Box::new(Fixed(D::new()))
         }
+        fn xof<X: Default + Update + ExtendableOutput + Send + Sync + 'static>(bytes: usize) -> Box<dyn Absorb> {
+            Box::new(Xof(X::default(), bytes))
+        }
+        PreHasher(match self {
+            PreHash::Sha224 => fixed::<Sha224>(),
+            PreHash::Sha256 => fixed::<Sha256>(),
+            PreHash::Sha384 => fixed::<Sha384>(),
+            PreHash::Sha512 => fixed::<Sha512>(),
+            PreHash::Sha512_224 => fixed::<Sha512_224>(),
+            PreHash::Sha512_256 => fixed::<Sha512_256>(),
+            PreHash::Sha3_224 => fixed::<Sha3_224>(),
+            PreHash::Sha3_256 => fixed::<Sha3_256>(),
+            PreHash::Sha3_384 => fixed::<Sha3_384>(),
+            PreHash::Sha3_512 => fixed::<Sha3_512>(),
+            PreHash::Shake128 => xof::<Shake128>(self.bytes()),
+            PreHash::Shake256 => xof::<Shake256>(self.bytes()),
+        })
+    }
+}
+
+/// Hashes a message piece by piece; see [`PreHash::hasher`].
+///
+/// ```
+/// use hypergrove_fips205::PreHash;
+///
+/// let mut hasher = PreHash::Sha256.hasher();
+/// hasher.update(b"mess");
+/// hasher.update(b"age");
+/// assert_eq!(hasher.finish(), PreHash::Sha256.hash(&[b"message"]));
+/// ```
+pub struct PreHasher(Box<dyn Absorb>);
+
+impl PreHasher {
+    /// Appends a piece of the message.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.absorb(piece);
+    }
+    /// The hash of all pieces.
+    pub fn finish(self) -> Vec<u8> {
+        self.0.finish()
+    }
+}
+
+impl fmt::Debug for PreHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreHasher").finish_non_exhaustive()
+    }
+}
+
+/// A hash function of either kind.
+trait Absorb: Send + Sync {
+    fn absorb(&mut self, piece: &[u8]);
+    fn finish(self: Box<Self>) -> Vec<u8>;
+}
+
+struct Fixed<D>(D);
+
+impl<D: Digest + Send + Sync> Absorb for Fixed<D> {
+    fn absorb(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+    fn finish(self: Box<Self>) -> Vec<u8> {
+        self.0.finalize().to_vec()
+    }
+}
+
+/// A function of extendable output, and the bytes that are taken of it.
+struct Xof<X>(X, usize);
+
+impl<X: Update + ExtendableOutput + Send + Sync> Absorb for Xof<X> {
+    fn absorb(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+    fn finish(self: Box<Self>) -> Vec<u8> {
+        let mut out = vec![0; self.1];
+        self.0.finalize_xof().read(&mut out);
+        out
     }
 }
 
@@ -166,24 +250,67 @@ pub enum Mode<'a> {
         /// The hash function.
         hash: PreHash,
     },
+    /// HashSLH-DSA of a message that the caller has hashed: what is given as the message is its hash. Signatures are those of
+    /// [`Mode::PreHash`].
+    PreHashed {
+        /// The context, at most 255 bytes.
+        context: &'a [u8],
+        /// The function that the message was hashed with: see [`PreHash::hasher`].
+        hash: PreHash,
+    },
     /// The internal interface: the message is M′.
     Internal,
 }
 
-/// The context string is too long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ContextTooLong {
-    /// Bytes it has.
-    pub got: usize,
-}
-
-impl fmt::Display for ContextTooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the context has {} bytes, at most {MAX_CONTEXT} are allowed; shorten or hash it", self.got)
+impl Mode<'_> {
+    /// Whether a message has an M′ in this mode.
+    pub fn check(self, message: &[u8]) -> Result<(), MessageError> {
+        let (context, hashed) = match self {
+            Mode::Internal => return Ok(()),
+            Mode::Pure { context } | Mode::PreHash { context, .. } => (context, None),
+            Mode::PreHashed { context, hash } => (context, Some(hash)),
+        };
+        if context.len() > MAX_CONTEXT {
+            return Err(MessageError::Context { got: context.len() });
+        }
+        match hashed.filter(|hash| hash.bytes() != message.len()) {
+            Some(hash) => Err(MessageError::Hash { hash, got: message.len() }),
+            None => Ok(()),
+        }
     }
 }
 
-impl core::error::Error for ContextTooLong {}
+/// Why a message has no M′.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageError {
+    /// The context string is too long.
+    Context {
+        /// Bytes it has.
+        got: usize,
+    },
+    /// A message's hash has another length than the function's.
+    Hash {
+        /// The hash function.
+        hash: PreHash,
+        /// Bytes that were given.
+        got: usize,
+    },
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MessageError::Context { got } => {
+                write!(f, "the context has {got} bytes, at most {MAX_CONTEXT} are allowed; shorten or hash it")
+            }
+            MessageError::Hash { hash, got } => {
+                write!(f, "a hash of {hash} has {} bytes, {got} are given; hash the message first", hash.bytes())
+            }
+        }
+    }
+}
+
+impl core::error::Error for MessageError {}
 
 /// M′, the bytes that are signed: in parts, so that a long message is not copied.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -199,13 +326,15 @@ impl<'a> MPrime<'a> {
     /// M′ of a message.
     ///
     /// FIPS 205, Algorithms 22 to 25.
-    pub fn new(mode: Mode<'a>, message: &'a [u8]) -> Result<MPrime<'a>, ContextTooLong> {
+    pub fn new(mode: Mode<'a>, message: &'a [u8]) -> Result<MPrime<'a>, MessageError> {
+        mode.check(message)?;
         let (separator, context, oid, body) = match mode {
             Mode::Internal => return Ok(MPrime::internal(message)),
             Mode::Pure { context } => (0, context, &[][..], Cow::Borrowed(message)),
             Mode::PreHash { context, hash } => (1, context, &hash.oid_der()[..], Cow::Owned(hash.hash(&[message]))),
+            Mode::PreHashed { context, hash } => (1, context, &hash.oid_der()[..], Cow::Borrowed(message)),
         };
-        let length = u8::try_from(context.len()).map_err(|_| ContextTooLong { got: context.len() })?;
+        let length = context.len() as u8;
         Ok(MPrime { header: Some([separator, length]), context, oid, body })
     }
     /// M′ as the caller put it together.
@@ -296,6 +425,20 @@ mod tests {
         let hashed = join(Mode::PreHash { context: b"ctx", hash: PreHash::Shake128 });
         assert_eq!(hashed[..16], *b"\x01\x03ctx\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x0b");
         assert_eq!(hashed[16..], PreHash::Shake128.hash(&[b"mess", b"age"]));
+    }
+
+    #[test]
+    fn a_message_may_be_hashed_before() {
+        for hash in PreHash::ALL {
+            let digest = hash.hash(&[b"message"]);
+            let (context, join) = (&b"ctx"[..], |m_prime: MPrime<'_>| m_prime.parts().concat());
+            let hashed = Mode::PreHashed { context, hash };
+            let whole = MPrime::new(Mode::PreHash { context, hash }, b"message").unwrap();
+            assert_eq!(join(MPrime::new(hashed, &digest).unwrap()), join(whole), "{hash}");
+            for wrong in [&digest[1..], b"message"] {
+                assert_eq!(MPrime::new(hashed, wrong), Err(MessageError::Hash { hash, got: wrong.len() }));
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! Byte strings must have the lengths that the standard gives them.
 
 use crate::adrs::{Adrs, AdrsType};
-use crate::digest::{ContextTooLong, MAX_CONTEXT, MPrime, PreHash, h_msg, prf_msg};
+use crate::digest::{MAX_CONTEXT, MPrime, MessageError, PreHash, h_msg, prf_msg};
 use crate::geometry::Position;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::params::{Family, Params};
@@ -451,14 +451,14 @@ fn hash_m_prime(m: &[u8], ctx: &[u8], ph: PreHash) -> Vec<u8> {
     [&to_byte(1, 1), &to_byte(ctx.len() as u64, 1), ctx, ph.oid_der(), &ph.hash(&[m])].concat()
 }
 
-fn check_context(ctx: &[u8]) -> Result<(), ContextTooLong> {
-    if ctx.len() > MAX_CONTEXT { Err(ContextTooLong { got: ctx.len() }) } else { Ok(()) }
+fn check_context(ctx: &[u8]) -> Result<(), MessageError> {
+    if ctx.len() > MAX_CONTEXT { Err(MessageError::Context { got: ctx.len() }) } else { Ok(()) }
 }
 
 /// slh_sign; without `addrnd` (n random bytes) the deterministic variant.
 ///
 /// FIPS 205, Algorithm 22.
-pub fn slh_sign(m: &[u8], ctx: &[u8], sk: &SigningKey, addrnd: Option<&[u8]>) -> Result<Signature, ContextTooLong> {
+pub fn slh_sign(m: &[u8], ctx: &[u8], sk: &SigningKey, addrnd: Option<&[u8]>) -> Result<Signature, MessageError> {
     check_context(ctx)?;
     Ok(slh_sign_internal(&pure_m_prime(m, ctx), sk, addrnd))
 }
@@ -472,7 +472,7 @@ pub fn hash_slh_sign(
     ph: PreHash,
     sk: &SigningKey,
     addrnd: Option<&[u8]>,
-) -> Result<Signature, ContextTooLong> {
+) -> Result<Signature, MessageError> {
     check_context(ctx)?;
     Ok(slh_sign_internal(&hash_m_prime(m, ctx, ph), sk, addrnd))
 }

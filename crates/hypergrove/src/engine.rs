@@ -86,7 +86,8 @@ impl EngineBuilder {
         self
     }
     /// Bytes of the host's memory for prepared programs, and for each call's outputs and the messages that its jobs own;
-    /// otherwise [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] with a device that has memory of its own.
+    /// otherwise [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] with a device that has memory of its own, and a message that
+    /// is larger than that is worked on alone.
     pub fn memory_budget(mut self, bytes: u64) -> EngineBuilder {
         self.memory_budget = Some(bytes);
         self
@@ -513,6 +514,12 @@ impl Inner {
     /// Bytes of the host's memory for programs and batches at hand.
     pub(crate) fn memory_budget(&self) -> u64 {
         if self.awake().is_empty() { self.memory_budget } else { self.memory_with_others() }
+    }
+
+    /// Bytes for one job that is done alone, of which its message is so many: no budget that nobody chose keeps a message
+    /// away that is in memory already.
+    pub(crate) fn memory_alone(&self, owned: usize) -> u64 {
+        self.memory_budget() + if self.memory_is_chosen { 0 } else { owned as u64 }
     }
 
     /// The same once other devices are awake.

@@ -4,7 +4,7 @@ use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::{Failed, Run};
 use hypergrove_engine::programs::Group;
 use hypergrove_engine::{Batch, Error, Key, wiped};
-use hypergrove_fips205::digest::{ContextTooLong, MAX_CONTEXT, h_msg, prf_msg};
+use hypergrove_fips205::digest::{h_msg, prf_msg};
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
 use std::borrow::Cow;
@@ -129,7 +129,7 @@ impl Job for SignJob<'_> {
     type Out = Signature;
 
     fn ask(&self) -> Result<(&'static Params, usize), Error> {
-        check_context(self.mode)?;
+        self.mode.check(&self.message)?;
         let p = self.key.params();
         if let Randomizer::Given(bytes) = self.randomizer {
             check_length("opt_rand", p.n, bytes.len())?;
@@ -207,7 +207,7 @@ impl Job for VerifyJob<'_> {
     type Out = bool;
 
     fn ask(&self) -> Result<(&'static Params, usize), Error> {
-        check_context(self.mode)?;
+        self.mode.check(&self.message)?;
         let (p, got) = (self.key.params(), self.signature.len());
         if got != p.sig_bytes() {
             return Err(KeyError::Length { what: "a signature", set: p.name, want: p.sig_bytes(), got }.into());
@@ -346,15 +346,6 @@ impl Run<'_> {
         let key_of: Vec<u32> = (0..keys.len() as u32).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
         self.program(&batch, out, false).map(drop)
-    }
-}
-
-fn check_context(mode: Mode<'_>) -> Result<(), Error> {
-    match mode {
-        Mode::Pure { context } | Mode::PreHash { context, .. } if context.len() > MAX_CONTEXT => {
-            Err(ContextTooLong { got: context.len() }.into())
-        }
-        _ => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::engine::{Inner, slots};
 use crate::jobs::Job;
 use crate::run::Run;
 use crate::worker::{Asked, Scale, Worker, is_fault};
-use hypergrove_engine::planner::{SubBatch, SubBatches};
+use hypergrove_engine::planner::{Bounds, SubBatch, SubBatches};
 use hypergrove_engine::programs::{Facts, Group};
 use hypergrove_engine::{Error, ErrorKind};
 use rayon::ThreadPool;
@@ -131,10 +131,11 @@ impl Inner {
         let size = facts.plan.out_bytes();
         let held = (job.owned() + size * (1 + usize::from(self.redundant))) as u64;
         let needs = held.saturating_add(Scale { engine: self, worker }.bytes(group, 1));
-        if needs > self.memory_budget() {
+        let memory = self.memory_alone(job.owned());
+        if needs > memory {
             return Err(refused(self.out_of_memory(worker, needs)));
         }
-        let (mut out, room) = (vec![0; size], self.memory_budget() - held);
+        let (mut out, room) = (vec![0; size], memory - held);
         let done = self.with_pool(worker, group.threads, |pool| {
             Run { engine: self, worker, facts: &facts, room: (room, room), pool }.output(&[job], &mut out)
         });
@@ -234,10 +235,20 @@ impl Inner {
             if worker.is_aside() || others(row, group) {
                 break;
             }
-            let bounds = scale.bounds(self.memory_budget(), group, std::iter::empty());
-            match row.cut(&scale, bounds) {
+            let mut bounds = scale.bounds(self.memory_budget(), group, std::iter::empty());
+            let mut cut = row.cut(&scale, bounds);
+            if let Some(SubBatch::TooLarge(index, asked, needs)) = cut {
+                bounds = Bounds { memory: self.memory_alone(asked.job.owned()), jobs: 1, ..bounds };
+                if asked.group.is_err() || needs > bounds.memory {
+                    sink(index, Err(asked.group.err().unwrap_or_else(|| self.out_of_memory(worker, needs))));
+                    continue;
+                }
+                row.give_back(vec![(index, asked)]);
+                cut = row.cut(&scale, bounds);
+            }
+            match cut {
                 Some(SubBatch::Run(jobs, held)) => {
-                    let room = self.memory_budget() - held;
+                    let room = bounds.memory - held;
                     let shares = match self.outputs(worker, pool, &jobs, (room, room), &mut out) {
                         Ok(_) if worker.is_wrong() => {
                             out.zeroize();
@@ -255,10 +266,7 @@ impl Inner {
                         sink(*index, finish(asked, share, &out));
                     }
                 }
-                Some(SubBatch::TooLarge(index, asked, needs)) => {
-                    sink(index, Err(asked.group.err().unwrap_or_else(|| self.out_of_memory(worker, needs))));
-                }
-                None => break,
+                _ => break,
             }
         }
         Ok(())
@@ -536,7 +544,8 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         bounds.jobs = bounds.jobs.min(wanted);
         let mut cut = self.row.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
-            if asked.group.is_err() || needs > engine.memory_budget() {
+            let memory = engine.memory_alone(asked.job.owned());
+            if asked.group.is_err() || needs > memory {
                 let why = asked.group.err().unwrap_or_else(|| engine.out_of_memory(worker, needs));
                 self.refuse(first, why);
                 return true;
@@ -547,7 +556,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
                 return false;
             }
             self.lanes.iter_mut().for_each(|lane| lane.spare.clear());
-            (bounds.memory, bounds.jobs, self.whole) = (engine.memory_budget(), 1, true);
+            (bounds.memory, bounds.jobs, self.whole) = (memory, 1, true);
             cut = self.row.cut(&scale, bounds);
         }
         let Some(SubBatch::Run(jobs, held)) = cut else { return false };
@@ -556,7 +565,7 @@ impl<'a, J: Job, I: Iterator<Item = Asked<J>>> Flight<'a, J, I> {
         // Programs that wait for their next sub-batch stay as long as they fit beside outputs of the largest size.
         let largest = self.held.values().copied().max().unwrap_or(held);
         let all = match self.whole {
-            true => engine.memory_budget() - held,
+            true => bounds.memory - held,
             false => self.slot.saturating_sub(largest) * worker.queue() as u64,
         };
         let room = (bounds.memory - held, all);

@@ -52,6 +52,7 @@ fn expected(key: &SigningKey, mode: Mode<'_>, message: &[u8], opt_rand: Option<&
     match mode {
         Mode::Pure { context } => slh_sign(message, context, key, opt_rand).unwrap(),
         Mode::PreHash { context, hash } => hash_slh_sign(message, context, hash, key, opt_rand).unwrap(),
+        Mode::PreHashed { .. } => unreachable!("the oracle hashes messages itself"),
         Mode::Internal => slh_sign_internal(message, key, opt_rand),
     }
     .into_bytes()
@@ -212,6 +213,49 @@ fn a_bad_job_fails_alone() {
     assert_eq!(collect(|sink| engine.verify_batch(jobs, sink)), want);
     assert_eq!(engine.verify(&public, PURE, b"good", &longer), length(p, size + 1));
     assert!(engine.sign(&key, Mode::Pure { context: &long }, b"", Randomizer::Hedged).is_err());
+}
+
+#[test]
+fn a_message_may_be_hashed_before_it_is_signed() {
+    let (engine, key) = (engine(1), key(toys()[0], 1));
+    let Mode::PreHash { context, hash } = HASHED else { unreachable!() };
+    let mut hasher = hash.hasher();
+    b"a message in pieces".chunks(5).for_each(|piece| hasher.update(piece));
+    let digest = hasher.finish();
+    let hashed = Mode::PreHashed { context, hash };
+    let want = expected(&key, HASHED, b"a message in pieces", None);
+    let job = |digest: &[u8]| SignJob { mode: hashed, ..deterministic(&key, digest.to_vec()) };
+    assert_eq!(engine.sign(&key, hashed, &digest, Randomizer::Deterministic).unwrap().as_bytes(), want);
+    // What is no hash of that function is an error of its job.
+    let signed = sign_all(&engine, vec![job(&digest), job(b"a message"), job(&digest)]);
+    assert_eq!(signed[0].as_ref(), Ok(&want));
+    let error = signed[1].as_ref().unwrap_err().to_string();
+    assert_eq!(error, "a hash of SHA3-256 has 32 bytes, 9 are given; hash the message first");
+    assert_eq!(signed[2].as_ref(), Ok(&want));
+    let public = key.verifying_key();
+    assert!(engine.verify(&public, HASHED, b"a message in pieces", &want).unwrap());
+    assert!(engine.verify(&public, hashed, &digest, &want).unwrap());
+    assert!(engine.verify(&public, hashed, b"a message", &want).is_err());
+    assert!(!engine.verify(&public, hashed, &[0; 32], &want).unwrap());
+}
+
+/// A budget that nobody chose is no limit for a message that is in memory already.
+#[test]
+fn a_message_larger_than_the_default_budget_is_signed() {
+    let key = key(toys()[0], 1);
+    let large = || vec![7; MEMORY_BUDGET as usize + 1];
+    for threads in [1, 2] {
+        let jobs = || [message(0), large(), message(2)].map(|message| deterministic(&key, message));
+        let chosen = Engine::builder().backend(Arc::new(Reference)).threads(threads).memory_budget(MEMORY_BUDGET);
+        let signed: Vec<bool> = sign_all(&engine(threads), jobs().into()).iter().map(Result::is_ok).collect();
+        assert_eq!(signed, [true, true, true]);
+        let signed = sign_all(&chosen.build().unwrap(), jobs().into());
+        assert!(signed[0].is_ok() && signed[2].is_ok());
+        assert!(matches!(signed[1], Err(Error::OutOfMemory { .. })));
+        if threads == 1 {
+            assert_eq!(signed[0].as_ref(), Ok(&expected(&key, PURE, &message(0), None)));
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 #![cfg(unix)]
 
 use crate::place::Place;
-use std::fs;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
 use std::io::pipe;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -143,6 +144,74 @@ fn memory_is_bounded() {
     place.run(&["devices", "--threads", "0"]).refuses(&["--threads"]);
     place.run(&["devices", "--isa", "mmx"]).refuses(&["mmx", "portable"]);
     place.run(&["devices", "--isa", "portable", "--backend", "reference"]).refuses(&["--isa", "reference"]);
+}
+
+/// Sparse files: their lengths are more than any memory, or than was chosen. Each is its own file's error.
+#[test]
+fn large_messages_harm_no_other() {
+    let place = Place::with_key();
+    let sparse = |name: &str, bytes: u64| File::create(place.path(name)).unwrap().set_len(bytes).unwrap();
+    place.write("a", "message");
+    place.write("b", "message");
+    place.write("list", "a\nlarge\nb\n");
+    sparse("large", 15 << 40);
+    let lines = ["a: SIGNED\nlarge: ERROR\nb: SIGNED\n", "a: OK\nlarge: ERROR\nb: OK\n"];
+    let run = place.run(&["sign", "--key", "k.pem", "--list", "list"]).exits(2);
+    assert_eq!(run.says(&["large has 16,492,674,416,640 bytes", "--prehash"]).text(), lines[0]);
+    place.run(&["sign", "--key", "k.pem", "large"]).refuses(&["large has 16,492,674,416,640 bytes"]);
+    place.write("large.sig", place.read("a.sig"));
+    let run = place.run(&["verify", "--key", "p.pem", "--list", "list"]).exits(2);
+    assert_eq!(run.says(&["large has 16,492,674,416,640 bytes"]).text(), lines[1]);
+    for args in [
+        &["inspect", "large"][..],
+        &["acvp", "large"],
+        &["kat", "large"],
+        &["sign", "--key", "k.pem", "--list", "large"],
+    ] {
+        place.run(args).refuses(&["large"]);
+    }
+    sparse("large", 40 << 30);
+    let chosen = ["sign", "--key", "k.pem", "--list", "list", "--memory", "64M", "--force"];
+    let run = place.run(&chosen).exits(2);
+    assert_eq!(run.says(&["large has 42,949,672,960 bytes", "--memory allows 67,108,864"]).text(), lines[0]);
+    let zk = ["keygen", "--scheme", "zkdilithium", "-o", "zk.pem"];
+    place.run(&zk).good();
+    let chosen = ["sign", "--key", "zk.pem", "--list", "list", "--memory", "64M", "--force"];
+    let run = place.run(&chosen).exits(2);
+    assert_eq!(run.says(&["large has 42,949,672,960 bytes"]).text(), lines[0]);
+    // What has no length is cut off.
+    let run = place.shell("head -c 20M /dev/zero | \"$H\" sign --key k.pem - -o s --memory 16M").exits(2);
+    run.says(&["standard input has more than 16,777,216 bytes"]);
+}
+
+/// A message of any size is signed with little memory, if it is hashed first: as M′ that holds the hash.
+#[test]
+fn prehashing_streams() {
+    let place = Place::with_key();
+    let bytes = 50 << 20;
+    File::create(place.path("large")).unwrap().set_len(bytes).unwrap();
+    let mut hash = Sha256::new();
+    (0..bytes >> 20).for_each(|_| hash.update([0; 1 << 20]));
+    let oid = b"\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01";
+    place.write("hashed", [&b"\x01\x01c"[..], oid, &hash.finalize()].concat());
+    let prehash = ["--prehash", "SHA2-256", "--context", "c", "--memory", "16M", "large"];
+    place.run(&[&["sign", "--key", "k.pem", "--deterministic"], &prehash[..]].concat()).good();
+    place.run(&["sign", "--key", "k.pem", "--deterministic", "--internal", "hashed"]).good();
+    assert_eq!(place.read("large.sig"), place.read("hashed.sig"));
+    place.run(&[&["verify", "--key", "p.pem"], &prehash[..]].concat()).good();
+    // Through a pipe too.
+    let run =
+        place.shell("cat large | \"$H\" verify --key p.pem --prehash SHA2-256 --context c -s large.sig --memory 16M -");
+    assert_eq!(run.good().text(), "standard input: OK\n");
+}
+
+/// A budget that nobody chose is no limit for a file that fits the machine's memory.
+#[test]
+fn a_lone_message_may_be_large() {
+    let place = Place::with_key();
+    File::create(place.path("large")).unwrap().set_len(257 << 20).unwrap();
+    place.run(&["sign", "--key", "k.pem", "large"]).good();
+    assert_eq!(place.run(&["verify", "--key", "p.pem", "large"]).good().text(), "large: OK\n");
 }
 
 /// A library that stands before the system's, so that there is no randomness.

@@ -1,0 +1,79 @@
+//! Messages: read whole where a scheme needs that, hashed in pieces where a hash is signed.
+
+use crate::args::MachineOptions;
+use crate::failure::Failure;
+use crate::files::{Source, available};
+use crate::printer::grouped;
+use hypergrove::Mode;
+use std::io::{self, Read};
+
+/// Bytes of a message that are hashed at a time. Shorter messages are hashed by the engine, on all its threads.
+const PIECE: u64 = 1 << 20;
+
+/// Reads messages for a command, as far as they fit into memory.
+pub(crate) struct Messages {
+    /// What --memory says.
+    chosen: Option<u64>,
+}
+
+/// What a job takes: the message, or its hash, and the mode for that.
+pub(crate) type Message<'m> = (Mode<'m>, Vec<u8>);
+
+impl Messages {
+    pub(crate) fn new(machine: &MachineOptions) -> Messages {
+        Messages { chosen: machine.memory }
+    }
+
+    /// All of a message.
+    pub(crate) fn read(&self, source: &Source) -> Result<Vec<u8>, Failure> {
+        const HINT: &str = "sign and verify the file's hash with --prehash, which SLH-DSA has";
+        let (reader, length) = source.reader()?;
+        let most = match (self.chosen, length) {
+            (Some(chosen), _) => chosen,
+            (None, Some(1..)) => u64::MAX,
+            // A pipe, or a file that the system makes up.
+            (None, _) => available().unwrap_or(u64::MAX),
+        };
+        let too_large = |has: &str| {
+            let (room, hint) = match self.chosen {
+                Some(chosen) => {
+                    (format!("--memory allows {}", grouped(chosen)), format!("give more with --memory, or {HINT}"))
+                }
+                None => ("more than there is memory for".into(), HINT.into()),
+            };
+            Failure::new(format!("{source} has {has} bytes, {room}")).hint(hint)
+        };
+        if let Some(length) = length.filter(|length| *length > most) {
+            return Err(too_large(&grouped(length)));
+        }
+        let bytes = source.take(reader, length, most.saturating_add(1)).map_err(|failure| match failure.is_memory {
+            true => failure.hint(HINT),
+            false => failure,
+        })?;
+        if bytes.len() as u64 > most {
+            return Err(too_large(&format!("more than {}", grouped(most))));
+        }
+        Ok(bytes)
+    }
+
+    /// A message for a job; of one that is long and is to be hashed, the hash.
+    pub(crate) fn hash<'m>(&self, source: &Source, mode: Mode<'m>) -> Result<Message<'m>, Failure> {
+        let Mode::PreHash { context, hash } = mode else { return Ok((mode, self.read(source)?)) };
+        let (mut reader, _) = source.reader()?;
+        let mut piece = Vec::new();
+        let mut next = |piece: &mut Vec<u8>| {
+            piece.clear();
+            let read = reader.by_ref().take(PIECE).read_to_end(piece);
+            read.map_err(|error: io::Error| Failure::io("read", source, &error))
+        };
+        if (next(&mut piece)? as u64) < PIECE {
+            return Ok((mode, piece));
+        }
+        let mut hasher = hash.hasher();
+        while !piece.is_empty() {
+            hasher.update(&piece);
+            next(&mut piece)?;
+        }
+        Ok((Mode::PreHashed { context, hash }, hasher.finish()))
+    }
+}
