@@ -1,53 +1,115 @@
 //! CI's steps and their closing table.
 
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{benchmarks, foreign, kernels, licences, magic, shaders, sources, tests};
+use crate::{benchmarks, dependent, foreign, kernels, licences, magic, shaders, sources, tests};
 use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    run: fn(&mut Tally) -> Step,
+    run: fn(&mut Tally, Extent) -> Step,
+}
+
+/// How much a run checks.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Extent {
+    /// What every change must pass.
+    Usual,
+    /// With what takes many minutes more: all of ACVP on every instruction set and on lavapipe, and all of Miri's tests.
+    Full,
 }
 
 /// Cheap ones first.
 #[rustfmt::skip]
 pub(crate) const STEPS: &[CiStep] = &[
-    CiStep { name: "fmt",    about: "formatting is rustfmt's",                                     run: |_| fmt() },
-    CiStep { name: "words",  about: "no path of one machine, no file name without a meaning",      run: |_| sources::words() },
-    CiStep { name: "unsafe", about: "unsafe code is where it may be and nowhere else",              run: |_| sources::forbid_unsafe() },
-    CiStep { name: "magic",  about: "constants of SHA-2 and Keccak recomputed from their origin",  run: |_| magic::check() },
-    CiStep { name: "deny",   about: "licences and sources of all dependencies",                    run: |_| licences::check() },
-    CiStep { name: "bench",  about: "BENCHMARKS.md is what bench/runs says",                         run: |_| benchmarks::current() },
-    CiStep { name: "shaders", about: "the SPIR-V modules are what glslc makes of the kernels",        run: |_| shaders::check() },
-    CiStep { name: "clippy", about: "no warning in any target",                                    run: |_| clippy() },
-    CiStep { name: "test",   about: "all tests on this machine",                                   run: tests::workspace },
-    CiStep { name: "kernels", about: "the GPU kernels compile for all architectures, without a GPU",   run: kernels::check },
-    CiStep { name: "doc",    about: "documentation without a warning",                             run: |_| doc() },
-    CiStep { name: "no-std", about: "fips205 and zkdilithium without an operating system",              run: |_| foreign::no_std() },
-    CiStep { name: "neon",   about: "lanes and cpu on aarch64 under qemu",                         run: foreign::neon },
-    CiStep { name: "miri",   about: "the host logic under Miri",                                   run: foreign::miri },
+    CiStep { name: "fmt",       about: "formatting is rustfmt's",                                    run: |_, _| fmt() },
+    CiStep { name: "words",     about: "no path of one machine, no file name without a meaning",     run: |_, _| sources::words() },
+    CiStep { name: "unsafe",    about: "unsafe code is where it may be and nowhere else",            run: |_, _| sources::forbid_unsafe() },
+    CiStep { name: "magic",     about: "constants of SHA-2 and Keccak recomputed from their origin", run: |_, _| magic::check() },
+    CiStep { name: "deny",      about: "licences and sources of all dependencies",                   run: |_, _| licences::check() },
+    CiStep { name: "bench",     about: "BENCHMARKS.md is what bench/runs says",                      run: |_, _| benchmarks::current() },
+    CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
+    CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
+    CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
+    CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
+    CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
+    CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
+    CiStep { name: "no-std",    about: "fips205 and zkdilithium without an operating system",        run: |_, _| foreign::no_std() },
+    CiStep { name: "neon",      about: "lanes and cpu on aarch64 under qemu",                        run: |tally, _| foreign::neon(tally) },
+    CiStep { name: "miri",      about: "the host logic and the lanes under Miri",                    run: foreign::miri },
 ];
 
-/// Runs the named steps, or all; whether none failed.
-pub(crate) fn run(names: &[String]) -> Result<bool, String> {
-    if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
-        let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();
-        return Err(format!("no step '{unknown}'; the steps are {}", known.join(", ")));
+/// The word that asks for [`Extent::Full`].
+const FULL: &str = "full";
+/// Where a step's name is expected: every step.
+const ALL: &str = "all";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+struct Request<'a> {
+    full: bool,
+    /// None: all.
+    steps: Vec<&'a str>,
+    /// Those whose skip is a failure.
+    required: Vec<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    fn read(arguments: &'a [String]) -> Result<Request<'a>, String> {
+        let mut request = Request { full: false, steps: Vec::new(), required: Vec::new() };
+        let mut arguments = arguments.iter().map(String::as_str);
+        while let Some(argument) = arguments.next() {
+            match argument {
+                FULL => request.full = true,
+                "--require" => {
+                    let names = arguments.next().ok_or("--require names no step; name one or more, or all")?;
+                    for name in names.split(',') {
+                        match name {
+                            ALL => request.required.extend(STEPS.iter().map(|step| step.name)),
+                            name => request.required.push(known(name)?),
+                        }
+                    }
+                }
+                name => request.steps.push(known(name)?),
+            }
+        }
+        Ok(request)
     }
+
+    fn runs(&self, step: &CiStep) -> bool {
+        self.steps.is_empty() || self.steps.contains(&step.name)
+    }
+
+    /// A skip of a step that is required is a failure.
+    fn judge(&self, name: &str, outcome: Step) -> Step {
+        match outcome {
+            Ok(Outcome::Skipped(why)) if self.required.contains(&name) => Err(format!("required, but skipped: {why}")),
+            outcome => outcome,
+        }
+    }
+}
+
+fn known(name: &str) -> Result<&str, String> {
+    if STEPS.iter().any(|step| step.name == name) {
+        return Ok(name);
+    }
+    let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+    Err(format!("no step '{name}'; the steps are {}", known.join(", ")))
+}
+
+/// Runs the named steps, or all; whether none failed.
+pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
+    let request = Request::read(arguments)?;
+    let extent = if request.full { Extent::Full } else { Extent::Usual };
     let start = Instant::now();
     let mut tally = Tally::default();
-    let (mut rows, mut failed, mut skipped) = (Vec::new(), 0, 0);
-    for step in STEPS.iter().filter(|step| names.is_empty() || names.iter().any(|name| name == step.name)) {
+    let (mut rows, mut failed) = (Vec::new(), 0);
+    for step in STEPS.iter().filter(|step| request.runs(step)) {
         println!("\n=== {}: {}", step.name, step.about);
         let (start, failures) = (Instant::now(), tally.failed);
-        let outcome = (step.run)(&mut tally);
-        let (result, note) = match outcome {
+        let (result, note) = match request.judge(step.name, (step.run)(&mut tally, extent)) {
             Ok(Outcome::Passed(note)) => ("passed", note),
-            Ok(Outcome::Skipped(why)) => {
-                skipped += 1;
-                ("skipped", why)
-            }
+            Ok(Outcome::Skipped(why)) => (SKIPPED, why),
             Err(why) => {
                 // A failing test has been counted already.
                 failed += u64::from(tally.failed == failures);
@@ -65,27 +127,37 @@ pub(crate) fn run(names: &[String]) -> Result<bool, String> {
     tests::print_skipped(&tally);
     println!("\n=== all steps in {}", shown(start.elapsed()));
     for (name, result, time, note) in &rows {
-        println!("{name:<8} {result:<8} {:>9}  {}", shown(*time), note.lines().next().unwrap_or_default());
+        println!("{name:<9} {result:<8} {:>9}  {}", shown(*time), note.lines().next().unwrap_or_default());
     }
-    tests::print_total(&tally, failed, skipped);
+    let skipped: Vec<&str> = rows.iter().filter(|(_, result, ..)| *result == SKIPPED).map(|(name, ..)| *name).collect();
+    tests::print_total(&tally, failed, skipped.len() as u64);
+    if !skipped.is_empty() {
+        println!("NOT CHECKED: {}. The table says why; --require makes a skip a failure.", skipped.join(", "));
+    }
     Ok(rows.iter().all(|(_, result, ..)| *result != "FAILED"))
 }
 
+const SKIPPED: &str = "SKIPPED";
+
 fn fmt() -> Step {
     process::run(process::cargo(&["fmt", "--all", "--check", "--", "-l"]))?;
+    process::run(process::cargo(&["fmt", "--manifest-path", dependent::MANIFEST, "--check", "--", "-l"]))?;
     Ok(Outcome::Passed(String::new()))
 }
 
-/// `--locked`, once: Cargo.lock is current.
+/// `--locked`, once: Cargo.lock is current. `--release`, as all steps: macros and build scripts, the kernels for the host
+/// among them, are compiled once.
 fn clippy() -> Step {
-    let arguments = ["clippy", "--locked", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-    process::run(process::cargo(&arguments))?;
+    let mut command =
+        process::cargo(&["clippy", "--locked", "--release", "--workspace", "--all-targets", "--all-features"]);
+    command.args(["--", "-D", "warnings"]);
+    process::run(command)?;
     Ok(Outcome::Passed(String::new()))
 }
 
 /// `--lib`: the tool and the library share a name, and a tool has no documentation to publish.
 fn doc() -> Step {
-    let mut command = process::cargo(&["doc", "--workspace", "--lib", "--no-deps", "--all-features"]);
+    let mut command = process::cargo(&["doc", "--release", "--workspace", "--lib", "--no-deps", "--all-features"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     process::run(command)?;
     Ok(Outcome::Passed(String::new()))
@@ -97,5 +169,40 @@ fn shown(time: Duration) -> String {
         format!("{seconds:.1} s")
     } else {
         format!("{:.0} m {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0)
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn request(line: &str) -> Result<(bool, Vec<String>, Vec<String>), String> {
+        let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+        let owned = |names: &[&str]| names.iter().map(|name| String::from(*name)).collect();
+        Request::read(&words).map(|request| (request.full, owned(&request.steps), owned(&request.required)))
+    }
+
+    #[test]
+    fn arguments_name_steps_and_what_is_required() {
+        let names = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        assert_eq!(request(""), Ok((false, vec![], vec![])));
+        assert_eq!(request("full fmt test"), Ok((true, names("fmt test"), vec![])));
+        let required = request("miri --require neon,miri --require fmt");
+        assert_eq!(required, Ok((false, names("miri"), names("neon miri fmt"))));
+        assert_eq!(request("--require all").map(|(.., required)| required.len()), Ok(STEPS.len()));
+        for wrong in ["fnt", "--require", "--require neno", "--require fmt,"] {
+            assert!(request(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_skip_fails_where_it_is_required() {
+        let words = ["--require".to_string(), "neon".to_string()];
+        let request = Request::read(&words).expect("a known step");
+        let skip = || Ok(Outcome::Skipped("no qemu".into()));
+        let why = request.judge("neon", skip()).err();
+        assert_eq!(why.as_deref(), Some("required, but skipped: no qemu"));
+        assert!(matches!(request.judge("miri", skip()), Ok(Outcome::Skipped(_))));
+        assert!(matches!(request.judge("neon", Ok(Outcome::Passed(String::new()))), Ok(Outcome::Passed(_))));
     }
 }

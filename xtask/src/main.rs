@@ -3,6 +3,7 @@
 
 mod benchmarks;
 mod ci;
+mod dependent;
 mod foreign;
 mod kernels;
 mod licences;
@@ -17,7 +18,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask ci [STEP…]     every step of CI, or those named
+cargo xtask ci [STEP…]     every step of CI, or those named; --require STEP,… (or all) makes a skip of these a failure
+cargo xtask ci full        every step with what takes many minutes more: all of ACVP everywhere, all of Miri's tests
 cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
 cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
 cargo xtask vectors        which test vectors are found, and where
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
         "benchmarks" => benchmarks::write().map(|()| true),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nSteps of ci:");
-            ci::STEPS.iter().for_each(|step| println!("  {:<10} {}", step.name, step.about));
+            ci::STEPS.iter().for_each(|step| println!("  {:<9} {}", step.name, step.about));
             Ok(true)
         }
         other => Err(format!("unknown command '{other}'\n{USAGE}")),

@@ -1,5 +1,6 @@
 //! The one test command.
 
+use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally};
 use crate::vectors;
 use std::process::Command;
@@ -7,7 +8,7 @@ use std::process::Command;
 /// `cargo xtask test`: whether all passed.
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let mut tally = Tally::default();
-    let result = cargo_test(arguments, &mut tally);
+    let result = process::run_tests(command(arguments), &mut tally);
     if let Err(why) = &result {
         println!("FAILED {why}");
     }
@@ -18,15 +19,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
 }
 
 /// CI's step.
-pub(crate) fn workspace(tally: &mut Tally) -> Step {
-    let result = cargo_test(&[], tally);
+pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
+    let mut command = command(&[]);
+    if extent == Extent::Full {
+        command.env("HYPERGROVE_ACVP", "all");
+    }
+    let result = process::run_tests(command, tally);
     vectors::print();
     result?;
     Ok(Outcome::Passed(format!("{} tests", tally.passed)))
-}
-
-fn cargo_test(arguments: &[String], tally: &mut Tally) -> Result<(), String> {
-    process::run_tests(command(arguments), tally)
 }
 
 /// `--release`, for the hash kernels: unoptimised they take hours, and the tool is built already; `--show-output`, for a test that skips a suite says so in its output; `--no-fail-fast`, for one run tells all.
