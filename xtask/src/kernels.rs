@@ -93,8 +93,12 @@ fn fetch(folder: &Path) -> Result<(), String> {
         _ => Ok(()),
     };
     remove(&new)?;
-    let python = ["python3", "python"].into_iter().find(|name| answers(name, &["--version"]));
-    let python = python.ok_or("no Python, whose pip fetches NVRTC: `apt-get install python3-venv`")?;
+    // Debian's Python alone has neither pip nor what makes one.
+    let fetches =
+        |name: &&str| answers(name, &["-m", "pip", "--version"]) || answers(name, &["-c", "import ensurepip"]);
+    let find = || ["python3", "python"].into_iter().find(fetches);
+    process::ensure_packages(&["python3-venv"], || find().is_some())?;
+    let python = find().ok_or("no Python, whose pip fetches NVRTC")?;
     let pip = match answers(python, &["-m", "pip", "--version"]) {
         true => python.to_owned(),
         false => {
