@@ -5,7 +5,9 @@ use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
 use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Makes a module of tests that all call this suite; `$backend` is an `Option<impl Backend>`, `None` where the machine
 /// cannot run it, which is said by name.
@@ -70,14 +72,33 @@ fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>, policy: &Policy) -
     (out, slots(&*program))
 }
 
+/// What this backend makes of batches by this policy.
+fn by(backend: &dyn Backend, policy: &Policy) -> impl Fn(&Plan, &Batch<'_>) -> Ran {
+    move |plan, batch| run(backend, plan, batch, policy)
+}
+
+/// What the reference makes of a batch. It takes most of the time, and every instruction set of a CPU asks it for the same
+/// batches: this process computes each once.
+fn reference(plan: &Plan, batch: &Batch<'_>) -> Arc<Ran> {
+    static KNOWN: Mutex<Option<HashMap<u64, Arc<OnceLock<Arc<Ran>>>>>> = Mutex::new(None);
+    let keys: Vec<_> = batch.keys.iter().map(|key| (key.pk_seed, key.sk_seed, key.cached_nodes)).collect();
+    let positions: Vec<_> = batch.positions.iter().map(|at| (&at.fors, at.idx_tree, at.idx_leaf)).collect();
+    let batch_id = identity(&(plan, keys, batch.key_of, positions, batch.signatures));
+    let known = {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_default().entry(batch_id).or_default().clone()
+    };
+    known.get_or_init(|| Arc::new(run(&Reference, plan, batch, &Policy::default()))).clone()
+}
+
 fn slots(program: &dyn Program) -> [Option<Vec<u8>>; 3] {
     [Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots].map(|slot| program.read(slot))
 }
 
-/// A number that nodes share with their equals alone, except by a chance of 2^−64 or so.
-fn identity(nodes: &[u8]) -> u64 {
+/// A number that things share with their equals alone, except by a chance of 2^−64 or so.
+fn identity(thing: &impl Hash) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
-    nodes.hash(&mut hasher);
+    thing.hash(&mut hasher);
     hasher.finish().max(1)
 }
 
@@ -97,34 +118,33 @@ impl Case {
         };
         self.seeds.iter().enumerate().map(key).collect()
     }
-    fn keygen(&self, backend: &dyn Backend, policy: &Policy) -> Ran {
+    fn keygen<R>(&self, run: impl Fn(&Plan, &Batch<'_>) -> R) -> R {
         let batch = Batch { keys: &self.keys(true, &[]), key_of: &self.key_of, positions: &[], signatures: &[] };
-        run(backend, &Plan::new(self.p, Op::Keygen), &batch, policy)
+        run(&Plan::new(self.p, Op::Keygen), &batch)
     }
-    fn sign(&self, backend: &dyn Backend, policy: &Policy) -> Ran {
-        self.sign_with(backend, &Plan::new(self.p, Op::Sign), &[], policy)
+    fn sign<R>(&self, run: impl Fn(&Plan, &Batch<'_>) -> R) -> R {
+        self.sign_with(&Plan::new(self.p, Op::Sign), &[], run)
     }
-    fn sign_with(&self, backend: &dyn Backend, plan: &Plan, cached: &[Vec<u8>], policy: &Policy) -> Ran {
+    fn sign_with<R>(&self, plan: &Plan, cached: &[Vec<u8>], run: impl Fn(&Plan, &Batch<'_>) -> R) -> R {
         let keys = self.keys(true, cached);
-        let batch = Batch { keys: &keys, key_of: &self.key_of, positions: &self.positions, signatures: &[] };
-        run(backend, plan, &batch, policy)
+        run(plan, &Batch { keys: &keys, key_of: &self.key_of, positions: &self.positions, signatures: &[] })
     }
-    fn verify(&self, backend: &dyn Backend, signatures: &[u8], policy: &Policy) -> Ran {
+    fn verify<R>(&self, signatures: &[u8], run: impl Fn(&Plan, &Batch<'_>) -> R) -> R {
         let keys = self.keys(false, &[]);
         let signatures: Vec<&[u8]> = signatures.chunks(self.p.sig_bytes()).collect();
         let batch = Batch { keys: &keys, key_of: &self.key_of, positions: &self.positions, signatures: &signatures };
-        run(backend, &Plan::new(self.p, Op::Verify), &batch, policy)
+        run(&Plan::new(self.p, Op::Verify), &batch)
     }
     /// Keygen, sign and verify against the reference, slots and all; gives the signatures.
     fn check(&self, backend: &dyn Backend, policy: &Policy) -> Vec<u8> {
         let jobs = self.key_of.len();
-        let (p, default) = (self.p, Policy::default());
-        let roots = self.keygen(backend, policy).0;
-        assert_eq!(roots, self.keygen(&Reference, &default).0, "{p}, {jobs} key pairs");
-        let signed = self.sign(backend, policy);
-        same(p, "sign", &signed, &self.sign(&Reference, &default));
-        let verified = self.verify(backend, &signed.0, policy);
-        same(p, "verify", &verified, &self.verify(&Reference, &signed.0, &default));
+        let p = self.p;
+        let roots = self.keygen(by(backend, policy)).0;
+        assert_eq!(roots, self.keygen(reference).0, "{p}, {jobs} key pairs");
+        let signed = self.sign(by(backend, policy));
+        same(p, "sign", &signed, &self.sign(reference));
+        let verified = self.verify(&signed.0, by(backend, policy));
+        same(p, "verify", &verified, &self.verify(&signed.0, reference));
         assert_eq!(verified.0, roots, "{p}: {jobs} signatures lead to their keys' roots");
         signed.0
     }
@@ -180,7 +200,7 @@ pub fn toys_exhaustively(backend: &dyn Backend) {
             }
         }
         let signatures = case.check(backend, &default);
-        let root = case.keygen(backend, &default).0[..p.n].to_vec();
+        let root = case.keygen(by(backend, &default)).0[..p.n].to_vec();
 
         let signature = &signatures[..p.sig_bytes()];
         let flips: Vec<u8> = (p.n..p.sig_bytes())
@@ -197,7 +217,7 @@ pub fn toys_exhaustively(backend: &dyn Backend) {
             key_of: vec![0; jobs],
             positions: vec![case.positions[0].clone(); jobs],
         };
-        let roots = wrong.verify(backend, &flips, &default).0;
+        let roots = wrong.verify(&flips, by(backend, &default)).0;
         for (at, found) in roots.chunks(p.n).enumerate() {
             assert!(found != root, "{p}: a signature with byte {} changed was accepted", at + p.n);
         }
@@ -209,23 +229,22 @@ pub fn every_policy_gives_the_same_bytes(backend: &dyn Backend) {
     for p in toys().chain([&hypergrove_fips205::SLH_DSA_SHA2_128F]) {
         let jobs = if p.h > 8 { 3 } else { 21 };
         let case = Case::new(p, 2, jobs);
-        let want = case.sign(&Reference, &Policy::default()).0;
-        let roots = case.keygen(&Reference, &Policy::default()).0;
+        let (signed, generated) = (case.sign(reference), case.keygen(reference));
+        let (want, roots) = (&signed.0, &generated.0);
         for (policy, what) in policies(backend, p) {
-            assert!(case.keygen(backend, &policy).0 == roots, "keygen, {what}");
-            assert!(case.sign(backend, &policy).0 == want, "sign, {what}");
-            assert!(case.verify(backend, &want, &policy).0 == roots, "verify, {what}");
+            assert!(case.keygen(by(backend, &policy)).0 == *roots, "keygen, {what}");
+            assert!(case.sign(by(backend, &policy)).0 == *want, "sign, {what}");
+            assert!(case.verify(want, by(backend, &policy)).0 == *roots, "verify, {what}");
         }
     }
 }
 
 /// Signing with the nodes of any number of top layers at hand.
 pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
-    let default = Policy::default();
     let f = &hypergrove_fips205::SLH_DSA_SHA2_128F;
     for (p, most) in toys().map(|p| (p, p.d)).chain([(f, 3)]) {
         let case = Case::new(p, 2, 5);
-        let want = case.sign(&Reference, &default);
+        let want = case.sign(reference);
         for layers in 1..=most {
             for threads in [1, 2] {
                 let policy = threads_policy(backend, p, threads);
@@ -235,19 +254,19 @@ pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
                 let nodes = run(backend, &plan, &batch, &policy).0;
                 let each = cache_bytes(p, layers).expect("small");
                 if p.h <= 8 {
-                    assert!(nodes == run(&Reference, &plan, &batch, &default).0, "{p}: nodes of {layers} layers");
+                    assert!(nodes == reference(&plan, &batch).0, "{p}: nodes of {layers} layers");
                 }
                 let cached: Vec<Vec<u8>> = nodes.chunks(each).map(<[u8]>::to_vec).collect();
                 CachedNodes::new(p, layers, &cached[0]).expect("the right length");
                 let plan = Plan::new(p, Op::Sign).with_cached_layers(layers);
                 for again in [false, true] {
-                    let signed = case.sign_with(backend, &plan, &cached, &policy);
+                    let signed = case.sign_with(&plan, &cached, by(backend, &policy));
                     let what = if again { "seen before" } else { "at first sight" };
                     assert!(signed.0 == want.0, "{p}: {layers} cached layers, {threads} threads, {what}");
                 }
                 if threads == 1 && layers == most && p.h <= 8 {
                     for (policy, what) in policies(backend, p) {
-                        let signed = case.sign_with(backend, &plan, &cached, &policy);
+                        let signed = case.sign_with(&plan, &cached, by(backend, &policy));
                         assert!(signed.0 == want.0, "{what}, {layers} cached layers");
                     }
                 }
