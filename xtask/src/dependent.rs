@@ -1,7 +1,6 @@
 //! A program of somebody else's that uses the library: it inherits no profile of this workspace.
 
 use crate::process::{self, Outcome, Step};
-use crate::workspace;
 use std::fs;
 use std::path::Path;
 
@@ -11,10 +10,9 @@ pub(crate) const MANIFEST: &str = "xtask/dependent/Cargo.toml";
 pub(crate) fn check() -> Step {
     let lock = Path::new(MANIFEST).with_file_name("Cargo.lock");
     fs::copy("Cargo.lock", &lock).map_err(|error| format!("{}: {error}", lock.display()))?;
-    let target = workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     let mut command = process::cargo(&["run", "--manifest-path", MANIFEST]);
     // Frames are as large without debug information, and the build is quicker.
-    command.env("CARGO_TARGET_DIR", target.join("dependent")).env("CARGO_PROFILE_DEV_DEBUG", "0");
+    command.env("CARGO_TARGET_DIR", process::target().join("dependent")).env("CARGO_PROFILE_DEV_DEBUG", "0");
     process::run(command)?;
     Ok(Outcome::Passed("without optimisation, from threads with 2 MiB of stack".into()))
 }

@@ -3,6 +3,7 @@
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
 use std::path::Path;
+use std::process::Command;
 
 const BARE: &str = "thumbv7em-none-eabi";
 const ARM: &str = "aarch64-unknown-linux-gnu";
@@ -79,15 +80,22 @@ pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
     }
     let nightly = process::output("rustup", &["run", "nightly", "rustc", "--version"]).unwrap_or_default();
     let before = tally.passed;
+    // Once, or the runs below would make it at the same time.
+    process::run(process::limited(5, "rustup", &["run", "nightly", "cargo", "miri", "setup"]))?;
     // Another target keeps the features from build scripts; under Miri a feature is there if it is compiled in.
     let test = ["run", "nightly", "cargo", "miri", "test", "--target", "x86_64-unknown-linux-gnu", "--all-features"];
     let host = ["-p", "hypergrove-fips205", "-p", "hypergrove-engine", "--lib", "--", "--skip", "plan::tests"];
-    let lanes = ["-p", "hypergrove-lanes", "--test", "agreement", "--test", "lattice"];
-    let lanes = if extent == Extent::Full { &lanes[..] } else { &lanes[..4] };
-    for (packages, features) in [(&host[..], ""), (lanes, MIRI_FEATURES)] {
-        let mut command = process::limited(15, "rustup", &[&test, packages].concat());
-        command.env("RUSTFLAGS", features);
-        process::run_tests(command, tally)?;
-    }
+    let lanes = |name| ["-p", "hypergrove-lanes", "--test", name];
+    let (minutes, lattice) = if extent == Extent::Full { (40, Some(lanes("lattice"))) } else { (15, None) };
+    // Miri has one thread. A folder for each choice of features: neither replaces what the other is reading.
+    let command = |packages: &[&str], folder, features| {
+        let mut command = process::limited(minutes, "rustup", &[&test, packages].concat());
+        command.env("CARGO_TARGET_DIR", process::target().join(folder)).env("RUSTFLAGS", features);
+        command
+    };
+    let of_lanes =
+        [lanes("agreement")].into_iter().chain(lattice).map(|test| command(&test, "miri-lanes", MIRI_FEATURES));
+    let runs: Vec<Command> = of_lanes.chain([command(&host, "miri-host", "")]).collect();
+    process::run_tests_concurrently(runs, tally)?;
     Ok(Outcome::Passed(format!("{} tests, {}", tally.passed - before, nightly.trim())))
 }

@@ -1,7 +1,7 @@
 //! The GPU kernels without a GPU: compiled by NVRTC out of PyPI's wheel, and read by the host's C++ compiler.
 
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
-use crate::{tests, workspace};
+use crate::tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,7 +68,7 @@ fn ensure_nvrtc() -> Result<PathBuf, String> {
     let text = fs::read_to_string(WHEEL).map_err(|error| format!("{WHEEL}: {error}"))?;
     let version = text.split_once("==").and_then(|(_, rest)| rest.split_whitespace().next());
     let version = version.ok_or_else(|| format!("{WHEEL}: no version"))?;
-    let target = workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let target = process::target();
     let folder = target.join(format!("nvrtc-{version}"));
     let libraries = folder.join(LIBRARIES);
     if libraries.is_dir() {

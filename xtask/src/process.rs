@@ -1,8 +1,10 @@
 //! Starting programs, and reading what test runners say.
 
+use crate::workspace;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
@@ -50,6 +52,11 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     }
     command.args(arguments);
     command
+}
+
+/// Cargo's target folder.
+pub(crate) fn target() -> PathBuf {
+    workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// `program arguments…`, ended with all its children after so many minutes where coreutils' `timeout` is to be had.
@@ -103,6 +110,27 @@ pub(crate) fn run_tests(mut command: Command, tally: &mut Tally) -> Result<(), S
         status if status.code() == Some(124) => Err(format!("`{line}`: out of time")),
         status => Err(format!("`{line}`: {status}")),
     }
+}
+
+/// Runs test binaries at the same time; the first failure, once all have ended.
+pub(crate) fn run_tests_concurrently(commands: Vec<Command>, tally: &mut Tally) -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let run = |command| {
+            scope.spawn(move || {
+                let mut own = Tally::default();
+                (run_tests(command, &mut own), own)
+            })
+        };
+        let running: Vec<_> = commands.into_iter().map(run).collect();
+        running.into_iter().fold(Ok(()), |result, run| {
+            let (ended, own) = run.join().expect("no reader panics");
+            tally.passed += own.passed;
+            tally.failed += own.failed;
+            tally.ignored += own.ignored;
+            tally.skipped.extend(own.skipped);
+            result.and(ended)
+        })
+    })
 }
 
 /// Copies a stream and shows each of its lines to `read`.
