@@ -24,6 +24,8 @@ use zeroize::{Zeroize, Zeroizing};
 /// zkDilithium by one instruction set.
 pub struct ZkDilithium {
     isa: Isa,
+    /// Whether it keeps to the calling thread.
+    alone: bool,
     /// For few jobs, and for many.
     narrow: Box<dyn Lattice>,
     wide: Box<dyn Lattice>,
@@ -62,10 +64,16 @@ impl ZkDilithium {
             Constants { zeta: ZETA, round_constants: &round_constants, matrix: &matrix, antidiagonals: &antidiagonals };
         Some(ZkDilithium {
             isa,
+            alone: false,
             narrow: lattice(isa, Width::Narrow, &constants)?,
             wide: lattice(isa, Width::Wide, &constants)?,
             scratch: Default::default(),
         })
+    }
+    /// The same on the calling thread alone, even where that is one of a pool.
+    #[must_use]
+    pub fn alone(self) -> ZkDilithium {
+        ZkDilithium { alone: true, ..self }
     }
     /// The instruction set.
     pub fn isa(&self) -> Isa {
@@ -107,11 +115,11 @@ impl ZkDilithium {
     /// The same into memory of the caller's, as much as there are seeds.
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
         assert_eq!(seeds.len(), keys.len(), "seeds and keys");
-        let chunk = chunk(seeds.len());
+        let chunk = self.chunk(seeds.len());
         let one = |(seeds, keys): (&[_], &mut [_])| {
             self.on_lanes(seeds.len(), Then::Wipe, |lanes| lanes.keygen(seeds, keys));
         };
-        match threads() {
+        match self.threads() {
             1 => seeds.chunks(chunk).zip(keys.chunks_mut(chunk)).for_each(one),
             _ => seeds.par_chunks(chunk).zip(keys.par_chunks_mut(chunk)).for_each(one),
         }
@@ -133,7 +141,7 @@ impl ZkDilithium {
         then: Then,
         run: impl Fn(&mut Lanes<'_>, &[J], &mut Vec<R>) + Sync,
     ) -> Vec<R> {
-        let chunk = chunk(jobs.len());
+        let chunk = self.chunk(jobs.len());
         let one = |jobs: &[J]| {
             let mut out = Vec::with_capacity(jobs.len());
             self.on_lanes(jobs.len(), then, |lanes| run(lanes, jobs, &mut out));
@@ -142,10 +150,21 @@ impl ZkDilithium {
         if jobs.len() <= chunk {
             return one(jobs);
         }
-        match threads() {
+        match self.threads() {
             1 => jobs.chunks(chunk).flat_map(one).collect(),
             _ => jobs.par_chunks(chunk).map(one).collect::<Vec<_>>().into_iter().flatten().collect(),
         }
+    }
+
+    /// Threads of the pool that this thread is one of. Where it is of none, rayon would start its global pool, which nobody
+    /// has asked for, and which panics where threads cannot be had.
+    fn threads(&self) -> usize {
+        rayon::current_thread_index().filter(|_| !self.alone).map_or(1, |_| rayon::current_num_threads())
+    }
+
+    /// Jobs that a thread takes at a time.
+    fn chunk(&self, jobs: usize) -> usize {
+        jobs.div_ceil(self.threads()).clamp(1, MOST)
     }
 
     /// Lanes for so many jobs, on this thread.
@@ -166,19 +185,8 @@ impl ZkDilithium {
     }
 }
 
-/// Threads of the pool that this thread is one of. Where it is of none, rayon would start its global pool, which nobody has
-/// asked for, and which panics where threads cannot be had.
-fn threads() -> usize {
-    rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads())
-}
-
 /// Jobs of a chunk, at most: more add nothing to it, but keep threads waiting for its end.
 const MOST: usize = 256;
-
-/// Jobs that a thread of the current pool takes at a time.
-fn chunk(jobs: usize) -> usize {
-    jobs.div_ceil(threads()).clamp(1, MOST)
-}
 
 /// What becomes of scratch after a call: what held secrets is wiped.
 #[derive(Clone, Copy, PartialEq)]

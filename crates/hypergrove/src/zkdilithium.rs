@@ -46,8 +46,8 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 /// What computes single operations: on the calling thread, by the instruction set that is fastest here.
 fn on_this_thread() -> &'static ZkDilithium {
     static LANES: OnceLock<ZkDilithium> = OnceLock::new();
-    LANES
-        .get_or_init(|| ZkDilithium::with(Isa::fastest()).expect("the fastest instruction set is one that the CPU has"))
+    let lanes = || ZkDilithium::with(Isa::fastest()).expect("the fastest instruction set is one that the CPU has");
+    LANES.get_or_init(|| lanes().alone())
 }
 
 /// The result of a batch of one.

@@ -76,11 +76,11 @@ fn is_damaged(error: &Error) -> bool {
     error.kind() == ErrorKind::KeyDamaged
 }
 
-/// Of 20 jobs, those of the damaged key fail, and no others.
+/// Of 9 jobs, those of the damaged key fail, and no others.
 fn fails_alone(engine: &Engine, good: &SigningKey, damaged: &SigningKey, what: &str) {
-    let key_of = |i: usize| if i % 5 == 1 || i > 16 { damaged } else { good };
-    let jobs: Vec<_> = (0..20).map(|i| SignJob { key: key_of(i), message: MESSAGE }).collect();
-    let expected = reference::sign(&good.as_ref().expand(), MESSAGE, &mut Trace::default());
+    let key_of = |i: usize| if i == 1 || i > 5 { damaged } else { good };
+    let jobs: Vec<_> = (0..9).map(|i| SignJob { key: key_of(i), message: MESSAGE }).collect();
+    let expected = good.sign_message(MESSAGE).unwrap();
     for (i, signature) in engine.sign_batch(&jobs).unwrap().into_iter().enumerate() {
         match std::ptr::eq(key_of(i), damaged) {
             true => assert!(signature.as_ref().is_err_and(is_damaged), "{what}, {engine:?}: {signature:?}"),

@@ -110,8 +110,11 @@ impl EngineBuilder {
                 return Err(Error::Value { what: format!("{} is named twice; name each device once", device.id()) });
             }
             let hands = if is_cpu {
-                let pool = if threads > 1 { Some(pool("zkdilithium-lanes")?) } else { None };
-                Hands::Lanes(Lanes::with(isa).ok_or_else(lacking)?, pool)
+                let lanes = Lanes::with(isa).ok_or_else(lacking)?;
+                match threads {
+                    1 => Hands::Lanes(lanes.alone(), None),
+                    _ => Hands::Lanes(lanes, Some(pool("zkdilithium-lanes")?)),
+                }
             } else {
                 let hands = 0..if threads > 1 { MOST_HANDS } else { 1 };
                 let hand = |_| Ok(Hand::new(&backend, &policy, pool("zkdilithium-copies")?));
@@ -280,7 +283,7 @@ impl Engine {
             let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
             // Programs expand the keys' bytes themselves.
             let expands = matches!(on.by, By::Lanes(_));
-            let checked = each(&of_keys, |jobs| match expands {
+            let checked = each(on.threads, &of_keys, |jobs| match expands {
                 true => jobs[0].key.expanded().map(drop),
                 false => jobs[0].key.check_again(),
             });
@@ -351,7 +354,7 @@ fn verify<'a>(on: &mut On<'_>, jobs: &[VerifyJob<'a>], out: &mut Vec<bool>) -> R
                 signature,
             };
             let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
-            each(&of_keys, |jobs| {
+            each(on.threads, &of_keys, |jobs| {
                 jobs[0].key.expanded();
             });
             out.extend(lanes.verify(&jobs.iter().map(job).collect::<Vec<_>>()));
@@ -360,11 +363,11 @@ fn verify<'a>(on: &mut On<'_>, jobs: &[VerifyJob<'a>], out: &mut Vec<bool>) -> R
     }
 }
 
-/// What `work` makes of each, on all threads of the current pool; outside of any, on this thread.
-fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
-    match rayon::current_thread_index() {
-        Some(_) => items.par_iter().map(work).collect(),
-        None => items.iter().map(work).collect(),
+/// What `work` makes of each, on so many threads of the current pool: with one, on this.
+fn each<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
+    match threads {
+        1 => items.iter().map(work).collect(),
+        _ => items.par_iter().map(work).collect(),
     }
 }
 

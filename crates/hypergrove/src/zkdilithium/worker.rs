@@ -89,6 +89,8 @@ impl Hand {
 /// Where a piece is computed.
 pub(super) struct On<'a> {
     pub(super) device: &'a Device,
+    /// Threads of the current pool; with one, nothing is left to any pool.
+    pub(super) threads: usize,
     pub(super) by: By<'a>,
 }
 
@@ -468,16 +470,17 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
             let device = &worker.device;
             let ended = match &worker.hands {
                 Hands::Lanes(lanes, pool) => {
-                    let mut run = || (self.run)(&mut On { device, by: By::Lanes(lanes) }, jobs, &mut results);
+                    let threads = threads(pool);
+                    let mut run = || (self.run)(&mut On { device, threads, by: By::Lanes(lanes) }, jobs, &mut results);
                     match pool {
                         Some(pool) => pool.install(run),
                         None => run(),
                     }
                 }
                 Hands::Programs(programs) => worker.with(&programs[turn.hand], |program| {
-                    programs[turn.hand]
-                        .pool
-                        .install(|| (self.run)(&mut On { device, by: By::Program(program) }, jobs, &mut results))
+                    let pool = &programs[turn.hand].pool;
+                    let mut on = On { device, threads: pool.current_num_threads(), by: By::Program(program) };
+                    pool.install(|| (self.run)(&mut on, jobs, &mut results))
                 }),
             };
             let took = match ended {
