@@ -3,9 +3,10 @@
 use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
 use crate::files::Shown;
+use crate::loader::{self, NotLoaded};
 use crate::printer::Printer;
 use hypergrove::tune::table::Source;
-use hypergrove::{BACKENDS, Backend, Device, Engine, EngineBuilder, Fault, Reference, Work};
+use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Reference, Work};
 use hypergrove_cpu::{Cpu, Isa, Rates};
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -75,6 +76,9 @@ pub(crate) fn engine_with<'p>(
     let mut builder = more(builder(options));
     if let Some(devices) = devices(options)? {
         builder = builder.devices(devices);
+    } else {
+        let others = || BACKENDS.iter().filter(|entry| entry.name != HOST).map(made).collect();
+        builder = builder.automatic(make(HOST, IsaName(None))?, Arc::new(others));
     }
     let engine = builder.build()?;
     if printer.verbose {
@@ -86,9 +90,6 @@ pub(crate) fn engine_with<'p>(
 /// What was asked for but the devices.
 pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
     let mut builder = Engine::builder().tables(tables());
-    if let Some(cache) = cache() {
-        builder = builder.cache(cache);
-    }
     if let Some(threads) = options.threads {
         builder = builder.threads(threads.into());
     }
@@ -163,7 +164,7 @@ pub(crate) type Chosen = (Arc<dyn Backend>, Device);
 pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<Chosen>, Failure> {
     let devices = match devices(options)? {
         Some(devices) => devices,
-        None => vec![(make("cpu", IsaName(None))?, 0)],
+        None => vec![(make(HOST, IsaName(None))?, 0)],
     };
     let device = |(backend, index): (Arc<dyn Backend>, u32)| {
         let device = backend.devices()?.into_iter().find(|device| device.index == index);
@@ -182,14 +183,30 @@ fn make(name: &str, isa: IsaName) -> Result<Arc<dyn Backend>, Failure> {
             Ok(Arc::new(Cpu::with(isa).ok_or_else(lacking)?))
         }
         (REFERENCE, ..) => Ok(Arc::new(Reference)),
-        (.., Some(entry)) => Ok((entry.make)(cache().as_deref())),
+        (.., Some(entry)) => Ok(made(entry)),
         (.., None) => Err(Failure::new(format!("there is no device '{name}'")).hint(present())),
     }
 }
 
 /// All backends of the library.
 pub(crate) fn backends() -> Vec<Arc<dyn Backend>> {
-    BACKENDS.iter().map(|entry| (entry.make)(cache().as_deref())).collect()
+    BACKENDS.iter().map(made).collect()
+}
+
+/// The backend of this computer's processor, which needs no driver.
+const HOST: &str = "cpu";
+
+/// A backend; one without devices if its driver must not be loaded.
+fn made(entry: &BackendEntry) -> Arc<dyn Backend> {
+    match loader::distrust() {
+        Some(why) if entry.name != HOST => Arc::new(NotLoaded { name: entry.name, why }),
+        _ => (entry.make)(cache().as_deref()),
+    }
+}
+
+/// Passes on what a backend has left out, once it has done its work outside of an engine.
+pub(crate) fn warn(backend: &dyn Backend, printer: &Printer) {
+    backend.notices().into_iter().for_each(|notice| printer.warning(notice));
 }
 
 /// The devices that could have been named.

@@ -14,6 +14,7 @@ mod inspect;
 mod kat;
 mod keygen;
 mod keys;
+mod loader;
 mod machine;
 mod message;
 mod pem;

@@ -249,6 +249,7 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                 ]))?;
             }
         }
+        machine::warn(&*backend, printer);
     }
     Ok(Exit::Good)
 }

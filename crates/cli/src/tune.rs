@@ -118,8 +118,10 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
     }
     let bar = printer.progress_of_time(budget, "tuning");
     let tuner = Tuner { args, backend, device, threads, printer, bar, start: Instant::now(), budget };
-    let rows = tuner.rows(&sets, &mut journal)?;
+    let rows = tuner.rows(&sets, &mut journal);
     tuner.bar.finish_and_clear();
+    machine::warn(&*tuner.backend, printer);
+    let rows = rows?;
     if rows.is_empty() {
         return Err(Failure::new("the time was over before anything was known").hint("give more with --budget"));
     }

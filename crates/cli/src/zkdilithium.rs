@@ -198,7 +198,7 @@ pub(crate) fn check_message(options: &MessageOptions) -> Result<(), Failure> {
 
 impl Warns for Engine {
     fn warnings(&self) -> Vec<String> {
-        self.faults().into_iter().map(machine::set_aside).collect()
+        self.faults().into_iter().map(machine::set_aside).chain(self.notices()).collect()
     }
 }
 

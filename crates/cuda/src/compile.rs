@@ -1,12 +1,11 @@
 //! From a kernel's source to code that a device loads: ready in the build, in memory, on disk, or compiled now.
 
 use hypergrove_engine::Error;
-use hypergrove_gpu::cache;
+use hypergrove_gpu::cache::Cache;
 use hypergrove_kernels::{Config, Kernel};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Compute capability: 9 and 0 of `sm_90`.
@@ -42,20 +41,18 @@ type Slot = Arc<Mutex<Option<Arc<[u8]>>>>;
 
 /// Compiles kernels, each once: code is kept in memory and in the cache. All devices share one.
 pub(crate) struct Compiler {
-    cache: Option<PathBuf>,
+    cache: Option<Arc<Cache>>,
     open: Box<Opener>,
     toolchain: OnceLock<Result<Box<dyn Toolchain>, String>>,
     codes: Mutex<HashMap<[u8; 32], Slot>>,
 }
 
 impl Compiler {
-    /// `cache` is a directory for compiled code, made if it is not there; only its owner should be able to write to it.
     /// `open` loads the compiler, and is called when something is to be compiled.
     pub(crate) fn new(
-        cache: Option<&Path>,
+        cache: Option<Arc<Cache>>,
         open: impl Fn() -> Result<Box<dyn Toolchain>, String> + Send + Sync + 'static,
     ) -> Compiler {
-        let cache = cache.map(Path::to_path_buf);
         Compiler { cache, open: Box::new(open), toolchain: OnceLock::new(), codes: Mutex::default() }
     }
 
@@ -107,16 +104,15 @@ impl Compiler {
         if let Some(code) = &*code {
             return Ok(code.clone());
         }
-        let fresh = match self.cache.as_deref().and_then(|folder| cache::load(folder, &key)) {
+        let fresh = match self.cache.as_ref().and_then(|cache| cache.load(&key)) {
             Some(cached) => cached,
             None => {
                 let made = toolchain.compile(source, &options, output).map_err(|log| Error::Device {
                     device: device.to_owned(),
                     what: format!("NVRTC {major}.{minor} cannot compile {name} for {architecture}: {}", log.trim()),
                 })?;
-                if let Some(folder) = &self.cache {
-                    // A cache that cannot be written costs the next process a compilation and nothing else.
-                    let _ = cache::store(folder, &key, &made);
+                if let Some(cache) = &self.cache {
+                    cache.store(&key, &made);
                 }
                 made
             }
@@ -152,6 +148,7 @@ fn key(source: &str, options: &[String], version: (u32, u32), capability: Capabi
 mod tests {
     use super::*;
     use hypergrove_gpu::cache::{CHECKSUM, MAGIC};
+    use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     /// Puts out what it was asked to compile, and counts.
@@ -181,7 +178,7 @@ mod tests {
         let compiled = Arc::new(AtomicUsize::new(0));
         let count = compiled.clone();
         let open = move || Ok(Box::new(Echo { version, compiled: count.clone() }) as Box<dyn Toolchain>);
-        (Compiler::new(cache, open), compiled)
+        (Compiler::new(cache.map(|path| Arc::new(Cache::new(path))), open), compiled)
     }
 
     fn compile(cache: Option<&Path>, source: &str, options: &[&str], capability: Capability) -> (Vec<u8>, usize) {
@@ -249,6 +246,21 @@ mod tests {
             }
         }
         assert_eq!(compile(Some(cache), "y", &[], (9, 0)), (code, 1));
+    }
+
+    /// Its checksum is right: whoever can write the file can make one.
+    #[cfg(unix)]
+    #[test]
+    fn planted_code_is_not_loaded() {
+        use std::os::unix::fs::PermissionsExt;
+        let cache = tempfile::tempdir().unwrap();
+        let cache = cache.path();
+        let (code, _) = compile(Some(cache), "x", &[], (9, 0));
+        let options = ["--gpu-architecture=sm_90".to_owned()];
+        Cache::new(cache).store(&key("x", &options, (13, 0), (9, 0)), b"planted");
+        assert_eq!(compile(Some(cache), "x", &[], (9, 0)), (b"planted".to_vec(), 0), "it would be found");
+        std::fs::set_permissions(cache, std::fs::Permissions::from_mode(0o770)).unwrap();
+        assert_eq!(compile(Some(cache), "x", &[], (9, 0)), (code, 1));
     }
 
     #[test]

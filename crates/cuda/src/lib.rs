@@ -10,10 +10,13 @@ mod driver;
 
 use hypergrove_engine::Backend;
 use hypergrove_gpu::Gpus;
+use hypergrove_gpu::cache::Cache;
 use std::path::Path;
+use std::sync::Arc;
 
 /// All GPUs of NVIDIA's driver, perhaps none: [`Backend::absent`] says why. Compiled kernels are kept in `cache`, if a
-/// directory is given.
+/// directory is given, and read from there unless others can have written them: [`Backend::notices`] tells of those.
 pub fn backend(cache: Option<&Path>) -> impl Backend + use<> {
-    Gpus::new("cuda", driver::devices(cache))
+    let cache = cache.map(|path| Arc::new(Cache::new(path)));
+    Gpus::new("cuda", driver::devices(cache.as_ref()), cache)
 }

@@ -207,6 +207,11 @@ pub trait Backend: Send + Sync {
     fn absent(&self) -> Option<String> {
         None
     }
+    /// What its user should know of what it has done so far and left out, such as compiled code that others can have written:
+    /// a line each.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Jobs of one program that fill the device: more of them make it no faster. Of a device with memory of its own,
     /// programs are made for that many jobs if there are as many; elsewhere they may be smaller, so that results come
     /// out sooner. By default enough to fill the widest lanes of every thread several times over, and enough that

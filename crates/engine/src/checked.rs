@@ -45,6 +45,9 @@ impl Backend for Checked {
     fn absent(&self) -> Option<String> {
         self.subject.absent()
     }
+    fn notices(&self) -> Vec<String> {
+        [self.subject.notices(), self.reference.notices()].concat()
+    }
     fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
         self.subject.jobs(device, plan, policy)
     }

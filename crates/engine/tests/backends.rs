@@ -203,6 +203,9 @@ impl Backend for Telling {
     fn absent(&self) -> Option<String> {
         Some("told to be absent".into())
     }
+    fn notices(&self) -> Vec<String> {
+        vec![format!("notice {}", self.0)]
+    }
     fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
         77
     }
@@ -314,6 +317,7 @@ fn checked_answers_what_its_subject_answers() {
     assert_eq!((checked.name(), &*device.name), ("telling", "teller"));
     assert_eq!(checked.space(device, &plan), Ok(vec![Axis::new("told", &[7])]));
     assert_eq!(checked.absent().as_deref(), Some("told to be absent"));
+    assert_eq!(checked.notices(), ["notice 0", "notice 0"], "of both");
     assert_eq!(checked.jobs(device, &plan, &policy), 77);
     checked.compile(device, &plan, 1, &policy);
     assert_eq!(COMPILED.load(Ordering::Relaxed), 1, "the reference need not be ready");

@@ -1,5 +1,6 @@
 //! GPUs as a backend.
 
+use crate::cache::Cache;
 use crate::gpu::{Facts, Gpu};
 use crate::nodes::NodesCache;
 use crate::policy::{self, GpuPolicy};
@@ -42,20 +43,21 @@ pub struct Gpus<G: Gpu> {
     name: &'static str,
     gpus: Vec<(Arc<G>, Arc<NodesCache<G>>)>,
     absent: Option<String>,
+    cache: Option<Arc<Cache>>,
 }
 
 impl<G: Gpu> Gpus<G> {
-    /// GPUs whose numbers are their places, or why there are none.
-    pub fn new(name: &'static str, gpus: Result<Vec<Arc<G>>, String>) -> Gpus<G> {
-        let with_cache = |gpu: Arc<G>| {
-            let cache = Arc::new(NodesCache::new(gpu.facts().memory / CACHE_SHARE));
-            (gpu, cache)
+    /// GPUs whose numbers are their places, or why there are none; and where their compiled code is kept.
+    pub fn new(name: &'static str, gpus: Result<Vec<Arc<G>>, String>, cache: Option<Arc<Cache>>) -> Gpus<G> {
+        let with_nodes = |gpu: Arc<G>| {
+            let nodes = Arc::new(NodesCache::new(gpu.facts().memory / CACHE_SHARE));
+            (gpu, nodes)
         };
         let (gpus, absent) = match gpus {
-            Ok(gpus) => (gpus.into_iter().map(with_cache).collect(), None),
+            Ok(gpus) => (gpus.into_iter().map(with_nodes).collect(), None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        Gpus { name, gpus, absent }
+        Gpus { name, gpus, absent, cache }
     }
 
     fn gpu(&self, device: &Device) -> Result<&(Arc<G>, Arc<NodesCache<G>>), Error> {
@@ -84,6 +86,9 @@ impl<G: Gpu> Backend for Gpus<G> {
     }
     fn absent(&self) -> Option<String> {
         self.absent.clone()
+    }
+    fn notices(&self) -> Vec<String> {
+        self.cache.as_ref().map_or(Vec::new(), |cache| cache.notices())
     }
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         let facts = self.gpu(device)?.0.facts();

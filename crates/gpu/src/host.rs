@@ -133,7 +133,7 @@ impl Drop for Memory {
 impl Gpu for HostGpu {
     type Memory = Memory;
     type HostMemory = Memory;
-    type Kernels = (Config, Vec<Kernel>);
+    type Kernels = Loaded;
     type Queue = HostQueue;
 
     fn facts(&self) -> &Facts {
@@ -178,7 +178,7 @@ impl Gpu for HostGpu {
         // SAFETY: the bytes are inside, the device has none of them, and no other thread uses them.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
-    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<(Config, Vec<Kernel>), Error> {
+    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Loaded, Error> {
         Ok((config.clone(), kernels.iter().map(|(kernel, _)| *kernel).collect()))
     }
     fn queue(self: &Arc<Self>) -> Result<HostQueue, Error> {
@@ -209,11 +209,14 @@ fn stored_row(args: &Args, n: usize) -> u64 {
     nodes + 256 * u64::from(args.base) + TREE * (u64::from(args.shape1 & 255) * n as u64 + 4)
 }
 
+/// Kernels that may be launched.
+type Loaded = (Config, Vec<Kernel>);
+
 pub(crate) struct HostQueue {
     gpu: Arc<HostGpu>,
     number: u64,
     /// Submissions that were not done yet, each with its number.
-    pending: VecDeque<(u64, (Config, Vec<Kernel>), Vec<Step>)>,
+    pending: VecDeque<(u64, Loaded, Vec<Step>)>,
     /// Submissions so far, those up to which [`Queue::wait`] waits, and those that were marked.
     submitted: u64,
     awaited: u64,
@@ -230,7 +233,7 @@ impl HostQueue {
     }
 
     #[allow(unsafe_code)]
-    fn execute(&self, (config, loaded): &(Config, Vec<Kernel>), steps: &[Step]) {
+    fn execute(&self, (config, loaded): &Loaded, steps: &[Step]) {
         for step in steps {
             // SAFETY: the program under test gives addresses inside memory that it holds; that it does is what tests
             // under a sanitizer would notice, as on a GPU.
@@ -276,15 +279,15 @@ impl Drop for HostQueue {
 }
 
 impl Queue for HostQueue {
-    type Kernels = (Config, Vec<Kernel>);
-    type Recording = ((Config, Vec<Kernel>), Vec<Step>);
+    type Kernels = Loaded;
+    type Recording = (Loaded, Vec<Step>);
 
-    fn submit(&mut self, kernels: &(Config, Vec<Kernel>), steps: &[Step]) -> Result<(), Error> {
+    fn submit(&mut self, kernels: &Loaded, steps: &[Step]) -> Result<(), Error> {
         self.follow(kernels, steps)?;
         self.awaited = self.submitted;
         Ok(())
     }
-    fn record(&mut self, kernels: &(Config, Vec<Kernel>), steps: &[Step]) -> Result<Self::Recording, Error> {
+    fn record(&mut self, kernels: &Loaded, steps: &[Step]) -> Result<Self::Recording, Error> {
         Ok((kernels.clone(), steps.to_vec()))
     }
     fn replay(&mut self, (kernels, steps): &Self::Recording) -> Result<(), Error> {
@@ -298,7 +301,7 @@ impl Queue for HostQueue {
         self.work(self.marks[slot]);
         Ok(())
     }
-    fn follow(&mut self, kernels: &(Config, Vec<Kernel>), steps: &[Step]) -> Result<(), Error> {
+    fn follow(&mut self, kernels: &Loaded, steps: &[Step]) -> Result<(), Error> {
         let left = &self.gpu.submissions;
         if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err() {
             // After an error nothing is under way.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 fn gpus(gpu: impl Into<Arc<HostGpu>>) -> Gpus<HostGpu> {
-    Gpus::new("host", Ok(vec![gpu.into()]))
+    Gpus::new("host", Ok(vec![gpu.into()]), None)
 }
 
 /// A backend and its first device.

@@ -76,6 +76,7 @@ impl EngineBuilder {
         self
     }
     /// Where backends that the engine makes itself may keep what they compile; otherwise nowhere.
+    /// A directory that other users may write is not used: see [`Engine::notices`].
     pub fn cache(mut self, directory: PathBuf) -> EngineBuilder {
         self.cache = Some(directory);
         self
@@ -278,9 +279,17 @@ impl Engine {
         self.0.live().map(|worker| worker.device().clone()).collect()
     }
 
-    /// What is to be said of the tables that the engine was built with: a line for each that is stale or damaged.
+    /// What is to be said of the tables that the engine was built with, a line for each that is stale or damaged, and of
+    /// what its [backends](Backend::notices) have left out so far.
     pub fn notices(&self) -> Vec<String> {
-        self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut all = self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let backends = self.0.workers.iter().chain(self.0.awake()).map(|worker| worker.programs.backend());
+        for notice in backends.flat_map(|backend| backend.notices()) {
+            if !all.contains(&notice) {
+                all.push(notice);
+            }
+        }
+        all
     }
 
     /// What devices failed so far, and how, in order: the latest 64. After a failure the work went on elsewhere, or the

@@ -12,7 +12,9 @@ mod spirv;
 use driver::Instance;
 use hypergrove_engine::Backend;
 use hypergrove_gpu::Gpus;
+use hypergrove_gpu::cache::Cache;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Who sees to it that Vulkan is used as it must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,8 +27,10 @@ pub enum Calls {
 }
 
 /// All devices of all Vulkan drivers, perhaps none: [`Backend::absent`] says why. The drivers' compiled pipelines are kept
-/// in `cache`, if a directory is given.
+/// in `cache`, if a directory is given, and read from there unless others can have written them: [`Backend::notices`] tells
+/// of those.
 pub fn backend(cache: Option<&Path>, calls: Calls) -> impl Backend + use<> {
     let instance = Instance::open(calls == Calls::Checked);
-    Gpus::new("vulkan", instance.and_then(|instance| driver::devices(&instance, cache)))
+    let cache = cache.map(|path| Arc::new(Cache::new(path)));
+    Gpus::new("vulkan", instance.and_then(|instance| driver::devices(&instance, cache.as_ref())), cache)
 }

@@ -11,4 +11,6 @@ mod report;
 mod sign_verify;
 mod studies;
 mod system;
+#[cfg(unix)]
+mod trust;
 mod zkdilithium;

@@ -9,22 +9,22 @@ use crate::compile::{Capability, Compiler};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 use hypergrove_engine::Error;
 use hypergrove_fips205::plan::Work;
+use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{Access, Allocations, accesses, check_order};
 use hypergrove_gpu::{Facts, Gpu, Step};
 use hypergrove_kernels::{Config, Kernel};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::ops::Range;
-use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// All devices of the driver, at least one, or why there is none: a sentence without its full stop. None is touched before
-/// its first use. `cache` is where compiled kernels are kept: see [`Compiler::new`].
-pub(crate) fn devices(cache: Option<&Path>) -> Result<Vec<Arc<CudaGpu>>, String> {
+/// its first use. `cache` is where compiled kernels are kept.
+pub(crate) fn devices(cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<CudaGpu>>, String> {
     let driver = Arc::new(Driver::open()?);
-    let compiler = Arc::new(Compiler::new(cache, Nvrtc::open));
+    let compiler = Arc::new(Compiler::new(cache.cloned(), Nvrtc::open));
     let failed = |code| format!("the NVIDIA driver does not list its devices: {}", driver.describe(code));
     let mut count = 0;
     // SAFETY: it writes one number.

@@ -167,6 +167,16 @@ impl Engine {
     pub fn faults(&self) -> Vec<Fault> {
         lock(&self.faults).clone()
     }
+    /// What its devices' [backends](Backend::notices) have left out so far: a line each.
+    pub fn notices(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for notice in self.workers.iter().flat_map(Worker::notices) {
+            if !all.contains(&notice) {
+                all.push(notice);
+            }
+        }
+        all
+    }
     /// What can be chosen by a policy for GPUs; nothing on the CPU.
     pub fn space(&self) -> Result<Vec<Axis>, Error> {
         let spaces = self.workers.iter().map(Worker::space).collect::<Result<Vec<_>, Error>>()?;

@@ -192,6 +192,13 @@ impl Worker {
             (Hands::Programs(_), None) => unreachable!("a GPU has programs"),
         })
     }
+    pub(super) fn notices(&self) -> Vec<String> {
+        match &self.hands {
+            // All of them have the same backend.
+            Hands::Programs(hands) => hands[0].backend.notices(),
+            Hands::Lanes(..) => Vec::new(),
+        }
+    }
     /// Poseidon permutations a second; of the CPU's threads at so many cycles a second.
     pub(super) fn poseidon_rate(&self, clock: Option<f64>) -> Result<Option<f64>, Error> {
         match &self.hands {

@@ -9,12 +9,12 @@ use ash::{amd, ext, khr, nv, vk};
 use gpu_allocator::AllocationSizes;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use hypergrove_engine::Error;
+use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{self, Access, Allocations};
 use hypergrove_gpu::{Facts, Gpu, Step};
 use hypergrove_kernels::{Config, Kernel};
 use std::ffi::CStr;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// What a device's driver must have. Later ones have all that is asked for, or say so.
@@ -55,7 +55,7 @@ const POOLED: u64 = 8 << 20;
 
 /// All devices that plans can run on, at least one, or why there is none: a sentence without its full stop. None is opened
 /// before its first use.
-pub(crate) fn devices(instance: &Arc<Instance>, cache: Option<&Path>) -> Result<Vec<Arc<VulkanGpu>>, String> {
+pub(crate) fn devices(instance: &Arc<Instance>, cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<VulkanGpu>>, String> {
     // SAFETY: it asks for a list.
     let all = unsafe { instance.instance.enumerate_physical_devices() };
     let all = all.map_err(|code| format!("the Vulkan drivers do not list their devices: {code}"))?;
@@ -84,7 +84,7 @@ pub(crate) struct VulkanGpu {
     /// Threads of a block, and blocks of a launch, at most.
     pub(super) most: (u32, u32),
     identity: Identity,
-    cache: Option<PathBuf>,
+    cache: Option<Arc<Cache>>,
     opened: OnceLock<Result<Opened, Error>>,
     /// The error after which the device answers nothing any more.
     lost: OnceLock<Error>,
@@ -132,7 +132,7 @@ impl VulkanGpu {
         instance: &Arc<Instance>,
         physical: vk::PhysicalDevice,
         index: usize,
-        cache: Option<&Path>,
+        cache: Option<&Arc<Cache>>,
     ) -> Result<VulkanGpu, String> {
         let vulkan = &instance.instance;
         // SAFETY: the device is the instance's.
@@ -252,7 +252,7 @@ impl VulkanGpu {
                 uuid: properties.pipeline_cache_uuid,
                 driver: format!("{} {driver}", properties.driver_version),
             },
-            cache: cache.map(Path::to_path_buf),
+            cache: cache.cloned(),
             opened: OnceLock::new(),
             lost: OnceLock::new(),
             allocations: Mutex::default(),
@@ -395,7 +395,7 @@ impl Opened {
         let compute = queue(compute, 0);
         let made = Allocator::new(&description).map_err(|why| why.to_string()).and_then(|mut allocator| {
             let mut tables = Tables::new(&device, &mut allocator)?;
-            match Pipelines::new(&device, tables.layout, gpu.cache.as_deref(), &gpu.identity) {
+            match Pipelines::new(&device, tables.layout, gpu.cache.as_ref(), &gpu.identity) {
                 Ok(pipelines) => Ok((allocator, tables, pipelines)),
                 Err(code) => {
                     tables.destroy(&device, &mut allocator);

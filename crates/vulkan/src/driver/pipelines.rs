@@ -5,12 +5,11 @@ use super::lock;
 use crate::spirv::Module;
 use ash::vk;
 use hypergrove_engine::Error;
-use hypergrove_gpu::cache;
+use hypergrove_gpu::cache::Cache;
 use hypergrove_kernels::{Args, Config, FINGERPRINT, Kernel, SOLO_FINGERPRINT};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of the header that Vulkan puts before a driver's compiled pipelines: its length, its version, the maker's and the
@@ -33,7 +32,7 @@ pub(super) struct Pipelines {
 
 /// Where compiled pipelines are kept, and how many bytes of them are there.
 struct File {
-    folder: PathBuf,
+    cache: Arc<Cache>,
     key: [u8; 32],
     bytes: Mutex<usize>,
 }
@@ -42,13 +41,13 @@ impl Pipelines {
     pub(super) fn new(
         device: &ash::Device,
         tables: vk::DescriptorSetLayout,
-        folder: Option<&Path>,
+        cache: Option<&Arc<Cache>>,
         identity: &Identity,
     ) -> Result<Pipelines, vk::Result> {
         let key = key(identity);
-        let kept = folder.and_then(|folder| cache::load(folder, &key)).filter(|kept| is_of(kept, identity));
+        let kept = cache.and_then(|cache| cache.load(&key)).filter(|kept| is_of(kept, identity));
         let kept = kept.unwrap_or_default();
-        let file = folder.map(|folder| File { folder: folder.into(), key, bytes: Mutex::new(kept.len()) });
+        let file = cache.map(|cache| File { cache: cache.clone(), key, bytes: Mutex::new(kept.len()) });
         let range = vk::PushConstantRange {
             stage_flags: vk::ShaderStageFlags::COMPUTE,
             offset: 0,
@@ -95,7 +94,7 @@ impl Pipelines {
         let mut bytes = lock(&file.bytes);
         // Some drivers keep theirs elsewhere, and give a header.
         if data.len() > HEADER && data.len() != *bytes {
-            let _ = cache::store(&file.folder, &file.key, &data);
+            file.cache.store(&file.key, &data);
             *bytes = data.len();
         }
     }

@@ -140,7 +140,7 @@ fn sign(program: &mut dyn Program) -> Result<Vec<u8>, Error> {
 #[test]
 fn a_lost_device_says_so_from_then_on() {
     let Some((_, gpu)) = device() else { return };
-    let gpus = Gpus::new("vulkan", Ok(vec![gpu.clone()]));
+    let gpus = Gpus::new("vulkan", Ok(vec![gpu.clone()]), None);
     let device = gpus.devices().unwrap().remove(0);
     let plan = Plan::new(&TOY_SHA2_16, Op::Sign);
     let mut program = gpus.prepare(&device, &plan, 1, &Policy::default()).unwrap();
