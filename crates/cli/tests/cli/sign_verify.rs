@@ -288,7 +288,8 @@ fn names_are_shown_without_characters_that_nobody_sees() {
         place.run(&["keygen", "--set", name]).exits(2).shows_no(text);
     }
     // On a terminal, sums are for eyes as well. Elsewhere their lines are sha256sum's.
-    let names: Vec<_> = place.names().into_iter().filter(|name| name.starts_with('a') && !name.contains('\n')).collect();
+    let names: Vec<_> =
+        place.names().into_iter().filter(|name| name.starts_with('a') && !name.contains('\n')).collect();
     place.write("list", names.join("\n"));
     let bytes = place.run(&["hash", "--list", "list"]).good().stdout;
     assert!(bytes.windows(5).any(|window| window == b"\x1b[2Jb"));
