@@ -122,14 +122,16 @@ pub(crate) fn run_tests_concurrently(commands: Vec<Command>, tally: &mut Tally) 
             })
         };
         let running: Vec<_> = commands.into_iter().map(run).collect();
-        running.into_iter().fold(Ok(()), |result, run| {
+        let mut result = Ok(());
+        for run in running {
             let (ended, own) = run.join().expect("no reader panics");
             tally.passed += own.passed;
             tally.failed += own.failed;
             tally.ignored += own.ignored;
             tally.skipped.extend(own.skipped);
-            result.and(ended)
-        })
+            result = result.and(ended);
+        }
+        result
     })
 }
 

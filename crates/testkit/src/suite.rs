@@ -7,7 +7,7 @@ use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Makes a module of tests that all call this suite; `$backend` is an `Option<impl Backend>`, `None` where the machine
 /// cannot run it, which is said by name.
@@ -80,13 +80,14 @@ fn by(backend: &dyn Backend, policy: &Policy) -> impl Fn(&Plan, &Batch<'_>) -> R
 /// What the reference makes of a batch. It takes most of the time, and every instruction set of a CPU asks it for the same
 /// batches: this process computes each once.
 fn reference(plan: &Plan, batch: &Batch<'_>) -> Arc<Ran> {
-    static KNOWN: Mutex<Option<HashMap<u64, Arc<OnceLock<Arc<Ran>>>>>> = Mutex::new(None);
+    type Once = Arc<OnceLock<Arc<Ran>>>;
+    static KNOWN: LazyLock<Mutex<HashMap<u64, Once>>> = LazyLock::new(Mutex::default);
     let keys: Vec<_> = batch.keys.iter().map(|key| (key.pk_seed, key.sk_seed, key.cached_nodes)).collect();
     let positions: Vec<_> = batch.positions.iter().map(|at| (&at.fors, at.idx_tree, at.idx_leaf)).collect();
     let batch_id = identity(&(plan, keys, batch.key_of, positions, batch.signatures));
     let known = {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get_or_insert_default().entry(batch_id).or_default().clone()
+        known.entry(batch_id).or_default().clone()
     };
     known.get_or_init(|| Arc::new(run(&Reference, plan, batch, &Policy::default()))).clone()
 }
@@ -114,7 +115,7 @@ impl Case {
             pk_seed,
             sk_seed: if secret { sk_seed } else { &[] },
             cached_nodes: cached.get(i).map_or(&[], |nodes| nodes),
-            cached_id: cached.get(i).map_or(0, |nodes| identity(nodes)),
+            cached_id: cached.get(i).map_or(0, identity),
         };
         self.seeds.iter().enumerate().map(key).collect()
     }
