@@ -35,7 +35,7 @@ fn key(n: usize) -> KeyState {
 }
 
 /// Numbers of rows whose bytes, as they wrap, are few. With the first of them seven rows end within the first page.
-const WRAPPING: [usize; 3] = [0x6db6_db6d_b6db_700, (1 << 61) + 3, (1 << 63) + 2];
+const WRAPPING: [usize; 3] = [0x06db_6db6_db6d_b700, (1 << 61) + 3, (1 << 63) + 2];
 
 #[test]
 fn rows_whose_bytes_wrap_are_refused() {
