@@ -281,8 +281,8 @@ impl Target {
 
     /// Refuses, even by force, to replace a file that is read.
     pub(crate) fn spare(&self, read: &Sources) -> Result<(), Failure> {
-        match self.identity() {
-            Some(identity) if read.0.contains(&identity) => {
+        match (self, self.identity()) {
+            (Target::File(_), Some(identity)) if read.0.contains(&identity) => {
                 Err(Failure::new(format!("{self} would be replaced, and it is read"))
                     .hint("choose another name for what is written"))
             }
@@ -329,7 +329,10 @@ impl Target {
         let held = || Zeroizing::new(bytes.to_vec());
         let bytes = match self {
             Target::Stdout => Bytes::Stdout(held()),
-            Target::File(path) if fs::metadata(path).is_ok_and(|there| !there.is_file()) => {
+            // What has come since the check gets no private key.
+            Target::File(path)
+                if access == Access::Public && fs::metadata(path).is_ok_and(|there| !there.is_file()) =>
+            {
                 Bytes::Device(path.clone(), held())
             }
             Target::File(path) => {
@@ -456,16 +459,24 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Files at most, and how long the first waits for others.
-    const MOST: usize = 64;
+    /// How long the first waits for others.
     const LONGEST: Duration = Duration::from_millis(50);
+
+    /// How many files wait together, at most: each one is open.
+    fn most() -> usize {
+        #[cfg(unix)]
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        #[cfg(not(unix))]
+        let limit = None;
+        limit.map_or(64, |limit| (limit / 4).clamp(1, 64) as usize)
+    }
 
     /// Takes file number `index`; returns the fates of the files that are done.
     pub(crate) fn add(&mut self, index: usize, prepared: Prepared, printer: &Printer) -> Vec<Fate> {
         let waits = prepared.staged().is_some_and(Staged::is_unnamed);
         self.waiting.push((index, prepared));
         let since = *self.since.get_or_insert_with(Instant::now);
-        let is_due = !waits || self.waiting.len() >= Batch::MOST || since.elapsed() > Batch::LONGEST;
+        let is_due = !waits || self.waiting.len() >= Batch::most() || since.elapsed() > Batch::LONGEST;
         if is_due { self.flush(printer) } else { Vec::new() }
     }
 

@@ -224,14 +224,13 @@ fn temporary_path(directory: &Path, access: Access) -> PathBuf {
 fn is_free(path: &Path) -> io::Result<bool> {
     let file = match open_without_following(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
-        opened => {
-            opened.and_then(|file| if is_our_own(&file)? { Ok(file) } else { Err(ErrorKind::PermissionDenied.into()) })
+        Ok(file) if is_our_own(&file) => file,
+        _ => {
+            let name = path.file_name().unwrap_or_default().display();
+            let what = format!("{name} is in the way there, and is no temporary of this user; remove it");
+            return Err(io::Error::other(what));
         }
     };
-    let file = file.map_err(|error| {
-        let name = path.file_name().unwrap_or_default().display();
-        io::Error::new(error.kind(), format!("{name} is in the way there, and is no temporary of this user; remove it"))
-    })?;
     match file.try_lock() {
         // The lock's last owner may have renamed the file, and another writer have made a new one.
         Ok(()) if is_at(&file, path) => fs::remove_file(path).map(|()| true),
@@ -299,15 +298,14 @@ fn open_without_following(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(unix)]
-fn is_our_own(file: &File) -> io::Result<bool> {
+fn is_our_own(file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let there = file.metadata()?;
-    Ok(there.is_file() && there.uid() == rustix::process::geteuid().as_raw())
+    file.metadata().is_ok_and(|there| there.is_file() && there.uid() == rustix::process::geteuid().as_raw())
 }
 
 #[cfg(not(unix))]
-fn is_our_own(file: &File) -> io::Result<bool> {
-    file.metadata().map(|there| there.is_file())
+fn is_our_own(file: &File) -> bool {
+    file.metadata().is_ok_and(|there| there.is_file())
 }
 
 /// A file without a name, which can be given one.

@@ -197,6 +197,16 @@ fn pairs_of_runs_at_once_do_not_mix() {
     }
 }
 
+/// Each file that waits for the disk is open.
+#[test]
+fn few_files_may_be_open() {
+    let place = Place::with_key();
+    let names: Vec<String> = (0..60).map(|i| format!("m{i}")).collect();
+    names.iter().for_each(|name| place.write(name, name));
+    place.write("list", names.join("\n"));
+    place.shell("ulimit -n 40; $H sign --key k.pem --threads 1 --list list").good();
+}
+
 #[test]
 fn a_killed_run_of_many_signatures_is_taken_up_again() {
     for (scheme, of) in [("--set", "sha2-128f"), ("--scheme", "zkdilithium")] {
