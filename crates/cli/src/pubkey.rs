@@ -1,6 +1,6 @@
 //! `hypergrove pubkey`.
 
-use crate::args::{MachineOptions, Pubkey, Scheme};
+use crate::args::{KeyKind, MachineOptions, Pubkey, Scheme};
 use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Sources, Target};
 use crate::keys::{Encoding, Key, KeyFile, encode_public};
@@ -11,8 +11,9 @@ use hypergrove::zkdilithium::params::NAME;
 pub(crate) fn run(args: &Pubkey, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let (source, target) = (Source::from(args.key.as_path()), Target::from(args.output.as_path()));
     let (encoding, force) = (args.encoding.encoding(), args.overwrite.force);
-    target.check(Access::Public, encoding != Encoding::Pem, force)?;
     target.spare(&Sources::new([&source]))?;
+    let checked = target.check(Access::Public, encoding != Encoding::Pem, force);
+    checked.map_err(|failure| compared(failure, &source, &target, &args.of))?;
     let file = KeyFile::read(source)?;
     let (name, bytes) = match file.scheme(&args.of)? {
         Scheme::SlhDsa => {
@@ -33,4 +34,25 @@ pub(crate) fn run(args: &Pubkey, machine: &MachineOptions, printer: &Printer) ->
         printer.note(format_args!("wrote {target}: a public key of {name}"));
     }
     Ok(Exit::Good)
+}
+
+/// What is refused because a key is there: says whether both are halves of one pair.
+fn compared(failure: Failure, source: &Source, target: &Target, of: &KeyKind) -> Failure {
+    let public = |source: Source| -> Result<Vec<u8>, Failure> {
+        let file = KeyFile::read(source)?;
+        Ok(match file.scheme(of)? {
+            Scheme::SlhDsa => file.key(of.set)?.public().to_bytes(),
+            Scheme::ZkDilithium => zkdilithium::key(&file)?.public().as_bytes().to_vec(),
+        })
+    };
+    let there = match target {
+        Target::File(path) => public(Source::File(path.clone())),
+        Target::Stdout => return failure,
+    };
+    let relation = match (there, public(source.clone())) {
+        (Ok(there), Ok(wanted)) if there == wanted => "and is of this pair",
+        (Ok(_), Ok(_)) => "and is a key of another pair",
+        _ => return failure,
+    };
+    Failure { message: format!("{}, {relation}", failure.message), ..failure }
 }

@@ -197,6 +197,26 @@ fn pairs_of_runs_at_once_do_not_mix() {
     }
 }
 
+/// A mixed pair is told where both halves are at hand.
+#[test]
+fn a_public_key_that_is_there_is_compared() {
+    for (scheme, of) in [("--set", "sha2-128f"), ("--scheme", "zkdilithium")] {
+        let place = Place::new();
+        for (private, public) in [("k.pem", "p.pem"), ("k2.pem", "p2.pem")] {
+            place.run(&["keygen", scheme, of, "-o", private, "--pubout", public]).good();
+        }
+        place.run(&["pubkey", "k.pem", "-o", "p.pem"]).refuses(&["p.pem exists, and is of this pair"]);
+        place.run(&["pubkey", "k.pem", "-o", "p2.pem"]).refuses(&["p2.pem exists, and is a key of another pair"]);
+        place.write("text", "no key");
+        let run = place.run(&["pubkey", "k.pem", "-o", "text"]).refuses(&["text exists\n"]);
+        assert!(!run.stderr.contains("pair"));
+        // A bundle is made by appending.
+        place.shell("$H pubkey k.pem >> k.pem").good();
+        place.run(&["pubkey", "k.pem", "-o", "again.pem"]).good();
+        assert_eq!(place.read("again.pem"), place.read("p.pem"));
+    }
+}
+
 /// Each file that waits for the disk is open.
 #[test]
 fn few_files_may_be_open() {
