@@ -832,6 +832,37 @@ impl Backend for Tuned {
     }
 }
 
+/// A mock that has left something out.
+struct Noting(Mock);
+
+impl Backend for Noting {
+    fn name(&self) -> &'static str {
+        "mock"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        self.0.devices()
+    }
+    fn notices(&self) -> Vec<String> {
+        vec!["left out".into()]
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        self.0.space(device, plan)
+    }
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        self.0.bytes(device, plan, batch, policy)
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        self.0.prepare(device, plan, batch, policy)
+    }
+}
+
+#[test]
+fn what_backends_leave_out_is_told_once() {
+    let both: Arc<dyn Backend> = Arc::new(Noting(mock(2, 1)));
+    let engine = Engine::builder().devices(vec![(both.clone(), 0), (both, 1)]).threads(1).build().unwrap();
+    assert_eq!(engine.notices(), ["left out"]);
+}
+
 #[test]
 fn a_table_is_followed_and_doubted_where_its_time_is_far_off() {
     let backend: Arc<dyn Backend> = Arc::new(Tuned(Mock { delay: each(10_000), ..mock(1, 1) }));
