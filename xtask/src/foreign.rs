@@ -27,7 +27,7 @@ pub(crate) fn no_std() -> Step {
     let target = process::ensure_target(BARE);
     for (package, encoding) in [("hypergrove-fips205", "pkcs8"), ("hypergrove-zkdilithium", "pem")] {
         for features in [&["--no-default-features"][..], &["--no-default-features", "--features", encoding]] {
-            let mut command = process::cargo(&["check", "-p", package]);
+            let mut command = process::cargo(&["check", "--release", "-p", package]);
             command.args(features).args(target.is_ok().then_some(["--target", BARE]).iter().flatten());
             process::run(command)?;
         }
