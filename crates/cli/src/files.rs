@@ -10,6 +10,8 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read, Write};
 #[cfg(unix)]
 use std::os::fd::AsFd;
+#[cfg(windows)]
+use std::os::windows::io::AsHandle;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -63,11 +65,7 @@ impl Source {
     pub(crate) fn read_key(&self) -> Result<Zeroizing<Vec<u8>>, Failure> {
         let failed = |error: io::Error| Failure::io("read", self, &error);
         let file = match self {
-            // Not through its buffer, which nobody wipes.
-            #[cfg(unix)]
-            Source::Stdin => io::stdin().as_fd().try_clone_to_owned().map(File::from).map_err(failed)?,
-            #[cfg(not(unix))]
-            Source::Stdin => return self.read().map(Zeroizing::new),
+            Source::Stdin => unbuffered(io::stdin()).map_err(failed)?,
             Source::File(path) => self.file(path)?,
         };
         // Of what has a length, a byte more shows that it grew; what has none may be as long as keys are. All at once: a
@@ -144,6 +142,17 @@ pub(crate) fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// A standard stream without its buffer, which nobody wipes.
+#[cfg(unix)]
+pub(crate) fn unbuffered(stream: impl AsFd) -> io::Result<File> {
+    stream.as_fd().try_clone_to_owned().map(File::from)
+}
+
+#[cfg(windows)]
+pub(crate) fn unbuffered(stream: impl AsHandle) -> io::Result<File> {
+    stream.as_handle().try_clone_to_owned().map(File::from)
 }
 
 /// The paths that a list names, one a line; at least one. Where all lines end with CR LF, the CR is no part of a name.

@@ -1,13 +1,10 @@
 //! Results go to standard output; everything said about them goes to standard error.
 
 use crate::failure::Failure;
+use crate::files::unbuffered;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::{self, Display, Write as _};
-#[cfg(unix)]
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-#[cfg(unix)]
-use std::os::fd::AsFd;
 use std::time::Duration;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
@@ -35,15 +32,10 @@ impl Printer {
         stdout.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdout.flush()).map_err(lost)
     }
 
-    /// The result itself, as it is.
+    /// The result itself, as it is. It may be a private key, so it does not go through standard output's buffer.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        // Not through its buffer, which nobody wipes: it may be a private key.
-        #[cfg(unix)]
-        let written = stdout.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).write_all(bytes));
-        #[cfg(not(unix))]
-        let written = stdout.write_all(bytes);
-        written.and_then(|()| stdout.flush()).map_err(lost)
+        stdout.flush().and_then(|()| unbuffered(&stdout)?.write_all(bytes)).map_err(lost)
     }
 
     /// A remark, for people who watch.

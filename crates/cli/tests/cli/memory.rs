@@ -335,6 +335,17 @@ fn slh_dsa_leaves_no_secrets() {
     }
 }
 
+/// The only command that makes a key and signs with it.
+#[test]
+fn quickstart_leaves_no_secrets() {
+    let Some(mut check) = Check::new() else { return };
+    let args = ["quickstart", ".", "--set", "SLH-DSA-SHAKE-128f", "--keep", "kept"];
+    let (_, memory) = check.run(&args, None, 0);
+    let key = SigningKey::read_pkcs8(&check.place.read("kept/private.pem")).unwrap();
+    check.note(&args, &Secrets::of_slh_dsa(&key.to_bytes()), &memory);
+    check.finish();
+}
+
 #[test]
 fn zkdilithium_leaves_no_secrets() {
     let Some(mut check) = Check::new() else { return };
