@@ -3,10 +3,9 @@
 //! PK.seed, ADRS and nodes are whole 64-bit words for every n, so nothing is shifted: a chain's value is four words of
 //! the state that go back where the node stands.
 
-use crate::simd::{Lanes, Simd, array};
-use crate::{
-    AdrsWords, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, check_chains, check_rows, groups,
-};
+use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, check_rows, groups};
+use crate::simd::{GroupRows, Lanes, MOST_LANES, Simd, array};
+use crate::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash};
 
 /// Round constants (FIPS 202, 3.2.5).
 #[rustfmt::skip]
@@ -52,10 +51,35 @@ fn round<V: Lanes<u64>>(a: &[V; 25], rc: u64) -> [V; 25] {
 
 /// Keccak-f\[1600\] (FIPS 202, 3.3), two rounds an iteration.
 #[inline(always)]
-fn permute<V: Lanes<u64>>(state: &mut [V; 25]) {
+fn permuted<V: Lanes<u64>>(state: &[V; 25]) -> [V; 25] {
+    let mut state = *state;
     for rc in RC.as_chunks::<2>().0 {
-        *state = round(&round(state, rc[0]), rc[1]);
+        state = round(&round(&state, rc[0]), rc[1]);
     }
+    state
+}
+
+/// Runs a function of vectors for groups of lanes, and for one job alone in plain registers where those are faster.
+macro_rules! in_groups {
+    ($token:expr, $t:ident, $jobs:expr, $group:ident $(::<$more:tt>)? ($($argument:expr),*)) => {
+        $token.vectorize(
+            #[inline(always)]
+            || {
+                let (jobs, lanes) = ($jobs, $t::U64s::LANES);
+                let done = groups(
+                    jobs,
+                    alone::<$t>(),
+                    lanes,
+                    lanes,
+                    #[inline(always)]
+                    |_, first, rows| $group::<$t::U64s $(, $more)?>($($argument,)* first, rows),
+                );
+                if const { alone::<$t>() > 0 } && done < jobs {
+                    $group::<u64 $(, $more)?>($($argument,)* done, 1);
+                }
+            },
+        )
+    };
 }
 
 /// SHAKE with blocks of W words (FIPS 202, 6.2): inputs of `input_bytes` each, outputs of `blocks` blocks each.
@@ -70,25 +94,7 @@ pub(crate) fn shake<T: Simd, const W: usize>(
     let jobs = inputs.len() / input_bytes;
     check_rows(inputs.len(), jobs, 1, input_bytes);
     check_rows(outputs.len(), jobs, blocks, 8 * W);
-    token.vectorize(
-        #[inline(always)]
-        || {
-            let vectors = groups(
-                jobs,
-                alone::<T>(),
-                T::KeccakWide::LANES,
-                T::U64s::LANES,
-                #[inline(always)]
-                |width, first, rows| match width {
-                    Width::Narrow => stream::<T::U64s, W>(inputs, input_bytes, outputs, blocks, first, rows),
-                    Width::Wide => stream::<T::KeccakWide, W>(inputs, input_bytes, outputs, blocks, first, rows),
-                },
-            );
-            if vectors < jobs {
-                stream::<u64, W>(inputs, input_bytes, outputs, blocks, vectors, 1);
-            }
-        },
-    );
+    in_groups!(token, T, jobs, stream::<W>(inputs, input_bytes, outputs, blocks));
 }
 
 #[inline(always)]
@@ -102,73 +108,59 @@ fn stream<V: Lanes<u64>, const W: usize>(
 ) {
     let (rate, end) = (8 * W, first + rows);
     let mut state = [V::splat(0); 25];
-    let (whole, rest) = (input_bytes / rate * rate, input_bytes % rate);
-    for at in (0..whole).step_by(rate) {
-        let block = V::load_rows::<W, false>(&inputs[at..], input_bytes, first, end);
-        for i in 0..W {
-            state[i] = state[i].xor(block[i]);
+    let (whole, rest) = (input_bytes / rate, input_bytes % rate);
+    // One permutation in a loop, not one for each of its three uses: it is long.
+    for round in 0..whole + blocks.max(1) {
+        if round < whole {
+            let block = V::load_rows::<W, false>(&inputs[round * rate..], input_bytes, first, end);
+            for i in 0..W {
+                state[i] = state[i].xor(block[i]);
+            }
+        } else if round == whole {
+            // What is left, from the rows themselves: two words at a time, then up to 15 bytes.
+            let inputs = GroupRows::new(V::LANES, inputs, input_bytes, input_bytes, first, end);
+            let (start, pairs) = (whole * rate, rest / 16);
+            for pair in 0..pairs {
+                let words = inputs.load::<u64, V, 2, false>(start + 16 * pair);
+                for i in 0..2 {
+                    state[2 * pair + i] = state[2 * pair + i].xor(words[i]);
+                }
+            }
+            for word in 2 * pairs..=rest / 8 {
+                let words = V::from_fn(
+                    #[inline(always)]
+                    |lane| last_word(&inputs.row(lane)[start + 8 * word..]),
+                );
+                state[word] = state[word].xor(words);
+            }
+            // 1111, then 10*1; both ends may meet in one byte.
+            state[rest / 8] = state[rest / 8].xor(V::splat(0x1f << (8 * (rest % 8))));
+            state[W - 1] = state[W - 1].xor(V::splat(1 << 63));
         }
-        permute(&mut state);
-    }
-    // What is left, from the rows themselves: two words at a time, then up to 15 bytes.
-    let pairs = rest / 16;
-    for pair in 0..pairs {
-        let words = V::load_rows::<2, false>(&inputs[whole + 16 * pair..], input_bytes, first, end);
-        for i in 0..2 {
-            state[2 * pair + i] = state[2 * pair + i].xor(words[i]);
-        }
-    }
-    let last = whole + 16 * pairs;
-    for word in 0..=(rest % 16) / 8 {
-        let words = V::from_fn(
-            #[inline(always)]
-            |lane| {
-                let input = &inputs[(first + lane.min(rows - 1)) * input_bytes..][..input_bytes];
-                let bytes = input[last + 8 * word..].iter().take(8);
-                bytes.rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
-            },
-        );
-        state[2 * pairs + word] = state[2 * pairs + word].xor(words);
-    }
-    // 1111, then 10*1; both ends may meet in one byte.
-    state[rest / 8] = state[rest / 8].xor(V::splat(0x1f << (8 * (rest % 8))));
-    state[W - 1] = state[W - 1].xor(V::splat(1 << 63));
-    permute(&mut state);
-    for block in 0..blocks {
-        if block > 0 {
-            permute(&mut state);
-        }
-        let words: [V; W] = array(
-            #[inline(always)]
-            |i| state[i],
-        );
-        V::store_rows::<W, false>(&words, &mut outputs[block * rate..], blocks * rate, first, end);
-    }
-}
-
-/// The FIPS 205 functions of the SHAKE family.
-pub(crate) struct Shake<T, const N: usize>(pub(crate) T);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Nodes,
-    SkSeed,
-}
-
-/// PK.seed, or SK.seed, of each lane's key.
-#[inline(always)]
-fn seeds<V: Lanes<u64>, const N: usize>(keys: Keys<'_>, first: usize, secret: bool) -> [V; 4] {
-    let zero = V::splat(0);
-    array(
-        #[inline(always)]
-        |i| match keys {
-            _ if i >= N / 8 => zero,
-            Keys::One(key) => V::splat(key.seed_word(i, secret)),
-            _ => V::from_fn(
+        state = permuted(&state);
+        if round >= whole && blocks > 0 {
+            let words: [V; W] = array(
                 #[inline(always)]
-                |lane| keys.get(first + lane).seed_word(i, secret),
-            ),
-        },
+                |i| state[i],
+            );
+            V::store_rows::<W, false>(&words, &mut outputs[(round - whole) * rate..], blocks * rate, first, end);
+        }
+    }
+}
+
+/// Up to eight bytes as a word.
+#[inline(never)]
+fn last_word(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// PK.seed of each lane's key, and zeros.
+#[inline(always)]
+fn pk_seeds<V: Lanes<u64>>(keys: Keys<'_>, first: usize) -> [V; 4] {
+    keys.load::<u64, V, _, 4, false>(
+        first,
+        #[inline(always)]
+        |key| &key.pk_seed,
     )
 }
 
@@ -184,9 +176,9 @@ fn address<V: Lanes<u64>>(adrs: &[AdrsWords], first: usize, end: usize) -> [V; 4
 }
 
 #[inline(always)]
-fn load_node<V: Lanes<u64>, const N: usize>(nodes: &[u8], first: usize, end: usize) -> [V; 4] {
+fn load_node<V: Lanes<u64>>(n: usize, nodes: &[u8], first: usize, end: usize) -> [V; 4] {
     let mut v = [V::splat(0); 4];
-    match N {
+    match n {
         16 => v[..2].copy_from_slice(&V::load_rows::<2, false>(nodes, 16, first, end)),
         24 => v[..3].copy_from_slice(&V::load_rows::<3, false>(nodes, 24, first, end)),
         _ => v = V::load_rows::<4, false>(nodes, 32, first, end),
@@ -195,226 +187,174 @@ fn load_node<V: Lanes<u64>, const N: usize>(nodes: &[u8], first: usize, end: usi
 }
 
 #[inline(always)]
-fn store_node<V: Lanes<u64>, const N: usize>(v: &[V; 4], nodes: &mut [u8], first: usize, end: usize) {
-    match N {
+fn store_node<V: Lanes<u64>>(n: usize, v: &[V], nodes: &mut [u8], first: usize, end: usize) {
+    match n {
         16 => V::store_rows::<2, false>(&[v[0], v[1]], nodes, 16, first, end),
         24 => V::store_rows::<3, false>(&[v[0], v[1], v[2]], nodes, 24, first, end),
-        _ => V::store_rows::<4, false>(v, nodes, 32, first, end),
+        _ => V::store_rows::<4, false>(&[v[0], v[1], v[2], v[3]], nodes, 32, first, end),
     }
 }
 
-impl<T: Simd, const N: usize> Shake<T, N> {
-    /// F and PRF: steps of chains, one or many. The one place where F is computed.
-    #[inline(never)]
-    fn short(
-        &self,
-        keys: Keys<'_>,
-        adrs: &[AdrsWords],
-        source: Source,
-        live: Live<'_>,
-        nodes: &mut [u8],
-        trace: &mut Option<Trace<'_>>,
-    ) {
-        let jobs = adrs.len();
-        check_rows(nodes.len(), jobs, 1, N);
-        keys.check(jobs);
-        self.0.vectorize(
-            #[inline(always)]
-            || {
-                let vectors = groups(
-                    jobs,
-                    alone::<T>(),
-                    T::KeccakWide::LANES,
-                    T::U64s::LANES,
-                    #[inline(always)]
-                    |width, first, rows| match width {
-                        Width::Narrow => lanes::<T::U64s, N>(keys, adrs, source, live, nodes, trace, first, rows),
-                        Width::Wide => lanes::<T::KeccakWide, N>(keys, adrs, source, live, nodes, trace, first, rows),
-                    },
-                );
-                if vectors < jobs {
-                    lanes::<u64, N>(keys, adrs, source, live, nodes, trace, vectors, 1);
-                }
-            },
-        );
-    }
-}
-
-/// One job alone is faster in plain registers than in four lanes: 816 against 1,388 cycles on Zen 5; not than in eight.
-const fn alone<T: Simd>() -> usize {
-    (T::U64s::LANES <= 4) as usize
-}
-
+/// Ones in the lanes where `bound` ≤ step.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn lanes<V: Lanes<u64>, const N: usize>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    source: Source,
-    live: Live<'_>,
-    nodes: &mut [u8],
-    trace: &mut Option<Trace<'_>>,
-    first: usize,
-    rows: usize,
-) {
+fn reached<V: Lanes<u64>>(bound: V, step: u32) -> V {
+    // bound − step − 1 is negative; its sign, less one, turned round.
+    let sign = bound.add(V::splat(!u64::from(step))).shr::<63>();
+    sign.xor(V::splat(1)).add(V::splat(u64::MAX))
+}
+
+/// One group of chains. The one place where F is computed.
+#[inline(always)]
+fn chain_lanes<V: Lanes<u64>, const N: usize>(batch: &mut ChainBatch<'_>, first: usize, rows: usize) {
     let (end, s) = (first + rows, N / 8);
-    let seed = seeds::<V, N>(keys, first, false);
-    let a = address::<V>(adrs, first, end);
-    let mut v = match source {
-        Source::Nodes => load_node::<V, N>(nodes, first, end),
-        Source::SkSeed => seeds::<V, N>(keys, first, true),
+    let seed = pk_seeds::<V>(batch.keys, first);
+    let adrs = address::<V>(batch.adrs, first, end);
+    let mut v = match batch.source {
+        Source::Nodes => load_node::<V>(N, batch.nodes, first, end),
+        Source::SkSeed => batch.keys.load::<u64, V, _, 4, false>(
+            first,
+            #[inline(always)]
+            |key| &key.sk_seed,
+        ),
     };
-    let (any, all) = live.hull(first, rows);
-    let traced = trace.as_ref().is_some_and(|t| t.chains[first..end].iter().any(|c| *c != Trace::NONE));
+    let (any, all) = batch.hull(first, rows);
+    let bounds: [V; 2] = if any == all {
+        [V::splat(0); 2]
+    } else {
+        let bounds = batch.bounds(first);
+        array(
+            #[inline(always)]
+            |i| {
+                V::from_fn(
+                    #[inline(always)]
+                    |lane| bounds[i][lane].into(),
+                )
+            },
+        )
+    };
+    let keeps = batch.keeps(first, rows);
+    let mut values = [[0; N]; MOST_LANES];
     for step in any {
         let mut state = [V::splat(0); 25];
-        for i in 0..s {
-            state[i] = seed[i];
-            state[s + 4 + i] = v[i];
-        }
-        state[s..s + 3].copy_from_slice(&a[..3]);
+        state[..s].copy_from_slice(&seed[..s]);
+        state[s..s + 3].copy_from_slice(&adrs[..3]);
         // The hash address is the last byte of ADRS for all the steps there are (w ≤ 256).
-        state[s + 3] = a[3].add(V::splat(u64::from(step) << 56));
+        state[s + 3] = adrs[3].add(V::splat(u64::from(step) << 56));
+        state[s + 4..2 * s + 4].copy_from_slice(&v[..s]);
         state[2 * s + 4] = V::splat(0x1f);
         state[RATE - 1] = V::splat(1 << 63);
-        permute(&mut state);
+        let next = permuted(&state);
         if all.contains(&step) {
-            v[..s].copy_from_slice(&state[..s]);
+            v[..s].copy_from_slice(&next[..s]);
         } else {
-            let mask = V::from_fn(
-                #[inline(always)]
-                |lane| 0u64.wrapping_sub(u64::from(live.of(first + lane).contains(&step))),
-            );
+            // Started, and not at the end.
+            let mask = reached(bounds[1], step).andnot(reached(bounds[0], step));
             for i in 0..s {
-                v[i] = mask.ch(state[i], v[i]);
+                v[i] = mask.ch(next[i], v[i]);
             }
         }
-        if traced && let Some(trace) = trace {
-            let w = live.last as usize + 1;
-            let mut values = [0; 16 * 32];
-            store_node::<V, N>(&v, &mut values[..rows * N], 0, rows);
-            keep_rows::<N>(trace, w, step as usize + 1, first, rows, &values[..rows * N]);
+        if keeps {
+            store_node::<V>(N, &v, values.as_flattened_mut(), 0, V::LANES);
+            batch.keep(step + 1, first, rows, &values);
         }
     }
-    store_node::<V, N>(&v, nodes, first, end);
+    store_node::<V>(N, &v, batch.nodes, first, end);
 }
 
-/// Copies the values of a step to the chains that are kept.
+/// One group of H: one block, all of it in registers.
 #[inline(always)]
-fn keep_rows<const N: usize>(trace: &mut Trace<'_>, w: usize, value: usize, first: usize, rows: usize, values: &[u8]) {
-    for (row, chain) in values.chunks_exact(N).zip(&trace.chains[first..first + rows]) {
-        if *chain != Trace::NONE {
-            trace.out[(*chain as usize * w + value) * N..][..N].copy_from_slice(row);
-        }
-    }
-}
-
-/// T_l: absorbs PK.seed, ADRS and l nodes, word by word.
-#[inline(always)]
-fn t_l<V: Lanes<u64>, const N: usize>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    l: usize,
-    nodes: &[u8],
-    out: &mut [u8],
-    first: usize,
-    rows: usize,
-) {
-    let (end, s, stride) = (first + rows, N / 8, l * N);
-    let words = stride / 8;
+fn h<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
+    let end = first + rows;
+    let (seed, adrs) = (pk_seeds::<V>(batch.keys, first), address::<V>(batch.adrs, first, end));
     let mut state = [V::splat(0); 25];
-    state[..s].copy_from_slice(&seeds::<V, N>(keys, first, false)[..s]);
-    state[s..s + 4].copy_from_slice(&address::<V>(adrs, first, end));
-    let (mut at, mut read) = (s + 4, 0);
-    while read < words {
-        // Two words a load; the last one of an odd row is loaded with the one before it.
-        let from = read.min(words - 2);
-        let pair = V::load_rows::<2, false>(&nodes[8 * from..], stride, first, end);
-        for x in &pair[read - from..] {
-            if at == RATE {
-                permute(&mut state);
-                at = 0;
-            }
-            state[at] = state[at].xor(*x);
-            at += 1;
-            read += 1;
-        }
+    state[..4].copy_from_slice(&seed);
+    macro_rules! fill {
+        ($n:literal, $s:literal, $words:literal) => {{
+            state[$s..$s + 4].copy_from_slice(&adrs);
+            let nodes = V::load_rows::<$words, false>(batch.nodes, 2 * $n, first, end);
+            state[$s + 4..3 * $s + 4].copy_from_slice(&nodes);
+            state[3 * $s + 4] = V::splat(0x1f);
+        }};
     }
-    if at == RATE {
-        permute(&mut state);
+    match batch.n {
+        16 => fill!(16, 2, 4),
+        24 => fill!(24, 3, 6),
+        _ => fill!(32, 4, 8),
+    }
+    // For n = 32 both ends of the padding lie in one word.
+    state[RATE - 1] = state[RATE - 1].xor(V::splat(1 << 63));
+    store_node::<V>(batch.n, &permuted(&state), batch.out, first, end);
+}
+
+/// One group of T_l.
+#[inline(always)]
+fn t_l<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
+    let (n, end, s, stride) = (batch.n, first + rows, batch.n / 8, batch.l * batch.n);
+    let mut state = [V::splat(0); 25];
+    state[..4].copy_from_slice(&pk_seeds::<V>(batch.keys, first));
+    state[s..s + 4].copy_from_slice(&address::<V>(batch.adrs, first, end));
+    let nodes = GroupRows::new(V::LANES, batch.nodes, stride, stride, first, end);
+    let (words, mut at, mut read) = (stride / 8, s + 4, 0);
+    let mut pair = [V::splat(0); 2];
+    let mut ended = false;
+    while !ended {
+        while read < words && at < RATE {
+            // Two words a load; the last one of an odd row is loaded with the one before it.
+            let from = (read & !1).min(words - 2);
+            if read % 2 == 0 {
+                pair = nodes.load::<u64, V, 2, false>(8 * from);
+            }
+            state[at] = state[at].xor(pair[read - from]);
+            (at, read) = (at + 1, read + 1);
+        }
+        if at < RATE {
+            state[at] = state[at].xor(V::splat(0x1f));
+            state[RATE - 1] = state[RATE - 1].xor(V::splat(1 << 63));
+            ended = true;
+        }
+        state = permuted(&state);
         at = 0;
     }
-    state[at] = state[at].xor(V::splat(0x1f));
-    state[RATE - 1] = state[RATE - 1].xor(V::splat(1 << 63));
-    permute(&mut state);
-    store_node::<V, N>(&[state[0], state[1], state[2], state[3]], out, first, end);
+    store_node::<V>(n, &state, batch.out, first, end);
 }
 
-/// H: one block, all of it in registers.
-#[inline(always)]
-fn h<V: Lanes<u64>, const N: usize>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    nodes: &[u8],
-    out: &mut [u8],
-    first: usize,
-    rows: usize,
-) {
-    let (end, s) = (first + rows, N / 8);
-    let mut state = [V::splat(0); 25];
-    state[..s].copy_from_slice(&seeds::<V, N>(keys, first, false)[..s]);
-    state[s..s + 4].copy_from_slice(&address::<V>(adrs, first, end));
-    match N {
-        16 => state[6..10].copy_from_slice(&V::load_rows::<4, false>(nodes, 32, first, end)),
-        24 => state[7..13].copy_from_slice(&V::load_rows::<6, false>(nodes, 48, first, end)),
-        _ => state[8..16].copy_from_slice(&V::load_rows::<8, false>(nodes, 64, first, end)),
+/// The FIPS 205 functions of the SHAKE family.
+pub(crate) struct Shake<T> {
+    pub(crate) token: T,
+    pub(crate) n: usize,
+}
+
+impl<T: Simd> Shake<T> {
+    #[inline(never)]
+    fn chains(&self, batch: &mut ChainBatch<'_>) {
+        match self.n {
+            16 => in_groups!(self.token, T, batch.adrs.len(), chain_lanes::<16>(batch)),
+            24 => in_groups!(self.token, T, batch.adrs.len(), chain_lanes::<24>(batch)),
+            _ => in_groups!(self.token, T, batch.adrs.len(), chain_lanes::<32>(batch)),
+        };
     }
-    state[3 * s + 4] = state[3 * s + 4].xor(V::splat(0x1f));
-    state[RATE - 1] = state[RATE - 1].xor(V::splat(1 << 63));
-    permute(&mut state);
-    store_node::<V, N>(&[state[0], state[1], state[2], state[3]], out, first, end);
 }
 
-impl<T: Simd, const N: usize> TweakableHash for Shake<T, N> {
+impl<T: Simd> TweakableHash for Shake<T> {
     fn n(&self) -> usize {
-        N
+        self.n
     }
     fn lanes(&self) -> usize {
-        T::KeccakWide::LANES
+        T::U64s::LANES
     }
     fn prf(&self, keys: Keys<'_>, adrs: &[AdrsWords], out: &mut [u8]) {
-        self.short(keys, adrs, Source::SkSeed, Live { steps: Steps::All, last: 1 }, out, &mut None);
+        self.chains(&mut ChainBatch::one_step(self.n, keys, adrs, Source::SkSeed, out));
     }
     fn f(&self, keys: Keys<'_>, adrs: &[AdrsWords], nodes: &mut [u8]) {
-        self.short(keys, adrs, Source::Nodes, Live { steps: Steps::All, last: 1 }, nodes, &mut None);
+        self.chains(&mut ChainBatch::one_step(self.n, keys, adrs, Source::Nodes, nodes));
     }
-    #[inline(never)]
     fn t_l(&self, keys: Keys<'_>, adrs: &[AdrsWords], l: usize, nodes: &[u8], out: &mut [u8]) {
-        let jobs = adrs.len();
-        check_rows(nodes.len(), jobs, l, N);
-        check_rows(out.len(), jobs, 1, N);
-        keys.check(jobs);
-        self.0.vectorize(
-            #[inline(always)]
-            || {
-                let vectors = groups(
-                    jobs,
-                    alone::<T>(),
-                    T::KeccakWide::LANES,
-                    T::U64s::LANES,
-                    #[inline(always)]
-                    |width, first, rows| match width {
-                        Width::Narrow if l == 2 => h::<T::U64s, N>(keys, adrs, nodes, out, first, rows),
-                        Width::Wide if l == 2 => h::<T::KeccakWide, N>(keys, adrs, nodes, out, first, rows),
-                        Width::Narrow => t_l::<T::U64s, N>(keys, adrs, l, nodes, out, first, rows),
-                        Width::Wide => t_l::<T::KeccakWide, N>(keys, adrs, l, nodes, out, first, rows),
-                    },
-                );
-                if vectors < jobs {
-                    t_l::<u64, N>(keys, adrs, l, nodes, out, vectors, 1);
-                }
-            },
-        );
+        let mut batch = ListBatch::new(self.n, keys, adrs, l, nodes, out);
+        if l == 2 {
+            in_groups!(self.token, T, adrs.len(), h(&mut batch));
+        } else {
+            in_groups!(self.token, T, adrs.len(), t_l(&mut batch));
+        }
     }
     fn chain(
         &self,
@@ -423,30 +363,26 @@ impl<T: Simd, const N: usize> TweakableHash for Shake<T, N> {
         w: usize,
         steps: Steps<'_>,
         nodes: &mut [u8],
-        mut trace: Option<Trace<'_>>,
+        trace: Option<Trace<'_>>,
     ) {
-        check_chains(adrs.len(), N, w, steps, trace.as_ref());
-        if let Some(trace) = &mut trace {
-            keep_rows::<N>(trace, w, 0, 0, adrs.len(), nodes);
-        }
-        self.short(keys, adrs, Source::Nodes, Live { steps, last: w as u32 - 1 }, nodes, &mut trace);
+        self.chains(&mut ChainBatch::chains(self.n, keys, adrs, w, steps, nodes, trace));
     }
     #[inline(never)]
     fn primitive(&self, which: Primitive, calls: u64) -> u64 {
         assert_eq!(which, Primitive::Keccak, "the other family's");
-        self.0.vectorize(
+        self.token.vectorize(
             #[inline(always)]
             || {
-                let mut state: [T::KeccakWide; 25] = array(
+                let mut state: [T::U64s; 25] = array(
                     #[inline(always)]
-                    |i| T::KeccakWide::from_fn(|lane| (i * 64 + lane) as u64),
+                    |i| T::U64s::from_fn(|lane| (i * 64 + lane) as u64),
                 );
                 for _ in 0..calls {
-                    permute(&mut state);
+                    state = permuted(&state);
                 }
                 core::hint::black_box(state[0].get(0));
             },
         );
-        calls * T::KeccakWide::LANES as u64
+        calls * T::U64s::LANES as u64
     }
 }

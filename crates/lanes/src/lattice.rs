@@ -163,14 +163,37 @@ impl<T: Simd, V: Doubles> Over<T, V> {
 }
 
 impl<T: Simd, V: Doubles> Over<T, V> {
-    /// Absorbs blocks into the first state.
-    fn alone<'a>(&self, rows: &mut [f64], blocks: impl Iterator<Item = &'a [f64]>) {
+    /// Adds elements to states, 24 a time, and permutes them, `blocks` times; without elements left it only permutes.
+    #[inline(never)]
+    fn sponge(&self, instances: usize, rows: &mut [f64], elements: &[f64], blocks: usize) {
+        if instances == 1 && V::LANES > 1 {
+            return self.sponge_alone(rows, elements, blocks);
+        }
+        self.token.vectorize(
+            #[inline(always)]
+            || {
+                let state = states::<V>(rows);
+                let mut elements = V::of(elements).chunks(RATE);
+                for _ in 0..blocks {
+                    let d = state[STATE - 1];
+                    for (cell, element) in state.iter_mut().zip(elements.next().unwrap_or_default()) {
+                        *cell = element.mul_add(d, *cell);
+                    }
+                    poseidon::permute(&self.poseidon, state);
+                }
+            },
+        );
+    }
+    /// The same for the first state.
+    #[inline(never)]
+    fn sponge_alone(&self, rows: &mut [f64], elements: &[f64], blocks: usize) {
         self.token.vectorize(
             #[inline(always)]
             || {
                 let mut state = poseidon::AloneState::new(rows.iter().copied().step_by(V::LANES));
-                for block in blocks {
-                    state.absorb(block.iter().copied().step_by(V::LANES));
+                let mut elements = elements.chunks(RATE * V::LANES);
+                for _ in 0..blocks {
+                    state.absorb(elements.next().unwrap_or_default().iter().copied().step_by(V::LANES));
                     poseidon::permute_alone::<V::Vector>(&self.poseidon, &mut state);
                 }
                 rows.iter_mut().step_by(V::LANES).zip(state.rows()).for_each(|(row, x)| *row = *x);
@@ -365,31 +388,10 @@ impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
         );
     }
     fn absorb(&self, instances: usize, rows: &mut [f64], elements: &[f64]) {
-        if instances == 1 && V::LANES > 1 {
-            return self.alone(rows, elements.chunks(RATE * V::LANES));
-        }
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let state = states::<V>(rows);
-                for block in V::of(elements).chunks(RATE) {
-                    let d = state[STATE - 1];
-                    for (cell, element) in state.iter_mut().zip(block) {
-                        *cell = element.mul_add(d, *cell);
-                    }
-                    poseidon::permute(&self.poseidon, state);
-                }
-            },
-        );
+        self.sponge(instances, rows, elements, elements.len().div_ceil(RATE * V::LANES));
     }
     fn permute(&self, instances: usize, rows: &mut [f64]) {
-        if instances == 1 && V::LANES > 1 {
-            return self.alone(rows, std::iter::once(&[][..]));
-        }
-        self.token.vectorize(
-            #[inline(always)]
-            || poseidon::permute(&self.poseidon, states::<V>(rows)),
-        );
+        self.sponge(instances, rows, &[], 1);
     }
     fn squeeze(&self, rows: &[f64], out: &mut [f64]) {
         self.token.vectorize(

@@ -10,6 +10,7 @@
 compile_error!("addresses are read as pairs of little-endian words: big-endian machines are not supported");
 
 mod arch;
+mod batch;
 mod field;
 mod keccak;
 mod lattice;
@@ -76,22 +77,6 @@ pub enum Keys<'a> {
         /// The key of each job.
         of: &'a [u32],
     },
-}
-
-impl<'a> Keys<'a> {
-    /// Panics unless there is a key for each job. Fewer would repeat the last one, unseen.
-    fn check(&self, jobs: usize) {
-        if let Keys::Of { of, .. } = self {
-            assert_eq!(of.len(), jobs, "a key for each address");
-        }
-    }
-    #[inline(always)]
-    fn get(&self, job: usize) -> &'a KeyState {
-        match self {
-            Keys::One(key) => key,
-            Keys::Of { keys, of } => &keys[of[job.min(of.len() - 1)] as usize],
-        }
-    }
 }
 
 /// Which steps of a chain of w values to take.
@@ -260,15 +245,13 @@ impl Isa {
     }
 }
 
-/// The six instances: everything that depends on a set but (family, n) is a run-time value.
+/// The instances: everything that depends on a set but the family, and for SHA-256's chains n, is a run-time value.
 fn instance<T: simd::Simd>(token: T, family: Family, n: usize) -> Option<Box<dyn TweakableHash>> {
     Some(match (family, n) {
         (Family::Sha2, 16) => Box::new(sha2::Sha2::<T, 16>(token)),
         (Family::Sha2, 24) => Box::new(sha2::Sha2::<T, 24>(token)),
         (Family::Sha2, 32) => Box::new(sha2::Sha2::<T, 32>(token)),
-        (Family::Shake, 16) => Box::new(keccak::Shake::<T::Plain, 16>(token.plain())),
-        (Family::Shake, 24) => Box::new(keccak::Shake::<T::Plain, 24>(token.plain())),
-        (Family::Shake, 32) => Box::new(keccak::Shake::<T::Plain, 32>(token.plain())),
+        (Family::Shake, 16 | 24 | 32) => Box::new(keccak::Shake { token: token.plain(), n }),
         _ => return None,
     })
 }
@@ -284,74 +267,6 @@ fn arithmetic<T: simd::Simd>(token: T, width: Width, constants: &Constants<'_>) 
     })
 }
 
-/// Panics unless a slice of `len` is that of `jobs` jobs with `rows` rows of `size` items each. A product that no `usize`
-/// holds is no slice's length.
-fn check_rows(len: usize, jobs: usize, rows: usize, size: usize) {
-    let all = jobs.checked_mul(rows).and_then(|all| all.checked_mul(size));
-    assert!(all == Some(len), "{jobs} jobs with {rows} rows of {size} each, in {len}");
-}
-
-/// Panics unless w, digits and kept chains are those of `jobs` chains of values of n bytes.
-fn check_chains(jobs: usize, n: usize, w: usize, steps: Steps<'_>, trace: Option<&Trace<'_>>) {
-    assert!((1..=256).contains(&w), "chains of {w} values: a digit is a byte, and none has no first value");
-    if let Steps::From(digits) | Steps::To(digits) = steps {
-        assert_eq!(digits.len(), jobs, "a digit for each address");
-        assert!(digits.iter().all(|digit| usize::from(*digit) < w), "digits below w = {w}");
-    }
-    if let Some(Trace { chains, out }) = trace {
-        assert_eq!(chains.len(), jobs, "a chain's number, or none, for each address");
-        let room = out.len() / (w * n);
-        let fits = |chain: &u32| *chain == Trace::NONE || (*chain as usize) < room;
-        assert!(chains.iter().all(fits), "numbers of the {room} chains that there is room for");
-    }
-}
-
-/// Which steps each job of a group takes, as ranges.
-#[derive(Clone, Copy)]
-struct Live<'a> {
-    steps: Steps<'a>,
-    last: u32,
-}
-
-impl Live<'_> {
-    #[inline(always)]
-    fn of(&self, job: usize) -> core::ops::Range<u32> {
-        match self.steps {
-            Steps::All => 0..self.last,
-            Steps::From(start) => u32::from(start[job.min(start.len() - 1)])..self.last,
-            Steps::To(end) => 0..u32::from(end[job.min(end.len() - 1)]),
-        }
-    }
-    /// The steps that any, and those that all of the jobs take.
-    #[inline(always)]
-    fn hull(&self, first: usize, rows: usize) -> (core::ops::Range<u32>, core::ops::Range<u32>) {
-        if let Steps::All = self.steps {
-            return (0..self.last, 0..self.last);
-        }
-        let (mut any, mut all) = (self.of(first), self.of(first));
-        for job in first + 1..first + rows {
-            let steps = self.of(job);
-            any = any.start.min(steps.start)..any.end.max(steps.end);
-            all = all.start.max(steps.start)..all.end.min(steps.end);
-        }
-        (any, all)
-    }
-}
-
-/// Splits jobs into groups of lanes, and a rest of up to `few` jobs that is left to other means: gives the number of
-/// the rest's first job. The last group may be short.
-#[inline(always)]
-fn groups(jobs: usize, few: usize, wide: usize, narrow: usize, mut run: impl FnMut(Width, usize, usize)) -> usize {
-    let mut at = 0;
-    while jobs - at > few {
-        let left = jobs - at;
-        let (width, lanes) = if left > narrow { (Width::Wide, wide) } else { (Width::Narrow, narrow) };
-        run(width, at, left.min(lanes));
-        at += left.min(lanes);
-    }
-    at
-}
-
 /// How many jobs run side by side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
@@ -359,11 +274,4 @@ pub enum Width {
     Narrow,
     /// What is fastest for many.
     Wide,
-}
-
-/// The bytes of address words, in the machine's own order.
-#[inline(always)]
-fn adrs_bytes(adrs: &[AdrsWords]) -> &[u8] {
-    // SAFETY: u32 has no padding and any alignment suits u8; the length is that of the slice in bytes.
-    unsafe { core::slice::from_raw_parts(adrs.as_ptr().cast(), size_of_val(adrs)) }
 }

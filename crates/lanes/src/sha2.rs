@@ -5,11 +5,9 @@
 //! (SHA-256) or six bytes (SHA-512). In F, rounds 0–4 see only the address: once a chain is enough; where words of the
 //! block are zero the schedule's additions fall away.
 
-use crate::simd::{Lanes, Sha256Streams, Simd, array};
-use crate::{
-    AdrsWords, KeyState, Keys, Live, Primitive, Steps, Trace, TweakableHash, Width, adrs_bytes, check_chains,
-    check_rows, groups,
-};
+use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, groups};
+use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, array};
+use crate::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash, Width};
 use core::ops::Range;
 
 /// SHA-512's round constants (FIPS 180-4, 4.2.3); the upper halves of the first 64 are SHA-256's.
@@ -137,6 +135,15 @@ macro_rules! each16 {
 sha2_core!(round256, schedule256, compress256, u32, K256, 64, 32, 6 11 25, 2 13 22, 7 18 3, 17 19 10);
 sha2_core!(round512, schedule512, compress512, u64, K512, 80, 64, 14 18 41, 28 34 39, 1 8 7, 19 61 6);
 
+/// [`compress256`] of one lane as a function of its own: among vectors it would take their registers, and twice the time.
+#[inline(never)]
+pub(crate) fn compress256_alone<T: Simd>(token: T, state: &mut [u32; 8], w: &mut [u32; 16]) {
+    token.vectorize(
+        #[inline(always)]
+        || compress256(state, w),
+    );
+}
+
 /// The states after PK.seed and its zero padding.
 pub(crate) fn midstates(pk_seed: &[u8]) -> ([u32; 8], [u64; 8]) {
     let mut block = [0; 128];
@@ -192,39 +199,19 @@ fn adrs512<V: Lanes<u64>>(adrs: &[AdrsWords], first: usize, rows: usize) -> [V; 
 
 #[inline(always)]
 fn mid256<V: Lanes<u32>>(keys: Keys<'_>, first: usize) -> [V; 8] {
-    match keys {
-        Keys::One(key) => array(
-            #[inline(always)]
-            |i| V::splat(key.mid256[i]),
-        ),
-        _ => array(
-            #[inline(always)]
-            |i| {
-                V::from_fn(
-                    #[inline(always)]
-                    |lane| keys.get(first + lane).mid256[i],
-                )
-            },
-        ),
-    }
+    keys.load::<u32, V, _, 8, false>(
+        first,
+        #[inline(always)]
+        |key| &key.mid256,
+    )
 }
 #[inline(always)]
 fn mid512<V: Lanes<u64>>(keys: Keys<'_>, first: usize) -> [V; 8] {
-    match keys {
-        Keys::One(key) => array(
-            #[inline(always)]
-            |i| V::splat(key.mid512[i]),
-        ),
-        _ => array(
-            #[inline(always)]
-            |i| {
-                V::from_fn(
-                    #[inline(always)]
-                    |lane| keys.get(first + lane).mid512[i],
-                )
-            },
-        ),
-    }
+    keys.load::<u64, V, _, 8, false>(
+        first,
+        #[inline(always)]
+        |key| &key.mid512,
+    )
 }
 
 /// Rows of N bytes as word planes; the planes past N bytes are zero.
@@ -321,126 +308,72 @@ fn chain_group<V: Lanes<u32>, const N: usize>(
     }
 }
 
-/// The FIPS 205 functions of the SHA2 family.
-pub(crate) struct Sha2<T, const N: usize>(pub(crate) T);
-
-/// Where the first value of a chain comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Nodes,
-    SkSeed,
-}
-
-impl<T: Simd, const N: usize> Sha2<T, N> {
-    /// F and PRF: steps of chains, one or many. The one place where F is computed.
-    #[inline(never)]
-    fn short(
-        &self,
-        keys: Keys<'_>,
-        adrs: &[AdrsWords],
-        source: Source,
-        live: Live<'_>,
-        nodes: &mut [u8],
-        trace: &mut Option<Trace<'_>>,
-    ) {
-        let jobs = adrs.len();
-        check_rows(nodes.len(), jobs, 1, N);
-        keys.check(jobs);
-        let w = live.last as usize + 1;
-        let vectors = self.0.vectorize(
-            #[inline(always)]
-            || {
-                groups(
-                    jobs,
-                    T::Streams::UP_TO,
-                    T::Sha256Wide::LANES,
-                    T::U32s::LANES,
-                    #[inline(always)]
-                    |width, first, rows| match width {
-                        Width::Narrow => {
-                            lanes::<T::U32s, N>(keys, adrs, source, live, nodes, trace, w, first, rows);
-                        }
-                        Width::Wide => {
-                            lanes::<T::Sha256Wide, N>(keys, adrs, source, live, nodes, trace, w, first, rows);
-                        }
-                    },
-                )
-            },
-        );
-        if vectors == jobs {
-            return;
-        }
-        T::Streams::vectorize(
-            #[inline(always)]
-            || {
-                for first in (vectors..jobs).step_by(4) {
-                    match jobs - first {
-                        1 => streams::<T, N, 1>(keys, adrs, source, live, nodes, trace, w, first, 1),
-                        2 => streams::<T, N, 2>(keys, adrs, source, live, nodes, trace, w, first, 2),
-                        left => streams::<T, N, 4>(keys, adrs, source, live, nodes, trace, w, first, left.min(4)),
+/// Chains in groups of lanes, but for up to `few` that are left: the number of those's first. The one place where F is
+/// computed, but for [`chains_in_streams`].
+#[inline(never)]
+fn chains_in_lanes<T: Simd, const N: usize>(token: T, few: usize, batch: &mut ChainBatch<'_>) -> usize {
+    token.vectorize(
+        #[inline(always)]
+        || {
+            groups(
+                batch.adrs.len(),
+                few,
+                T::Sha256Wide::LANES,
+                T::U32s::LANES,
+                #[inline(always)]
+                |width, first, rows| match width {
+                    Width::Narrow if const { T::U32s::LANES < T::Sha256Wide::LANES } => {
+                        chain_lanes::<T::U32s, N>(batch, first, rows);
                     }
-                }
-            },
-        );
-    }
+                    _ => chain_lanes::<T::Sha256Wide, N>(batch, first, rows),
+                },
+            )
+        },
+    )
 }
 
-/// Copies the values of a step to the chains that are kept.
+/// Ones in the lanes where `bound` ≤ step, both below 2³¹.
 #[inline(always)]
-fn keep_rows<const N: usize>(trace: &mut Trace<'_>, w: usize, value: usize, first: usize, rows: usize, values: &[u8]) {
-    for (row, chain) in values.chunks_exact(N).zip(&trace.chains[first..first + rows]) {
-        if *chain != Trace::NONE {
-            trace.out[(*chain as usize * w + value) * N..][..N].copy_from_slice(row);
-        }
-    }
-}
-
-#[inline(always)]
-fn is_kept(trace: &Option<Trace<'_>>, first: usize, rows: usize) -> bool {
-    trace.as_ref().is_some_and(|t| t.chains[first..first + rows].iter().any(|c| *c != Trace::NONE))
+fn reached<V: Lanes<u32>>(bound: V, step: u32) -> V {
+    // bound − step − 1 is negative; its sign, less one, turned round.
+    let sign = bound.add(V::splat(!step)).shr::<31>();
+    sign.xor(V::splat(1)).add(V::splat(u32::MAX))
 }
 
 /// One group of chains in lanes.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn lanes<V: Lanes<u32>, const N: usize>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    source: Source,
-    live: Live<'_>,
-    nodes: &mut [u8],
-    trace: &mut Option<Trace<'_>>,
-    w: usize,
-    first: usize,
-    rows: usize,
-) {
+fn chain_lanes<V: Lanes<u32>, const N: usize>(batch: &mut ChainBatch<'_>, first: usize, rows: usize) {
     let end = first + rows;
-    let mid = mid256::<V>(keys, first);
-    let c = adrs256::<V>(adrs, first, end);
-    let mut v = match (source, keys) {
-        (Source::Nodes, _) => load_nodes::<V, N>(nodes, first, end),
-        (Source::SkSeed, Keys::One(key)) => {
-            let seed = <u32 as Lanes<u32>>::load_rows::<8, true>(&key.sk_seed, 32, 0, 1);
-            array(
-                #[inline(always)]
-                |i| V::splat(seed[i]),
-            )
-        }
-        (Source::SkSeed, _) => array(
+    let mid = mid256::<V>(batch.keys, first);
+    let adrs = adrs256::<V>(batch.adrs, first, end);
+    let mut v = match batch.source {
+        Source::Nodes => load_nodes::<V, N>(batch.nodes, first, end),
+        Source::SkSeed => batch.keys.load::<u32, V, _, 8, true>(
+            first,
+            #[inline(always)]
+            |key| &key.sk_seed,
+        ),
+    };
+    let (any, all) = batch.hull(first, rows);
+    let bounds: [V; 2] = if any == all {
+        [V::splat(0); 2]
+    } else {
+        let bounds = batch.bounds(first);
+        array(
             #[inline(always)]
             |i| {
                 V::from_fn(
                     #[inline(always)]
-                    |lane| u32::from_be_bytes(keys.get(first + lane).sk_seed[4 * i..][..4].try_into().expect("a word")),
+                    |lane| bounds[i][lane],
                 )
             },
-        ),
+        )
     };
-    let (any, all) = live.hull(first, rows);
-    let traced = is_kept(trace, first, rows);
+    let keeps = batch.keeps(first, rows);
+    let mut values = [[0; N]; MOST_LANES];
     chain_group::<V, N>(
         &mid,
-        &c,
+        &adrs,
         &mut v,
         any,
         #[inline(always)]
@@ -448,154 +381,125 @@ fn lanes<V: Lanes<u32>, const N: usize>(
             if all.contains(&step) {
                 *v = next;
             } else {
-                let mask = V::from_fn(
-                    #[inline(always)]
-                    |lane| 0u32.wrapping_sub(u32::from(live.of(first + lane).contains(&step))),
-                );
+                // Started, and not at the end.
+                let mask = reached(bounds[1], step).andnot(reached(bounds[0], step));
                 *v = array(
                     #[inline(always)]
                     |i| mask.ch(next[i], v[i]),
                 );
             }
-            if traced && let Some(trace) = trace {
-                let mut values = [0; 64 * 32];
-                store_nodes::<V, N>(v, &mut values[..rows * N], 0, rows);
-                keep_rows::<N>(trace, w, step as usize + 1, first, rows, &values[..rows * N]);
+            if keeps {
+                store_nodes::<V, N>(v, values.as_flattened_mut(), 0, V::LANES);
+                batch.keep(step + 1, first, rows, &values);
             }
         },
     );
-    store_nodes::<V, N>(&v, nodes, first, end);
+    store_nodes::<V, N>(&v, batch.nodes, first, end);
 }
 
 /// The states after PK.seed of each stream's key.
 #[inline(always)]
-fn mids<T: Simd, const S: usize>(
-    keys: Keys<'_>,
-    job: impl Fn(usize) -> usize,
-) -> [<T::Streams as Sha256Streams>::State; S] {
+fn mids<T: Sha256Streams, const S: usize>(keys: Keys<'_>, job: impl Fn(usize) -> usize) -> [T::State; S] {
     match keys {
-        Keys::One(key) => [T::Streams::load(&key.mid256); S],
-        _ => array(
+        Keys::One(key) => [T::load(&key.mid256); S],
+        Keys::Of { .. } => array(
             #[inline(always)]
-            |i| T::Streams::load(&keys.get(job(i)).mid256),
+            |i| T::load(&keys.get(job(i)).mid256),
         ),
     }
 }
 
+/// Chains from number `from` on in SHA-256 streams.
+#[inline(always)]
+fn chains_in_streams<T: Sha256Streams, const N: usize>(from: usize, batch: &mut ChainBatch<'_>) {
+    T::vectorize(
+        #[inline(always)]
+        || {
+            for first in (from..batch.adrs.len()).step_by(4) {
+                match batch.adrs.len() - first {
+                    1 => chain_streams::<T, N, 1>(batch, first, 1),
+                    2 => chain_streams::<T, N, 2>(batch, first, 2),
+                    left => chain_streams::<T, N, 4>(batch, first, left.min(4)),
+                }
+            }
+        },
+    );
+}
+
 /// One group of up to S chains in SHA-256 streams.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn streams<T: Simd, const N: usize, const S: usize>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    source: Source,
-    live: Live<'_>,
-    nodes: &mut [u8],
-    trace: &mut Option<Trace<'_>>,
-    w: usize,
+fn chain_streams<T: Sha256Streams, const N: usize, const S: usize>(
+    batch: &mut ChainBatch<'_>,
     first: usize,
     rows: usize,
 ) {
     let job = |i: usize| first + i.min(rows - 1);
     let mut values: [[u8; N]; S] = array(
         #[inline(always)]
-        |i| match source {
-            Source::Nodes => nodes[job(i) * N..][..N].try_into().expect("N bytes"),
-            Source::SkSeed => keys.get(job(i)).sk_seed[..N].try_into().expect("N bytes"),
+        |i| match batch.source {
+            Source::Nodes => batch.nodes[job(i) * N..][..N].try_into().expect("N bytes"),
+            Source::SkSeed => batch.keys.get(job(i)).sk_seed[..N].try_into().expect("N bytes"),
         },
     );
-    let (any, all) = live.hull(first, rows);
-    let traced = is_kept(trace, first, rows);
-    T::Streams::chain::<S, N>(
-        mids::<T, S>(keys, job),
+    let (any, all) = batch.hull(first, rows);
+    let keeps = batch.keeps(first, rows);
+    let adrs = batch.adrs;
+    T::chain::<S, N>(
+        mids::<T, S>(batch.keys, job),
         array(
             #[inline(always)]
             |i| &adrs[job(i)],
         ),
         &mut values,
         any.clone(),
-        if any == all { None } else { Some(core::array::from_fn(|i| live.of(job(i)))) },
+        if any == all { None } else { Some(core::array::from_fn(|i| batch.steps(job(i)))) },
         #[inline(always)]
         |step, values| {
-            if traced && let Some(trace) = trace {
-                keep_rows::<N>(trace, w, step as usize + 1, first, rows, &values.as_flattened()[..rows * N]);
+            if keeps {
+                batch.keep(step + 1, first, rows, values);
             }
         },
     );
-    for (i, node) in nodes[first * N..][..rows * N].as_chunks_mut::<N>().0.iter_mut().enumerate() {
+    for (i, node) in batch.nodes[first * N..][..rows * N].as_chunks_mut::<N>().0.iter_mut().enumerate() {
         *node = values[i];
     }
 }
 
-/// T_l on SHA-256 in lanes: any number of blocks.
-#[inline(always)]
-fn t_l_256<V: Lanes<u32>>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    l: usize,
-    nodes: &[u8],
-    out: &mut [u8],
-    first: usize,
-    rows: usize,
-) {
-    let (end, stride) = (first + rows, l * 16);
-    let bytes = 22 + stride;
-    let a = adrs256::<V>(adrs, first, end);
-    let mut state = mid256::<V>(keys, first);
-    let words = stride / 4;
-    let (mut carry, mut read) = (a[5], 0);
-    let blocks = (bytes + 9).div_ceil(64);
-    for block in 0..blocks {
-        let mut w = [V::splat(0); 16];
-        // Where all of the block's words are there, they are loaded four at a time, wherever that starts.
-        macro_rules! quads {
-            ($($at:literal: $take:literal),*) => { $(
-                let quad = V::load_rows::<4, true>(&nodes[4 * read..], stride, first, end);
-                for i in 0..$take {
-                    w[$at + i] = carry.or(quad[i].shr::<16>());
-                    carry = quad[i].shl::<16>();
-                }
-                read += $take;
-            )* };
-        }
-        if block == 0 && words >= 12 {
-            w[..5].copy_from_slice(&a[..5]);
-            quads!(5: 4, 9: 4, 13: 3);
-        } else if block > 0 && read + 16 <= words {
-            quads!(0: 4, 4: 4, 8: 4, 12: 4);
-        } else {
-            let mut from = 0;
-            if block == 0 {
-                w[..5].copy_from_slice(&a[..5]);
-                from = 5;
-            }
-            for w in &mut w[from..] {
-                if read < words {
-                    let x = V::load_rows::<4, true>(&nodes[4 * (read & !3)..], stride, first, end)[read % 4];
-                    *w = carry.or(x.shr::<16>());
-                    carry = x.shl::<16>();
-                } else if read == words {
-                    *w = carry.or(V::splat(0x8000));
-                }
-                read += 1;
-            }
-        }
-        if block == blocks - 1 {
-            let bits = 8 * (64 + bytes) as u64;
-            (w[14], w[15]) = (V::splat((bits >> 32) as u32), V::splat(bits as u32));
-        }
-        compress256(&mut state, &mut w);
-    }
-    V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], out, 16, first, end);
+/// H and T_l for n = 16 in groups of lanes, but for up to `few` that are left: the number of those's first.
+#[inline(never)]
+fn lists_256<T: Simd>(token: T, few: usize, batch: &mut ListBatch<'_>) -> usize {
+    token.vectorize(
+        #[inline(always)]
+        || {
+            groups(
+                batch.adrs.len(),
+                few,
+                T::Sha256Wide::LANES,
+                T::U32s::LANES,
+                #[inline(always)]
+                |width, first, rows| match width {
+                    Width::Narrow if const { T::U32s::LANES < T::Sha256Wide::LANES } => {
+                        if batch.l == 2 {
+                            h_256::<T::U32s>(batch, first, rows);
+                        } else {
+                            t_l_256::<T::U32s>(batch, first, rows);
+                        }
+                    }
+                    _ if batch.l == 2 => h_256::<T::Sha256Wide>(batch, first, rows),
+                    _ => t_l_256::<T::Sha256Wide>(batch, first, rows),
+                },
+            )
+        },
+    )
 }
 
-/// H on SHA-256 in lanes: one block, all of it in registers.
+/// One group of H on SHA-256 in lanes: one block, all of it in registers.
 #[inline(always)]
-fn h_256<V: Lanes<u32>>(keys: Keys<'_>, adrs: &[AdrsWords], nodes: &[u8], out: &mut [u8], first: usize, rows: usize) {
+fn h_256<V: Lanes<u32>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let end = first + rows;
-    let a = adrs256::<V>(adrs, first, end);
-    let mut state = mid256::<V>(keys, first);
-    let x = V::load_rows::<8, true>(nodes, 32, first, end);
+    let a = adrs256::<V>(batch.adrs, first, end);
+    let mut state = mid256::<V>(batch.keys, first);
+    let x = V::load_rows::<8, true>(batch.nodes, 32, first, end);
     let mut w = [V::splat(0); 16];
     w[..5].copy_from_slice(&a[..5]);
     w[5] = a[5].or(x[0].shr::<16>());
@@ -605,30 +509,85 @@ fn h_256<V: Lanes<u32>>(keys: Keys<'_>, adrs: &[AdrsWords], nodes: &[u8], out: &
     w[13] = x[7].shl::<16>().or(V::splat(0x8000));
     w[15] = V::splat((64 + 22 + 32) * 8);
     compress256(&mut state, &mut w);
-    V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], out, 16, first, end);
+    V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], batch.out, 16, first, end);
 }
 
-/// T_l on SHA-256 in streams: blocks after the first are read where they lie.
+/// One group of T_l on SHA-256 in lanes.
 #[inline(always)]
-fn t_l_streams<T: Simd, const S: usize>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    l: usize,
-    nodes: &[u8],
-    out: &mut [u8],
-    first: usize,
-    rows: usize,
-) {
+fn t_l_256<V: Lanes<u32>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
+    let (end, stride) = (first + rows, 16 * batch.l);
+    let words = stride / 4;
+    let a = adrs256::<V>(batch.adrs, first, end);
+    let mut state = mid256::<V>(batch.keys, first);
+    let mut w = [V::splat(0); 16];
+    w[..5].copy_from_slice(&a[..5]);
+    let mut carry = a[5];
+    let mut next = |x: V| {
+        let word = carry.or(x.shr::<16>());
+        carry = x.shl::<16>();
+        word
+    };
+    let nodes = GroupRows::new(V::LANES, batch.nodes, stride, stride, first, end);
+    // Three words, then four at a time, which fill a block's quarters; one is left.
+    let x = nodes.load::<u32, V, 4, true>(0);
+    for i in 0..3 {
+        w[5 + i] = next(x[i]);
+    }
+    let (mut at, mut read, mut ends) = (8, 3, false);
+    while !ends {
+        while at < 16 && read < words - 1 {
+            let x = nodes.load::<u32, V, 4, true>(4 * read);
+            for i in 0..4 {
+                w[at + i] = next(x[i]);
+            }
+            (at, read) = (at + 4, read + 4);
+        }
+        if at < 16 {
+            w[at] = next(nodes.load::<u32, V, 4, true>(4 * read - 12)[3]);
+            w[at + 1] = next(V::splat(0x8000_0000));
+            w[at + 2..].fill(V::splat(0));
+            let bits = 8 * (64 + 22 + stride) as u64;
+            (w[14], w[15]) = (V::splat((bits >> 32) as u32), V::splat(bits as u32));
+            ends = true;
+        }
+        // One place for all blocks: it is long.
+        compress256(&mut state, &mut w);
+        at = 0;
+    }
+    V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], batch.out, 16, first, end);
+}
+
+/// H and T_l for n = 16 from number `from` on in SHA-256 streams.
+#[inline(always)]
+fn lists_in_streams<T: Sha256Streams>(from: usize, batch: &mut ListBatch<'_>) {
+    T::vectorize(
+        #[inline(always)]
+        || {
+            for first in (from..batch.adrs.len()).step_by(4) {
+                match batch.adrs.len() - first {
+                    1 => list_streams::<T, 1>(batch, first, 1),
+                    2 => list_streams::<T, 2>(batch, first, 2),
+                    left => list_streams::<T, 4>(batch, first, left.min(4)),
+                }
+            }
+        },
+    );
+}
+
+/// One group of H or T_l in SHA-256 streams: blocks after the first are read where they lie.
+#[inline(always)]
+fn list_streams<T: Sha256Streams, const S: usize>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
+    let ListBatch { adrs, l, nodes, .. } = *batch;
     let job = |i: usize| first + i.min(rows - 1);
     let bytes = 22 + l * 16;
     let blocks = (bytes + 9).div_ceil(64);
-    let mut states = mids::<T, S>(keys, job);
+    let mut states = mids::<T, S>(batch.keys, job);
     if l == 2 {
         let pairs = array(
             #[inline(always)]
             |i| nodes[32 * job(i)..][..32].try_into().expect("two nodes"),
         );
-        let parents = T::Streams::h::<S>(
+        let parents = T::h::<S>(
             states,
             array(
                 #[inline(always)]
@@ -636,7 +595,7 @@ fn t_l_streams<T: Simd, const S: usize>(
             ),
             pairs,
         );
-        out[16 * first..][..16 * rows].copy_from_slice(&parents.as_flattened()[..16 * rows]);
+        batch.out[16 * first..][..16 * rows].copy_from_slice(&parents.as_flattened()[..16 * rows]);
         return;
     }
     let mut padded = [[0u8; 64]; S];
@@ -650,123 +609,166 @@ fn t_l_streams<T: Simd, const S: usize>(
                     row[at - 22..][..64].try_into().expect("a block")
                 },
             );
-            T::Streams::compress::<S>(&mut states, whole);
+            T::compress::<S>(&mut states, whole);
             continue;
         }
         for i in 0..S {
-            let (row, p) = (&nodes[job(i) * l * 16..][..l * 16], &mut padded[i]);
-            *p = [0; 64];
-            if block == 0 {
-                let have = row.len().min(42);
-                p[..22].copy_from_slice(&compressed(&adrs[job(i)]));
-                p[22..22 + have].copy_from_slice(&row[..have]);
-            } else if at < bytes {
-                p[..bytes - at].copy_from_slice(&row[at - 22..]);
-            }
-            if (at..at + 64).contains(&bytes) {
-                p[bytes - at] = 0x80;
-            }
-            if block == blocks - 1 {
-                p[56..].copy_from_slice(&((64 + bytes) as u64 * 8).to_be_bytes());
-            }
+            pad_block(&adrs[job(i)], &nodes[job(i) * l * 16..][..l * 16], block, &mut padded[i]);
         }
-        T::Streams::compress::<S>(&mut states, padded.each_ref());
+        T::compress::<S>(&mut states, padded.each_ref());
     }
     for i in 0..rows {
-        for (bytes, word) in out[(first + i) * 16..][..16].chunks_exact_mut(4).zip(T::Streams::store(states[i])) {
+        for (bytes, word) in batch.out[(first + i) * 16..][..16].chunks_exact_mut(4).zip(T::store(states[i])) {
             bytes.copy_from_slice(&word.to_be_bytes());
         }
     }
 }
 
-/// T_l on SHA-512 in lanes. 22 bytes of address put every word of a node six bytes before the block's.
-#[inline(always)]
-fn t_l_512<V: Lanes<u64>, const N: usize>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    l: usize,
-    nodes: &[u8],
-    out: &mut [u8],
-    first: usize,
-    rows: usize,
-) {
-    let (end, stride) = (first + rows, l * N);
-    let (bytes, words) = (22 + stride, stride / 8);
-    let a = adrs512::<V>(adrs, first, end);
-    let mut state = mid512::<V>(keys, first);
-    let (mut carry, mut pair, mut read) = (a[2], [V::splat(0); 2], 0);
-    let blocks = (bytes + 17).div_ceil(128);
-    for block in 0..blocks {
-        let mut w = [V::splat(0); 16];
-        let from = if block == 0 {
-            w[..2].copy_from_slice(&a[..2]);
-            2
-        } else {
-            0
-        };
-        for w in &mut w[from..] {
-            if read < words {
-                // Two words a load; the last pair of an odd row starts one earlier.
-                if read % 2 == 0 {
-                    let at = read.min(words - 2);
-                    pair = V::load_rows::<2, true>(&nodes[8 * at..], stride, first, end);
-                    if at < read {
-                        pair[0] = pair[1];
-                    }
-                }
-                let x = pair[read % 2];
-                *w = carry.or(x.shr::<48>());
-                carry = x.shl::<16>();
-            } else if read == words {
-                *w = carry.or(V::splat(0x8000));
-            }
-            read += 1;
-        }
-        if block == blocks - 1 {
-            w[15] = V::splat(((128 + bytes) * 8) as u64);
-        }
-        compress512(&mut state, &mut w);
+/// A block that begins with the address, or ends with padding.
+fn pad_block(adrs: &AdrsWords, row: &[u8], block: usize, out: &mut [u8; 64]) {
+    let (at, bytes) = (64 * block, 22 + row.len());
+    *out = [0; 64];
+    if block == 0 {
+        let have = row.len().min(42);
+        out[..22].copy_from_slice(&compressed(adrs));
+        out[22..22 + have].copy_from_slice(&row[..have]);
+    } else if at < bytes {
+        out[..bytes - at].copy_from_slice(&row[at - 22..]);
     }
-    store_nodes_512::<V, N>(&state, out, first, end);
+    if (at..at + 64).contains(&bytes) {
+        out[bytes - at] = 0x80;
+    }
+    // Nine bytes of padding fit.
+    if at + 64 >= bytes + 9 {
+        out[56..].copy_from_slice(&((64 + bytes) as u64 * 8).to_be_bytes());
+    }
+}
+
+/// H and T_l on SHA-512, in groups of lanes and one alone.
+#[inline(never)]
+fn lists_512<T: Simd>(token: T, batch: &mut ListBatch<'_>) {
+    token.vectorize(
+        #[inline(always)]
+        || {
+            let jobs = batch.adrs.len();
+            let done = groups(
+                jobs,
+                alone::<T>(),
+                T::Sha512Wide::LANES,
+                T::U64s::LANES,
+                #[inline(always)]
+                |width, first, rows| match width {
+                    Width::Narrow if const { T::U64s::LANES < T::Sha512Wide::LANES } => {
+                        if batch.l == 2 {
+                            h_512::<T::U64s>(batch, first, rows);
+                        } else {
+                            t_l_512::<T::U64s>(batch, first, rows);
+                        }
+                    }
+                    _ if batch.l == 2 => h_512::<T::Sha512Wide>(batch, first, rows),
+                    _ => t_l_512::<T::Sha512Wide>(batch, first, rows),
+                },
+            );
+            if const { alone::<T>() > 0 } && done < jobs {
+                t_l_512::<u64>(batch, done, 1);
+            }
+        },
+    );
+}
+
+/// One group of H on SHA-512 in lanes: one block, all of it in registers.
+#[inline(always)]
+fn h_512<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
+    let (n, end) = (batch.n, first + rows);
+    let a = adrs512::<V>(batch.adrs, first, end);
+    let mut state = mid512::<V>(batch.keys, first);
+    // The nodes, and their padding.
+    let mut x = [V::splat(0); 9];
+    match n {
+        24 => x[..6].copy_from_slice(&V::load_rows::<6, true>(batch.nodes, 48, first, end)),
+        _ => x[..8].copy_from_slice(&V::load_rows::<8, true>(batch.nodes, 64, first, end)),
+    }
+    x[if n == 24 { 6 } else { 8 }] = V::splat(1 << 63);
+    let mut w = [V::splat(0); 16];
+    w[..2].copy_from_slice(&a[..2]);
+    w[2] = a[2].or(x[0].shr::<48>());
+    for i in 0..8 {
+        w[3 + i] = x[i].shl::<16>().or(x[i + 1].shr::<48>());
+    }
+    w[15] = V::splat(8 * (128 + 22 + 2 * n) as u64);
+    compress512(&mut state, &mut w);
+    store_512(n, &state, batch.out, first, end);
+}
+
+/// One group of T_l on SHA-512 in lanes. 22 bytes of address put every word of a node six bytes before the block's.
+#[inline(always)]
+fn t_l_512<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
+    let (n, end, stride) = (batch.n, first + rows, batch.l * batch.n);
+    let words = stride / 8;
+    let a = adrs512::<V>(batch.adrs, first, end);
+    let mut state = mid512::<V>(batch.keys, first);
+    let mut w = [V::splat(0); 16];
+    w[..2].copy_from_slice(&a[..2]);
+    let mut carry = a[2];
+    let mut next = |x: V| {
+        let word = carry.or(x.shr::<48>());
+        carry = x.shl::<16>();
+        word
+    };
+    let nodes = GroupRows::new(V::LANES, batch.nodes, stride, stride, first, end);
+    // Two words a load, which fill a block's eighths; in an odd row one is left.
+    let (mut at, mut read, mut marked, mut ends) = (2, 0, false, false);
+    while !ends {
+        while at < 16 && read < words - 1 {
+            let x = nodes.load::<u64, V, 2, true>(8 * read);
+            for i in 0..2 {
+                w[at + i] = next(x[i]);
+            }
+            (at, read) = (at + 2, read + 2);
+        }
+        if at < 16 && read < words {
+            w[at] = next(nodes.load::<u64, V, 2, true>(8 * read - 8)[1]);
+            (at, read) = (at + 1, words);
+        }
+        if at < 16 {
+            w[at..].fill(V::splat(0));
+            if !marked {
+                w[at] = next(V::splat(1 << 63));
+                (at, marked) = (at + 1, true);
+            }
+            // The length takes two words.
+            if at <= 14 {
+                w[15] = V::splat(8 * (128 + 22 + stride) as u64);
+                ends = true;
+            }
+        }
+        // One place for all blocks: it is long.
+        compress512(&mut state, &mut w);
+        at = 0;
+    }
+    store_512(n, &state, batch.out, first, end);
 }
 
 #[inline(always)]
-fn store_nodes_512<V: Lanes<u64>, const N: usize>(state: &[V; 8], out: &mut [u8], first: usize, end: usize) {
-    match N {
+fn store_512<V: Lanes<u64>>(n: usize, state: &[V; 8], out: &mut [u8], first: usize, end: usize) {
+    match n {
         24 => V::store_rows::<3, true>(&[state[0], state[1], state[2]], out, 24, first, end),
         _ => V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], out, 32, first, end),
     }
 }
 
-/// H on SHA-512 in lanes: one block, all of it in registers.
-#[inline(always)]
-fn h_512<V: Lanes<u64>, const N: usize>(
-    keys: Keys<'_>,
-    adrs: &[AdrsWords],
-    nodes: &[u8],
-    out: &mut [u8],
-    first: usize,
-    rows: usize,
-) {
-    let end = first + rows;
-    let words = 2 * N / 8;
-    let a = adrs512::<V>(adrs, first, end);
-    let mut state = mid512::<V>(keys, first);
-    let mut x = [V::splat(0); 8];
-    match N {
-        24 => x[..6].copy_from_slice(&V::load_rows::<6, true>(nodes, 48, first, end)),
-        _ => x = V::load_rows::<8, true>(nodes, 64, first, end),
+/// The FIPS 205 functions of the SHA2 family.
+pub(crate) struct Sha2<T, const N: usize>(pub(crate) T);
+
+impl<T: Simd, const N: usize> Sha2<T, N> {
+    #[inline(always)]
+    fn chains(&self, mut batch: ChainBatch<'_>) {
+        let (jobs, few) = (batch.adrs.len(), T::STREAMS_UP_TO);
+        let done = if jobs > few { chains_in_lanes::<T::Plain, N>(self.0.plain(), few, &mut batch) } else { 0 };
+        if done < jobs {
+            chains_in_streams::<T::Streams, N>(done, &mut batch);
+        }
     }
-    let mut w = [V::splat(0); 16];
-    w[..2].copy_from_slice(&a[..2]);
-    w[2] = a[2].or(x[0].shr::<48>());
-    for i in 0..words - 1 {
-        w[3 + i] = x[i].shl::<16>().or(x[i + 1].shr::<48>());
-    }
-    w[2 + words] = x[words - 1].shl::<16>().or(V::splat(0x8000));
-    w[15] = V::splat(((128 + 22 + 2 * N) * 8) as u64);
-    compress512(&mut state, &mut w);
-    store_nodes_512::<V, N>(&state, out, first, end);
 }
 
 impl<T: Simd, const N: usize> TweakableHash for Sha2<T, N> {
@@ -774,78 +776,23 @@ impl<T: Simd, const N: usize> TweakableHash for Sha2<T, N> {
         N
     }
     fn lanes(&self) -> usize {
-        if T::Streams::UP_TO == usize::MAX { 4 } else { T::Sha256Wide::LANES }
+        if T::STREAMS_UP_TO == usize::MAX { 4 } else { T::Sha256Wide::LANES }
     }
     fn prf(&self, keys: Keys<'_>, adrs: &[AdrsWords], out: &mut [u8]) {
-        self.short(keys, adrs, Source::SkSeed, Live { steps: Steps::All, last: 1 }, out, &mut None);
+        self.chains(ChainBatch::one_step(N, keys, adrs, Source::SkSeed, out));
     }
     fn f(&self, keys: Keys<'_>, adrs: &[AdrsWords], nodes: &mut [u8]) {
-        self.short(keys, adrs, Source::Nodes, Live { steps: Steps::All, last: 1 }, nodes, &mut None);
+        self.chains(ChainBatch::one_step(N, keys, adrs, Source::Nodes, nodes));
     }
-    #[inline(never)]
     fn t_l(&self, keys: Keys<'_>, adrs: &[AdrsWords], l: usize, nodes: &[u8], out: &mut [u8]) {
-        let jobs = adrs.len();
-        check_rows(nodes.len(), jobs, l, N);
-        check_rows(out.len(), jobs, 1, N);
-        keys.check(jobs);
-        if N == 16 {
-            let vectors = self.0.vectorize(
-                #[inline(always)]
-                || {
-                    groups(
-                        jobs,
-                        T::Streams::UP_TO,
-                        T::Sha256Wide::LANES,
-                        T::U32s::LANES,
-                        #[inline(always)]
-                        |width, first, rows| match width {
-                            Width::Narrow if l == 2 => h_256::<T::U32s>(keys, adrs, nodes, out, first, rows),
-                            Width::Wide if l == 2 => h_256::<T::Sha256Wide>(keys, adrs, nodes, out, first, rows),
-                            Width::Narrow => t_l_256::<T::U32s>(keys, adrs, l, nodes, out, first, rows),
-                            Width::Wide => t_l_256::<T::Sha256Wide>(keys, adrs, l, nodes, out, first, rows),
-                        },
-                    )
-                },
-            );
-            if vectors == jobs {
-                return;
-            }
-            T::Streams::vectorize(
-                #[inline(always)]
-                || {
-                    for first in (vectors..jobs).step_by(4) {
-                        match jobs - first {
-                            1 => t_l_streams::<T, 1>(keys, adrs, l, nodes, out, first, 1),
-                            2 => t_l_streams::<T, 2>(keys, adrs, l, nodes, out, first, 2),
-                            left => t_l_streams::<T, 4>(keys, adrs, l, nodes, out, first, left.min(4)),
-                        }
-                    }
-                },
-            );
-        } else {
-            self.0.vectorize(
-                #[inline(always)]
-                || {
-                    // One job alone: 900 cycles in plain registers, 1,250 in four lanes, 770 in eight (Zen 5).
-                    let alone = usize::from(T::U64s::LANES <= 4);
-                    let vectors = groups(
-                        jobs,
-                        alone,
-                        T::Sha512Wide::LANES,
-                        T::U64s::LANES,
-                        #[inline(always)]
-                        |width, first, rows| match width {
-                            Width::Narrow if l == 2 => h_512::<T::U64s, N>(keys, adrs, nodes, out, first, rows),
-                            Width::Wide if l == 2 => h_512::<T::Sha512Wide, N>(keys, adrs, nodes, out, first, rows),
-                            Width::Narrow => t_l_512::<T::U64s, N>(keys, adrs, l, nodes, out, first, rows),
-                            Width::Wide => t_l_512::<T::Sha512Wide, N>(keys, adrs, l, nodes, out, first, rows),
-                        },
-                    );
-                    if vectors < jobs {
-                        t_l_512::<u64, N>(keys, adrs, l, nodes, out, vectors, 1);
-                    }
-                },
-            );
+        let mut batch = ListBatch::new(N, keys, adrs, l, nodes, out);
+        if N > 16 {
+            return lists_512(self.0.plain(), &mut batch);
+        }
+        let (jobs, few) = (adrs.len(), T::STREAMS_UP_TO);
+        let done = if jobs > few { lists_256(self.0.plain(), few, &mut batch) } else { 0 };
+        if done < jobs {
+            lists_in_streams::<T::Streams>(done, &mut batch);
         }
     }
     fn chain(
@@ -855,71 +802,72 @@ impl<T: Simd, const N: usize> TweakableHash for Sha2<T, N> {
         w: usize,
         steps: Steps<'_>,
         nodes: &mut [u8],
-        mut trace: Option<Trace<'_>>,
+        trace: Option<Trace<'_>>,
     ) {
-        check_chains(adrs.len(), N, w, steps, trace.as_ref());
-        if let Some(trace) = &mut trace {
-            keep_rows::<N>(trace, w, 0, 0, adrs.len(), nodes);
-        }
-        self.short(keys, adrs, Source::Nodes, Live { steps, last: w as u32 - 1 }, nodes, &mut trace);
+        self.chains(ChainBatch::chains(N, keys, adrs, w, steps, nodes, trace));
     }
-    // Every lane and stream is different and used and no message is known, or the compiler would compute only a part.
-    #[inline(never)]
     fn primitive(&self, which: Primitive, calls: u64) -> u64 {
         let lanes = match which {
-            Primitive::Sha256 if T::Streams::UP_TO == usize::MAX => T::Streams::vectorize(
-                #[inline(always)]
-                || {
-                    let mut states = [1, 2, 3, 4].map(|i| T::Streams::load(&[i; 8]));
-                    let blocks = [5, 6, 7, 8].map(|i| [i; 64]);
-                    for _ in 0..calls {
-                        T::Streams::compress::<4>(&mut states, core::hint::black_box(&blocks).each_ref());
-                    }
-                    core::hint::black_box(states.map(T::Streams::store));
-                    4
-                },
-            ),
-            Primitive::Sha256 => self.0.vectorize(
-                #[inline(always)]
-                || {
-                    let mut state = [T::Sha256Wide::from_fn(|lane| lane as u32); 8];
-                    for _ in 0..calls {
-                        let mut w: [_; 16] = array(
-                            #[inline(always)]
-                            |i| state[i % 8],
-                        );
-                        compress256(&mut state, &mut w);
-                    }
-                    core::hint::black_box([0, T::Sha256Wide::LANES - 1].map(|lane| state[7].get(lane)));
-                    T::Sha256Wide::LANES
-                },
-            ),
-            Primitive::Sha512 => self.0.vectorize(
-                #[inline(always)]
-                || {
-                    let mut state = [T::Sha512Wide::from_fn(|lane| lane as u64); 8];
-                    for _ in 0..calls {
-                        let mut w: [_; 16] = array(
-                            #[inline(always)]
-                            |i| state[i % 8],
-                        );
-                        compress512(&mut state, &mut w);
-                    }
-                    core::hint::black_box([0, T::Sha512Wide::LANES - 1].map(|lane| state[7].get(lane)));
-                    T::Sha512Wide::LANES
-                },
-            ),
+            Primitive::Sha256 if T::STREAMS_UP_TO == usize::MAX => bare_streams::<T::Streams>(calls),
+            Primitive::Sha256 => bare_256(self.0.plain(), calls),
+            Primitive::Sha512 => bare_512(self.0.plain(), calls),
             Primitive::Keccak => unreachable!("Keccak is the other family's"),
         };
         calls * lanes as u64
     }
 }
 
-impl KeyState {
-    /// PK.seed, or SK.seed, as words of a Keccak state.
-    #[inline(always)]
-    pub(crate) fn seed_word(&self, i: usize, secret: bool) -> u64 {
-        let seed = if secret { &self.sk_seed } else { &self.pk_seed };
-        u64::from_le_bytes(seed[8 * i..][..8].try_into().expect("a word"))
-    }
+// In bare compressions every lane and stream is different and used and no message is known, or the compiler would compute
+// only a part.
+
+#[inline(never)]
+fn bare_streams<T: Sha256Streams>(calls: u64) -> usize {
+    T::vectorize(
+        #[inline(always)]
+        || {
+            let mut states = [1, 2, 3, 4].map(|i| T::load(&[i; 8]));
+            let blocks = [5, 6, 7, 8].map(|i| [i; 64]);
+            for _ in 0..calls {
+                T::compress::<4>(&mut states, core::hint::black_box(&blocks).each_ref());
+            }
+            core::hint::black_box(states.map(T::store));
+            4
+        },
+    )
+}
+#[inline(never)]
+fn bare_256<T: Simd>(token: T, calls: u64) -> usize {
+    token.vectorize(
+        #[inline(always)]
+        || {
+            let mut state = [T::Sha256Wide::from_fn(|lane| lane as u32); 8];
+            for _ in 0..calls {
+                let mut w: [_; 16] = array(
+                    #[inline(always)]
+                    |i| state[i % 8],
+                );
+                compress256(&mut state, &mut w);
+            }
+            core::hint::black_box([0, T::Sha256Wide::LANES - 1].map(|lane| state[7].get(lane)));
+            T::Sha256Wide::LANES
+        },
+    )
+}
+#[inline(never)]
+fn bare_512<T: Simd>(token: T, calls: u64) -> usize {
+    token.vectorize(
+        #[inline(always)]
+        || {
+            let mut state = [T::Sha512Wide::from_fn(|lane| lane as u64); 8];
+            for _ in 0..calls {
+                let mut w: [_; 16] = array(
+                    #[inline(always)]
+                    |i| state[i % 8],
+                );
+                compress512(&mut state, &mut w);
+            }
+            core::hint::black_box([0, T::Sha512Wide::LANES - 1].map(|lane| state[7].get(lane)));
+            T::Sha512Wide::LANES
+        },
+    )
 }

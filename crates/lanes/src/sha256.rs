@@ -5,8 +5,8 @@
 //! as the one that is nearest to an end has left. The longest messages come first, so that lanes end together and the
 //! last ones leave few of them idle.
 
-use crate::sha2::{IV512, compress256};
-use crate::simd::{Lanes, Sha256Streams, Simd, array};
+use crate::sha2::{IV512, compress256, compress256_alone};
+use crate::simd::{Lanes, MOST_LANES, Sha256Streams, Simd, array};
 
 /// The state before any block, as [`Part::state`] has it.
 pub const SHA256_START: [u8; 32] = {
@@ -40,8 +40,6 @@ pub trait Sha256: Send + Sync {
     fn absorb(&self, parts: &mut [Part<'_>]);
 }
 
-/// Messages in flight, at most.
-const MOST: usize = 32;
 /// Messages that SHA-256 instructions take side by side.
 const STREAMS: usize = 2;
 
@@ -152,14 +150,14 @@ struct Flight<'j, 'a> {
     jobs: Jobs<'j, 'a>,
     order: Vec<u64>,
     next: usize,
-    lanes: [Lane<'a>; MOST],
-    states: [[u8; 32]; MOST],
+    lanes: [Lane<'a>; MOST_LANES],
+    states: [[u8; 32]; MOST_LANES],
     active: usize,
 }
 
 impl<'j, 'a> Flight<'j, 'a> {
     fn new(jobs: Jobs<'j, 'a>) -> Self {
-        let (lanes, states) = ([Lane::IDLE; MOST], [[0; 32]; MOST]);
+        let (lanes, states) = ([Lane::IDLE; MOST_LANES], [[0; 32]; MOST_LANES]);
         Flight { order: jobs.order(), jobs, next: 0, lanes, states, active: 0 }
     }
 
@@ -184,7 +182,7 @@ impl<'j, 'a> Flight<'j, 'a> {
         &mut self,
         width: usize,
         few: usize,
-        mut run: impl FnMut(&mut [[u8; 32]; MOST], &[*const u8; MOST], usize, usize),
+        mut run: impl FnMut(&mut [[u8; 32]; MOST_LANES], &[*const u8; MOST_LANES], usize, usize),
     ) {
         loop {
             while self.active < width && self.refill(self.active) {
@@ -196,7 +194,7 @@ impl<'j, 'a> Flight<'j, 'a> {
             let used = self.active.min(width);
             let (first, mut blocks) = self.lanes[0].next();
             // Lanes without a message repeat the first one's.
-            let mut rows = [first; MOST];
+            let mut rows = [first; MOST_LANES];
             for lane in 1..used {
                 let (row, left) = self.lanes[lane].next();
                 rows[lane] = row;
@@ -224,19 +222,33 @@ impl<'j, 'a> Flight<'j, 'a> {
 
 /// `blocks` blocks of each lane of a vector.
 #[inline(always)]
-fn vectors<V: Lanes<u32>>(states: &mut [[u8; 32]; MOST], rows: &[*const u8; MOST], blocks: usize) {
-    let mut s: [V; 8] = V::load_rows::<8, true>(states.as_flattened(), 32, 0, MOST);
+fn vectors<V: Lanes<u32>>(
+    states: &mut [[u8; 32]; MOST_LANES],
+    rows: &[*const u8; MOST_LANES],
+    blocks: usize,
+    compress: impl Fn(&mut [V; 8], &mut [V; 16]),
+) {
+    let mut s: [V; 8] = V::load_rows::<8, true>(states.as_flattened(), 32, 0, MOST_LANES);
     for block in 0..blocks {
         // SAFETY: `drive` gives as many blocks as follow each other at every row.
-        let mut w = unsafe { V::load_blocks(&rows[..V::LANES], 64 * block) };
-        compress256(&mut s, &mut w);
+        let mut w = unsafe {
+            V::load_from::<16, true>(
+                #[inline(always)]
+                |lane| rows[lane].add(64 * block),
+            )
+        };
+        compress(&mut s, &mut w);
     }
-    V::store_rows::<8, true>(&s, states.as_flattened_mut(), 32, 0, MOST);
+    V::store_rows::<8, true>(&s, states.as_flattened_mut(), 32, 0, MOST_LANES);
 }
 
 /// The same by SHA-256 instructions, S streams.
 #[inline(always)]
-fn streams<T: Sha256Streams, const S: usize>(states: &mut [[u8; 32]; MOST], rows: &[*const u8; MOST], blocks: usize) {
+fn streams<T: Sha256Streams, const S: usize>(
+    states: &mut [[u8; 32]; MOST_LANES],
+    rows: &[*const u8; MOST_LANES],
+    blocks: usize,
+) {
     let mut s: [T::State; S] = array(
         #[inline(always)]
         |i| {
@@ -266,65 +278,103 @@ fn streams<T: Sha256Streams, const S: usize>(states: &mut [[u8; 32]; MOST], rows
 pub(crate) struct Messages<T>(pub(crate) T);
 
 impl<T: Simd> Messages<T> {
-    #[inline(never)]
     fn run(&self, jobs: Jobs<'_, '_>) {
-        let few = T::Streams::UP_TO;
+        let few = T::STREAMS_UP_TO;
         let mut flight = Flight::new(jobs);
         if few < flight.jobs.len() {
-            self.0.vectorize(
-                #[inline(always)]
-                || {
-                    let (wide, narrow) = (T::Sha256Wide::LANES, T::U32s::LANES);
-                    if wide > narrow {
-                        flight.drive(
-                            wide,
-                            narrow.max(few),
-                            #[inline(always)]
-                            |states, rows, blocks, _| vectors::<T::Sha256Wide>(states, rows, blocks),
-                        );
-                    }
-                    // One message alone is faster in plain registers.
-                    flight.drive(
-                        narrow,
-                        few.max(usize::from(narrow > 1)),
-                        #[inline(always)]
-                        |states, rows, blocks, _| vectors::<T::U32s>(states, rows, blocks),
-                    );
-                    if few == 0 && narrow > 1 {
-                        flight.drive(
-                            1,
-                            0,
-                            #[inline(always)]
-                            |states, rows, blocks, _| vectors::<u32>(states, rows, blocks),
-                        );
-                    }
-                },
-            );
+            in_lanes(self.0.plain(), few, &mut flight);
         }
         if few > 0 {
-            T::Streams::vectorize(
-                #[inline(always)]
-                || {
-                    // Two streams hide each other's latency and stay in the sixteen registers; three and four do not:
-                    // 47.4 M blocks a second against 36.1 and 42.3, and 25.1 of one (1 kB messages, Zen 3).
-                    flight.drive(
-                        STREAMS,
-                        0,
-                        #[inline(always)]
-                        |states, rows, blocks, used| match used {
-                            1 => streams::<T::Streams, 1>(states, rows, blocks),
-                            _ => streams::<T::Streams, STREAMS>(states, rows, blocks),
-                        },
-                    );
-                },
-            );
+            in_streams::<T::Streams>(&mut flight);
         }
     }
 }
 
+/// Until no more than `few` messages are left.
+#[inline(never)]
+#[expect(
+    clippy::redundant_closure,
+    reason = "a function that is given by its name would lack the shell's instructions"
+)]
+fn in_lanes<T: Simd>(token: T, few: usize, flight: &mut Flight<'_, '_>) {
+    token.vectorize(
+        #[inline(always)]
+        || {
+            let (wide, narrow) = (T::Sha256Wide::LANES, T::U32s::LANES);
+            if const { T::Sha256Wide::LANES > T::U32s::LANES } {
+                flight.drive(
+                    wide,
+                    narrow.max(few),
+                    #[inline(always)]
+                    |states, rows, blocks, _| {
+                        vectors::<T::Sha256Wide>(
+                            states,
+                            rows,
+                            blocks,
+                            #[inline(always)]
+                            |state, w| compress256(state, w),
+                        )
+                    },
+                );
+            }
+            // One message alone is faster in plain registers.
+            flight.drive(
+                narrow,
+                few.max(usize::from(narrow > 1)),
+                #[inline(always)]
+                |states, rows, blocks, _| {
+                    vectors::<T::U32s>(
+                        states,
+                        rows,
+                        blocks,
+                        #[inline(always)]
+                        |state, w| compress256(state, w),
+                    )
+                },
+            );
+            if const { T::U32s::LANES > 1 } && few == 0 {
+                flight.drive(
+                    1,
+                    0,
+                    #[inline(always)]
+                    |states, rows, blocks, _| {
+                        vectors::<u32>(
+                            states,
+                            rows,
+                            blocks,
+                            #[inline(always)]
+                            |state, w| compress256_alone(token, state, w),
+                        )
+                    },
+                );
+            }
+        },
+    );
+}
+
+#[inline(never)]
+fn in_streams<T: Sha256Streams>(flight: &mut Flight<'_, '_>) {
+    T::vectorize(
+        #[inline(always)]
+        || {
+            // Two streams hide each other's latency and stay in the sixteen registers; three and four do not:
+            // 47.4 M blocks a second against 36.1 and 42.3, and 25.1 of one (1 kB messages, Zen 3).
+            flight.drive(
+                STREAMS,
+                0,
+                #[inline(always)]
+                |states, rows, blocks, used| match used {
+                    1 => streams::<T, 1>(states, rows, blocks),
+                    _ => streams::<T, STREAMS>(states, rows, blocks),
+                },
+            );
+        },
+    );
+}
+
 impl<T: Simd> Sha256 for Messages<T> {
     fn lanes(&self) -> usize {
-        if T::Streams::UP_TO == usize::MAX { STREAMS } else { T::Sha256Wide::LANES }
+        if T::STREAMS_UP_TO == usize::MAX { STREAMS } else { T::Sha256Wide::LANES }
     }
 
     fn hash(&self, messages: &[&[u8]], digests: &mut [[u8; 32]]) {

@@ -1,6 +1,7 @@
 //! What the hash families need of a vector: ten operations, and transposed loads and stores.
 
 use crate::{AdrsWords, sample};
+use core::marker::PhantomData;
 use core::ops::Range;
 
 /// [f(0), f(1), …]. `core::array::from_fn` and `map` may leave `f` a function of its own, which then lacks the shell's
@@ -21,6 +22,52 @@ pub(crate) fn array<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [
 #[inline(always)]
 pub(crate) fn holds(len: usize, last: usize, stride: usize, items: usize) -> bool {
     last.checked_mul(stride).and_then(|start| start.checked_add(items)).is_some_and(|end| end <= len)
+}
+
+/// Lanes of the widest vector.
+pub(crate) const MOST_LANES: usize = 32;
+
+/// The rows of a group's lanes. Short groups repeat their last row.
+pub(crate) struct GroupRows<'a> {
+    starts: [*const u8; MOST_LANES],
+    bytes: usize,
+    rows: PhantomData<&'a [u8]>,
+}
+
+impl<'a> GroupRows<'a> {
+    /// Rows `first` to `rows` − 1, at most `lanes`, of `bytes` bytes each and `stride` bytes apart.
+    #[inline(always)]
+    pub(crate) fn new(lanes: usize, src: &'a [u8], bytes: usize, stride: usize, first: usize, rows: usize) -> Self {
+        assert!(first < rows && holds(src.len(), rows - 1, stride, bytes));
+        // SAFETY: rows `first` to `rows` − 1 begin within the slice, as asserted, and no pointer goes beyond the last one.
+        let mut row = unsafe { src.as_ptr().add(first * stride) };
+        let mut starts = [row; MOST_LANES];
+        for lane in 1..lanes {
+            if first + lane < rows {
+                // SAFETY: see above.
+                row = unsafe { row.add(stride) };
+            }
+            starts[lane] = row;
+        }
+        GroupRows { starts, bytes, rows: PhantomData }
+    }
+    /// A lane's row.
+    pub(crate) fn row(&self, lane: usize) -> &'a [u8] {
+        // SAFETY: so many bytes lie there, as `new` asserted, in a slice that `self` borrows.
+        unsafe { core::slice::from_raw_parts(self.starts[lane], self.bytes) }
+    }
+    /// N words from byte `at` of each row on.
+    #[inline(always)]
+    pub(crate) fn load<W: Copy, V: Lanes<W>, const N: usize, const BE: bool>(&self, at: usize) -> [V; N] {
+        assert!(holds(self.bytes, 1, at, N * size_of::<W>()));
+        // SAFETY: N words lie there, as asserted, in each of the rows that the slice holds.
+        unsafe {
+            V::load_from::<N, BE>(
+                #[inline(always)]
+                |lane| self.starts[lane].add(at),
+            )
+        }
+    }
 }
 
 /// A vector of `LANES` words. Values exist only inside [`Simd::vectorize`], which proves that the CPU has the
@@ -61,15 +108,32 @@ pub(crate) trait Lanes<W: Copy>: Copy {
         self.xor(b.andnot(c))
     }
 
-    /// Word i of lane j is word i of row min(first + j, rows − 1), rows being `stride` bytes apart; words are
-    /// big-endian (BE) or the machine's own. Short groups thus repeat their last row.
-    fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N];
-    /// Word i of lane j is big-endian word i of the block `at` bytes from `rows[j]`.
+    /// Word i of lane j is word i at `row(j)`; words are big-endian (BE) or the machine's own.
     ///
     /// # Safety
     ///
-    /// Sixteen words lie there, for every lane.
-    unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16];
+    /// N words lie at every lane's row.
+    unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N];
+    /// The same with row min(first + j, rows − 1) for lane j, rows being `stride` bytes apart: short groups repeat their
+    /// last row.
+    #[inline(always)]
+    fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N] {
+        let row_bytes = N * size_of::<W>();
+        if rows.saturating_sub(first) >= Self::LANES {
+            assert!(holds(src.len(), rows - 1, stride, row_bytes));
+            // Full groups, the usual ones: one base and constant distances.
+            // SAFETY: N words of each row lie within the slice, as asserted.
+            unsafe {
+                let base = src.as_ptr().add(first * stride);
+                Self::load_from::<N, BE>(
+                    #[inline(always)]
+                    |lane| base.add(lane * stride),
+                )
+            }
+        } else {
+            GroupRows::new(Self::LANES, src, row_bytes, stride, first, rows).load::<W, Self, N, BE>(0)
+        }
+    }
     /// The inverse of `load_rows`, for rows below `rows` alone.
     fn store_rows<const N: usize, const BE: bool>(
         words: &[Self; N],
@@ -143,15 +207,15 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// SHA-256, one group and what is fastest for many.
     type U32s: Lanes<u32>;
     type Sha256Wide: Lanes<u32>;
-    /// SHA-512 and Keccak likewise.
+    /// SHA-512 likewise; Keccak's 25 words fill the registers with one group.
     type U64s: Lanes<u64>;
     type Sha512Wide: Lanes<u64>;
-    type KeccakWide: Lanes<u64>;
     /// The field of zkDilithium: what one instance alone takes, and what is fastest for many.
     type Doubles: Doubles;
     type DoublesWide: Doubles;
-    /// SHA-256 instructions that beat the vectors for groups of up to `LANES` jobs.
+    /// SHA-256 instructions, which beat the vectors for up to so many jobs: 0 where there are none.
     type Streams: Sha256Streams;
+    const STREAMS_UP_TO: usize;
     /// The same without SHA instructions: what does not use them is compiled for that alone.
     type Plain: Simd;
     fn detect() -> Option<Self>;
@@ -172,8 +236,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
 /// SHA-256 by dedicated instructions, S independent streams interleaved. Addresses are whole: ADRS^c is made here.
 pub(crate) trait Sha256Streams: Copy {
-    /// Jobs up to which streams beat the token's vectors: 0 where there are no such instructions.
-    const UP_TO: usize;
     /// A shell of its own, without AVX: on Intel each of these instructions, which have no VEX form, takes thousands
     /// of cycles while the upper halves of vector registers are in use (0.2 against 50 M chain steps a second).
     fn vectorize<R>(f: impl FnOnce() -> R) -> R;
@@ -272,19 +334,17 @@ impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
         Pair(self.0.chi(b.0, c.0), self.1.chi(b.1, c.1))
     }
     #[inline(always)]
-    fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N] {
-        let low = V::load_rows::<N, BE>(src, stride, first, rows);
-        let high = V::load_rows::<N, BE>(src, stride, first + V::LANES, rows);
-        array(
-            #[inline(always)]
-            |i| Pair(low[i], high[i]),
-        )
-    }
-    #[inline(always)]
-    unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16] {
-        let (low, high) = rows.split_at(V::LANES);
+    unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N] {
         // SAFETY: the caller's promise for both halves of the lanes.
-        let (low, high) = unsafe { (V::load_blocks(low, at), V::load_blocks(high, at)) };
+        let (low, high) = unsafe {
+            (
+                V::load_from::<N, BE>(&row),
+                V::load_from::<N, BE>(
+                    #[inline(always)]
+                    |lane| row(V::LANES + lane),
+                ),
+            )
+        };
         array(
             #[inline(always)]
             |i| Pair(low[i], high[i]),

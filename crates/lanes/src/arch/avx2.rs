@@ -30,7 +30,7 @@ unsafe fn swap64() -> __m256i {
 /// Two rows, the second in the upper half.
 macro_rules! join {
     ($row:ident, $j:literal, $step:literal) => {
-        // SAFETY: called inside `vectorize` alone; `load_rows` has seen that the rows are there.
+        // SAFETY: called inside `vectorize` alone; the rows are there, as `load_from`'s caller promises.
         unsafe { _mm256_inserti128_si256::<1>(_mm256_castsi128_si256($row!($j)), $row!($j + $step)) }
     };
 }
@@ -42,8 +42,7 @@ x86_vector!(U32x8, __m256i, u32, 8, 4, 2,
     bswap |x| _mm256_shuffle_epi8(x, swap32()),
     transpose transpose32,
     registers four_registers join,
-    // SAFETY: see splat.
-    |v| unsafe { [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)] },
+    |v| [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)],
 );
 x86_vector!(U64x4, __m256i, u64, 4, 2, 2,
     set1 _mm256_set1_epi64x, add _mm256_add_epi64, xor _mm256_xor_si256, and _mm256_and_si256, or _mm256_or_si256,
@@ -57,8 +56,7 @@ x86_vector!(U64x4, __m256i, u64, 4, 2, 2,
     bswap |x| _mm256_shuffle_epi8(x, swap64()),
     transpose transpose64,
     registers two_registers join,
-    // SAFETY: see splat.
-    |v| unsafe { [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)] },
+    |v| [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)],
 );
 /// Eight rows of four doubles, from four columns. A half of a register holds four rows after the transposition.
 #[inline(always)]
@@ -105,7 +103,7 @@ x86_doubles!(F64x4, __m256d, 4, __m256d,
 );
 
 macro_rules! avx2_token {
-    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
+    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident up to $up_to:expr, $features:literal, $($feature:tt)&&+) => {
         // A module of its own is compiled beside the others.
         mod $module {
             use super::*;
@@ -117,10 +115,10 @@ macro_rules! avx2_token {
                 type Sha256Wide = U32x8;
                 type U64s = U64x4;
                 type Sha512Wide = U64x4;
-                type KeccakWide = U64x4;
                 type Doubles = F64x4;
                 type DoublesWide = F64x4;
                 type Streams = $streams;
+                const STREAMS_UP_TO: usize = $up_to;
                 type Plain = $plain;
                 #[inline(always)]
                 fn plain(self) -> $plain {
@@ -153,8 +151,8 @@ macro_rules! avx2_token {
         pub(crate) use $module::$name;
     };
 }
-avx2_token!(/** AVX2 without SHA instructions. */ plain, Avx2, Avx2, NoStreams, "avx2,fma,bmi1,bmi2", "avx2" && "fma" && "bmi1" && "bmi2");
+avx2_token!(/** AVX2 without SHA instructions. */ plain, Avx2, Avx2, NoStreams up to 0, "avx2,fma,bmi1,bmi2", "avx2" && "fma" && "bmi1" && "bmi2");
 avx2_token!(
     /** AVX2 for SHA-512 and Keccak, the SHA instructions for SHA-256. */
-    sha, Avx2Sha, Avx2, ShaNi, "avx2,fma,bmi1,bmi2,sha", "avx2" && "fma" && "bmi1" && "bmi2" && "sha"
+    sha, Avx2Sha, Avx2, ShaNi up to usize::MAX, "avx2,fma,bmi1,bmi2,sha", "avx2" && "fma" && "bmi1" && "bmi2" && "sha"
 );

@@ -1,7 +1,7 @@
 //! AVX-512 (F, BW, VL), with and without the SHA instructions for the serial parts.
 
 use super::portable::NoStreams;
-use super::sha_ni::ShaNiForFew;
+use super::sha_ni::ShaNi;
 use super::x86::{self, four_registers, two_registers, x86_doubles, x86_transpose, x86_vector};
 use crate::field::{Q, ROUND};
 use crate::ntt::N;
@@ -32,7 +32,7 @@ unsafe fn swap64() -> __m512i {
 /// Four rows, lowest quarter first.
 macro_rules! join {
     ($row:ident, $j:literal, $step:literal) => {
-        // SAFETY: called inside `vectorize` alone; `load_rows` has seen that the rows are there.
+        // SAFETY: called inside `vectorize` alone; the rows are there, as `load_from`'s caller promises.
         unsafe {
             let v = _mm512_castsi128_si512($row!($j));
             let v = _mm512_inserti32x4::<1>(v, $row!($j + $step));
@@ -89,8 +89,7 @@ x86_vector!(U32x16, __m512i, u32, 16, 4, 4,
     bswap |x| _mm512_shuffle_epi8(x, swap32()),
     transpose transpose32,
     registers four_registers join,
-    // SAFETY: see splat.
-    |v| unsafe { split(v) },
+    |v| split(v),
     ternary!(_mm512_ternarylogic_epi32);
 );
 x86_vector!(U64x8, __m512i, u64, 8, 2, 4,
@@ -101,8 +100,7 @@ x86_vector!(U64x8, __m512i, u64, 8, 2, 4,
     bswap |x| _mm512_shuffle_epi8(x, swap64()),
     transpose transpose64,
     registers two_registers join,
-    // SAFETY: see splat.
-    |v| unsafe { split(v) },
+    |v| split(v),
     ternary!(_mm512_ternarylogic_epi32);
 );
 /// Doubles are ordered as integers are, but for two negative ones; and Miri knows this instruction.
@@ -241,7 +239,7 @@ macro_rules! samplers {
 }
 
 macro_rules! avx512_token {
-    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident, $features:literal, $($feature:tt)&&+) => {
+    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident up to $up_to:expr, $features:literal, $($feature:tt)&&+) => {
         // A module of its own is compiled beside the others.
         mod $module {
             use super::*;
@@ -256,11 +254,10 @@ macro_rules! avx512_token {
                 type U64s = U64x8;
                 // 74 against 96 cycles on Zen 5; no difference on Emerald Rapids.
                 type Sha512Wide = Pair<U64x8>;
-                // 99 against 146 cycles for two groups on Zen 5: 50 words do not fit 32 registers.
-                type KeccakWide = U64x8;
                 type Doubles = F64x8;
                 type DoublesWide = Pair<F64x8>;
                 type Streams = $streams;
+                const STREAMS_UP_TO: usize = $up_to;
                 type Plain = $plain;
                 #[inline(always)]
                 fn plain(self) -> $plain {
@@ -286,11 +283,11 @@ macro_rules! avx512_token {
 }
 avx512_token!(
     /** AVX-512 for many jobs, the SHA instructions for few. */
-    sha, Avx512Sha, Avx512, ShaNiForFew, "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt,sha",
+    sha, Avx512Sha, Avx512, ShaNi up to 8, "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt,sha",
     "avx512f" && "avx512bw" && "avx512vl" && "bmi1" && "bmi2" && "popcnt" && "sha"
 );
 avx512_token!(
     /** AVX-512 (F, BW, VL) without SHA instructions: Skylake-X, Cascade Lake. */
-    plain, Avx512, Avx512, NoStreams, "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt",
+    plain, Avx512, Avx512, NoStreams up to 0, "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt",
     "avx512f" && "avx512bw" && "avx512vl" && "bmi1" && "bmi2" && "popcnt"
 );

@@ -80,34 +80,15 @@ macro_rules! neon_vector {
                 self.xor(b).ch(c, b)
             }
             #[inline(always)]
-            fn load_rows<const N: usize, const BE: bool>(
-                src: &[u8],
-                stride: usize,
-                first: usize,
-                rows: usize,
-            ) -> [Self; N] {
-                const B: usize = size_of::<$w>();
-                let row = |lane: usize| &src[(first + lane).min(rows - 1) * stride..][..N * B];
-                let rows: [&[u8]; $lanes] = array(row);
-                array(
-                    #[inline(always)]
-                    |i| {
-                        let v = Self::from_fn(|lane| {
-                            $w::from_ne_bytes(rows[lane][i * B..][..B].try_into().expect("a word"))
-                        });
-                        // SAFETY: see splat.
-                        if BE { unsafe { $name($from8($rev($to8(v.0)))) } } else { v }
-                    },
-                )
-            }
-            #[inline(always)]
-            unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16] {
+            unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N] {
                 array(
                     #[inline(always)]
                     |i| {
                         // SAFETY: the caller's promise; words may lie anywhere.
-                        let word = |lane: usize| unsafe { rows[lane].add(at).cast::<$w>().add(i).read_unaligned() };
-                        Self::from_fn(|lane| $w::from_be(word(lane)))
+                        let word = |lane: usize| unsafe { row(lane).cast::<$w>().add(i).read_unaligned() };
+                        let v = Self::from_fn(word);
+                        // SAFETY: see splat.
+                        if BE { unsafe { $name($from8($rev($to8(v.0)))) } } else { v }
                     },
                 )
             }
@@ -282,10 +263,10 @@ impl Simd for Neon {
     type Sha256Wide = Pair<U32x4>;
     type U64s = U64x2;
     type Sha512Wide = Pair<U64x2>;
-    type KeccakWide = U64x2;
     type Doubles = F64x2;
     type DoublesWide = Pair<F64x2>;
     type Streams = NoStreams;
+    const STREAMS_UP_TO: usize = 0;
     type Plain = Neon;
     #[inline(always)]
     fn plain(self) -> Neon {

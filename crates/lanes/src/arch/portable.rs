@@ -53,24 +53,13 @@ macro_rules! scalar {
                 self << S
             }
             #[inline(always)]
-            fn load_rows<const N: usize, const BE: bool>(
-                src: &[u8],
-                stride: usize,
-                first: usize,
-                rows: usize,
-            ) -> [Self; N] {
-                const B: usize = size_of::<$w>();
-                let row = &src[first.min(rows - 1) * stride..][..N * B];
-                core::array::from_fn(|i| {
-                    let bytes = row[i * B..][..B].try_into().expect("a word");
-                    if BE { <$w>::from_be_bytes(bytes) } else { <$w>::from_ne_bytes(bytes) }
-                })
-            }
-            #[inline(always)]
-            unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16] {
+            unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N] {
                 // SAFETY: the caller's promise.
-                let block: [[u8; size_of::<$w>()]; 16] = unsafe { rows[0].add(at).cast::<[_; 16]>().read() };
-                block.map(<$w>::from_be_bytes)
+                let words: [[u8; size_of::<$w>()]; N] = unsafe { row(0).cast::<[_; N]>().read() };
+                array(
+                    #[inline(always)]
+                    |i| if BE { <$w>::from_be_bytes(words[i]) } else { <$w>::from_ne_bytes(words[i]) },
+                )
             }
             #[inline(always)]
             fn store_rows<const N: usize, const BE: bool>(
@@ -178,10 +167,10 @@ impl Simd for Portable {
     type Sha256Wide = u32;
     type U64s = u64;
     type Sha512Wide = u64;
-    type KeccakWide = u64;
     type Doubles = f64;
     type DoublesWide = f64;
     type Streams = NoStreams;
+    const STREAMS_UP_TO: usize = 0;
     type Plain = Portable;
     #[inline(always)]
     fn plain(self) -> Portable {
@@ -201,17 +190,16 @@ impl Simd for Portable {
 pub(crate) struct NoStreams;
 
 impl Sha256Streams for NoStreams {
-    const UP_TO: usize = 0;
     fn vectorize<R>(_: impl FnOnce() -> R) -> R {
-        unreachable!("UP_TO is 0")
+        unreachable!("up to 0 jobs")
     }
     type State = ();
     fn load(_: &[u32; 8]) {}
     fn store(_: ()) -> [u32; 8] {
-        unreachable!("UP_TO is 0")
+        unreachable!("up to 0 jobs")
     }
     fn compress<const S: usize>(_: &mut [(); S], _: [&[u8; 64]; S]) {
-        unreachable!("UP_TO is 0")
+        unreachable!("up to 0 jobs")
     }
     fn chain<const S: usize, const N: usize>(
         _: [(); S],
@@ -221,9 +209,9 @@ impl Sha256Streams for NoStreams {
         _: Option<[Range<u32>; S]>,
         _: impl FnMut(u32, &[[u8; N]; S]),
     ) {
-        unreachable!("UP_TO is 0")
+        unreachable!("up to 0 jobs")
     }
     fn h<const S: usize>(_: [(); S], _: [&AdrsWords; S], _: [&[u8; 32]; S]) -> [[u8; 16]; S] {
-        unreachable!("UP_TO is 0")
+        unreachable!("up to 0 jobs")
     }
 }

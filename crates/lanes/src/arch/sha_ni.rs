@@ -9,12 +9,9 @@ use crate::simd::{Sha256Streams, array};
 use core::arch::x86_64::*;
 use core::ops::Range;
 
-/// Streams for any number of jobs: where there is no AVX-512 they beat AVX2 nearly twice.
+/// The streams.
 #[derive(Clone, Copy)]
 pub(crate) struct ShaNi;
-/// Streams for a handful of jobs: a 16-lane group costs as much as nine of them.
-#[derive(Clone, Copy)]
-pub(crate) struct ShaNiForFew;
 
 /// ABEF and CDGH, highest lane first, as the instructions want them.
 type State = (__m128i, __m128i);
@@ -239,55 +236,48 @@ fn chain<const S: usize, const N: usize>(
     }
 }
 
-macro_rules! streams {
-    ($name:ident, $up_to:expr) => {
-        impl Sha256Streams for $name {
-            const UP_TO: usize = $up_to;
-            #[inline(always)]
-            fn vectorize<R>(f: impl FnOnce() -> R) -> R {
-                #[target_feature(enable = "sha,sse4.1")]
-                #[inline(never)]
-                fn shell<R>(f: impl FnOnce() -> R) -> R {
-                    f()
-                }
-                // SAFETY: the tokens with these streams were made where `sha` and AVX2, thus SSE4.1, were detected.
-                unsafe { shell(f) }
-            }
-            type State = State;
-            #[inline(always)]
-            fn load(words: &[u32; 8]) -> State {
-                // SAFETY: called inside `vectorize` alone.
-                unsafe { load(words) }
-            }
-            #[inline(always)]
-            fn store(state: State) -> [u32; 8] {
-                // SAFETY: called inside `vectorize` alone; two vectors have the size of eight words.
-                let mut w: [u32; 8] = unsafe { core::mem::transmute(words(state)) };
-                w[..4].reverse();
-                w[4..].reverse();
-                w
-            }
-            #[inline(always)]
-            fn compress<const S: usize>(states: &mut [State; S], blocks: [&[u8; 64]; S]) {
-                compress(states, blocks)
-            }
-            #[inline(always)]
-            fn chain<const S: usize, const N: usize>(
-                mid: [State; S],
-                adrs: [&AdrsWords; S],
-                values: &mut [[u8; N]; S],
-                steps: Range<u32>,
-                live: Option<[Range<u32>; S]>,
-                seen: impl FnMut(u32, &[[u8; N]; S]),
-            ) {
-                chain(mid, adrs, values, steps, live, seen)
-            }
-            #[inline(always)]
-            fn h<const S: usize>(mid: [State; S], adrs: [&AdrsWords; S], nodes: [&[u8; 32]; S]) -> [[u8; 16]; S] {
-                h(mid, adrs, nodes)
-            }
+impl Sha256Streams for ShaNi {
+    #[inline(always)]
+    fn vectorize<R>(f: impl FnOnce() -> R) -> R {
+        #[target_feature(enable = "sha,sse4.1")]
+        #[inline(never)]
+        fn shell<R>(f: impl FnOnce() -> R) -> R {
+            f()
         }
-    };
+        // SAFETY: the tokens with these streams were made where `sha` and AVX2, thus SSE4.1, were detected.
+        unsafe { shell(f) }
+    }
+    type State = State;
+    #[inline(always)]
+    fn load(words: &[u32; 8]) -> State {
+        // SAFETY: called inside `vectorize` alone.
+        unsafe { load(words) }
+    }
+    #[inline(always)]
+    fn store(state: State) -> [u32; 8] {
+        // SAFETY: called inside `vectorize` alone; two vectors have the size of eight words.
+        let mut w: [u32; 8] = unsafe { core::mem::transmute(words(state)) };
+        w[..4].reverse();
+        w[4..].reverse();
+        w
+    }
+    #[inline(always)]
+    fn compress<const S: usize>(states: &mut [State; S], blocks: [&[u8; 64]; S]) {
+        compress(states, blocks)
+    }
+    #[inline(always)]
+    fn chain<const S: usize, const N: usize>(
+        mid: [State; S],
+        adrs: [&AdrsWords; S],
+        values: &mut [[u8; N]; S],
+        steps: Range<u32>,
+        live: Option<[Range<u32>; S]>,
+        seen: impl FnMut(u32, &[[u8; N]; S]),
+    ) {
+        chain(mid, adrs, values, steps, live, seen)
+    }
+    #[inline(always)]
+    fn h<const S: usize>(mid: [State; S], adrs: [&AdrsWords; S], nodes: [&[u8; 32]; S]) -> [[u8; 16]; S] {
+        h(mid, adrs, nodes)
+    }
 }
-streams!(ShaNi, usize::MAX);
-streams!(ShaNiForFew, 8);

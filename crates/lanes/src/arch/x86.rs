@@ -86,120 +86,102 @@ macro_rules! x86_vector {
                 unsafe { $name($shl) }
             }
             #[inline(always)]
-            fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N] {
-                const { assert!(N >= $per_quarter) };
-                let last = rows - 1;
-                assert!($crate::simd::holds(src.len(), last, stride, N * size_of::<$w>()));
+            unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N] {
+                const { assert!(N >= $per_quarter && N <= 11 * $per_quarter) };
                 let mut words = [Self::splat(0); N];
-                let mut chunk = 0;
-                while chunk < N {
-                    // The last chunk overlaps the one before where N is no multiple.
-                    let at = if chunk + $per_quarter <= N { chunk } else { N - $per_quarter };
-                    let at_bytes = at * size_of::<$w>();
-                    // Rows are ≤ last, and the assertion above has 16 bytes at word `at` of each: `join`'s loads are in bounds.
-                    let registers: [$raw; $per_quarter] = if rows.saturating_sub(first) >= $lanes {
-                        // Full groups, the usual ones: one base and constant distances.
-                        // SAFETY: inside the slice, as above.
-                        let base = unsafe { src.as_ptr().add(first * stride + at_bytes) };
-                        macro_rules! row { ($e:expr) => { _mm_loadu_si128(base.add($e * stride).cast()) } }
-                        $registers!($join, row)
-                    } else {
-                        macro_rules! row { ($e:expr) => {
-                            _mm_loadu_si128(src.as_ptr().add((first + $e).min(last) * stride + at_bytes).cast())
-                        } }
-                        $registers!($join, row)
-                    };
-                    // SAFETY: see splat.
-                    let block = unsafe {
-                        let mut registers = registers;
+                macro_rules! chunk { ($chunk:literal) => {
+                    if const { $chunk * $per_quarter < N } {
+                        let at = const { $crate::arch::x86::chunk_start($chunk, $per_quarter, N) };
+                        macro_rules! quarter { ($e:expr) => { _mm_loadu_si128(row($e).add(at * size_of::<$w>()).cast()) } }
+                        // 16 bytes at word `at` of each row, as the caller promises.
+                        let mut registers: [$raw; $per_quarter] = $registers!($join, quarter);
                         if BE {
                             let mut i = 0;
                             while i < $per_quarter {
                                 let $bx = registers[i];
-                                registers[i] = $bswap;
+                                // SAFETY: see splat.
+                                registers[i] = unsafe { $bswap };
                                 i += 1;
                             }
                         }
-                        $transpose(registers)
-                    };
-                    let mut i = 0;
-                    while i < $per_quarter {
-                        words[at + i] = $name(block[i]);
-                        i += 1;
-                    }
-                    chunk += $per_quarter;
-                }
-                words
-            }
-            #[inline(always)]
-            unsafe fn load_blocks(rows: &[*const u8], at: usize) -> [Self; 16] {
-                assert!(rows.len() >= $lanes);
-                let mut words = [Self::splat(0); 16];
-                let mut chunk = 0;
-                while chunk < 16 {
-                    macro_rules! row { ($e:expr) => {
-                        _mm_loadu_si128(rows.get_unchecked($e).add(at + chunk * size_of::<$w>()).cast())
-                    } }
-                    // 16 bytes at word `chunk` of each block, as the caller promises; rows are as many as lanes.
-                    let mut registers: [$raw; $per_quarter] = $registers!($join, row);
-                    let mut i = 0;
-                    while i < $per_quarter {
-                        let $bx = registers[i];
                         // SAFETY: see splat.
-                        registers[i] = unsafe { $bswap };
-                        i += 1;
+                        let block = unsafe { $transpose(registers) };
+                        let mut i = 0;
+                        while i < $per_quarter {
+                            words[at + i] = $name(block[i]);
+                            i += 1;
+                        }
                     }
-                    // SAFETY: see splat.
-                    let block = unsafe { $transpose(registers) };
-                    let mut i = 0;
-                    while i < $per_quarter {
-                        words[chunk + i] = $name(block[i]);
-                        i += 1;
-                    }
-                    chunk += $per_quarter;
-                }
+                } }
+                $crate::arch::x86::each_chunk!(chunk);
                 words
             }
             #[inline(always)]
             fn store_rows<const N: usize, const BE: bool>(words: &[Self; N], dst: &mut [u8], stride: usize, first: usize, rows: usize) {
-                const { assert!(N >= $per_quarter) };
+                const { assert!(N >= $per_quarter && N <= 11 * $per_quarter) };
                 if first >= rows {
                     return;
                 }
                 assert!($crate::simd::holds(dst.len(), rows - 1, stride, N * size_of::<$w>()));
-                let mut chunk = 0;
-                while chunk < N {
-                    let at = if chunk + $per_quarter <= N { chunk } else { N - $per_quarter };
-                    // SAFETY: see splat.
-                    let block = unsafe { $transpose($crate::simd::array(#[inline(always)] |i| words[at + i].0)) };
-                    let full = rows - first >= $lanes;
-                    let mut j = 0;
-                    while j < $per_quarter {
-                        let $bx = block[j];
+                let full = rows - first >= $lanes;
+                macro_rules! chunk { ($chunk:literal) => {
+                    if const { $chunk * $per_quarter < N } {
+                        let at = const { $crate::arch::x86::chunk_start($chunk, $per_quarter, N) };
                         // SAFETY: see splat.
-                        let $sv = if BE { unsafe { $bswap } } else { $bx };
-                        let quarters: [__m128i; $quarters] = $split;
-                        let mut q = 0;
-                        while q < $quarters {
-                            let row = first + q * $per_quarter + j;
-                            if full || row < rows {
-                                // SAFETY: row < rows, and the assertion above has 16 bytes at word `at` of it.
-                                unsafe {
-                                    _mm_storeu_si128(dst.as_mut_ptr().add(row * stride + at * size_of::<$w>()).cast(), quarters[q]);
+                        let block = unsafe { $transpose($crate::simd::array(#[inline(always)] |i| words[at + i].0)) };
+                        let mut j = 0;
+                        while j < $per_quarter {
+                            let $bx = block[j];
+                            // SAFETY: see splat.
+                            let $sv = if BE { unsafe { $bswap } } else { $bx };
+                            // SAFETY: see splat.
+                            let quarters: [__m128i; $quarters] = unsafe { $split };
+                            let mut q = 0;
+                            while q < $quarters {
+                                let row = first + q * $per_quarter + j;
+                                if full || row < rows {
+                                    // SAFETY: row < rows, and the assertion above has 16 bytes at word `at` of it.
+                                    unsafe {
+                                        _mm_storeu_si128(dst.as_mut_ptr().add(row * stride + at * size_of::<$w>()).cast(), quarters[q]);
+                                    }
                                 }
+                                q += 1;
                             }
-                            q += 1;
+                            j += 1;
                         }
-                        j += 1;
                     }
-                    chunk += $per_quarter;
-                }
+                } }
+                $crate::arch::x86::each_chunk!(chunk);
             }
             $($more)*
         }
     };
 }
 pub(super) use x86_vector;
+
+/// Chunks of words, for up to 22 words in twos. Written out: whether the compiler unrolls a loop of them depends on its
+/// level, and an array that is not indexed by constants stays in memory.
+macro_rules! each_chunk {
+    ($m:ident) => {
+        $m!(0);
+        $m!(1);
+        $m!(2);
+        $m!(3);
+        $m!(4);
+        $m!(5);
+        $m!(6);
+        $m!(7);
+        $m!(8);
+        $m!(9);
+        $m!(10);
+    };
+}
+pub(super) use each_chunk;
+
+/// Where a chunk starts: the last one overlaps the one before where N is no multiple.
+pub(super) const fn chunk_start(chunk: usize, words: usize, n: usize) -> usize {
+    if (chunk + 1) * words <= n { chunk * words } else { n - words }
+}
 
 /// Register j holds rows j, j + 4, … (j, j + 2, … for double words): one row a quarter.
 macro_rules! four_registers {
