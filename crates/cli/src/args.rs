@@ -698,7 +698,10 @@ fn isa(name: &str) -> Result<IsaName, String> {
 }
 
 fn bytes(digits: &str) -> Result<Bytes, String> {
-    hex::decode(digits).map(|bytes| Bytes(Zeroizing::new(bytes))).map_err(|error| format!("not hexadecimal: {error}"))
+    // In place: a buffer that grows leaves copies of seeds behind.
+    let mut bytes = Zeroizing::new(vec![0; digits.len() / 2]);
+    hex::decode_to_slice(digits, &mut bytes).map_err(|error| format!("not hexadecimal: {error}"))?;
+    Ok(Bytes(bytes))
 }
 
 /// `4096`, `64K`, `256M`, `1G`, `1GiB`.
