@@ -123,7 +123,7 @@ fn memory_is_bounded() {
     let keygen = ["keygen", "--set", "sha2-256s", "-o", "k256"];
     for (command, memory, shown) in [
         (&["sign", "--key", "k.pem", "m0", "-o", "s"][..], "64K", "has 64 KiB for this"),
-        (&["sign", "--key", "k.pem", "m0", "-o", "t"], "1", "has 1 byte for this"),
+        (&["sign", "--key", "k.pem", "m0", "-o", "t"], "2", "has 2 bytes for this"),
         (&keygen, "5000", "has 4.9 KiB for this"),
         (&["sign", "--key", "k256", "m0", "m1", "--force"], "64K", "has 64 KiB for this"),
     ] {
