@@ -30,6 +30,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "bench",     about: "BENCHMARKS.md is what bench/runs says",                      run: |_, _| benchmarks::current() },
     CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
+    CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
     CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
@@ -153,6 +154,16 @@ fn clippy() -> Step {
     command.args(["--", "-D", "warnings"]);
     process::run(command)?;
     Ok(Outcome::Passed(String::new()))
+}
+
+/// A build of its own, which without optimisation takes seconds: the shipped one has no such checks and is not built twice.
+fn overflow(tally: &mut Tally) -> Step {
+    let tests = ["--test", "agreement", "--test", "lattice", "--test", "lengths"];
+    let mut command = process::limited(10, "cargo", &["test", "--profile", "checked", "-p", "hypergrove-lanes"]);
+    command.args(tests).args(["--", "--show-output"]);
+    let before = tally.passed;
+    process::run_tests(command, tally)?;
+    Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
 }
 
 /// `--lib`: the tool and the library share a name, and a tool has no documentation to publish.
