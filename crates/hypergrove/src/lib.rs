@@ -57,6 +57,7 @@
 //!         None => Ok(false),
 //!     }
 //! }
+//! ```
 //!
 //! # In Cargo's dev profile
 //!
