@@ -330,21 +330,7 @@ impl Engine {
         count: usize,
         mut sink: impl FnMut(usize, SigningKey),
     ) -> Result<(), Error> {
-        // Without randomness there are no more jobs, and this says why.
-        let mut failed = None;
-        let jobs = (0..count).map_while(|_| match Seeds::random(params) {
-            Ok(seeds) => Some(KeygenJob(params, Cow::Owned(seeds))),
-            Err(why) => {
-                failed = Some(why);
-                None
-            }
-        });
-        let mut lost = None;
-        self.0.stream(jobs, |index, key| match key {
-            Ok(key) => sink(index, key),
-            Err(why) => lost = Some(why),
-        })?;
-        failed.or(lost).map_or(Ok(()), Err)
+        self.0.generate_all(params, count, &mut sink)
     }
 
     /// Keys from given seeds.
@@ -388,9 +374,9 @@ impl Engine {
     pub fn sign_batch<'a>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
-        sink: impl FnMut(usize, Result<Signature, Error>),
+        mut sink: impl FnMut(usize, Result<Signature, Error>),
     ) -> Result<(), Error> {
-        self.0.stream(jobs.into_iter(), sink)
+        self.0.sign_all(&mut jobs.into_iter(), &mut sink)
     }
 
     /// Whether the signature is the key's, for this message. A signature of the wrong length is an error.
@@ -405,9 +391,9 @@ impl Engine {
     pub fn verify_batch<'a>(
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
-        sink: impl FnMut(usize, Result<bool, Error>),
+        mut sink: impl FnMut(usize, Result<bool, Error>),
     ) -> Result<(), Error> {
-        self.0.stream(jobs.into_iter(), sink)
+        self.0.verify_all(&mut jobs.into_iter(), &mut sink)
     }
 
     /// The same key with the nodes of its top `layers` layers, so that signing needs not grow them: the same signatures
@@ -517,6 +503,49 @@ pub(crate) struct Inner {
     pub(crate) check_roots: bool,
     pub(crate) verify_signatures: bool,
     pub(crate) redundant: bool,
+}
+
+/// The calls that take jobs from a caller's iterator. They are not generic, so that the stream of jobs is compiled once, in
+/// this crate, and not again in every program for every iterator.
+impl Inner {
+    fn sign_all<'a>(
+        &self,
+        jobs: &mut dyn Iterator<Item = SignJob<'a>>,
+        sink: &mut dyn FnMut(usize, Result<Signature, Error>),
+    ) -> Result<(), Error> {
+        self.stream(jobs, sink)
+    }
+
+    fn verify_all<'a>(
+        &self,
+        jobs: &mut dyn Iterator<Item = VerifyJob<'a>>,
+        sink: &mut dyn FnMut(usize, Result<bool, Error>),
+    ) -> Result<(), Error> {
+        self.stream(jobs, sink)
+    }
+
+    fn generate_all(
+        &self,
+        params: &'static Params,
+        count: usize,
+        sink: &mut dyn FnMut(usize, SigningKey),
+    ) -> Result<(), Error> {
+        // Without randomness there are no more jobs, and this says why.
+        let mut failed = None;
+        let jobs = (0..count).map_while(|_| match Seeds::random(params) {
+            Ok(seeds) => Some(KeygenJob(params, Cow::Owned(seeds))),
+            Err(why) => {
+                failed = Some(why);
+                None
+            }
+        });
+        let mut lost = None;
+        self.stream(jobs, |index, key| match key {
+            Ok(key) => sink(index, key),
+            Err(why) => lost = Some(why),
+        })?;
+        failed.or(lost).map_or(Ok(()), Err)
+    }
 }
 
 impl Inner {
