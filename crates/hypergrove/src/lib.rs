@@ -61,7 +61,7 @@
 //!
 //! # In Cargo's dev profile
 //!
-//! Without optimisation the library works but takes about 70 times as long to sign, and each batch of hashes runs on a
+//! Without optimisation the library works but is far slower, and each batch of hashes runs on a
 //! thread of its own with a large stack. Cargo takes profiles from your program's own `Cargo.toml` alone; these lines
 //! there have the hash functions optimised in every build:
 //!
