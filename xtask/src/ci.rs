@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
             Err(why) => {
                 // A failing test has been counted already.
                 failed += u64::from(tally.failed == failures);
-                ("FAILED", why)
+                (FAILED, why)
             }
         };
         println!(
@@ -125,20 +125,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
         );
         rows.push((step.name, result, start.elapsed(), note));
     }
-    tests::print_skipped(&tally);
+    tests::print_named(&tally);
     println!("\n=== all steps in {}", shown(start.elapsed()));
     for (name, result, time, note) in &rows {
         println!("{name:<9} {result:<8} {:>9}  {}", shown(*time), note.lines().next().unwrap_or_default());
     }
     let skipped: Vec<&str> = rows.iter().filter(|(_, result, ..)| *result == SKIPPED).map(|(name, ..)| *name).collect();
     tests::print_total(&tally, failed, skipped.len() as u64);
+    for (name, _, _, why) in rows.iter().filter(|(_, result, ..)| *result == FAILED) {
+        println!("FAILED {name}: {why}");
+    }
     if !skipped.is_empty() {
         println!("NOT CHECKED: {}. The table says why; --require makes a skip a failure.", skipped.join(", "));
     }
-    Ok(rows.iter().all(|(_, result, ..)| *result != "FAILED"))
+    Ok(rows.iter().all(|(_, result, ..)| *result != FAILED))
 }
 
 const SKIPPED: &str = "SKIPPED";
+const FAILED: &str = "FAILED";
 
 fn fmt() -> Step {
     process::run(process::cargo(&["fmt", "--all", "--check", "--", "-l"]))?;

@@ -28,14 +28,14 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
     command.env("LD_LIBRARY_PATH", std::env::join_paths(path).map_err(|error| error.to_string())?);
     let mut own = Tally::default();
     let result = process::run_tests(command, &mut own);
-    tally.passed += own.passed;
-    tally.failed += own.failed;
+    let (passed, skipped) = (own.passed, std::mem::take(&mut own.skipped));
+    tally.add(own);
     result?;
-    if let Some(why) = own.skipped.iter().find(|what| what.starts_with(TESTS)) {
+    if let Some(why) = skipped.iter().find(|what| what.starts_with(TESTS)) {
         return Err(format!("NVRTC was fetched, but {why}"));
     }
-    if own.passed < 2 {
-        return Err(format!("of the tests called {TESTS}… only {} ran", own.passed));
+    if passed < 2 {
+        return Err(format!("of the tests called {TESTS}… only {passed} ran"));
     }
     // What `test` left out for want of the library.
     tally.skipped.retain(|what| !what.starts_with(TESTS));
@@ -111,7 +111,8 @@ fn fetch(folder: &Path) -> Result<(), String> {
     let place = new.to_string_lossy().into_owned();
     let mut install = vec!["-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install"];
     install.extend(["--no-deps", "--only-binary=:all:", "--require-hashes", "--target", &place, "-r", WHEEL]);
-    process::run(process::limited(5, &pip, &install)).map_err(|_| "pip could not fetch NVRTC, as it says above")?;
+    process::fetch(|| process::limited(5, &pip, &install))
+        .map_err(|_| "pip could not fetch NVRTC, as it says above")?;
     remove(&environment)?;
     fs::rename(&new, folder).map_err(|error| format!("{}: {error}", folder.display()))
 }

@@ -25,12 +25,16 @@ pub(crate) struct Tally {
     pub(crate) ignored: u64,
     /// What tests print as `skipped: what: why`.
     pub(crate) skipped: BTreeSet<String>,
+    /// The names of the tests that failed.
+    pub(crate) failures: BTreeSet<String>,
 }
 
 impl Tally {
     fn read(&mut self, line: &str) {
         if let Some(skipped) = line.strip_prefix("skipped: ") {
             self.skipped.insert(skipped.into());
+        } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.failures.insert(name.into());
         } else if let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) {
             for count in counts.split("; ") {
                 match count.split_once(' ').and_then(|(number, what)| Some((number.parse::<u64>().ok()?, what))) {
@@ -41,6 +45,34 @@ impl Tally {
                 }
             }
         }
+    }
+
+    /// Adds what other test runners have reported.
+    pub(crate) fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.skipped.extend(other.skipped);
+        self.failures.extend(other.failures);
+    }
+}
+
+/// Which lines of a test binary are shown. Tests that pass print for whoever looks into them, by the thousand lines where
+/// they provoke panics; of that only `checked: what` is shown, and `skipped: what: why` at the end of the run.
+#[derive(Default)]
+struct View {
+    in_successes: bool,
+}
+
+impl View {
+    fn shows(&mut self, line: &str) -> bool {
+        match line {
+            "successes:" => self.in_successes = true,
+            "failures:" => self.in_successes = false,
+            _ if line.starts_with("test result: ") => self.in_successes = false,
+            _ => {}
+        }
+        !self.in_successes || line.starts_with("checked: ")
     }
 }
 
@@ -88,6 +120,18 @@ pub(crate) fn run(mut command: Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}`: {status}")) }
 }
 
+/// Runs a command that fetches from the network, which may fail once or twice: up to three times, ten seconds apart.
+pub(crate) fn fetch(command: impl Fn() -> Command) -> Result<(), String> {
+    for _ in 0..2 {
+        match run(command()) {
+            Ok(()) => return Ok(()),
+            Err(why) => eprintln!("{why}; trying again in ten seconds"),
+        }
+        std::thread::sleep(std::time::Duration::from_secs(10));
+    }
+    run(command())
+}
+
 /// Runs test binaries in view, counting what they report on either stream.
 pub(crate) fn run_tests(mut command: Command, tally: &mut Tally) -> Result<(), String> {
     let line = shown(&command);
@@ -125,22 +169,22 @@ pub(crate) fn run_tests_concurrently(commands: Vec<Command>, tally: &mut Tally) 
         let mut result = Ok(());
         for run in running {
             let (ended, own) = run.join().expect("no reader panics");
-            tally.passed += own.passed;
-            tally.failed += own.failed;
-            tally.ignored += own.ignored;
-            tally.skipped.extend(own.skipped);
+            tally.add(own);
             result = result.and(ended);
         }
         result
     })
 }
 
-/// Copies a stream and shows each of its lines to `read`.
+/// Copies those lines of a stream that [`View`] shows, and gives each line to `read`.
 fn pass_on(from: impl Read, mut to: impl Write, read: &impl Fn(&str)) -> std::io::Result<()> {
-    let (mut from, mut bytes) = (BufReader::new(from), Vec::new());
+    let (mut from, mut bytes, mut view) = (BufReader::new(from), Vec::new(), View::default());
     while from.read_until(b'\n', &mut bytes)? > 0 {
-        to.write_all(&bytes)?;
-        read(String::from_utf8_lossy(&bytes).trim_end());
+        let line = String::from_utf8_lossy(&bytes);
+        if view.shows(line.trim_end()) {
+            to.write_all(&bytes)?;
+        }
+        read(line.trim_end());
         bytes.clear();
     }
     to.flush()
@@ -168,9 +212,12 @@ pub(crate) fn ensure_packages(packages: &[&str], there: impl Fn() -> bool) -> Re
         let mut install = vec!["-qq", "install", "--yes", "--no-install-recommends"];
         install.extend(packages);
         for arguments in [&["-qq", "update"][..], &install] {
-            let mut command = limited(5, "apt-get", arguments);
-            command.env("DEBIAN_FRONTEND", "noninteractive");
-            if let Err(why) = run(command) {
+            let command = || {
+                let mut command = limited(5, "apt-get", arguments);
+                command.env("DEBIAN_FRONTEND", "noninteractive");
+                command
+            };
+            if let Err(why) = fetch(command) {
                 return Err(format!("Debian's packages could not be installed: {why}"));
             }
         }
@@ -204,10 +251,37 @@ mod test {
             "test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s",
             "skipped: avx512: no such CPU",
             "skipped: avx512: no such CPU",
+            "test engine::signs ... FAILED",
+            "test engine::verifies ... ok",
         ] {
             tally.read(line);
         }
         assert_eq!((tally.passed, tally.failed, tally.ignored), (43, 2, 1));
         assert_eq!(tally.skipped.iter().collect::<Vec<_>>(), ["avx512: no such CPU"]);
+        assert_eq!(tally.failures.iter().collect::<Vec<_>>(), ["engine::signs"]);
+    }
+
+    #[test]
+    fn tests_that_pass_are_not_heard() {
+        let output = "test a ... FAILED\n\nsuccesses:\n\n---- b stdout ----\nthread 'b' panicked\nchecked: 3 cases\n\
+                      skipped: gpu: none\n\nsuccesses:\n    b\n\nfailures:\n\n---- a stdout ----\nthread 'a' panicked\n\n\
+                      test result: FAILED. 1 passed; 1 failed\n\nsuccesses:\n\nsuccesses:\n\ntest result: ok. 0 passed; 0 failed\n";
+        let (mut shown, tally) = (Vec::new(), Mutex::new(Tally::default()));
+        pass_on(output.as_bytes(), &mut shown, &|line: &str| tally.lock().unwrap().read(line)).unwrap();
+        let shown = String::from_utf8(shown).unwrap();
+        let shown: Vec<_> = shown.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(
+            shown,
+            [
+                "test a ... FAILED",
+                "checked: 3 cases",
+                "failures:",
+                "---- a stdout ----",
+                "thread 'a' panicked",
+                "test result: FAILED. 1 passed; 1 failed",
+                "test result: ok. 0 passed; 0 failed",
+            ]
+        );
+        assert_eq!(tally.into_inner().unwrap().skipped.len(), 1);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
         println!("FAILED {why}");
     }
     vectors::print();
-    print_skipped(&tally);
+    print_named(&tally);
     print_total(&tally, u64::from(result.is_err() && tally.failed == 0), 0);
     Ok(result.is_ok())
 }
@@ -30,7 +30,8 @@ pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
     Ok(Outcome::Passed(format!("{} tests", tally.passed)))
 }
 
-/// `--release`, for the hash kernels: unoptimised they take hours, and the tool is built already; `--show-output`, for a test that skips a suite says so in its output; `--no-fail-fast`, for one run tells all.
+/// `--release`, because unoptimised hash kernels take hours and the tool is built already; `--show-output`, because tests print what
+/// they skip; `--no-fail-fast`, so that one run finds every failure.
 pub(crate) fn command(arguments: &[String]) -> Command {
     let mut command = process::cargo(&["test", "--release", "--all-features", "--no-fail-fast"]);
     if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
@@ -41,11 +42,15 @@ pub(crate) fn command(arguments: &[String]) -> Command {
     command
 }
 
-/// What tests have left out, and why.
-pub(crate) fn print_skipped(tally: &Tally) {
+/// What tests have left out, and why; and which failed.
+pub(crate) fn print_named(tally: &Tally) {
     if !tally.skipped.is_empty() {
         println!("\n=== skipped by tests");
         tally.skipped.iter().for_each(|what| println!("{what}"));
+    }
+    if !tally.failures.is_empty() {
+        println!("\n=== FAILED tests");
+        tally.failures.iter().for_each(|name| println!("{name}"));
     }
 }
 

@@ -81,7 +81,7 @@ fn keygen() {
             assert_eq!(key.verifying_key().to_bytes(), case.pk, "{p}, {isa}");
             done += 1;
         }
-        println!("ACVP keyGen: {done} cases by {isa}");
+        println!("checked: ACVP keyGen: {done} cases by {isa}");
     }
 }
 
@@ -119,7 +119,7 @@ fn siggen_and_every_signature_verified() {
         let mut verdicts = Vec::new();
         engine.verify_batch(jobs, |_, verdict| verdicts.push(verdict.expect("a verdict"))).expect("a batch");
         assert_eq!(verdicts, vec![true; cases.len()], "{isa}");
-        println!("ACVP sigGen: {} cases made and verified by {isa}", cases.len());
+        println!("checked: ACVP sigGen: {} cases made and verified by {isa}", cases.len());
     }
 }
 
@@ -152,7 +152,7 @@ fn sigver() {
             assert_eq!(verdict, case.test_passed, "case {} alone", case.tc_id);
             alone += 1;
         }
-        println!("ACVP sigVer: {} cases in a batch, {alone} alone, by {isa}", cases.len());
+        println!("checked: ACVP sigVer: {} cases in a batch, {alone} alone, by {isa}", cases.len());
     }
 }
 
