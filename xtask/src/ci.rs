@@ -1,7 +1,7 @@
 //! CI's steps and their closing table.
 
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{benchmarks, dependent, foreign, kernels, licences, magic, shaders, sources, tests};
+use crate::{benchmarks, dependent, foreign, kernels, licences, magic, shaders, sources, supply, tests};
 use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
@@ -26,7 +26,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "words",     about: "no path of one machine, no file name without a meaning",     run: |_, _| sources::words() },
     CiStep { name: "unsafe",    about: "unsafe code is where it may be and nowhere else",            run: |_, _| sources::forbid_unsafe() },
     CiStep { name: "magic",     about: "constants of SHA-2 and Keccak recomputed from their origin", run: |_, _| magic::check() },
-    CiStep { name: "deny",      about: "licences and sources of all dependencies",                   run: |_, _| licences::check() },
+    CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| licences::check() },
     CiStep { name: "bench",     about: "BENCHMARKS.md is what bench/runs says",                      run: |_, _| benchmarks::current() },
     CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
@@ -39,6 +39,19 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "neon",      about: "lanes and cpu on aarch64 under qemu",                        run: |tally, _| foreign::neon(tally) },
     CiStep { name: "miri",      about: "the host logic and the lanes under Miri",                    run: foreign::miri },
 ];
+
+/// Those that only a full run has, unless they are named.
+#[rustfmt::skip]
+pub(crate) const LONG_STEPS: &[CiStep] = &[
+    CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
+    CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
+    CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },
+];
+
+/// Every step there is.
+pub(crate) fn all_steps() -> impl Iterator<Item = &'static CiStep> {
+    STEPS.iter().chain(LONG_STEPS)
+}
 
 /// The word that asks for [`Extent::Full`].
 const FULL: &str = "full";
@@ -66,7 +79,7 @@ impl<'a> Request<'a> {
                     let names = arguments.next().ok_or("--require names no step; name one or more, or all")?;
                     for name in names.split(',') {
                         match name {
-                            ALL => request.required.extend(STEPS.iter().map(|step| step.name)),
+                            ALL => request.required.extend(all_steps().map(|step| step.name)),
                             name => request.required.push(known(name)?),
                         }
                     }
@@ -77,8 +90,14 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    fn runs(&self, step: &CiStep) -> bool {
-        self.steps.is_empty() || self.steps.contains(&step.name)
+    /// Those that it names, otherwise all of its extent.
+    fn chosen(&self) -> impl Iterator<Item = &'static CiStep> {
+        let extent = if self.full { STEPS.len() + LONG_STEPS.len() } else { STEPS.len() };
+        let of_extent = move |(at, step): (usize, &CiStep)| match self.steps.is_empty() {
+            true => at < extent,
+            false => self.steps.contains(&step.name),
+        };
+        all_steps().enumerate().filter(move |(at, step)| of_extent((*at, step))).map(|(_, step)| step)
     }
 
     /// A skip of a step that is required is a failure.
@@ -91,10 +110,10 @@ impl<'a> Request<'a> {
 }
 
 fn known(name: &str) -> Result<&str, String> {
-    if STEPS.iter().any(|step| step.name == name) {
+    if all_steps().any(|step| step.name == name) {
         return Ok(name);
     }
-    let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+    let known: Vec<_> = all_steps().map(|step| step.name).collect();
     Err(format!("no step '{name}'; the steps are {}", known.join(", ")))
 }
 
@@ -105,7 +124,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let start = Instant::now();
     let mut tally = Tally::default();
     let (mut rows, mut failed) = (Vec::new(), 0);
-    for step in STEPS.iter().filter(|step| request.runs(step)) {
+    for step in request.chosen() {
         println!("\n=== {}: {}", step.name, step.about);
         let (start, failures) = (Instant::now(), tally.failed);
         let (result, note) = match request.judge(step.name, (step.run)(&mut tally, extent)) {
@@ -128,7 +147,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     tests::print_named(&tally);
     println!("\n=== all steps in {}", shown(start.elapsed()));
     for (name, result, time, note) in &rows {
-        println!("{name:<9} {result:<8} {:>9}  {}", shown(*time), note.lines().next().unwrap_or_default());
+        println!("{name:<12} {result:<8} {:>9}  {}", shown(*time), note.lines().next().unwrap_or_default());
     }
     let skipped: Vec<&str> = rows.iter().filter(|(_, result, ..)| *result == SKIPPED).map(|(name, ..)| *name).collect();
     tests::print_total(&tally, failed, skipped.len() as u64);
@@ -204,10 +223,20 @@ mod test {
         assert_eq!(request("full fmt test"), Ok((true, names("fmt test"), vec![])));
         let required = request("miri --require neon,miri --require fmt");
         assert_eq!(required, Ok((false, names("miri"), names("neon miri fmt"))));
-        assert_eq!(request("--require all").map(|(.., required)| required.len()), Ok(STEPS.len()));
+        assert_eq!(request("--require all").map(|(.., required)| required.len()), Ok(all_steps().count()));
         for wrong in ["fnt", "--require", "--require neno", "--require fmt,"] {
             assert!(request(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn long_steps_run_in_full_or_when_named() {
+        let chosen = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+            Request::read(&words).expect("known steps").chosen().map(|step| step.name).collect::<Vec<_>>()
+        };
+        assert_eq!((chosen("").len(), chosen("full").len()), (STEPS.len(), all_steps().count()));
+        assert_eq!(chosen("sbom fmt"), ["fmt", "sbom"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod magic;
 mod process;
 mod shaders;
 mod sources;
+mod supply;
 mod tests;
 mod vectors;
 
@@ -19,11 +20,12 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask ci [STEP…]     every step of CI, or those named; --require STEP,… (or all) makes a skip of these a failure
-cargo xtask ci full        every step with what takes many minutes more: all of ACVP everywhere, all of Miri's tests
+cargo xtask ci full        every step at full length, and those that take many minutes (`help` lists them)
 cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
 cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
 cargo xtask vectors        which test vectors are found, and where
-cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs";
+cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs
+cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,10 +42,13 @@ fn main() -> ExitCode {
             Ok(true)
         }
         "shaders" => shaders::write().map(|()| true),
+        "sbom" => supply::write_sbom().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nSteps of ci:");
-            ci::STEPS.iter().for_each(|step| println!("  {:<9} {}", step.name, step.about));
+            ci::STEPS.iter().for_each(|step| println!("  {:<12} {}", step.name, step.about));
+            println!("\nOf a full run only:");
+            ci::LONG_STEPS.iter().for_each(|step| println!("  {:<12} {}", step.name, step.about));
             Ok(true)
         }
         other => Err(format!("unknown command '{other}'\n{USAGE}")),

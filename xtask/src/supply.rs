@@ -1,0 +1,209 @@
+//! The supply chain: who vouches for the dependencies, which faults are known of them, what a release is made of, and
+//! whether another build of the same source gives the same bytes.
+
+use crate::process::{self, Outcome, Step, answers, may_install};
+use crate::workspace;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// cargo-vet's folder.
+const VETTED: &str = "supply-chain";
+const TOOL: &str = "hypergrove-cli";
+
+/// A package and its version.
+type Package = (String, String);
+
+fn table(path: &Path) -> Result<toml::Table, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    text.parse().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Those packages of Cargo.lock that come from a registry; all come from crates.io.
+fn dependencies(lock: &toml::Table) -> Result<BTreeSet<Package>, String> {
+    let mut found = BTreeSet::new();
+    for package in lock.get("package").and_then(toml::Value::as_array).into_iter().flatten() {
+        let word = |key| package.get(key).and_then(toml::Value::as_str).unwrap_or_default();
+        match word("source") {
+            "" => {}
+            CRATES_IO => drop(found.insert((word("name").to_owned(), word("version").to_owned()))),
+            source => return Err(format!("Cargo.lock: {source}: only crates.io is allowed")),
+        }
+    }
+    Ok(found)
+}
+
+/// The versions that `section` of one of cargo-vet's files names: of audits those of whole versions.
+fn versions(file: &toml::Table, section: &str) -> BTreeSet<Package> {
+    let packages = file.get(section).and_then(toml::Value::as_table).into_iter().flatten();
+    packages
+        .flat_map(|(name, entries)| entries.as_array().into_iter().flatten().map(move |entry| (name, entry)))
+        .filter_map(|(name, entry)| Some((name.clone(), entry.get("version")?.as_str()?.to_owned())))
+        .collect()
+}
+
+/// Every dependency has an audit or an exemption of ours: a new one, or a new version, is a decision that somebody makes. By
+/// cargo-vet, or without it by our own reading of its files.
+pub(crate) fn vetted() -> Result<String, String> {
+    let packages = dependencies(&table(Path::new("Cargo.lock"))?)?;
+    let (audits, exemptions) = (
+        versions(&table(&Path::new(VETTED).join("audits.toml"))?, "audits"),
+        versions(&table(&Path::new(VETTED).join("config.toml"))?, "exemptions"),
+    );
+    let by = if answers("cargo", &["vet", "--version"]) {
+        process::run(process::cargo(&["vet", "--locked", "--frozen"]))?;
+        "cargo-vet"
+    } else {
+        if let Some((name, version)) = packages.iter().find(|it| !audits.contains(it) && !exemptions.contains(it)) {
+            return Err(format!("{name} {version} has neither audit nor exemption in {VETTED}: see CONTRIBUTING.md"));
+        }
+        "without cargo-vet"
+    };
+    let audited = packages.intersection(&audits).count();
+    Ok(format!("{audited} audited and {} exempted, {by}", packages.len() - audited))
+}
+
+/// Sees to a command of Cargo's that crates.io has.
+fn ensure_command(name: &str) -> Result<(), String> {
+    let there = || answers("cargo", &[name, "--version"]);
+    let package = format!("cargo-{name}");
+    if !there() && may_install() {
+        process::fetch(|| process::limited(20, "cargo", &["install", "--quiet", "--locked", "--debug", &package]))?;
+    }
+    match there() {
+        true => Ok(()),
+        false => Err(format!("no {package}: `cargo install --locked {package}`")),
+    }
+}
+
+/// Known faults of the dependencies, by RustSec's database, which is fetched.
+pub(crate) fn advisories() -> Step {
+    if let Err(why) = ensure_command("deny") {
+        return Ok(Outcome::Skipped(why));
+    }
+    if process::run(process::cargo(&["deny", "--all-features", "fetch", "db"])).is_err() {
+        return Ok(Outcome::Skipped("RustSec's database could not be fetched: no way to it from this machine".into()));
+    }
+    process::run(process::cargo(&["deny", "--all-features", "check", "--disable-fetch", "advisories"]))?;
+    Ok(Outcome::Passed("by cargo-deny and RustSec's database of today".into()))
+}
+
+/// The bill of materials of the tool, as CycloneDX in JSON, and how many dependencies it names.
+fn make_sbom() -> Result<(PathBuf, usize), String> {
+    ensure_command("cyclonedx")?;
+    // It writes a file beside each manifest of the workspace.
+    const NAME: &str = "cyclonedx.tmp";
+    let mut command = process::cargo(&["cyclonedx", "--manifest-path", "crates/cli/Cargo.toml", "--format", "json"]);
+    command.args(["--target", "all", "--override-filename", NAME]);
+    process::run(command)?;
+    let made = Path::new("crates/cli").join(format!("{NAME}.json"));
+    let text = fs::read_to_string(&made).map_err(|error| format!("{}: {error}", made.display()));
+    let crates = fs::read_dir("crates").map_err(|error| format!("crates: {error}"))?;
+    let manifests = crates.flatten().map(|entry| entry.path()).chain([PathBuf::from("xtask")]);
+    manifests.for_each(|folder| drop(fs::remove_file(folder.join(format!("{NAME}.json")))));
+    // Which folder the source was in is nobody's business.
+    let text = text?.replace(&format!("{}/", workspace().display()), "");
+    let sbom: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", made.display()))?;
+    let named: BTreeSet<Package> =
+        sbom["components"].as_array().into_iter().flatten().filter_map(of_component).collect();
+    let tree = ["tree", "--package", TOOL, "--edges", "normal,build", "--target", "all", "--prefix", "none"];
+    let tree = process::output("cargo", &[&tree[..], &["--format", "{p}"]].concat()).ok_or("cargo tree failed")?;
+    let used: BTreeSet<Package> = tree.lines().filter_map(of_tree).collect();
+    if let Some((name, version)) = used.iter().find(|it| it.0 != TOOL && !named.contains(it)) {
+        return Err(format!("the bill of materials leaves out {name} {version}"));
+    }
+    let path = process::target().join("hypergrove.cdx.json");
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok((path, named.len()))
+}
+
+fn of_component(component: &serde_json::Value) -> Option<Package> {
+    Some((component["name"].as_str()?.into(), component["version"].as_str()?.into()))
+}
+
+/// `name v1.2.3 (…)`.
+fn of_tree(line: &str) -> Option<Package> {
+    let mut words = line.split_whitespace();
+    Some((words.next()?.into(), words.next()?.strip_prefix('v')?.into()))
+}
+
+/// `cargo xtask sbom`.
+pub(crate) fn write_sbom() -> Result<(), String> {
+    let (path, packages) = make_sbom()?;
+    println!("{}: {packages} packages", path.display());
+    Ok(())
+}
+
+/// CI's step: the bill of materials names every dependency of the tool.
+pub(crate) fn sbom() -> Step {
+    if let Err(why) = ensure_command("cyclonedx") {
+        return Ok(Outcome::Skipped(why));
+    }
+    let (_, packages) = make_sbom()?;
+    Ok(Outcome::Passed(format!("CycloneDX, {packages} packages")))
+}
+
+/// Builds the tool twice, in folders of other names and lengths, from what git has at HEAD; the bytes are the same. A build for
+/// release has these flags too.
+pub(crate) fn reproducible() -> Step {
+    let mut digests = Vec::new();
+    for name in ["one", "another-folder"] {
+        let folder = process::target().join("reproducible").join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        let place = folder.to_string_lossy().into_owned();
+        let mut clone = std::process::Command::new("git");
+        clone.args(["clone", "--quiet", "--depth", "1"]).arg(format!("file://{}", workspace().display())).arg(&folder);
+        process::run(clone)?;
+        let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
+        let home = home.map_err(|_| "neither CARGO_HOME nor HOME is set")?;
+        let mut build = process::cargo(&["build", "--quiet", "--release", "--locked", "--package", TOOL]);
+        build.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target"));
+        build.env("RUSTFLAGS", format!("--remap-path-prefix={place}=/hypergrove --remap-path-prefix={home}=/cargo"));
+        process::run(build)?;
+        let tool = folder.join("target/release/hypergrove");
+        let bytes = fs::read(&tool).map_err(|error| format!("{}: {error}", tool.display()))?;
+        for path in [&place, &home] {
+            if bytes.windows(path.len()).any(|window| window == path.as_bytes()) {
+                return Err(format!("{} names the folder {path}", tool.display()));
+            }
+        }
+        digests.push(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    match &digests[..] {
+        [one, another] if one == another => Ok(Outcome::Passed(format!("SHA-256 of the tool, twice: {one}"))),
+        _ => Err(format!("two builds differ: {}", digests.join(" and "))),
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn reads_what_is_vetted() {
+        let lock = "[[package]]\nname = \"own\"\nversion = \"1.0.0\"\n\
+                    [[package]]\nname = \"a\"\nversion = \"1.2.3\"\nsource = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
+        let found = dependencies(&lock.parse().unwrap()).unwrap();
+        assert_eq!(found, BTreeSet::from([("a".into(), "1.2.3".into())]));
+        let foreign = lock.replace("rust-lang/crates.io-index", "somebody/else");
+        assert!(dependencies(&foreign.parse().unwrap()).unwrap_err().contains("somebody/else"));
+        let audits = "[[audits.a]]\nwho = \"x\"\nversion = \"1.2.3\"\n[[audits.a]]\ndelta = \"1.2.3 -> 1.2.4\"\n[[audits.b]]\nversion = \"2.0.0\"\n";
+        let found = versions(&audits.parse().unwrap(), "audits");
+        assert_eq!(found, BTreeSet::from([("a".into(), "1.2.3".into()), ("b".into(), "2.0.0".into())]));
+        assert!(versions(&audits.parse().unwrap(), "exemptions").is_empty());
+    }
+
+    #[test]
+    fn reads_trees_and_components() {
+        assert_eq!(of_tree("der v0.8.0 (*)"), Some(("der".into(), "0.8.0".into())));
+        assert_eq!(of_tree(""), None);
+        let component = serde_json::json!({ "name": "der", "version": "0.8.0", "type": "library" });
+        assert_eq!(of_component(&component), Some(("der".into(), "0.8.0".into())));
+    }
+}
