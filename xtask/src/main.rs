@@ -1,6 +1,7 @@
 //! Developer commands. `cargo xtask ci` is all of CI.
 #![forbid(unsafe_code)]
 
+mod acvp;
 mod benchmarks;
 mod ci;
 mod dependent;
@@ -24,6 +25,7 @@ cargo xtask ci full        every step at full length, and those that take many m
 cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
 cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
 cargo xtask vectors        which test vectors are found, and where
+cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
 cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
             vectors::print();
             Ok(true)
         }
+        "acvp" => acvp::write(rest),
         "shaders" => shaders::write().map(|()| true),
         "sbom" => supply::write_sbom().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),

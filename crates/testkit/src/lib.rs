@@ -1,6 +1,7 @@
 //! What proves every backend: the test vectors and the conformance suite.
 #![forbid(unsafe_code)]
 
+pub mod acvp;
 pub mod suite;
 pub mod vectors;
 pub mod zk_suite;

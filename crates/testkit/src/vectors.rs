@@ -1,14 +1,14 @@
-//! The test vectors of SLH-DSA, read from `HYPERGROVE_VECTORS` or `../shared/vectors` beside the workspace; never copied into it.
+//! Public test vectors of SLH-DSA, read from `HYPERGROVE_VECTORS` or `../shared/vectors` beside the workspace; never copied
+//! into it. NIST's own are in the workspace: [`acvp`](crate::acvp).
 //!
 //! A missing file gives `None`, and a line on standard error that names the suite that is skipped. A damaged file
 //! panics: a test that silently reads half of its vectors proves nothing.
 
-use flate2::read::GzDecoder;
-use hypergrove_fips205::{Mode, Params, PreHash, SigningKey, VerifyingKey};
+use hypergrove_fips205::{Params, PreHash};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::{env, fs, str};
 
@@ -57,13 +57,7 @@ pub fn read_all(suite: &str, path: &str, ending: &str) -> Option<Vec<(String, Ve
 }
 
 fn json<T: DeserializeOwned>(suite: &str, path: &str) -> Option<T> {
-    let bytes = read(suite, path)?;
-    let mut text = Vec::new();
-    match path.ends_with(".gz") {
-        true => GzDecoder::new(&bytes[..]).read_to_end(&mut text).map(|_| ()),
-        false => (&bytes[..]).read_to_end(&mut text).map(|_| ()),
-    }
-    .unwrap_or_else(|error| panic!("{suite}: cannot inflate {path}: {error}"));
+    let text = read(suite, path)?;
     Some(serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{suite}: {path}: {error}")))
 }
 
@@ -73,214 +67,6 @@ fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
 
 fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
     Option::<String>::deserialize(from)?.map(|text| hex::decode(text).map_err(D::Error::custom)).transpose()
-}
-
-fn set<'de, D: Deserializer<'de>>(from: D) -> Result<&'static Params, D::Error> {
-    let name = String::deserialize(from)?;
-    Params::by_name(&name).ok_or_else(|| D::Error::custom(format!("no parameter set {name}")))
-}
-
-fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PreHash>, D::Error> {
-    let unknown = |name: String| PreHash::by_name(&name).ok_or_else(|| D::Error::custom(format!("no hash {name}")));
-    Option::<String>::deserialize(from)?.map(unknown).transpose()
-}
-
-/// A file of groups of tests.
-#[derive(Deserialize)]
-struct Groups<G> {
-    groups: Vec<G>,
-}
-
-/// A key generation of ACVP.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct KeyGen {
-    /// The number of the case.
-    pub tc_id: u32,
-    /// SK.seed.
-    #[serde(deserialize_with = "bytes")]
-    pub sk_seed: Vec<u8>,
-    /// SK.prf.
-    #[serde(deserialize_with = "bytes")]
-    pub sk_prf: Vec<u8>,
-    /// PK.seed.
-    #[serde(deserialize_with = "bytes")]
-    pub pk_seed: Vec<u8>,
-    /// The private key.
-    #[serde(deserialize_with = "bytes")]
-    pub sk: Vec<u8>,
-    /// The public key.
-    #[serde(deserialize_with = "bytes")]
-    pub pk: Vec<u8>,
-}
-
-/// The 120 key generations of ACVP, each with its set.
-pub fn acvp_keygen() -> Option<Vec<(&'static Params, KeyGen)>> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Group {
-        #[serde(deserialize_with = "set")]
-        parameter_set: &'static Params,
-        tests: Vec<KeyGen>,
-    }
-    let file: Groups<Group> = json("ACVP keyGen", "slh-dsa/acvp-keygen.json.gz")?;
-    Some(file.groups.into_iter().flat_map(|g| g.tests.into_iter().map(move |t| (g.parameter_set, t))).collect())
-}
-
-/// A signature interface of ACVP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interface {
-    /// External, pure.
-    Pure,
-    /// External, pre-hash.
-    PreHash,
-    /// Internal.
-    Internal,
-}
-
-/// What the cases of a group have in common.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(from = "GroupHead")]
-pub struct Group {
-    /// The number of the group.
-    pub tg_id: u32,
-    /// The set.
-    pub params: &'static Params,
-    /// Through which interface.
-    pub interface: Interface,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupHead {
-    tg_id: u32,
-    #[serde(deserialize_with = "set")]
-    parameter_set: &'static Params,
-    signature_interface: String,
-    pre_hash: Option<String>,
-}
-
-impl From<GroupHead> for Group {
-    fn from(head: GroupHead) -> Group {
-        let interface = match (&head.signature_interface[..], head.pre_hash.as_deref()) {
-            ("internal", _) => Interface::Internal,
-            ("external", Some("pure")) => Interface::Pure,
-            ("external", Some("preHash")) => Interface::PreHash,
-            other => panic!("group {} has the interface {other:?}", head.tg_id),
-        };
-        Group { tg_id: head.tg_id, params: head.parameter_set, interface }
-    }
-}
-
-impl Group {
-    fn mode<'a>(&self, context: &'a [u8], hash: Option<PreHash>) -> Mode<'a> {
-        match self.interface {
-            Interface::Pure => Mode::Pure { context },
-            Interface::PreHash => Mode::PreHash { context, hash: hash.expect("a pre-hash case names its hash") },
-            Interface::Internal => Mode::Internal,
-        }
-    }
-}
-
-/// A signature generation of ACVP.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SigGen {
-    /// The number of the case.
-    pub tc_id: u32,
-    #[serde(deserialize_with = "bytes")]
-    sk: Vec<u8>,
-    /// The message; M′ through the internal interface.
-    #[serde(deserialize_with = "bytes")]
-    pub message: Vec<u8>,
-    #[serde(default, deserialize_with = "bytes")]
-    context: Vec<u8>,
-    #[serde(default, deserialize_with = "some_hash")]
-    hash_alg: Option<PreHash>,
-    /// opt_rand; none in the deterministic cases.
-    #[serde(default, deserialize_with = "some_bytes")]
-    pub additional_randomness: Option<Vec<u8>>,
-    /// SHA-256 of the signature.
-    #[serde(deserialize_with = "bytes")]
-    pub signature_sha256: Vec<u8>,
-}
-
-impl SigGen {
-    /// The case's key.
-    pub fn key(&self, group: &Group) -> SigningKey {
-        SigningKey::from_bytes(group.params, &self.sk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
-    }
-    /// The case's mode.
-    pub fn mode(&self, group: &Group) -> Mode<'_> {
-        group.mode(&self.context, self.hash_alg)
-    }
-}
-
-/// A verification of ACVP.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SigVer {
-    /// The number of the case.
-    pub tc_id: u32,
-    #[serde(deserialize_with = "bytes")]
-    pk: Vec<u8>,
-    /// The message; M′ through the internal interface.
-    #[serde(deserialize_with = "bytes")]
-    pub message: Vec<u8>,
-    #[serde(default, deserialize_with = "bytes")]
-    context: Vec<u8>,
-    #[serde(default, deserialize_with = "some_hash")]
-    hash_alg: Option<PreHash>,
-    /// The signature, some with a length that is not the set's.
-    #[serde(deserialize_with = "bytes")]
-    pub signature: Vec<u8>,
-    /// Whether it is valid.
-    pub test_passed: bool,
-}
-
-impl SigVer {
-    /// The case's key.
-    pub fn key(&self, group: &Group) -> VerifyingKey {
-        VerifyingKey::from_bytes(group.params, &self.pk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
-    }
-    /// The case's mode.
-    pub fn mode(&self, group: &Group) -> Mode<'_> {
-        group.mode(&self.context, self.hash_alg)
-    }
-}
-
-fn acvp_groups<T: DeserializeOwned>(suite: &str, path: &str) -> Option<Vec<(Group, T)>> {
-    #[derive(Deserialize)]
-    struct WithTests<T> {
-        #[serde(flatten)]
-        head: Group,
-        tests: Vec<T>,
-    }
-    let file: Groups<WithTests<T>> = json(suite, path)?;
-    Some(file.groups.into_iter().flat_map(|g| g.tests.into_iter().map(move |t| (g.head, t))).collect())
-}
-
-/// The 624 signature generations of ACVP.
-pub fn acvp_siggen() -> Option<Vec<(Group, SigGen)>> {
-    acvp_groups("ACVP sigGen", "slh-dsa/acvp-siggen.json.gz")
-}
-
-/// The 504 verifications of ACVP.
-pub fn acvp_sigver() -> Option<Vec<(Group, SigVer)>> {
-    acvp_groups("ACVP sigVer", "slh-dsa/acvp-sigver.json.gz")
-}
-
-/// Whole signatures of 36 of the [`acvp_siggen`] cases, by the number of the case.
-pub fn acvp_siggen_full() -> Option<BTreeMap<u32, Vec<u8>>> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Whole {
-        tc_id: u32,
-        #[serde(deserialize_with = "bytes")]
-        signature: Vec<u8>,
-    }
-    let file: Vec<Whole> = json("ACVP sigGen, whole signatures", "slh-dsa/acvp-siggen-full-36.json.gz")?;
-    Some(file.into_iter().map(|case| (case.tc_id, case.signature)).collect())
 }
 
 /// One block of `name = value` or `name: value` lines.

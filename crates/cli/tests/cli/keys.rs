@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The test vectors, if they are here.
-pub(crate) fn vectors(suite: &str, path: &str) -> Option<PathBuf> {
+fn vectors(suite: &str, path: &str) -> Option<PathBuf> {
     let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
     let directory = std::env::var_os("HYPERGROVE_VECTORS").map_or_else(default, PathBuf::from);
     let path = directory.join(path);

@@ -1,0 +1,208 @@
+//! NIST's ACVP cases of SLH-DSA, which lie in the workspace (`vectors/slh-dsa/acvp`; its README describes the format).
+
+use hypergrove_fips205::{Mode, Params, PreHash, SigningKey, VerifyingKey};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, str};
+
+/// The values of a case, by their columns' names. A value that NIST does not give is empty.
+#[derive(Clone, Debug)]
+pub struct Row(BTreeMap<String, Vec<u8>>);
+
+impl Row {
+    /// A value.
+    pub fn bytes(&self, column: &str) -> &[u8] {
+        self.0.get(column).unwrap_or_else(|| panic!("no column {column} in {:?}", self.0.keys()))
+    }
+    /// A value that is text.
+    pub fn text(&self, column: &str) -> &str {
+        str::from_utf8(self.bytes(column)).unwrap_or_else(|error| panic!("{column}: {error}"))
+    }
+    fn number(&self, column: &str) -> u32 {
+        self.text(column).parse().unwrap_or_else(|error| panic!("{column}: {error}"))
+    }
+    fn params(&self) -> &'static Params {
+        let name = self.text("parameterSet");
+        Params::by_name(name).unwrap_or_else(|| panic!("no parameter set {name}"))
+    }
+}
+
+/// The next string of a file: four bytes of length, little-endian, and as many bytes.
+fn string<'a>(file: &str, from: &mut &'a [u8]) -> &'a [u8] {
+    let cut = |from: &'a [u8], at: usize| from.split_at_checked(at).unwrap_or_else(|| panic!("{file} is cut short"));
+    let (length, rest) = cut(from, 4);
+    let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
+    let (value, rest) = cut(rest, length);
+    *from = rest;
+    value
+}
+
+/// All cases of a file: `keygen`, `siggen` or `sigver`.
+pub fn rows(name: &str) -> Vec<Row> {
+    let file = format!("{name}.bin");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/slh-dsa/acvp").join(&file);
+    let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut left = &bytes[..];
+    let columns = str::from_utf8(string(&file, &mut left)).expect("the columns' names are text");
+    let mut rows = Vec::new();
+    while !left.is_empty() {
+        rows.push(Row(columns.split(' ').map(|name| (name.into(), string(&file, &mut left).to_vec())).collect()));
+    }
+    rows
+}
+
+/// A key generation.
+#[derive(Clone, Debug)]
+pub struct KeyGen {
+    /// The number of the case.
+    pub tc_id: u32,
+    /// SK.seed.
+    pub sk_seed: Vec<u8>,
+    /// SK.prf.
+    pub sk_prf: Vec<u8>,
+    /// PK.seed.
+    pub pk_seed: Vec<u8>,
+    /// The private key.
+    pub sk: Vec<u8>,
+    /// The public key.
+    pub pk: Vec<u8>,
+}
+
+/// The 120 key generations, each with its set.
+pub fn keygen() -> Vec<(&'static Params, KeyGen)> {
+    let case = |row: &Row| KeyGen {
+        tc_id: row.number("tcId"),
+        sk_seed: row.bytes("skSeed").into(),
+        sk_prf: row.bytes("skPrf").into(),
+        pk_seed: row.bytes("pkSeed").into(),
+        sk: row.bytes("sk").into(),
+        pk: row.bytes("pk").into(),
+    };
+    rows("keygen").iter().map(|row| (row.params(), case(row))).collect()
+}
+
+/// A signature interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interface {
+    /// External, pure.
+    Pure,
+    /// External, pre-hash.
+    PreHash,
+    /// Internal.
+    Internal,
+}
+
+/// What the cases of a group have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The set.
+    pub params: &'static Params,
+    /// Through which interface.
+    pub interface: Interface,
+}
+
+impl Group {
+    fn of(row: &Row) -> Group {
+        let interface = match row.text("interface") {
+            "pure" => Interface::Pure,
+            "preHash" => Interface::PreHash,
+            "internal" => Interface::Internal,
+            other => panic!("case {} has the interface {other}", row.text("tcId")),
+        };
+        Group { params: row.params(), interface }
+    }
+    fn mode<'a>(&self, context: &'a [u8], hash: Option<PreHash>) -> Mode<'a> {
+        match self.interface {
+            Interface::Pure => Mode::Pure { context },
+            Interface::PreHash => Mode::PreHash { context, hash: hash.expect("a pre-hash case names its hash") },
+            Interface::Internal => Mode::Internal,
+        }
+    }
+}
+
+fn hash(row: &Row) -> Option<PreHash> {
+    let name = Some(row.text("hashAlg")).filter(|name| !name.is_empty())?;
+    Some(PreHash::by_name(name).unwrap_or_else(|| panic!("no hash {name}")))
+}
+
+/// A signature generation.
+#[derive(Clone, Debug)]
+pub struct SigGen {
+    /// The number of the case.
+    pub tc_id: u32,
+    sk: Vec<u8>,
+    /// The message; M′ through the internal interface.
+    pub message: Vec<u8>,
+    context: Vec<u8>,
+    hash_alg: Option<PreHash>,
+    /// opt_rand; none in the deterministic cases.
+    pub additional_randomness: Option<Vec<u8>>,
+    /// SHA-256 of the signature.
+    pub signature_sha256: Vec<u8>,
+}
+
+impl SigGen {
+    /// The case's key.
+    pub fn key(&self, group: &Group) -> SigningKey {
+        SigningKey::from_bytes(group.params, &self.sk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
+    }
+    /// The case's mode.
+    pub fn mode(&self, group: &Group) -> Mode<'_> {
+        group.mode(&self.context, self.hash_alg)
+    }
+}
+
+/// The 624 signature generations.
+pub fn siggen() -> Vec<(Group, SigGen)> {
+    let case = |row: &Row| SigGen {
+        tc_id: row.number("tcId"),
+        sk: row.bytes("sk").into(),
+        message: row.bytes("message").into(),
+        context: row.bytes("context").into(),
+        hash_alg: hash(row),
+        additional_randomness: Some(row.bytes("additionalRandomness").to_vec()).filter(|bytes| !bytes.is_empty()),
+        signature_sha256: row.bytes("signatureSha256").into(),
+    };
+    rows("siggen").iter().map(|row| (Group::of(row), case(row))).collect()
+}
+
+/// A verification.
+#[derive(Clone, Debug)]
+pub struct SigVer {
+    /// The number of the case.
+    pub tc_id: u32,
+    pk: Vec<u8>,
+    /// The message; M′ through the internal interface.
+    pub message: Vec<u8>,
+    context: Vec<u8>,
+    hash_alg: Option<PreHash>,
+    /// The signature, some with a length that is not the set's.
+    pub signature: Vec<u8>,
+    /// Whether it is valid.
+    pub test_passed: bool,
+}
+
+impl SigVer {
+    /// The case's key.
+    pub fn key(&self, group: &Group) -> VerifyingKey {
+        VerifyingKey::from_bytes(group.params, &self.pk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
+    }
+    /// The case's mode.
+    pub fn mode(&self, group: &Group) -> Mode<'_> {
+        group.mode(&self.context, self.hash_alg)
+    }
+}
+
+/// The 504 verifications.
+pub fn sigver() -> Vec<(Group, SigVer)> {
+    let case = |row: &Row| SigVer {
+        tc_id: row.number("tcId"),
+        pk: row.bytes("pk").into(),
+        message: row.bytes("message").into(),
+        context: row.bytes("context").into(),
+        hash_alg: hash(row),
+        signature: row.bytes("signature").into(),
+        test_passed: row.text("testPassed") == "true",
+    };
+    rows("sigver").iter().map(|row| (Group::of(row), case(row))).collect()
+}
