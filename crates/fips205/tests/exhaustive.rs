@@ -17,7 +17,8 @@ fn lengths(p: &Params) -> BTreeSet<usize> {
     let of_sets = PARAMETER_SETS.iter().flat_map(|p| [p.pk_bytes(), p.sk_bytes(), p.sig_bytes(), 2 * p.sig_bytes()]);
     let powers = (0..17).map(|bits| 1usize << bits);
     let multiples = (0..).map(|i| i * p.n).take_while(|length| *length <= most);
-    let around = of_sets.chain(powers).chain(multiples).flat_map(|length| [length.saturating_sub(1), length, length + 1]);
+    let around =
+        of_sets.chain(powers).chain(multiples).flat_map(|length| [length.saturating_sub(1), length, length + 1]);
     around.chain(0..=256).collect()
 }
 
