@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use der::asn1::{BitStringRef, ObjectIdentifier, OctetStringRef};
 use der::pem::PemLabel;
-use der::{AnyRef, Document, SecretDocument};
+use der::{AnyRef, Decode, Document, Header, Reader, SecretDocument, SliceReader, Tag};
 use pkcs8::{EncodePrivateKey, PrivateKeyInfoRef};
 use spki::{AlgorithmIdentifierRef, EncodePublicKey, SubjectPublicKeyInfoRef};
 use zeroize::Zeroizing;
@@ -60,10 +60,17 @@ impl AsRef<[u8]> for Der<'_> {
     }
 }
 
+/// Whether the bytes are one sequence from end to end, by the first of them: no text is, and those that follow may be secret.
+fn is_sequence(bytes: &[u8]) -> bool {
+    let header =
+        SliceReader::new(bytes).and_then(|mut reader| Ok((Header::decode(&mut reader)?, reader.remaining_len())));
+    header.is_ok_and(|(header, rest)| header.tag() == Tag::Sequence && header.length() == rest)
+}
+
 /// The DER in `bytes`, which may be PEM with this label.
 fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Der<'a>, KeyError> {
     let begin = b"-----BEGIN ";
-    if !bytes.windows(begin.len()).any(|window| window == begin) {
+    if is_sequence(bytes) || !bytes.windows(begin.len()).any(|window| window == begin) {
         return Ok(Der::Given(bytes));
     }
     // Wiped where the decoder gives up halfway, and where what was decoded is some other secret.
@@ -82,7 +89,7 @@ impl SigningKey {
     /// Reads a PKCS#8 private key, PEM or DER. A public key in it (version 2) must be the private key's own.
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         let der = der_of(PKCS8, PrivateKeyInfoRef::PEM_LABEL, bytes)?;
-        let info: PrivateKeyInfoRef<'_> = der::Decode::from_der(der.as_ref()).map_err(malformed(PKCS8))?;
+        let info: PrivateKeyInfoRef<'_> = Decode::from_der(der.as_ref()).map_err(malformed(PKCS8))?;
         SigningKey::from_info(&info)
     }
     fn from_info(info: &PrivateKeyInfoRef<'_>) -> Result<SigningKey, KeyError> {
@@ -107,7 +114,7 @@ impl VerifyingKey {
     /// Reads an SPKI public key, PEM or DER.
     pub fn read_spki(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         let der = der_of(SPKI, SubjectPublicKeyInfoRef::PEM_LABEL, bytes)?;
-        let info: SubjectPublicKeyInfoRef<'_> = der::Decode::from_der(der.as_ref()).map_err(malformed(SPKI))?;
+        let info: SubjectPublicKeyInfoRef<'_> = Decode::from_der(der.as_ref()).map_err(malformed(SPKI))?;
         VerifyingKey::from_info(&info)
     }
     fn from_info(info: &SubjectPublicKeyInfoRef<'_>) -> Result<VerifyingKey, KeyError> {

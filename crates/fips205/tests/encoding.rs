@@ -315,3 +315,15 @@ fn pem_of_something_else_is_refused() {
     assert!(SigningKey::read_pkcs8(private.replace("MFIC", "MF!C").as_bytes()).is_err());
     assert!(SigningKey::read_pkcs8(format!("{}{}", *private, *private).as_bytes()).is_err());
 }
+
+#[test]
+fn what_a_key_holds_decides_nothing() {
+    let p = &SLH_DSA_SHA2_128S;
+    let mut bytes = some_key(p).to_bytes();
+    bytes[3..14].copy_from_slice(b"-----BEGIN ");
+    let key = SigningKey::from_bytes(p, &bytes).unwrap();
+    assert_eq!(SigningKey::read_pkcs8(key.write_pkcs8().unwrap().as_bytes()).unwrap(), key);
+    // Text may begin as a sequence does.
+    let pem = format!("0 is the first byte\n{}", *key.to_pkcs8_pem(LineEnding::LF).unwrap());
+    assert_eq!(SigningKey::read_pkcs8(pem.as_bytes()).unwrap(), key);
+}
