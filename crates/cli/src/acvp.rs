@@ -38,29 +38,29 @@ impl fmt::Display for Id {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Prompt {
+pub(crate) struct Prompt {
     vs_id: Option<Id>,
     algorithm: String,
     mode: String,
     revision: String,
     is_sample: Option<bool>,
-    test_groups: Vec<Group>,
+    pub(crate) test_groups: Vec<Group>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Group {
+pub(crate) struct Group {
     tg_id: Id,
     parameter_set: String,
     deterministic: Option<bool>,
     signature_interface: Option<String>,
     pre_hash: Option<String>,
-    tests: Vec<Test>,
+    pub(crate) tests: Vec<Test>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Test {
+pub(crate) struct Test {
     tc_id: Id,
     sk_seed: Option<Hex>,
     sk_prf: Option<Hex>,
@@ -76,7 +76,7 @@ struct Test {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Results {
+pub(crate) struct Results {
     #[serde(skip_serializing_if = "Option::is_none")]
     vs_id: Option<Id>,
     algorithm: String,
@@ -124,10 +124,7 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
     target.check(Access::Public, false, force)?;
     target.spare(&Sources::new([&source]))?;
     let bytes = source.read()?;
-    let (version, prompt) = parse(&bytes).map_err(|error| {
-        let what = if error.is_data() { "is no ACVP prompt" } else { "is not JSON" };
-        Failure::new(format!("{source} {what}: {error}")).hint("name the server's prompt.json")
-    })?;
+    let (version, prompt) = parse(&source, &bytes)?;
     let engine = || machine::engine_with(machine, printer, |builder| builder.redundant(args.redundancy.redundant));
     let results = answer(prompt, engine, printer).map_err(|failure| failure.of(&source))?;
     let written = match version {
@@ -141,15 +138,23 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
 }
 
 /// The prompt, and what stands before it in the protocol's array: an object that holds the version alone.
-fn parse(bytes: &[u8]) -> serde_json::Result<(Option<Box<RawValue>>, Prompt)> {
-    if !bytes.trim_ascii_start().starts_with(b"[") {
-        return Ok((None, serde_json::from_slice(bytes)?));
-    }
-    let (version, prompt) = serde_json::from_slice(bytes)?;
-    Ok((Some(version), prompt))
+type Asking = (Option<Box<RawValue>>, Prompt);
+
+/// The prompt of a file.
+pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<Asking, Failure> {
+    let is_array = bytes.trim_ascii_start().starts_with(b"[");
+    let read = match is_array {
+        true => serde_json::from_slice(bytes),
+        false => serde_json::from_slice(bytes).map(|prompt| (None, prompt)),
+    };
+    read.map_err(|error| {
+        let what = if error.is_data() { "is no ACVP prompt" } else { "is not JSON" };
+        Failure::new(format!("{source} {what}: {error}"))
+            .hint("name the server's prompt.json")
+    })
 }
 
-fn answer<'p>(
+pub(crate) fn answer<'p>(
     prompt: Prompt,
     engine: impl FnOnce() -> Result<Watched<'p>, Failure>,
     printer: &Printer,

@@ -155,9 +155,13 @@ pub(crate) fn unbuffered(stream: impl AsHandle) -> io::Result<File> {
     stream.as_handle().try_clone_to_owned().map(File::from)
 }
 
-/// The paths that a list names, one a line; at least one. Where all lines end with CR LF, the CR is no part of a name.
+/// The paths that a list names, one a line; at least one.
 pub(crate) fn read_list(list: &Source) -> Result<Vec<PathBuf>, Failure> {
-    let bytes = list.read()?;
+    listed(list, &list.read()?)
+}
+
+/// The paths in the bytes of a list. Where all lines end with CR LF, the CR is no part of a name.
+pub(crate) fn listed(list: &Source, bytes: &[u8]) -> Result<Vec<PathBuf>, Failure> {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let ended = &lines[..lines.len() - 1];
     if !ended.is_empty() && ended.iter().all(|line| line.ends_with(b"\r")) {

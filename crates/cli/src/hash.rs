@@ -81,6 +81,34 @@ fn escaped(path: &Path) -> (&'static [u8], Vec<u8>) {
     (mark, name)
 }
 
+/// How a line with a sum is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    /// As BSD's tools write it.
+    pub(crate) tag: bool,
+    /// Marked as read in binary.
+    pub(crate) binary: bool,
+    /// Ended by a zero byte, so that no name has to be escaped.
+    pub(crate) zero: bool,
+}
+
+/// The line of a file and its sum.
+pub(crate) fn line(path: &Path, digest: &[u8; 32], form: Form) -> Vec<u8> {
+    let digest = hex::encode(digest);
+    let (mark, name) = match form.zero {
+        true => (&b""[..], path.as_os_str().as_encoded_bytes().to_vec()),
+        false => escaped(path),
+    };
+    let end: &[u8] = if form.zero { b"\0" } else { b"\n" };
+    match form.tag {
+        true => [mark, b"SHA256 (", &name, b") = ", digest.as_bytes(), end].concat(),
+        false => {
+            let kind: &[u8] = if form.binary { b" *" } else { b"  " };
+            [mark, digest.as_bytes(), kind, &name, end].concat()
+        }
+    }
+}
+
 /// A sum for each file.
 fn sums(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
     let bar = printer.progress(paths.len(), "hashing");
@@ -90,19 +118,8 @@ fn sums(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -> R
         bar.inc(1);
         match digest {
             Ok(digest) => {
-                let digest = hex::encode(digest);
-                let (mark, name) = match args.zero {
-                    true => (&b""[..], paths[i].as_os_str().as_encoded_bytes().to_vec()),
-                    false => escaped(&paths[i]),
-                };
-                let end: &[u8] = if args.zero { b"\0" } else { b"\n" };
-                bar.suspend(|| match args.tag {
-                    true => lines.add(&[mark, b"SHA256 (", &name, b") = ", digest.as_bytes(), end]),
-                    false => {
-                        let kind: &[u8] = if args.binary { b" *" } else { b"  " };
-                        lines.add(&[mark, digest.as_bytes(), kind, &name, end]);
-                    }
-                });
+                let form = Form { tag: args.tag, binary: args.binary, zero: args.zero };
+                bar.suspend(|| lines.add(&[&line(&paths[i], &digest, form)]));
             }
             Err(error) => {
                 exit = Exit::Invalid;
@@ -120,9 +137,10 @@ fn unreadable(path: &Path, error: &io::Error, printer: &Printer) {
 }
 
 /// A file and the sum it should have.
-struct Listed {
-    path: PathBuf,
-    digest: [u8; 32],
+#[derive(PartialEq, Debug)]
+pub(crate) struct Listed {
+    pub(crate) path: PathBuf,
+    pub(crate) digest: [u8; 32],
 }
 
 /// What became of a list of sums.
@@ -164,23 +182,10 @@ fn check_list(
     printer: &Printer,
     lines: &mut Lines<'_>,
 ) -> Result<bool, Failure> {
-    let (mut counts, mut listed, mut bare) = (Counts::default(), Vec::new(), None);
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() || line[0] == b'#' {
-            continue;
-        }
-        match parse(line, &mut bare)
-            .map(|(name, digest)| Ok::<_, Failure>(Listed { path: path_of(source, &name)?, digest }))
-        {
-            Some(entry) => listed.push(entry?),
-            None => {
-                counts.improper += 1;
-                if args.warn {
-                    printer.warning(format_args!("{source}: {}: no properly formatted SHA-256 line", number + 1));
-                }
-            }
-        }
+    let (listed, improper) = read_sums(source, text)?;
+    let mut counts = Counts { improper: improper.len(), ..Counts::default() };
+    for number in improper.iter().filter(|_| args.warn) {
+        printer.warning(format_args!("{source}: {number}: no properly formatted SHA-256 line"));
     }
     args::one_stdin(listed.iter().map(|entry| entry.path.as_path()))?;
     if listed.is_empty() {
@@ -240,6 +245,22 @@ fn check_list(
     }
     let bad = counts.wrong + counts.unreadable + if args.strict { counts.improper } else { 0 };
     Ok(bad == 0 && right > 0)
+}
+
+/// What a list of sums names, and the numbers of its lines that are not properly formatted.
+pub(crate) fn read_sums(source: &Source, text: &[u8]) -> Result<(Vec<Listed>, Vec<usize>), Failure> {
+    let (mut listed, mut improper, mut bare) = (Vec::new(), Vec::new(), None);
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        match parse(line, &mut bare) {
+            Some((name, digest)) => listed.push(Listed { path: path_of(source, &name)?, digest }),
+            None => improper.push(number + 1),
+        }
+    }
+    Ok((listed, improper))
 }
 
 /// Name and sum of a line: `SUM  NAME`, `SUM *NAME`, `SUM NAME`, or `SHA256 (NAME) = SUM`. After a backslash the name is

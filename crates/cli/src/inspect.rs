@@ -1,6 +1,6 @@
 //! `hypergrove inspect`.
 
-use crate::args::{Inspect, Scheme, known_sets};
+use crate::args::{Inspect, KeyKind, Scheme, known_sets};
 use crate::failure::{Exit, Failure};
 use crate::files::Source;
 use crate::keys::{self, Element, Encoding, Found, Key, KeyFile, elements};
@@ -17,7 +17,7 @@ const SHOWN: usize = 32;
 
 /// What a file is.
 #[derive(Serialize)]
-struct Report {
+pub(crate) struct Report {
     /// `private key`, `public key` or `signature`.
     kind: &'static str,
     /// The sets that it may be of: a signature's length fits two.
@@ -25,15 +25,15 @@ struct Report {
     /// `PEM`, `DER` or `raw`.
     format: &'static str,
     /// Bytes, without the PEM around them.
-    bytes: usize,
-    parts: Vec<Part>,
+    pub(crate) bytes: usize,
+    pub(crate) parts: Vec<Part>,
 }
 
 /// A stretch of the file.
 #[derive(Serialize)]
-struct Part {
-    offset: usize,
-    length: usize,
+pub(crate) struct Part {
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
     name: String,
     #[serde(flatten)]
     value: Value,
@@ -56,7 +56,7 @@ enum Value {
 
 pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     let source = Source::from(args.file.as_path());
-    let report = report(&source, args)?;
+    let report = report(&KeyFile::read(source.clone())?, &args.of, args.show_secrets)?;
     if args.json {
         let json = serde_json::to_string_pretty(&report).map_err(|error| Failure::new(error.to_string()))?;
         printer.line(json)?;
@@ -80,18 +80,18 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     Ok(Exit::Good)
 }
 
-fn report(source: &Source, args: &Inspect) -> Result<Report, Failure> {
-    let file = KeyFile::read(source.clone())?;
-    if file.scheme(&args.of)? == Scheme::ZkDilithium {
-        return of_zkdilithium(&file, args.show_secrets);
+/// What a file is, and what its parts are.
+pub(crate) fn report(file: &KeyFile, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
+    if file.scheme(of)? == Scheme::ZkDilithium {
+        return of_zkdilithium(file, show_secrets);
     }
-    let bytes = &file.bytes;
+    let KeyFile { source, bytes } = file;
     let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
     if fitting.is_empty() || pem::is_pem(bytes) {
-        let found = keys::recognise(bytes, args.of.set).map_err(|failure| failure.of(source))?;
-        return Ok(key(&found, args.show_secrets));
+        let found = keys::recognise(bytes, of.set).map_err(|failure| failure.of(source))?;
+        return Ok(key(&found, show_secrets));
     }
-    let sets = match args.of.set {
+    let sets = match of.set {
         None => fitting,
         Some(p) if fitting.contains(&p) => vec![p],
         Some(p) => {

@@ -16,12 +16,12 @@ const BATCH: usize = 64;
 type Hex = hexadecimal::Hex<false>;
 
 #[derive(Deserialize)]
-struct Questions {
-    cases: Vec<Case>,
+pub(crate) struct Questions {
+    pub(crate) cases: Vec<Case>,
 }
 
 #[derive(Deserialize)]
-struct Case {
+pub(crate) struct Case {
     id: String,
     seed: Hex,
     msg: Hex,
@@ -79,7 +79,7 @@ struct Answers<'a> {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     id: &'a str,
     seed: &'a Hex,
     msg: &'a Hex,
@@ -98,10 +98,7 @@ struct Judged<'a> {
 
 pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let source = Source::from(args.file.as_path());
-    let questions: Questions = serde_json::from_slice(&source.read()?).map_err(|error| {
-        Failure::new(format!("{source} is no file of zkDilithium's cases: {error}"))
-            .hint("it is an object like that of vectors/zkdilithium/e2e_public.json")
-    })?;
+    let questions = parse(&source, &source.read()?)?;
     let engine = zkdilithium::engine(machine, printer)?;
     let bar = printer.progress(questions.cases.len(), "computing");
     let mut cases = Vec::with_capacity(questions.cases.len());
@@ -115,8 +112,16 @@ pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Re
     Ok(Exit::Good)
 }
 
+/// The cases of a file.
+pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<Questions, Failure> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        Failure::new(format!("{source} is no file of zkDilithium's cases: {error}"))
+            .hint("it is an object like that of vectors/zkdilithium/e2e_public.json")
+    })
+}
+
 /// The answers to some cases, each step for all of them.
-fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Failure> {
+pub(crate) fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Failure> {
     let seed = |case: &Case| {
         <[u8; SEED_BYTES]>::try_from(&case.seed.0[..]).map_err(|_| {
             let (id, got) = (brief(&case.id), case.seed.0.len());

@@ -51,6 +51,43 @@ type Sampled = (Question, BTreeMap<String, u32>);
 /// Times of one policy for one question, in order.
 type Times = VecDeque<Option<f64>>;
 
+/// The samples in a journal's text, as far as they are of use.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Samples {
+    known: BTreeMap<Sampled, Times>,
+    /// How many there are.
+    pub found: usize,
+    /// Lines that are no samples of any measurement.
+    pub damaged: usize,
+    /// The lines of the samples.
+    pub lines: String,
+}
+
+impl Samples {
+    /// Reads a text: its first line is its head, and samples of another head are of no use. A last line that is torn is
+    /// left out.
+    pub fn read(text: &str, head: &Head) -> Samples {
+        let mut samples = Samples::default();
+        let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let old = lines.next().and_then(|line| serde_json::from_str::<Head>(line).ok());
+        if old.is_none_or(|old| old != *head) {
+            return samples;
+        }
+        for line in lines {
+            let read = serde_json::from_str(line).ok();
+            let is_sample = |line: &Line| line.seconds.is_none_or(|took| is_plausible(took, line.question.jobs));
+            let Some(Line { question, axes, seconds }) = read.filter(is_sample) else {
+                samples.damaged += 1;
+                continue;
+            };
+            samples.known.entry((question, axes)).or_default().push_back(seconds);
+            samples.lines.push_str(line);
+            samples.found += 1;
+        }
+        samples
+    }
+}
+
 /// A file of samples.
 #[derive(Debug)]
 pub struct Journal {
@@ -70,7 +107,7 @@ fn named(policy: &Policy) -> BTreeMap<String, u32> {
 }
 
 impl Journal {
-    /// Goes on with a file of the same head, or begins it anew. A last line that is torn is left out.
+    /// Goes on with a file of the same head, or begins it anew.
     pub fn open(path: &Path, head: &Head) -> io::Result<Journal> {
         let text = match std::fs::read_to_string(path) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
@@ -78,29 +115,13 @@ impl Journal {
             Err(why) if why.kind() == io::ErrorKind::InvalidData => String::new(),
             text => text?,
         };
-        let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        let same =
-            lines.next().and_then(|line| serde_json::from_str::<Head>(line).ok()).is_some_and(|old| old == *head);
-        let (mut known, mut found, mut damaged, mut whole) = (BTreeMap::<_, Times>::new(), 0, 0, String::new());
-        if same {
-            for line in lines {
-                let read = serde_json::from_str(line).ok();
-                let is_sample = |line: &Line| line.seconds.is_none_or(|took| is_plausible(took, line.question.jobs));
-                let Some(Line { question, axes, seconds }) = read.filter(is_sample) else {
-                    damaged += 1;
-                    continue;
-                };
-                known.entry((question, axes)).or_default().push_back(seconds);
-                whole.push_str(line);
-                found += 1;
-            }
-        }
+        let Samples { known, found, damaged, lines } = Samples::read(&text, head);
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
         // What is of use is written once more, so that no torn line stays in the middle.
         let next = path.with_extension("next");
-        std::fs::write(&next, format!("{}\n{whole}", serde_json::to_string(head)?))?;
+        std::fs::write(&next, format!("{}\n{lines}", serde_json::to_string(head)?))?;
         std::fs::rename(&next, path)?;
         let file = OpenOptions::new().append(true).open(path)?;
         Ok(Journal { path: path.into(), file, known, told: BTreeMap::new(), found, damaged })

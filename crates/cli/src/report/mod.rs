@@ -1,9 +1,9 @@
 //! `hypergrove report`.
 
 mod charts;
-mod page;
+pub(crate) mod page;
 mod plot;
-mod read;
+pub(crate) mod read;
 
 use crate::args::Report;
 use crate::failure::{Exit, Failure};

@@ -71,7 +71,7 @@ impl Run {
 const SENSIBLE: RangeInclusive<f64> = 1e-30..=1e30;
 
 /// A line as a record that holds together; or why it does not.
-fn record(line: &[u8]) -> Result<Record, String> {
+pub(crate) fn record(line: &[u8]) -> Result<Record, String> {
     let record: Record = serde_json::from_slice(line).map_err(|why| why.to_string())?;
     if record.skipped.is_some() {
         return Ok(record);

@@ -1,4 +1,7 @@
 //! The command line of hypergrove: keys, signatures and measurements of SLH-DSA (FIPS 205) and zkDilithium.
+//!
+//! This is the tool's code as a library, so that fuzz targets reach what reads files. It is no interface: programs use the
+//! crate `hypergrove`.
 #![forbid(unsafe_code)]
 
 mod acvp;
@@ -41,7 +44,8 @@ use hypergrove_engine::wiped;
 use printer::Printer;
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// Runs the tool by this process's arguments.
+pub fn main() -> ExitCode {
     // Past a limit on files' sizes, writing shall fail: by itself, the signal ends the process and may dump its memory.
     #[cfg(unix)]
     {
