@@ -7,6 +7,7 @@ use crate::hexadecimal;
 use crate::machine::{self, Watched};
 use crate::printer::{Bar, Printer, brief, grouped};
 use hypergrove::{Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, VerifyJob, VerifyingKey};
+use hypergrove_tune::table::shortened;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -149,7 +150,7 @@ pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<Asking, Failure> {
     };
     read.map_err(|error| {
         let what = if error.is_data() { "is no ACVP prompt" } else { "is not JSON" };
-        Failure::new(format!("{source} {what}: {error}"))
+        Failure::new(format!("{source} {what}: {}", shortened(&error.to_string())))
             .hint("name the server's prompt.json")
     })
 }

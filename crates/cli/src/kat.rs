@@ -8,6 +8,7 @@ use crate::printer::{Printer, brief};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove::zkdilithium::{Engine, Message, SignJob, VerifyJob, VerifyingKey};
+use hypergrove_tune::table::shortened;
 use serde::{Deserialize, Serialize};
 
 /// Cases computed together: how often the progress bar moves.
@@ -115,7 +116,8 @@ pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Re
 /// The cases of a file.
 pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<Questions, Failure> {
     serde_json::from_slice(bytes).map_err(|error| {
-        Failure::new(format!("{source} is no file of zkDilithium's cases: {error}"))
+        let why = shortened(&error.to_string());
+        Failure::new(format!("{source} is no file of zkDilithium's cases: {why}"))
             .hint("it is an object like that of vectors/zkdilithium/e2e_public.json")
     })
 }

@@ -4,6 +4,7 @@ use crate::args::{KeyKind, Scheme, known_sets};
 use crate::failure::Failure;
 use crate::files::Source;
 use crate::pem::{Pem, is_pem, mixed};
+use crate::printer::brief;
 use crate::zkdilithium;
 use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
@@ -128,7 +129,7 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
                     .hint("take its key out, for example with `openssl x509 -in FILE -noout -pubkey`"));
             }
             (None, None) => {
-                let label = labels().join("', '");
+                let label = brief(&labels().join("', '"));
                 return Err(Failure::new(format!("its PEM label is '{label}', not 'PRIVATE KEY' or 'PUBLIC KEY'"))
                     .hint("use a PKCS#8 private key or an SPKI public key, or name its scheme with --scheme"));
             }

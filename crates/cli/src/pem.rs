@@ -1,6 +1,7 @@
 //! PEM as it is met: text around it, several blocks in a file, a byte order mark, lines of any length.
 
 use crate::failure::Failure;
+use crate::printer::brief;
 use hypergrove::pkcs8::der::pem;
 use std::fmt::Display;
 use zeroize::Zeroizing;
@@ -42,19 +43,19 @@ impl<'a> Pem<'a> {
                 None => label(line, BEGIN).map(|label| (label, at)),
                 Some((begun, from)) if line.starts_with(END) => {
                     if label(line, END) != Some(begun) {
-                        return Err(damaged(format_args!("the block '{begun}' ends as another one")));
+                        return Err(damaged(format_args!("the block '{}' ends as another one", brief(begun))));
                     }
                     blocks.push(Block { label: begun, text: &bytes[from..start] });
                     None
                 }
                 Some((begun, _)) if line.starts_with(BEGIN) => {
-                    return Err(damaged(format_args!("the block '{begun}' has no end")));
+                    return Err(endless(begun));
                 }
                 open => open,
             };
         }
         match open {
-            Some((begun, _)) => Err(damaged(format_args!("the block '{begun}' has no end"))),
+            Some((begun, _)) => Err(endless(begun)),
             None if blocks.is_empty() => Err(damaged("no line is a boundary '-----BEGIN LABEL-----'")),
             None => Ok(Pem(blocks)),
         }
@@ -97,6 +98,10 @@ impl Block<'_> {
         bytes.truncate(length);
         Ok(bytes)
     }
+}
+
+fn endless(label: &str) -> Failure {
+    damaged(format_args!("the block '{}' has no end", brief(label)))
 }
 
 fn damaged(why: impl Display) -> Failure {

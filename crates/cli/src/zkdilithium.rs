@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::keys::{Encoding, KeyFile};
 use crate::machine::{self, Warns, Watched};
 use crate::pem::{Pem, is_pem, mixed};
-use crate::printer::Printer;
+use crate::printer::{Printer, brief};
 use hypergrove::Params;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
@@ -100,7 +100,8 @@ fn of_pem(bytes: &[u8]) -> Result<Found, Failure> {
         (Some(bytes), _) => Ok(Found { kind: Kind::Private, pem: true, bytes }),
         (None, Some(bytes)) => Ok(Found { kind: Kind::Public, pem: true, bytes }),
         (None, None) => {
-            let (label, labels) = (pem.labels().collect::<Vec<_>>().join("', '"), [PRIVATE_LABEL, PUBLIC_LABEL]);
+            let (label, labels) =
+                (brief(&pem.labels().collect::<Vec<_>>().join("', '")), [PRIVATE_LABEL, PUBLIC_LABEL]);
             Err(Failure::new(format!("its PEM label is '{label}', not '{}'", labels.join("' or '")))
                 .hint("leave --scheme out, or name a key that `keygen --scheme zkdilithium` wrote"))
         }

@@ -20,6 +20,8 @@ use zeroize::Zeroizing;
 const SIG_ALGS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.3");
 const PKCS8: &str = "a PKCS#8 private key";
 const SPKI: &str = "an SPKI public key";
+/// Characters of a PEM label that an error quotes.
+const LONGEST_LABEL: usize = 64;
 
 impl Params {
     /// The object identifier of the set's keys and signatures, if it has one.
@@ -82,6 +84,8 @@ fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Der<'a
         return Ok(Der::Decoded(room));
     }
     let hint = if found.starts_with("ENCRYPTED") { "; decrypt it first" } else { "" };
+    // A label may be as long as the file.
+    let found = found.chars().take(LONGEST_LABEL).collect::<String>();
     Err(KeyError::Malformed { what, why: format!("its PEM label is {found:?}, not {label:?}{hint}") })
 }
 

@@ -133,7 +133,8 @@ pub fn file_name(device: &Device) -> String {
 impl Table {
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Table, String> {
-        let table: Table = toml::from_str(text).map_err(|why| why.to_string().trim_end().replace('\n', " "))?;
+        let table: Table =
+            toml::from_str(text).map_err(|why| shortened(&why.to_string().trim_end().replace('\n', " ")))?;
         for row in &table.rows {
             let timed = [row.seconds, row.default_seconds].iter().all(|s| is_plausible(*s, row.jobs));
             if !(row.batch.contain(row.jobs) && timed && (0.0..=MOST_SPREAD).contains(&row.spread)) {
@@ -184,10 +185,23 @@ pub(crate) fn is_plausible(seconds: f64, jobs: usize) -> bool {
     (1..=MOST_JOBS).contains(&jobs) && JOB_SECONDS.contains(&(seconds / jobs as f64))
 }
 
+/// Characters of a text from a file that an error quotes, at most.
+const LONGEST_QUOTE: usize = 400;
+
+/// A text without its middle if it is long: errors quote files, where a word may be as long as the file.
+pub fn shortened(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= LONGEST_QUOTE {
+        return text.into();
+    }
+    let half = LONGEST_QUOTE / 2;
+    text.chars().take(half).chain(" … ".chars()).chain(text.chars().skip(length - half)).collect()
+}
+
 impl Row {
     /// Names the row in errors. Its words may be anything: they are quoted.
     fn title(&self) -> String {
-        format!("the row of {:?} {:?} for {} jobs", self.op, self.set(), self.jobs)
+        shortened(&format!("the row of {:?} {:?} for {} jobs", self.op, self.set(), self.jobs))
     }
 
     /// The set's name, or family and n.
@@ -255,7 +269,7 @@ impl Known {
                 Ok(table) if table.backend != device.backend || table.device != device.name => {}
                 Ok(table) => match known.take(&table, source, backend, device) {
                     Ok(()) => {}
-                    Err(why) => known.notices.push(format!("{} was left out: {why}", source.name)),
+                    Err(why) => known.notices.push(format!("{} was left out: {}", source.name, shortened(&why))),
                 },
             }
         }

@@ -13,6 +13,8 @@ use zeroize::Zeroizing;
 pub const PRIVATE_LABEL: &str = "ZKDILITHIUM PRIVATE KEY";
 /// The PEM label of public keys.
 pub const PUBLIC_LABEL: &str = "ZKDILITHIUM PUBLIC KEY";
+/// Characters of a PEM label that an error quotes.
+const LONGEST_LABEL: usize = 64;
 
 fn decode(what: &'static str, label: &str, pem: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let malformed = |why: String| KeyError::Malformed { what, why };
@@ -22,6 +24,8 @@ fn decode(what: &'static str, label: &str, pem: &[u8]) -> Result<Zeroizing<Vec<u
     let length = decoded.len();
     bytes.truncate(length);
     if found != label {
+        // A label may be as long as the file.
+        let found = found.chars().take(LONGEST_LABEL).collect::<String>();
         return Err(malformed(format!("its PEM label is {found:?}, not {label:?}")));
     }
     Ok(bytes)

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::files::Shown;
 use crate::record::Record;
+use hypergrove_tune::table::shortened;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ const SENSIBLE: RangeInclusive<f64> = 1e-30..=1e30;
 
 /// A line as a record that holds together; or why it does not.
 pub(crate) fn record(line: &[u8]) -> Result<Record, String> {
-    let record: Record = serde_json::from_slice(line).map_err(|why| why.to_string())?;
+    let record: Record = serde_json::from_slice(line).map_err(|why| shortened(&why.to_string()))?;
     if record.skipped.is_some() {
         return Ok(record);
     }
