@@ -1,7 +1,7 @@
 //! CI's steps and their closing table.
 
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{benchmarks, dependent, foreign, kernels, licences, magic, shaders, sources, supply, tests};
+use crate::{benchmarks, dependent, foreign, kernels, licences, magic, secrets, shaders, sources, supply, tests};
 use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
@@ -15,7 +15,8 @@ pub(crate) struct CiStep {
 pub(crate) enum Extent {
     /// What every change must pass.
     Usual,
-    /// With what takes many minutes more: all of ACVP on every instruction set and on lavapipe, and all of Miri's tests.
+    /// With what takes many minutes more: all of ACVP on every instruction set and on lavapipe, all of Miri's tests, all sets
+    /// under Valgrind and running times of what Valgrind does not know.
     Full,
 }
 
@@ -32,6 +33,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
     CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
+    CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
     CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },

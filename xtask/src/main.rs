@@ -10,6 +10,7 @@ mod kernels;
 mod licences;
 mod magic;
 mod process;
+mod secrets;
 mod shaders;
 mod sources;
 mod supply;

@@ -7,6 +7,7 @@ use std::path::Path;
 /// Where `unsafe` may be: intrinsics, CUDA's and Vulkan's C functions, and for tests the kernels as C functions of the host.
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/lanes/",
+    "crates/taint/src/valgrind.rs",
     "crates/cuda/src/driver/",
     "crates/vulkan/src/driver/",
     "crates/gpu/src/host.rs",

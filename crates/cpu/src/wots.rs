@@ -1,9 +1,12 @@
 //! Digits of a WOTS+ message, and the signatures made of them.
 
 use hypergrove_fips205::Params;
+use hypergrove_taint::declassify;
 
 /// The len digits of a message and its checksum (FIPS 205, Algorithm 7, lines 1–7). Public: signatures show them.
 pub(crate) fn digits(p: &Params, message: &[u8], out: &mut [u8]) {
+    // A FORS public key or the root of a tree: who has the signature computes it.
+    declassify(message);
     let (values, checksum) = out.split_at_mut(p.len1());
     base_2b(message, p.lg_w, values);
     let sum: usize = values.iter().map(|digit| p.w() - 1 - usize::from(*digit)).sum();

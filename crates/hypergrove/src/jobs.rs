@@ -7,6 +7,7 @@ use hypergrove_engine::{Batch, Error, Key, wiped};
 use hypergrove_fips205::digest::{h_msg, prf_msg};
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
+use hypergrove_taint::{classify, declassify};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use zeroize::{Zeroize, Zeroizing};
@@ -91,6 +92,8 @@ impl Seeds {
         for seed in [&mut *seeds.sk_seed, &mut *seeds.sk_prf, &mut seeds.pk_seed] {
             random(seed)?;
         }
+        // PK.seed is the first half of the public key.
+        declassify(&seeds.pk_seed[..]);
         Ok(seeds)
     }
 }
@@ -101,9 +104,11 @@ impl std::fmt::Debug for Seeds {
     }
 }
 
-/// Bytes from the operating system.
+/// Secret bytes from the operating system.
 pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {
-    getrandom::fill(bytes).map_err(|_| Error::Randomness)
+    getrandom::fill(bytes).map_err(|_| Error::Randomness)?;
+    classify(bytes);
+    Ok(())
 }
 
 /// One kind of job: how it is checked, laid before a program, and read from the program's output.
@@ -158,6 +163,8 @@ impl Job for SignJob<'_> {
             };
             let m_prime = MPrime::new(job.mode, &job.message)?;
             let r = wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime));
+            // R is the first part of the signature.
+            declassify(&r[..]);
             sig[p.r_range()].copy_from_slice(&r);
             Ok(Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime)))
         })?;

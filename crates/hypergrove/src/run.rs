@@ -8,6 +8,7 @@ use hypergrove_cpu::Cpu;
 use hypergrove_engine::programs::Facts;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
+use hypergrove_taint::declassify;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -86,7 +87,9 @@ impl Run<'_> {
         let mut compute = |program: &mut dyn Program| {
             let timing = program.run(batch, out)?;
             self.engine.note(&timing);
-            let grown = if roots { program.read(Slot::XmssRoots) } else { None };
+            // Signatures, nodes and roots are public; those that fail a check are wiped before anyone sees them.
+            declassify(out);
+            let grown = if roots { read(program, Slot::XmssRoots) } else { None };
             if self.engine.redundant {
                 self.again(program, batch, out)?;
             }
@@ -160,7 +163,7 @@ impl Run<'_> {
         let (key_of, positions) = (moved(batch.key_of, by), moved(batch.positions, by));
         let signatures = moved(batch.signatures, by);
         let again = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
-        let first = SLOTS.map(|slot| program.read(slot));
+        let first = SLOTS.map(|slot| read(program, slot));
         let mut second = Zeroizing::new(vec![0; out.len()]);
         if plan.op == Op::Sign {
             // R is the host's.
@@ -169,6 +172,8 @@ impl Run<'_> {
             }
         }
         program.run(&again, &mut second)?;
+        // As the first output is.
+        declassify(&second[..]);
         let agree = |what: &str, first: &[u8], second: &[u8]| {
             let each = (first.len() / jobs.max(1)).max(1);
             let mut pairs = first.chunks(each).cycle().skip(by).zip(second.chunks(each));
@@ -182,12 +187,19 @@ impl Run<'_> {
             }
         };
         for (slot, first) in SLOTS.into_iter().zip(first) {
-            if let (Some(first), Some(second)) = (first, program.read(slot)) {
+            if let (Some(first), Some(second)) = (first, read(program, slot)) {
                 agree(&format!("{slot:?}"), &first, &second)?;
             }
         }
         agree(&format!("the output of {:?}", plan.op), out, &second)
     }
+}
+
+/// What a slot holds that a signature shows: roots, or the FORS public key.
+fn read(program: &dyn Program, slot: Slot) -> Option<Vec<u8>> {
+    let value = program.read(slot)?;
+    declassify(&value[..]);
+    Some(value)
 }
 
 /// A list whose entry 0 is entry `by` of the other, and so on around.

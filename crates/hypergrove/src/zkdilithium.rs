@@ -32,9 +32,11 @@ mod worker;
 pub use engine::{Engine, EngineBuilder};
 pub use keys::SigningKeys;
 
+use crate::jobs::random;
 use crate::{Error, Isa};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
 use hypergrove_engine::wiped;
+use hypergrove_taint::declassified;
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use signature::{Keypair, Signer, Verifier};
@@ -102,7 +104,7 @@ impl SigningKey {
     /// A seed from the system's randomness.
     pub fn random_seed() -> Result<Box<Zeroizing<[u8; SEED_BYTES]>>, Error> {
         let mut seed = Box::new(Zeroizing::new([0; SEED_BYTES]));
-        getrandom::fill(&mut seed[..]).map_err(|_| Error::Randomness)?;
+        random(&mut seed[..])?;
         Ok(seed)
     }
     /// The key of a seed, which must be secret and uniformly random.
@@ -144,7 +146,8 @@ impl SigningKey {
             });
             // After the expansion: it was made of what is checked now.
             self.check_again()?;
-            let unchanged = Expanded::checksum(&made.key) == *made.checksum;
+            // Public: the jobs of a damaged key fail.
+            let unchanged = declassified(Expanded::checksum(&made.key) == *made.checksum);
             unchanged.then_some(&made.key).ok_or_else(|| Error::changed(params::NAME))
         })
     }
@@ -160,7 +163,8 @@ impl SigningKey {
             Zeroizing::new(hasher.finish())
         };
         match self.ready.checked.get_or_init(|| self.check().map(|()| checksum())) {
-            Ok(first) if *first == checksum() => Ok(()),
+            // Public: the jobs of a damaged key fail.
+            Ok(first) if declassified(*first == checksum()) => Ok(()),
             Ok(_) => Err(Error::changed(params::NAME)),
             Err(why) => Err(Error::KeyDamaged { what: why.to_string() }),
         }

@@ -3,6 +3,7 @@
 
 use crate::field::Q;
 use crate::ntt::N;
+use hypergrove_taint::declassified;
 
 /// Numbers beyond the last that [`Lattice`](crate::Lattice)'s samplers may overwrite.
 pub const SLACK: usize = 16;
@@ -28,7 +29,8 @@ pub(crate) fn short(stream: &[u8], out: &mut [i32]) -> bool {
     for d in stream.iter().flat_map(|byte| [byte & 15, byte >> 4]) {
         // ⌊d/5⌋ = ⌊13·d/64⌋ below 15: no division of a secret.
         out[count] = 2 - (i32::from(d) - 5 * ((13 * i32::from(d)) >> 6));
-        count += usize::from(d < 15);
+        // Which nibbles are rejected says nothing of those that are kept.
+        count += usize::from(declassified(d < 15));
         if count == N {
             return true;
         }

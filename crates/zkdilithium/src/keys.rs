@@ -16,6 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::{array, fmt};
+use hypergrove_taint::declassified;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
@@ -172,12 +173,17 @@ impl SigningKey {
     /// Whether the key is one that key generation can have made: s₁ and s₂ in their ranges, t and tr those of ρ, s₁ and s₂.
     pub fn check(&self) -> Result<(), KeyError> {
         let (s1, s2) = (self.s1(), self.s2());
-        if s1.iter().chain(s2.iter()).fold(0, |norm, s| s.norm().max(norm)) > ETA {
+        // What the error says of a damaged key is public, and that a key is sound.
+        if declassified(s1.iter().chain(s2.iter()).fold(0, |norm, s| s.norm().max(norm)) > ETA) {
             return Err(KeyError::OutOfRange);
         }
         let t = t_packed(&expand_a(self.rho()), &s1, &s2);
-        let same = t == self.secret_bytes()[T_PACKED] && self.verifying_key().tr() == *self.tr();
-        if same { Ok(()) } else { Err(KeyError::PublicKeyMismatch) }
+        let same = t.ct_eq(&self.secret_bytes()[T_PACKED]).unwrap_u8() == 1;
+        if declassified(same) && self.verifying_key().tr() == *self.tr() {
+            Ok(())
+        } else {
+            Err(KeyError::PublicKeyMismatch)
+        }
     }
     /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {

@@ -2,6 +2,7 @@
 
 use super::lanes::{A_BLOCKS, Lanes, S_BLOCKS, VECTOR};
 use hypergrove_lanes::Shake;
+use hypergrove_taint::declassify;
 use hypergrove_zkdilithium::SigningKeyWords;
 use hypergrove_zkdilithium::pack::pack_codes;
 use hypergrove_zkdilithium::params::*;
@@ -34,7 +35,9 @@ impl Lanes<'_> {
         let mut e = Zeroizing::new(vec![[0u64; Shake::Shake256.rate() / 8]; count]);
         let e: &mut [u8] = bytemuck::cast_slice_mut(&mut e);
         self.lattice.shake(Shake::Shake256, seeds.as_flattened(), SEED_BYTES, e, 1);
-        let seeds = e.as_chunks().0;
+        let seeds: &[Seeds] = e.as_chunks().0;
+        // ρ is the first half of the public key.
+        seeds.iter().for_each(|seed| declassify(&seed[RHO]));
         // sk = ρ ‖ key ‖ tr ‖ eta3(s₁) ‖ eta3(s₂) ‖ fe24(t), part by part.
         let sks = bytemuck::cast_slice_mut(keys.as_flattened_mut()).as_chunks_mut::<SK_BYTES>().0;
         for (sk, seed) in sks.iter_mut().zip(seeds) {
@@ -52,6 +55,8 @@ impl Lanes<'_> {
             self.lattice.add(t, &self.s.w1[i * row..][..row]);
             let columns = &mut self.s.columns[..row];
             self.lattice.columns(t, columns);
+            // t is the second half of the public key.
+            declassify(columns);
             for (sk, t) in sks.iter_mut().zip(columns.chunks_exact(N)) {
                 const BYTES: usize = N * FE_BYTES;
                 pack_codes::<24>(t, |x| x as u32, &mut sk[T_PACKED + i * BYTES..][..BYTES]);

@@ -3,6 +3,7 @@
 use super::Sign;
 use super::lanes::{Lanes, VECTOR, Y_BLOCKS, column};
 use hypergrove_lanes::{Rows, Shake};
+use hypergrove_taint::{declassified, declassify};
 use hypergrove_zkdilithium::Signature;
 use hypergrove_zkdilithium::pack::{pack_codes, pack_fes, unpack_codes};
 use hypergrove_zkdilithium::params::*;
@@ -72,6 +73,8 @@ impl Lanes<'_> {
         self.s.w = w;
         // c̃ = com(μ, w₁);  c = Ball(c̃)
         self.com(self.lanes, |lane| &starts[lanes[lane].job].after_mu);
+        // Of an attempt that fails nobody learns w₁, and c̃ is a hash of it.
+        declassify(&*self.s.c_tilde);
         self.ball(self.lanes);
         self.lattice.ntt(&mut self.s.challenge);
         // ‖LowPart(w − c·s₂)‖, and z = y + c·s₁ with its norm
@@ -80,15 +83,18 @@ impl Lanes<'_> {
         self.times_challenge(same, K * VECTOR);
         self.lattice.add_norms(&mut self.s.values[..size], &self.s.y, &mut self.s.z_norms);
         for (lane, open) in lanes.iter().enumerate() {
+            // Which test an attempt fails is public: it depends on masks that are thrown away then.
             let passes = !self.s.failed[lane]
-                && self.s.r0_norms[lane] < f64::from(GAMMA2 - BETA)
-                && self.s.z_norms[lane] < f64::from(GAMMA1 - BETA);
+                && declassified(self.s.r0_norms[lane] < f64::from(GAMMA2 - BETA))
+                && declassified(self.s.z_norms[lane] < f64::from(GAMMA1 - BETA));
             if passes && signatures[open.job].is_none() {
                 let mut bytes = vec![0; SIG_BYTES];
                 let (c_packed, z_packed) = bytes.split_at_mut(C_TILDE_BYTES);
                 pack_fes(&self.c_tilde(lane), c_packed);
                 let z: Vec<i32> = column(&self.s.values[..size], self.lanes, lane).map(|x| x as i32).collect();
                 pack_codes::<18>(&z, |x| GAMMA1.wrapping_sub(x as u32), z_packed);
+                // z passed both tests: it tells nothing of s₁.
+                declassify(&bytes[..]);
                 signatures[open.job] = Some(Signature::from_bytes(bytes).expect("a signature has its length"));
             }
         }

@@ -4,6 +4,7 @@ use crate::field::Q;
 use crate::ntt::N;
 use crate::sample::SLACK;
 use core::arch::x86_64::*;
+use hypergrove_taint::declassified;
 
 /// Implements `Lanes<$w>` for a vector of `$q` 128-bit quarters.
 ///
@@ -400,7 +401,8 @@ pub(super) unsafe fn sixteen_nibbles(bytes: &[u8; 8]) -> (__m128i, u16) {
         let nibbles = _mm_unpacklo_epi8(low(bytes), low(_mm_srli_epi16::<4>(bytes)));
         let small = _mm_setr_epi8(2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 0);
         let rejected = _mm_movemask_epi8(_mm_cmpeq_epi8(nibbles, _mm_set1_epi8(15)));
-        (_mm_shuffle_epi8(small, nibbles), !rejected as u16)
+        // Which nibbles are rejected says nothing of those that are kept.
+        (_mm_shuffle_epi8(small, nibbles), declassified(!rejected as u16))
     }
 }
 

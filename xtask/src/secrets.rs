@@ -1,0 +1,49 @@
+//! Constant time: Valgrind follows secrets through the library.
+
+use crate::ci::Extent;
+use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::{tests, workspace};
+use std::process::Command;
+
+/// Memcheck, which reports all that it finds: the tests count it. Traces are deep enough to name the library's caller.
+const VALGRIND: &str = "valgrind --quiet --error-limit=no --num-callers=30 --leak-check=no --suppressions=";
+/// What crates of others branch on.
+const SUPPRESSIONS: &str = "xtask/secrets.supp";
+/// The tests that Valgrind runs, and those among them that take long.
+const FOLLOWED: &str = "secrets";
+const LONG: &str = "every_";
+/// The tests that measure what Valgrind does not know; they need a machine that does nothing else.
+const TIMED: &str = "timing";
+
+/// Runs the crate hypergrove under Valgrind and, in full, times the crate lanes.
+pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Ok(Outcome::Skipped("the requests to Valgrind are those of Linux on x86-64; run it there".into()));
+    }
+    if let Err(why) = process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"])) {
+        return Ok(Outcome::Skipped(why));
+    }
+    let before = tally.passed;
+    match extent {
+        Extent::Usual => process::run_tests(followed(&["--skip", LONG]), tally)?,
+        Extent::Full => {
+            // Valgrind has one thread.
+            process::run_tests_concurrently(vec![followed(&["sha2_"]), followed(&["--skip", "sha2_"])], tally)?;
+            process::run_tests(alone(TIMED, &[]), tally)?;
+        }
+    }
+    Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
+}
+
+fn followed(filter: &[&str]) -> Command {
+    let mut command = alone(FOLLOWED, filter);
+    let valgrind = format!("{VALGRIND}{}", workspace().join(SUPPRESSIONS).display());
+    command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", valgrind);
+    command
+}
+
+/// One file of tests, one test at a time.
+fn alone(test: &str, filter: &[&str]) -> Command {
+    let arguments = [&["--test", test, "--", "--test-threads=1"], filter].concat();
+    tests::command(&arguments.into_iter().map(String::from).collect::<Vec<_>>())
+}
