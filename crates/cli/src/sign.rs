@@ -154,9 +154,10 @@ impl Signer {
                 zkdilithium::refuse(&[
                     (args.cache_layers.is_some(), "--cache-layers"),
                     (args.cache_memory.is_some(), "--cache-memory"),
-                    (args.redundancy.redundant, "--redundant"),
                 ])?;
-                Ok(Ready::ZkDilithium(zkdilithium::engine(machine, printer)?, key))
+                let redundant = args.redundancy.redundant;
+                let engine = zkdilithium::engine_with(machine, printer, |builder| builder.redundant(redundant))?;
+                Ok(Ready::ZkDilithium(engine, key))
             }
         }
     }

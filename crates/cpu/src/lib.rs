@@ -11,17 +11,18 @@ mod hash;
 mod policy;
 mod program;
 mod scratch;
+mod swapped;
 mod verify;
 mod wots;
 pub mod zk;
 
-pub use hypergrove_lanes::{Isa, Part, Rates, SHA256_START, Sha256, rates, sha256};
+pub use hypergrove_lanes::{Isa, Lattice, Part, Rates, SHA256_START, Sha256, TweakableHash, rates, sha256};
 pub use policy::CpuPolicy;
 
 use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program};
 use hypergrove_fips205::plan::Plan;
 use hypergrove_fips205::{Family, Params};
-use hypergrove_lanes::{TweakableHash, tweakable_hash};
+use hypergrove_lanes::tweakable_hash;
 use std::sync::Arc;
 
 /// The CPU as a backend, by one instruction set.
@@ -44,6 +45,17 @@ impl Cpu {
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// A program over this hash in place of the instruction set's own: for tests that put faults in.
+    #[doc(hidden)]
+    pub fn program(
+        hash: Arc<dyn TweakableHash>,
+        plan: &Plan,
+        batch: usize,
+        policy: &Policy,
+    ) -> Result<Box<dyn Program>, Error> {
+        Ok(Box::new(program::CpuProgram::new(hash, plan.clone(), batch, CpuPolicy::of(policy)?)))
     }
 
     fn hash(&self, p: &Params, isa: Isa) -> Arc<dyn TweakableHash> {

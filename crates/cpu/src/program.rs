@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::forest::{Forest, Grown, Leaves, Tree, run, subtree_height};
 use crate::policy::CpuPolicy;
 use crate::scratch::{Pool, Scratch, sized};
+use crate::swapped::Swapped;
 use crate::verify::{Group, Kept};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
@@ -15,7 +16,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) struct CpuProgram {
-    hash: Arc<dyn TweakableHash>,
+    /// The hash, and the same in other lanes.
+    hashes: [Arc<dyn TweakableHash>; 2],
+    elsewhere: bool,
     plan: Plan,
     policy: CpuPolicy,
     /// Layers that signing grows; those above come with the key.
@@ -70,7 +73,12 @@ impl CpuProgram {
             .unwrap_or(0);
         let signs = matches!(plan.op, Op::Sign | Op::Verify);
         let kept = vec![0; if signs { batch * Kept::bytes(plan.params) } else { 0 }];
-        CpuProgram { hash, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
+        let hashes = [hash.clone(), Arc::new(Swapped(hash))];
+        CpuProgram { hashes, elsewhere: false, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
+    }
+
+    fn hash(&self) -> &dyn TweakableHash {
+        &*self.hashes[usize::from(self.elsewhere)]
     }
 
     fn forest<'a>(&'a self, keys: &'a [KeyState], leaves: Leaves, trees: &'a [Tree], tasks: usize) -> Forest<'a> {
@@ -82,7 +90,7 @@ impl CpuProgram {
         // Smaller chunks where there would be too few for the threads.
         let wanted = ((trees.len() << height) / tasks).max(1).next_power_of_two();
         let least = if leaves == Leaves::Fors { 64 } else { 4 };
-        Forest { p, hash: &*self.hash, keys, leaves, trees, chunk: chunk.min(wanted.max(least)) }
+        Forest { p, hash: self.hash(), keys, leaves, trees, chunk: chunk.min(wanted.max(least)) }
     }
 
     /// Grows XMSS trees with all of a batch's threads: key pairs, caches.
@@ -150,7 +158,7 @@ impl CpuProgram {
         let adrs = Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf);
         let one = Keys::One(&keys[key as usize]);
         clock.start();
-        self.hash.t_l(one, &[adrs.0], p.k, &fors_roots[..p.k * n], kept.fors_pk());
+        self.hash().t_l(one, &[adrs.0], p.k, &fors_roots[..p.k * n], kept.fors_pk());
         clock.lap("fors_pk");
 
         let digits = sized(&mut scratch.digits, len);
@@ -199,11 +207,11 @@ impl CpuProgram {
             adrs.extend((0..len as u32).map(|i| prf.chain(i).0));
         }
         let chains = sized(wide, adrs.len() * n);
-        self.hash.prf(key, adrs, chains);
+        self.hash().prf(key, adrs, chains);
         for a in adrs.iter_mut() {
             a[4] = AdrsType::WotsHash as u32;
         }
-        self.hash.chain(key, adrs, p.w(), Steps::To(all_digits), chains, None);
+        self.hash().chain(key, adrs, p.w(), Steps::To(all_digits), chains, None);
         let parts = parts.chunks_mut(p.xmss_bytes()).zip(chains.chunks(len * n));
         for (layer, (part, chains)) in nodes.layers().zip(parts) {
             let (tree, leaf) = at.at_layer(p, layer);
@@ -289,7 +297,7 @@ impl CpuProgram {
                 let tasks = out.chunks_mut(size * p.n).zip(kept.chunks_mut(size * each)).enumerate().map(
                     |(group, (roots, kept))| {
                         let jobs = group * size..(group * size + size).min(jobs);
-                        (Group { p, hash: &*self.hash, keys: &keys, batch, jobs }, roots, kept)
+                        (Group { p, hash: self.hash(), keys: &keys, batch, jobs }, roots, kept)
                     },
                 );
                 self.pool.with(|scratch| {
@@ -326,6 +334,10 @@ impl Program for CpuProgram {
         batch.check(&self.plan, out)?;
         // Signatures and public keys are no secrets.
         if self.plan.op == Op::Verify { self.execute(batch, out) } else { wiped(|| self.execute(batch, out)) }
+    }
+
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.elsewhere = elsewhere;
     }
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {

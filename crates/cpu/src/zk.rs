@@ -6,6 +6,7 @@
 
 mod keygen;
 mod lanes;
+mod next;
 mod sign;
 mod verify;
 
@@ -17,6 +18,7 @@ use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES, ZETA};
 use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors};
 use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey, SigningKeyWords};
 use lanes::{Lanes, Scratch};
+use next::Next;
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 use zeroize::{Zeroize, Zeroizing};
@@ -30,6 +32,8 @@ pub struct ZkDilithium {
     narrow: Box<dyn Lattice>,
     wide: Box<dyn Lattice>,
     scratch: [Pool; 2],
+    /// By how many lanes instances are moved.
+    turn: usize,
 }
 
 type Pool = Mutex<Vec<Scratch>>;
@@ -68,12 +72,30 @@ impl ZkDilithium {
             narrow: lattice(isa, Width::Narrow, &constants)?,
             wide: lattice(isa, Width::Wide, &constants)?,
             scratch: Default::default(),
+            turn: 0,
         })
+    }
+    /// The same with every instance in the next lane: what is computed both ways differs if a lane is faulty.
+    #[must_use]
+    pub fn elsewhere(self) -> ZkDilithium {
+        let next = |lattice| Box::new(Next(lattice)) as Box<dyn Lattice>;
+        ZkDilithium { turn: 1, narrow: next(self.narrow), wide: next(self.wide), ..self }
+    }
+    /// The same over other arithmetic: for tests that put faults in.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn over(self, wrap: &dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice>) -> ZkDilithium {
+        ZkDilithium { narrow: wrap(self.narrow), wide: wrap(self.wide), ..self }
     }
     /// The same on the calling thread alone, even where that is one of a pool.
     #[must_use]
     pub fn alone(self) -> ZkDilithium {
         ZkDilithium { alone: true, ..self }
+    }
+    /// Instances of the narrowest group.
+    #[doc(hidden)]
+    pub fn lanes(&self) -> usize {
+        self.narrow.lanes()
     }
     /// The instruction set.
     pub fn isa(&self) -> Isa {
@@ -173,7 +195,7 @@ impl ZkDilithium {
         let (lattice, pool) = if wide { (&self.wide, &self.scratch[1]) } else { (&self.narrow, &self.scratch[0]) };
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
-        let mut lanes = Lanes { lattice: &**lattice, lanes: lattice.lanes(), s: &mut scratch };
+        let mut lanes = Lanes { lattice: &**lattice, lanes: lattice.lanes(), turn: self.turn, s: &mut scratch };
         match then {
             Then::Keep => run(&mut lanes),
             Then::Wipe => {

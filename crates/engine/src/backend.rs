@@ -279,6 +279,12 @@ pub trait Program: Send {
     fn plan(&self) -> &Plan;
     /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, each signature's R is left as it is.
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
+    /// Whether the next runs put every job in another place of the device than usual, a single job too: another lane of a
+    /// vector, another thread. A batch that is run both ways gives different bytes if one place is faulty.
+    /// [`read`](Program::read) means nothing after such a run. `run` fails with `OutOfMemory` if there is no room for another place. The default is for programs whose work has one place alone.
+    fn elsewhere(&mut self, elsewhere: bool) {
+        let _ = elsewhere;
+    }
     /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer
     /// from the lowest. `None` if it is not kept.
     fn read(&self, slot: Slot) -> Option<Vec<u8>>;

@@ -171,6 +171,10 @@ impl ZkDilithium for CheckedZk {
     fn jobs(&self, op: Op) -> usize {
         self.subject.jobs(op)
     }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.subject.elsewhere(elsewhere);
+        self.reference.elsewhere(elsewhere);
+    }
     fn keygen(
         &mut self,
         seeds: &[[u8; SEED_BYTES]],
@@ -270,6 +274,10 @@ impl Program for CheckedProgram {
             expected.zeroize();
         }
         outcome
+    }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.subject.elsewhere(elsewhere);
+        self.reference.elsewhere(elsewhere);
     }
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.subject.read(slot)

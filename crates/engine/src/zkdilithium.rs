@@ -33,6 +33,11 @@ pub trait ZkDilithium: Send {
     fn poseidon_rate(&self) -> Option<f64>;
     /// Jobs of one call that fill the device: more of them make it no faster.
     fn jobs(&self, op: Op) -> usize;
+    /// Whether the next calls put every job in another place of the device than usual: see
+    /// [`Program::elsewhere`](crate::Program::elsewhere).
+    fn elsewhere(&mut self, elsewhere: bool) {
+        let _ = elsewhere;
+    }
     /// The keys of these seeds: handed out some at a time, in their order, from where they arrive. Whoever takes them is
     /// waited for, and forgets them after an error.
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], take: &mut dyn FnMut(&[SigningKeyWords]))

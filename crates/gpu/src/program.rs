@@ -21,7 +21,7 @@ use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel};
 use rayon::prelude::*;
 use std::sync::Arc;
 use std::time::Instant;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 pub(crate) struct GpuProgram<G: Gpu> {
     plan: Plan,
@@ -33,12 +33,14 @@ pub(crate) struct GpuProgram<G: Gpu> {
     memory: G::Memory,
     host: G::HostMemory,
     cache: Arc<NodesCache<G>>,
+    /// Whether jobs change places: see [`Program::elsewhere`].
+    elsewhere: bool,
     /// Whether the host has laid the keys of this pass out: then they stay where they are uploaded to.
     keys_laid_out: bool,
     /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
     stored: bool,
-    /// Steps that were recorded, for some number of jobs and keys.
-    recorded: Option<Recorded<<G::Queue as Queue>::Recording>>,
+    /// Steps that were recorded, for some number of jobs and keys: of usual runs, and of those elsewhere.
+    recorded: [Option<Recorded<<G::Queue as Queue>::Recording>>; 2],
     /// Roots and FORS roots of the last run, as words.
     kept: Kept,
 }
@@ -99,9 +101,10 @@ impl<G: Gpu> GpuProgram<G> {
             queue: gpu.queue()?,
             memory,
             cache: cache.clone(),
+            elsewhere: false,
             keys_laid_out: false,
             stored: false,
-            recorded: None,
+            recorded: [None, None],
             kept: Kept::default(),
         })
     }
@@ -224,7 +227,8 @@ impl<G: Gpu> GpuProgram<G> {
             }
             return self.queue.submit(&self.kernels, &steps).map(|()| Vec::new());
         };
-        let recorded = self.recorded.take().filter(|recorded| recorded.what == what);
+        let place = usize::from(self.elsewhere);
+        let recorded = self.recorded[place].take().filter(|recorded| recorded.what == what);
         let recorded = match recorded {
             Some(recorded) => recorded,
             None => {
@@ -233,7 +237,7 @@ impl<G: Gpu> GpuProgram<G> {
             }
         };
         let done = self.queue.replay(&recorded.steps);
-        self.recorded = Some(recorded);
+        self.recorded[place] = Some(recorded);
         done.map(|()| Vec::new())
     }
 
@@ -355,12 +359,22 @@ impl<G: Gpu> GpuProgram<G> {
     fn put_keys(&mut self, batch: &Batch<'_>, of: &[u32], numbers: &mut [u32], nodes: &[u64]) -> usize {
         let each = self.plan.op == Op::Keygen;
         let mut distinct = Vec::new();
-        for key in of {
+        let mut add = |key: &u32| {
             if each || numbers[*key as usize] == u32::MAX {
-                numbers[*key as usize] = distinct.len() as u32;
+                numbers[*key as usize] = 0;
                 distinct.push(*key as usize);
             }
+        };
+        match of.split_last() {
+            // In the order that they have elsewhere, less one: jobs of one key may have left it where it was.
+            Some((last, others)) if self.elsewhere && !each => {
+                add(last);
+                others.iter().for_each(&mut add);
+                distinct.rotate_left(1);
+            }
+            _ => of.iter().for_each(&mut add),
         }
+        distinct.iter().zip(0..).for_each(|(key, number)| numbers[*key] = number);
         let (p, few, seeds) = (self.p(), distinct.len() <= FEW_KEYS, self.layout.seeds);
         let row = if few { KEY_WORDS * 4 } else { 2 * p.n + 8 };
         let parallel = self.shape.policy.threads > 1 && distinct.len() >= 1024;
@@ -417,6 +431,40 @@ impl<G: Gpu> GpuProgram<G> {
 
     fn view(&self, part: Part, bytes: usize) -> &[u8] {
         G::host_view(&self.host, part.on_host..part.on_host + bytes)
+    }
+
+    /// A pass with every job in its neighbour's place; a single one comes twice, and the second place counts.
+    fn pass_elsewhere(
+        &mut self,
+        batch: &Batch<'_>,
+        jobs: std::ops::Range<usize>,
+        nodes: &[u64],
+        out: &mut [u8],
+    ) -> Result<Timing, Error> {
+        let (first, each) = (jobs.start, self.plan.out_bytes());
+        let order: Vec<usize> = match jobs.len() {
+            1 => vec![first; 2],
+            _ => (first + 1..jobs.end).chain([first]).collect(),
+        };
+        if order.len() > self.layout.jobs {
+            let needs = self.shape.layout(order.len()).device as u64;
+            return Err(Error::OutOfMemory {
+                device: self.gpu.facts().id.clone(),
+                needs,
+                has: self.layout.device as u64,
+            });
+        }
+        let key_of: Vec<u32> = order.iter().map(|job| batch.key_of[*job]).collect();
+        let positions: Vec<Position> = order.iter().filter_map(|job| batch.positions.get(*job)).cloned().collect();
+        let signatures: Vec<&[u8]> = order.iter().filter_map(|job| batch.signatures.get(*job)).copied().collect();
+        let moved = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
+        let mut rows = Zeroizing::new(vec![0; order.len() * each]);
+        let timing = self.pass(&moved, 0..order.len(), nodes, &mut rows)?;
+        let head = if self.plan.op == Op::Sign { self.p().n } else { 0 };
+        for (job, row) in order.iter().zip(rows.chunks_exact(each)) {
+            out[(job - first) * each..][..each][head..].copy_from_slice(&row[head..]);
+        }
+        Ok(timing)
     }
 
     /// A pass of a batch that signs, verifies or makes keys.
@@ -554,7 +602,11 @@ impl<G: Gpu> Program for GpuProgram<G> {
         for first in (0..batch.len()).step_by(self.layout.jobs) {
             let jobs = first..(first + self.layout.jobs).min(batch.len());
             let out = &mut out[jobs.start * each..jobs.end * each];
-            let pass = self.pass(batch, jobs, &nodes, out).inspect_err(|_| {
+            let pass = match self.elsewhere {
+                true => self.pass_elsewhere(batch, jobs, &nodes, out),
+                false => self.pass(batch, jobs, &nodes, out),
+            };
+            let pass = pass.inspect_err(|_| {
                 // Nodes that are damaged would fail every batch of their key.
                 batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
             })?;
@@ -562,6 +614,10 @@ impl<G: Gpu> Program for GpuProgram<G> {
             timing.stages.extend(pass.stages);
         }
         Ok(timing)
+    }
+
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.elsewhere = elsewhere;
     }
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {

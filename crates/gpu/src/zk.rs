@@ -116,6 +116,8 @@ pub(crate) struct ZkGpu<G: Gpu> {
     limits: Limits,
     memory: Memory<G>,
     timing: Timing,
+    /// Jobs, keys and attempts that nobody asks for and that come first in a pass, so that the others have other places: 0 or 1.
+    pad: usize,
 }
 
 impl<G: Gpu> ZkGpu<G> {
@@ -140,7 +142,7 @@ impl<G: Gpu> ZkGpu<G> {
         let wanted: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.is_zk()).map(|of| (*of, policy.block)).collect();
         let kernels = gpu.kernels(&policy.config(), &wanted)?;
         let memory = Memory::new(gpu)?;
-        Ok(ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing: Timing::default() })
+        Ok(ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing: Timing::default(), pad: 0 })
     }
 
     /// A launch of so many threads; of Poseidon in small blocks, so that what takes long ends together.
@@ -205,6 +207,10 @@ impl<'a, K> Keys<'a, K> {
     fn new() -> Keys<'a, K> {
         Keys { keys: Vec::new(), numbers: BTreeMap::new(), last: None }
     }
+    /// None that can be found, behind `pad` times the first.
+    fn behind(pad: usize, first: &'a K) -> Keys<'a, K> {
+        Keys { keys: vec![first; pad], ..Keys::new() }
+    }
     /// The number of a key.
     fn number(&mut self, key: &'a K) -> u32 {
         let place = std::ptr::from_ref(key);
@@ -218,6 +224,11 @@ impl<'a, K> Keys<'a, K> {
         self.last = Some((place, number));
         number
     }
+}
+
+/// Jobs behind `pad` times the first.
+fn padded<J: Clone>(pad: usize, jobs: &[J]) -> Vec<J> {
+    [&vec![jobs[0].clone(); pad], jobs].concat()
 }
 
 /// Jobs of the next pass: as many as the limits allow, one at least.
@@ -259,6 +270,9 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
             Op::Sign => self.limits.jobs,
             Op::Verify => self.limits.attempts,
         }
+    }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.pad = usize::from(elsewhere);
     }
     fn keygen(
         &mut self,

@@ -84,7 +84,7 @@ impl Inner {
 
     /// Programs with what the tables know of their device.
     pub(crate) fn programs(&self, backend: Arc<dyn Backend>, device: Device, share: u64) -> Programs {
-        let known = crate::engine::know(&self.tables, &backend, &device, &self.notices, self.redundant);
+        let known = crate::engine::know(&self.tables, &backend, &device, &self.notices);
         Programs::new(backend, device, share, Some(known))
     }
 

@@ -7,8 +7,8 @@ use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::worker::{Asked, Fault, Scale, Worker};
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Programs};
-use hypergrove_engine::{Backend, Choice, Device, Error, Knowledge, PolicySource, Timing};
-use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
+use hypergrove_engine::{Backend, Device, Error, Knowledge, PolicySource, Timing};
+use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 use hypergrove_tune::table::{Known, Source};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -104,8 +104,9 @@ impl EngineBuilder {
         self
     }
     /// Whether keys, signatures and verdicts (not SHA-256) are computed twice and compared before they are handed out (not
-    /// the default: it takes twice the time). The second time, the jobs of a batch change places, so that a fault that
-    /// stays in one place of the device shows; a single job has no other place, and only a passing fault shows.
+    /// the default: it takes twice the time). Both times begin with the keys and the messages. The second time, every job
+    /// has another place on the device (a lane of a vector, a thread of a GPU), so that a fault that stays in one place
+    /// shows too.
     pub fn redundant(mut self, redundant: bool) -> EngineBuilder {
         self.redundant = redundant;
         self
@@ -143,7 +144,7 @@ impl EngineBuilder {
             let slots = slots(queues());
             let shares: Vec<u64> = queues().map(|queue| memory_budget / slots * queue).collect();
             let worker = |((device, backend), share)| {
-                let known = know(&self.tables, &backend, &device, &notices, self.redundant);
+                let known = know(&self.tables, &backend, &device, &notices);
                 Worker::new(Programs::new(backend, device, share, Some(known)))
             };
             devices.into_iter().zip(shares).map(worker).collect()
@@ -213,7 +214,6 @@ pub(crate) fn know(
     backend: &Arc<dyn Backend>,
     device: &Device,
     notices: &Mutex<Vec<String>>,
-    redundant: bool,
 ) -> Arc<dyn Knowledge> {
     let mut known = Known::new(tables, &**backend, device);
     let mut all = notices.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,17 +222,7 @@ pub(crate) fn know(
             all.push(notice);
         }
     }
-    if redundant { Arc::new(Twice(known)) } else { Arc::new(known) }
-}
-
-/// What is known of runs that compute everything twice.
-struct Twice(Known);
-
-impl Knowledge for Twice {
-    fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, jobs: usize) -> Option<Choice> {
-        let choice = self.0.choose(backend, device, plan, jobs)?;
-        Some(Choice { seconds: choice.seconds.map(|(seconds, sigma)| (2.0 * seconds, 2.0 * sigma)), ..choice })
-    }
+    Arc::new(known)
 }
 
 /// A backend's device, or how many devices it has instead.
@@ -652,7 +642,8 @@ impl Inner {
         let sharing = if batch > 1 { &live[..] } else { &[worker][..] };
         let foretold: Option<Vec<(f64, &'static str)>> =
             sharing.iter().filter(|w| w.takes(group)).map(|w| self.jobs_a_second(w, group, sub_batch.max(1))).collect();
-        let speed = foretold.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>());
+        let times = f64::from(1 + u8::from(self.redundant));
+        let speed = foretold.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>() / times);
         let choice = worker.programs.choice(&facts, sub_batch.max(1));
         Ok(Explanation {
             plan: facts.plan.clone(),

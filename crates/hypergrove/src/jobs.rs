@@ -119,8 +119,13 @@ pub(crate) trait Job: Send + Sync + Sized {
     fn ask(&self) -> Result<(&'static Params, usize), Error>;
     /// Bytes that the job owns.
     fn owned(&self) -> usize;
-    /// Works on jobs of one group. The jobs that are to blame themselves fail alone; an error is that of all.
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error>;
+    /// Whether the job needs n fresh random bytes.
+    fn is_hedged(&self) -> bool {
+        false
+    }
+    /// Works on jobs of one group; `fresh` has n random bytes for each that signs. The jobs that are to blame themselves fail
+    /// alone; an error is that of all.
+    fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
     /// What the job's share of the output says.
     fn finish(&self, out: Cow<'_, [u8]>) -> Self::Out;
     /// Does away with a result that nobody gets.
@@ -146,14 +151,14 @@ impl Job for SignJob<'_> {
         owned(&self.message)
     }
 
+    fn is_hedged(&self) -> bool {
+        self.randomizer == Randomizer::Hedged
+    }
+
     /// FIPS 205, Algorithm 19: lines 1–10 here, the others in the program.
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
+    fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
         let (p, keys) = (run.plan().params, || jobs.iter().map(|job| job.key));
         let mut failed = changed(keys());
-        let mut fresh = Zeroizing::new(vec![0; jobs.len() * p.n]);
-        if jobs.iter().any(|job| job.randomizer == Randomizer::Hedged) {
-            random(&mut fresh)?;
-        }
         let positions = run.each(jobs, out, p.sig_bytes(), |i, job, sig| {
             let key = job.key.as_ref();
             let opt_rand = match job.randomizer {
@@ -175,13 +180,15 @@ impl Job for SignJob<'_> {
             cached_id: key.cached_id(),
         });
         let batch = Batch { keys: &distinct, key_of: &key_of, positions: &positions, signatures: &[] };
-        let roots = run.program(&batch, out, run.engine.check_roots)?;
+        // The second time, all bytes must be those of the first, which was checked.
+        let checks = !run.elsewhere;
+        let roots = run.program(&batch, out, checks && run.engine.check_roots)?;
         // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
         if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
             let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
             failed.extend(run.compare_roots(top, keys(), "the top tree's root")?);
         }
-        if run.engine.verify_signatures {
+        if checks && run.engine.verify_signatures {
             let public: Vec<VerifyingKey> = keys().map(SigningKey::verifying_key).collect();
             let verify: Vec<VerifyJob<'_>> = std::iter::zip(jobs, &public)
                 .zip(out.chunks_exact(p.sig_bytes()))
@@ -194,7 +201,7 @@ impl Job for SignJob<'_> {
                 .collect();
             let facts = run.worker.programs.facts(Group { op: Op::Verify, cached_layers: 0, ..run.facts.group })?;
             let mut roots = vec![0; jobs.len() * p.n];
-            VerifyJob::run(&Run { facts: &facts, ..*run }, &verify.iter().collect::<Vec<_>>(), &mut roots)?;
+            VerifyJob::run(&Run { facts: &facts, ..*run }, &verify.iter().collect::<Vec<_>>(), &[], &mut roots)?;
             failed.extend(run.compare_roots(roots.chunks_exact(p.n), keys(), "the root implied by the signature")?);
         }
         Ok(failed)
@@ -227,7 +234,7 @@ impl Job for VerifyJob<'_> {
     }
 
     /// FIPS 205, Algorithm 20: lines 4–13 here, the others in the program.
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
+    fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
         let p = run.plan().params;
         let positions = run.each(jobs, out, p.n, |_, job, _| {
             let (key, r) = (job.key.as_ref(), &job.signature[p.r_range()]);
@@ -272,7 +279,7 @@ impl Job for KeygenJob<'_> {
     }
 
     /// FIPS 205, Algorithm 18.
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
+    fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
         run.grow(jobs.iter().map(|KeygenJob(_, seeds)| (seeds.sk_seed.as_slice(), seeds.pk_seed.as_slice())), out)?;
         Ok(Failed::new())
     }
@@ -299,7 +306,7 @@ impl Job for CheckJob<'_> {
         0
     }
 
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
+    fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
         run.grow(jobs.iter().map(|CheckJob(key)| seeds(key)), out)?;
         let (roots, keys) = (out.chunks_exact(run.plan().out_bytes()), || jobs.iter().map(|CheckJob(key)| *key));
         let mut failed = run.compare_roots(roots, keys(), "the top tree's root")?;
@@ -325,7 +332,7 @@ impl Job for CacheJob<'_> {
         0
     }
 
-    fn run(run: &Run<'_>, jobs: &[&Self], out: &mut [u8]) -> Result<Failed, Error> {
+    fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
         run.grow(jobs.iter().map(|CacheJob(key, _)| seeds(key)), out)?;
         // The root of the top tree follows that tree's other nodes.
         let p = run.plan().params;

@@ -1,7 +1,7 @@
 //! Jobs of one group on one device: the host's share of them, their program, and the checks of what comes out.
 
 use crate::engine::{Inner, wrong_root};
-use crate::jobs::Job;
+use crate::jobs::{Job, random};
 use crate::keys::SigningKey;
 use crate::worker::Worker;
 use hypergrove_cpu::Cpu;
@@ -28,6 +28,8 @@ pub(crate) struct Run<'a> {
     pub(crate) room: (u64, u64),
     /// Threads; without, all is done on the calling one.
     pub(crate) pool: Option<&'a ThreadPool>,
+    /// Whether programs put jobs in other places than usual: the second time that a redundant engine computes them.
+    pub(crate) elsewhere: bool,
 }
 
 impl Run<'_> {
@@ -58,7 +60,7 @@ impl Run<'_> {
     /// The jobs' output; what a failed run or job left behind is wiped. Where the device's memory does not suffice for all,
     /// they are done in parts.
     pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<Failed, Error> {
-        let (mut done, size) = (J::run(self, jobs, out), self.plan().out_bytes());
+        let (mut done, size) = (self.computed(jobs, out), self.plan().out_bytes());
         if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.worker.has_memory() {
             self.facts.limit(jobs.len().div_ceil(2));
             out.zeroize();
@@ -82,21 +84,50 @@ impl Run<'_> {
         done
     }
 
+    /// What the jobs give; with redundancy, what they give both times.
+    fn computed<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<Failed, Error> {
+        let mut fresh = Zeroizing::new(vec![0; if J::OP == Op::Sign { jobs.len() * self.plan().params.n } else { 0 }]);
+        if jobs.iter().any(|job| job.is_hedged()) {
+            random(&mut fresh)?;
+        }
+        let mut failed = J::run(self, jobs, &fresh, out)?;
+        if self.engine.redundant {
+            // From the keys and messages on: R, the digests and the keys' layout are made anew, as is all that follows.
+            let mut second = Zeroizing::new(vec![0; out.len()]);
+            failed.extend(J::run(&Run { elsewhere: true, ..*self }, jobs, &fresh, &mut second)?);
+            self.compare(out, &second, &failed)?;
+        }
+        Ok(failed)
+    }
+
+    /// An error if the jobs that did not fail gave other bytes when they were computed again.
+    fn compare(&self, first: &[u8], second: &[u8], failed: &Failed) -> Result<(), Error> {
+        let (plan, size) = (self.plan(), self.plan().out_bytes());
+        let mut pairs = first.chunks_exact(size).zip(second.chunks_exact(size)).enumerate();
+        let Some((job, (first, second))) = pairs.find(|(job, (a, b))| a != b && !failed.contains_key(job)) else {
+            return Ok(());
+        };
+        let r = plan.params.r_range();
+        let (device, what) = match plan.op {
+            Op::Sign if first[r.clone()] != second[r] => ("host".into(), "R".into()),
+            op => (self.worker.device().id(), format!("the output of {op:?}")),
+        };
+        Err(Error::Inconsistent { device, what: format!("{what} of job {job} differs when it is computed again") })
+    }
+
     /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.
     pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
         let mut compute = |program: &mut dyn Program| {
+            program.elsewhere(self.elsewhere);
             let timing = program.run(batch, out)?;
             self.engine.note(&timing);
             // Signatures, nodes and roots are public; those that fail a check are wiped before anyone sees them.
             declassify(out);
-            let grown = if roots { read(program, Slot::XmssRoots) } else { None };
-            if self.engine.redundant {
-                self.again(program, batch, out)?;
-            }
-            Ok(grown)
+            Ok(if roots { read(program, Slot::XmssRoots) } else { None })
         };
         let pool = self.pool.filter(|_| self.facts.uses_threads());
-        self.worker.programs.with(self.facts, batch.len(), self.room, |program, policy| {
+        let room_for = self.engine.room_for(batch.len());
+        self.worker.programs.with(self.facts, room_for, self.room, |program, policy| {
             let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
             match pool {
                 // What a device apart does with the host's threads needs no pool of its own.
@@ -154,55 +185,11 @@ impl Run<'_> {
         };
         Ok(root)
     }
-
-    /// Computes a batch once more, its jobs moved round by half so that other lanes work on each, and compares.
-    fn again(&self, program: &mut dyn Program, batch: &Batch<'_>, out: &[u8]) -> Result<(), Error> {
-        const SLOTS: [Slot; 2] = [Slot::ForsPk, Slot::XmssRoots];
-        let (plan, jobs, size) = (self.plan(), batch.len(), self.plan().out_bytes());
-        let by = jobs / 2;
-        let (key_of, positions) = (moved(batch.key_of, by), moved(batch.positions, by));
-        let signatures = moved(batch.signatures, by);
-        let again = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
-        let first = SLOTS.map(|slot| read(program, slot));
-        let mut second = Zeroizing::new(vec![0; out.len()]);
-        if plan.op == Op::Sign {
-            // R is the host's.
-            for (to, from) in second.chunks_exact_mut(size).zip(out.chunks_exact(size).cycle().skip(by)) {
-                to[plan.params.r_range()].copy_from_slice(&from[plan.params.r_range()]);
-            }
-        }
-        program.run(&again, &mut second)?;
-        // As the first output is.
-        declassify(&second[..]);
-        let agree = |what: &str, first: &[u8], second: &[u8]| {
-            let each = (first.len() / jobs.max(1)).max(1);
-            let mut pairs = first.chunks(each).cycle().skip(by).zip(second.chunks(each));
-            let differs = pairs.position(|(a, b)| a != b).map(|at| (at + by) % jobs);
-            match differs.or((first.len() != second.len()).then_some(0)) {
-                None => Ok(()),
-                Some(job) => Err(Error::Inconsistent {
-                    device: self.worker.device().id(),
-                    what: format!("{what} of job {job} differs when it is computed again"),
-                }),
-            }
-        };
-        for (slot, first) in SLOTS.into_iter().zip(first) {
-            if let (Some(first), Some(second)) = (first, read(program, slot)) {
-                agree(&format!("{slot:?}"), &first, &second)?;
-            }
-        }
-        agree(&format!("the output of {:?}", plan.op), out, &second)
-    }
 }
 
-/// What a slot holds that a signature shows: roots, or the FORS public key.
+/// What a slot holds that a signature shows: roots of trees.
 fn read(program: &dyn Program, slot: Slot) -> Option<Vec<u8>> {
     let value = program.read(slot)?;
     declassify(&value[..]);
     Some(value)
-}
-
-/// A list whose entry 0 is entry `by` of the other, and so on around.
-fn moved<T: Clone>(list: &[T], by: usize) -> Vec<T> {
-    list.iter().cycle().skip(by).take(list.len()).cloned().collect()
 }

@@ -137,7 +137,8 @@ impl Inner {
         }
         let (mut out, room) = (vec![0; size], memory - held);
         let done = self.with_pool(worker, group.threads, |pool| {
-            Run { engine: self, worker, facts: &facts, room: (room, room), pool }.output(&[job], &mut out)
+            Run { engine: self, worker, facts: &facts, room: (room, room), pool, elsewhere: false }
+                .output(&[job], &mut out)
         });
         match done {
             Ok(mut failed) => match failed.remove(&0) {
@@ -311,7 +312,7 @@ impl Inner {
         }
         let mut failed = Vec::with_capacity(parts.len());
         for (i, (_, facts, members)) in parts.iter().enumerate() {
-            let run = Run { engine: self, worker, facts, room, pool };
+            let run = Run { engine: self, worker, facts, room, pool, elsewhere: false };
             match run.output(members, &mut out[starts[i]..starts[i + 1]]) {
                 Ok(of_part) => failed.push(of_part),
                 Err(why) => {

@@ -107,7 +107,8 @@ impl Scale<'_> {
 
     /// Bytes of the largest program that jobs of this group need.
     pub(crate) fn bytes(&self, group: Group, jobs: usize) -> u64 {
-        let bytes = |group| self.facts(group).map_or(0, |facts| self.worker.programs.bytes(&facts, jobs));
+        let bytes =
+            |group| self.facts(group).map_or(0, |facts| self.worker.programs.bytes(&facts, self.engine.room_for(jobs)));
         // The verification that follows a signing has a program of its own.
         let follows = self.engine.verify_signatures && group.op == Op::Sign;
         let verify = Group { op: Op::Verify, cached_layers: 0, ..group };
@@ -181,6 +182,11 @@ impl Inner {
     /// The device for work that only one can do.
     pub(crate) fn first(&self) -> &Worker {
         self.live().next().unwrap_or(&self.workers[0])
+    }
+
+    /// Jobs that a program for so many has room for: a single one has another place beside a second one.
+    pub(crate) fn room_for(&self, jobs: usize) -> usize {
+        if self.redundant { jobs.max(2) } else { jobs }
     }
 
     /// Takes note of a failure. Whether the device is set aside: the last one is not, and its failure ends the call.

@@ -156,7 +156,7 @@ impl Backend for Mock {
         let bytes = self.bytes * batch as u64;
         self.log.bytes.fetch_add(bytes, SeqCst);
         let program = Reference.prepare(device, plan, batch, policy)?;
-        Ok(Box::new(MockProgram { mock: self.clone(), device: device.index, batch, bytes, program }))
+        Ok(Box::new(MockProgram { mock: self.clone(), device: device.index, batch, bytes, elsewhere: false, program }))
     }
 }
 
@@ -165,6 +165,7 @@ struct MockProgram {
     device: u32,
     batch: usize,
     bytes: u64,
+    elsewhere: bool,
     program: Box<dyn Program>,
 }
 
@@ -189,9 +190,16 @@ impl Program for MockProgram {
         std::thread::sleep(self.mock.delay[self.device as usize] * batch.len() as u32);
         now.fetch_sub(1, SeqCst);
         let (device, op) = (self.device, self.plan().op);
+        // The device's places are those of its output.
+        let moved = if self.elsewhere { out.len() / 2 } else { 0 };
+        out.rotate_right(moved);
         (self.mock.answer)(Call { device, nth, op, out })?;
+        out.rotate_left(moved);
         log.runs.lock().unwrap().push((device, batch.len()));
         timing
+    }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.elsewhere = elsewhere;
     }
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.program.read(slot)
@@ -559,9 +567,11 @@ fn redundant_computing_catches_a_fault_that_stays_in_its_place() {
         assert!(matches!(&engine.faults()[..], [Fault { error: Error::Inconsistent { .. }, .. }, ..]));
         assert_eq!(engine.working().iter().map(|device| device.index).collect::<Vec<_>>(), [1]);
     }
-    let single = mock(1, 1).answering(flip(1)).builder().redundant(true).build().unwrap();
-    let signed = single.sign(&key, PURE, b"x", Randomizer::Hedged);
-    assert!(matches!(signed, Err(Error::Inconsistent { .. })));
+    for from in [0, 1] {
+        let single = mock(1, 1).answering(flip(from)).builder().redundant(true).build().unwrap();
+        let signed = single.sign(&key, PURE, b"x", Randomizer::Hedged);
+        assert!(matches!(signed, Err(Error::Inconsistent { .. })));
+    }
 }
 
 #[test]

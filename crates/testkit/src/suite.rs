@@ -19,7 +19,7 @@ macro_rules! backend_tests {
             use super::*;
             $crate::backend_tests!(@each $name, $backend,
                 odd_batches_and_mixed_keys every_set toys_exhaustively every_policy_gives_the_same_bytes
-                cached_layers_give_the_same_bytes bad_batches_are_refused);
+                cached_layers_give_the_same_bytes other_places_give_the_same_bytes bad_batches_are_refused);
         }
     };
     (@each $name:ident, $backend:expr, $($test:ident)*) => { $(
@@ -271,6 +271,36 @@ pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
                         assert!(signed.0 == want.0, "{what}, {layers} cached layers");
                     }
                 }
+            }
+        }
+    }
+}
+
+/// What a program computes elsewhere is what it computes otherwise: around every lane width, one key and several.
+pub fn other_places_give_the_same_bytes(backend: &dyn Backend) {
+    let elsewhere = |plan: &Plan, batch: &Batch<'_>| {
+        let device = &backend.devices().expect("devices")[0];
+        let mut program = backend.prepare(device, plan, batch.len().max(2), &Policy::default()).expect("prepared");
+        let [moved, back] = [true, false].map(|elsewhere| {
+            program.elsewhere(elsewhere);
+            let mut out = vec![0; batch.len() * plan.out_bytes()];
+            program.run(batch, &mut out).expect("runs");
+            out
+        });
+        assert!(moved == back, "{:?} of {} jobs, {}", plan.op, batch.len(), plan.params);
+        moved
+    };
+    let f = &hypergrove_fips205::SLH_DSA_SHA2_128F;
+    for (p, jobs) in toys().flat_map(|p| [1, 2, 3, 5, 17, 33].map(|jobs| (p, jobs))).chain([(f, 1)]) {
+        for keys in [1, 3] {
+            let case = Case::new(p, keys, jobs);
+            let roots = case.keygen(elsewhere);
+            assert!(case.verify(&case.sign(elsewhere), elsewhere) == roots, "{p}: {jobs} signatures, {keys} keys");
+            if (jobs, keys) == (1, 1) {
+                let batch = Batch { keys: &case.keys(true, &[]), key_of: &[0], positions: &[], signatures: &[] };
+                let cached = [elsewhere(&Plan::cache(p, 1), &batch)];
+                let plan = Plan::new(p, Op::Sign).with_cached_layers(1);
+                assert!(case.sign_with(&plan, &cached, elsewhere) == case.sign(elsewhere), "{p}: a cached layer");
             }
         }
     }

@@ -12,7 +12,7 @@ macro_rules! zk_tests {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
-            $crate::zk_tests!(@each $name, $zk, vectors batches_of_every_size elements_instead_of_bytes);
+            $crate::zk_tests!(@each $name, $zk, vectors batches_of_every_size elements_instead_of_bytes other_places);
         }
     };
     (@each $name:ident, $zk:expr, $($test:ident)*) => { $(
@@ -128,6 +128,14 @@ pub fn batches_of_every_size(zk: &mut dyn ZkDilithium) {
         let expected: Vec<bool> = (0..messages).map(|i| i % 3 != 2 && i % 5 != 4).collect();
         assert_eq!(verify(zk, &jobs), expected);
     }
+}
+
+/// What is computed elsewhere is what is computed otherwise.
+pub fn other_places(zk: &mut dyn ZkDilithium) {
+    zk.elsewhere(true);
+    vectors(zk);
+    batches_of_every_size(zk);
+    elements_instead_of_bytes(zk);
 }
 
 /// Blocks of field elements and μ itself, among bytes.

@@ -57,8 +57,9 @@ impl Lanes<'_> {
             self.lattice.columns(t, columns);
             // t is the second half of the public key.
             declassify(columns);
-            for (sk, t) in sks.iter_mut().zip(columns.chunks_exact(N)) {
+            for (instance, sk) in sks.iter_mut().enumerate() {
                 const BYTES: usize = N * FE_BYTES;
+                let t = &self.s.columns[self.lane(instance) * N..][..N];
                 pack_codes::<24>(t, |x| x as u32, &mut sk[T_PACKED + i * BYTES..][..BYTES]);
             }
         }
@@ -75,25 +76,32 @@ impl Lanes<'_> {
         }
     }
 
+    /// The lanes that have an instance, in their order: samplers overwrite the beginning of the next column.
+    fn of_lanes(&self, count: usize) -> Vec<(usize, usize)> {
+        let pairs = (0..self.lanes).map(|lane| (lane, self.instance(lane)));
+        pairs.filter(|(_, instance)| *instance < count).collect()
+    }
+
     /// NTT(s₁) to `values` and s₂ to `w1`, and the vectors to the private keys.
     fn expand_s(&mut self, seeds: &[Seeds], sks: &mut [[u8; SK_BYTES]]) {
         const BYTES: usize = S_BLOCKS * Shake::Shake256.rate();
+        let of_lanes = self.of_lanes(seeds.len());
         let (rows, s) = (N * self.lanes, &mut *self.s);
         let inputs = inputs::<66>(&mut s.inputs, seeds, RHO_PRIME, (0..(K + L) as u8).map(|m| [m, 0]));
         let streams = &mut s.bytes[..seeds.len() * (K + L) * BYTES];
         self.lattice.shake(Shake::Shake256, inputs, 66, streams, S_BLOCKS);
         let polynomials = s.values[..L * rows].chunks_exact_mut(rows).chain(s.w1.chunks_exact_mut(rows));
         for (m, (streams, polynomial)) in streams.chunks_exact(seeds.len() * BYTES).zip(polynomials).enumerate() {
-            for (lane, stream) in streams.chunks_exact(BYTES).enumerate() {
-                let column = &mut s.columns[lane * N..];
+            for (lane, instance) in of_lanes.iter().copied() {
+                let (stream, column) = (&streams[instance * BYTES..][..BYTES], &mut s.columns[lane * N..]);
                 if !self.lattice.short(stream, column) {
-                    let (mut s1, mut s2) = expand_s(&seeds[lane][RHO_PRIME]);
+                    let (mut s1, mut s2) = expand_s(&seeds[instance][RHO_PRIME]);
                     let polynomial = s1.iter().chain(&s2).nth(m).expect("eight polynomials");
                     column[..N].copy_from_slice(&*Zeroizing::new(polynomial.centred()));
                     s1.zeroize();
                     s2.zeroize();
                 }
-                let packed = &mut sks[lane][S_PACKED + m * ETA_BYTES..][..ETA_BYTES];
+                let packed = &mut sks[instance][S_PACKED + m * ETA_BYTES..][..ETA_BYTES];
                 self.lattice.pack_short(&column[..N], packed);
             }
             self.lattice.rows(&s.columns[..rows], polynomial);
@@ -106,15 +114,17 @@ impl Lanes<'_> {
     /// A row of Â to `columns`.
     fn expand_a_row(&mut self, seeds: &[Seeds], i: usize) {
         const BYTES: usize = A_BLOCKS * Shake::Shake128.rate();
+        let of_lanes = self.of_lanes(seeds.len());
         let s = &mut *self.s;
         let inputs = inputs::<34>(&mut s.inputs, seeds, RHO, (0..L as u8).map(|j| [j, i as u8]));
         let streams = &mut s.bytes[..seeds.len() * L * BYTES];
         self.lattice.shake(Shake::Shake128, inputs, 34, streams, A_BLOCKS);
         for (j, streams) in streams.chunks_exact(seeds.len() * BYTES).enumerate() {
-            for (lane, stream) in streams.chunks_exact(BYTES).enumerate() {
+            for (lane, instance) in of_lanes.iter().copied() {
+                let stream = &streams[instance * BYTES..][..BYTES];
                 let column = &mut s.columns[(j * self.lanes + lane) * N..];
                 if !self.lattice.uniform(stream, column) {
-                    let a = &expand_a(&seeds[lane][RHO])[i][j];
+                    let a = &expand_a(&seeds[instance][RHO])[i][j];
                     column.iter_mut().zip(&a.0).for_each(|(out, x)| *out = x.value() as i32);
                 }
             }

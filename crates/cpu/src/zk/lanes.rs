@@ -124,6 +124,8 @@ impl Drop for Scratch {
 pub(super) struct Lanes<'a> {
     pub(super) lattice: &'a dyn Lattice,
     pub(super) lanes: usize,
+    /// By how many lanes instances are moved.
+    pub(super) turn: usize,
     pub(super) s: &'a mut Scratch,
 }
 
@@ -144,6 +146,19 @@ pub(super) fn canonical(x: f64) -> Fe {
 }
 
 impl Lanes<'_> {
+    /// The lane of a group's instance.
+    pub(super) fn lane(&self, instance: usize) -> usize {
+        (instance + self.turn) % self.lanes
+    }
+    /// The instance of a lane, whether a group is large enough to have it or not.
+    pub(super) fn instance(&self, lane: usize) -> usize {
+        (lane + self.lanes - self.turn % self.lanes) % self.lanes
+    }
+    /// Lanes, from the first on, that hold all of a group's instances.
+    pub(super) fn count(&self, instances: usize) -> usize {
+        (instances + self.turn).min(self.lanes)
+    }
+
     /// States for lanes, from cells.
     pub(super) fn load_state(&mut self, lane: usize, cells: &State) {
         let cells = cells.iter().map(|x| f64::from(x.value())).chain([1.0]);
@@ -165,17 +180,19 @@ impl Lanes<'_> {
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|&job| blocks(&of(job).1));
         for group in order.chunks(self.lanes) {
-            for (lane, job) in group.iter().enumerate() {
+            let count = self.count(group.len());
+            for (i, job) in group.iter().enumerate() {
                 let (state, message) = of(*job);
-                self.load_state(lane, state);
+                self.load_state(self.lane(i), state);
                 done[*job].0 = match message {
                     Message::Mu(mu) => *mu,
                     _ => array::from_fn(|i| state[i]),
                 };
             }
             for block in 0..group.last().map_or(0, |job| blocks(&of(*job).1)) {
-                let elements = &mut self.s.w1[..RATE * self.lanes];
-                for (lane, job) in group.iter().enumerate() {
+                for (i, job) in group.iter().enumerate() {
+                    let lane = self.lane(i);
+                    let elements = &mut self.s.w1[..RATE * self.lanes];
                     let zeros = std::iter::repeat(0.0);
                     match of(*job).1 {
                         Message::Bytes(bytes) => {
@@ -189,24 +206,25 @@ impl Lanes<'_> {
                         Message::Mu(_) => set(elements, self.lanes, lane, zeros),
                     }
                 }
-                self.lattice.absorb(group.len(), &mut self.s.states, elements);
+                self.lattice.absorb(count, &mut self.s.states, &self.s.w1[..RATE * self.lanes]);
                 if !group.iter().any(|job| blocks(&of(*job).1) == block + 1) {
                     continue;
                 }
                 self.lattice.squeeze(&self.s.states, &mut self.s.cells[..MUSIZE * self.lanes]);
-                for (lane, job) in group.iter().enumerate().filter(|(_, job)| blocks(&of(**job).1) == block + 1) {
-                    let mut cells = column(&self.s.cells, self.lanes, lane);
+                for (i, job) in group.iter().enumerate().filter(|(_, job)| blocks(&of(**job).1) == block + 1) {
+                    let mut cells = column(&self.s.cells, self.lanes, self.lane(i));
                     done[*job].0 = array::from_fn(|_| canonical(cells.next().expect("24 rows")));
                 }
             }
-            for (lane, job) in group.iter().enumerate() {
+            for (i, job) in group.iter().enumerate() {
+                let lane = self.lane(i);
                 self.load_state(lane, &[Fe::ZERO; T]);
                 set(&mut self.s.w1, self.lanes, lane, done[*job].0.iter().map(|x| f64::from(x.value())));
             }
-            self.lattice.absorb(group.len(), &mut self.s.states, &self.s.w1[..MUSIZE * self.lanes]);
+            self.lattice.absorb(count, &mut self.s.states, &self.s.w1[..MUSIZE * self.lanes]);
             self.lattice.squeeze(&self.s.states, &mut self.s.cells);
-            for (lane, job) in group.iter().enumerate() {
-                let mut cells = column(&self.s.cells, self.lanes, lane);
+            for (i, job) in group.iter().enumerate() {
+                let mut cells = column(&self.s.cells, self.lanes, self.lane(i));
                 done[*job].1 = array::from_fn(|_| canonical(cells.next().expect("35 rows")));
             }
         }

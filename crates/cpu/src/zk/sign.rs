@@ -47,6 +47,7 @@ impl Lanes<'_> {
                 lanes.push(open[at]);
                 open[at].kappa += L as u16;
             }
+            lanes.rotate_right(self.turn % self.lanes);
             keys.clear();
             keys.extend(lanes.iter().map(|lane| jobs[lane.job].key));
             let same = self.load_keys(&mut held, &keys, |key| {
@@ -82,7 +83,7 @@ impl Lanes<'_> {
         self.lattice.low_norms(&self.s.w, &self.s.values[..size], &mut self.s.r0_norms);
         self.times_challenge(same, K * VECTOR);
         self.lattice.add_norms(&mut self.s.values[..size], &self.s.y, &mut self.s.z_norms);
-        for (lane, open) in lanes.iter().enumerate() {
+        for (lane, open) in (0..self.lanes).map(|i| self.lane(i)).map(|lane| (lane, &lanes[lane])) {
             // Which test an attempt fails is public: it depends on masks that are thrown away then.
             let passes = !self.s.failed[lane]
                 && declassified(self.s.r0_norms[lane] < f64::from(GAMMA2 - BETA))

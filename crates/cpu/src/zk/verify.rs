@@ -15,7 +15,9 @@ impl Lanes<'_> {
         let mut held = Vec::new();
         for group in candidates.chunks(self.lanes) {
             // Lanes that are left over repeat the last job.
-            let job = |lane: usize| group[lane.min(group.len() - 1)];
+            let instances: Vec<usize> = (0..self.lanes).map(|lane| self.instance(lane).min(group.len() - 1)).collect();
+            let count = self.count(group.len());
+            let job = |lane: usize| group[instances[lane]];
             let open = |lane: usize| opened[job(lane)].as_ref().expect("a candidate");
             let keys: Vec<_> = (0..self.lanes).map(|lane| jobs[job(lane)].key).collect();
             let same = self.load_keys(&mut held, &keys, |key| {
@@ -32,7 +34,7 @@ impl Lanes<'_> {
                 }
                 self.lattice.rows(columns, z);
             }
-            self.ball(group.len());
+            self.ball(count);
             // w = INTT(Â·NTT(z) − NTT(c)·NTT(t))
             self.s.values[VECTOR * self.lanes..].copy_from_slice(&self.s.challenge);
             self.lattice.ntt(&mut self.s.values);
@@ -42,8 +44,9 @@ impl Lanes<'_> {
             }
             self.lattice.intt(&mut w);
             self.s.w = w;
-            self.com(group.len(), |lane| &after_mu[job(lane)].1);
-            for (lane, job) in group.iter().enumerate() {
+            self.com(count, |lane| &after_mu[job(lane)].1);
+            for (i, job) in group.iter().enumerate() {
+                let lane = self.lane(i);
                 verdicts[*job] = !self.s.failed[lane] && self.c_tilde(lane) == open(lane).c_tilde;
             }
         }

@@ -15,7 +15,8 @@ impl<G: Gpu> ZkGpu<G> {
         seeds: &[[u8; SEED_BYTES]],
         take: &mut dyn FnMut(&[SigningKeyWords]),
     ) -> Result<(), Error> {
-        let (count, mut layout) = (seeds.len(), Layout::default());
+        let pad = self.pad;
+        let (count, mut layout) = (pad + seeds.len(), Layout::default());
         let input = layout.both(count * SEED_BYTES / 4);
         let grown = layout.device(count * SEED_SIZE);
         let short = layout.device(count * 8 * SHORT_SIZE);
@@ -23,7 +24,9 @@ impl<G: Gpu> ZkGpu<G> {
         let pieces = layout.pieces(count, SK_BYTES);
         let keys = layout.public(count * KEY_SIZE);
         self.memory.ensure(&layout)?;
-        self.memory.bytes(input, count * SEED_BYTES).copy_from_slice(seeds.as_flattened());
+        let (padding, rest) = self.memory.bytes(input, count * SEED_BYTES).split_at_mut(pad * SEED_BYTES);
+        padding.copy_from_slice(seeds[..pad].as_flattened());
+        rest.copy_from_slice(seeds.as_flattened());
         let [input_at, grown, keys, short, outs] =
             [input, grown, keys, short, private].map(|part| self.memory.at(part));
         let matrix = Args { keys, jobs: grown, count: SEED_SIZE as u32, ..Args::default() };
@@ -45,6 +48,9 @@ impl<G: Gpu> ZkGpu<G> {
             self.blocks(Kernel::ZkPublic, count, Args { keys, jobs: grown, nodes: short, outs, ..Args::default() }),
             self.threads(Kernel::ZkTr, count, tr),
         ])?;
-        self.fetch(pieces, private, (count, SK_BYTES), |keys| take(bytemuck::cast_slice(keys).as_chunks().0))
+        let mut skip = pad;
+        self.fetch(pieces, private, (count, SK_BYTES), |keys| {
+            take(&bytemuck::cast_slice(keys).as_chunks().0[std::mem::take(&mut skip)..]);
+        })
     }
 }

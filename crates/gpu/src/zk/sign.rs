@@ -1,7 +1,7 @@
 //! Signing: rounds of attempts until no job is open.
 
 use super::pass::Layout;
-use super::{Keys, ZkGpu};
+use super::{Keys, ZkGpu, padded};
 use crate::gpu::Gpu;
 use hypergrove_engine::{Error, ZkSign};
 use hypergrove_kernels::zk::flags::{OF_BALL, OF_COM, OF_MU, OF_TR};
@@ -38,13 +38,15 @@ fn round(open: &mut [Open], most: usize, fill: usize, width: usize) -> Vec<[u32;
 
 impl<G: Gpu> ZkGpu<G> {
     pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<(), Error> {
+        let pad = self.pad;
+        let jobs = &padded(pad, jobs)[..];
         let (count, mut layout) = (jobs.len(), Layout::default());
-        let mut table = Keys::new();
+        let mut table = Keys::behind(pad, jobs[0].key);
         let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
         let fill = (self.gpu.facts().multiprocessors * self.policy.fill) as usize;
         let width = self.policy.width as usize;
-        let most = self.limits.attempts.min(count * width);
+        let most = self.limits.attempts.min(count * width) + pad;
         let at = self.inputs(&mut layout, (table.keys.len(), SK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(most * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let (tries, flags) = (layout.both(most * TRY_SIZE), layout.both(most));
@@ -83,10 +85,11 @@ impl<G: Gpu> ZkGpu<G> {
             flag: self.memory.at(flags),
             ..Args::default()
         };
-        let mut open: Vec<Open> = (0..count as u32).map(|job| Open { job, kappa: 0 }).collect();
+        let mut open: Vec<Open> = (pad as u32..count as u32).map(|job| Open { job, kappa: 0 }).collect();
         let mut signed = vec![false; count];
         while !open.is_empty() {
-            let attempts = round(&mut open, most, fill, width);
+            let mut attempts = vec![[0; TRY_SIZE]; pad];
+            attempts.extend(round(&mut open, most - pad, fill, width));
             if let Some([_, kappa]) = attempts.iter().find(|[_, kappa]| *kappa > u32::from(u16::MAX)) {
                 let what =
                     format!("a message of which {} attempts failed, which has the probability 2^-3877", kappa / 4);
@@ -115,9 +118,13 @@ impl<G: Gpu> ZkGpu<G> {
         }
         let signature = |bytes: &[u8]| Signature::from_bytes(bytes).expect("a signature has its length");
         let parallel = self.policy.threads > 1;
-        self.fetch(pieces, signatures, (count, SIG_BYTES), |rows| match parallel {
-            true => out.par_extend(rows.par_chunks_exact(SIG_BYTES).map(signature)),
-            false => out.extend(rows.chunks_exact(SIG_BYTES).map(signature)),
+        let mut skip = pad * SIG_BYTES;
+        self.fetch(pieces, signatures, (count, SIG_BYTES), |rows| {
+            let rows = &rows[std::mem::take(&mut skip)..];
+            match parallel {
+                true => out.par_extend(rows.par_chunks_exact(SIG_BYTES).map(signature)),
+                false => out.extend(rows.chunks_exact(SIG_BYTES).map(signature)),
+            }
         })
     }
 }

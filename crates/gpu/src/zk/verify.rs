@@ -1,7 +1,7 @@
 //! Verification: a pass is one row of launches.
 
 use super::pass::Layout;
-use super::{Keys, ZkGpu};
+use super::{Keys, ZkGpu, padded};
 use crate::gpu::Gpu;
 use hypergrove_engine::{Error, ZkVerify};
 use hypergrove_kernels::zk::flags::{OF_BALL, OF_COM, OF_MU, OF_PUBLIC, OF_TR};
@@ -20,8 +20,10 @@ impl<G: Gpu> ZkGpu<G> {
     }
 
     fn judge(&mut self, jobs: &[&ZkVerify<'_>]) -> Result<Vec<bool>, Error> {
+        let pad = self.pad;
+        let jobs = &padded(pad, jobs)[..];
         let (count, mut layout) = (jobs.len(), Layout::default());
-        let mut table = Keys::new();
+        let mut table = Keys::behind(pad, jobs[0].key);
         let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
         let at = self.inputs(&mut layout, (table.keys.len(), PK_BYTES), &messages)?;
@@ -70,6 +72,6 @@ impl<G: Gpu> ZkGpu<G> {
         ]);
         self.run(&steps)?;
         let flags = self.memory.bytes(flags, 4 * count).as_chunks::<4>().0;
-        Ok(flags.iter().map(|flag| u32::from_le_bytes(*flag) == 1).collect())
+        Ok(flags[pad..].iter().map(|flag| u32::from_le_bytes(*flag) == 1).collect())
     }
 }

@@ -4,9 +4,9 @@ use super::worker::{By, Crew, Hand, Hands, Jobs, MOST_HANDS, On, Paces, Worker, 
 use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use crate::worker::Fault;
 use crate::{Error, Isa, Work};
-use hypergrove_cpu::Cpu;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
-use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkSign, ZkVerify};
+use hypergrove_cpu::{Cpu, Lattice};
+use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkSign, ZkVerify, wiped};
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::ThreadPoolBuilder;
@@ -44,8 +44,13 @@ pub struct EngineBuilder {
     devices: Vec<(Arc<dyn Backend>, u32)>,
     policy: Policy,
     verify_signatures: bool,
+    redundant: bool,
     memory_budget: Option<u64>,
+    over: Option<Over>,
 }
+
+/// What puts arithmetic in the place of the lanes' own.
+type Over = Arc<dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice> + Send + Sync>;
 
 impl EngineBuilder {
     /// The CPU's instruction set; otherwise the one that is fastest here.
@@ -73,6 +78,19 @@ impl EngineBuilder {
     /// that computes wrongly could let a secret out with a signature; nothing that is signed shows it otherwise.
     pub fn verify_signatures(mut self, verify: bool) -> EngineBuilder {
         self.verify_signatures = verify;
+        self
+    }
+    /// Whether keys, signatures and verdicts are computed twice and compared before they are handed out (not the default: it
+    /// takes twice the time). The CPU expands a signing key once more for the second time. Every job has another place then:
+    /// another lane of a vector, another thread of a GPU.
+    pub fn redundant(mut self, redundant: bool) -> EngineBuilder {
+        self.redundant = redundant;
+        self
+    }
+    /// Other arithmetic in the place of the lanes' own: for tests that put faults in.
+    #[doc(hidden)]
+    pub fn over(mut self, over: Over) -> EngineBuilder {
+        self.over = Some(over);
         self
     }
     /// Bytes of the host's memory for a call: what the CPU's threads work in, and the results; otherwise as many as it takes.
@@ -110,11 +128,17 @@ impl EngineBuilder {
                 return Err(Error::Value { what: format!("{} is named twice; name each device once", device.id()) });
             }
             let hands = if is_cpu {
-                let lanes = Lanes::with(isa).ok_or_else(lacking)?;
-                match threads {
-                    1 => Hands::Lanes(lanes.alone(), None),
-                    _ => Hands::Lanes(lanes, Some(pool("zkdilithium-lanes")?)),
+                let lanes = || {
+                    let lanes = Lanes::with(isa).ok_or_else(lacking)?;
+                    let lanes = self.over.iter().fold(lanes, |lanes, over| lanes.over(&**over));
+                    Ok::<_, Error>(if threads == 1 { lanes.alone() } else { lanes })
+                };
+                let pool = if threads == 1 { None } else { Some(pool("zkdilithium-lanes")?) };
+                let mut all = vec![lanes()?];
+                if self.redundant {
+                    all.push(lanes()?.elsewhere());
                 }
+                Hands::Lanes(all, pool)
             } else {
                 let hands = 0..if threads > 1 { MOST_HANDS } else { 1 };
                 let hand = |_| Ok(Hand::new(&backend, &policy, pool("zkdilithium-copies")?));
@@ -123,9 +147,21 @@ impl EngineBuilder {
             workers.push(Worker::new(device, hands));
         }
         let devices = workers.iter().map(|worker| worker.device.clone()).collect();
-        let (verify_signatures, memory_budget) = (self.verify_signatures, self.memory_budget);
+        let (verify_signatures, redundant, memory_budget) =
+            (self.verify_signatures, self.redundant, self.memory_budget);
         let (paces, timing, faults) = Default::default();
-        Ok(Engine { isa, threads, workers, devices, verify_signatures, memory_budget, paces, timing, faults })
+        Ok(Engine {
+            isa,
+            threads,
+            workers,
+            devices,
+            verify_signatures,
+            redundant,
+            memory_budget,
+            paces,
+            timing,
+            faults,
+        })
     }
 }
 
@@ -136,6 +172,7 @@ pub struct Engine {
     workers: Vec<Worker>,
     devices: Vec<Device>,
     verify_signatures: bool,
+    redundant: bool,
     memory_budget: Option<u64>,
     paces: Paces,
     timing: Mutex<Timing>,
@@ -197,8 +234,12 @@ impl Engine {
     /// Bytes of the host's memory that a call of so many jobs takes: see [`EngineBuilder::memory_budget`].
     pub fn bytes(&self, op: Op, jobs: usize) -> u64 {
         let each = match op {
-            Op::Keygen => SK_BYTES + size_of::<SigningKey>(),
-            Op::Sign => SIG_BYTES + size_of::<Result<Signature, Error>>() + size_of::<Sign<'_>>(),
+            Op::Keygen => SK_BYTES * (1 + usize::from(self.redundant)) + size_of::<SigningKey>(),
+            Op::Sign => {
+                SIG_BYTES * (1 + usize::from(self.redundant))
+                    + size_of::<Result<Signature, Error>>()
+                    + size_of::<Sign<'_>>()
+            }
             Op::Verify => size_of::<bool>() + size_of::<Verify<'_>>(),
         };
         (self.workers.iter().map(Worker::bytes).sum::<usize>() + each * jobs) as u64
@@ -236,15 +277,15 @@ impl Engine {
     /// [`Engine::keygen_into`].
     pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
         self.ask(Op::Keygen, seeds.len())?;
-        self.crew().share(Op::Keygen, seeds, |on, seeds, out| match &mut on.by {
-            By::Program(program) => program.keygen(seeds, &mut |keys| match self.threads {
-                1 => out.extend(keys.iter().map(SigningKey::from_words)),
-                _ => out.par_extend(keys.par_iter().with_min_len(SHARE).map(SigningKey::from_words)),
-            }),
-            By::Lanes(lanes) => {
-                out.extend(lanes.keygen(seeds).into_iter().map(SigningKey::from));
-                Ok(Timing::default())
+        self.crew().share(Op::Keygen, seeds, |on, seeds, out| {
+            let first = out.len();
+            let mut took = keygen(on, self.threads, seeds, out)?;
+            if self.redundant {
+                let mut second = Vec::with_capacity(seeds.len());
+                took += &on.elsewhere(|on| keygen(on, self.threads, seeds, &mut second))?;
+                on.compare("key", &out[first..], &second).inspect_err(|_| out.truncate(first))?;
             }
+            Ok(took)
         })
     }
 
@@ -254,24 +295,13 @@ impl Engine {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
         let done = self.crew().share(Op::Keygen, Seeds { seeds, keys: keys.room(seeds.len()) }, |on, jobs, _| {
             let Seeds { seeds, keys } = jobs;
-            match &mut on.by {
-                By::Program(program) => {
-                    let mut rest = &mut **keys;
-                    program.keygen(seeds, &mut |arrived| {
-                        let (to, others) = std::mem::take(&mut rest).split_at_mut(arrived.len());
-                        rest = others;
-                        match self.threads {
-                            1 => to.copy_from_slice(arrived),
-                            _ => (to.par_chunks_mut(SHARE).zip(arrived.par_chunks(SHARE)))
-                                .for_each(|(to, from)| to.copy_from_slice(from)),
-                        }
-                    })
-                }
-                By::Lanes(lanes) => {
-                    lanes.keygen_into(seeds, keys);
-                    Ok(Timing::default())
-                }
+            let mut took = keygen_into(on, self.threads, seeds, keys)?;
+            if self.redundant {
+                let mut second = SigningKeys::new();
+                took += &on.elsewhere(|on| keygen_into(on, self.threads, seeds, second.room(seeds.len())))?;
+                on.compare("key", keys, second.room_again())?;
             }
+            Ok(took)
         });
         match done {
             Ok(nothing) => {
@@ -305,11 +335,19 @@ impl Engine {
             };
             let mut signatures = Vec::with_capacity(good.len());
             let mut took = sign(on, &good, &mut signatures)?;
+            // A faulty one can tell the key.
+            let wipe = |signatures: &mut Vec<Signature>| {
+                signatures.drain(..).for_each(|signature| signature.into_bytes().zeroize());
+            };
+            if self.redundant {
+                let mut second = Vec::with_capacity(good.len());
+                let again = on.elsewhere(|on| sign(on, &good, &mut second));
+                let compared = again.and_then(|took| on.compare("signature", &signatures, &second).map(|()| took));
+                wipe(&mut second);
+                took += &compared.inspect_err(|_| wipe(&mut signatures))?;
+            }
             if self.verify_signatures {
-                took += &check(on, &good, &signatures).inspect_err(|_| {
-                    // A faulty one can tell the key.
-                    signatures.drain(..).for_each(|signature| signature.into_bytes().zeroize());
-                })?;
+                took += &check(on, &good, &signatures).inspect_err(|_| wipe(&mut signatures))?;
             }
             let mut signatures = signatures.into_iter();
             for (jobs, checked) in of_keys.iter().zip(checked) {
@@ -325,11 +363,64 @@ impl Engine {
     /// The verdicts, in the order of the jobs.
     pub fn verify_batch(&self, jobs: &[VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
         self.ask(Op::Verify, jobs.len())?;
-        self.crew().share(Op::Verify, jobs, |on, jobs, out| verify(on, jobs, out))
+        self.crew().share(Op::Verify, jobs, |on, jobs, out| {
+            let first = out.len();
+            let mut took = verify(on, jobs, out)?;
+            if self.redundant {
+                let mut second = Vec::with_capacity(jobs.len());
+                took += &on.elsewhere(|on| verify(on, jobs, &mut second))?;
+                on.compare("verdict", &out[first..], &second).inspect_err(|_| out.truncate(first))?;
+            }
+            Ok(took)
+        })
     }
 
     fn crew(&self) -> Crew<'_> {
         Crew { workers: &self.workers, paces: &self.paces, timing: &self.timing, faults: &self.faults }
+    }
+}
+
+fn keygen(
+    on: &mut On<'_>,
+    threads: usize,
+    seeds: &[[u8; SEED_BYTES]],
+    out: &mut Vec<SigningKey>,
+) -> Result<Timing, Error> {
+    match &mut on.by {
+        By::Program(program) => program.keygen(seeds, &mut |keys| match threads {
+            1 => out.extend(keys.iter().map(SigningKey::from_words)),
+            _ => out.par_extend(keys.par_iter().with_min_len(SHARE).map(SigningKey::from_words)),
+        }),
+        By::Lanes(lanes) => {
+            out.extend(lanes[on.place].keygen(seeds).into_iter().map(SigningKey::from));
+            Ok(Timing::default())
+        }
+    }
+}
+
+fn keygen_into(
+    on: &mut On<'_>,
+    threads: usize,
+    seeds: &[[u8; SEED_BYTES]],
+    keys: &mut [SigningKeyWords],
+) -> Result<Timing, Error> {
+    match &mut on.by {
+        By::Program(program) => {
+            let mut rest = keys;
+            program.keygen(seeds, &mut |arrived| {
+                let (to, others) = std::mem::take(&mut rest).split_at_mut(arrived.len());
+                rest = others;
+                match threads {
+                    1 => to.copy_from_slice(arrived),
+                    _ => (to.par_chunks_mut(SHARE).zip(arrived.par_chunks(SHARE)))
+                        .for_each(|(to, from)| to.copy_from_slice(from)),
+                }
+            })
+        }
+        By::Lanes(lanes) => {
+            lanes[on.place].keygen_into(seeds, keys);
+            Ok(Timing::default())
+        }
     }
 }
 
@@ -340,8 +431,18 @@ fn sign<'a>(on: &mut On<'_>, jobs: &[SignJob<'a>], out: &mut Vec<Signature>) -> 
             program.sign(&jobs.iter().map(job).collect::<Vec<_>>(), out)
         }
         By::Lanes(lanes) => {
-            let job = |job: &SignJob<'a>| Sign { key: job.key.made(), message: job.message };
-            out.extend(lanes.sign(&jobs.iter().map(job).collect::<Vec<_>>()));
+            // Elsewhere a key is expanded anew: the first expansion is compared as well.
+            let mut expanded = BTreeMap::new();
+            if on.place > 0 {
+                let of_keys: Vec<_> =
+                    jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).map(|jobs| jobs[0].key).collect();
+                let anew = each(on.threads, &of_keys, |key| wiped(|| Box::new(key.as_ref().expand())));
+                expanded.extend(of_keys.iter().map(|key| std::ptr::from_ref(*key)).zip(anew));
+            }
+            let key =
+                |key: &'a SigningKey| expanded.get(&std::ptr::from_ref(key)).map_or_else(|| key.made(), |key| &**key);
+            let job = |job: &SignJob<'a>| Sign { key: key(job.key), message: job.message };
+            out.extend(lanes[on.place].sign(&jobs.iter().map(job).collect::<Vec<_>>()));
             Ok(Timing::default())
         }
     }
@@ -367,7 +468,7 @@ fn verify<'a>(on: &mut On<'_>, jobs: &[VerifyJob<'a>], out: &mut Vec<bool>) -> R
             each(on.threads, &of_keys, |jobs| {
                 jobs[0].key.expanded();
             });
-            out.extend(lanes.verify(&jobs.iter().map(job).collect::<Vec<_>>()));
+            out.extend(lanes[on.place].verify(&jobs.iter().map(job).collect::<Vec<_>>()));
             Ok(Timing::default())
         }
     }

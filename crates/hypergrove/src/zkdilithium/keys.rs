@@ -70,6 +70,11 @@ impl SigningKeys {
         self.words[..words].as_chunks_mut().0
     }
 
+    /// What is in the room that was given.
+    pub(super) fn room_again(&self) -> &[SigningKeyWords] {
+        self.words[..self.used].as_chunks().0
+    }
+
     /// All that there was room for.
     pub(super) fn come(&mut self) {
         self.len = self.used / WORDS;

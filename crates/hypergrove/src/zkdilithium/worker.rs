@@ -52,8 +52,9 @@ struct Facts {
 
 /// What computes on a device.
 pub(super) enum Hands {
-    /// The CPU's lanes, on threads of their own; without, on the calling thread.
-    Lanes(Lanes, Option<ThreadPool>),
+    /// The CPU's lanes, and with redundancy the same with every instance in another one; on threads of their own, without
+    /// on the calling thread.
+    Lanes(Vec<Lanes>, Option<ThreadPool>),
     /// Programs of a GPU in flight.
     Programs(Vec<Hand>),
 }
@@ -92,11 +93,40 @@ pub(super) struct On<'a> {
     /// Threads of the current pool; with one, nothing is left to any pool.
     pub(super) threads: usize,
     pub(super) by: By<'a>,
+    /// 1 where jobs are computed elsewhere than usual, for the second time.
+    pub(super) place: usize,
+}
+
+impl On<'_> {
+    /// Runs work that puts its jobs in other places.
+    pub(super) fn elsewhere<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.set_place(1);
+        let done = work(self);
+        self.set_place(0);
+        done
+    }
+    fn set_place(&mut self, place: usize) {
+        self.place = place;
+        if let By::Program(program) = &mut self.by {
+            program.elsewhere(place > 0);
+        }
+    }
+    /// An error if results differ from those of the second time.
+    pub(super) fn compare<T: PartialEq>(&self, what: &str, first: &[T], second: &[T]) -> Result<(), Error> {
+        let differs = first.iter().zip(second).position(|(a, b)| a != b);
+        match differs.or((first.len() != second.len()).then_some(0)) {
+            None => Ok(()),
+            Some(job) => Err(Error::Inconsistent {
+                device: self.device.id(),
+                what: format!("the {what} of job {job} differs when it is computed again"),
+            }),
+        }
+    }
 }
 
 /// What computes a piece.
 pub(super) enum By<'a> {
-    Lanes(&'a Lanes),
+    Lanes(&'a [Lanes]),
     Program(&'a mut dyn ZkDilithium),
 }
 
@@ -203,7 +233,7 @@ impl Worker {
     pub(super) fn poseidon_rate(&self, clock: Option<f64>) -> Result<Option<f64>, Error> {
         match &self.hands {
             Hands::Lanes(lanes, pool) => {
-                let known = clock.zip(lanes.poseidon_cycles());
+                let known = clock.zip(lanes[0].poseidon_cycles());
                 Ok(known.map(|(clock, cycles)| threads(pool) as f64 * clock / cycles))
             }
             Hands::Programs(_) => Ok(self.facts()?.and_then(|facts| facts.poseidon_rate)),
@@ -212,7 +242,7 @@ impl Worker {
     /// Bytes of the host's memory that all threads of the CPU work in.
     pub(super) fn bytes(&self) -> usize {
         match &self.hands {
-            Hands::Lanes(lanes, pool) => lanes.thread_bytes() * threads(pool),
+            Hands::Lanes(lanes, pool) => lanes.iter().map(Lanes::thread_bytes).sum::<usize>() * threads(pool),
             Hands::Programs(_) => 0,
         }
     }
@@ -478,7 +508,8 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
             let ended = match &worker.hands {
                 Hands::Lanes(lanes, pool) => {
                     let threads = threads(pool);
-                    let mut run = || (self.run)(&mut On { device, threads, by: By::Lanes(lanes) }, jobs, &mut results);
+                    let mut run =
+                        || (self.run)(&mut On { device, threads, by: By::Lanes(lanes), place: 0 }, jobs, &mut results);
                     match pool {
                         Some(pool) => pool.install(run),
                         None => run(),
@@ -486,7 +517,7 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
                 }
                 Hands::Programs(programs) => worker.with(&programs[turn.hand], |program| {
                     let pool = &programs[turn.hand].pool;
-                    let mut on = On { device, threads: pool.current_num_threads(), by: By::Program(program) };
+                    let mut on = On { device, threads: pool.current_num_threads(), by: By::Program(program), place: 0 };
                     pool.install(|| (self.run)(&mut on, jobs, &mut results))
                 }),
             };
