@@ -1,7 +1,9 @@
 //! CI's steps and their closing table.
 
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{benchmarks, dependent, foreign, kernels, licences, magic, secrets, shaders, sources, supply, tests};
+use crate::{
+    benchmarks, dependent, foreign, kernels, licences, magic, outputs, secrets, shaders, sources, supply, tests,
+};
 use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
@@ -34,6 +36,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
+    CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
     CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },

@@ -9,6 +9,7 @@ mod foreign;
 mod kernels;
 mod licences;
 mod magic;
+mod outputs;
 mod process;
 mod secrets;
 mod shaders;
