@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::printer::{Printer, escape, grouped};
-use crate::staged::{self, Staged};
+use crate::staged::{self, About, Staged};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -439,8 +439,13 @@ pub(crate) fn commit_pair(private: Prepared, public: Prepared, printer: &Printer
         ) => {
             a.sync().map_err(|error| private.failed(&error))?;
             b.sync().map_err(|error| public.failed(&error))?;
-            staged::commit_pair(a, b, force)
-                .map_err(|(first, error)| if first { &private } else { &public }.failed(&error))?;
+            staged::commit_pair(a, b, force).map_err(|(about, error)| match about {
+                About::First => private.failed(&error),
+                About::Second => public.failed(&error),
+                About::SecondAlone => public.failed(&error).hint(format!(
+                    "{private} has the new private key; `hypergrove pubkey {private}` makes its public key"
+                )),
+            })?;
             for target in [private, public] {
                 let Target::File(path) = &target else { continue };
                 sync(&target, Some(directory(path).into()))?;

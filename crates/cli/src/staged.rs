@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Files that wait for the disk together, at most.
 const THREADS: usize = 16;
+/// The name of a public key that makes way for another. Whoever has its directory's temporary for public files has this too.
+const REPLACED: &str = ".hypergrove-replaced.tmp";
 
 /// A file that has its bytes and not yet its name; dropped, it leaves nothing behind.
 pub(crate) struct Staged {
@@ -90,35 +92,56 @@ impl Staged {
     }
 }
 
-/// Gives two files their names, so that nobody finds the first beside another writer's second, or beside an old one. An
-/// error says whether it is about the first.
-pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) -> Result<(), (bool, io::Error)> {
-    let (of_first, of_second) = (|error| (true, error), |error| (false, error));
+/// Which file of a pair an error is about.
+pub(crate) enum About {
+    First,
+    Second,
+    /// The first file has been replaced already.
+    SecondAlone,
+}
+
+/// Gives two files their names, so that nobody finds the first beside another writer's second, or beside an old one.
+pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) -> Result<(), (About, io::Error)> {
+    let (of_first, of_second) = (|error| (About::First, error), |error| (About::Second, error));
+    let alone = |error| (if replace { About::SecondAlone } else { About::Second }, error);
     if replace {
         // All writers take the temporaries of private keys first: none waits for one that waits for it.
         first.claim().map_err(of_first)?;
         second.claim().map_err(of_second)?;
     }
     let mut live = live();
-    if replace {
-        // A kill between the two renames must not leave the old second file beside the new first.
-        match fs::remove_file(&second.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(of_second(error)),
-            _ => {}
+    // A kill between the two renames must not leave the old second file beside the new first.
+    let aside = directory(&second.path).join(REPLACED);
+    let is_aside = replace && set_aside(&second.path, &aside).map_err(of_second)?;
+    if let Err(error) = first.name(replace, &mut live) {
+        if is_aside {
+            let _ = fs::rename(&aside, &second.path);
         }
+        return Err(of_first(error));
     }
-    first.name(replace, &mut live).map_err(of_first)?;
+    if replace {
+        // A killed run may have left one.
+        let _ = fs::remove_file(&aside);
+    }
     if replace && first.is_at(&second.path) {
         // As in a directory that does not tell capital letters from small ones.
         let error = io::Error::new(ErrorKind::InvalidInput, "this is another name of the file that was just written");
-        return Err(of_second(error));
+        return Err(alone(error));
     }
     second.name(replace, &mut live).map_err(|error| {
         if !replace && first.is_at(&first.path) {
             let _ = fs::remove_file(&first.path);
         }
-        of_second(error)
+        alone(error)
     })
+}
+
+/// Renames a file, which comes back if what it makes way for fails; returns whether there was one.
+fn set_aside(path: &Path, aside: &Path) -> io::Result<bool> {
+    match fs::rename(path, aside) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        renamed => renamed.map(|()| true),
+    }
 }
 
 /// Waits until the bytes of all files are on the disk. Several waits at once take hardly longer than one.
