@@ -42,7 +42,6 @@ pub fn declassify<T: ?Sized>(value: &T) {
 /// The value, public.
 #[inline(always)]
 pub fn declassified<T: Copy>(value: T) -> T {
-    let value = value;
     valgrind::make_defined(&value);
     value
 }

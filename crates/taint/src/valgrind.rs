@@ -45,7 +45,7 @@ pub(crate) fn make_defined<T: ?Sized>(value: &T) {
 pub(crate) fn is_defined(bytes: &[u8]) -> bool {
     let mut undefined = [0u8; 64];
     bytes.chunks(undefined.len()).all(|bytes| {
-        request(GET_VBITS, place(bytes), place(&mut undefined), bytes.len() as u64);
+        request(GET_VBITS, place(bytes), place(&raw mut undefined), bytes.len() as u64);
         undefined[..bytes.len()].iter().all(|bits| *bits == 0)
     })
 }
