@@ -12,7 +12,8 @@ const ARM_ROOT: &str = "/usr/aarch64-linux-gnu";
 const ARM_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 
 /// All of lanes, and of cpu what hashes little: qemu takes ten times as long as a CPU.
-const NEON_TESTS: [&str; 4] = [
+const NEON_TESTS: [&str; 5] = [
+    "lanes_are_their_rows",
     "instruction_set",
     "neon::toys_exhaustively",
     "neon::cached_layers_give_the_same_bytes",

@@ -4,6 +4,9 @@ use crate::{AdrsWords, sample};
 use core::marker::PhantomData;
 use core::ops::Range;
 
+#[cfg(test)]
+mod tests;
+
 /// [f(0), f(1), …]. `core::array::from_fn` and `map` may leave `f` a function of its own, which then lacks the shell's
 /// instructions: twice as slow a single F was, measured.
 #[inline(always)]

@@ -184,6 +184,25 @@ pub(super) const fn chunk_start(chunk: usize, words: usize, n: usize) -> usize {
     if (chunk + 1) * words <= n { chunk * words } else { n - words }
 }
 
+/// The chunks of every length that there is are its words, without a gap, and none is beyond.
+const _: () = {
+    let mut words = 2;
+    while words <= 4 {
+        let mut n = words;
+        while n <= 11 * words {
+            let (mut chunk, mut end) = (0, 0);
+            while chunk * words < n {
+                let start = chunk_start(chunk, words, n);
+                assert!(start <= end && start + words <= n);
+                (chunk, end) = (chunk + 1, start + words);
+            }
+            assert!(end == n);
+            n += 1;
+        }
+        words += 2;
+    }
+};
+
 /// Register j holds rows j, j + 4, … (j, j + 2, … for double words): one row a quarter.
 macro_rules! four_registers {
     ($join:ident, $row:ident) => {
