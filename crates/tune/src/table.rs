@@ -402,7 +402,7 @@ impl Knowledge for Known {
         if let Some(entry) = self.row(plan, jobs) {
             let Row { seconds, spread, jobs: of, .. } = entry.row;
             // The row's policy holds for all of its sizes, its time for the one that was measured.
-            let near = of <= 2 * jobs && jobs <= 2 * of;
+            let near = of.div_ceil(2) <= jobs && jobs.div_ceil(2) <= of;
             let scaled = || self.estimate(plan, jobs).and_then(|choice| choice.seconds);
             let a_job = seconds / of as f64;
             let seconds = if near { Some((a_job, spread * a_job)) } else { scaled() };
