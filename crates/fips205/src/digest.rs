@@ -386,13 +386,15 @@ pub fn h_msg(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPr
 mod tests {
     use super::*;
     use alloc::format;
+    use alloc::string::ToString;
 
     #[test]
     fn hashes_have_their_names() {
         for hash in PreHash::ALL {
-            assert_eq!(PreHash::by_name(hash.name()), Some(hash));
+            assert_eq!(PreHash::by_name(&hash.to_string()), Some(hash));
             assert_eq!(PreHash::by_name(&hash.name().to_lowercase().replace(['-', '/'], "_")), Some(hash));
         }
+        assert_eq!(format!("{:?}", PreHash::Sha256.hasher()), "PreHasher { .. }");
         for (name, hash) in [
             ("SHA-256", PreHash::Sha256),
             ("sha256", PreHash::Sha256),

@@ -287,6 +287,16 @@ mod tests {
     }
 
     #[test]
+    fn a_signature_shows_its_set_and_r() {
+        let signature = Signature::from_bytes(&SLH_DSA_SHA2_128S, vec![0xab; 7856]).unwrap();
+        assert_eq!(signature.as_ref(), [0xab; 7856]);
+        assert_eq!(
+            format!("{signature:?}"),
+            "Signature { set: \"SLH-DSA-SHA2-128s\", r: abababababababababababababababab, .. }"
+        );
+    }
+
+    #[test]
     fn bytes_and_parts_come_back() {
         for p in PARAMETER_SETS {
             let (key, n) = (key(p), p.n);

@@ -241,6 +241,32 @@ fn wrong_private_keys_are_refused() {
     }
 }
 
+/// The errors of `pkcs8` and `spki` say as much as they can.
+#[test]
+fn errors_of_the_traits_are_the_nearest() {
+    use pkcs8::{Error, KeyError as Key, spki};
+    let p = &SLH_DSA_SHA2_128S;
+    let (bytes, good) = (some_key(p).to_bytes(), oid_der(p));
+    let private =
+        |algorithm: &[u8], key: &[u8]| SigningKey::from_pkcs8_der(&pkcs8(0, algorithm, key, &[])).unwrap_err();
+    let ed25519 = ObjectIdentifier::new_unwrap("1.3.101.112");
+    let of_ed25519 = tlv(6, &[ed25519.as_bytes()]);
+    let unknown = spki::Error::OidUnknown { oid: ed25519 };
+    assert_eq!(private(&of_ed25519, &bytes), Error::PublicKey(unknown.clone()));
+    assert_eq!(private(&[&good[..], &[5, 0]].concat(), &bytes), Error::ParametersMalformed);
+    assert_eq!(private(&good, &bytes[1..]), Error::from(Key::TooShort));
+    assert_eq!(private(&good, &[&bytes[..], &[0]].concat()), Error::from(Key::TooLong));
+    let toy = PARAMETER_SETS.iter().find(|p| p.oid().is_none());
+    if let Some(toy) = toy {
+        assert_eq!(some_key(toy).to_pkcs8_der().unwrap_err(), Error::from(Key::Invalid));
+    }
+    let public = |algorithm: &[u8], key: &[u8]| {
+        VerifyingKey::from_public_key_der(&tlv(0x30, &[&tlv(0x30, &[algorithm]), &tlv(3, &[&[0], key])])).unwrap_err()
+    };
+    assert_eq!(public(&of_ed25519, &bytes[..32]), unknown);
+    assert_eq!(public(&good, &bytes[..33]), spki::Error::KeyMalformed);
+}
+
 #[test]
 fn a_public_key_beside_the_private_key_must_be_its_own() {
     let p = &SLH_DSA_SHA2_128S;
