@@ -9,8 +9,8 @@ mod compile;
 mod driver;
 
 use hypergrove_engine::Backend;
-use hypergrove_gpu::Gpus;
 use hypergrove_gpu::cache::Cache;
+use hypergrove_gpu::{Gpus, Wrapper};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,4 +19,13 @@ use std::sync::Arc;
 pub fn backend(cache: Option<&Path>) -> impl Backend + use<> {
     let cache = cache.map(|path| Arc::new(Cache::new(path)));
     Gpus::new("cuda", driver::devices(cache.as_ref()), cache)
+}
+
+/// The same with something between programs and the GPUs: for tests that put faults in.
+#[doc(hidden)]
+pub fn backend_with<W: Wrapper>(cache: Option<&Path>, wrapper: &W) -> impl Backend + use<W> {
+    let cache = cache.map(|path| Arc::new(Cache::new(path)));
+    let gpus = driver::devices(cache.as_ref());
+    let wrapped = gpus.map(|gpus| gpus.into_iter().map(|gpu| Arc::new(wrapper.wrap(gpu))).collect());
+    Gpus::new("cuda", wrapped, cache)
 }

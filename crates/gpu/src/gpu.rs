@@ -160,6 +160,15 @@ pub trait Queue: Send {
     fn wait(&mut self) -> Result<Option<Timing>, Error>;
 }
 
+/// What puts something between programs and a driver's GPUs: faults, for tests.
+#[doc(hidden)]
+pub trait Wrapper {
+    /// What a GPU becomes.
+    type Gpu<G: Gpu>: Gpu;
+    /// Makes it of one.
+    fn wrap<G: Gpu>(&self, gpu: Arc<G>) -> Self::Gpu<G>;
+}
+
 /// Overwrites memory of the host. Word by word: `zeroize` takes a store for each element, and what programs hold is megabytes.
 pub(crate) fn wipe(bytes: &mut [u8]) {
     let (head, words, tail) = bytemuck::pod_align_to_mut::<u8, u64>(bytes);

@@ -23,7 +23,7 @@ mod host;
 mod tests;
 
 pub use backend::Gpus;
-pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step};
+pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step, Wrapper};
 pub use policy::GpuPolicy;
 pub use sha256::HashPolicy;
 pub use zk::ZkPolicy;

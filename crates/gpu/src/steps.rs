@@ -27,7 +27,7 @@ pub struct Access {
 
 impl Access {
     /// Whether the order of the two matters.
-    pub(crate) fn conflicts(&self, other: &Access) -> bool {
+    pub fn conflicts(&self, other: &Access) -> bool {
         let (end, others) = (self.at + self.bytes as u64, other.at + other.bytes as u64);
         (self.writes || other.writes) && self.at < others && other.at < end
     }

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod acvp;
+#[cfg(feature = "faults")]
+pub mod faults;
 pub mod suite;
 pub mod vectors;
 pub mod zk_suite;

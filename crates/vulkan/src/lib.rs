@@ -11,8 +11,8 @@ mod spirv;
 
 use driver::Instance;
 use hypergrove_engine::Backend;
-use hypergrove_gpu::Gpus;
 use hypergrove_gpu::cache::Cache;
+use hypergrove_gpu::{Gpus, Wrapper};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,4 +33,14 @@ pub fn backend(cache: Option<&Path>, calls: Calls) -> impl Backend + use<> {
     let instance = Instance::open(calls == Calls::Checked);
     let cache = cache.map(|path| Arc::new(Cache::new(path)));
     Gpus::new("vulkan", instance.and_then(|instance| driver::devices(&instance, cache.as_ref())), cache)
+}
+
+/// The same with something between programs and the devices: for tests that put faults in.
+#[doc(hidden)]
+pub fn backend_with<W: Wrapper>(cache: Option<&Path>, calls: Calls, wrapper: &W) -> impl Backend + use<W> {
+    let instance = Instance::open(calls == Calls::Checked);
+    let cache = cache.map(|path| Arc::new(Cache::new(path)));
+    let gpus = instance.and_then(|instance| driver::devices(&instance, cache.as_ref()));
+    let wrapped = gpus.map(|gpus| gpus.into_iter().map(|gpu| Arc::new(wrapper.wrap(gpu))).collect());
+    Gpus::new("vulkan", wrapped, cache)
 }

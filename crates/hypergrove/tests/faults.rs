@@ -1,0 +1,517 @@
+//! One bit flipped between two stages of signing, on every kind of device: what each check catches, and what leaves. And
+//! places of a device that are always wrong.
+//!
+//! `HYPERGROVE_FLIPS` says how many flips that change a signature each device with `redundant` must catch, and how many flips
+//! each of the other checks is tried with; otherwise [`FLIPS`].
+
+#[path = "../../gpu/src/host.rs"]
+#[allow(unsafe_code, dead_code)]
+mod host;
+/// Where `host` looks for what it implements.
+mod gpu {
+    pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step};
+}
+mod steps {
+    pub(crate) use hypergrove_gpu::steps::{Access, Place, accesses};
+}
+
+use hypergrove::zkdilithium;
+use hypergrove::*;
+use hypergrove_cpu::Cpu;
+use hypergrove_engine::{Axis, Program};
+use hypergrove_gpu::{Gpus, Wrapper};
+use hypergrove_testkit::faults::{Faults, FaultyHash, FaultyLattice, Site, WithFaults, random};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Flips of a quick run.
+const FLIPS: usize = 40;
+
+fn flips() -> usize {
+    std::env::var("HYPERGROVE_FLIPS").map_or(FLIPS, |flips| flips.parse().expect("HYPERGROVE_FLIPS is a number"))
+}
+
+const TOYS: [&Params; 4] = [&TOY_SHA2_16, &TOY_SHAKE_24, &TOY_SHA2_24, &TOY_SHA2_32];
+
+/// The CPU with faults in its hashes.
+struct FaultyCpu(Cpu, Arc<Faults>);
+
+impl Backend for FaultyCpu {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        self.0.devices()
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        self.0.space(device, plan)
+    }
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        self.0.bytes(device, plan, batch, policy)
+    }
+    fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        let family = match plan.params.family {
+            Family::Sha2 => hypergrove_lanes::Family::Sha2,
+            Family::Shake => hypergrove_lanes::Family::Shake,
+        };
+        let hash = hypergrove_lanes::tweakable_hash(self.0.isa(), family, plan.params.n).expect("detected");
+        Cpu::program(Arc::new(FaultyHash { hash, faults: self.1.clone() }), plan, batch, policy)
+    }
+}
+
+/// A GPU's backend whose programs compare no layer's root with the one that the signature leads to.
+struct Unchecked(Arc<dyn Backend>);
+
+impl Backend for Unchecked {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        self.0.devices()
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        self.0.space(device, plan)
+    }
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        self.0.bytes(device, plan, batch, policy)
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        self.0.prepare(device, plan, batch, &policy.with("check", 0))
+    }
+}
+
+/// A kind of device, with faults.
+#[derive(Clone)]
+struct Kind {
+    name: &'static str,
+    backend: Arc<dyn Backend>,
+    faults: Arc<Faults>,
+}
+
+fn cpu(isa: Isa) -> Kind {
+    let faults = Arc::<Faults>::default();
+    let cpu = Cpu::with(isa).expect("detected");
+    Kind { name: isa.name(), backend: Arc::new(FaultyCpu(cpu, faults.clone())), faults }
+}
+
+/// Kernels on the host.
+fn double() -> Kind {
+    let faults = Arc::<Faults>::default();
+    let gpu = WithFaults(faults.clone()).wrap(Arc::new(host::HostGpu::new(false)));
+    Kind { name: "kernels on the host", backend: Arc::new(Gpus::new("host", Ok(vec![Arc::new(gpu)]), None)), faults }
+}
+
+fn present(name: &'static str, backend: impl Backend + 'static, faults: Arc<Faults>) -> Option<Kind> {
+    match backend.absent() {
+        None => Some(Kind { name, backend: Arc::new(backend), faults }),
+        Some(why) => {
+            println!("skipped: {name}: {why}");
+            None
+        }
+    }
+}
+
+#[cfg(feature = "vulkan")]
+fn vulkan() -> Option<Kind> {
+    let (faults, cache) = (Arc::<Faults>::default(), std::env::temp_dir().join("hypergrove-test-kernels"));
+    let calls = hypergrove_vulkan::Calls::Trusted;
+    let backend = hypergrove_vulkan::backend_with(Some(&cache), calls, &WithFaults(faults.clone()));
+    present("vulkan", backend, faults)
+}
+
+#[cfg(feature = "cuda")]
+fn cuda() -> Option<Kind> {
+    let (faults, cache) = (Arc::<Faults>::default(), std::env::temp_dir().join("hypergrove-test-kernels"));
+    present("cuda", hypergrove_cuda::backend_with(Some(&cache), &WithFaults(faults.clone())), faults)
+}
+
+/// What an engine checks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Check {
+    Nothing,
+    /// What cannot be, or need not be, asked for.
+    AlwaysOn,
+    Verify,
+    Redundant,
+}
+
+/// The signatures of a case's messages.
+type Signed = Result<Vec<Vec<u8>>, Error>;
+type Sign = Box<dyn Fn(usize) -> Signed>;
+type IsValid = Box<dyn Fn(usize, usize, &[u8]) -> bool>;
+
+/// Something that signs: the messages of a case under its key.
+struct Subject {
+    sign: Sign,
+    /// Whether a signature of a case's message verifies.
+    is_valid: IsValid,
+    /// The right signatures of each case.
+    right: Vec<Vec<Vec<u8>>>,
+}
+
+const PURE: Mode<'static> = Mode::Pure { context: b"" };
+
+fn bytes(count: usize, state: &mut u64) -> Vec<u8> {
+    (0..count).map(|_| random(state) as u8).collect()
+}
+
+/// A key and messages.
+type Case = (SigningKey, Vec<Vec<u8>>);
+
+/// SLH-DSA: one message and three, under keys of each set. Neighbours have other keys: what a run leaves in memory shall not be
+/// what the next one writes.
+fn slh_dsa(kind: &Kind, check: Check) -> Subject {
+    let backend: Arc<dyn Backend> = match kind.backend.name() {
+        "cpu" => kind.backend.clone(),
+        _ if check != Check::Nothing => kind.backend.clone(),
+        _ => Arc::new(Unchecked(kind.backend.clone())),
+    };
+    let engine = Engine::builder()
+        .backend(backend)
+        .threads(1)
+        .check_roots(check != Check::Nothing)
+        .verify_signatures(check == Check::Verify)
+        .redundant(check == Check::Redundant)
+        .build()
+        .unwrap();
+    let sound = Engine::builder().backend(Arc::new(Cpu::new())).threads(1).build().unwrap();
+    let mut state = 1;
+    let cases: Vec<Case> = (0..32)
+        .map(|case| {
+            let (p, n) = (TOYS[case % 4], TOYS[case % 4].n);
+            let [sk_seed, sk_prf, pk_seed] = [(); 3].map(|()| bytes(n, &mut state));
+            let seeds = Seeds { sk_seed: sk_seed.into(), sk_prf: sk_prf.into(), pk_seed };
+            let messages = (0..if case % 3 == 2 { 3 } else { 1 }).map(|_| bytes(20, &mut state)).collect();
+            (sound.from_seeds(p, &[seeds]).unwrap().remove(0), messages)
+        })
+        .collect();
+    let cases = Arc::new(cases);
+    let sign = move |engine: &Engine, (key, messages): &Case| {
+        if let [message] = &messages[..] {
+            let signature = engine.sign(key, PURE, message, Randomizer::Deterministic)?;
+            return Ok(vec![signature.as_bytes().to_vec()]);
+        }
+        let jobs = messages
+            .iter()
+            .map(|message| SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(key, message.as_slice()) });
+        let mut all = Vec::new();
+        engine.sign_batch(jobs, |_, signature| all.push(signature.map(|signature| signature.as_bytes().to_vec())))?;
+        all.into_iter().collect()
+    };
+    let right = cases.iter().map(|case| sign(&sound, case).unwrap()).collect();
+    let of = cases.clone();
+    Subject {
+        sign: Box::new(move |case| sign(&engine, &cases[case])),
+        is_valid: Box::new(move |case, message, signature| {
+            let (key, messages) = &of[case];
+            sound.verify(&key.verifying_key(), PURE, &messages[message], signature).unwrap()
+        }),
+        right,
+    }
+}
+
+/// zkDilithium on the CPU's lanes, or on a GPU.
+fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
+    let builder = zkdilithium::Engine::builder().threads(1).verify_signatures(check == Check::Verify);
+    let builder = builder.redundant(check == Check::Redundant);
+    let engine = match kind.backend.name() {
+        "cpu" => builder.isa(Isa::by_name(kind.name).unwrap()).over(over(&kind.faults)),
+        _ => builder.devices(vec![(kind.backend.clone(), 0)]),
+    };
+    let engine = engine.build().unwrap();
+    let keys: Vec<_> = (1..7).map(|key| zkdilithium::SigningKey::from_seed(&[key; 32])).collect();
+    let keys = Arc::new(keys);
+    let messages = |case: usize| (0..1 + 2 * (case % 2) as u8).map(move |i| vec![i; 5 + case]).collect::<Vec<_>>();
+    let right = (0..keys.len()).map(|case| {
+        let sign = |message: &Vec<u8>| keys[case].sign_message(zkdilithium::Message::Bytes(message)).unwrap();
+        messages(case).iter().map(|message| sign(message).into_bytes()).collect()
+    });
+    let right = right.collect();
+    let of = keys.clone();
+    Subject {
+        sign: Box::new(move |case| {
+            let messages = messages(case);
+            let job = |text| zkdilithium::SignJob { key: &keys[case], message: zkdilithium::Message::Bytes(text) };
+            let jobs: Vec<_> = messages.iter().map(|message| job(message.as_slice())).collect();
+            let signatures = engine.sign_batch(&jobs)?;
+            signatures.into_iter().map(|signature| signature.map(|signature| signature.into_bytes())).collect()
+        }),
+        is_valid: Box::new(move |case, message, signature| {
+            let message = &messages(case)[message];
+            of[case].verifying_key().is_valid(zkdilithium::Message::Bytes(message), signature)
+        }),
+        right,
+    }
+}
+
+type Over = Arc<dyn Fn(Box<dyn hypergrove_lanes::Lattice>) -> Box<dyn hypergrove_lanes::Lattice> + Send + Sync>;
+
+fn over(faults: &Arc<Faults>) -> Over {
+    let faults = faults.clone();
+    Arc::new(move |lattice| Box::new(FaultyLattice { lattice, faults: faults.clone() }))
+}
+
+/// What became of flips.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    flips: usize,
+    harmless: usize,
+    caught: usize,
+    /// Wrong signatures that left: such as verify, and others.
+    valid: usize,
+    invalid: usize,
+}
+
+impl Row {
+    fn left(&self) -> usize {
+        self.valid + self.invalid
+    }
+}
+
+impl Subject {
+    fn judge(&self, case: usize, result: Signed, row: &mut Row) {
+        row.flips += 1;
+        let Ok(signatures) = result else {
+            row.caught += 1;
+            return;
+        };
+        let wrong: Vec<usize> = (0..signatures.len()).filter(|i| signatures[*i] != self.right[case][*i]).collect();
+        assert_eq!(signatures.len(), self.right[case].len());
+        match wrong.iter().any(|i| !(self.is_valid)(case, *i, &signatures[*i])) {
+            _ if wrong.is_empty() => row.harmless += 1,
+            true => row.invalid += 1,
+            false => row.valid += 1,
+        }
+    }
+
+    /// Flips, as many of each stage, until there are enough.
+    fn flip(&self, faults: &Faults, enough: impl Fn(usize, usize) -> bool) -> (BTreeMap<&'static str, Row>, usize) {
+        let (mut rows, mut changed, mut state, mut flips) = (BTreeMap::<_, Row>::new(), 0, 7, 0);
+        let surveys: Vec<BTreeMap<&str, Vec<Site>>> = (0..self.right.len())
+            .map(|case| {
+                let (sites, signed) = faults.survey(|| (self.sign)(case));
+                assert!(signed.unwrap() == self.right[case], "case {case} without a fault");
+                let mut stages = BTreeMap::<&str, Vec<Site>>::new();
+                sites.into_iter().for_each(|site| stages.entry(site.stage).or_default().push(site));
+                stages
+            })
+            .collect();
+        while !enough(flips, changed) {
+            let case = flips % surveys.len();
+            let stages: Vec<_> = surveys[case].values().collect();
+            let stage = stages[(flips + flips / surveys.len()) % stages.len()];
+            let site = stage[random(&mut state) as usize % stage.len()];
+            let (done, result) = faults.flip(site, random(&mut state), || (self.sign)(case));
+            flips += 1;
+            // Where nothing was written there is nothing to flip.
+            if done {
+                changed += usize::from(result.as_ref().is_err_and(|why| why.to_string().contains("computed again")));
+                self.judge(case, result, rows.entry(site.stage).or_default());
+            }
+        }
+        (rows, changed)
+    }
+}
+
+fn sum(rows: &BTreeMap<&'static str, Row>) -> Row {
+    rows.values().fold(Row::default(), |sum, row| Row {
+        flips: sum.flips + row.flips,
+        harmless: sum.harmless + row.harmless,
+        caught: sum.caught + row.caught,
+        valid: sum.valid + row.valid,
+        invalid: sum.invalid + row.invalid,
+    })
+}
+
+/// With each check: a table by stage. Nothing wrong leaves with `redundant`; without checks something does.
+fn table(name: &str, kind: &Kind, subject: impl Fn(&Kind, Check) -> Subject, checks: &[Check], flips: usize) {
+    let mut text = String::new();
+    for check in checks {
+        let subject = subject(kind, *check);
+        let (rows, changed) = match check {
+            Check::Redundant => subject.flip(&kind.faults, |_, changed| changed >= flips),
+            _ => subject.flip(&kind.faults, |done, _| done >= flips),
+        };
+        let all = sum(&rows);
+        writeln!(text, "{name} on {}, {check:?}: flips, harmless, caught, wrong but valid, invalid", kind.name)
+            .unwrap();
+        for (stage, row) in rows.iter().chain([(&"all", &all)]) {
+            let Row { flips, harmless, caught, valid, invalid } = row;
+            writeln!(text, "  {stage:<18}{flips:>7}{harmless:>7}{caught:>7}{valid:>7}{invalid:>7}").unwrap();
+        }
+        match check {
+            Check::Nothing => assert!(all.left() > 0 && all.caught == 0, "flips are seen\n{text}"),
+            Check::AlwaysOn => {}
+            Check::Verify => assert!(all.invalid == 0 && all.caught > 0, "{text}"),
+            Check::Redundant => {
+                writeln!(text, "  {changed} of these changed a signature, {} left", all.left()).unwrap();
+                assert_eq!(all.left(), 0, "{text}");
+            }
+        }
+    }
+    println!("{text}");
+}
+
+const SLH_DSA: [Check; 4] = [Check::Nothing, Check::AlwaysOn, Check::Verify, Check::Redundant];
+/// Nothing is always on but the check of the key.
+const ZK: [Check; 3] = [Check::Nothing, Check::Verify, Check::Redundant];
+
+#[test]
+fn slh_dsa_on_the_cpu() {
+    table("SLH-DSA", &cpu(Isa::fastest()), slh_dsa, &SLH_DSA, flips());
+}
+
+#[test]
+fn slh_dsa_on_the_double_of_a_gpu() {
+    table("SLH-DSA", &double(), slh_dsa, &SLH_DSA, flips());
+}
+
+#[test]
+fn zkdilithium_on_the_cpu() {
+    table("zkDilithium", &cpu(Isa::fastest()), zk_dilithium, &ZK, flips());
+}
+
+#[test]
+fn zkdilithium_on_the_double_of_a_gpu() {
+    table("zkDilithium", &double(), zk_dilithium, &ZK, flips().div_ceil(20));
+}
+
+#[cfg(feature = "vulkan")]
+#[test]
+fn slh_dsa_on_vulkan() {
+    // lavapipe makes pipelines anew after each error.
+    vulkan().inspect(|kind| table("SLH-DSA", kind, slh_dsa, &SLH_DSA, flips().div_ceil(10)));
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn slh_dsa_on_cuda() {
+    cuda().inspect(|kind| table("SLH-DSA", kind, slh_dsa, &SLH_DSA, flips()));
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn zkdilithium_on_cuda() {
+    cuda().inspect(|kind| table("zkDilithium", kind, zk_dilithium, &ZK, flips().div_ceil(10)));
+}
+
+/// A lane that is always wrong gives no key and no signature with `redundant`, a single one neither.
+#[test]
+fn a_lane_that_is_always_wrong_lets_nothing_out() {
+    for isa in Isa::available() {
+        let kind = cpu(isa);
+        let (mut wrong, mut caught) = (0, 0);
+        for check in [Check::Nothing, Check::Redundant] {
+            let subject = slh_dsa(&kind, check);
+            for (lanes, lane) in [2, 8, 16].into_iter().flat_map(|lanes| (0..lanes).map(move |lane| (lanes, lane))) {
+                for case in 0..12 {
+                    let mut row = Row::default();
+                    let result = kind.faults.stuck(lane, lanes, || (subject.sign)(case));
+                    subject.judge(case, result, &mut row);
+                    match check {
+                        Check::Redundant => {
+                            assert_eq!(row.caught, 1, "{}: lane {lane} of {lanes}, case {case}", isa.name());
+                            caught += row.caught;
+                        }
+                        _ => wrong += row.left(),
+                    }
+                }
+            }
+        }
+        assert_eq!((wrong, caught), (26 * 12, 26 * 12), "{}", isa.name());
+        let engine = |redundant| {
+            let builder = Engine::builder().backend(kind.backend.clone()).threads(1).redundant(redundant);
+            builder.build().unwrap()
+        };
+        let seeds = Seeds { sk_seed: vec![1; 16].into(), sk_prf: vec![2; 16].into(), pk_seed: vec![3; 16] };
+        let make = |redundant| engine(redundant).from_seeds(&TOY_SHA2_16, std::slice::from_ref(&seeds));
+        for lane in 0..8 {
+            assert!(kind.faults.stuck(lane, 8, || make(false)).unwrap() != make(false).unwrap());
+            let why = kind.faults.stuck(lane, 8, || make(true)).unwrap_err();
+            assert!(matches!(why, Error::Inconsistent { .. }), "{why}");
+        }
+    }
+}
+
+/// The same for zkDilithium; a lane that nobody's signature comes from does no harm.
+#[test]
+fn a_lane_of_zkdilithium_that_is_always_wrong_lets_nothing_out() {
+    for isa in Isa::available() {
+        let kind = cpu(isa);
+        let lanes = hypergrove_cpu::zk::ZkDilithium::with(isa).expect("detected").lanes();
+        if lanes == 1 {
+            println!("skipped: {}: zkDilithium has one lane there", isa.name());
+            continue;
+        }
+        let seeds = [[1; 32], [2; 32], [3; 32]];
+        for check in [Check::Nothing, Check::Redundant] {
+            let subject = zk_dilithium(&kind, check);
+            let builder = zkdilithium::Engine::builder().threads(1).isa(isa).over(over(&kind.faults));
+            let engine = builder.redundant(check == Check::Redundant).build().unwrap();
+            let mut row = Row::default();
+            let mut keys = (0, 0);
+            for lane in 0..lanes {
+                for case in 0..subject.right.len() {
+                    let result = kind.faults.stuck(lane, lanes, || (subject.sign)(case));
+                    subject.judge(case, result, &mut row);
+                }
+                for count in [1, 3] {
+                    match kind.faults.stuck(lane, lanes, || engine.keygen_batch(&seeds[..count])) {
+                        Ok(made) => keys.0 += usize::from(made != engine.keygen_batch(&seeds[..count]).unwrap()),
+                        Err(_) => keys.1 += 1,
+                    }
+                }
+            }
+            match check {
+                Check::Redundant => {
+                    assert_eq!((row.left(), keys.0), (0, 0), "{}", isa.name());
+                    assert!(row.caught > 0 && keys.1 > 0, "{}", isa.name());
+                }
+                _ => assert!(row.left() > 0 && keys.0 > 0, "{}: faults are seen", isa.name()),
+            }
+        }
+    }
+}
+
+/// A place in a GPU's memory that some kernel, or a copy, always writes wrongly.
+#[test]
+fn a_place_of_a_gpu_that_is_always_wrong_lets_nothing_out() {
+    let (kind, mut state) = (double(), 3);
+    for check in [Check::Nothing, Check::Redundant] {
+        let (subject, mut row) = (slh_dsa(&kind, check), Row::default());
+        let stages = (0..subject.right.len()).map(|case| {
+            let (sites, _) = kind.faults.survey(|| (subject.sign)(case));
+            sites.into_iter().map(|site| site.stage).collect::<Vec<_>>()
+        });
+        let stages: Vec<_> = stages.collect();
+        for round in 0..flips().min(1000) {
+            let case = round % subject.right.len();
+            let stage = stages[case][random(&mut state) as usize % stages[case].len()];
+            let (done, result) = kind.faults.cell(stage, random(&mut state), || (subject.sign)(case));
+            if done {
+                subject.judge(case, result, &mut row);
+            }
+        }
+        match check {
+            Check::Redundant => assert!(row.left() == 0 && row.caught > 0),
+            _ => assert!(row.left() > 0, "faults are seen"),
+        }
+        println!(
+            "{check:?}: of {} places {} caught, {} harmless, {} left",
+            row.flips,
+            row.caught,
+            row.harmless,
+            row.left()
+        );
+    }
+}
+
+/// Backends without lanes, threads or places have none to change.
+#[test]
+fn the_reference_has_one_place() {
+    let engine = Engine::builder().backend(Arc::new(Reference)).threads(1).redundant(true).build().unwrap();
+    let key = engine.generate(&TOY_SHA2_16).unwrap();
+    let signature = engine.sign(&key, PURE, b"m", Randomizer::Hedged).unwrap();
+    assert!(engine.verify(&key.verifying_key(), PURE, b"m", signature.as_bytes()).unwrap());
+}
