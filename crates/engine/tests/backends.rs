@@ -188,6 +188,8 @@ struct Telling(u8);
 
 /// Calls of [`Backend::compile`], which answers nothing.
 static COMPILED: AtomicUsize = AtomicUsize::new(0);
+/// Calls of [`ZkDilithium::elsewhere`], which answers nothing.
+static MOVED: AtomicUsize = AtomicUsize::new(0);
 
 #[deny(clippy::missing_trait_methods)]
 impl Backend for Telling {
@@ -281,6 +283,9 @@ impl ZkDilithium for Telling {
     fn jobs(&self, op: ZkOp) -> usize {
         94 + usize::from(op == ZkOp::Verify)
     }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        MOVED.fetch_add(usize::from(elsewhere), Ordering::Relaxed);
+    }
     fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
         for (i, seed) in seeds.iter().enumerate() {
             let key = reference::keygen(seed);
@@ -333,7 +338,9 @@ fn checked_answers_what_its_subject_answers() {
         (hasher.space(), hasher.longest(), hasher.link()),
         (vec![Axis::new("hashed", &[8])], 90, Ok(Some(92.0)))
     );
-    let zk = checked.zkdilithium(device, &policy).unwrap();
+    let mut zk = checked.zkdilithium(device, &policy).unwrap();
+    zk.elsewhere(true);
+    assert_eq!(MOVED.load(Ordering::Relaxed), 2, "both move");
     assert_eq!((zk.space(), zk.poseidon_rate()), (vec![Axis::new("signed", &[9])], Some(93.0)));
     assert_eq!((zk.jobs(ZkOp::Sign), zk.jobs(ZkOp::Verify)), (94, 95));
     let unchecked = Checked { subject: Arc::new(Telling(0)), reference: Arc::new(Reference) };
