@@ -37,6 +37,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
     CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
+    CiStep { name: "faults",    about: "bits flipped while signing: nothing wrong leaves with redundant", run: tests::faults },
     CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },

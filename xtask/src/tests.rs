@@ -30,6 +30,17 @@ pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
     Ok(Outcome::Passed(format!("{} tests", tally.passed)))
 }
 
+/// Bits flipped while signing and places that are always wrong: in a full run until `redundant` has caught 10,000 flips that
+/// change a signature on the CPU, and as many on the kernels on the host.
+pub(crate) fn faults(tally: &mut Tally, extent: Extent) -> Step {
+    let flips = if extent == Extent::Full { "10000" } else { "400" };
+    let mut command = command(&["--test".into(), "faults".into()]);
+    command.env("HYPERGROVE_FLIPS", flips);
+    let before = tally.passed;
+    process::run_tests(command, tally)?;
+    Ok(Outcome::Passed(format!("{} tests with {flips} flips", tally.passed - before)))
+}
+
 /// `--release`, because unoptimised hash kernels take hours and the tool is built already; `--show-output`, because tests print what
 /// they skip; `--no-fail-fast`, so that one run finds every failure.
 pub(crate) fn command(arguments: &[String]) -> Command {

@@ -43,6 +43,8 @@ fn a_case_of_the_vectors() {
     place.write("raw", bytes(&case["sk"]));
     let again = place.run_with(&["sign", "--scheme", "zkdilithium", "--key", "raw", "-"], &bytes(&case["msg"])).good();
     assert_eq!(again.stdout, bytes(&case["sig"]));
+    let twice = ["sign", "--redundant", "--key", "raw", "--scheme", "zkdilithium", "-"];
+    assert_eq!(place.run_with(&twice, &bytes(&case["msg"])).good().stdout, bytes(&case["sig"]));
     for key in ["k.pem", "p.pem", "raw"] {
         assert_eq!(place.run(&["verify", "--key", key, "m"]).good().text(), "m: OK\n");
     }
