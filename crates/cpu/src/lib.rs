@@ -19,7 +19,7 @@ pub mod zk;
 pub use hypergrove_lanes::{Isa, Lattice, Part, Rates, SHA256_START, Sha256, TweakableHash, rates, sha256};
 pub use policy::CpuPolicy;
 
-use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program};
+use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest};
 use hypergrove_fips205::plan::Plan;
 use hypergrove_fips205::{Family, Params};
 use hypergrove_lanes::tweakable_hash;
@@ -102,6 +102,11 @@ impl Backend for Cpu {
 
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(policy::axes(!self.chosen))
+    }
+
+    /// Sets are values of the same code, but for the family and n.
+    fn self_test(&self) -> SelfTest {
+        SelfTest::SharedCode
     }
 
     /// This release, and the defaults.

@@ -1,7 +1,7 @@
 //! The conformance suite on the first GPU, where there is one.
 
 use hypergrove_engine::{Backend, Policy, ZkDilithium};
-use hypergrove_testkit::{backend_tests, zk_tests};
+use hypergrove_testkit::{backend_tests, suite, zk_tests};
 
 fn cuda() -> Option<impl Backend> {
     let cuda = hypergrove_cuda::backend(Some(&std::env::temp_dir().join("hypergrove-test-kernels")));
@@ -15,6 +15,13 @@ fn cuda() -> Option<impl Backend> {
 }
 
 backend_tests!(on_cuda, cuda());
+
+#[test]
+fn known_answers_of_every_set() {
+    if let Some(cuda) = cuda() {
+        suite::known_answers_of_every_set(&cuda);
+    }
+}
 
 /// In integers or in doubles.
 fn zkdilithium(fp64: u32) -> Option<Box<dyn ZkDilithium>> {

@@ -1,6 +1,6 @@
 //! What a backend is: it prepares plans for a device, and the prepared programs run batches.
 
-use crate::{Error, Hasher, ZkDilithium};
+use crate::{Error, Hasher, SelfTest, ZkDilithium};
 use hypergrove_fips205::plan::{Plan, Slot, Work};
 use hypergrove_fips205::{Params, Position};
 use std::borrow::Cow;
@@ -203,6 +203,10 @@ pub trait Backend: Send + Sync {
     fn devices(&self) -> Result<Vec<Device>, Error>;
     /// What can be tuned for this plan. `Err(Unsupported)` declines the plan.
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error>;
+    /// Which known answers an engine asks for before it uses a device: by default the most.
+    fn self_test(&self) -> SelfTest {
+        SelfTest::EverySet
+    }
     /// Why there are no devices: no driver, no hardware. `None` where there are some, or no reason is known.
     fn absent(&self) -> Option<String> {
         None

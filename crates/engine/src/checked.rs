@@ -1,7 +1,8 @@
 //! Two backends, one answer: every result and every value on the way to it is compared.
 
 use crate::{
-    Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Timing, ZkDilithium, ZkSign, ZkVerify,
+    Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, SelfTest, Timing, ZkDilithium, ZkSign,
+    ZkVerify,
 };
 use hypergrove_fips205::plan::{Plan, Slot, Work};
 use hypergrove_zkdilithium::params::SEED_BYTES;
@@ -41,6 +42,9 @@ impl Backend for Checked {
     }
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         self.subject.space(device, plan)
+    }
+    fn self_test(&self) -> SelfTest {
+        self.subject.self_test()
     }
     fn absent(&self) -> Option<String> {
         self.subject.absent()

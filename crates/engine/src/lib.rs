@@ -11,6 +11,7 @@ pub mod nodes;
 pub mod planner;
 pub mod programs;
 mod reference;
+pub mod self_test;
 mod stack;
 mod zkdilithium;
 
@@ -20,5 +21,6 @@ pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::{Error, ErrorKind, Size};
 pub use hash::{Hasher, Messages};
 pub use reference::Reference;
+pub use self_test::{SelfTest, SelfTested};
 pub use stack::wiped;
 pub use zkdilithium::{ZkDilithium, ZkSign, ZkVerify};

@@ -1,7 +1,7 @@
 //! The oracle as a backend: slow, and what the others are compared with.
 
 use crate::nodes::CachedNodes;
-use crate::{Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Timing};
+use crate::{Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, SelfTest, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::reference::{Implied, implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType};
@@ -31,6 +31,10 @@ impl Backend for Reference {
     }
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(Vec::new())
+    }
+    /// What others' known answers are made by.
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
     }
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, _: &Policy) -> u64 {
         let (p, jobs) = (plan.params, batch as u64);

@@ -4,7 +4,7 @@ use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::programs::{Group, Programs};
 use hypergrove_engine::{
     Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
-    Program, Reference, Timing, ZkDilithium, ZkSign, ZkVerify,
+    Program, Reference, SelfTest, Timing, ZkDilithium, ZkSign, ZkVerify,
 };
 use hypergrove_fips205::plan::{Op, Plan, Slot, Work, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
@@ -199,6 +199,9 @@ impl Backend for Telling {
     fn devices(&self) -> Result<Vec<Device>, Error> {
         Ok(vec![Device { name: "teller".into(), ..Reference.devices()?.remove(0) }])
     }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
+    }
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(vec![Axis::new("told", &[7])])
     }
@@ -321,6 +324,7 @@ fn checked_answers_what_its_subject_answers() {
     let device = &checked.devices().unwrap()[0];
     assert_eq!((checked.name(), &*device.name), ("telling", "teller"));
     assert_eq!(checked.space(device, &plan), Ok(vec![Axis::new("told", &[7])]));
+    assert_eq!(checked.self_test(), SelfTest::Off);
     assert_eq!(checked.absent().as_deref(), Some("told to be absent"));
     assert_eq!(checked.notices(), ["notice 0", "notice 0"], "of both");
     assert_eq!(checked.jobs(device, &plan, &policy), 77);

@@ -7,7 +7,7 @@
 use crate::engine::Inner;
 use crate::worker::Worker;
 use hypergrove_engine::programs::{Group, Programs};
-use hypergrove_engine::{Backend, Device, PolicySource};
+use hypergrove_engine::{Backend, Device, PolicySource, SelfTested};
 use hypergrove_tune::model::{Sample, Shape, line};
 use std::sync::{Arc, OnceLock};
 
@@ -85,7 +85,7 @@ impl Inner {
     /// Programs with what the tables know of their device.
     pub(crate) fn programs(&self, backend: Arc<dyn Backend>, device: Device, share: u64) -> Programs {
         let known = crate::engine::know(&self.tables, &backend, &device, &self.notices);
-        Programs::new(backend, device, share, Some(known))
+        Programs::new(SelfTested::of(backend), device, share, Some(known))
     }
 
     /// The devices for a row of `left` jobs more, of this group at first; `None` if nobody knows how many.

@@ -7,7 +7,7 @@ use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::worker::{Asked, Fault, Scale, Worker};
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Programs};
-use hypergrove_engine::{Backend, Device, Error, Knowledge, PolicySource, Timing};
+use hypergrove_engine::{Backend, Device, Error, Knowledge, PolicySource, SelfTested, Timing};
 use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 use hypergrove_tune::table::{Known, Source};
@@ -145,7 +145,7 @@ impl EngineBuilder {
             let shares: Vec<u64> = queues().map(|queue| memory_budget / slots * queue).collect();
             let worker = |((device, backend), share)| {
                 let known = know(&self.tables, &backend, &device, &notices);
-                Worker::new(Programs::new(backend, device, share, Some(known)))
+                Worker::new(Programs::new(SelfTested::of(backend), device, share, Some(known)))
             };
             devices.into_iter().zip(shares).map(worker).collect()
         };
@@ -159,6 +159,7 @@ impl EngineBuilder {
             pool: OnceLock::new(),
             pools: Mutex::default(),
             host: OnceLock::new(),
+            host_hashes: OnceLock::new(),
             narrow: Mutex::default(),
             threads,
             memory_budget,
@@ -485,6 +486,8 @@ pub(crate) struct Inner {
     pools: Mutex<Vec<ThreadPool>>,
     /// The host's instruction set, once messages are hashed on it.
     pub(crate) host: OnceLock<hypergrove_cpu::Isa>,
+    /// Whether it hashes rightly.
+    pub(crate) host_hashes: OnceLock<Result<(), Error>>,
     /// For the host's own programs whose policy has fewer threads than there are.
     narrow: Mutex<Vec<Arc<ThreadPool>>>,
     pub(crate) threads: usize,

@@ -3,14 +3,14 @@
 use crate::engine::{Engine, Inner};
 use crate::worker::{Worker, is_fault};
 use hypergrove_cpu::{Cpu, Isa, Part, SHA256_START, Sha256, sha256};
-use hypergrove_engine::{Backend, Error, Hasher, Messages, Policy, THREADS};
+use hypergrove_engine::{Backend, Error, Hasher, Messages, Policy, SelfTested, THREADS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -73,6 +73,15 @@ impl Inner {
         let named = self.workers.iter().find(|worker| worker.device().backend == "cpu");
         let isa = named.and_then(|worker| Isa::by_name(&worker.device().detail));
         *self.host.get_or_init(|| isa.unwrap_or_else(|| Cpu::new().isa()))
+    }
+
+    /// That the host's lanes hash rightly, tested once.
+    fn test_host(&self) -> Result<(), Error> {
+        let test = || {
+            let cpu = SelfTested::of(Arc::new(Cpu::with(self.isa()).expect("detected")));
+            cpu.hasher(&cpu.devices()?[0], &Policy::default()).map(drop)
+        };
+        self.host_hashes.get_or_init(test).clone()
     }
 
     fn lanes(&self) -> Box<dyn Sha256> {
@@ -157,6 +166,7 @@ impl Inner {
                 Ok(true) => return Ok(()),
                 // The host hashes whatever no device takes.
                 Ok(false) => {
+                    self.test_host()?;
                     let device = worker.device();
                     let cpu = Cpu::with(self.isa()).expect("detected");
                     let mut hasher = cpu.hasher(device, &Policy(vec![(THREADS, self.threads as u32)]))?;
@@ -201,6 +211,7 @@ impl Engine {
         if !self.0.has_host() {
             return self.0.gather(count, open, sink);
         }
+        self.0.test_host()?;
         let most = most_files();
         let threads = self.0.threads.min(count).min(most);
         let source = Source { open, count, next: AtomicUsize::new(0), opened: AtomicUsize::new(0) };
@@ -487,6 +498,7 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
     fn read_long(&mut self, start: usize, reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
         let begun = self.bytes.split_off(start);
         self.flush()?;
+        self.engine.test_host()?;
         let (hash, mut state, mut length) = (self.engine.lanes(), SHA256_START, 0);
         let mut reader = begun.as_slice().chain(reader);
         let mut buffer = vec![0; PIECE];

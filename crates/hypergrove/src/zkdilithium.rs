@@ -45,11 +45,25 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, OnceLock};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-/// What computes single operations: on the calling thread, by the instruction set that is fastest here.
+/// What computes single operations: on the calling thread, by the instruction set that is fastest here. Most of them have no
+/// error for a CPU that fails its self-test: they panic.
 fn on_this_thread() -> &'static ZkDilithium {
     static LANES: OnceLock<ZkDilithium> = OnceLock::new();
-    let lanes = || ZkDilithium::with(Isa::fastest()).expect("the fastest instruction set is one that the CPU has");
-    LANES.get_or_init(|| lanes().alone())
+    LANES.get_or_init(|| {
+        let lanes = ZkDilithium::with(Isa::fastest()).expect("the fastest instruction set is one that the CPU has");
+        self_test(&lanes).unwrap_or_else(|why| panic!("{why}"));
+        lanes.alone()
+    })
+}
+
+/// Asks the CPU's lanes what is known.
+fn self_test(lanes: &ZkDilithium) -> Result<(), Error> {
+    hypergrove_engine::self_test::zkdilithium(
+        "cpu:0",
+        |seed| Ok(only(lanes.keygen(&[*seed]))),
+        |key, message| Ok(only(lanes.sign(&[Sign { key: &key.expand(), message }]))),
+        |key, message, signature| Ok(only(lanes.verify(&[Verify { key: &key.expand(), message, signature }]))),
+    )
 }
 
 /// The result of a batch of one.

@@ -135,6 +135,9 @@ impl Backend for Mock {
         };
         Ok((0..self.count).map(of).collect())
     }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
+    }
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         if self.picky && device.index == 0 && plan.params.family == Family::Shake {
             return Err(Error::Unsupported { device: device.id(), what: "SHAKE".into() });
@@ -828,6 +831,9 @@ impl Backend for Tuned {
     fn devices(&self) -> Result<Vec<Device>, Error> {
         self.0.devices()
     }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
+    }
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(vec![Axis { name: "slowness", values: (&[1, 2, 4, 8][..]).into(), tuned: true }])
     }
@@ -852,6 +858,9 @@ impl Backend for Noting {
     }
     fn notices(&self) -> Vec<String> {
         vec!["left out".into()]
+    }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
     }
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         self.0.space(device, plan)

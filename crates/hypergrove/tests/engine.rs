@@ -490,6 +490,9 @@ impl Backend for Probe {
     fn devices(&self) -> Result<Vec<Device>, Error> {
         Reference.devices()
     }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
+    }
     fn space(&self, _: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         if plan.op == Op::Sign && plan.params.family == Family::Shake {
             return Err(Error::Unsupported { device: "probe".into(), what: "SHAKE".into() });

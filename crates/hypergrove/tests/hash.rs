@@ -1,7 +1,8 @@
 //! SHA-256 of messages through the engine, Merkle trees, and which device takes what.
 
 use hypergrove::{
-    Axis, Backend, Device, Engine, Error, Hasher, MerkleTree, Messages, Plan, Policy, Reference, THREADS, Timing,
+    Axis, Backend, Device, Engine, Error, Hasher, MerkleTree, Messages, Plan, Policy, Reference, SelfTest, THREADS,
+    Timing,
 };
 use hypergrove_engine::Program;
 use sha2::{Digest, Sha256};
@@ -216,6 +217,9 @@ impl Backend for Gpu {
     }
     fn devices(&self) -> Result<Vec<Device>, Error> {
         Ok(vec![Device { backend: "gpu", memory: 1 << 30, queue: 2, ..Reference.devices()?.remove(0) }])
+    }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
     }
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(Vec::new())

@@ -2,7 +2,7 @@
 
 use hypergrove::signature::Signer;
 use hypergrove::zkdilithium::{Engine, Message, Op, SignJob, Signature, SigningKey, SigningKeys, VerifyJob};
-use hypergrove::{Axis, Backend, Device, Error, ErrorKind, Plan, Policy, Reference, Timing};
+use hypergrove::{Axis, Backend, Device, Error, ErrorKind, Plan, Policy, Reference, SelfTest, Timing};
 use hypergrove_engine::{Program, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::{SigningKeyWords, Trace, reference};
 use std::sync::Arc;
@@ -18,6 +18,9 @@ impl Backend for Gpu {
     }
     fn devices(&self) -> Result<Vec<Device>, Error> {
         Ok(vec![Device { backend: "gpu", ..Reference.devices()?.remove(0) }])
+    }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
     }
     fn space(&self, device: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Err(Error::Unsupported { device: device.id(), what: "a plan".into() })

@@ -2,6 +2,7 @@
 //! [`backend_tests!`](crate::backend_tests).
 
 use hypergrove_engine::nodes::CachedNodes;
+use hypergrove_engine::self_test::known_answer;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
 use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
@@ -176,6 +177,16 @@ pub fn odd_batches_and_mixed_keys(backend: &dyn Backend) {
     }
     Case::new(&hypergrove_fips205::SLH_DSA_SHA2_128F, 2, 5).check(backend, &Policy::default());
     Case::new(&hypergrove_fips205::SLH_DSA_SHAKE_192F, 3, 4).check(backend, &Policy::default());
+}
+
+/// What a device must compute rightly before an engine uses it, of the twelve sets of the standard.
+pub fn known_answers_of_every_set(backend: &dyn Backend) {
+    let device = &backend.devices().expect("devices")[0];
+    for p in PARAMETER_SETS.iter().filter(|p| p.oid_arc != 0) {
+        for op in [Op::Keygen, Op::Sign, Op::Verify] {
+            known_answer(backend, device, p, op).unwrap_or_else(|why| panic!("{p}: {op:?}: {why}"));
+        }
+    }
 }
 
 /// The twelve sets of the standard; two keys in a batch for the f sets.

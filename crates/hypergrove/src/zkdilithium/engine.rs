@@ -1,12 +1,12 @@
 //! Batches, on the CPU's lanes, on GPUs, or on both.
 
 use super::worker::{By, Crew, Hand, Hands, Jobs, MOST_HANDS, On, Paces, Worker, lock};
-use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
+use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey, self_test};
 use crate::worker::Fault;
 use crate::{Error, Isa, Work};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_cpu::{Cpu, Lattice};
-use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkSign, ZkVerify, wiped};
+use hypergrove_engine::{Axis, Backend, Device, Policy, SelfTested, THREADS, Timing, ZkSign, ZkVerify, wiped};
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::ThreadPoolBuilder;
@@ -119,7 +119,7 @@ impl EngineBuilder {
         let mut workers: Vec<Worker> = Vec::new();
         for (backend, index) in named {
             let is_cpu = backend.name() == cpu.name();
-            let backend = if is_cpu { cpu.clone() } else { backend };
+            let backend = if is_cpu { cpu.clone() } else { SelfTested::of(backend) };
             let there = backend.devices()?;
             let none = || format!("device {index} of {}: it has {} devices", backend.name(), there.len());
             let device = there.iter().find(|device| device.index == index);
@@ -135,6 +135,7 @@ impl EngineBuilder {
                 };
                 let pool = if threads == 1 { None } else { Some(pool("zkdilithium-lanes")?) };
                 let mut all = vec![lanes()?];
+                self_test(&all[0])?;
                 if self.redundant {
                     all.push(lanes()?.elsewhere());
                 }
@@ -513,7 +514,7 @@ impl fmt::Debug for Engine {
 mod tests {
     use super::*;
     use crate::zkdilithium::{Message, only};
-    use hypergrove_engine::{Program, ZkDilithium};
+    use hypergrove_engine::{Program, SelfTest, ZkDilithium};
     use hypergrove_fips205::plan::Plan;
     use hypergrove_zkdilithium::{Trace, VerifyingKey as RawVerifyingKey, reference};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -605,6 +606,9 @@ mod tests {
         fn devices(&self) -> Result<Vec<Device>, Error> {
             let cpu = only(Cpu::new().devices()?);
             Ok((0..2).map(|index| Device { backend: "mock", index, ..cpu.clone() }).collect())
+        }
+        fn self_test(&self) -> SelfTest {
+            SelfTest::Off
         }
         fn space(&self, device: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
             Err(Error::Unsupported { device: device.id(), what: "a plan".into() })

@@ -1,0 +1,571 @@
+//! Known answers: what a device must compute rightly before it is used.
+//!
+//! The first time that a device is to execute an op, it gets one job whose answer is known. A wrong answer is an error, then
+//! and ever after: nothing that the device computes is handed out.
+
+use crate::{
+    Axis, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, THREADS, Timing, ZkDilithium, ZkSign,
+    ZkVerify,
+};
+use hypergrove_fips205::params::*;
+use hypergrove_fips205::plan::{Op, Plan, Slot, Work};
+use hypergrove_fips205::{Family, Params, Position};
+use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::{Message, Signature, SigningKey, VerifyingKey};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Which known answers a backend's devices must give before an engine uses them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SelfTest {
+    /// One for each parameter set: code is compiled for the set, so that one set's answer says little of another's.
+    EverySet,
+    /// One for each hash family and n, by a set so small that it takes a millisecond: all sets share the code.
+    SharedCode,
+    /// None: a test double, or what was tested already.
+    Off,
+}
+
+/// A set that nobody can ask for by name: two layers of 16 leaves.
+const fn small(name: &'static str, family: Family, n: usize) -> Params {
+    Params { name, family, n, h: 8, d: 2, hp: 4, a: 6, k: 4, lg_w: 4, m: 5, oid_arc: 0 }
+}
+
+static SHA2_16: Params = small("SHA2 with n = 16", Family::Sha2, 16);
+static SHA2_24: Params = small("SHA2 with n = 24", Family::Sha2, 24);
+static SHA2_32: Params = small("SHA2 with n = 32", Family::Sha2, 32);
+static SHAKE_16: Params = small("SHAKE with n = 16", Family::Shake, 16);
+static SHAKE_24: Params = small("SHAKE with n = 24", Family::Shake, 24);
+static SHAKE_32: Params = small("SHAKE with n = 32", Family::Shake, 32);
+
+/// A set, and the first half of SHA-256 of what each op puts out for the known job: key generation, signing, verification.
+type Known = (&'static Params, [u128; 3]);
+
+/// As the reference computes them.
+#[rustfmt::skip]
+static SMALL_SETS: [Known; 6] = [
+    (&SHA2_16,  [0xed4378011e0078126e963d7e59f8683a, 0x97294bd61330713dbff5d5f044234024, 0x072d7ce1035f54237fd7f602881d0d34]),
+    (&SHA2_24,  [0xfe3631c6fe4008882de3b4e90c87c998, 0x5435315eef9dc4261ea69cf6d130022d, 0xfe9cd0bff8ff4b44d1f13e36168e3694]),
+    (&SHA2_32,  [0x84ad6b1a4b0c88e5709de35054d31c55, 0xa7d13f1cec977b2409181b1bc510af53, 0x5a1436d284e928bc8c089288d0450faf]),
+    (&SHAKE_16, [0xd5368511babf53e04b34974944e341bd, 0xb0e274ff7219a335a7095709bc45a682, 0x6238c1562809687ad95488af1fec8d9d]),
+    (&SHAKE_24, [0x5c970adf4a346054e3cb09e956dcacdd, 0xe5091f67993fffbb5b869daac099b10c, 0x56d48e2680e6ea5b85dde962fbcdb72f]),
+    (&SHAKE_32, [0x377d342d108489602be998c5422f0fc3, 0xd4146b8852a3229cd150b91ac4a036c4, 0x292fb44ad05c6997ae5ad6acb7d2cfcd]),
+];
+
+/// As the reference computes them. The first set of a family and n answers for sets that are not here.
+#[rustfmt::skip]
+static WHOLE_SETS: [Known; 12] = [
+    (&SLH_DSA_SHA2_128F,  [0x87295215eacb354f89175ebce19ee721, 0x33305e1b61bb81af890ac8c6073825c7, 0x38e82ee4aa88c0bd9a0266b3cc2b30a9]),
+    (&SLH_DSA_SHAKE_128F, [0xe589d8ea388fc39486b5c33cd7214436, 0x754c224ed4ce062c12ec8f731c16e64c, 0x4a23a0a1ce0ea955c8d550985449bd84]),
+    (&SLH_DSA_SHA2_192F,  [0xf84b292581e22aefa06f3bc3f237787c, 0xaeff38aaedc17a802f7cf2e2645e2b40, 0xdc9af9133b2d3ee90b030f6323f91060]),
+    (&SLH_DSA_SHAKE_192F, [0x8356790b063d8da4f308583a0c5d2a9b, 0x680ab3e34cc595ddcc058c1c173ec550, 0x953b95c9a6267a3d479b7af5a9a593bb]),
+    (&SLH_DSA_SHA2_256F,  [0xb7e6ac204badb22c48b54dea47dfcfe2, 0x15c95fd2f608c23277522522a25319c1, 0xdc2c56f467e69eaaed1cda2cd0cde378]),
+    (&SLH_DSA_SHAKE_256F, [0x454d15936ca8773b61b6767bf0d5411e, 0xb5011ff881a924922735e17d998cfba7, 0x1d535d87ec160bb93a278dc290353974]),
+    (&SLH_DSA_SHA2_128S,  [0xc2c63ce0b4727b266cb83baac0bbd5e0, 0xdd5830e53a226e8657bbd7f31ef4d71a, 0x50c0f9e279c4cb649310715488bd4d9b]),
+    (&SLH_DSA_SHAKE_128S, [0x27d538b5f476cc7d8c376ad315311fae, 0x96f18802ac5714edb232c2fa4fd8c78f, 0xbe9fe3f56cc2de11720330f81e1ce84f]),
+    (&SLH_DSA_SHA2_192S,  [0xb12daf9e2582245e362f301652b60c71, 0xdaf36bc62d20e95ab952fedab6cacd92, 0x70ff6d9f79e607bf6d0d777d95c556ff]),
+    (&SLH_DSA_SHAKE_192S, [0x2ce46b5fa26f1c75a25da10d8c914de0, 0x8fafd3f7a5a0fb801f2a159a8103a880, 0xb1ed2ee27ce9cc640b3a522364dda5f6]),
+    (&SLH_DSA_SHA2_256S,  [0x9f663922abdddb926f0a462705960a88, 0xe4f64c8472c03749d787e5a0007f301d, 0x7eeb333399bf7cb76831474aa7662941]),
+    (&SLH_DSA_SHAKE_256S, [0x71e78ff74be1ddf3b9ef869ef9e2a3c6, 0x15f656d1ad3a10f2f683007791d73612, 0xc97f607b24f463f8a110b317fd96c260]),
+];
+
+/// The known answers that stand for a set.
+fn known(mode: SelfTest, p: &Params) -> &'static Known {
+    let alike = |known: &&Known| (known.0.family, known.0.n) == (p.family, p.n);
+    let all = if mode == SelfTest::SharedCode { &SMALL_SETS[..] } else { &WHOLE_SETS };
+    let same = all.iter().find(|known| std::ptr::eq(known.0, p));
+    same.or_else(|| all.iter().find(alike)).expect("every set has a family and an n of these")
+}
+
+/// Caching grows the same trees as key generation.
+fn tested(op: Op) -> Op {
+    if op == Op::Cache { Op::Keygen } else { op }
+}
+
+fn title(op: Op) -> &'static str {
+    match op {
+        Op::Keygen | Op::Cache => "key generation",
+        Op::Sign => "signing",
+        Op::Verify => "verification",
+    }
+}
+
+/// The known job's bytes: no two neighbours are equal.
+fn bytes(len: usize, first: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(167).wrapping_add(first)).collect()
+}
+
+/// What a program makes of the known job: the first half of its SHA-256.
+fn answer(program: &mut dyn Program) -> Result<u128, Error> {
+    let Plan { params: p, op, .. } = program.plan().clone();
+    let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
+    let key = Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 };
+    let at = Position::split(p, &bytes(p.m, 3));
+    // It leads to some root, which only right hashes find.
+    let signature = bytes(p.sig_bytes(), 4);
+    let batch = Batch {
+        keys: &[key],
+        key_of: &[0],
+        positions: if matches!(op, Op::Sign | Op::Verify) { &[at] } else { &[] },
+        signatures: if op == Op::Verify { &[&signature] } else { &[] },
+    };
+    let mut out = vec![0; program.plan().out_bytes()];
+    program.run(&batch, &mut out)?;
+    Ok(half_digest(&out))
+}
+
+fn half_digest(bytes: &[u8]) -> u128 {
+    let digest = Sha256::digest(bytes);
+    u128::from_be_bytes(digest[..16].try_into().expect("16 bytes"))
+}
+
+fn wrong(device: &str, what: &str) -> Error {
+    Error::Inconsistent { device: device.into(), what: format!("its self-test, {what}, gave a wrong answer") }
+}
+
+/// One of FIPS 180-4's examples, of two blocks with its padding, and its SHA-256.
+const MESSAGE: &[u8; 56] = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+const MESSAGE_SHA256: u128 = 0x248d6a61d20638b8e5c026930c3e6039;
+/// As many as fill any lanes.
+const MESSAGES: usize = 40;
+
+/// Has a device hash the known message.
+fn hashes(device: &str, hasher: &mut dyn Hasher) -> Result<(), Error> {
+    let mut digests = [[0; 32]; MESSAGES];
+    hasher.run(Messages::equal(&MESSAGE.repeat(MESSAGES), MESSAGE.len())?, &mut digests)?;
+    let first = |digest: &[u8; 32]| u128::from_be_bytes(digest[..16].try_into().expect("16 bytes"));
+    match digests.iter().all(|digest| first(digest) == MESSAGE_SHA256) {
+        true => Ok(()),
+        false => Err(wrong(device, "SHA-256 of messages")),
+    }
+}
+
+/// Case 1 of `bulk_go_sha256.jsonl` among the vectors, by an independent implementation: seed and message, and the first half
+/// of SHA-256 of the private key and of the signature.
+const ZK_SEED: [u8; SEED_BYTES] = [
+    0xa8, 0x83, 0xe3, 0xb2, 0x29, 0xb8, 0xdf, 0x4d, 0x35, 0x11, 0x1a, 0xc4, 0x20, 0x03, 0xf0, 0x32, 0x11, 0x26, 0xf0,
+    0x19, 0x7c, 0x58, 0x83, 0xa2, 0x53, 0x35, 0x11, 0xf6, 0xa9, 0xed, 0x9b, 0xb8,
+];
+const ZK_MESSAGE: [u8; 7] = [0x97, 0x6c, 0x6b, 0xa2, 0xe8, 0x5d, 0x33];
+const ZK_KEY: u128 = 0xd1cc3da1dc8f6eb3687a9a2a295cb2cd;
+const ZK_SIGNATURE: u128 = 0x5369faa5eb3881b2338621ce1076d32e;
+
+/// zkDilithium's known answers, by whatever makes a key from a seed, signs, and verifies.
+pub fn zkdilithium(
+    device: &str,
+    keygen: impl FnOnce(&[u8; SEED_BYTES]) -> Result<SigningKey, Error>,
+    sign: impl FnOnce(&SigningKey, Message<'_>) -> Result<Signature, Error>,
+    mut verify: impl FnMut(&VerifyingKey, Message<'_>, &[u8]) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let right = |is_right, what| if is_right { Ok(()) } else { Err(wrong(device, what)) };
+    let (key, message) = (keygen(&ZK_SEED)?, Message::Bytes(&ZK_MESSAGE));
+    right(half_digest(&key.to_bytes()) == ZK_KEY, "key generation for zkDilithium")?;
+    let signature = sign(&key, message)?;
+    right(half_digest(signature.as_bytes()) == ZK_SIGNATURE, "signing for zkDilithium")?;
+    let (public, mut changed) = (key.verifying_key(), signature.as_bytes().to_vec());
+    changed[100] ^= 1;
+    let verdicts = [verify(&public, message, signature.as_bytes())?, verify(&public, message, &changed)?];
+    right(verdicts == [true, false], "verification for zkDilithium")
+}
+
+/// The same of a device.
+fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
+    let zk = std::cell::RefCell::new(zk);
+    let silent = || wrong(device, "zkDilithium");
+    zkdilithium(
+        device,
+        |seed| {
+            let mut key = None;
+            zk.borrow_mut().keygen(&[*seed], &mut |words| key = words.first().map(SigningKey::from_words))?;
+            key.ok_or_else(silent)
+        },
+        |key, message| {
+            let mut made = Vec::new();
+            zk.borrow_mut().sign(&[ZkSign { key, message }], &mut made)?;
+            made.pop().ok_or_else(silent)
+        },
+        |key, message, signature| {
+            let mut verdicts = Vec::new();
+            zk.borrow_mut().verify(&[ZkVerify { key, message, signature }], &mut verdicts)?;
+            verdicts.pop().ok_or_else(silent)
+        },
+    )
+}
+
+/// What was tested, and by which choices: other choices may be other code.
+#[derive(Clone, PartialEq)]
+struct Subject {
+    what: What,
+    policy: Policy,
+}
+
+impl Subject {
+    /// The number of threads changes no code.
+    fn new(what: What, policy: &Policy) -> Subject {
+        let others = policy.0.iter().copied().filter(|(axis, _)| *axis != THREADS);
+        Subject { what, policy: Policy(others.collect()) }
+    }
+}
+
+#[derive(Clone, PartialEq)]
+enum What {
+    /// A set by its name.
+    Plan(&'static str, Op),
+    Sha256,
+    ZkDilithium,
+}
+
+/// The results of a device's tests so far.
+#[derive(Default)]
+struct Results(Mutex<Vec<(Subject, Result<(), Error>)>>);
+
+impl Results {
+    /// Tests what was not tested yet; a wrong answer is remembered as well as a right one. Whoever comes meanwhile waits for
+    /// the result. A device that fails without an answer is asked again the next time.
+    fn settle(&self, subject: Subject, ask: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut results = lock(&self.0);
+        if let Some((_, result)) = results.iter().find(|(known, _)| *known == subject) {
+            return result.clone();
+        }
+        let result = ask();
+        if matches!(result, Ok(()) | Err(Error::Inconsistent { .. })) {
+            results.push((subject, result.clone()));
+        }
+        result
+    }
+
+    fn has_passed(&self, subject: &Subject) -> bool {
+        lock(&self.0).contains(&(subject.clone(), Ok(())))
+    }
+}
+
+/// A backend whose devices are tested at their first use.
+pub struct SelfTested {
+    subject: Arc<dyn Backend>,
+    mode: SelfTest,
+    devices: Mutex<Vec<(u32, Arc<Results>)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SelfTested {
+    /// This backend, tested as it says that it must be.
+    pub fn of(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        match backend.self_test() {
+            SelfTest::Off => backend,
+            mode => Arc::new(SelfTested { subject: backend, mode, devices: Mutex::default() }),
+        }
+    }
+
+    fn results(&self, device: &Device) -> Arc<Results> {
+        let mut devices = lock(&self.devices);
+        match devices.iter().find(|(index, _)| *index == device.index) {
+            Some((_, results)) => results.clone(),
+            None => devices.push_mut((device.index, Arc::default())).1.clone(),
+        }
+    }
+}
+
+/// Gives a program the known job.
+fn ask(device: &str, known: &Known, program: &mut dyn Program) -> Result<(), Error> {
+    let op = program.plan().op;
+    match answer(program)? == known.1[op as usize] {
+        true => Ok(()),
+        false => Err(wrong(device, &format!("{} by {}", title(op), known.0))),
+    }
+}
+
+/// A program that does the known job before its first batch: there, where it may use the threads of its caller's pool.
+struct TestedProgram {
+    program: Box<dyn Program>,
+    device: String,
+    known: &'static Known,
+    subject: Subject,
+    results: Arc<Results>,
+    has_passed: bool,
+}
+
+impl Program for TestedProgram {
+    fn plan(&self) -> &Plan {
+        self.program.plan()
+    }
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        if !self.has_passed {
+            self.results.settle(self.subject.clone(), || ask(&self.device, self.known, &mut *self.program))?;
+            self.has_passed = true;
+        }
+        self.program.run(batch, out)
+    }
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        self.program.read(slot)
+    }
+}
+
+// A method with a default body that is not forwarded would answer for a device that has another answer.
+#[deny(clippy::missing_trait_methods)]
+impl Backend for SelfTested {
+    fn name(&self) -> &'static str {
+        self.subject.name()
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        self.subject.devices()
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        self.subject.space(device, plan)
+    }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
+    }
+    fn absent(&self) -> Option<String> {
+        self.subject.absent()
+    }
+    fn notices(&self) -> Vec<String> {
+        self.subject.notices()
+    }
+    fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
+        self.subject.jobs(device, plan, policy)
+    }
+    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
+        self.subject.compile(device, plan, batch, policy);
+    }
+    fn queue(&self, device: &Device, plan: &Plan) -> u32 {
+        self.subject.queue(device, plan)
+    }
+    fn rates(&self, device: &Device) -> Option<Work> {
+        self.subject.rates(device)
+    }
+    fn clock(&self, device: &Device) -> Option<f64> {
+        self.subject.clock(device)
+    }
+    fn fingerprint(&self, device: &Device) -> String {
+        self.subject.fingerprint(device)
+    }
+    fn free(&self, device: &Device) -> Option<u64> {
+        self.subject.free(device)
+    }
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        self.subject.bytes(device, plan, batch, policy)
+    }
+    /// A program of the known answer's own plan is asked itself, by one job more: nothing is prepared for it.
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        let (known, op, results) = (known(self.mode, plan.params), tested(plan.op), self.results(device));
+        let subject = Subject::new(What::Plan(known.0.name, op), policy);
+        if results.has_passed(&subject) {
+            return self.subject.prepare(device, plan, batch, policy);
+        }
+        if std::ptr::eq(known.0, plan.params) && op == plan.op && plan.cached_layers == 0 {
+            let (program, device) = (self.subject.prepare(device, plan, batch, policy)?, device.id());
+            return Ok(Box::new(TestedProgram { program, device, known, subject, results, has_passed: false }));
+        }
+        results.settle(subject, || {
+            let mut program = self.subject.prepare(device, &Plan::new(known.0, op), 1, &policy.with(THREADS, 1))?;
+            ask(&device.id(), known, &mut *program)
+        })?;
+        self.subject.prepare(device, plan, batch, policy)
+    }
+    /// Few messages of one length: a GPU's own hasher needs no thread of a pool for them.
+    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        let mut hasher = self.subject.hasher(device, policy)?;
+        self.results(device).settle(Subject::new(What::Sha256, policy), || match self.mode {
+            SelfTest::SharedCode => hashes(&device.id(), &mut *self.subject.hasher(device, &policy.with(THREADS, 1))?),
+            _ => hashes(&device.id(), &mut *hasher),
+        })?;
+        Ok(hasher)
+    }
+    /// With one thread, what is asked stays on this thread, which may be one of a pool with other work.
+    fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        self.results(device).settle(Subject::new(What::ZkDilithium, policy), || {
+            zkdilithium_of(&device.id(), &mut *self.subject.zkdilithium(device, &policy.with(THREADS, 1))?)
+        })?;
+        self.subject.zkdilithium(device, policy)
+    }
+}
+
+/// Tests one op of one set of FIPS 205 on a device, by the backend's default policy: what [`SelfTested`] does for a backend
+/// with [`SelfTest::EverySet`] when it prepares that set. The other sets are tested by their family's and n's f set.
+pub fn known_answer(backend: &dyn Backend, device: &Device, params: &'static Params, op: Op) -> Result<(), Error> {
+    let known = known(SelfTest::EverySet, params);
+    let mut program = backend.prepare(device, &Plan::new(known.0, tested(op)), 1, &Policy::default())?;
+    ask(&device.id(), known, &mut *program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reference;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    const OPS: [Op; 3] = [Op::Keygen, Op::Sign, Op::Verify];
+
+    /// Of the small sets and of the f sets; the CPU's own test asks all twelve.
+    #[test]
+    fn known_answers_are_the_references() {
+        let device = &Reference.devices().unwrap()[0];
+        let mut wrong = Vec::new();
+        for (p, answers) in SMALL_SETS.iter().chain(&WHOLE_SETS[..6]) {
+            let made = OPS.map(|op| {
+                let mut program = Reference.prepare(device, &Plan::new(p, op), 1, &Policy::default()).unwrap();
+                answer(&mut *program).unwrap()
+            });
+            if made != *answers {
+                wrong.push(format!("{p}: {}", made.map(|half| format!("{half:#034x}")).join(", ")));
+            }
+        }
+        assert!(wrong.is_empty(), "the reference computes\n{}", wrong.join("\n"));
+    }
+
+    /// What nobody would have computed by chance.
+    #[test]
+    fn every_answer_differs_from_the_others() {
+        let all: Vec<u128> = SMALL_SETS.iter().chain(&WHOLE_SETS).flat_map(|known| known.1).collect();
+        assert!((0..all.len()).all(|i| !all[..i].contains(&all[i])));
+    }
+
+    /// The reference with wrong bytes in what it puts out for an op, as often as is said.
+    struct Lying(SelfTest, Op, Arc<AtomicUsize>);
+
+    impl Backend for Lying {
+        fn name(&self) -> &'static str {
+            "lying"
+        }
+        fn devices(&self) -> Result<Vec<Device>, Error> {
+            Ok(vec![Device { backend: "lying", ..Reference.devices()?.remove(0) }])
+        }
+        fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+            Ok(Vec::new())
+        }
+        fn self_test(&self) -> SelfTest {
+            self.0
+        }
+        fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
+            0
+        }
+        fn prepare(
+            &self,
+            device: &Device,
+            plan: &Plan,
+            batch: usize,
+            policy: &Policy,
+        ) -> Result<Box<dyn Program>, Error> {
+            Ok(Box::new(Liar(Reference.prepare(device, plan, batch, policy)?, self.1, self.2.clone())))
+        }
+        fn hasher(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
+            Ok(Box::new(LyingHasher))
+        }
+    }
+
+    struct Liar(Box<dyn Program>, Op, Arc<AtomicUsize>);
+
+    impl Program for Liar {
+        fn plan(&self) -> &Plan {
+            self.0.plan()
+        }
+        fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+            let timing = self.0.run(batch, out)?;
+            if self.plan().op == self.1 && self.2.try_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+                *out.last_mut().expect("it has bytes") ^= 0x80;
+            }
+            Ok(timing)
+        }
+        fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+            self.0.read(slot)
+        }
+    }
+
+    /// All digests are right but one.
+    struct LyingHasher;
+
+    impl Hasher for LyingHasher {
+        fn space(&self) -> Vec<Axis> {
+            Vec::new()
+        }
+        fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+            Reference.hasher(&Reference.devices()?[0], &Policy::default())?.run(messages, digests)?;
+            digests[MESSAGES - 1][0] ^= 1;
+            Ok(Timing::default())
+        }
+    }
+
+    /// One wrong bit in one answer: nothing of that op and family is prepared, then or later; all else is.
+    #[test]
+    fn a_wrong_answer_is_the_end() {
+        for wrong in OPS {
+            let lies = Arc::new(AtomicUsize::new(1));
+            let backend = SelfTested::of(Arc::new(Lying(SelfTest::SharedCode, wrong, lies.clone())));
+            let (device, policy) = (backend.devices().unwrap().remove(0), Policy::default());
+            let prepare = |p, op| backend.prepare(&device, &Plan::new(p, op), 1, &policy).map(drop);
+            for op in OPS.into_iter().chain(OPS) {
+                let prepared = prepare(&TOY_SHA2_16, op);
+                assert_eq!(prepared.is_err(), op == wrong, "{op:?}");
+                if let Err(why) = prepared {
+                    let what = format!("its self-test, {} by SHA2 with n = 16, gave a wrong answer", title(op));
+                    assert_eq!(why, Error::Inconsistent { device: "lying:0".into(), what });
+                }
+            }
+            assert_eq!(lies.load(Relaxed), 0, "it would answer rightly now, and is not asked");
+            assert_eq!(prepare(&TOY_SHAKE_24, wrong), Ok(()), "another family");
+            let cache = backend.prepare(&device, &Plan::cache(&TOY_SHA2_16, 1), 1, &policy);
+            assert_eq!(cache.is_err(), wrong == Op::Keygen);
+            let why = backend.hasher(&device, &policy).err().expect("a wrong digest").to_string();
+            assert!(why.contains("lying:0") && why.contains("its self-test, SHA-256 of messages"), "{why}");
+        }
+    }
+
+    /// Where each set is tested, its own program is: before its first batch, whatever other programs there are.
+    #[test]
+    fn a_program_that_answers_wrongly_runs_no_batch() {
+        for wrong in OPS {
+            let lies = Arc::new(AtomicUsize::new(1));
+            let backend = SelfTested::of(Arc::new(Lying(SelfTest::EverySet, wrong, lies)));
+            let (device, policy, p) = (backend.devices().unwrap().remove(0), Policy::default(), &SLH_DSA_SHA2_128F);
+            for op in OPS.into_iter().chain(OPS) {
+                let mut program = backend.prepare(&device, &Plan::new(p, op), 3, &policy).unwrap();
+                let mut other = backend.prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
+                for program in [&mut program, &mut other] {
+                    match answer(&mut **program) {
+                        Ok(right) => assert!(op != wrong && right == WHOLE_SETS[0].1[op as usize], "{op:?}"),
+                        Err(why) => {
+                            let what =
+                                format!("its self-test, {} by SLH-DSA-SHA2-128f, gave a wrong answer", title(op));
+                            assert_eq!((op, why), (wrong, Error::Inconsistent { device: "lying:0".into(), what }));
+                        }
+                    }
+                }
+            }
+            // Sets without a known answer of their own, and other plans, ask at once.
+            let prepare = |plan: &Plan| backend.prepare(&device, plan, 1, &policy).is_err();
+            assert!(prepare(&Plan::new(&TOY_SHA2_16, wrong)));
+            assert_eq!(prepare(&Plan::new(p, Op::Sign).with_cached_layers(1)), wrong == Op::Sign);
+            assert_eq!(prepare(&Plan::cache(p, 1)), wrong == Op::Keygen);
+        }
+    }
+
+    #[test]
+    fn zkdilithiums_answers_are_the_references() {
+        let mut trace = hypergrove_zkdilithium::Trace::default();
+        use hypergrove_zkdilithium::reference;
+        let flips = |at: usize| {
+            let mut trace = hypergrove_zkdilithium::Trace::default();
+            zkdilithium(
+                "cpu:0",
+                |seed| Ok(reference::keygen(&if at == 0 { [9; SEED_BYTES] } else { *seed })),
+                |key, message| {
+                    let message = if at == 1 { Message::Bytes(b"other") } else { message };
+                    Ok(reference::sign(&key.expand(), message, &mut trace))
+                },
+                |_, _, _| Ok(at == 2),
+            )
+        };
+        for (at, what) in ["key generation", "signing", "verification", "verification"].into_iter().enumerate() {
+            let why = flips(at).unwrap_err().to_string();
+            assert!(why.contains(&format!("its self-test, {what} for zkDilithium, gave a wrong answer")), "{why}");
+        }
+        let judge = |key: &VerifyingKey, message: Message<'_>, signature: &[u8]| {
+            Ok(reference::verify(&key.expand(), message, signature, &mut hypergrove_zkdilithium::Trace::default()))
+        };
+        let sign = |key: &SigningKey, message: Message<'_>| Ok(reference::sign(&key.expand(), message, &mut trace));
+        zkdilithium("cpu:0", |seed| Ok(reference::keygen(seed)), sign, judge).unwrap();
+    }
+}

@@ -1,0 +1,244 @@
+//! Devices that compute wrongly, found by their first known answer: nothing of theirs is handed out.
+
+use hypergrove::zkdilithium;
+use hypergrove::*;
+use hypergrove_engine::{Batch, Program, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_fips205::plan::Slot;
+use hypergrove_zkdilithium::{SigningKeyWords, Trace, reference};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+const PURE: Mode<'static> = Mode::Pure { context: b"" };
+
+/// The CPU, with a wrong bit in all that it makes by an op. By zkDilithium it is the reference, with wrong signatures.
+#[derive(Clone)]
+struct Wrong {
+    cpu: Cpu,
+    op: Op,
+    /// Results of more than the self-test.
+    runs: Arc<AtomicUsize>,
+}
+
+fn wrong(op: Op) -> Wrong {
+    Wrong { cpu: Cpu::new(), op, runs: Arc::default() }
+}
+
+impl Backend for Wrong {
+    fn name(&self) -> &'static str {
+        "wrong"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        Ok(vec![Device { backend: "wrong", ..self.cpu.devices()?.remove(0) }])
+    }
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        self.cpu.space(device, plan)
+    }
+    fn self_test(&self) -> SelfTest {
+        self.cpu.self_test()
+    }
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        self.cpu.bytes(device, plan, batch, policy)
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        Ok(Box::new(WrongProgram(self.cpu.prepare(device, plan, batch, policy)?, self.clone())))
+    }
+    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        Ok(Box::new(WrongHasher(self.cpu.hasher(device, policy)?)))
+    }
+    fn zkdilithium(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+struct WrongProgram(Box<dyn Program>, Wrong);
+
+impl Program for WrongProgram {
+    fn plan(&self) -> &Plan {
+        self.0.plan()
+    }
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        let timing = self.0.run(batch, out)?;
+        self.1.runs.fetch_add(usize::from(self.plan().params.oid_arc != 0), Relaxed);
+        if self.plan().op == self.1.op {
+            out[batch.len() * self.plan().out_bytes() / 2] ^= 4;
+        }
+        Ok(timing)
+    }
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        self.0.read(slot)
+    }
+}
+
+struct WrongHasher(Box<dyn Hasher>);
+
+impl Hasher for WrongHasher {
+    fn space(&self) -> Vec<Axis> {
+        self.0.space()
+    }
+    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+        let timing = self.0.run(messages, digests)?;
+        digests.iter_mut().for_each(|digest| digest[0] ^= 1);
+        Ok(timing)
+    }
+}
+
+impl ZkDilithium for Wrong {
+    fn space(&self) -> Vec<Axis> {
+        Vec::new()
+    }
+    fn poseidon_rate(&self) -> Option<f64> {
+        None
+    }
+    fn jobs(&self, _: zkdilithium::Op) -> usize {
+        4
+    }
+    fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
+        for seed in seeds {
+            let (key, mut words) = (reference::keygen(seed), [0; size_of::<SigningKeyWords>() / 8]);
+            let bytes = key.secret_bytes().as_chunks().0;
+            words.iter_mut().zip(bytes).for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
+            take(&[words]);
+        }
+        Ok(Timing::default())
+    }
+    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<hypergrove_zkdilithium::Signature>) -> Result<Timing, Error> {
+        for job in jobs {
+            let right = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
+            let mut bytes = right.as_bytes().to_vec();
+            bytes[1000] ^= 1;
+            out.push(hypergrove_zkdilithium::Signature::from_bytes(bytes).expect("its length is a signature's"));
+        }
+        Ok(Timing::default())
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+        out.extend(jobs.iter().map(|_| true));
+        Ok(Timing::default())
+    }
+}
+
+fn key(p: &'static Params) -> SigningKey {
+    let seeds = Seeds { sk_seed: vec![1; p.n].into(), sk_prf: vec![2; p.n].into(), pk_seed: vec![3; p.n] };
+    Engine::new().unwrap().from_seeds(p, &[seeds]).unwrap().remove(0)
+}
+
+/// The error names device, op and family.
+fn is_told(why: &Error, what: &str) {
+    assert_eq!(why.kind(), ErrorKind::Withheld);
+    let why = why.to_string();
+    assert!(
+        why.starts_with("wrong:0 ") && why.contains(&format!("its self-test, {what}, gave a wrong answer")),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_device_that_is_alone_computes_nothing_of_the_op() {
+    for p in [&SLH_DSA_SHA2_128F, &SLH_DSA_SHAKE_256F] {
+        let key = key(p);
+        let family = if p.family == Family::Sha2 { "SHA2 with n = 16" } else { "SHAKE with n = 32" };
+        let right = Engine::new().unwrap().sign(&key, PURE, b"message", Randomizer::Deterministic).unwrap();
+        for op in [Op::Keygen, Op::Sign, Op::Verify] {
+            let wrong = wrong(op);
+            let engine =
+                Engine::builder().backend(Arc::new(wrong.clone())).check_roots(false).threads(2).build().unwrap();
+            for _ in 0..2 {
+                let sign = || engine.sign(&key, PURE, b"message", Randomizer::Deterministic).map(|it| it == right);
+                let verify = || engine.verify(&key.verifying_key(), PURE, b"message", right.as_bytes());
+                let done = [engine.generate(p).map(|_| true), sign(), verify()];
+                for (number, (done, title)) in
+                    done.into_iter().zip(["key generation", "signing", "verification"]).enumerate()
+                {
+                    match number == op as usize {
+                        true => is_told(&done.unwrap_err(), &format!("{title} by {family}")),
+                        false => assert_eq!(done, Ok(true), "{title}"),
+                    }
+                }
+            }
+            assert_eq!(wrong.runs.load(Relaxed), 4, "two others, twice");
+        }
+    }
+}
+
+/// Batches too: the other device does all of it, and the fault is told.
+#[test]
+fn others_go_on() {
+    let (key, wrong) = (key(&SLH_DSA_SHA2_128F), wrong(Op::Sign));
+    let devices: Vec<(Arc<dyn Backend>, u32)> = vec![(Arc::new(wrong.clone()), 0), (Arc::new(Cpu::new()), 0)];
+    let engine = Engine::builder().devices(devices).threads(2).build().unwrap();
+    let alone = Engine::new().unwrap();
+    let mut next = 0;
+    let job = |i: u8| SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(&key, vec![i; 9]) };
+    engine
+        .sign_batch((0..40).map(job), |index, signature| {
+            assert_eq!(index, next);
+            let right = alone.sign(&key, PURE, &[index as u8; 9], Randomizer::Deterministic).unwrap();
+            assert!(signature.unwrap() == right, "signature {index}");
+            next += 1;
+        })
+        .unwrap();
+    assert_eq!((next, wrong.runs.load(Relaxed)), (40, 0));
+    let faults = engine.faults();
+    assert!(!faults.is_empty());
+    faults.iter().for_each(|fault| is_told(&fault.error, "signing by SHA2 with n = 16"));
+    assert_eq!(engine.working().iter().map(Device::id).collect::<Vec<_>>(), ["cpu:0"]);
+}
+
+#[test]
+fn wrong_digests_are_withheld() {
+    let engine = Engine::builder().backend(Arc::new(wrong(Op::Sign))).build().unwrap();
+    let mut digests = [[0; 32]; 3];
+    for _ in 0..2 {
+        let why = engine.sha256_batch(Messages::equal(&[7; 30], 10).unwrap(), &mut digests).unwrap_err();
+        is_told(&why, "SHA-256 of messages");
+    }
+    assert_eq!(digests, [[0; 32]; 3]);
+}
+
+#[test]
+fn wrong_signatures_of_zkdilithium_are_withheld() {
+    let wrong: Arc<dyn Backend> = Arc::new(wrong(Op::Sign));
+    let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
+    let key = zkdilithium::SigningKey::from_seed(&[7; 32]);
+    let jobs = [zkdilithium::SignJob { key: &key, message: zkdilithium::Message::Bytes(b"m") }; 3];
+    let builder = || zkdilithium::Engine::builder().threads(2);
+    let alone = builder().devices(vec![(wrong.clone(), 0)]).build().unwrap();
+    for _ in 0..2 {
+        is_told(&alone.sign_batch(&jobs).unwrap_err(), "signing for zkDilithium");
+        assert!(alone.keygen_batch(&[[1; 32]]).is_err(), "all of it is one test");
+    }
+    let both = builder().devices(vec![(wrong, 0), (cpu, 0)]).build().unwrap();
+    let right = key.sign_message(jobs[0].message);
+    assert_eq!(both.sign_batch(&jobs).unwrap(), vec![right; 3]);
+    both.faults().iter().for_each(|fault| is_told(&fault.error, "signing for zkDilithium"));
+    assert_eq!(both.faults().len(), 1);
+}
+
+/// What the tests of a CPU that is right take: told, not judged.
+#[test]
+fn a_right_cpu_passes_and_this_is_what_it_takes() {
+    let cpu = hypergrove_engine::SelfTested::of(Arc::new(Cpu::new()));
+    let (device, policy) = (cpu.devices().unwrap().remove(0), Policy::default());
+    let timed = |what: &str, work: &dyn Fn()| {
+        let start = Instant::now();
+        work();
+        println!("self-test on {}: {what}: {:.2} ms", device.detail, 1e3 * start.elapsed().as_secs_f64());
+    };
+    let sets = [
+        &SLH_DSA_SHA2_128F,
+        &SLH_DSA_SHA2_192F,
+        &SLH_DSA_SHA2_256F,
+        &SLH_DSA_SHAKE_128F,
+        &SLH_DSA_SHAKE_192F,
+        &SLH_DSA_SHAKE_256F,
+    ];
+    for p in sets {
+        for op in [Op::Keygen, Op::Sign, Op::Verify] {
+            timed(&format!("{op:?}, {:?}, n = {}", p.family, p.n), &|| {
+                cpu.prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
+            });
+        }
+    }
+    timed("SHA-256", &|| drop(cpu.hasher(&device, &policy).unwrap()));
+    timed("zkDilithium", &|| drop(zkdilithium::Engine::builder().threads(1).build().unwrap()));
+}
