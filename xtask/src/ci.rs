@@ -2,7 +2,8 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    benchmarks, dependent, foreign, kernels, licences, magic, outputs, secrets, shaders, sources, supply, tests,
+    benchmarks, dependent, foreign, kernels, licences, magic, negative, outputs, secrets, shaders, sources, supply,
+    tests,
 };
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "magic",     about: "constants of SHA-2 and Keccak recomputed from their origin", run: |_, _| magic::check() },
     CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| licences::check() },
     CiStep { name: "bench",     about: "BENCHMARKS.md is what bench/runs says",                      run: |_, _| benchmarks::current() },
+    CiStep { name: "negative",  about: "the negative corpus is what its generator makes",            run: |_, extent| negative::check(extent) },
     CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
     CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },

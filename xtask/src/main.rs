@@ -9,6 +9,7 @@ mod foreign;
 mod kernels;
 mod licences;
 mod magic;
+mod negative;
 mod outputs;
 mod process;
 mod secrets;
@@ -28,6 +29,7 @@ cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which sui
 cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
 cargo xtask vectors        which test vectors are found, and where
 cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
+cargo xtask negative       makes vectors/slh-dsa/negative
 cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         "acvp" => acvp::write(rest),
+        "negative" => negative::write().map(|()| true),
         "shaders" => shaders::write().map(|()| true),
         "sbom" => supply::write_sbom().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),

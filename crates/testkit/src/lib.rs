@@ -4,6 +4,7 @@
 pub mod acvp;
 #[cfg(feature = "faults")]
 pub mod faults;
+pub mod negative;
 pub mod suite;
 pub mod vectors;
 pub mod zk_suite;

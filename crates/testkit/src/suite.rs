@@ -1,9 +1,11 @@
 //! The conformance suite: what every backend must pass. A backend proves itself by one line,
 //! [`backend_tests!`](crate::backend_tests).
 
+use crate::negative;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::self_test::known_answer;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
+use hypergrove_fips205::digest::{MPrime, h_msg};
 use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
 use std::collections::HashMap;
@@ -20,7 +22,8 @@ macro_rules! backend_tests {
             use super::*;
             $crate::backend_tests!(@each $name, $backend,
                 odd_batches_and_mixed_keys every_set toys_exhaustively every_policy_gives_the_same_bytes
-                cached_layers_give_the_same_bytes other_places_give_the_same_bytes bad_batches_are_refused);
+                cached_layers_give_the_same_bytes other_places_give_the_same_bytes bad_batches_are_refused
+                negative_corpus);
         }
     };
     (@each $name:ident, $backend:expr, $($test:ident)*) => { $(
@@ -313,6 +316,36 @@ pub fn other_places_give_the_same_bytes(backend: &dyn Backend) {
                 let plan = Plan::new(p, Op::Sign).with_cached_layers(1);
                 assert!(case.sign_with(&plan, &cached, elsewhere) == case.sign(elsewhere), "{p}: a cached layer");
             }
+        }
+    }
+}
+
+/// The roots that the negative corpus' signatures lead to are right where a case is valid, and wrong elsewhere; where lengths
+/// or context are wrong, there is no plan. One set, or with HYPERGROVE_ACVP=all all twelve.
+pub fn negative_corpus(backend: &dyn Backend) {
+    for (p, cases) in negative::signatures(|set| negative::all() || set == "SLH-DSA-SHA2-128s") {
+        let mut all = Vec::new();
+        for case in cases.iter().filter(|case| case.params == p) {
+            let fits = case.key.len() == p.pk_bytes() && case.signature.len() == p.sig_bytes();
+            let m_prime = MPrime::new(case.mode(), &case.message);
+            let Some(m_prime) = m_prime.ok().filter(|_| fits) else {
+                assert!(!case.is_valid, "{}", case.name);
+                continue;
+            };
+            let (pk_seed, pk_root) = case.key.split_at(p.n);
+            let digest = h_msg(p, &case.signature[p.r_range()], pk_seed, pk_root, &m_prime);
+            all.push((case, Position::split(p, &digest)));
+        }
+        let keys: Vec<_> = all.iter().map(|(case, _)| &case.key[..p.n]).collect();
+        let keys: Vec<_> =
+            keys.iter().map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
+        let key_of: Vec<u32> = (0..all.len() as u32).collect();
+        let positions: Vec<_> = all.iter().map(|(_, at)| at.clone()).collect();
+        let signatures: Vec<_> = all.iter().map(|(case, _)| &case.signature[..]).collect();
+        let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &signatures };
+        let roots = by(backend, &Policy::default())(&Plan::new(p, Op::Verify), &batch).0;
+        for ((case, _), root) in all.iter().zip(roots.chunks(p.n)) {
+            assert_eq!(root == &case.key[p.n..], case.is_valid, "{}", case.name);
         }
     }
 }

@@ -1,0 +1,148 @@
+//! The negative corpus of SLH-DSA, which lies in the workspace (`vectors/slh-dsa/negative`; its README describes the fields).
+
+use hypergrove_fips205::{Mode, Params, PreHash};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+fn json(file: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/slh-dsa/negative").join(file);
+    let text = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("text")
+}
+
+fn number(value: &Value) -> usize {
+    value.as_u64().expect("a number") as usize
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    hex::decode(text(value)).expect("hexadecimal digits")
+}
+
+fn set(value: &Value) -> &'static Params {
+    Params::by_name(text(value)).unwrap_or_else(|| panic!("no parameter set {value}"))
+}
+
+fn is_valid(case: &Value) -> bool {
+    match text(&case["result"]) {
+        "valid" => true,
+        "invalid" => false,
+        other => panic!("the result {other}"),
+    }
+}
+
+/// A verification.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its number and what is special of it.
+    pub name: String,
+    /// The set.
+    pub params: &'static Params,
+    /// The public key, of any length.
+    pub key: Vec<u8>,
+    interface: String,
+    hash: Option<PreHash>,
+    context: Vec<u8>,
+    /// The message; M′ through the internal interface.
+    pub message: Vec<u8>,
+    /// The signature, of any length.
+    pub signature: Vec<u8>,
+    /// Whether it is valid.
+    pub is_valid: bool,
+}
+
+impl Case {
+    /// The case's mode.
+    pub fn mode(&self) -> Mode<'_> {
+        match (&self.interface[..], self.hash) {
+            ("pure", None) => Mode::Pure { context: &self.context },
+            ("preHash", Some(hash)) => Mode::PreHash { context: &self.context, hash },
+            ("internal", None) => Mode::Internal,
+            other => panic!("{}: the interface {other:?}", self.name),
+        }
+    }
+
+    fn new(group: &Value, case: &Value) -> Case {
+        let field = |name: &str| case.get(name).unwrap_or(&group["defaults"][name]);
+        let piece = |name: &Value| bytes(&group["pieces"][text(name)]);
+        let mut signature = piece(field("sig"));
+        for edit in list(field("edits")) {
+            let at = number(&edit[1]);
+            match text(&edit[0]) {
+                "xor" => signature[at] ^= number(&edit[2]) as u8,
+                "resize" => signature.resize(at, 0),
+                "copy" => {
+                    let (from, count) = (number(&edit[3]), number(&edit[4]));
+                    signature[at..at + count].copy_from_slice(&piece(&edit[2])[from..from + count]);
+                }
+                other => panic!("the edit {other}"),
+            }
+        }
+        let hash = Some(text(field("hashAlg"))).filter(|name| !name.is_empty());
+        Case {
+            name: format!("case {}, {}: {}", case["tcId"], text(&group["parameterSet"]), text(&case["comment"])),
+            params: set(field("parameterSet")),
+            key: bytes(field("key")),
+            interface: text(field("interface")).into(),
+            hash: hash.map(|name| PreHash::by_name(name).unwrap_or_else(|| panic!("no hash {name}"))),
+            context: bytes(field("ctx")),
+            message: bytes(field("msg")),
+            signature,
+            is_valid: is_valid(case),
+        }
+    }
+}
+
+/// The cases of each set whose name is `taken`; those of a set together.
+pub fn signatures(taken: impl Fn(&str) -> bool) -> Vec<(&'static Params, Vec<Case>)> {
+    let file = json("signatures.json");
+    let groups = list(&file["testGroups"]);
+    let count = groups.iter().map(|group| list(&group["tests"]).len()).sum::<usize>();
+    assert_eq!((groups.len(), number(&file["numberOfTests"])), (12, count), "signatures.json is whole");
+    let cases = |group: &Value| list(&group["tests"]).iter().map(|case| Case::new(group, case)).collect();
+    let its = groups.iter().filter(|group| taken(text(&group["parameterSet"])));
+    its.map(|group| (set(&group["parameterSet"]), cases(group))).collect()
+}
+
+/// A key in DER.
+#[derive(Clone, Debug)]
+pub struct KeyCase {
+    /// Its number and what is special of it.
+    pub name: String,
+    /// PKCS#8, not SPKI.
+    pub is_private: bool,
+    /// The set that the key is of, if it is valid.
+    pub params: &'static Params,
+    /// The bytes.
+    pub der: Vec<u8>,
+    /// Whether it is valid.
+    pub is_valid: bool,
+}
+
+/// All keys.
+pub fn keys() -> Vec<KeyCase> {
+    let file = json("keys.json");
+    let case = |case: &Value| KeyCase {
+        name: format!("case {}, {}: {}", case["tcId"], text(&case["kind"]), text(&case["comment"])),
+        is_private: text(&case["kind"]) == "pkcs8",
+        params: set(&case["parameterSet"]),
+        der: bytes(&case["der"]),
+        is_valid: is_valid(case),
+    };
+    let all: Vec<_> = list(&file["tests"]).iter().map(case).collect();
+    assert_eq!(number(&file["numberOfTests"]), all.len(), "keys.json is whole");
+    all
+}
+
+/// Whether every backend takes all sets, and not the quick ones alone.
+pub fn all() -> bool {
+    std::env::var("HYPERGROVE_ACVP").is_ok_and(|share| share == "all")
+}

@@ -1,0 +1,621 @@
+//! The negative corpus of SLH-DSA: `vectors/slh-dsa/negative`, whose README describes it.
+//!
+//! Keys and signatures are made from a seed by the reference. All else, what is altered and why, is made of these alone, so
+//! that most of the corpus is checked in a moment and whole only in `ci full`.
+
+use crate::ci::Extent;
+use crate::process::{Outcome, Step};
+use hypergrove_fips205::digest::{MPrime, h_msg, prf_msg};
+use hypergrove_fips205::reference::{
+    fors_node, fors_sk_gen, hash_slh_sign, implied_by, sign_at, slh_keygen_internal, slh_sign, xmss_sign,
+};
+use hypergrove_fips205::{Adrs, AdrsType, Mode, PARAMETER_SETS, Params, Position, PreHash, SigningKey};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+
+const SIGNATURES: &str = "vectors/slh-dsa/negative/signatures.json";
+const KEYS: &str = "vectors/slh-dsa/negative/keys.json";
+/// What all bytes of the corpus come from.
+const SEED: &str = "hypergrove negative corpus 1";
+/// Messages so long that a context of 256 bytes more can be taken from them.
+const MESSAGE: usize = 300;
+const CONTEXT: usize = 20;
+const HASH: PreHash = PreHash::Sha256;
+
+/// What a group's cases are made of.
+struct Group {
+    params: &'static Params,
+    key: Vec<u8>,
+    /// The public key of another key pair.
+    other: Vec<u8>,
+    /// Signatures and parts of them, by name.
+    pieces: BTreeMap<String, Vec<u8>>,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pair = |at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    (0..text.len()).step_by(2).map(pair).collect()
+}
+
+/// Bytes that look random: blocks of SHAKE256 of the seed, a label and the block's number.
+fn bytes(label: &str, len: usize) -> Vec<u8> {
+    let block =
+        |i: usize| PreHash::Shake256.hash(&[SEED.as_bytes(), b" ", label.as_bytes(), b" ", i.to_string().as_bytes()]);
+    (0..len.div_ceil(64)).flat_map(block).take(len).collect()
+}
+
+/// Of the set: message a, message b, the context.
+fn inputs(p: &Params) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let of = |what: &str, len| bytes(&format!("{} {what}", p.name), len);
+    (of("message a", MESSAGE), of("message b", MESSAGE), of("context", CONTEXT))
+}
+
+fn is_smallest(p: &Params) -> bool {
+    p.n == 16
+}
+
+fn pair(p: &'static Params, name: &str) -> SigningKey {
+    let seed = |what: &str| bytes(&format!("{} {name} {what}", p.name), p.n);
+    slh_keygen_internal(p, &seed("SK.seed"), &seed("SK.prf"), &seed("PK.seed"))
+}
+
+impl Group {
+    /// By the reference, which takes seconds.
+    fn make(p: &'static Params) -> Group {
+        let (key, other) = (pair(p, "key"), pair(p, "other key"));
+        let (a, b, context) = inputs(p);
+        let sign = |message: &[u8], context: &[u8]| slh_sign(message, context, &key, None).expect("a short context");
+        let mut pieces = BTreeMap::new();
+        let mut add = |name: &str, bytes: Vec<u8>| drop(pieces.insert(name.into(), bytes));
+        let signature = sign(&a, &context).into_bytes();
+        add("b", sign(&b, &context).into_bytes());
+        add("prehash", hash_slh_sign(&a, &context, HASH, &key, None).expect("a short context").into_bytes());
+        let m_prime = MPrime::new(Mode::Pure { context: &context }, &a).expect("a short context");
+        let r = prf_msg(p, key.sk_prf(), key.pk_seed(), &m_prime);
+        let at = Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime));
+        let (sk_seed, pk_seed) = (key.sk_seed(), key.pk_seed());
+        // FORS tree 0 reveals the neighbour of its leaf.
+        let (adrs, leaf) = (Adrs::new(0, at.idx_tree, AdrsType::ForsTree).key_pair(at.idx_leaf), at.fors[0] ^ 1);
+        let path = (0..p.a as u32).flat_map(|z| fors_node(p, sk_seed, (leaf >> z) ^ 1, z, pk_seed, adrs));
+        let secret = fors_sk_gen(p, sk_seed, pk_seed, adrs, leaf);
+        add("fors leaf", secret.iter().copied().chain(path).collect());
+        // Layers that sign what they should, in another place.
+        let implied = implied_by(p, &at, &signature, pk_seed);
+        let top = &implied.xmss_roots[(p.d - 2) * p.n..(p.d - 1) * p.n];
+        let of_top = ((at.idx_tree >> (p.hp * (p.d - 2))) & ((1 << p.hp) - 1)) as u32;
+        let xmss = |message: &[u8], layer, tree, leaf| {
+            xmss_sign(p, message, sk_seed, leaf, pk_seed, Adrs::new(layer, tree, AdrsType::WotsHash))
+        };
+        add("xmss leaf", xmss(&implied.fors_pk, 0, at.idx_tree, at.idx_leaf ^ 1));
+        add("xmss tree", xmss(&implied.fors_pk, 0, at.idx_tree ^ 1, at.idx_leaf));
+        add("top leaf", xmss(top, p.d as u32 - 1, 0, of_top ^ 1));
+        if is_smallest(p) {
+            let elsewhere = |tree, leaf| {
+                let at = Position { idx_tree: at.idx_tree ^ tree, idx_leaf: at.idx_leaf ^ leaf, ..at.clone() };
+                [&r[..], &sign_at(p, &at, sk_seed, pk_seed)].concat()
+            };
+            add("another tree", elsewhere(1, 0));
+            add("another leaf", elsewhere(0, 1));
+            add("longest context", sign(&b, &bytes("the longest context", 255)).into_bytes());
+        }
+        add("a", signature);
+        Group { params: p, key: key.verifying_key().to_bytes(), other: other.verifying_key().to_bytes(), pieces }
+    }
+
+    /// The same, as a file of the corpus holds it.
+    fn read(group: &Value) -> Option<Group> {
+        let params = Params::by_name(group["parameterSet"].as_str()?)?;
+        let pieces = group["pieces"].as_object()?.iter().map(|(name, hex)| Some((name.clone(), unhex(hex.as_str()?)?)));
+        let key = |name: &str| unhex(group[name].as_str()?);
+        Some(Group { params, key: key("key")?, other: key("otherKey")?, pieces: pieces.collect::<Option<_>>()? })
+    }
+
+    fn cases(&self) -> Vec<Value> {
+        let (p, mut all) = (self.params, Vec::new());
+        let (n, len) = (p.n, p.sig_bytes());
+        let (a, b, context) = inputs(p);
+        let mut add = |flag: &str, comment: String, changes: Value| {
+            let mut case = Map::new();
+            case.insert("flags".into(), json!([flag]));
+            case.insert("comment".into(), comment.into());
+            case.insert("result".into(), if flag == "Valid" { "valid" } else { "invalid" }.into());
+            case.extend(changes.as_object().expect("an object").clone());
+            all.push(case.into());
+        };
+        let edits = |edits: Value| json!({ "edits": edits });
+        let m_prime = |mode, message: &[u8]| MPrime::new(mode, message).expect("a short context").parts().concat();
+        let pure = m_prime(Mode::Pure { context: &context }, &a);
+        let hashed = m_prime(Mode::PreHash { context: &context, hash: HASH }, &a);
+        let prehash = |more: Value| {
+            let mut case = json!({ "interface": "preHash", "hashAlg": HASH.name(), "sig": "prehash" });
+            case.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+            case
+        };
+        let internal =
+            |message: &[u8], sig: &str| json!({ "interface": "internal", "ctx": "", "msg": hex(message), "sig": sig });
+
+        add("Valid", "the signature of message a".into(), json!({}));
+        add("Valid", "the signature of message b".into(), json!({ "msg": hex(&b), "sig": "b" }));
+        add("Valid", "the signature of message a's hash".into(), prehash(json!({})));
+        add("Valid", "M' of the pure interface through the internal one".into(), internal(&pure, "a"));
+        add("Valid", "M' of the pre-hash interface through the internal one".into(), internal(&hashed, "prehash"));
+
+        let others = PARAMETER_SETS.iter().filter(|other| other.oid_arc != 0).map(|other| other.sig_bytes());
+        let mut lengths: Vec<usize> = [0, 1, n, len - n, len - 1, len + 1, len + n].into_iter().chain(others).collect();
+        lengths.sort();
+        lengths.dedup();
+        for other in lengths.into_iter().filter(|other| *other != len) {
+            add("Length", format!("{other} bytes instead of {len}"), edits(json!([["resize", other]])));
+        }
+        let twice = json!([["resize", 2 * len], ["copy", len, "a", 0, len]]);
+        add("Length", "the signature twice".into(), edits(twice));
+        add("Length", "zeros".into(), edits(json!([["resize", 0], ["resize", len]])));
+
+        let mut flip = |what: String, at: usize| {
+            // Another bit each time.
+            add("FlippedBit", what, edits(json!([["xor", at, 1 << (at % 8)]])));
+        };
+        let mut ends = |what: String, from: usize, to: usize| {
+            flip(format!("{what}, first byte"), from);
+            flip(format!("{what}, last byte"), to - 1);
+        };
+        ends("R".into(), 0, n);
+        for i in 0..p.k {
+            let tree = p.fors_tree_range(i);
+            ends(format!("FORS tree {i}, secret"), tree.start, tree.start + n);
+            ends(format!("FORS tree {i}, path"), tree.start + n, tree.end);
+        }
+        for layer in 0..p.d {
+            let xmss = p.xmss_range(layer);
+            let path = xmss.start + p.len() * n;
+            ends(format!("layer {layer}, WOTS+ chains"), xmss.start, path);
+            ends(format!("layer {layer}, path"), path, xmss.end);
+        }
+
+        let mut place = |comment: &str, at: usize, piece: &str| {
+            let bytes = self.pieces[piece].len();
+            add("Place", comment.into(), edits(json!([["copy", at, piece, 0, bytes]])));
+        };
+        let (fors, first, top) = (p.fors_tree_range(0), p.xmss_range(0), p.xmss_range(p.d - 1));
+        place("FORS tree 0 reveals another leaf, with its path", fors.start, "fors leaf");
+        place("layer 0 signs PK_FORS with another leaf, with its path", first.start, "xmss leaf");
+        place("layer 0 signs PK_FORS in the neighbouring tree", first.start, "xmss tree");
+        place("the top layer signs the root below with another leaf, with its path", top.start, "top leaf");
+        if is_smallest(p) {
+            place("all of it in a neighbouring tree", 0, "another tree");
+            place("all of it with a neighbouring leaf", 0, "another leaf");
+        }
+        let exchange =
+            |x: usize, y: usize, bytes: usize| json!([["copy", x, "a", y, bytes], ["copy", y, "a", x, bytes]]);
+        let fors_tree = exchange(p.fors_tree_range(0).start, p.fors_tree_range(1).start, p.fors_tree_bytes());
+        add("Place", "FORS trees 0 and 1 exchanged".into(), edits(fors_tree));
+        let layers = exchange(p.xmss_range(0).start, p.xmss_range(1).start, p.xmss_bytes());
+        add("Place", "layers 0 and 1 exchanged".into(), edits(layers));
+
+        let copy = |range: std::ops::Range<usize>| json!([["copy", range.start, "b", range.start, range.len()]]);
+        add("OtherSignature", "R of message b's".into(), edits(copy(p.r_range())));
+        add("OtherSignature", "FORS of message b's".into(), edits(copy(p.fors_range())));
+        add("OtherSignature", "hypertree of message b's".into(), edits(copy(p.ht_range())));
+        add("OtherSignature", "message b's signature for message a".into(), json!({ "sig": "b" }));
+        add("OtherSignature", "message a's signature for message b".into(), json!({ "msg": hex(&b) }));
+
+        for (what, message) in [
+            ("first bit flipped", [&[a[0] ^ 0x80], &a[1..]].concat()),
+            ("last bit flipped", [&a[..MESSAGE - 1], &[a[MESSAGE - 1] ^ 1]].concat()),
+            ("one byte less", a[..MESSAGE - 1].to_vec()),
+            ("one byte more", [&a[..], &[0]].concat()),
+            ("empty", Vec::new()),
+            ("twice", a.repeat(2)),
+        ] {
+            add("Message", format!("the message: {what}"), json!({ "msg": hex(&message) }));
+        }
+
+        for (what, context) in [
+            ("a bit flipped", [&[context[0] ^ 1], &context[1..]].concat()),
+            ("one byte less", context[..CONTEXT - 1].to_vec()),
+            ("one byte more", [&context[..], &[0]].concat()),
+            ("empty", Vec::new()),
+            ("255 bytes", [&context[..], &[0; 255 - CONTEXT]].concat()),
+            ("256 bytes", [&context[..], &[0; 256 - CONTEXT]].concat()),
+        ] {
+            add("Context", format!("the context: {what}"), json!({ "ctx": hex(&context) }));
+            add("Context", format!("the context of a hash: {what}"), prehash(json!({ "ctx": hex(&context) })));
+        }
+        // What follows the context's length is the same bytes in each.
+        let moved = |at: usize| {
+            let all = [&context[..], &a].concat();
+            json!({ "ctx": hex(&all[..at]), "msg": hex(&all[at..]) })
+        };
+        add("Context", "the context's last byte moved into the message".into(), moved(CONTEXT - 1));
+        add("Context", "all of the context moved into the message".into(), moved(0));
+        add("Context", "the message's first byte moved into the context".into(), moved(CONTEXT + 1));
+        add(
+            "Context",
+            "256 bytes moved into the context: its length is the same in one byte".into(),
+            moved(CONTEXT + 256),
+        );
+        if is_smallest(p) {
+            let long = bytes("the longest context", 255);
+            let with = |context: &[u8], message: &[u8]| json!({ "ctx": hex(context), "msg": hex(message), "sig": "longest context" });
+            add("Valid", "a context of 255 bytes".into(), with(&long, &b));
+            add(
+                "Context",
+                "a context of 256 bytes, the last of them the message's first".into(),
+                with(&[&long[..], &b[..1]].concat(), &b[1..]),
+            );
+            add(
+                "Context",
+                "a context of 254 bytes, the message with the last".into(),
+                with(&long[..254], &[&long[254..], &b].concat()),
+            );
+        }
+
+        add("Interface", "a pure signature as the internal interface's of the message".into(), internal(&a, "a"));
+        let separated = |first: u8, m_prime: &[u8]| [&[first], &m_prime[1..]].concat();
+        add(
+            "Interface",
+            "M' of the pure interface with the other separator".into(),
+            internal(&separated(1, &pure), "a"),
+        );
+        add(
+            "Interface",
+            "M' of the pre-hash interface with the other separator".into(),
+            internal(&separated(0, &hashed), "prehash"),
+        );
+        add(
+            "Interface",
+            "M' of the pure interface with a separator that is none".into(),
+            internal(&separated(2, &pure), "a"),
+        );
+        add("Interface", "a pure signature as one of the hash".into(), prehash(json!({ "sig": "a" })));
+        add("Interface", "a signature of the hash as one of the message".into(), json!({ "sig": "prehash" }));
+        let as_message = [&HASH.oid_der()[..], &HASH.hash(&[&a])].concat();
+        add(
+            "Interface",
+            "a signature of the hash as one of OID and hash".into(),
+            json!({ "sig": "prehash", "msg": hex(&as_message) }),
+        );
+        add("Interface", "the hash is hashed once more".into(), prehash(json!({ "msg": hex(&HASH.hash(&[&a])) })));
+        for hash in PreHash::ALL.into_iter().filter(|hash| *hash != HASH) {
+            add(
+                "PreHash",
+                format!("the signature of another hash, as {hash}"),
+                prehash(json!({ "hashAlg": hash.name() })),
+            );
+        }
+        // Right but for the OID: M' with the identifiers of hashes as long.
+        for hash in PreHash::ALL.into_iter().filter(|hash| *hash != HASH && hash.bytes() == HASH.bytes()) {
+            let at = 2 + CONTEXT;
+            let m_prime = [&hashed[..at], hash.oid_der(), &hashed[at + 11..]].concat();
+            add("PreHash", format!("the right hash with the OID of {hash}"), internal(&m_prime, "prehash"));
+        }
+
+        let flipped = |at: usize| {
+            let mut key = self.key.clone();
+            key[at] ^= 1 << (at % 8);
+            key
+        };
+        for (what, key) in [
+            ("first bit of PK.seed flipped", flipped(0)),
+            ("last byte of PK.seed changed", flipped(n - 1)),
+            ("first bit of PK.root flipped", flipped(n)),
+            ("last byte of PK.root changed", flipped(2 * n - 1)),
+            ("halves exchanged", [&self.key[n..], &self.key[..n]].concat()),
+            ("another key pair's", self.other.clone()),
+            ("PK.seed of another key pair", [&self.other[..n], &self.key[n..]].concat()),
+            ("PK.root of another key pair", [&self.key[..n], &self.other[n..]].concat()),
+        ] {
+            add("Key", format!("the key: {what}"), json!({ "key": hex(&key) }));
+        }
+        for bytes in [0, 1, n, 2 * n - 1, 2 * n + 1, 4 * n] {
+            let key: Vec<u8> = self.key.iter().copied().cycle().take(bytes).collect();
+            add("KeyLength", format!("a key of {bytes} bytes instead of {}", 2 * n), json!({ "key": hex(&key) }));
+        }
+        for other in PARAMETER_SETS.iter().filter(|other| other.oid_arc != 0 && other.name != p.name) {
+            let fits = json!([["resize", other.sig_bytes()]]);
+            let key: Vec<u8> = self.key.iter().copied().cycle().take(2 * other.n).collect();
+            let case = json!({ "parameterSet": other.name, "key": hex(&key), "edits": fits });
+            let what = if other.n == n { "" } else { ", lengths made to fit" };
+            add("ParameterSet", format!("key and signature as {}'s{what}", other.name), case);
+        }
+        all
+    }
+}
+
+/// Of a file: what each flag means.
+fn notes() -> Value {
+    json!({
+        "Valid": "valid",
+        "Length": "a length that is not the set's",
+        "FlippedBit": "one bit of the signature is flipped",
+        "Place": "a part is right in another place: another leaf, tree or layer",
+        "OtherSignature": "parts of two signatures by one key",
+        "Message": "another message",
+        "Context": "another context, or one that is too long",
+        "Interface": "pure, pre-hash and internal signatures taken for each other",
+        "PreHash": "another pre-hash function, or its OID alone",
+        "Key": "another public key",
+        "KeyLength": "a public key's length is not the set's",
+        "ParameterSet": "another parameter set",
+        "Encoding": "not DER, or not what RFC 9909 and RFC 5958 ask for",
+    })
+}
+
+/// A list with a line for each entry.
+fn lines(entries: impl IntoIterator<Item = String>) -> String {
+    entries.into_iter().collect::<Vec<_>>().join(",\n")
+}
+
+/// The file of signatures.
+fn signatures(groups: &[Group]) -> String {
+    let mut number = 0;
+    let group = |group: &Group| {
+        let (a, _, context) = inputs(group.params);
+        let defaults = json!({
+            "parameterSet": group.params.name, "key": hex(&group.key), "interface": "pure", "hashAlg": "",
+            "msg": hex(&a), "ctx": hex(&context), "sig": "a", "edits": [],
+        });
+        let pieces = lines(group.pieces.iter().map(|(name, bytes)| format!("{}:\"{}\"", json!(name), hex(bytes))));
+        let mut cases = group.cases();
+        for case in &mut cases {
+            number += 1;
+            case["tcId"] = json!(number);
+        }
+        let cases = lines(cases.iter().map(Value::to_string));
+        let mut text = String::new();
+        let _ = write!(
+            text,
+            "{{\"parameterSet\":\"{}\",\n\"key\":\"{}\",\n\"otherKey\":\"{}\",\n\"pieces\":{{\n{pieces}}},\n\"defaults\":{defaults},\n\"tests\":[\n{cases}]}}",
+            group.params.name,
+            hex(&group.key),
+            hex(&group.other)
+        );
+        text
+    };
+    let groups: Vec<String> = groups.iter().map(group).collect();
+    let groups = lines(groups);
+    format!(
+        "{{\"seed\":{},\n\"notes\":{},\n\"numberOfTests\":{number},\n\"testGroups\":[\n{groups}]}}\n",
+        json!(SEED),
+        notes()
+    )
+}
+
+/// DER: tag, length and content.
+fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    let length = match content.len() {
+        short @ 0..=127 => vec![short as u8],
+        long @ 128..=255 => vec![0x81, long as u8],
+        longer => [&[0x82][..], &(longer as u16).to_be_bytes()].concat(),
+    };
+    [&[tag][..], &length, &content].concat()
+}
+
+/// BER: the same with a byte of length more than it needs.
+fn long(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    let length = match content.len() {
+        short @ 0..=127 => vec![0x81, short as u8],
+        long @ 128..=255 => vec![0x82, 0, long as u8],
+        longer => [&[0x83, 0][..], &(longer as u16).to_be_bytes()].concat(),
+    };
+    [&[tag][..], &length, &content].concat()
+}
+
+/// BER: the same of indefinite length.
+fn indefinite(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    [&[tag, 0x80][..], &parts.concat(), &[0, 0]].concat()
+}
+
+const SEQUENCE: u8 = 0x30;
+const OID: u8 = 6;
+const BITS: u8 = 3;
+const OCTETS: u8 = 4;
+
+/// The arcs of an identifier below 2.16.840.1.101.3.4.3.
+fn oid(arc: u8) -> Vec<u8> {
+    tlv(OID, &[&[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 3, arc]])
+}
+
+/// The file of encoded keys.
+fn keys() -> String {
+    let mut cases = Vec::new();
+    let mut add = |flag: &str, p: &Params, kind: &str, comment: &str, der: Vec<u8>| {
+        let result = if flag == "Valid" { "valid" } else { "invalid" };
+        let number = cases.len() + 1;
+        cases.push(json!({
+            "tcId": number, "flags": [flag], "comment": comment, "parameterSet": p.name, "kind": kind, "der": hex(&der),
+            "result": result,
+        }));
+    };
+    for p in PARAMETER_SETS.iter().copied().filter(|p| p.oid_arc != 0) {
+        // Readers do not compute PK.root: any bytes are a key.
+        let key = bytes(&format!("{} encoded key", p.name), 4 * p.n);
+        let (public, id) = (&key[2 * p.n..], oid(p.oid_arc));
+        let algorithm = tlv(SEQUENCE, &[&id]);
+        let bits = |unused: u8, key: &[u8]| tlv(BITS, &[&[unused], key]);
+        let whole = |algorithm: &[u8], bits: &[u8]| tlv(SEQUENCE, &[algorithm, bits]);
+        let right = whole(&algorithm, &bits(0, public));
+        add("Valid", p, "spki", "a public key", right.clone());
+        let version = |number: u8| [2, 1, number];
+        let octets = tlv(OCTETS, &[&key]);
+        let info = |parts: &[&[u8]]| tlv(SEQUENCE, parts);
+        let private = info(&[&version(0), &algorithm, &octets]);
+        let field = |unused: u8, key: &[u8]| tlv(0x81, &[&[unused], key]);
+        add("Valid", p, "pkcs8", "a private key", private.clone());
+        add(
+            "Valid",
+            p,
+            "pkcs8",
+            "version 2, with the public key",
+            info(&[&version(1), &algorithm, &octets, &field(0, public)]),
+        );
+        if !["SLH-DSA-SHA2-128s", "SLH-DSA-SHAKE-256f"].contains(&p.name) {
+            continue;
+        }
+        // Both kinds: what is outside of the key.
+        let wrongs = |right: &[u8], parts: &[&[u8]]| {
+            vec![
+                ("a byte follows", [right, &[0]].concat()),
+                ("a byte too few", right[..right.len() - 1].to_vec()),
+                ("nothing", Vec::new()),
+                ("an element follows inside", info(&[parts, &[&[5, 0]]].concat())),
+                ("a length in one byte too many", long(SEQUENCE, parts)),
+                ("indefinite length", indefinite(SEQUENCE, parts)),
+                ("a SET instead of a SEQUENCE", tlv(0x31, parts)),
+                ("not constructed", tlv(0x10, parts)),
+                ("twice", right.repeat(2)),
+                ("inside another SEQUENCE", tlv(SEQUENCE, &[right])),
+                ("inside an OCTET STRING", tlv(OCTETS, &[right])),
+            ]
+        };
+        // Of both kinds: the algorithm's identifier.
+        let algorithms = [
+            ("NULL parameters", tlv(SEQUENCE, &[&id, &[5, 0]])),
+            ("parameters that are an OCTET STRING", tlv(SEQUENCE, &[&id, &[4, 0]])),
+            ("an identifier of HashSLH-DSA", tlv(SEQUENCE, &[&oid(p.oid_arc + 15)])),
+            ("the identifier of ML-DSA-44", tlv(SEQUENCE, &[&oid(17)])),
+            ("an identifier that nobody has", tlv(SEQUENCE, &[&oid(99)])),
+            ("the identifier of Ed25519", tlv(SEQUENCE, &[&[OID, 3, 0x2b, 0x65, 0x70]])),
+            ("an identifier cut short", tlv(SEQUENCE, &[&tlv(OID, &[&id[2..id.len() - 1]])])),
+            ("an identifier with an arc more", tlv(SEQUENCE, &[&tlv(OID, &[&id[2..], &[1]])])),
+            ("an arc in two bytes", tlv(SEQUENCE, &[&tlv(OID, &[&id[2..id.len() - 1], &[0x80, p.oid_arc]])])),
+            ("no identifier", tlv(SEQUENCE, &[])),
+            ("an identifier without its SEQUENCE", id.clone()),
+            ("an algorithm's length in one byte too many", long(SEQUENCE, &[&id])),
+            ("an identifier's length in one byte too many", tlv(SEQUENCE, &[&long(OID, &[&id[2..]])])),
+            ("an algorithm of indefinite length", indefinite(SEQUENCE, &[&id])),
+        ];
+        for (comment, der) in wrongs(&right, &[&algorithm, &bits(0, public)]) {
+            add("Encoding", p, "spki", comment, der);
+        }
+        for (comment, algorithm) in &algorithms {
+            add("Encoding", p, "spki", comment, whole(algorithm, &bits(0, public)));
+            add("Encoding", p, "pkcs8", comment, info(&[&version(0), algorithm, &octets]));
+        }
+        let even = [&public[..public.len() - 1], &[0]].concat();
+        for (comment, bits) in [
+            ("a bit unused", bits(1, &even)),
+            ("seven bits unused", bits(7, &even)),
+            ("eight bits unused", bits(8, &even)),
+            ("no byte for the unused bits", tlv(BITS, &[public])),
+            ("an empty BIT STRING", tlv(BITS, &[])),
+            ("a BIT STRING's length in one byte too many", long(BITS, &[&[0], public])),
+            ("a constructed BIT STRING", tlv(0x23, &[&bits(0, &public[..p.n]), &bits(0, &public[p.n..])])),
+            ("an OCTET STRING instead", tlv(OCTETS, &[public])),
+            ("an OCTET STRING in the BIT STRING", bits(0, &tlv(OCTETS, &[public]))),
+        ] {
+            add("Encoding", p, "spki", comment, whole(&algorithm, &bits));
+        }
+        for length in [0, 1, p.n, 2 * p.n - 1, 2 * p.n + 1, 4 * p.n] {
+            let key: Vec<u8> = public.iter().copied().cycle().take(length).collect();
+            add("KeyLength", p, "spki", &format!("{length} bytes"), whole(&algorithm, &bits(0, &key)));
+        }
+        add("Encoding", p, "spki", "a private key's PKCS#8", private.clone());
+
+        for (comment, der) in wrongs(&private, &[&version(0), &algorithm, &octets]) {
+            add("Encoding", p, "pkcs8", comment, der);
+        }
+        for (comment, version) in [
+            ("version 3", &[2, 1, 2][..]),
+            ("a negative version", &[2, 1, 0xff]),
+            ("a version in two bytes", &[2, 2, 0, 0]),
+            ("a version's length in two bytes", &[2, 0x81, 1, 0]),
+            ("an empty version", &[2, 0]),
+            ("a version that is no INTEGER", &[10, 1, 0]),
+            ("no version", &[]),
+        ] {
+            add("Encoding", p, "pkcs8", comment, info(&[version, &algorithm, &octets]));
+        }
+        for (comment, octets) in [
+            ("an OCTET STRING in the OCTET STRING", tlv(OCTETS, &[&octets])),
+            ("an OCTET STRING's length in one byte too many", long(OCTETS, &[&key])),
+            ("a constructed OCTET STRING", tlv(0x24, &[&tlv(OCTETS, &[&key[..p.n]]), &tlv(OCTETS, &[&key[p.n..]])])),
+            ("a BIT STRING instead", tlv(BITS, &[&[0], &key])),
+            ("no key", Vec::new()),
+        ] {
+            add("Encoding", p, "pkcs8", comment, info(&[&version(0), &algorithm, &octets]));
+        }
+        for length in [0, 1, 2 * p.n, 3 * p.n, 4 * p.n - 1, 4 * p.n + 1, 8 * p.n] {
+            let key: Vec<u8> = key.iter().copied().cycle().take(length).collect();
+            add(
+                "KeyLength",
+                p,
+                "pkcs8",
+                &format!("{length} bytes"),
+                info(&[&version(0), &algorithm, &tlv(OCTETS, &[&key])]),
+            );
+        }
+        let mut other = public.to_vec();
+        other[2 * p.n - 1] ^= 1;
+        for (comment, number, field) in [
+            ("version 1, with the public key", 0, field(0, public)),
+            ("version 2, without the public key", 1, Vec::new()),
+            ("another public key", 1, field(0, &other)),
+            ("a public key that is too short", 1, field(0, &public[1..])),
+            ("a public key with a bit unused", 1, field(1, &even)),
+            ("a constructed public key", 1, tlv(0xa1, &[&bits(0, public)])),
+        ] {
+            add("Encoding", p, "pkcs8", comment, info(&[&version(number), &algorithm, &octets, &field]));
+        }
+        add("Encoding", p, "pkcs8", "a public key's SPKI", right);
+    }
+    let tests = lines(cases.iter().map(Value::to_string));
+    format!(
+        "{{\"seed\":{},\n\"notes\":{},\n\"numberOfTests\":{},\n\"tests\":[\n{tests}]}}\n",
+        json!(SEED),
+        notes(),
+        cases.len()
+    )
+}
+
+/// The sets of the standard, on two threads.
+fn make() -> Vec<Group> {
+    let sets: Vec<_> = PARAMETER_SETS.iter().copied().filter(|p| p.oid_arc != 0).collect();
+    let half = |at: usize| sets.iter().copied().skip(at).step_by(2).map(Group::make).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let odd = scope.spawn(|| half(1));
+        let even = half(0);
+        let odd = odd.join().expect("the reference does not panic");
+        even.into_iter().zip(odd).flat_map(|(even, odd)| [even, odd]).collect()
+    })
+}
+
+/// `cargo xtask negative`.
+pub(crate) fn write() -> Result<(), String> {
+    for (path, text) in [(SIGNATURES, signatures(&make())), (KEYS, keys())] {
+        fs::write(path, text).map_err(|why| format!("{path}: {why}"))?;
+        println!("wrote {path}");
+    }
+    Ok(())
+}
+
+/// CI's step: the files are what this makes. Keys and signatures are taken from the file unless all is asked for; valid cases
+/// prove them in the tests.
+pub(crate) fn check(extent: Extent) -> Step {
+    let read = |path: &str| fs::read_to_string(path).map_err(|why| format!("{path}: {why}"));
+    let text = read(SIGNATURES)?;
+    let groups = match extent {
+        Extent::Full => make(),
+        Extent::Usual => {
+            let file: Value = serde_json::from_str(&text).map_err(|why| format!("{SIGNATURES}: {why}"))?;
+            let groups = file["testGroups"].as_array().and_then(|all| all.iter().map(Group::read).collect());
+            groups.ok_or_else(|| format!("{SIGNATURES} is damaged: make it again by `cargo xtask negative`"))?
+        }
+    };
+    for (path, old, new) in [(SIGNATURES, text, signatures(&groups)), (KEYS, read(KEYS)?, keys())] {
+        if old != new {
+            let line = old.lines().zip(new.lines()).position(|(old, new)| old != new).map_or(1, |at| at + 1);
+            return Err(format!("{path}:{line} is not what `cargo xtask negative` makes: run it"));
+        }
+    }
+    let how = if extent == Extent::Full { "keys and signatures made again" } else { "keys and signatures as they are" };
+    Ok(Outcome::Passed(how.into()))
+}
