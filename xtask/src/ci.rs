@@ -2,8 +2,8 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    benchmarks, dependent, foreign, kernels, licences, magic, negative, outputs, secrets, shaders, sources, supply,
-    tests,
+    benchmarks, dependent, foreign, fuzz, kernels, licences, magic, negative, outputs, secrets, shaders, sources,
+    supply, tests,
 };
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
     CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
     CiStep { name: "faults",    about: "bits flipped while signing: nothing wrong leaves with redundant", run: tests::faults },
+    CiStep { name: "fuzz",      about: "the corpus of the fuzz targets, replayed",                   run: fuzz::check },
     CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
@@ -173,7 +174,9 @@ const FAILED: &str = "FAILED";
 
 fn fmt() -> Step {
     process::run(process::cargo(&["fmt", "--all", "--check", "--", "-l"]))?;
-    process::run(process::cargo(&["fmt", "--manifest-path", dependent::MANIFEST, "--check", "--", "-l"]))?;
+    for manifest in [dependent::MANIFEST, fuzz::MANIFEST] {
+        process::run(process::cargo(&["fmt", "--manifest-path", manifest, "--check", "--", "-l"]))?;
+    }
     Ok(Outcome::Passed(String::new()))
 }
 

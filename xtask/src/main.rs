@@ -4,8 +4,10 @@
 mod acvp;
 mod benchmarks;
 mod ci;
+mod coverage;
 mod dependent;
 mod foreign;
+mod fuzz;
 mod kernels;
 mod licences;
 mod magic;
@@ -26,6 +28,8 @@ const USAGE: &str = "\
 cargo xtask ci [STEP…]     every step of CI, or those named; --require STEP,… (or all) makes a skip of these a failure
 cargo xtask ci full        every step at full length, and those that take many minutes (`help` lists them)
 cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
+cargo xtask fuzz ARG…      `cargo fuzz ARG…` as CI calls it: `cargo xtask fuzz run pkcs8`
+cargo xtask coverage       which lines of the decoders the fuzz targets' corpus reaches
 cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
 cargo xtask vectors        which test vectors are found, and where
 cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
@@ -49,6 +53,8 @@ fn main() -> ExitCode {
         }
         "acvp" => acvp::write(rest),
         "negative" => negative::write().map(|()| true),
+        "fuzz" => fuzz::by_hand(rest),
+        "coverage" => coverage::run(),
         "shaders" => shaders::write().map(|()| true),
         "sbom" => supply::write_sbom().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),

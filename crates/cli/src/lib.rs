@@ -11,6 +11,9 @@ mod devices;
 mod explain;
 mod failure;
 mod files;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod fuzz;
 mod hash;
 mod hexadecimal;
 mod inspect;

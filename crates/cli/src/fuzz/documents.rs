@@ -1,0 +1,186 @@
+//! Files of text with a structure: the tuner's tables and journal, records of measurements, ACVP's prompts and cases of
+//! zkDilithium.
+
+use super::{Extent, brief, brief_failure, engine};
+use crate::files::Source;
+use crate::machine::Watched;
+use crate::printer::Printer;
+use crate::report::page::{page, parts};
+use crate::report::read::{Run, record};
+use crate::{acvp as prompts, kat as cases};
+use hypergrove::{Axis, Backend, Device, Engine, Error, Op, Plan, Policy, THREADS, zkdilithium};
+use hypergrove_engine::{Knowledge, Program, Reference};
+use hypergrove_fips205::PARAMETER_SETS;
+use hypergrove_tune::journal::{Head, Samples};
+use hypergrove_tune::table::{Known, Source as TableSource, Table};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::borrow::Cow;
+use std::str;
+use std::sync::OnceLock;
+
+/// A device that tables of the corpus are of: every machine has it.
+struct Measured;
+
+impl Backend for Measured {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        let device = Reference.devices()?.remove(0);
+        Ok(vec![Device { backend: "cpu", name: "fuzzed".into(), detail: "lanes".into(), ..device }])
+    }
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        let axis = |name, tuned| Axis { name, values: Cow::Borrowed(&[0, 1, 2]), tuned };
+        Ok(vec![axis(THREADS, true), axis("chunk", true), axis("check", false)])
+    }
+    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
+        Reference.bytes(device, plan, batch, policy)
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        Reference.prepare(device, plan, batch, policy)
+    }
+}
+
+/// A table that is read is written and read again; whatever it says, choices by it are sound.
+pub(super) fn tables(data: &[u8], _: Extent) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let (backend, device) = (Measured, Measured.devices().expect("one").remove(0));
+    let sources = [TableSource { name: "table".into(), text: text.into() }];
+    let known = Known::new(&sources, &backend, &device);
+    known.notices.iter().for_each(|notice| brief(notice));
+    known.in_use().iter().for_each(|table| assert!(table.rows > 0));
+    if known.rows() > 0 {
+        for p in PARAMETER_SETS.iter().step_by(5) {
+            let plans = [Op::Keygen, Op::Sign, Op::Verify].map(|op| Plan::new(p, op));
+            for (plan, jobs) in plans.iter().flat_map(|plan| [0, 1, 100, usize::MAX].map(|jobs| (plan, jobs))) {
+                let Some(choice) = known.choose(&backend, &device, plan, jobs) else { continue };
+                let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+                let sound = choice.seconds.is_none_or(|(seconds, sigma)| is_time(seconds) && is_time(sigma));
+                assert!(sound, "{jobs} jobs of {p} in {:?}", choice.seconds);
+                assert_eq!(choice.policy.get("check"), None, "a table switches a check off");
+            }
+        }
+    }
+    if let Ok(table) = Table::parse(text) {
+        assert_eq!(Table::parse(&table.text()), Ok(table.clone()));
+        for ladder in [false, true] {
+            let mut whole = table.clone();
+            whole.take_over(table.rows.clone(), ladder);
+            assert_eq!(Table::parse(&whole.text()), Ok(whole));
+        }
+    }
+}
+
+/// The samples of a journal are written and read again.
+pub(super) fn journal(data: &[u8], _: Extent) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    // Where the first line is a head, of that one.
+    let first = text.split_inclusive('\n').next().and_then(|line| serde_json::from_str(line).ok());
+    let head: Head = first.unwrap_or_else(|| Head {
+        backend: "cpu".into(),
+        device: "fuzzed".into(),
+        detail: "lanes".into(),
+        space: String::new(),
+        threads: 1,
+    });
+    let mut samples = Samples::read(text, &head);
+    assert!(samples.found + samples.damaged <= text.lines().count());
+    let text = format!("{}\n{}", serde_json::to_string(&head).expect("texts and a number"), samples.lines);
+    samples.damaged = 0;
+    assert_eq!(Samples::read(&text, &head), samples);
+}
+
+/// A record that is read is written and read again; used, all of them make a page in which nothing that they say is markup.
+pub(super) fn records(data: &[u8], extent: Extent) {
+    let mut run = Run {
+        name: "<run>".into(),
+        setup: "<setup>".into(),
+        records: Vec::new(),
+        skipped: Vec::new(),
+        bad: Vec::new(),
+    };
+    for line in data.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+        match record(line) {
+            Ok(read) => {
+                assert_eq!(record(read.line().as_bytes()), Ok(read.clone()));
+                if read.skipped.is_some() { &mut run.skipped } else { &mut run.records }.push(read);
+            }
+            Err(why) => {
+                brief(&why);
+                run.bad.push(why);
+            }
+        }
+    }
+    if extent == Extent::Use && !run.records.is_empty() {
+        let runs = [run];
+        let shown = page(&runs, &parts(&runs));
+        // The corpus has names with these words in them.
+        for markup in ["<run", "<setup", "<fuzz", "\"fuzz\""] {
+            assert!(!shown.contains(markup), "{markup} is in the page");
+        }
+    }
+}
+
+/// Answers, by their numbers.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answered {
+    test_groups: Vec<AnsweredGroup>,
+}
+
+#[derive(Deserialize)]
+struct AnsweredGroup {
+    tests: Vec<IgnoredAny>,
+}
+
+/// A prompt is read; used, it is answered, test by test.
+pub(super) fn acvp(data: &[u8], extent: Extent) {
+    let (version, prompt) = match prompts::parse(&Source::Stdin, data) {
+        Ok(read) => read,
+        Err(failure) => return brief_failure(&failure),
+    };
+    let groups: Vec<usize> = prompt.test_groups.iter().map(|group| group.tests.len()).collect();
+    // Every test is milliseconds of work.
+    if extent == Extent::Read || groups.iter().sum::<usize>() > 8 {
+        return;
+    }
+    assert!(version.is_none_or(|version| version.get().len() <= data.len()));
+    let printer = Printer::new(true, false);
+    let engine = || {
+        let builder = Engine::builder().backend(std::sync::Arc::new(hypergrove::Cpu::new())).threads(1);
+        Ok(Watched::new(builder.build()?, &printer))
+    };
+    match prompts::answer(prompt, engine, &printer) {
+        Ok(results) => {
+            let text = serde_json::to_string(&results).expect("answers have a form in JSON");
+            let answered: Answered = serde_json::from_str(&text).expect("they are answers");
+            let answered = answered.test_groups.iter().map(|group| group.tests.len());
+            assert!(answered.eq(groups), "an answer for each test");
+        }
+        Err(failure) => brief_failure(&failure),
+    }
+}
+
+/// Cases of zkDilithium are read; used, they are answered.
+pub(super) fn kat(data: &[u8], extent: Extent) {
+    let questions = match cases::parse(&Source::Stdin, data) {
+        Ok(questions) => questions,
+        Err(failure) => return brief_failure(&failure),
+    };
+    if extent == Extent::Read || questions.cases.len() > 4 {
+        return;
+    }
+    static ENGINE: OnceLock<zkdilithium::Engine> = OnceLock::new();
+    let engine = ENGINE.get_or_init(|| {
+        let _ = engine();
+        zkdilithium::Engine::builder().threads(1).build().expect("an engine on the CPU")
+    });
+    match cases::answers(engine, &questions.cases) {
+        Ok(answers) => {
+            assert_eq!(answers.len(), questions.cases.len());
+            serde_json::to_string(&answers).expect("answers have a form in JSON");
+        }
+        Err(failure) => brief_failure(&failure),
+    }
+}

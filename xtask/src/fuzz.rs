@@ -1,0 +1,134 @@
+//! Fuzzing: the corpus replayed by the tests of stable Rust, and cargo-fuzz's runs of each target.
+
+use crate::ci::Extent;
+use crate::process::{self, Outcome, Step, Tally, answers, may_install};
+use crate::workspace;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
+const CORPUS: &str = "fuzz/corpus";
+/// The target whose fault is there to be found.
+const CONTROL: &str = "control";
+/// The release that the targets were made with.
+const CARGO_FUZZ: &str = "0.13.2";
+
+/// Executions of a target by the fuzzer in `ci full`; some of those that compute.
+const RUNS: u32 = 300_000;
+const COMPUTING: u32 = 300;
+/// Random inputs of the targets that compute, which the tests run many times as fast as the fuzzer.
+const RANDOM: &[(&str, u32)] =
+    &[("signatures_toy", 100_000), ("signatures_real", 1_000), ("zkdilithium_signatures", 10_000)];
+/// Executions after which the planted fault is found: some ten thousand suffice.
+const CONTROL_RUNS: u32 = 5_000_000;
+
+pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
+    let replayed = replay(tally)?;
+    if extent == Extent::Usual {
+        return Ok(Outcome::Passed(replayed));
+    }
+    let covered = crate::coverage::check()?;
+    let mut runs = 0;
+    for (name, inputs) in RANDOM {
+        let mut command = tests(&["--ignored", &format!("random_{name}")]);
+        command.env("HYPERGROVE_FUZZ_RUNS", inputs.to_string());
+        process::run_tests(command, tally)?;
+        runs += inputs;
+    }
+    if let Err(why) = ensure_cargo_fuzz() {
+        return Ok(Outcome::Skipped(format!("{replayed}, {covered}, {runs} random inputs; no fuzzer ran: {why}")));
+    }
+    for name in targets()? {
+        runs += run(&name)?;
+    }
+    Ok(Outcome::Passed(format!("{replayed}, {covered}, {runs} executions")))
+}
+
+/// The test `fuzz`, which the step `test` has compiled.
+fn tests(arguments: &[&str]) -> Command {
+    let mut command = process::cargo(&["test", "--release", "--workspace", "--all-features", "--test", "fuzz"]);
+    command.args(["--", "--show-output"]).args(arguments);
+    command
+}
+
+fn replay(tally: &mut Tally) -> Result<String, String> {
+    let (mut inputs, targets) = (0, targets()?);
+    for name in &targets {
+        inputs += entries(&Path::new(CORPUS).join(name))?.len();
+    }
+    process::run_tests(tests(&[]), tally)?;
+    Ok(format!("{inputs} inputs of {} targets replayed", targets.len()))
+}
+
+/// The targets: the test checks that these folders are those of the functions.
+fn targets() -> Result<Vec<String>, String> {
+    let folders = entries(Path::new(CORPUS))?;
+    Ok(folders.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let mut paths = entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect::<Result<Vec<_>, String>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn ensure_cargo_fuzz() -> Result<(), String> {
+    let nightly = || answers("rustup", &["run", "nightly", "cargo", "--version"]);
+    let there = || nightly() && answers("cargo", &["fuzz", "--version"]);
+    if !there() && may_install() {
+        let _ = nightly()
+            || answers("rustup", &["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"]);
+        let _ = answers("cargo", &["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ]);
+    }
+    let why = "no cargo-fuzz: `rustup toolchain install nightly` and `cargo install cargo-fuzz --locked`";
+    if there() { Ok(()) } else { Err(why.into()) }
+}
+
+/// Runs a target from its corpus; new inputs go to the target folder. The number of executions.
+fn run(name: &str) -> Result<u32, String> {
+    let runs = match name {
+        CONTROL => CONTROL_RUNS,
+        name if RANDOM.iter().any(|(computing, _)| *computing == name) => COMPUTING,
+        _ => RUNS,
+    };
+    let found = process::target().join("fuzz-corpus").join(name);
+    fs::create_dir_all(&found).map_err(|why| format!("{}: {why}", found.display()))?;
+    let (found, corpus) = (found.to_string_lossy().into_owned(), format!("{CORPUS}/{name}"));
+    let mut command = cargo_fuzz(&["run", name, &found, &corpus]);
+    command.args(["--", &format!("-runs={runs}"), "-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1"]);
+    // Words of the format, which the fuzzer would have to find letter by letter.
+    let words = format!("fuzz/dictionaries/{name}.dict");
+    if Path::new(&words).exists() {
+        command.arg(format!("-dict={words}"));
+    }
+    match (name == CONTROL, process::run(command)) {
+        (true, Ok(())) => Err(format!("the fault in the target {CONTROL} was not found in {runs} executions")),
+        (true, Err(_)) => Ok(0),
+        (false, result) => result.map(|()| runs),
+    }
+}
+
+/// `cargo fuzz …` of nightly. Without a sanitizer: all code that reads is safe Rust, where one finds little and takes half
+/// of the time. With the versions of Cargo.lock.
+fn cargo_fuzz(arguments: &[&str]) -> Command {
+    let _ = fs::copy("Cargo.lock", "fuzz/Cargo.lock");
+    let (subcommand, rest) = arguments.split_first().expect("a subcommand of cargo-fuzz");
+    let mut command = process::limited(60, "rustup", &["run", "nightly", "cargo", "fuzz", subcommand]);
+    command.args(["--release", "--sanitizer", "none", "--no-cfg-fuzzing", "--target-dir"]);
+    command.arg(process::target().join("fuzz")).args(rest);
+    command.env("HYPERGROVE_NVCC", "none").env_remove("RUSTUP_TOOLCHAIN").current_dir(workspace());
+    command
+}
+
+/// `cargo xtask fuzz …`: `cargo fuzz …` as CI calls it.
+pub(crate) fn by_hand(arguments: &[String]) -> Result<bool, String> {
+    if arguments.is_empty() {
+        return Err("name a subcommand of cargo-fuzz, for example `cargo xtask fuzz run pkcs8`".into());
+    }
+    ensure_cargo_fuzz()?;
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    process::run(cargo_fuzz(&arguments)).map(|()| true)
+}
