@@ -611,11 +611,42 @@ pub(crate) fn check(extent: Extent) -> Step {
         }
     };
     for (path, old, new) in [(SIGNATURES, text, signatures(&groups)), (KEYS, read(KEYS)?, keys())] {
-        if old != new {
-            let line = old.lines().zip(new.lines()).position(|(old, new)| old != new).map_or(1, |at| at + 1);
-            return Err(format!("{path}:{line} is not what `cargo xtask negative` makes: run it"));
-        }
+        compare(path, &old, &new)?;
     }
     let how = if extent == Extent::Full { "keys and signatures made again" } else { "keys and signatures as they are" };
     Ok(Outcome::Passed(how.into()))
+}
+
+fn compare(path: &str, old: &str, new: &str) -> Result<(), String> {
+    if old == new {
+        return Ok(());
+    }
+    let same = old.lines().zip(new.lines()).take_while(|(old, new)| old == new).count();
+    Err(format!("{path}:{} is not what `cargo xtask negative` makes: run it", same + 1))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Of the smallest group: a case that is changed, left out or added is found, and so is a key.
+    #[test]
+    fn what_is_altered_is_found() {
+        let text = fs::read_to_string(crate::workspace().join(SIGNATURES)).expect("the corpus");
+        let file: Value = serde_json::from_str(&text).expect("JSON");
+        let read = |group: &Value| signatures(&[Group::read(group).expect("a group")]);
+        let group = &file["testGroups"][0];
+        let right = read(group);
+        assert_eq!(compare("a", &right, &right), Ok(()));
+        for (from, to) in
+            [("\"result\":\"invalid\"", "\"result\":\"valid\""), ("[\"xor\",0,1]", "[\"xor\",1,1]"), ("\n{", "\n\n{")]
+        {
+            let wrong = right.replacen(from, to, 1);
+            let why = compare("a", &wrong, &right).expect_err("it is altered");
+            assert!(wrong != right && why.starts_with("a:"), "{why}");
+        }
+        let mut other = group.clone();
+        other["key"] = group["otherKey"].clone();
+        assert!(compare("a", &right, &read(&other)).is_err());
+    }
 }
