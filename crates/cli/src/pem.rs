@@ -14,9 +14,10 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The characters of a line of strict PEM.
 const WIDTH: usize = 64;
 
-/// Whether there is a PEM boundary.
+/// Whether there is a PEM boundary. The bytes may be a private key in DER: the search branches on none of them.
 pub(crate) fn is_pem(bytes: &[u8]) -> bool {
-    bytes.windows(BEGIN.len()).any(|window| window == BEGIN)
+    let differs = |window: &[u8]| window.iter().zip(BEGIN).fold(0, |differs, (a, b)| differs | (a ^ b));
+    bytes.windows(BEGIN.len()).fold(false, |found, window| found | (differs(window) == 0))
 }
 
 /// The blocks of a file, at least one.
