@@ -129,10 +129,10 @@ fn lines(lcov: &str) -> Lines {
     for line in lcov.lines() {
         if let Some(path) = line.strip_prefix("SF:") {
             file = path.into();
-        } else if let Some((number, count)) = line.strip_prefix("DA:").and_then(|rest| rest.split_once(',')) {
-            if let (Ok(number), Ok(count)) = (number.parse(), count.parse::<u64>()) {
-                *files.entry(file.clone()).or_default().entry(number).or_default() += count;
-            }
+        } else if let Some((number, count)) = line.strip_prefix("DA:").and_then(|rest| rest.split_once(','))
+            && let (Ok(number), Ok(count)) = (number.parse(), count.parse::<u64>())
+        {
+            *files.entry(file.clone()).or_default().entry(number).or_default() += count;
         }
     }
     files

@@ -104,10 +104,16 @@ fn run(name: &str) -> Result<u32, String> {
     if Path::new(&words).exists() {
         command.arg(format!("-dict={words}"));
     }
-    match (name == CONTROL, process::run(command)) {
-        (true, Ok(())) => Err(format!("the fault in the target {CONTROL} was not found in {runs} executions")),
-        (true, Err(_)) => Ok(0),
-        (false, result) => result.map(|()| runs),
+    if name != CONTROL {
+        return process::run(command).map(|()| runs);
+    }
+    let crashes = Path::new("fuzz/artifacts").join(CONTROL);
+    let _ = fs::remove_dir_all(&crashes);
+    let ended = process::run(command);
+    // It may have failed for another reason.
+    match entries(&crashes).is_ok_and(|crashes| !crashes.is_empty()) {
+        true => Ok(0),
+        false => Err(format!("the fault in the target {CONTROL} was not found in {runs} executions: {ended:?}")),
     }
 }
 

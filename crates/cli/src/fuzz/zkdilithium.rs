@@ -76,7 +76,7 @@ fn signs(key: &SigningKey) {
     assert!(reference::verify_strict(&public, message, signature.as_bytes(), &mut Trace::default()));
     for lanes in LANES.iter() {
         let made = lanes.sign(&[Sign { key: &expanded, message }]);
-        assert_eq!(made, [signature.clone()], "{}", lanes.isa().name());
+        assert!(matches!(&made[..], [made] if *made == signature), "by {}", lanes.isa().name());
     }
 }
 
