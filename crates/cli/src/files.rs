@@ -69,9 +69,9 @@ impl Source {
             Source::File(path) => self.file(path)?,
         };
         // Of what has a length, a byte more shows that it grew; what has none may be as long as keys are. All at once: a
-        // buffer that grows would leave copies of the key behind.
-        let limit = match file.metadata().map_err(failed)? {
-            there if there.is_file() && there.len() > 0 => there.len().min(LONGEST_KEY) + 1,
+        // buffer that grows would leave copies of the key behind. Windows gives a pipe no metadata.
+        let limit = match file.metadata() {
+            Ok(there) if there.is_file() && there.len() > 0 => there.len().min(LONGEST_KEY) + 1,
             _ => LONGEST_KEY + 1,
         };
         let mut bytes = Zeroizing::new(Vec::with_capacity(limit as usize + SPARE));
@@ -118,12 +118,13 @@ impl Source {
     /// A file that is no directory.
     fn file(&self, path: &Path) -> Result<File, Failure> {
         let failed = |error: io::Error| Failure::io("read", self, &error);
-        let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.is_dir() {
-            return Err(Failure::new(format!("{self} is a directory, a file is needed"))
-                .hint("many files can be given, or listed: find DIR -type f | hypergrove … --list -"));
-        }
-        Ok(file)
+        let is_directory = || {
+            Failure::new(format!("{self} is a directory, a file is needed"))
+                .hint("many files can be given, or listed: find DIR -type f | hypergrove … --list -")
+        };
+        // Windows does not even open a directory.
+        let file = File::open(path).map_err(|error| if path.is_dir() { is_directory() } else { failed(error) })?;
+        if file.metadata().map_err(failed)?.is_dir() { Err(is_directory()) } else { Ok(file) }
     }
 }
 
@@ -198,35 +199,64 @@ pub(crate) enum Access {
 
 impl Access {
     /// The mode of a new file, before the umask.
+    #[cfg(unix)]
     pub(crate) fn mode(self) -> u32 {
         if self == Access::Private { 0o600 } else { 0o666 }
     }
 }
 
-/// Device and inode: two names are one file if these are equal.
+/// Two names are one file if these are equal: device and inode, or what Windows has for them.
 pub(crate) type Identity = (u64, u64);
 
 #[cfg(unix)]
-pub(crate) fn identity(metadata: &Metadata) -> Option<Identity> {
+pub(crate) fn identity(file: &File) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt;
-    Some((metadata.dev(), metadata.ino()))
+    file.metadata().ok().map(|there| (there.dev(), there.ino()))
 }
 
-#[cfg(not(unix))]
-pub(crate) fn identity(_: &Metadata) -> Option<Identity> {
-    None
+#[cfg(windows)]
+pub(crate) fn identity(file: &File) -> Option<Identity> {
+    let there = winapi_util::file::information(file).ok()?;
+    Some((there.volume_serial_number(), there.file_index()))
+}
+
+/// The identity of what the name leads to, a directory too.
+#[cfg(unix)]
+fn identity_at(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
+}
+
+#[cfg(windows)]
+fn identity_at(path: &Path) -> Option<Identity> {
+    use std::os::windows::fs::OpenOptionsExt;
+    /// Without it no directory can be opened.
+    const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
+    // Access to nothing but what is known of it.
+    identity(&File::options().access_mode(0).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path).ok()?)
 }
 
 /// The identity of a regular file that is standard input or output.
-#[cfg(unix)]
-fn redirected(stream: impl std::os::fd::AsFd) -> Option<Identity> {
-    let there = File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
-    if there.is_file() { identity(&there) } else { None }
+fn redirected(stream: io::Result<File>) -> Option<Identity> {
+    let file = stream.ok()?;
+    if file.metadata().ok()?.is_file() { identity(&file) } else { None }
 }
 
-#[cfg(not(unix))]
-fn redirected<S>(_: S) -> Option<Identity> {
-    None
+/// Whether the name leads to a device, a pipe or a socket.
+fn is_device(path: &Path) -> bool {
+    // For Windows, `NUL`, `CON` and `COM1` are names of devices in every directory.
+    #[cfg(windows)]
+    {
+        use std::path::{Component, Prefix, absolute};
+        let is_its_name = |path: PathBuf| match path.components().next() {
+            Some(Component::Prefix(prefix)) => matches!(prefix.kind(), Prefix::DeviceNS(_)),
+            _ => false,
+        };
+        if absolute(path).is_ok_and(is_its_name) {
+            return true;
+        }
+    }
+    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
 /// The files that a command reads, which it replaces not even by force.
@@ -235,8 +265,8 @@ pub(crate) struct Sources(BTreeSet<Identity>);
 impl Sources {
     pub(crate) fn new<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Sources {
         let identity = |source: &Source| match source {
-            Source::Stdin => redirected(io::stdin()),
-            Source::File(path) => identity(&fs::metadata(path).ok()?),
+            Source::Stdin => redirected(unbuffered(io::stdin())),
+            Source::File(path) => identity_at(path),
         };
         Sources(sources.into_iter().filter_map(identity).collect())
     }
@@ -276,16 +306,16 @@ impl Target {
                 Err(Failure::new("binary data would garble the terminal").hint("name a file with --output"))
             }
             Target::Stdout => Ok(()),
+            // Whoever made a pipe or a socket would get the key.
+            Target::File(path) if access == Access::Private && is_device(path) => {
+                Err(Failure::new(format!("{self} is no regular file, and a private key goes to no other"))
+                    .hint("name a new file, or `-` for standard output"))
+            }
+            // A device or a pipe is written to, not replaced.
+            Target::File(path) if is_device(path) => Ok(()),
             Target::File(path) => match fs::metadata(path) {
                 Ok(there) if there.is_dir() => Err(Failure::new(format!("{self} is a directory, a file is needed"))
                     .hint("name a file in that directory")),
-                // Whoever made a pipe or a socket would get the key.
-                Ok(there) if !there.is_file() && access == Access::Private => {
-                    Err(Failure::new(format!("{self} is no regular file, and a private key goes to no other"))
-                        .hint("name a new file, or `-` for standard output"))
-                }
-                // A device or a pipe is written to, not replaced.
-                Ok(there) if !there.is_file() => Ok(()),
                 _ if !force && fs::symlink_metadata(path).is_ok() => Err(self.exists()),
                 _ => is_directory(directory(path), "write to"),
             },
@@ -312,15 +342,15 @@ impl Target {
     /// The file that is there; none for what is written to instead of being replaced.
     fn identity(&self) -> Option<Identity> {
         match self {
-            Target::Stdout => redirected(io::stdout()),
-            Target::File(path) => fs::metadata(path).ok().filter(Metadata::is_file).and_then(|there| identity(&there)),
+            Target::Stdout => redirected(unbuffered(io::stdout())),
+            Target::File(path) => fs::metadata(path).ok().filter(Metadata::is_file).and_then(|_| identity_at(path)),
         }
     }
 
     /// The name that a new file gets.
     pub(crate) fn entry(&self) -> Option<Entry> {
         let Target::File(path) = self else { return None };
-        let directory = fs::metadata(directory(path)).ok().and_then(|there| identity(&there));
+        let directory = identity_at(directory(path));
         // Without an identity the whole path has to do.
         let name = if directory.is_some() { path.file_name()? } else { path.as_os_str() };
         Some(Entry(directory, name.into()))
@@ -343,11 +373,7 @@ impl Target {
         let bytes = match self {
             Target::Stdout => Bytes::Stdout(held()),
             // What has come since the check gets no private key.
-            Target::File(path)
-                if access == Access::Public && fs::metadata(path).is_ok_and(|there| !there.is_file()) =>
-            {
-                Bytes::Device(path.clone(), held())
-            }
+            Target::File(path) if access == Access::Public && is_device(path) => Bytes::Device(path.clone(), held()),
             Target::File(path) => {
                 let staged = Staged::new(path, access, bytes).map_err(|error| self.failed(&error))?;
                 Bytes::File { path: path.clone(), staged, force }
@@ -485,7 +511,7 @@ impl Batch {
         #[cfg(unix)]
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         #[cfg(not(unix))]
-        let limit = None;
+        let limit = None::<u64>;
         limit.map_or(64, |limit| (limit / 4).clamp(1, 64) as usize)
     }
 

@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         None => private_file.commit(printer)?,
     }
     if let Target::File(_) = &private {
-        printer.note(format_args!("wrote {private}: a private key of {name}, for its owner's eyes alone"));
+        let readers = if cfg!(unix) { "for its owner's eyes alone" } else { "for whom its directory lets read it" };
+        printer.note(format_args!("wrote {private}: a private key of {name}, {readers}"));
     }
     if let Some(public @ Target::File(_)) = &public {
         printer.note(format_args!("wrote {public}: its public key"));

@@ -248,7 +248,12 @@ pub(crate) fn tuning() -> Option<PathBuf> {
 
 fn base(name: &str, at_home: &str) -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = set(name).filter(|path| path.is_absolute()).or_else(|| Some(set("HOME")?.join(at_home)));
+    let usual = || match cfg!(windows) {
+        // In the user's profile, which Windows keeps from other users.
+        true => set("LOCALAPPDATA"),
+        false => Some(set("HOME")?.join(at_home)),
+    };
+    let base = set(name).filter(|path| path.is_absolute()).or_else(usual);
     base.map(|base| base.join("hypergrove"))
 }
 

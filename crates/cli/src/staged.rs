@@ -5,7 +5,7 @@
 //! other systems have no files without names. A directory has at most one temporary for private keys and one for the
 //! rest. A temporary is locked as long as its writer lives: the next writer removes a temporary that is not locked.
 
-use crate::files::{Access, directory, identity};
+use crate::files::{Access, Identity, directory, identity};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ pub(crate) struct Staged {
     path: PathBuf,
     access: Access,
     file: File,
+    identity: Option<Identity>,
     temporary: Option<Temporary>,
 }
 
@@ -46,7 +47,8 @@ impl Staged {
             }
         };
         file.write_all(bytes)?;
-        Ok(Staged { path: path.into(), access, file, temporary })
+        let identity = identity(&file);
+        Ok(Staged { path: path.into(), access, file, identity, temporary })
     }
 
     /// Whether it has no name at all: others can be staged in the directory meanwhile.
@@ -88,7 +90,7 @@ impl Staged {
 
     /// Whether the name leads to this file.
     fn is_at(&self, path: &Path) -> bool {
-        is_at(&self.file, path)
+        is_at(self.identity, path)
     }
 }
 
@@ -256,7 +258,7 @@ fn is_free(path: &Path) -> io::Result<bool> {
     };
     match file.try_lock() {
         // The lock's last owner may have renamed the file, and another writer have made a new one.
-        Ok(()) if is_at(&file, path) => fs::remove_file(path).map(|()| true),
+        Ok(()) if is_at(identity(&file), path) => fs::remove_file(path).map(|()| true),
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => Ok(false),
     }
@@ -268,7 +270,7 @@ fn named(path: &Path, access: Access) -> io::Result<(File, Temporary)> {
         let file = create(path, access)?;
         match file.try_lock() {
             Err(TryLockError::Error(_)) => Ok(file),
-            Ok(()) if is_at(&file, path) => Ok(file),
+            Ok(()) if is_at(identity(&file), path) => Ok(file),
             // Another writer took it for one that was left.
             _ => Err(ErrorKind::AlreadyExists.into()),
         }
@@ -276,12 +278,24 @@ fn named(path: &Path, access: Access) -> io::Result<(File, Temporary)> {
 }
 
 /// Whether the name, which is no link, leads to this file.
-fn is_at(file: &File, path: &Path) -> bool {
-    let (there, here) = (fs::symlink_metadata(path), file.metadata());
-    there.ok().zip(here.ok()).is_some_and(|(there, here)| identity(&there) == identity(&here))
+fn is_at(file: Option<Identity>, path: &Path) -> bool {
+    #[cfg(unix)]
+    let there = {
+        use std::os::unix::fs::MetadataExt;
+        fs::symlink_metadata(path).ok().map(|there| (there.dev(), there.ino()))
+    };
+    #[cfg(windows)]
+    let there = open_without_following(path).ok().and_then(|there| identity(&there));
+    file.is_some() && file == there
 }
 
 /// Renames a file unless the new name is taken.
+#[cfg(windows)]
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    tempfile::TempPath::try_from_path(from)?.persist_noclobber(to).map_err(|kept| kept.error)
+}
+
+#[cfg(unix)]
 fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     {
@@ -303,7 +317,8 @@ fn create(path: &Path, access: Access) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(access.mode()).open(path)
 }
 
-#[cfg(not(unix))]
+/// Who may read it is what the directory hands on.
+#[cfg(windows)]
 fn create(path: &Path, _: Access) -> io::Result<File> {
     File::options().write(true).create_new(true).open(path)
 }
@@ -315,9 +330,11 @@ fn open_without_following(path: &Path) -> io::Result<File> {
     Ok(File::from(open(path, flags, Mode::empty())?))
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn open_without_following(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).open(path)
+    use std::os::windows::fs::OpenOptionsExt;
+    const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+    File::options().read(true).write(true).custom_flags(FILE_FLAG_OPEN_REPARSE_POINT).open(path)
 }
 
 #[cfg(unix)]
@@ -326,7 +343,7 @@ fn is_our_own(file: &File) -> bool {
     file.metadata().is_ok_and(|there| there.is_file() && there.uid() == rustix::process::geteuid().as_raw())
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn is_our_own(file: &File) -> bool {
     file.metadata().is_ok_and(|there| there.is_file())
 }
@@ -388,7 +405,8 @@ fn remove_temporaries_at_signals() {
     });
 }
 
-#[cfg(not(unix))]
+/// On Windows Ctrl-C leaves what SIGKILL leaves elsewhere, and the next writer removes that.
+#[cfg(windows)]
 fn remove_temporaries_at_signals() {}
 
 /// Whether the process ignores the signal, as far as the system tells.

@@ -13,4 +13,6 @@ mod studies;
 mod system;
 #[cfg(unix)]
 mod trust;
+#[cfg(windows)]
+mod windows;
 mod zkdilithium;

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A directory of one test's own.
@@ -35,8 +37,9 @@ impl Place {
         self.run(&["keygen", "--set", set, "--seeds", &seeds, "-o", private, "--pubout", public]).good();
     }
 
+    /// With the system's own separators, as the tool shows it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        name.split('/').fold(self.0.path().into(), |path: PathBuf, part| path.join(part))
     }
 
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
@@ -72,6 +75,20 @@ impl Place {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // A tool that refuses its arguments does not read.
         let _ = child.stdin.take().unwrap().write_all(stdin);
+        child.wait_with_output().unwrap().into()
+    }
+
+    /// Ends a run that takes more than so many seconds. It prints little: nobody reads meanwhile.
+    pub(crate) fn run_for(&self, seconds: u64, args: &[&str]) -> Run {
+        let mut command = self.command(args);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if start.elapsed() > Duration::from_secs(seconds) {
+                child.kill().unwrap();
+            }
+            sleep(Duration::from_millis(1));
+        }
         child.wait_with_output().unwrap().into()
     }
 

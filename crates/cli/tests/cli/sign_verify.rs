@@ -235,7 +235,7 @@ fn signatures_may_go_to_a_directory() {
     // Two files would get one signature: not even --force lets the second win.
     let run = place.run(&sign(&["--force", "--out-dir", "out", "x/m", "y/m", "x/m"])).exits(2);
     assert_eq!(run.text(), "x/m: SIGNED\ny/m: ERROR\nx/m: ERROR\n");
-    run.says(&["out/m.sig", "another file has got"]);
+    run.says(&[&format!("out{}m.sig", std::path::MAIN_SEPARATOR), "another file has got"]);
     place.run(&verify(&["--signature-dir", "out", "x/m"])).good();
     // A directory that is not there is one error, however many files there are.
     for command in [sign(&["--out-dir", "none", "x/m", "y/m"]), verify(&["--signature-dir", "none", "x/m", "x/n"])] {
@@ -271,6 +271,10 @@ fn names_are_shown_without_characters_that_nobody_sees() {
         hidden.into_iter().chain(["\u{202e}", "\u{2028}", "\u{2029}", "\u{2066}", "\u{2069}", "\u{feff}", "\u{e0041}"]);
     for text in hidden {
         let name = &format!("a{text}b");
+        if cfg!(windows) && text.contains(|c: char| c < ' ') {
+            println!("skipped: a file name with {text:?}: Windows has none");
+            continue;
+        }
         place.write(name, "message");
         place.run(&sign(&[]).into_iter().chain([&**name]).collect::<Vec<_>>()).good().shows_no(text);
         let run = place.run(&verify(&[]).into_iter().chain([&**name]).collect::<Vec<_>>()).good();
@@ -292,7 +296,7 @@ fn names_are_shown_without_characters_that_nobody_sees() {
         place.names().into_iter().filter(|name| name.starts_with('a') && !name.contains('\n')).collect();
     place.write("list", names.join("\n"));
     let bytes = place.run(&["hash", "--list", "list"]).good().stdout;
-    assert!(bytes.windows(5).any(|window| window == b"\x1b[2Jb"));
+    assert!(cfg!(windows) || bytes.windows(5).any(|window| window == b"\x1b[2Jb"));
     #[cfg(target_os = "linux")]
     {
         let run = place.shell("script -qec '$H hash --list list 2>/dev/null' /dev/null").good();

@@ -3,7 +3,9 @@
 
 use crate::place::Place;
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+#[cfg(target_os = "linux")]
+use std::fs;
+use std::fs::File;
 use std::io::pipe;
 use std::process::Stdio;
 
