@@ -18,8 +18,7 @@ pub(crate) struct CiStep {
 pub(crate) enum Extent {
     /// What every change must pass.
     Usual,
-    /// With what takes many minutes more: all of ACVP on every instruction set and on lavapipe, all of Miri's tests, all sets
-    /// under Valgrind and running times of what Valgrind does not know.
+    /// With what takes many minutes more, such as all of ACVP on every instruction set and on lavapipe.
     Full,
 }
 
@@ -45,6 +44,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
     CiStep { name: "no-std",    about: "fips205 and zkdilithium without an operating system",        run: |_, _| foreign::no_std() },
+    CiStep { name: "systems",   about: "the tool for Windows and macOS; in full, its tests under Wine",  run: foreign::systems },
     CiStep { name: "neon",      about: "lanes and cpu on aarch64 under qemu",                        run: |tally, _| foreign::neon(tally) },
     CiStep { name: "miri",      about: "the host logic and the lanes under Miri",                    run: foreign::miri },
 ];

@@ -1,8 +1,9 @@
-//! Steps for machines that this one is not: without an operating system, with NEON, and Rust's abstract one.
+//! Steps for machines that this one is not: without an operating system, with another one, with NEON, and Rust's abstract one.
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const BARE: &str = "thumbv7em-none-eabi";
@@ -10,6 +11,16 @@ const ARM: &str = "aarch64-unknown-linux-gnu";
 /// Where Debian's cross packages put the C library.
 const ARM_ROOT: &str = "/usr/aarch64-linux-gnu";
 const ARM_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
+
+const WINDOWS: &str = "x86_64-pc-windows-gnu";
+const MAC: &str = "aarch64-apple-darwin";
+const MINGW: &str = "x86_64-w64-mingw32-gcc";
+const WINDOWS_PACKAGES: [&str; 2] = ["gcc-mingw-w64-x86-64", "wine64"];
+/// Where Debian puts what its package `wine` starts.
+const WINE: &str = "/usr/lib/wine/wine64";
+const WINE_SERVER: &str = "/usr/lib/wine/wineserver64";
+/// The source of a library that Windows has and Wine 8 lacks.
+const PRIMITIVES: &str = "xtask/wine/bcryptprimitives.c";
 
 /// All of lanes, and of cpu what hashes little: qemu takes ten times as long as a CPU.
 const NEON_TESTS: [&str; 5] = [
@@ -37,6 +48,63 @@ pub(crate) fn no_std() -> Step {
         Ok(()) => Outcome::Passed(format!("{BARE}, with and without pkcs8 and pem")),
         Err(why) => Outcome::Skipped(format!("checked for this machine only; {why}")),
     })
+}
+
+/// The tool and its tests compile for Windows and macOS without a warning; in full, they run under Wine. No C compiler takes
+/// part in the former: what needs one is the kernels for the host, which are tests of other crates.
+pub(crate) fn systems(tally: &mut Tally, extent: Extent) -> Step {
+    let targets = [WINDOWS, MAC];
+    if let Err(why) = targets.iter().try_for_each(|target| process::ensure_target(target)) {
+        return Ok(Outcome::Skipped(why));
+    }
+    let mut command = process::cargo(&["clippy", "--locked", "--release", "-p", "hypergrove-cli", "--all-targets"]);
+    command.args(targets.iter().flat_map(|target| ["--target", target])).args(["--", "-D", "warnings"]);
+    process::run(command)?;
+    let compiled = format!("{} compile", targets.join(" and "));
+    if extent == Extent::Usual {
+        return Ok(Outcome::Passed(compiled));
+    }
+    if let Err(why) =
+        process::ensure_packages(&WINDOWS_PACKAGES, || answers(MINGW, &["--version"]) && Path::new(WINE).exists())
+    {
+        return Ok(Outcome::Skipped(format!("{compiled}; {why}")));
+    }
+    let before = tally.passed;
+    let prefix = wine_prefix()?;
+    let mut command = process::limited(40, "cargo", &["test", "--release", "--no-fail-fast", "--target", WINDOWS]);
+    command.args(["-p", "hypergrove-cli", "--", "--show-output"]);
+    command
+        .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", MINGW)
+        .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", WINE);
+    let result = process::run_tests(in_wine(command, &prefix), tally);
+    let mut server = Command::new(WINE_SERVER);
+    server.args(["--kill", "--wait"]);
+    let _ = process::run(in_wine(server, &prefix));
+    result?;
+    Ok(Outcome::Passed(format!("{compiled}; {} tests under Wine", tally.passed - before)))
+}
+
+/// A new folder for Wine's Windows, with all that the tool needs there.
+fn wine_prefix() -> Result<PathBuf, String> {
+    let prefix = process::target().join("wine");
+    let _ = fs::remove_dir_all(&prefix);
+    fs::create_dir_all(&prefix).map_err(|error| format!("{}: {error}", prefix.display()))?;
+    let prefix = prefix.canonicalize().map_err(|error| format!("{}: {error}", prefix.display()))?;
+    process::run(in_wine(process::limited(5, WINE, &["wineboot", "--init"]), &prefix))?;
+    let library = prefix.join("drive_c/windows/system32/bcryptprimitives.dll");
+    if !library.exists() {
+        let mut command = Command::new(MINGW);
+        command.args(["-shared", "-O1", "-Wall", "-Werror", PRIMITIVES, "-o"]).arg(library).arg("-ladvapi32");
+        process::run(command)?;
+    }
+    Ok(prefix)
+}
+
+/// Without a screen, and without the questions that a new prefix asks on one.
+fn in_wine(mut command: Command, prefix: &Path) -> Command {
+    command.env("WINEPREFIX", prefix).env("WINEDEBUG", "-all").env("WINEDLLOVERRIDES", "mscoree,mshtml=");
+    command.env_remove("DISPLAY");
+    command
 }
 
 /// NEON under qemu, where this machine has no NEON itself.
