@@ -14,6 +14,7 @@ mod place;
 use place::Place;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -41,6 +42,9 @@ const WRITING: [&str; 17] = [
     "mkdirat",
     "copy_file_range",
 ];
+
+/// Names the directory of compiled code.
+const CACHE: &str = "XDG_CACHE_HOME";
 
 /// What goes wrong at a call.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +88,13 @@ struct Call {
     name: String,
     nth: usize,
     line: String,
+}
+
+impl Call {
+    fn writes(&self) -> bool {
+        let makes = self.name.starts_with("open") && (self.line.contains("O_CREAT") || self.line.contains("O_TMPFILE"));
+        makes || WRITING.contains(&self.name.as_str())
+    }
 }
 
 /// How a run ended.
@@ -167,7 +178,7 @@ impl Run {
         let mut command = Command::new(&words[0]);
         // Relative paths would hide which calls are about the place.
         command.args(&words[1..]).args(more).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
-        for folder in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
+        for folder in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", CACHE] {
             command.env(folder, self.root().join("xdg"));
         }
         let output = command.output().unwrap();
@@ -232,14 +243,17 @@ impl Run {
     fn judge(&self, old: &Files, new: &Files, call: &str, fault: Option<Fault>, ended: &Ended) -> Result<(), String> {
         let found = files(&self.root());
         let killed = matches!(fault, Some(Fault::Signal("SIGKILL")));
+        let persists = matches!(fault, Some(Fault::FromNowOn(_)));
+        // A kill leaves temporaries. What cannot be removed or renamed back stays.
+        let stays = killed || call.starts_with("unlink") || persists && call.starts_with("rename");
         let is = |name: &str, of: &Files| found.get(name) == of.get(name);
         for name in old.keys().chain(new.keys()) {
             if is(name, old) || is(name, new) {
                 continue;
             }
-            // A kill may part a pair: the public key that makes way is kept, or follows from the new private key.
+            // A pair may be parted: the public key that makes way is kept, or follows from the new private key.
             let parted = self.pair.is_some_and(|(private, public)| {
-                let kept = killed && found.get(TEMPORARIES[2]) == old.get(public);
+                let kept = stays && found.get(TEMPORARIES[2]) == old.get(public);
                 name == public && !found.contains_key(public) && (is(private, new) || kept)
             });
             match found.get(name) {
@@ -257,16 +271,18 @@ impl Run {
             }
         }
         let left: Vec<_> = found.keys().filter(|name| !old.contains_key(*name) && !new.contains_key(*name)).collect();
-        // What cannot be removed stays; a kill leaves temporaries.
-        let may_stay = killed || call.starts_with("unlink");
-        if let Some(name) = left.iter().find(|name| !may_stay || !TEMPORARIES.contains(&name.as_str())) {
+        let is_temporary = |name: &str| TEMPORARIES.contains(&name.rsplit('/').next().unwrap_or(name));
+        if let Some(name) = left.iter().find(|name| !stays || !is_temporary(name)) {
             return Err(format!("{name} is left behind"));
         }
         let is_done = new.keys().all(|name| is(name, new));
         match (ended.code, ended.signal, fault) {
             (Some(0), ..) if !is_done => Err("it reports success, and its files are not there".into()),
             (Some(0), ..) => Ok(()),
-            (Some(2), ..) if !ended.stderr.contains("error: ") => Err(format!("it gives no reason: {}", ended.stderr)),
+            // Nor can it give a reason where all writes fail.
+            (Some(2), ..) if !ended.stderr.contains("error: ") && !(persists && call == "write") => {
+                Err(format!("it gives no reason: {}", ended.stderr))
+            }
             (Some(2), ..) => Ok(()),
             (None, Some(_), Some(Fault::Signal(_))) => Ok(()),
             (code, signal, _) => Err(format!("exit code {code:?}, signal {signal:?}: {}", ended.stderr)),
@@ -290,32 +306,47 @@ impl Run {
             .map_or(Ok(()), |name| Err(format!("the next run leaves {name}")))
     }
 
-    /// Every fault at every call; reports how many, and returns what was wrong.
+    /// Every fault at every call; returns what was wrong.
     fn faults(&self, extent: Extent) -> Vec<String> {
         let old = files(&self.root());
-        let calls = self.calls();
+        assert_eq!(self.run(&[], &[]).code, Some(0), "{}", self.name);
         let new = files(&self.root());
         assert_ne!(old, new, "{} writes nothing", self.name);
-        let is_writing = |call: &&Call| {
-            let makes =
-                call.name.starts_with("open") && (call.line.contains("O_CREAT") || call.line.contains("O_TMPFILE"));
-            extent == Extent::Full || makes || WRITING.contains(&call.name.as_str())
+        restore(&self.root(), &old);
+        let (faults, takes) = match extent {
+            Extent::Usual => (&USUAL[..], Call::writes as fn(&Call) -> bool),
+            Extent::Full => (&ALL[..], (|_| true) as fn(&Call) -> bool),
         };
-        let faults = if extent == Extent::Full { &ALL[..] } else { &USUAL };
-        let (mut wrong, mut injected, mut count) = (Vec::new(), 0, 0);
-        for call in calls.iter().filter(is_writing) {
-            count += 1;
-            for fault in faults {
+        self.each_fault(faults, takes, |call, fault, ended| {
+            self.judge(&old, &new, &call.name, Some(fault), ended).and_then(|()| self.judge_next(&new))
+        })
+    }
+
+    /// These faults at these calls; reports how many, and returns what `judge` says of each.
+    fn each_fault(
+        &self,
+        faults: &[Fault],
+        takes: impl Fn(&Call) -> bool,
+        mut judge: impl FnMut(&Call, Fault, &Ended) -> Result<(), String>,
+    ) -> Vec<String> {
+        let old = files(&self.root());
+        let calls: Vec<Call> = self.calls().into_iter().filter(takes).collect();
+        let (mut wrong, mut injected, mut wanted) = (Vec::new(), 0, 0);
+        for call in &calls {
+            // A disk that is full or broken from now on fails what writes.
+            let applies = |fault: &&Fault| call.writes() || !matches!(fault, Fault::FromNowOn(_));
+            for fault in faults.iter().filter(applies) {
+                wanted += 1;
                 restore(&self.root(), &old);
                 let Some(ended) = self.injected(call, *fault) else { continue };
                 injected += 1;
-                let judged = self.judge(&old, &new, &call.name, Some(*fault), &ended);
-                let judged = judged.and_then(|()| self.judge_next(&new));
+                let judged = judge(call, *fault, &ended);
                 wrong.extend(judged.err().map(|why| format!("{}: {fault:?} at {}: {why}", self.name, call.line)));
             }
         }
-        println!("{}: {injected} faults at {count} system calls", self.name);
-        assert!(injected * 10 >= count * faults.len() * 9, "{}: calls were not met", self.name);
+        restore(&self.root(), &old);
+        println!("{}: {injected} faults at {} system calls", self.name, calls.len());
+        assert!(injected * 10 >= wanted * 9, "{}: calls were not met", self.name);
         wrong
     }
 
@@ -420,5 +451,222 @@ mod usual {
         let command = "cp @/source @/target || { echo error: >&2; exit 2; }";
         let wrong = Run::program("a script", place(), "sh", &["-c", command]).short_writes(0..9);
         assert!(wrong.iter().any(|why| why.contains("target is half: 4 bytes")), "{wrong:#?}");
+    }
+}
+
+/// Minutes: every call that concerns the files, of every command that writes any.
+mod full {
+    use super::*;
+    use hypergrove_gpu::cache::Cache;
+
+    fn every_fault(runs: impl IntoIterator<Item = Run>) {
+        none(runs.into_iter().flat_map(|run| run.faults(Extent::Full)).collect());
+    }
+
+    /// Another seed's pair is there, and makes way.
+    fn zkdilithium(more: &str) -> Run {
+        let place = Place::new();
+        let pair = ["-o", "k.pem", "--pubout", "p.pem"];
+        place.run(&[&["keygen", "--scheme", "zkdilithium"], &pair[..]].concat()).good();
+        let seed = &SEEDS[..64];
+        let command = format!("keygen --scheme zkdilithium --seeds {seed} -o @/k.pem --pubout @/p.pem {more}");
+        Run::tool("keygen --scheme zkdilithium --force", place, &command).pair("k.pem", "p.pem")
+    }
+
+    #[test]
+    fn keys() {
+        every_fault([
+            keygen("keygen", Place::new(), "--pubout @/p.pem").pair("k.pem", "p.pem"),
+            keygen("keygen --force", with_old_pair(), "--pubout @/p.pem --force").pair("k.pem", "p.pem"),
+            keygen("keygen -o", Place::new(), ""),
+            keygen("keygen -o --force", with_old_pair(), "--force"),
+            zkdilithium("--force"),
+            Run::tool("pubkey", with_old_pair(), "pubkey --threads 1 @/k.pem -o @/p2.pem"),
+            Run::tool("pubkey --force", with_old_pair(), "pubkey --threads 1 @/k.pem -o @/p.pem --der --force"),
+        ]);
+    }
+
+    #[test]
+    fn signatures() {
+        every_fault([
+            sign("sign", &[], "@/m", ""),
+            sign("sign --force", &["m.sig"], "@/m", "--force"),
+            sign("sign of three files", &["b.sig"], "@/a @/b @/c", "--force"),
+        ]);
+    }
+
+    #[test]
+    fn answers_and_reports() {
+        let place = Place::new();
+        let seed = "00".repeat(16);
+        let test = format!(r#"{{"tcId":1,"skSeed":"{seed}","skPrf":"{seed}","pkSeed":"{seed}"}}"#);
+        let group = format!(r#"{{"tgId":1,"testType":"AFT","parameterSet":"SLH-DSA-SHA2-128f","tests":[{test}]}}"#);
+        let head = r#""vsId":1,"algorithm":"SLH-DSA","mode":"keyGen","revision":"FIPS205","isSample":true"#;
+        place.write("prompt.json", format!(r#"{{{head},"testGroups":[{group}]}}"#));
+        let acvp = Run::tool("acvp", place, "acvp --threads 1 @/prompt.json -o @/answers.json");
+
+        let place = Place::new();
+        let study = "bench --study throughput --quick --json --seconds 0.001 --set sha2-128f --device cpu --threads 1";
+        let words: Vec<&str> = study.split(' ').chain(["--op", "verify", "--batch", "3"]).collect();
+        place.write("run.jsonl", place.run(&words).good().stdout);
+        let report = Run::tool("report", place, "report @/run.jsonl -o @/page.html --svg @/svg");
+        every_fault([acvp, report]);
+    }
+
+    /// As on file systems that have no files without names: the way to give such a file a name, /proc, is hidden.
+    #[test]
+    fn without_unnamed_files() {
+        let mut mounts = Command::new("unshare");
+        mounts.args(["-m", "sh", "-c", "mount -t tmpfs none /proc && echo && exec cat"]);
+        let spawned = mounts.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut mounts = spawned.expect("unshare is Debian's util-linux");
+        if mounts.stdout.as_mut().unwrap().read_exact(&mut [0]).is_err() {
+            println!("skipped: faults without unnamed files: this user may not mount");
+            return;
+        }
+        // nsenter becomes the tool: no other process counts calls.
+        let hidden = |name: &'static str, run: Run| {
+            let before = [format!("--mount=/proc/{}/ns/mnt", mounts.id()), TOOL.into()];
+            Run { name, program: "nsenter".into(), args: [&before[..], &run.args].concat(), ..run }
+        };
+        let pair = |place, more: &str| keygen("", place, more).pair("k.pem", "p.pem");
+        every_fault([
+            hidden("keygen by temporaries", pair(Place::new(), "--pubout @/p.pem")),
+            hidden("keygen --force by temporaries", pair(with_old_pair(), "--pubout @/p.pem --force")),
+            hidden("sign by temporaries", sign("", &[], "@/a @/b", "")),
+        ]);
+        // It ends with its input.
+        drop(mounts.stdin.take());
+        mounts.wait().unwrap();
+    }
+
+    #[test]
+    fn every_short_write() {
+        let run = keygen("keygen --force", with_old_pair(), "--pubout @/p.pem --force").pair("k.pem", "p.pem");
+        none(run.short_writes(0..168));
+        none(sign("sign", &[], "@/m", "").short_writes((0..17_088).step_by(89)));
+    }
+
+    /// Times differ from run to run: what is there has to be a table, and lines of samples.
+    #[test]
+    fn a_table_and_its_samples() {
+        let command = "tune --device cpu:0 --set sha2-128f --op verify --batch 1 --budget 0.5s -o @/table.toml";
+        let run = Run::program("tune", Place::new(), TOOL, &command.split(' ').collect::<Vec<_>>());
+        let whole = || {
+            for (name, bytes) in files(&run.root()) {
+                let text = String::from_utf8(bytes.unwrap_or_default()).unwrap();
+                let is_whole = match name.rsplit('.').next() {
+                    Some("toml") => {
+                        toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("policy"))
+                    }
+                    Some("jsonl") => text
+                        .split_inclusive('\n')
+                        .filter(|line| line.ends_with('\n'))
+                        .all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()),
+                    // Of the next run's making, or what SIGKILL leaves.
+                    _ => text.is_empty() || name.ends_with(".next") || TEMPORARIES.contains(&name.as_str()),
+                };
+                if !is_whole {
+                    return Err(format!("{name} is not whole"));
+                }
+            }
+            Ok(())
+        };
+        let faults = [Fault::Once("ENOSPC"), Fault::Once("EIO"), Fault::Signal("SIGTERM"), Fault::Signal("SIGKILL")];
+        none(run.each_fault(
+            &faults,
+            |call| call.writes() && call.nth < 40,
+            |_, _, ended| {
+                whole()?;
+                match (ended.code, run.place.path("table.toml").exists()) {
+                    (Some(0), false) => return Err("it reports success, and there is no table".into()),
+                    (Some(2), _) if !ended.stderr.contains("error: ") => return Err("it gives no reason".into()),
+                    (Some(0 | 2) | None, _) => {}
+                    (code, _) => return Err(format!("exit code {code:?}: {}", ended.stderr)),
+                }
+                let next = run.run(&[], &[]);
+                if next.code != Some(0) || !run.place.path("table.toml").exists() {
+                    return Err(format!("the next run fails: {}", next.stderr));
+                }
+                whole()
+            },
+        ));
+    }
+
+    /// Keys are new in each run: what is kept has to fit together.
+    #[test]
+    fn what_quickstart_keeps() {
+        let place = Place::new();
+        fs::create_dir(place.path("in")).unwrap();
+        place.write("in/a", "a message");
+        place.write("in/b", "another one");
+        let command = "quickstart --threads 1 --set sha2-128f @/in --keep @/keep";
+        let run = Run::program("quickstart", place, TOOL, &command.split(' ').collect::<Vec<_>>());
+        none(run.each_fault(&[Fault::Once("EIO"), Fault::Signal("SIGKILL")], Call::writes, |_, _, ended| {
+            let found = files(&run.root());
+            let good = |args: &[&str]| run.place.run(args).code == Some(0);
+            for name in found.keys().filter(|name| name.starts_with("keep/")) {
+                let is_whole = match name.as_str() {
+                    "keep/signatures" => true,
+                    "keep/private.pem" => good(&["pubkey", name]),
+                    "keep/public.pem" => {
+                        let public = run.place.run(&["pubkey", "keep/private.pem"]).stdout;
+                        found[name].as_deref() == Some(&public[..])
+                    }
+                    name => {
+                        let message = name.replace("keep/signatures", "in").replace(".sig", "");
+                        good(&["verify", "--key", "keep/public.pem", &message, "-s", name])
+                    }
+                };
+                if !is_whole {
+                    return Err(format!("{name} is not whole"));
+                }
+            }
+            match ended.code {
+                Some(0) if found.len() != 9 => Err(format!("it reports success, and keeps {:?}", found.keys())),
+                Some(2) if !ended.stderr.contains("error: ") => Err("it gives no reason".into()),
+                Some(0 | 2) | None => Ok(()),
+                code => Err(format!("exit code {code:?}: {}", ended.stderr)),
+            }
+        }));
+    }
+
+    const KEY: [u8; 32] = [7; 32];
+
+    /// What [`compiled_code`] runs.
+    #[test]
+    fn compiled_code_is_stored() {
+        let place = Place::new();
+        let directory = std::env::var_os(CACHE).map_or(place.path("cache"), |home| Path::new(&home).join("code"));
+        let code = vec![9; 100_000];
+        let cache = Cache::new(&directory);
+        cache.store(&KEY, &code);
+        // Whoever injects a fault looks at the file instead.
+        assert!(std::env::var_os(CACHE).is_some() || cache.load(&KEY) == Some(code));
+    }
+
+    #[test]
+    fn compiled_code() {
+        let program = std::env::current_exe().unwrap();
+        let words = ["--exact", "full::compiled_code_is_stored"];
+        let run = Run::program("a cache of compiled code", Place::new(), program.to_str().unwrap(), &words);
+        assert_eq!(run.run(&[], &[]).code, Some(0));
+        let new = files(&run.root());
+        restore(&run.root(), &Files::new());
+        // How the run ends says nothing: the faults meet the test runner's own threads too.
+        none(run.each_fault(
+            &ALL,
+            |_| true,
+            |call, fault, _| {
+                for (name, bytes) in files(&run.root()) {
+                    let may_stay = matches!(fault, Fault::Signal(_)) || call.name.starts_with("unlink");
+                    let is_good = if name.contains(".bin.") { may_stay } else { new.get(&name) == Some(&bytes) };
+                    if !is_good {
+                        return Err(format!("{name} is not whole, or left behind"));
+                    }
+                }
+                Ok(())
+            },
+        ));
     }
 }
