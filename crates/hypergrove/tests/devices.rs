@@ -396,7 +396,7 @@ fn lying(found: usize) -> (Mock, Engine) {
     });
     let backend: Arc<dyn Backend> = Arc::new(mock.clone());
     let built = Engine::builder().devices(vec![(backend.clone(), 1), (backend, 0)]).threads(2).build().unwrap();
-    engine.set(built.clone()).ok().expect("set once");
+    assert!(engine.set(built.clone()).is_ok(), "set once");
     (mock, built)
 }
 
