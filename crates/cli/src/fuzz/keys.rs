@@ -1,7 +1,7 @@
 //! Keys of SLH-DSA: PKCS#8, SPKI, PEM, and whatever a file with a key may be.
 
 use super::{Extent, brief, brief_failure, engine};
-use crate::args::{KeyKind, known_sets};
+use crate::args::{KeyKind, Scheme, known_sets};
 use crate::files::Source;
 use crate::inspect;
 use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
@@ -88,12 +88,17 @@ pub(super) fn spki(data: &[u8], extent: Extent) {
     }
 }
 
-/// The first byte chooses what the user says of the set, the others are the file.
+/// The first byte chooses what the user says of the set or the scheme, the others are the file.
 pub(super) fn key_file(data: &[u8], _: Extent) {
     let Some((choice, data)) = data.split_first() else { return };
     let set = known_sets().nth(usize::from(*choice));
     let file = KeyFile { source: Source::Stdin, bytes: Zeroizing::new(data.to_vec()) };
-    match inspect::report(&file, &KeyKind { set, scheme: None }, false) {
+    let scheme = match choice {
+        0xfd => Some(Scheme::SlhDsa),
+        0xfe => Some(Scheme::ZkDilithium),
+        _ => None,
+    };
+    match inspect::report(&file, &KeyKind { set, scheme }, false) {
         Ok(report) => {
             assert!(report.bytes <= data.len());
             assert!(report.parts.iter().all(|part| part.offset + part.length <= report.bytes), "a part beyond the end");
