@@ -252,7 +252,7 @@ fn errors_of_the_traits_are_the_nearest() {
     let ed25519 = ObjectIdentifier::new_unwrap("1.3.101.112");
     let of_ed25519 = tlv(6, &[ed25519.as_bytes()]);
     let unknown = spki::Error::OidUnknown { oid: ed25519 };
-    assert_eq!(private(&of_ed25519, &bytes), Error::PublicKey(unknown.clone()));
+    assert_eq!(private(&of_ed25519, &bytes), Error::PublicKey(unknown));
     assert_eq!(private(&[&good[..], &[5, 0]].concat(), &bytes), Error::ParametersMalformed);
     assert_eq!(private(&good, &bytes[1..]), Error::from(Key::TooShort));
     assert_eq!(private(&good, &[&bytes[..], &[0]].concat()), Error::from(Key::TooLong));
