@@ -65,7 +65,7 @@ fn replay(name: &str) {
         let replayed = catch_unwind(|| target.replay(bytes, &HEAP));
         assert!(replayed.is_ok(), "fuzz/corpus/{name}/{input} fails: the panic above says why");
     }
-    println!("{name}: {} inputs replayed", inputs.len());
+    println!("checked: {name}: {} inputs replayed", inputs.len());
 }
 
 macro_rules! replay {
@@ -109,7 +109,7 @@ fn random(name: &str) {
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(work))));
-    println!("{name}: {runs} random inputs");
+    println!("checked: {name}: {runs} random inputs");
 }
 
 macro_rules! random {

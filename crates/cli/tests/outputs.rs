@@ -345,7 +345,7 @@ impl Run {
             }
         }
         restore(&self.root(), &old);
-        println!("{}: {injected} faults at {} system calls", self.name, calls.len());
+        println!("checked: {}: {injected} faults at {} system calls", self.name, calls.len());
         assert!(injected * 10 >= wanted * 9, "{}: calls were not met", self.name);
         wrong
     }
@@ -363,7 +363,7 @@ impl Run {
             let judged = self.judge(&old, &new, "write", None, &ended).and_then(|()| self.judge_next(&new));
             wrong.extend(judged.err().map(|why| format!("{}: a limit of {limit} bytes: {why}", self.name)));
         }
-        println!("{}: {cut} short writes", self.name);
+        println!("checked: {}: {cut} short writes", self.name);
         assert!(cut > 0, "{}: nothing was cut short", self.name);
         wrong
     }

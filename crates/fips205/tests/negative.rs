@@ -26,7 +26,7 @@ fn verdicts_of_the_reference() {
         scope.spawn(|| half(1));
         half(0);
     });
-    println!("negative corpus: {} verdicts by the reference", cases.len());
+    println!("checked: negative corpus: {} verdicts by the reference", cases.len());
 }
 
 #[test]
@@ -46,5 +46,5 @@ fn keys_are_read_or_refused() {
         };
         assert_eq!(read, [case.is_valid.then_some(case.params); 2], "{}", case.name);
     }
-    println!("negative corpus: {} encoded keys", cases.len());
+    println!("checked: negative corpus: {} encoded keys", cases.len());
 }

@@ -179,7 +179,7 @@ fn draft_sets() {
         let start = std::time::Instant::now();
         let randomizer = Randomizer::Given(&case.additional_randomness);
         let signature = engine.sign(&cached, Mode::Internal, &case.message, randomizer).expect("a signature");
-        println!("{p}: key {made:.1?}, cache {cache:.1?}, signature {:.1?}", start.elapsed());
+        println!("checked: {p}: key {made:.1?}, cache {cache:.1?}, signature {:.1?}", start.elapsed());
         assert_eq!(signature.as_bytes()[..p.n], case.r, "{p}");
         if let Some(want) = &case.signature_digest {
             let digest = match p.family {

@@ -18,7 +18,7 @@ mod steps {
 use hypergrove::zkdilithium;
 use hypergrove::*;
 use hypergrove_cpu::Cpu;
-use hypergrove_engine::{Axis, Program};
+use hypergrove_engine::{Axis, Program, SelfTest};
 use hypergrove_gpu::{Gpus, Wrapper};
 use hypergrove_testkit::faults::{Faults, FaultyHash, FaultyLattice, Site, WithFaults, random};
 use std::collections::BTreeMap;
@@ -50,6 +50,9 @@ impl Backend for FaultyCpu {
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         self.0.bytes(device, plan, batch, policy)
     }
+    fn self_test(&self) -> SelfTest {
+        self.0.self_test()
+    }
     fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let family = match plan.params.family {
             Family::Sha2 => hypergrove_lanes::Family::Sha2,
@@ -75,6 +78,9 @@ impl Backend for Unchecked {
     }
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         self.0.bytes(device, plan, batch, policy)
+    }
+    fn self_test(&self) -> SelfTest {
+        self.0.self_test()
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         self.0.prepare(device, plan, batch, &policy.with("check", 0))
@@ -209,6 +215,7 @@ fn slh_dsa(kind: &Kind, check: Check) -> Subject {
         }),
         right,
     }
+    .warmed()
 }
 
 /// zkDilithium on the CPU's lanes, or on a GPU.
@@ -243,6 +250,7 @@ fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
         }),
         right,
     }
+    .warmed()
 }
 
 type Over = Arc<dyn Fn(Box<dyn hypergrove_lanes::Lattice>) -> Box<dyn hypergrove_lanes::Lattice> + Send + Sync>;
@@ -270,6 +278,14 @@ impl Row {
 }
 
 impl Subject {
+    /// Signs each case once. Devices have given their known answers then, without a fault.
+    fn warmed(self) -> Subject {
+        for (case, right) in self.right.iter().enumerate() {
+            assert!((self.sign)(case).unwrap() == *right, "case {case} without a fault");
+        }
+        self
+    }
+
     fn judge(&self, case: usize, result: Signed, row: &mut Row) {
         row.flips += 1;
         let Ok(signatures) = result else {
@@ -352,7 +368,7 @@ fn table(name: &str, kind: &Kind, subject: impl Fn(&Kind, Check) -> Subject, che
             }
         }
     }
-    println!("{text}");
+    text.lines().for_each(|line| println!("checked: {line}"));
 }
 
 const SLH_DSA: [Check; 4] = [Check::Nothing, Check::AlwaysOn, Check::Verify, Check::Redundant];
@@ -427,10 +443,14 @@ fn a_lane_that_is_always_wrong_lets_nothing_out() {
             builder.build().unwrap()
         };
         let seeds = Seeds { sk_seed: vec![1; 16].into(), sk_prf: vec![2; 16].into(), pk_seed: vec![3; 16] };
-        let make = |redundant| engine(redundant).from_seeds(&TOY_SHA2_16, std::slice::from_ref(&seeds));
+        let [plain, redundant] = [false, true].map(engine);
+        let make = |engine: &Engine| engine.from_seeds(&TOY_SHA2_16, std::slice::from_ref(&seeds));
+        // The devices give their known answers.
+        let right = make(&plain).unwrap();
+        assert!(make(&redundant).unwrap() == right);
         for lane in 0..8 {
-            assert!(kind.faults.stuck(lane, 8, || make(false)).unwrap() != make(false).unwrap());
-            let why = kind.faults.stuck(lane, 8, || make(true)).unwrap_err();
+            assert!(kind.faults.stuck(lane, 8, || make(&plain)).unwrap() != right);
+            let why = kind.faults.stuck(lane, 8, || make(&redundant)).unwrap_err();
             assert!(matches!(why, Error::Inconsistent { .. }), "{why}");
         }
     }

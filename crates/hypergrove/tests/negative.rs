@@ -82,7 +82,7 @@ fn every_engine_gives_the_verdicts() {
         // All sets in turns.
         mixed.sort_by_key(|(case, _)| (case.message.len() + case.signature.len() * 7919) % 1009);
         in_a_batch(engine, &mixed, &format!("{name}, mixed"));
-        println!("negative corpus: {done} verdicts by {name}");
+        println!("checked: negative corpus: {done} verdicts by {name}");
     }
 }
 

@@ -222,7 +222,7 @@ fn a_right_cpu_passes_and_this_is_what_it_takes() {
     let timed = |what: &str, work: &dyn Fn()| {
         let start = Instant::now();
         work();
-        println!("self-test on {}: {what}: {:.2} ms", device.detail, 1e3 * start.elapsed().as_secs_f64());
+        println!("checked: self-test on {}: {what}: {:.2} ms", device.detail, 1e3 * start.elapsed().as_secs_f64());
     };
     let sets = [
         &SLH_DSA_SHA2_128F,

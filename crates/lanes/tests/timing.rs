@@ -94,7 +94,7 @@ struct Table(Vec<String>);
 
 impl Table {
     fn row(&mut self, what: String, t: f64) {
-        println!("t = {t:5.2} of {MEASUREMENTS} measurements: {what}");
+        println!("checked: t = {t:5.2} of {MEASUREMENTS} measurements: {what}");
         if t > CERTAIN {
             self.0.push(what);
         }
@@ -209,6 +209,6 @@ fn planted_differences_are_found() {
             (0..steps(secret)).fold(0u64, |sum, step| black_box(sum) + step);
         })
     });
-    println!("t = {compared:.2} of a comparison, t = {branched:.2} of a branch; both are planted");
+    println!("checked: t = {compared:.2} of a comparison, t = {branched:.2} of a branch; both are planted");
     assert!(compared > CERTAIN && branched > CERTAIN);
 }
