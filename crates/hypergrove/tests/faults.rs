@@ -358,7 +358,8 @@ fn table(name: &str, kind: &Kind, subject: impl Fn(&Kind, Check) -> Subject, che
             writeln!(text, "  {stage:<18}{flips:>7}{harmless:>7}{caught:>7}{valid:>7}{invalid:>7}").unwrap();
         }
         match check {
-            Check::Nothing => assert!(all.left() > 0 && all.caught == 0, "flips are seen\n{text}"),
+            // What a device itself notices, such as signing that finds no end, is caught even so.
+            Check::Nothing => assert!(all.left() > all.caught, "flips are seen\n{text}"),
             Check::AlwaysOn => {}
             Check::Verify => assert!(all.invalid == 0 && all.caught > 0, "{text}"),
             Check::Redundant => {
