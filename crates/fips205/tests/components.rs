@@ -97,6 +97,22 @@ fn boringssl_prehash() {
     }
 }
 
+/// FIPS 205, Table 2.
+#[test]
+fn sets_have_their_categories_and_names() {
+    for (name, category) in [
+        ("SLH-DSA-SHA2-128s", 1),
+        ("SLH-DSA-SHAKE-128f", 1),
+        ("SLH-DSA-SHAKE-192s", 3),
+        ("SLH-DSA-SHA2-192f", 3),
+        ("SLH-DSA-SHA2-256s", 5),
+        ("SLH-DSA-SHAKE-256f", 5),
+    ] {
+        let p = Params::by_name(name).expect("a set");
+        assert_eq!((p.category(), p.to_string().as_str()), (category, name));
+    }
+}
+
 #[test]
 fn digits() {
     assert_eq!(to_int(&[1, 2, 3]), 0x010203);
