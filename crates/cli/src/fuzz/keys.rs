@@ -76,7 +76,8 @@ pub(super) fn spki(data: &[u8], extent: Extent) {
     };
     let document = key.write_spki().expect("the set of a key that was read has an identifier");
     assert_eq!(RawVerifyingKey::read_spki(document.as_bytes()), Ok(key.clone()));
-    if hypergrove::pkcs8::der::AnyRef::from_der(data).is_ok() {
+    // Text with PEM in it can be DER of another tag by chance.
+    if hypergrove::pkcs8::der::AnyRef::from_der(data).is_ok_and(|outer| outer.tag() == Tag::Sequence) {
         assert!(document.as_bytes() == data, "DER has one form");
     }
     let pem = document.to_pem("PUBLIC KEY", LineEnding::LF).expect("PEM");
