@@ -163,7 +163,8 @@ pub(crate) fn reproducible() -> Step {
         let home = home.map_err(|_| "neither CARGO_HOME nor HOME is set")?;
         let mut build = process::cargo(&["build", "--quiet", "--release", "--locked", "--package", TOOL]);
         build.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target"));
-        build.env("RUSTFLAGS", format!("--remap-path-prefix={place}=/hypergrove --remap-path-prefix={home}=/cargo"));
+        // The flags are part of every crate's hash, so they may not name the folder; Cargo gives rustc paths relative to it.
+        build.env("RUSTFLAGS", format!("--remap-path-prefix={home}=/cargo"));
         process::run(build)?;
         let tool = folder.join("target/release/hypergrove");
         let bytes = fs::read(&tool).map_err(|error| format!("{}: {error}", tool.display()))?;
