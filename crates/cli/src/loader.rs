@@ -4,8 +4,8 @@
 //! `LD_LIBRARY_PATH`, then into those that root has configured. Whoever may write to one of the former chooses what a process
 //! executes that loads a driver, so that no driver is loaded while another user may.
 
-use hypergrove::{Axis, Backend, Device, Error, Plan, Policy};
-use hypergrove_engine::Program;
+use hypergrove::{Backend, Device, Error, SelfTest, Work};
+use hypergrove_engine::capabilities;
 use std::sync::OnceLock;
 
 /// Why no driver is loaded: a sentence without its full stop.
@@ -69,12 +69,6 @@ pub(crate) struct NotLoaded {
     pub(crate) why: &'static str,
 }
 
-impl NotLoaded {
-    fn error(&self) -> Error {
-        Error::Device { device: self.name.into(), what: self.why.into() }
-    }
-}
-
 impl Backend for NotLoaded {
     fn name(&self) -> &'static str {
         self.name
@@ -85,13 +79,23 @@ impl Backend for NotLoaded {
     fn absent(&self) -> Option<String> {
         Some(self.why.into())
     }
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Err(self.error())
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
     }
-    fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
-        0
+    fn self_test(&self) -> SelfTest {
+        SelfTest::EverySet
     }
-    fn prepare(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
-        Err(self.error())
+    fn rates(&self, _: &Device) -> Option<Work> {
+        None
     }
+    fn clock(&self, _: &Device) -> Option<f64> {
+        None
+    }
+    fn fingerprint(&self, _: &Device) -> String {
+        String::new()
+    }
+    fn free(&self, _: &Device) -> Option<u64> {
+        None
+    }
+    capabilities!(lacks slh_dsa, sha256, zkdilithium;);
 }

@@ -367,7 +367,7 @@ mod tests {
     use super::*;
     use hypergrove::tune::table::{Table, file_name};
     use hypergrove::{Error, Plan, Policy, SLH_DSA_SHA2_128F};
-    use hypergrove_engine::{Axis, Program};
+    use hypergrove_engine::{Program, SlhDsaPrograms, capabilities, forward};
 
     /// A device that was there when it was listed.
     struct Unplugged;
@@ -379,12 +379,13 @@ mod tests {
         fn devices(&self) -> Result<Vec<Device>, Error> {
             Ok(vec![Device { backend: "unplugged", ..Reference.devices()?.remove(0) }])
         }
-        fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-            Ok(Vec::new())
-        }
-        fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
-            0
-        }
+        forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
+        capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+    }
+
+    impl SlhDsaPrograms for Unplugged {
+        forward!(self => Reference; space, jobs, compile, queue, bytes);
+
         fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
             Err(Error::Device { device: device.id(), what: "no answer".into() })
         }

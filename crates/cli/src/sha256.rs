@@ -7,7 +7,7 @@ use crate::machine::{self, Limits};
 use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::Times;
-use hypergrove::{Axis, Backend, Cpu, Device, Hasher, Messages, Policy, THREADS, Work};
+use hypergrove::{Axis, Backend, Cpu, Device, Hasher, Messages, Policy, Sha256Programs, THREADS, Work};
 use std::time::{Duration, Instant};
 
 /// What is measured.
@@ -49,7 +49,7 @@ pub(crate) fn space_and_bounds(
     device: &Device,
     options: &MachineOptions,
 ) -> Result<(Vec<Axis>, Bounds), Failure> {
-    let mut hasher = backend.hasher(device, &Policy::default())?;
+    let mut hasher = backend.sha256_on(device)?.prepare(device, &Policy::default())?;
     let hashes = Limits::of(vec![(device.clone(), backend.rates(device))], options);
     Ok((hasher.space(), Bounds { hashes, link: hasher.link()? }))
 }
@@ -109,7 +109,7 @@ pub(crate) fn sha256_point(
     point: &Point,
 ) -> Result<Sample, Failure> {
     let Point { size, ref policy, budget, .. } = *point;
-    let mut hasher = backend.hasher(device, policy)?;
+    let mut hasher = backend.sha256_on(device)?.prepare(device, policy)?;
     let most = most_bytes(device, policy);
     let count = point.count.unwrap_or((most.min(BYTES) / size.max(64)).clamp(1, 4 * MANY));
     let mut bytes = vec![0; size * count];
@@ -158,7 +158,7 @@ fn wanted(messages: Messages<'_>) -> Result<Vec<[u8; 32]>, Failure> {
     let (cpu, mut want) = (Cpu::new(), vec![[0; 32]; messages.len()]);
     let device = cpu.devices()?.remove(0);
     let threads = Policy(vec![(THREADS, device.cores)]);
-    cpu.hasher(&device, &threads)?.run(messages, &mut want)?;
+    cpu.prepare(&device, &threads)?.run(messages, &mut want)?;
     Ok(want)
 }
 

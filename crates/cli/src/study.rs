@@ -277,11 +277,12 @@ impl Study<'_> {
         let Some(place) = self.place(row.on)? else { return Ok(()) };
         let subjects = self.subjects(&row.sets, &row.ops, &row.cached_layers)?;
         let choices = self.choices(row, &place);
+        let programs = place.backend.slh_dsa_on(&place.device)?;
         let mut parts = Vec::new();
         for (p, op, layers) in subjects {
             let plan = Plan::new(p, op);
             let plan = if layers > 0 { plan.with_cached_layers(layers) } else { plan };
-            let full = || place.backend.jobs(&place.device, &plan, &Policy::default());
+            let full = || programs.jobs(&place.device, &plan, &Policy::default());
             parts.push((self.batches(&row.batches, full), plan));
         }
         self.begin(parts.iter().map(|(batches, _)| batches.len() * choices.len()).sum());

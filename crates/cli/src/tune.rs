@@ -170,7 +170,7 @@ fn write(target: &Path, table: &Table, printer: &Printer) -> Result<(), Failure>
 impl Tuner<'_> {
     /// The space of a plan, as far as it is to be tuned, and its default policy.
     fn space(&self, plan: &Plan) -> Result<(Vec<Axis>, Policy), Failure> {
-        let mut axes = self.backend.space(&self.device, plan)?;
+        let mut axes = self.backend.slh_dsa_on(&self.device)?.space(&self.device, plan)?;
         if let Some(unknown) =
             self.args.axis.iter().find(|name| !axes.iter().any(|axis| axis.tuned && axis.name == **name))
         {
@@ -197,7 +197,7 @@ impl Tuner<'_> {
             batches.dedup();
             return Ok(batches);
         }
-        let mut most = self.backend.jobs(&self.device, plan, base).max(1);
+        let mut most = self.backend.slh_dsa_on(&self.device)?.jobs(&self.device, plan, base).max(1);
         if self.device.memory == 0 {
             // One job tells how many take long enough.
             let (one, _) = Workload::new(&self.backend, &self.device, plan, 1, base)?.run(base)?;

@@ -3,7 +3,7 @@
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Timing};
 use hypergrove_lanes::Sha256;
 use rayon::prelude::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Messages that fill a thread's lanes several times over: sorting and the last lanes cost little then.
 const TASK: usize = 256;
@@ -31,6 +31,10 @@ impl Hasher for CpuHasher {
         vec![Axis::threads()]
     }
 
+    fn longest(&self) -> usize {
+        usize::MAX
+    }
+
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         messages.check(digests)?;
         let start = Instant::now();
@@ -44,5 +48,20 @@ impl Hasher for CpuHasher {
             digests.chunks_mut(task).enumerate().for_each(one);
         }
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
+    }
+
+    /// The host's memory is its own.
+    fn resident(
+        &mut self,
+        _: Messages<'_>,
+        _: usize,
+        _: usize,
+        _: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        Ok(None)
+    }
+
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        Ok(None)
     }
 }

@@ -19,8 +19,12 @@ pub mod zk;
 pub use hypergrove_lanes::{Isa, Lattice, Part, Rates, SHA256_START, Sha256, TweakableHash, rates, sha256};
 pub use policy::CpuPolicy;
 
-use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest};
-use hypergrove_fips205::plan::Plan;
+use hypergrove_engine::backend::jobs_on_threads;
+use hypergrove_engine::{
+    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms,
+    ZkDilithiumPrograms,
+};
+use hypergrove_fips205::plan::{Plan, Work};
 use hypergrove_fips205::{Family, Params};
 use hypergrove_lanes::tweakable_hash;
 use std::sync::Arc;
@@ -100,10 +104,6 @@ impl Backend for Cpu {
         }])
     }
 
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(policy::axes(!self.chosen))
-    }
-
     /// Sets are values of the same code, but for the family and n.
     fn self_test(&self) -> SelfTest {
         SelfTest::SharedCode
@@ -112,6 +112,57 @@ impl Backend for Cpu {
     /// This release, and the defaults.
     fn fingerprint(&self, _: &Device) -> String {
         format!("{} {:?}", env!("CARGO_PKG_VERSION"), CpuPolicy::default())
+    }
+
+    fn absent(&self) -> Option<String> {
+        None
+    }
+
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Nobody knows them without measuring for a while: see [`rates`].
+    fn rates(&self, _: &Device) -> Option<Work> {
+        None
+    }
+
+    fn clock(&self, _: &Device) -> Option<f64> {
+        None
+    }
+
+    fn free(&self, _: &Device) -> Option<u64> {
+        None
+    }
+
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        Some(self)
+    }
+
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        Some(self)
+    }
+
+    /// Its lanes take keys that are expanded, and stand beside the trait: see [`zk`].
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        None
+    }
+}
+
+impl SlhDsaPrograms for Cpu {
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(policy::axes(!self.chosen))
+    }
+
+    fn jobs(&self, _: &Device, _: &Plan, policy: &Policy) -> usize {
+        jobs_on_threads(policy)
+    }
+
+    /// It is compiled.
+    fn compile(&self, _: &Device, _: &Plan, _: usize, _: &Policy) {}
+
+    fn queue(&self, device: &Device, _: &Plan) -> u32 {
+        device.queue
     }
 
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
@@ -124,8 +175,10 @@ impl Backend for Cpu {
         let isa = policy.isa()?.unwrap_or(self.isa);
         Ok(Box::new(program::CpuProgram::new(self.hash(plan.params, isa), plan.clone(), batch, policy)))
     }
+}
 
-    fn hasher(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+impl Sha256Programs for Cpu {
+    fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let threads = CpuPolicy::of(policy)?.threads;
         Ok(Box::new(hash::CpuHasher { hash: sha256(self.isa).expect("detected"), threads }))
     }

@@ -26,7 +26,7 @@ fn known_answers_of_every_set() {
 /// In integers or in doubles.
 fn zkdilithium(fp64: u32) -> Option<Box<dyn ZkDilithium>> {
     let (cuda, policy) = (cuda()?, Policy(vec![("fp64", fp64)]));
-    Some(cuda.zkdilithium(&cuda.devices().ok()?[0], &policy).expect("made ready"))
+    Some(cuda.zkdilithium()?.prepare(&cuda.devices().ok()?[0], &policy).expect("made ready"))
 }
 
 zk_tests!(zk_in_integers_on_cuda, zkdilithium(0));

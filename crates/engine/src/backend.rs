@@ -195,67 +195,72 @@ pub struct StageTime {
     pub time: Duration,
 }
 
-/// A thing that runs plans.
+/// Devices of one kind: facts about them, and what they can compute. What they compute is asked for by capability; a backend
+/// that lacks one answers `None`. No method has a default: a backend around another one must forward each.
 pub trait Backend: Send + Sync {
     /// `cpu`, `cuda`, `vulkan`, `reference`.
     fn name(&self) -> &'static str;
     /// The devices that are there now.
     fn devices(&self) -> Result<Vec<Device>, Error>;
-    /// What can be tuned for this plan. `Err(Unsupported)` declines the plan.
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error>;
-    /// Which known answers an engine asks for before it uses a device: by default the most.
-    fn self_test(&self) -> SelfTest {
-        SelfTest::EverySet
-    }
+    /// Which known answers an engine asks for before it uses a device.
+    fn self_test(&self) -> SelfTest;
     /// Why there are no devices: no driver, no hardware. `None` where there are some, or no reason is known.
-    fn absent(&self) -> Option<String> {
-        None
-    }
+    fn absent(&self) -> Option<String>;
     /// What its user should know of what it has done so far and left out, such as compiled code that others can have written:
     /// a line each.
-    fn notices(&self) -> Vec<String> {
-        Vec::new()
-    }
-    /// Jobs of one program that fill the device: more of them make it no faster. Of a device with memory of its own,
-    /// programs are made for that many jobs if there are as many; elsewhere they may be smaller, so that results come
-    /// out sooner. By default enough to fill the widest lanes of every thread several times over, and enough that
-    /// handing results out costs little, also when a job takes mere microseconds.
-    fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
-        let _ = (device, plan);
-        1024.max(64 * policy.get(THREADS).unwrap_or(1) as usize)
-    }
-    /// Compiles what [`prepare`](Backend::prepare) would for the same, and nothing more: several policies' code may be made
-    /// side by side before each of them is prepared. What cannot be compiled is said by `prepare`.
-    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
-        let _ = (device, plan, batch, policy);
-    }
-    /// Programs of this plan in flight that keep the device busy, of [`Device::queue`].
-    fn queue(&self, device: &Device, plan: &Plan) -> u32 {
-        let _ = plan;
-        device.queue
-    }
+    fn notices(&self) -> Vec<String>;
     /// Compressions a second of the whole device, at most: a limit for what plans can reach on it, measured now or known
     /// of its kind. `None` where they are not known.
-    fn rates(&self, device: &Device) -> Option<Work> {
-        let _ = device;
-        None
-    }
+    fn rates(&self, device: &Device) -> Option<Work>;
     /// Cycles a second of the device, at most; `None` where that is not known.
-    fn clock(&self, device: &Device) -> Option<f64> {
-        let _ = device;
-        None
-    }
+    fn clock(&self, device: &Device) -> Option<f64>;
     /// What measured times depend on beside the space: the kernels' sources and the defaults of a policy. Tables of other
     /// fingerprints are stale.
-    fn fingerprint(&self, device: &Device) -> String {
-        let _ = device;
-        String::new()
-    }
+    fn fingerprint(&self, device: &Device) -> String;
     /// Bytes of the device's own memory that are free now; `None` where it has none, or does not say.
-    fn free(&self, device: &Device) -> Option<u64> {
-        let _ = device;
-        None
+    fn free(&self, device: &Device) -> Option<u64>;
+
+    /// Plans of SLH-DSA.
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms>;
+    /// SHA-256 of messages.
+    fn sha256(&self) -> Option<&dyn Sha256Programs>;
+    /// zkDilithium.
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms>;
+}
+
+/// A capability, or the error that a device lacks it.
+impl<'b> dyn Backend + 'b {
+    /// [`Backend::slh_dsa`] for a device; `Err(Unsupported)` where the backend lacks it.
+    pub fn slh_dsa_on(&self, device: &Device) -> Result<&dyn SlhDsaPrograms, Error> {
+        supported(self.slh_dsa(), device, "SLH-DSA")
     }
+    /// [`Backend::sha256`] for a device; `Err(Unsupported)` where the backend lacks it.
+    pub fn sha256_on(&self, device: &Device) -> Result<&dyn Sha256Programs, Error> {
+        supported(self.sha256(), device, "SHA-256 of messages")
+    }
+    /// [`Backend::zkdilithium`] for a device; `Err(Unsupported)` where the backend lacks it.
+    pub fn zkdilithium_on(&self, device: &Device) -> Result<&dyn ZkDilithiumPrograms, Error> {
+        supported(self.zkdilithium(), device, "zkDilithium")
+    }
+}
+
+fn supported<T>(capability: Option<T>, device: &Device, what: &str) -> Result<T, Error> {
+    capability.ok_or_else(|| Error::Unsupported { device: device.id(), what: what.into() })
+}
+
+/// Prepares plans of SLH-DSA for the devices of a backend.
+pub trait SlhDsaPrograms: Send + Sync {
+    /// What can be tuned for this plan. `Err(Unsupported)` declines the plan.
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error>;
+    /// Jobs of one program that fill the device: more of them make it no faster. Of a device with memory of its own,
+    /// programs are made for that many jobs if there are as many; elsewhere they may be smaller, so that results come
+    /// out sooner. See [`jobs_on_threads`] for devices that compute on the host's threads.
+    fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize;
+    /// Compiles what [`prepare`](SlhDsaPrograms::prepare) would for the same, and nothing more: several policies' code may be
+    /// made concurrently before each of them is prepared. `prepare` reports what cannot be compiled.
+    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy);
+    /// Programs of this plan in flight that keep the device busy, of [`Device::queue`].
+    fn queue(&self, device: &Device, plan: &Plan) -> u32;
     /// Bytes of the host's memory that a program prepared for batches of up to `batch` jobs holds, scratch of all its
     /// threads included; the batch itself and its output are the caller's. What it holds of the device's own memory does
     /// not count. Cheap: planning asks often.
@@ -263,18 +268,26 @@ pub trait Backend: Send + Sync {
     /// Readies a program for batches of up to `batch` jobs; all that can be allocated is allocated here. Where the
     /// device's own memory does not suffice, `Err(OutOfMemory)` has the caller try fewer jobs.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error>;
-    /// Readies a device for SHA-256 of messages. No plan: it has no stages, and keys, slots and checks mean nothing to it.
-    /// `Err(Unsupported)` declines, and is what backends do that only know plans.
-    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        let _ = policy;
-        Err(Error::Unsupported { device: device.id(), what: "SHA-256 of messages".into() })
-    }
-    /// Readies a device for zkDilithium, whose keys and stages are others; the CPU's own is no backend's. `Err(Unsupported)`
-    /// declines.
-    fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        let _ = policy;
-        Err(Error::Unsupported { device: device.id(), what: "zkDilithium".into() })
-    }
+}
+
+/// [`SlhDsaPrograms::jobs`] of a device that computes on as many of the host's threads as the policy has: enough to fill the
+/// widest lanes of every thread several times over, and enough that handing results out costs little, also when a job takes
+/// mere microseconds.
+pub fn jobs_on_threads(policy: &Policy) -> usize {
+    1024.max(64 * policy.get(THREADS).unwrap_or(1) as usize)
+}
+
+/// Readies the devices of a backend for SHA-256 of messages. No plan: it has no stages, and keys, slots and checks mean
+/// nothing to it.
+pub trait Sha256Programs: Send + Sync {
+    /// Readies a device. `Err(Unsupported)` declines the device.
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error>;
+}
+
+/// Readies the devices of a backend for zkDilithium, whose keys and stages are others than those of plans.
+pub trait ZkDilithiumPrograms: Send + Sync {
+    /// Readies a device. `Err(Unsupported)` declines the device.
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error>;
 }
 
 /// A plan prepared for one device.
@@ -285,10 +298,9 @@ pub trait Program: Send {
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
     /// Whether the next runs put every job in another place of the device than usual, a single job too: another lane of a
     /// vector, another thread. A batch that is run both ways gives different bytes if one place is faulty.
-    /// [`read`](Program::read) means nothing after such a run. `run` fails with `OutOfMemory` if there is no room for another place. The default is for programs whose work has one place alone.
-    fn elsewhere(&mut self, elsewhere: bool) {
-        let _ = elsewhere;
-    }
+    /// [`read`](Program::read) means nothing after such a run. `run` fails with `OutOfMemory` if there is no room for
+    /// another place. Where there is one place alone, this does nothing.
+    fn elsewhere(&mut self, elsewhere: bool);
     /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer
     /// from the lowest. `None` if it is not kept.
     fn read(&self, slot: Slot) -> Option<Vec<u8>>;

@@ -1,10 +1,10 @@
 //! Two backends, one answer: every result and every value on the way to it is compared.
 
 use crate::{
-    Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, SelfTest, Timing, ZkDilithium, ZkSign,
-    ZkVerify,
+    Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms, Timing,
+    ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward,
 };
-use hypergrove_fips205::plan::{Plan, Slot, Work};
+use hypergrove_fips205::plan::{Plan, Slot};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Op, Signature, SigningKey, SigningKeyWords};
 use std::sync::Arc;
@@ -31,74 +31,62 @@ impl Checked {
     }
 }
 
-// A method with a default body that is not forwarded would answer for a device that has another answer.
-#[deny(clippy::missing_trait_methods)]
 impl Backend for Checked {
-    fn name(&self) -> &'static str {
-        self.subject.name()
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        self.subject.devices()
-    }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        self.subject.space(device, plan)
-    }
-    fn self_test(&self) -> SelfTest {
-        self.subject.self_test()
-    }
-    fn absent(&self) -> Option<String> {
-        self.subject.absent()
-    }
+    forward!(self => self.subject; name, devices, self_test, absent, rates, clock, fingerprint, free);
+
     fn notices(&self) -> Vec<String> {
         [self.subject.notices(), self.reference.notices()].concat()
     }
-    fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
-        self.subject.jobs(device, plan, policy)
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        self.subject.slh_dsa().map(|_| self as _)
     }
-    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
-        self.subject.compile(device, plan, batch, policy);
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        self.subject.sha256().map(|_| self as _)
     }
-    fn queue(&self, device: &Device, plan: &Plan) -> u32 {
-        self.subject.queue(device, plan)
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        self.subject.zkdilithium().map(|_| self as _)
     }
-    fn rates(&self, device: &Device) -> Option<Work> {
-        self.subject.rates(device)
-    }
-    fn clock(&self, device: &Device) -> Option<f64> {
-        self.subject.clock(device)
-    }
-    fn fingerprint(&self, device: &Device) -> String {
-        self.subject.fingerprint(device)
-    }
-    fn free(&self, device: &Device) -> Option<u64> {
-        self.subject.free(device)
-    }
+}
+
+/// Of a subject that has the capability: [`Backend::slh_dsa`] gives it for no other.
+impl SlhDsaPrograms for Checked {
+    forward!(self => self.subject.slh_dsa().expect("the subject has SLH-DSA"); space, jobs, compile, queue);
+
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        let reference =
-            self.reference_device().map_or(0, |other| self.reference.bytes(&other, plan, batch, &Policy::default()));
-        self.subject.bytes(device, plan, batch, policy) + reference + (batch * plan.out_bytes()) as u64
+        let subject = self.subject.slh_dsa().map_or(0, |subject| subject.bytes(device, plan, batch, policy));
+        let reference = self.reference.slh_dsa().zip(self.reference_device().ok());
+        let reference = reference.map_or(0, |(its, device)| its.bytes(&device, plan, batch, &Policy::default()));
+        subject + reference + (batch * plan.out_bytes()) as u64
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let other = self.reference_device()?;
         Ok(Box::new(CheckedProgram {
             device: device.name.clone(),
-            subject: self.subject.prepare(device, plan, batch, policy)?,
-            reference: self.reference.prepare(&other, plan, batch, &Policy::default())?,
+            subject: self.subject.slh_dsa_on(device)?.prepare(device, plan, batch, policy)?,
+            reference: self.reference.slh_dsa_on(&other)?.prepare(&other, plan, batch, &Policy::default())?,
             elsewhere: false,
         }))
     }
-    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+}
+
+impl Sha256Programs for Checked {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        let other = self.reference_device()?;
         Ok(Box::new(CheckedHasher {
             device: device.name.clone(),
-            subject: self.subject.hasher(device, policy)?,
-            reference: self.reference.hasher(&self.reference_device()?, &Policy::default())?,
+            subject: self.subject.sha256_on(device)?.prepare(device, policy)?,
+            reference: self.reference.sha256_on(&other)?.prepare(&other, &Policy::default())?,
         }))
     }
-    fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+}
+
+impl ZkDilithiumPrograms for Checked {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        let other = self.reference_device()?;
         Ok(Box::new(CheckedZk {
             device: device.name.clone(),
-            subject: self.subject.zkdilithium(device, policy)?,
-            reference: self.reference.zkdilithium(&self.reference_device()?, &Policy::default())?,
+            subject: self.subject.zkdilithium_on(device)?.prepare(device, policy)?,
+            reference: self.reference.zkdilithium_on(&other)?.prepare(&other, &Policy::default())?,
         }))
     }
 }
@@ -124,7 +112,6 @@ impl CheckedHasher {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
 impl Hasher for CheckedHasher {
     fn space(&self) -> Vec<Axis> {
         self.subject.space()
@@ -165,7 +152,6 @@ impl CheckedZk {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
 impl ZkDilithium for CheckedZk {
     fn space(&self) -> Vec<Axis> {
         self.subject.space()
@@ -257,7 +243,6 @@ impl CheckedProgram {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
 impl Program for CheckedProgram {
     fn plan(&self) -> &Plan {
         self.subject.plan()

@@ -1,4 +1,4 @@
-//! SHA-256 of many messages (FIPS 180-4): what a backend may do beside plans.
+//! SHA-256 of many messages (FIPS 180-4): what a backend may do besides plans.
 
 use crate::{Axis, Error, Timing};
 use std::ops::Range;
@@ -104,12 +104,10 @@ impl<'a> Messages<'a> {
 
 /// Computes SHA-256 on one device.
 pub trait Hasher: Send {
-    /// What can be tuned: for [`Backend::hasher`](crate::Backend::hasher).
+    /// What can be tuned: for [`Sha256Programs::prepare`](crate::Sha256Programs::prepare).
     fn space(&self) -> Vec<Axis>;
-    /// Bytes that a message may have.
-    fn longest(&self) -> usize {
-        usize::MAX
-    }
+    /// Bytes that a message may have; `usize::MAX` where there is no limit.
+    fn longest(&self) -> usize;
     /// The hash of each message.
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error>;
     /// The device's time for the messages, `copies` times over, when all are in its own memory: once for each of `runs`.
@@ -120,15 +118,10 @@ pub trait Hasher: Send {
         copies: usize,
         runs: usize,
         digests: &mut [[u8; 32]],
-    ) -> Result<Option<Vec<Duration>>, Error> {
-        let _ = (messages, copies, runs, digests);
-        Ok(None)
-    }
+    ) -> Result<Option<Vec<Duration>>, Error>;
     /// Bytes a second from the host's memory to the device's while nothing else is done: no messages from there are hashed
     /// faster. `None` if the device has no memory of its own.
-    fn link(&mut self) -> Result<Option<f64>, Error> {
-        Ok(None)
-    }
+    fn link(&mut self) -> Result<Option<f64>, Error>;
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ pub mod backend;
 mod checked;
 mod choice;
 mod error;
+#[doc(hidden)]
+pub mod forward;
 pub mod hash;
 pub mod nodes;
 pub mod planner;
@@ -15,7 +17,10 @@ pub mod self_test;
 mod stack;
 mod zkdilithium;
 
-pub use backend::{Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, StageTime, THREADS, Timing};
+pub use backend::{
+    Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS,
+    Timing, ZkDilithiumPrograms,
+};
 pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::{Error, ErrorKind, Size};

@@ -3,7 +3,7 @@
 use crate::backend::THREADS;
 use crate::choice::Chosen;
 use crate::planner::bucket;
-use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource, Program};
+use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource, Program, SlhDsaPrograms};
 use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -209,6 +209,11 @@ impl Programs {
         &self.backend
     }
 
+    /// For groups that were planned.
+    fn slh_dsa(&self) -> &dyn SlhDsaPrograms {
+        self.backend.slh_dsa().expect("a group is planned only where there is SLH-DSA")
+    }
+
     /// Plans a group, at its first mention. `Unsupported` if the backend declines it.
     pub fn facts(&self, group: Group) -> Result<Arc<Facts>, Error> {
         let mut known = lock(&self.known);
@@ -216,11 +221,12 @@ impl Programs {
             return Ok(facts.clone());
         }
         let plan = plan(group)?;
-        let space = self.backend.space(&self.device, &plan)?;
+        let programs = self.backend.slh_dsa_on(&self.device)?;
+        let space = programs.space(&self.device, &plan)?;
         let threads = space.iter().any(|axis| axis.name == THREADS).then_some((THREADS, group.threads as u32));
         let default = Policy(threads.into_iter().collect());
-        let full = self.backend.jobs(&self.device, &plan, &default).max(1);
-        let queue = self.backend.queue(&self.device, &plan).clamp(1, self.device.queue.max(1)) as usize;
+        let full = programs.jobs(&self.device, &plan, &default).max(1);
+        let queue = programs.queue(&self.device, &plan).clamp(1, self.device.queue.max(1)) as usize;
         let (most, runs) = (AtomicUsize::new(full), AtomicUsize::new(0));
         let guess = match self.device.memory {
             0 => FIRST_GUESS.0 * group.threads as f64,
@@ -254,7 +260,7 @@ impl Programs {
         look(all[bucket.ilog2() as usize].get_or_insert_with(|| {
             let known = self.knowledge.as_ref();
             let found = known.and_then(|it| it.choose(&*self.backend, &self.device, &facts.plan, bucket));
-            let bytes = |policy: &Policy| self.backend.bytes(&self.device, &facts.plan, bucket, policy);
+            let bytes = |policy: &Policy| self.slh_dsa().bytes(&self.device, &facts.plan, bucket, policy);
             let choice = match found {
                 Some(choice) => Choice { policy: facts.within_threads(choice.policy), ..choice },
                 None => {
@@ -270,7 +276,7 @@ impl Programs {
     /// Bytes of a program for up to `jobs` jobs.
     pub fn bytes(&self, facts: &Facts, jobs: usize) -> u64 {
         self.with_chosen(facts, jobs, |chosen| {
-            self.backend.bytes(&self.device, &facts.plan, bucket(jobs), &chosen.choice.policy)
+            self.slh_dsa().bytes(&self.device, &facts.plan, bucket(jobs), &chosen.choice.policy)
         })
     }
 
@@ -285,7 +291,7 @@ impl Programs {
         work: impl FnOnce(&mut dyn Program, &Policy) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (bucket, policy) = (bucket(jobs), self.with_chosen(facts, jobs, |chosen| chosen.choice.policy.clone()));
-        let bytes = self.backend.bytes(&self.device, &facts.plan, bucket, &policy);
+        let bytes = self.slh_dsa().bytes(&self.device, &facts.plan, bucket, &policy);
         if bytes > room {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
@@ -326,7 +332,7 @@ impl Programs {
 
     /// A new program. Where the device's memory does not suffice, idle programs make way first.
     fn prepare(&self, facts: &Facts, bucket: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        let prepare = || self.backend.prepare(&self.device, &facts.plan, bucket, policy);
+        let prepare = || self.slh_dsa().prepare(&self.device, &facts.plan, bucket, policy);
         match prepare() {
             Err(Error::OutOfMemory { .. }) if !lock(&self.shelf).idle.is_empty() => {
                 let dropped = std::mem::take(&mut lock(&self.shelf).idle);

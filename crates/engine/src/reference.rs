@@ -1,12 +1,16 @@
 //! The oracle as a backend: slow, and what the others are compared with.
 
+use crate::backend::jobs_on_threads;
 use crate::nodes::CachedNodes;
-use crate::{Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, SelfTest, Timing};
-use hypergrove_fips205::plan::{Op, Plan, Slot};
+use crate::{
+    Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms,
+    Timing,
+};
+use hypergrove_fips205::plan::{Op, Plan, Slot, Work};
 use hypergrove_fips205::reference::{Implied, implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType};
 use sha2::{Digest, Sha256};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Executes plans with [`hypergrove_fips205::reference`], one job after the other on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,12 +33,42 @@ impl Backend for Reference {
             automatic: true,
         }])
     }
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(Vec::new())
-    }
     /// What others' known answers are made by.
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
+    }
+    fn absent(&self) -> Option<String> {
+        None
+    }
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn rates(&self, _: &Device) -> Option<Work> {
+        None
+    }
+    fn clock(&self, _: &Device) -> Option<f64> {
+        None
+    }
+    /// It has no space.
+    fn fingerprint(&self, _: &Device) -> String {
+        String::new()
+    }
+    fn free(&self, _: &Device) -> Option<u64> {
+        None
+    }
+    crate::capabilities!(has slh_dsa, sha256; lacks zkdilithium;);
+}
+
+impl SlhDsaPrograms for Reference {
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(Vec::new())
+    }
+    fn jobs(&self, _: &Device, _: &Plan, policy: &Policy) -> usize {
+        jobs_on_threads(policy)
+    }
+    fn compile(&self, _: &Device, _: &Plan, _: usize, _: &Policy) {}
+    fn queue(&self, device: &Device, _: &Plan) -> u32 {
+        device.queue
     }
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, _: &Policy) -> u64 {
         let (p, jobs) = (plan.params, batch as u64);
@@ -44,7 +78,10 @@ impl Backend for Reference {
     fn prepare(&self, _: &Device, plan: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
         Ok(Box::new(ReferenceProgram { plan: plan.clone(), kept: Vec::new() }))
     }
-    fn hasher(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
+}
+
+impl Sha256Programs for Reference {
+    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
         Ok(Box::new(ReferenceHasher))
     }
 }
@@ -56,6 +93,9 @@ impl Hasher for ReferenceHasher {
     fn space(&self) -> Vec<Axis> {
         Vec::new()
     }
+    fn longest(&self) -> usize {
+        usize::MAX
+    }
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         messages.check(digests)?;
         let start = Instant::now();
@@ -63,6 +103,18 @@ impl Hasher for ReferenceHasher {
             *digest = Sha256::digest(messages.get(i)).into();
         }
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
+    }
+    fn resident(
+        &mut self,
+        _: Messages<'_>,
+        _: usize,
+        _: usize,
+        _: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        Ok(None)
+    }
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        Ok(None)
     }
 }
 
@@ -119,6 +171,9 @@ impl Program for ReferenceProgram {
         }
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
+
+    /// All jobs have one place.
+    fn elsewhere(&mut self, _: bool) {}
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         let (p, op) = (self.plan.params, self.plan.op);

@@ -4,11 +4,11 @@
 //! and ever after: nothing that the device computes is handed out.
 
 use crate::{
-    Axis, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, THREADS, Timing, ZkDilithium, ZkSign,
-    ZkVerify,
+    Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms, THREADS,
+    Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward,
 };
 use hypergrove_fips205::params::*;
-use hypergrove_fips205::plan::{Op, Plan, Slot, Work};
+use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey, VerifyingKey};
@@ -287,8 +287,6 @@ struct TestedProgram {
     has_passed: bool,
 }
 
-// A method with a default body that is not forwarded would do nothing.
-#[deny(clippy::missing_trait_methods)]
 impl Program for TestedProgram {
     fn plan(&self) -> &Plan {
         self.program.plan()
@@ -308,83 +306,68 @@ impl Program for TestedProgram {
     }
 }
 
-// A method with a default body that is not forwarded would answer for a device that has another answer.
-#[deny(clippy::missing_trait_methods)]
 impl Backend for SelfTested {
-    fn name(&self) -> &'static str {
-        self.subject.name()
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        self.subject.devices()
-    }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        self.subject.space(device, plan)
-    }
+    forward!(self => self.subject; name, devices, absent, notices, rates, clock, fingerprint, free);
+
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
     }
-    fn absent(&self) -> Option<String> {
-        self.subject.absent()
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        self.subject.slh_dsa().map(|_| self as _)
     }
-    fn notices(&self) -> Vec<String> {
-        self.subject.notices()
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        self.subject.sha256().map(|_| self as _)
     }
-    fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize {
-        self.subject.jobs(device, plan, policy)
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        self.subject.zkdilithium().map(|_| self as _)
     }
-    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
-        self.subject.compile(device, plan, batch, policy);
-    }
-    fn queue(&self, device: &Device, plan: &Plan) -> u32 {
-        self.subject.queue(device, plan)
-    }
-    fn rates(&self, device: &Device) -> Option<Work> {
-        self.subject.rates(device)
-    }
-    fn clock(&self, device: &Device) -> Option<f64> {
-        self.subject.clock(device)
-    }
-    fn fingerprint(&self, device: &Device) -> String {
-        self.subject.fingerprint(device)
-    }
-    fn free(&self, device: &Device) -> Option<u64> {
-        self.subject.free(device)
-    }
-    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        self.subject.bytes(device, plan, batch, policy)
-    }
+}
+
+/// Of a subject that has the capability: [`Backend::slh_dsa`] gives it for no other.
+impl SlhDsaPrograms for SelfTested {
+    forward!(self => self.subject.slh_dsa().expect("the subject has SLH-DSA"); space, jobs, compile, queue, bytes);
+
     /// A program of the known answer's own plan is asked itself, by one job more: nothing is prepared for it.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        let programs = self.subject.slh_dsa_on(device)?;
         let (known, op, results) = (known(self.mode, plan.params), tested(plan.op), self.results(device));
         let subject = Subject::new(What::Plan(known.0.name, op), policy);
         if results.has_passed(&subject) {
-            return self.subject.prepare(device, plan, batch, policy);
+            return programs.prepare(device, plan, batch, policy);
         }
         if std::ptr::eq(known.0, plan.params) && op == plan.op && plan.cached_layers == 0 {
-            let (program, device) = (self.subject.prepare(device, plan, batch, policy)?, device.id());
+            let (program, device) = (programs.prepare(device, plan, batch, policy)?, device.id());
             return Ok(Box::new(TestedProgram { program, device, known, subject, results, has_passed: false }));
         }
         results.settle(subject, || {
-            let mut program = self.subject.prepare(device, &Plan::new(known.0, op), 1, &policy.with(THREADS, 1))?;
+            let mut program = programs.prepare(device, &Plan::new(known.0, op), 1, &policy.with(THREADS, 1))?;
             ask(&device.id(), known, &mut *program)
         })?;
-        self.subject.prepare(device, plan, batch, policy)
+        programs.prepare(device, plan, batch, policy)
     }
+}
+
+impl Sha256Programs for SelfTested {
     /// Few messages of one length: a GPU's own hasher needs no thread of a pool for them.
-    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        let mut hasher = self.subject.hasher(device, policy)?;
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        let hashers = self.subject.sha256_on(device)?;
+        let mut hasher = hashers.prepare(device, policy)?;
         self.results(device).settle(Subject::new(What::Sha256, policy), || match self.mode {
-            SelfTest::SharedCode => hashes(&device.id(), &mut *self.subject.hasher(device, &policy.with(THREADS, 1))?),
+            SelfTest::SharedCode => hashes(&device.id(), &mut *hashers.prepare(device, &policy.with(THREADS, 1))?),
             _ => hashes(&device.id(), &mut *hasher),
         })?;
         Ok(hasher)
     }
+}
+
+impl ZkDilithiumPrograms for SelfTested {
     /// With one thread, what is asked stays on this thread, which may be one of a pool with other work.
-    fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        let programs = self.subject.zkdilithium_on(device)?;
         self.results(device).settle(Subject::new(What::ZkDilithium, policy), || {
-            zkdilithium_of(&device.id(), &mut *self.subject.zkdilithium(device, &policy.with(THREADS, 1))?)
+            zkdilithium_of(&device.id(), &mut *programs.prepare(device, &policy.with(THREADS, 1))?)
         })?;
-        self.subject.zkdilithium(device, policy)
+        programs.prepare(device, policy)
     }
 }
 
@@ -392,14 +375,15 @@ impl Backend for SelfTested {
 /// with [`SelfTest::EverySet`] when it prepares that set. The other sets are tested by their family's and n's f set.
 pub fn known_answer(backend: &dyn Backend, device: &Device, params: &'static Params, op: Op) -> Result<(), Error> {
     let known = known(SelfTest::EverySet, params);
-    let mut program = backend.prepare(device, &Plan::new(known.0, tested(op)), 1, &Policy::default())?;
+    let programs = backend.slh_dsa_on(device)?;
+    let mut program = programs.prepare(device, &Plan::new(known.0, tested(op)), 1, &Policy::default())?;
     ask(&device.id(), known, &mut *program)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Reference;
+    use crate::{Axis, Reference, capabilities};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     const OPS: [Op; 3] = [Op::Keygen, Op::Sign, Op::Verify];
@@ -411,7 +395,8 @@ mod tests {
         let mut wrong = Vec::new();
         for (p, answers) in SMALL_SETS.iter().chain(&WHOLE_SETS[..6]) {
             let made = OPS.map(|op| {
-                let mut program = Reference.prepare(device, &Plan::new(p, op), 1, &Policy::default()).unwrap();
+                let programs = Reference.slh_dsa().unwrap();
+                let mut program = programs.prepare(device, &Plan::new(p, op), 1, &Policy::default()).unwrap();
                 answer(&mut *program).unwrap()
             });
             if made != *answers {
@@ -438,15 +423,16 @@ mod tests {
         fn devices(&self) -> Result<Vec<Device>, Error> {
             Ok(vec![Device { backend: "lying", ..Reference.devices()?.remove(0) }])
         }
-        fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-            Ok(Vec::new())
-        }
         fn self_test(&self) -> SelfTest {
             self.0
         }
-        fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
-            0
-        }
+        forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
+        capabilities!(has slh_dsa, sha256; lacks zkdilithium;);
+    }
+
+    impl SlhDsaPrograms for Lying {
+        forward!(self => Reference; space, jobs, compile, queue, bytes);
+
         fn prepare(
             &self,
             device: &Device,
@@ -454,10 +440,14 @@ mod tests {
             batch: usize,
             policy: &Policy,
         ) -> Result<Box<dyn Program>, Error> {
-            Ok(Box::new(Liar(Reference.prepare(device, plan, batch, policy)?, self.1, self.2.clone())))
+            let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
+            Ok(Box::new(Liar(program, self.1, self.2.clone())))
         }
-        fn hasher(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
-            Ok(Box::new(LyingHasher))
+    }
+
+    impl Sha256Programs for Lying {
+        fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+            Ok(Box::new(LyingHasher(Sha256Programs::prepare(&Reference, device, policy)?)))
         }
     }
 
@@ -474,23 +464,26 @@ mod tests {
             }
             Ok(timing)
         }
+        forward!(self => self.0; elsewhere);
+
         fn read(&self, slot: Slot) -> Option<Vec<u8>> {
             self.0.read(slot)
         }
     }
 
     /// All digests are right but one.
-    struct LyingHasher;
+    struct LyingHasher(Box<dyn Hasher>);
 
     impl Hasher for LyingHasher {
         fn space(&self) -> Vec<Axis> {
-            Vec::new()
+            self.0.space()
         }
         fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
-            Reference.hasher(&Reference.devices()?[0], &Policy::default())?.run(messages, digests)?;
+            self.0.run(messages, digests)?;
             digests[MESSAGES - 1][0] ^= 1;
             Ok(Timing::default())
         }
+        forward!(self => self.0; longest, resident, link);
     }
 
     /// One wrong bit in one answer: nothing of that op and family is prepared, then or later; all else is.
@@ -500,7 +493,8 @@ mod tests {
             let lies = Arc::new(AtomicUsize::new(1));
             let backend = SelfTested::of(Arc::new(Lying(SelfTest::SharedCode, wrong, lies.clone())));
             let (device, policy) = (backend.devices().unwrap().remove(0), Policy::default());
-            let prepare = |p, op| backend.prepare(&device, &Plan::new(p, op), 1, &policy).map(drop);
+            let programs = backend.slh_dsa().unwrap();
+            let prepare = |p, op| programs.prepare(&device, &Plan::new(p, op), 1, &policy).map(drop);
             for op in OPS.into_iter().chain(OPS) {
                 let prepared = prepare(&TOY_SHA2_16, op);
                 assert_eq!(prepared.is_err(), op == wrong, "{op:?}");
@@ -511,9 +505,9 @@ mod tests {
             }
             assert_eq!(lies.load(Relaxed), 0, "it would answer rightly now, and is not asked");
             assert_eq!(prepare(&TOY_SHAKE_24, wrong), Ok(()), "another family");
-            let cache = backend.prepare(&device, &Plan::cache(&TOY_SHA2_16, 1), 1, &policy);
+            let cache = programs.prepare(&device, &Plan::cache(&TOY_SHA2_16, 1), 1, &policy);
             assert_eq!(cache.is_err(), wrong == Op::Keygen);
-            let why = backend.hasher(&device, &policy).err().expect("a wrong digest").to_string();
+            let why = backend.sha256().unwrap().prepare(&device, &policy).err().expect("a wrong digest").to_string();
             assert!(why.contains("lying:0") && why.contains("its self-test, SHA-256 of messages"), "{why}");
         }
     }
@@ -525,9 +519,10 @@ mod tests {
             let lies = Arc::new(AtomicUsize::new(1));
             let backend = SelfTested::of(Arc::new(Lying(SelfTest::EverySet, wrong, lies)));
             let (device, policy, p) = (backend.devices().unwrap().remove(0), Policy::default(), &SLH_DSA_SHA2_128F);
+            let programs = backend.slh_dsa().unwrap();
             for op in OPS.into_iter().chain(OPS) {
-                let mut program = backend.prepare(&device, &Plan::new(p, op), 3, &policy).unwrap();
-                let mut other = backend.prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
+                let mut program = programs.prepare(&device, &Plan::new(p, op), 3, &policy).unwrap();
+                let mut other = programs.prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
                 for program in [&mut program, &mut other] {
                     match answer(&mut **program) {
                         Ok(right) => assert!(op != wrong && right == WHOLE_SETS[0].1[op as usize], "{op:?}"),
@@ -540,7 +535,7 @@ mod tests {
                 }
             }
             // Sets without a known answer of their own, and other plans, ask at once.
-            let prepare = |plan: &Plan| backend.prepare(&device, plan, 1, &policy).is_err();
+            let prepare = |plan: &Plan| programs.prepare(&device, plan, 1, &policy).is_err();
             assert!(prepare(&Plan::new(&TOY_SHA2_16, wrong)));
             assert_eq!(prepare(&Plan::new(p, Op::Sign).with_cached_layers(1)), wrong == Op::Sign);
             assert_eq!(prepare(&Plan::cache(p, 1)), wrong == Op::Keygen);

@@ -35,9 +35,7 @@ pub trait ZkDilithium: Send {
     fn jobs(&self, op: Op) -> usize;
     /// Whether the next calls put every job in another place of the device than usual: see
     /// [`Program::elsewhere`](crate::Program::elsewhere).
-    fn elsewhere(&mut self, elsewhere: bool) {
-        let _ = elsewhere;
-    }
+    fn elsewhere(&mut self, elsewhere: bool);
     /// The keys of these seeds: handed out some at a time, in their order, from where they arrive. Whoever takes them is
     /// waited for, and forgets them after an error.
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], take: &mut dyn FnMut(&[SigningKeyWords]))

@@ -4,7 +4,8 @@ use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::programs::{Group, Programs};
 use hypergrove_engine::{
     Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
-    Program, Reference, SelfTest, Timing, ZkDilithium, ZkSign, ZkVerify,
+    Program, Reference, SelfTest, Sha256Programs, SlhDsaPrograms, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign,
+    ZkVerify, capabilities, forward,
 };
 use hypergrove_fips205::plan::{Op, Plan, Slot, Work, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
@@ -28,7 +29,7 @@ fn position(p: &Params, of: u8) -> Position {
 
 fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>) -> Result<(Vec<u8>, Box<dyn Program>), Error> {
     let device = &backend.devices()?[0];
-    let mut program = backend.prepare(device, plan, batch.len(), &Policy::default())?;
+    let mut program = backend.slh_dsa_on(device)?.prepare(device, plan, batch.len(), &Policy::default())?;
     let mut out = vec![0; batch.len() * plan.out_bytes()];
     program.run(batch, &mut out).map(|_| (out, program))
 }
@@ -121,17 +122,16 @@ impl Backend for Faulty {
     fn name(&self) -> &'static str {
         "faulty"
     }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        Reference.devices()
-    }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        Reference.space(device, plan)
-    }
-    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        Reference.bytes(device, plan, batch, policy)
-    }
+    forward!(self => Reference; devices, self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Faulty {
+    forward!(self => Reference; space, jobs, compile, queue, bytes);
+
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        Ok(Box::new(FaultyProgram(Reference.prepare(device, plan, batch, policy)?, self.0)))
+        let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
+        Ok(Box::new(FaultyProgram(program, self.0)))
     }
 }
 
@@ -146,6 +146,8 @@ impl Program for FaultyProgram {
         (self.1)(None, out);
         Ok(timing)
     }
+    forward!(self => self.0; elsewhere);
+
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         let mut value = self.0.read(slot)?;
         (self.1)(Some(slot), &mut value);
@@ -161,7 +163,7 @@ fn checked_passes_what_agrees_and_withholds_what_differs() {
     let check = |fault| {
         let checked = Checked { subject: Arc::new(Faulty(fault)), reference: Arc::new(Reference) };
         let device = &checked.devices().unwrap()[0];
-        let mut program = checked.prepare(device, &plan, 3, &Policy::default()).unwrap();
+        let mut program = checked.slh_dsa().unwrap().prepare(device, &plan, 3, &Policy::default()).unwrap();
         let mut out = vec![0; 3 * plan.out_bytes()];
         (program.run(&batch, &mut out).map(drop), out)
     };
@@ -183,15 +185,14 @@ fn checked_passes_what_agrees_and_withholds_what_differs() {
     }
 }
 
-/// A backend whose every answer is its own, and is no default of the trait. The number is a bit that it gets wrong.
+/// A backend whose every answer is its own. The number is a bit that it gets wrong.
 struct Telling(u8);
 
-/// Calls of [`Backend::compile`], which answers nothing.
+/// Calls of [`SlhDsaPrograms::compile`], which answers nothing.
 static COMPILED: AtomicUsize = AtomicUsize::new(0);
 /// Calls of [`ZkDilithium::elsewhere`], which answers nothing.
 static MOVED: AtomicUsize = AtomicUsize::new(0);
 
-#[deny(clippy::missing_trait_methods)]
 impl Backend for Telling {
     fn name(&self) -> &'static str {
         "telling"
@@ -202,23 +203,11 @@ impl Backend for Telling {
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
     }
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(vec![Axis::new("told", &[7])])
-    }
     fn absent(&self) -> Option<String> {
         Some("told to be absent".into())
     }
     fn notices(&self) -> Vec<String> {
         vec![format!("notice {}", self.0)]
-    }
-    fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
-        77
-    }
-    fn compile(&self, _: &Device, _: &Plan, _: usize, _: &Policy) {
-        COMPILED.fetch_add(1, Ordering::Relaxed);
-    }
-    fn queue(&self, _: &Device, _: &Plan) -> u32 {
-        78
     }
     fn rates(&self, _: &Device) -> Option<Work> {
         Some(Work { sha256: 79.0, sha512: 80.0, keccak: 81.0 })
@@ -232,21 +221,42 @@ impl Backend for Telling {
     fn free(&self, _: &Device) -> Option<u64> {
         Some(83)
     }
+    capabilities!(has slh_dsa, sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Telling {
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(vec![Axis::new("told", &[7])])
+    }
+    fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
+        77
+    }
+    fn compile(&self, _: &Device, _: &Plan, _: usize, _: &Policy) {
+        COMPILED.fetch_add(1, Ordering::Relaxed);
+    }
+    fn queue(&self, _: &Device, _: &Plan) -> u32 {
+        78
+    }
     fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
         84
     }
     fn prepare(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
         Err(Error::Value { what: "told to refuse".into() })
     }
-    fn hasher(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        Ok(Box::new(Telling(self.0)))
-    }
-    fn zkdilithium(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+}
+
+impl Sha256Programs for Telling {
+    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
         Ok(Box::new(Telling(self.0)))
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
+impl ZkDilithiumPrograms for Telling {
+    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(Telling(self.0)))
+    }
+}
+
 impl Hasher for Telling {
     fn space(&self) -> Vec<Axis> {
         vec![Axis::new("hashed", &[8])]
@@ -256,7 +266,7 @@ impl Hasher for Telling {
     }
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         let device = &Reference.devices()?[0];
-        let timing = Reference.hasher(device, &Policy::default())?.run(messages, digests)?;
+        let timing = Sha256Programs::prepare(&Reference, device, &Policy::default())?.run(messages, digests)?;
         digests[0][0] ^= self.0;
         Ok(timing)
     }
@@ -275,7 +285,6 @@ impl Hasher for Telling {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
 impl ZkDilithium for Telling {
     fn space(&self) -> Vec<Axis> {
         vec![Axis::new("signed", &[9])]
@@ -316,39 +325,39 @@ impl ZkDilithium for Telling {
     }
 }
 
-/// All answers are the subject's: a default of the trait in their place would be about no device at all.
+/// All answers are the subject's.
 #[test]
 fn checked_answers_what_its_subject_answers() {
     let checked = Checked { subject: Arc::new(Telling(0)), reference: Arc::new(Telling(0)) };
     let (plan, policy) = (Plan::new(&TOY_SHA2_16, Op::Sign), Policy::default());
-    let device = &checked.devices().unwrap()[0];
+    let (device, programs) = (&checked.devices().unwrap()[0], checked.slh_dsa().unwrap());
     assert_eq!((checked.name(), &*device.name), ("telling", "teller"));
-    assert_eq!(checked.space(device, &plan), Ok(vec![Axis::new("told", &[7])]));
+    assert_eq!(programs.space(device, &plan), Ok(vec![Axis::new("told", &[7])]));
     assert_eq!(checked.self_test(), SelfTest::Off);
     assert_eq!(checked.absent().as_deref(), Some("told to be absent"));
     assert_eq!(checked.notices(), ["notice 0", "notice 0"], "of both");
-    assert_eq!(checked.jobs(device, &plan, &policy), 77);
-    checked.compile(device, &plan, 1, &policy);
+    assert_eq!(programs.jobs(device, &plan, &policy), 77);
+    programs.compile(device, &plan, 1, &policy);
     assert_eq!(COMPILED.load(Ordering::Relaxed), 1, "the reference need not be ready");
-    assert_eq!(checked.queue(device, &plan), 78);
+    assert_eq!(programs.queue(device, &plan), 78);
     assert_eq!(checked.rates(device), Some(Work { sha256: 79.0, sha512: 80.0, keccak: 81.0 }));
     assert_eq!(checked.clock(device), Some(82.0));
     assert_eq!(checked.fingerprint(device), "a fingerprint");
     assert_eq!(checked.free(device), Some(83));
-    assert_eq!(checked.bytes(device, &plan, 2, &policy), 2 * 84 + 2 * plan.out_bytes() as u64);
-    assert!(checked.prepare(device, &plan, 1, &policy).is_err_and(|why| why.to_string().contains("told to refuse")));
-    let mut hasher = checked.hasher(device, &policy).unwrap();
+    assert_eq!(programs.bytes(device, &plan, 2, &policy), 2 * 84 + 2 * plan.out_bytes() as u64);
+    assert!(programs.prepare(device, &plan, 1, &policy).is_err_and(|why| why.to_string().contains("told to refuse")));
+    let mut hasher = checked.sha256().unwrap().prepare(device, &policy).unwrap();
     assert_eq!(
         (hasher.space(), hasher.longest(), hasher.link()),
         (vec![Axis::new("hashed", &[8])], 90, Ok(Some(92.0)))
     );
-    let mut zk = checked.zkdilithium(device, &policy).unwrap();
+    let mut zk = checked.zkdilithium().unwrap().prepare(device, &policy).unwrap();
     zk.elsewhere(true);
     assert_eq!(MOVED.load(Ordering::Relaxed), 2, "both move");
     assert_eq!((zk.space(), zk.poseidon_rate()), (vec![Axis::new("signed", &[9])], Some(93.0)));
     assert_eq!((zk.jobs(ZkOp::Sign), zk.jobs(ZkOp::Verify)), (94, 95));
     let unchecked = Checked { subject: Arc::new(Telling(0)), reference: Arc::new(Reference) };
-    let why = unchecked.zkdilithium(device, &policy).err().unwrap().to_string();
+    let why = unchecked.zkdilithium().unwrap().prepare(device, &policy).err().unwrap().to_string();
     assert_eq!(why, "reference:0 cannot execute zkDilithium", "nothing is given out unchecked");
 }
 
@@ -363,7 +372,7 @@ fn checked_compares_hashes_keys_signatures_and_verdicts() {
             assert_eq!(done, if wrong == 0 { Ok(()) } else { expected });
         };
         let (messages, mut digests) = (Messages::equal(b"abcd", 2).unwrap(), [[0; 32]; 2]);
-        let mut hasher = checked.hasher(device, &policy).unwrap();
+        let mut hasher = checked.sha256().unwrap().prepare(device, &policy).unwrap();
         says(hasher.run(messages, &mut digests).map(drop), "SHA-256 of message 0 differs");
         let resident = hasher.resident(messages, 1, 1, &mut digests);
         says(
@@ -371,7 +380,7 @@ fn checked_compares_hashes_keys_signatures_and_verdicts() {
             "SHA-256 of message 0 differs",
         );
 
-        let mut zk = checked.zkdilithium(device, &policy).unwrap();
+        let mut zk = checked.zkdilithium().unwrap().prepare(device, &policy).unwrap();
         let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
         let mut take = |words: &[SigningKeyWords]| keys.extend(words.iter().map(SigningKey::from_words));
         says(zk.keygen(&[[1; 32], [2; 32], [3; 32]], &mut take).map(drop), "the key of seed 1 differs");

@@ -7,7 +7,10 @@ use crate::policy::{self, GpuPolicy};
 use crate::program::{self, GpuProgram};
 use crate::sha256::{GpuHasher, HashPolicy};
 use crate::zk::{ZkGpu, ZkPolicy};
-use hypergrove_engine::{Axis, Backend, Device, Error, Hasher, Policy, Program, ZkDilithium};
+use hypergrove_engine::{
+    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, ZkDilithium,
+    ZkDilithiumPrograms,
+};
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use hypergrove_kernels::{FINGERPRINT, SOLO_FINGERPRINT};
 use sha2::{Digest, Sha256};
@@ -84,20 +87,15 @@ impl<G: Gpu> Backend for Gpus<G> {
         };
         Ok(self.gpus.iter().enumerate().map(device).collect())
     }
+    /// Kernels are compiled for each set.
+    fn self_test(&self) -> SelfTest {
+        SelfTest::EverySet
+    }
     fn absent(&self) -> Option<String> {
         self.absent.clone()
     }
     fn notices(&self) -> Vec<String> {
         self.cache.as_ref().map_or(Vec::new(), |cache| cache.notices())
-    }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        let facts = self.gpu(device)?.0.facts();
-        let budget = budget(facts);
-        let needs = program::least_bytes(plan, GpuPolicy::on(facts, &Policy::default())?, budget, facts);
-        if needs > budget {
-            return Err(Error::OutOfMemory { device: device.id(), needs, has: budget });
-        }
-        Ok(policy::axes(plan.op).into_iter().filter(|axis| facts.has(axis.name)).collect())
     }
     fn rates(&self, device: &Device) -> Option<Work> {
         self.gpu(device).ok()?.0.facts().rates
@@ -119,6 +117,27 @@ impl<G: Gpu> Backend for Gpus<G> {
     }
     fn free(&self, device: &Device) -> Option<u64> {
         self.gpu(device).ok()?.0.free().ok()
+    }
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        Some(self)
+    }
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        Some(self)
+    }
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        Some(self)
+    }
+}
+
+impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        let facts = self.gpu(device)?.0.facts();
+        let budget = budget(facts);
+        let needs = program::least_bytes(plan, GpuPolicy::on(facts, &Policy::default())?, budget, facts);
+        if needs > budget {
+            return Err(Error::OutOfMemory { device: device.id(), needs, has: budget });
+        }
+        Ok(policy::axes(plan.op).into_iter().filter(|axis| facts.has(axis.name)).collect())
     }
     fn jobs(&self, device: &Device, plan: &Plan, _: &Policy) -> usize {
         if plan.op == Op::Cache {
@@ -156,12 +175,18 @@ impl<G: Gpu> Backend for Gpus<G> {
         let policy = GpuPolicy::on(gpu.facts(), policy)?;
         Ok(Box::new(GpuProgram::new(gpu, cache, plan, batch, budget(gpu.facts()), policy)?))
     }
-    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+}
+
+impl<G: Gpu> Sha256Programs for Gpus<G> {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let (gpu, _) = self.gpu(device)?;
         gpu.facts().check(policy)?;
         Ok(Box::new(GpuHasher::new(gpu, HashPolicy::of(policy)?)?))
     }
-    fn zkdilithium(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+}
+
+impl<G: Gpu> ZkDilithiumPrograms for Gpus<G> {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         let (gpu, _) = self.gpu(device)?;
         let policy = ZkPolicy { fp64: gpu.has_fast_doubles().into(), ..ZkPolicy::default() }.with(policy)?;
         Ok(Box::new(ZkGpu::new(gpu, policy, gpu.facts().memory / PROGRAM_SHARE)?))

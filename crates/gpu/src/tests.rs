@@ -7,7 +7,7 @@ use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
 use crate::program::GpuProgram;
 use crate::ring::Ring;
-use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Program, Reference};
+use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Program, Reference, SlhDsaPrograms};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{
     Family, Params, Position, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHA2_192F, SLH_DSA_SHA2_256F,
@@ -460,14 +460,14 @@ fn a_device_may_lack_axes_and_have_defaults_of_its_own() {
         assert!(run(&[("block", 64)]).unwrap().iter().all(|threads| *threads == 64));
         assert!(run(&[("imad", 0)]).is_err_and(|why| why.to_string().contains("host:0 has no policy axis")));
     });
-    assert!(gpus.hasher(&device, &Policy(vec![("imad", 0)])).is_err());
+    assert!(gpus.sha256().unwrap().prepare(&device, &Policy(vec![("imad", 0)])).is_err());
 }
 
 /// The digests by the oracle.
 fn digests(messages: Messages<'_>) -> Vec<[u8; 32]> {
     let device = Reference.devices().unwrap().remove(0);
     let mut digests = vec![[0; 32]; messages.len()];
-    Reference.hasher(&device, &Policy::default()).unwrap().run(messages, &mut digests).unwrap();
+    Reference.sha256().unwrap().prepare(&device, &Policy::default()).unwrap().run(messages, &mut digests).unwrap();
     digests
 }
 
@@ -478,7 +478,7 @@ fn messages_in_any_launch_shape() {
     let data: Vec<u8> = (0..5 << 20).map(|i: u32| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
     for policy in [shape(0, 0, 3), shape(1, 1, 1), shape(64, 2, 2), shape(512, 1, 8)] {
         let policy = Policy([&policy.0[..], &[("piece", 1), ("threads", 2)]].concat());
-        let mut hasher = gpus.hasher(&device, &policy).unwrap();
+        let mut hasher = gpus.sha256().unwrap().prepare(&device, &policy).unwrap();
         // Two pieces and more; one word, words that are no quads, odd lengths, whole blocks and not.
         for (each, count) in [(4, 20_000), (20, 99), (64, 3), (55, 40), (1000, 1100), (1024, 2051)] {
             let messages = Messages::equal(&data[..each * count], each).unwrap();
@@ -501,7 +501,7 @@ fn messages_in_any_launch_shape() {
 #[test]
 fn messages_are_as_long_as_a_cpus_loops() {
     let (gpus, device) = device(lanes());
-    let mut hasher = gpus.hasher(&device, &Policy::default()).unwrap();
+    let mut hasher = gpus.sha256().unwrap().prepare(&device, &Policy::default()).unwrap();
     let (data, longest) = (vec![7; 1 << 20], hasher.longest());
     assert!((700_000..800_000).contains(&longest));
     let mut run = |bytes: usize| {
@@ -516,7 +516,7 @@ fn messages_are_as_long_as_a_cpus_loops() {
 #[test]
 fn messages_in_the_devices_memory() {
     let (gpus, device) = device(HostGpu::new(false));
-    let mut hasher = gpus.hasher(&device, &Policy(vec![("piece", 1)])).unwrap();
+    let mut hasher = gpus.sha256().unwrap().prepare(&device, &Policy(vec![("piece", 1)])).unwrap();
     let data: Vec<u8> = (0..1024).map(|i| i as u8).collect();
     let messages = Messages::equal(&data, 128).unwrap();
     let mut got = vec![[0; 32]; 8];
@@ -530,7 +530,7 @@ fn messages_in_the_devices_memory() {
 fn a_device_that_fails_says_so_and_goes_on() {
     let gpu = Arc::new(HostGpu::new(false));
     let (gpus, device) = device(gpu.clone());
-    let mut hasher = gpus.hasher(&device, &Policy(vec![("piece", 1)])).unwrap();
+    let mut hasher = gpus.sha256().unwrap().prepare(&device, &Policy(vec![("piece", 1)])).unwrap();
     let data = vec![7; 4 << 20];
     let messages = Messages::equal(&data, 4096).unwrap();
     let mut got = vec![[0; 32]; 1024];
@@ -540,7 +540,7 @@ fn a_device_that_fails_says_so_and_goes_on() {
     hasher.run(messages, &mut got).unwrap();
     assert_eq!(got, digests(messages));
     for axis in [("block", 2048), ("occupancy", 0), ("imad", 4096), ("streams", 0), ("piece", 0), ("tile", 1)] {
-        assert!(matches!(gpus.hasher(&device, &Policy(vec![axis])), Err(Error::Value { .. })));
+        assert!(matches!(gpus.sha256().unwrap().prepare(&device, &Policy(vec![axis])), Err(Error::Value { .. })));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Inner};
 use crate::worker::{Worker, is_fault};
 use hypergrove_cpu::{Cpu, Isa, Part, SHA256_START, Sha256, sha256};
-use hypergrove_engine::{Backend, Error, Hasher, Messages, Policy, SelfTested, THREADS};
+use hypergrove_engine::{Error, Hasher, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -79,7 +79,8 @@ impl Inner {
     fn test_host(&self) -> Result<(), Error> {
         let test = || {
             let cpu = SelfTested::of(Arc::new(Cpu::with(self.isa()).expect("detected")));
-            cpu.hasher(&cpu.devices()?[0], &Policy::default()).map(drop)
+            let device = &cpu.devices()?[0];
+            cpu.sha256_on(device)?.prepare(device, &Policy::default()).map(drop)
         };
         self.host_hashes.get_or_init(test).clone()
     }
@@ -112,7 +113,8 @@ impl Inner {
             Some(hasher) => hasher,
             None => {
                 let policy = Policy(vec![(THREADS, self.threads as u32)]);
-                match worker.programs.backend().hasher(worker.device(), &policy) {
+                let backend = worker.programs.backend();
+                match backend.sha256_on(worker.device()).and_then(|of| of.prepare(worker.device(), &policy)) {
                     Err(Error::Unsupported { .. }) => return Ok(false),
                     made => made?,
                 }
@@ -169,7 +171,7 @@ impl Inner {
                     self.test_host()?;
                     let device = worker.device();
                     let cpu = Cpu::with(self.isa()).expect("detected");
-                    let mut hasher = cpu.hasher(device, &Policy(vec![(THREADS, self.threads as u32)]))?;
+                    let mut hasher = cpu.prepare(device, &Policy(vec![(THREADS, self.threads as u32)]))?;
                     return self.with_pool(worker, self.threads, |pool| match pool {
                         Some(pool) => pool.install(|| hasher.run(messages, digests).map(drop)),
                         None => hasher.run(messages, digests).map(drop),

@@ -92,7 +92,7 @@ pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
 pub use hypergrove_engine::{
     Axis, Backend, Checked, Device, Error, ErrorKind, Hasher, Messages, Policy, PolicySource, Reference, SelfTest,
-    THREADS, Timing,
+    Sha256Programs, SlhDsaPrograms, THREADS, Timing, ZkDilithiumPrograms,
 };
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};

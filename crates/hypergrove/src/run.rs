@@ -6,7 +6,7 @@ use crate::keys::SigningKey;
 use crate::worker::Worker;
 use hypergrove_cpu::Cpu;
 use hypergrove_engine::programs::Facts;
-use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, THREADS};
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, SlhDsaPrograms, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_taint::declassify;
 use rayon::ThreadPool;

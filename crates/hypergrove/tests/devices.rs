@@ -1,7 +1,7 @@
 //! Rows of jobs on devices that take their time, run out of memory, fail and lie.
 
 use hypergrove::*;
-use hypergrove_engine::{Axis, Batch, Program, Timing};
+use hypergrove_engine::{Axis, Batch, Program, Timing, capabilities, forward};
 use hypergrove_fips205::plan::Slot;
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
 use std::collections::HashSet;
@@ -135,9 +135,13 @@ impl Backend for Mock {
         };
         Ok((0..self.count).map(of).collect())
     }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::Off
-    }
+    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Mock {
+    forward!(self => Reference; compile, queue);
+
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         if self.picky && device.index == 0 && plan.params.family == Family::Shake {
             return Err(Error::Unsupported { device: device.id(), what: "SHAKE".into() });
@@ -158,7 +162,7 @@ impl Backend for Mock {
         self.log.prepared.fetch_add(1, SeqCst);
         let bytes = self.bytes * batch as u64;
         self.log.bytes.fetch_add(bytes, SeqCst);
-        let program = Reference.prepare(device, plan, batch, policy)?;
+        let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
         Ok(Box::new(MockProgram { mock: self.clone(), device: device.index, batch, bytes, elsewhere: false, program }))
     }
 }
@@ -828,12 +832,13 @@ impl Backend for Tuned {
     fn name(&self) -> &'static str {
         "mock"
     }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        self.0.devices()
-    }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::Off
-    }
+    forward!(self => self.0; devices, self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Tuned {
+    forward!(self => Reference; jobs, compile, queue);
+
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(vec![Axis { name: "slowness", values: (&[1, 2, 4, 8][..]).into(), tuned: true }])
     }
@@ -853,24 +858,10 @@ impl Backend for Noting {
     fn name(&self) -> &'static str {
         "mock"
     }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        self.0.devices()
-    }
     fn notices(&self) -> Vec<String> {
         vec!["left out".into()]
     }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::Off
-    }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        self.0.space(device, plan)
-    }
-    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        self.0.bytes(device, plan, batch, policy)
-    }
-    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        self.0.prepare(device, plan, batch, policy)
-    }
+    forward!(self => self.0; devices, self_test, absent, rates, clock, fingerprint, free, slh_dsa, sha256, zkdilithium);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use hypergrove::signature::{RandomizedSigner, SignatureEncoding, Signer, Verifier};
 use hypergrove::*;
-use hypergrove_engine::{Axis, Batch, Program, THREADS, Timing};
+use hypergrove_engine::{Axis, Batch, Program, THREADS, Timing, capabilities, forward};
 use hypergrove_fips205::plan::Slot;
 use hypergrove_fips205::reference::{hash_slh_sign, slh_keygen_internal, slh_sign, slh_sign_internal};
 use std::borrow::Cow;
@@ -487,12 +487,13 @@ impl Backend for Probe {
     fn name(&self) -> &'static str {
         "probe"
     }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        Reference.devices()
-    }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::Off
-    }
+    forward!(self => Reference; devices, self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Probe {
+    forward!(self => Reference; jobs, compile, queue);
+
     fn space(&self, _: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         if plan.op == Op::Sign && plan.params.family == Family::Shake {
             return Err(Error::Unsupported { device: "probe".into(), what: "SHAKE".into() });
@@ -504,7 +505,7 @@ impl Backend for Probe {
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         self.prepared.lock().unwrap().push((plan.op, batch, policy.get(THREADS)));
-        Ok(Box::new(ProbeProgram(Reference.prepare(device, plan, batch, policy)?, self.fault)))
+        Ok(Box::new(ProbeProgram(SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?, self.fault)))
     }
 }
 
@@ -519,6 +520,8 @@ impl Program for ProbeProgram {
         (self.1)(self.0.plan(), out)?;
         Ok(timing)
     }
+    forward!(self => self.0; elsewhere);
+
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.0.read(slot)
     }

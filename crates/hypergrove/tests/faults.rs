@@ -18,7 +18,7 @@ mod steps {
 use hypergrove::zkdilithium;
 use hypergrove::*;
 use hypergrove_cpu::Cpu;
-use hypergrove_engine::{Axis, Program, SelfTest};
+use hypergrove_engine::{Program, capabilities, forward};
 use hypergrove_gpu::{Gpus, Wrapper};
 use hypergrove_testkit::faults::{Faults, FaultyHash, FaultyLattice, Site, WithFaults, random};
 use std::collections::BTreeMap;
@@ -38,21 +38,13 @@ const TOYS: [&Params; 4] = [&TOY_SHA2_16, &TOY_SHAKE_24, &TOY_SHA2_24, &TOY_SHA2
 struct FaultyCpu(Cpu, Arc<Faults>);
 
 impl Backend for FaultyCpu {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        self.0.devices()
-    }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        self.0.space(device, plan)
-    }
-    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        self.0.bytes(device, plan, batch, policy)
-    }
-    fn self_test(&self) -> SelfTest {
-        self.0.self_test()
-    }
+    forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for FaultyCpu {
+    forward!(self => self.0; space, jobs, compile, queue, bytes);
+
     fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let family = match plan.params.family {
             Family::Sha2 => hypergrove_lanes::Family::Sha2,
@@ -67,23 +59,15 @@ impl Backend for FaultyCpu {
 struct Unchecked(Arc<dyn Backend>);
 
 impl Backend for Unchecked {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        self.0.devices()
-    }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        self.0.space(device, plan)
-    }
-    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        self.0.bytes(device, plan, batch, policy)
-    }
-    fn self_test(&self) -> SelfTest {
-        self.0.self_test()
-    }
+    forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Unchecked {
+    forward!(self => self.0.slh_dsa().expect("a GPU has SLH-DSA"); space, jobs, compile, queue, bytes);
+
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        self.0.prepare(device, plan, batch, &policy.with("check", 0))
+        self.0.slh_dsa_on(device)?.prepare(device, plan, batch, &policy.with("check", 0))
     }
 }
 

@@ -1,10 +1,10 @@
 //! SHA-256 of messages through the engine, Merkle trees, and which device takes what.
 
 use hypergrove::{
-    Axis, Backend, Device, Engine, Error, Hasher, MerkleTree, Messages, Plan, Policy, Reference, SelfTest, THREADS,
+    Axis, Backend, Device, Engine, Error, Hasher, MerkleTree, Messages, Policy, Reference, Sha256Programs, THREADS,
     Timing,
 };
-use hypergrove_engine::Program;
+use hypergrove_engine::{capabilities, forward};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -218,19 +218,12 @@ impl Backend for Gpu {
     fn devices(&self) -> Result<Vec<Device>, Error> {
         Ok(vec![Device { backend: "gpu", memory: 1 << 30, queue: 2, ..Reference.devices()?.remove(0) }])
     }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::Off
-    }
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(Vec::new())
-    }
-    fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
-        0
-    }
-    fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
-        Err(Error::Unsupported { device: device.id(), what: "plans".into() })
-    }
-    fn hasher(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has sha256; lacks slh_dsa, zkdilithium;);
+}
+
+impl Sha256Programs for Gpu {
+    fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         assert!(policy.get(THREADS).is_some());
         Ok(Box::new(self.clone()))
     }
@@ -253,6 +246,19 @@ impl Hasher for Gpu {
             *digest = sum(messages.get(i));
         }
         Ok(Timing::default())
+    }
+    /// No test measures it.
+    fn resident(
+        &mut self,
+        _: Messages<'_>,
+        _: usize,
+        _: usize,
+        _: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        Ok(None)
+    }
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        Ok(None)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use hypergrove::zkdilithium;
 use hypergrove::*;
-use hypergrove_engine::{Batch, Program, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_engine::{Batch, Program, ZkDilithium, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_fips205::plan::Slot;
 use hypergrove_zkdilithium::{SigningKeyWords, Trace, reference};
 use std::sync::Arc;
@@ -31,22 +31,27 @@ impl Backend for Wrong {
     fn devices(&self) -> Result<Vec<Device>, Error> {
         Ok(vec![Device { backend: "wrong", ..self.cpu.devices()?.remove(0) }])
     }
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        self.cpu.space(device, plan)
-    }
-    fn self_test(&self) -> SelfTest {
-        self.cpu.self_test()
-    }
-    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        self.cpu.bytes(device, plan, batch, policy)
-    }
+    forward!(self => self.cpu; self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa, sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Wrong {
+    forward!(self => self.cpu; space, jobs, compile, queue, bytes);
+
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        Ok(Box::new(WrongProgram(self.cpu.prepare(device, plan, batch, policy)?, self.clone())))
+        let program = SlhDsaPrograms::prepare(&self.cpu, device, plan, batch, policy)?;
+        Ok(Box::new(WrongProgram(program, self.clone())))
     }
-    fn hasher(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        Ok(Box::new(WrongHasher(self.cpu.hasher(device, policy)?)))
+}
+
+impl Sha256Programs for Wrong {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        Ok(Box::new(WrongHasher(Sha256Programs::prepare(&self.cpu, device, policy)?)))
     }
-    fn zkdilithium(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+}
+
+impl ZkDilithiumPrograms for Wrong {
+    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         Ok(Box::new(self.clone()))
     }
 }
@@ -65,6 +70,8 @@ impl Program for WrongProgram {
         }
         Ok(timing)
     }
+    forward!(self => self.0; elsewhere);
+
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.0.read(slot)
     }
@@ -81,6 +88,7 @@ impl Hasher for WrongHasher {
         digests.iter_mut().for_each(|digest| digest[0] ^= 1);
         Ok(timing)
     }
+    forward!(self => self.0; longest, resident, link);
 }
 
 impl ZkDilithium for Wrong {
@@ -93,6 +101,9 @@ impl ZkDilithium for Wrong {
     fn jobs(&self, _: zkdilithium::Op) -> usize {
         4
     }
+    /// The reference has one place.
+    fn elsewhere(&mut self, _: bool) {}
+
     fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
         for seed in seeds {
             let (key, mut words) = (reference::keygen(seed), [0; size_of::<SigningKeyWords>() / 8]);
@@ -235,10 +246,10 @@ fn a_right_cpu_passes_and_this_is_what_it_takes() {
     for p in sets {
         for op in [Op::Keygen, Op::Sign, Op::Verify] {
             timed(&format!("{op:?}, {:?}, n = {}", p.family, p.n), &|| {
-                cpu.prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
+                cpu.slh_dsa().unwrap().prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
             });
         }
     }
-    timed("SHA-256", &|| drop(cpu.hasher(&device, &policy).unwrap()));
+    timed("SHA-256", &|| drop(cpu.sha256().unwrap().prepare(&device, &policy).unwrap()));
     timed("zkDilithium", &|| drop(zkdilithium::Engine::builder().threads(1).build().unwrap()));
 }

@@ -2,8 +2,8 @@
 
 use hypergrove::signature::Signer;
 use hypergrove::zkdilithium::{Engine, Message, Op, SignJob, Signature, SigningKey, SigningKeys, VerifyJob};
-use hypergrove::{Axis, Backend, Device, Error, ErrorKind, Plan, Policy, Reference, SelfTest, Timing};
-use hypergrove_engine::{Program, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove::{Axis, Backend, Device, Error, ErrorKind, Policy, Reference, Timing};
+use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_zkdilithium::{SigningKeyWords, Trace, reference};
 use std::sync::Arc;
 
@@ -19,19 +19,12 @@ impl Backend for Gpu {
     fn devices(&self) -> Result<Vec<Device>, Error> {
         Ok(vec![Device { backend: "gpu", ..Reference.devices()?.remove(0) }])
     }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::Off
-    }
-    fn space(&self, device: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Err(Error::Unsupported { device: device.id(), what: "a plan".into() })
-    }
-    fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
-        0
-    }
-    fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
-        Err(Error::Unsupported { device: device.id(), what: "a plan".into() })
-    }
-    fn zkdilithium(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has zkdilithium; lacks slh_dsa, sha256;);
+}
+
+impl ZkDilithiumPrograms for Gpu {
+    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         Ok(Box::new(Gpu))
     }
 }
@@ -46,6 +39,9 @@ impl ZkDilithium for Gpu {
     fn jobs(&self, _: Op) -> usize {
         4
     }
+    /// The reference has one place.
+    fn elsewhere(&mut self, _: bool) {}
+
     fn keygen(&mut self, _: &[[u8; 32]], _: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
         unimplemented!("no test makes keys here")
     }

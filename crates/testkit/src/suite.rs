@@ -63,7 +63,8 @@ type Ran = (Vec<u8>, [Option<Vec<u8>>; 3]);
 
 fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>, policy: &Policy) -> Ran {
     let device = &backend.devices().expect("devices")[0];
-    let mut program = backend.prepare(device, plan, batch.len(), policy).expect("prepared");
+    let programs = backend.slh_dsa_on(device).expect("SLH-DSA");
+    let mut program = programs.prepare(device, plan, batch.len(), policy).expect("prepared");
     // Poisoned: every byte must be written.
     let mut out = vec![0xa5; batch.len() * plan.out_bytes()];
     program.run(batch, &mut out).expect("runs");
@@ -294,7 +295,8 @@ pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
 pub fn other_places_give_the_same_bytes(backend: &dyn Backend) {
     let elsewhere = |plan: &Plan, batch: &Batch<'_>| {
         let device = &backend.devices().expect("devices")[0];
-        let mut program = backend.prepare(device, plan, batch.len().max(2), &Policy::default()).expect("prepared");
+        let programs = backend.slh_dsa_on(device).expect("SLH-DSA");
+        let mut program = programs.prepare(device, plan, batch.len().max(2), &Policy::default()).expect("prepared");
         let [moved, back] = [true, false].map(|elsewhere| {
             program.elsewhere(elsewhere);
             let mut out = vec![0; batch.len() * plan.out_bytes()];
@@ -354,7 +356,8 @@ pub fn negative_corpus(backend: &dyn Backend) {
 fn policies(backend: &dyn Backend, p: &'static Params) -> Vec<(Policy, String)> {
     let device = &backend.devices().expect("devices")[0];
     let mut all = Vec::new();
-    for axis in backend.space(device, &Plan::new(p, Op::Sign)).expect("a space") {
+    let programs = backend.slh_dsa_on(device).expect("SLH-DSA");
+    for axis in programs.space(device, &Plan::new(p, Op::Sign)).expect("a space") {
         let more = (axis.name == hypergrove_engine::THREADS).then_some(3);
         for value in axis.values.iter().copied().chain(more) {
             all.push((Policy(vec![(axis.name, value)]), format!("{p}, {} = {value}", axis.name)));
@@ -365,7 +368,8 @@ fn policies(backend: &dyn Backend, p: &'static Params) -> Vec<(Policy, String)> 
 
 fn threads_policy(backend: &dyn Backend, p: &'static Params, threads: u32) -> Policy {
     let device = &backend.devices().expect("devices")[0];
-    let space = backend.space(device, &Plan::new(p, Op::Sign)).expect("a space");
+    let programs = backend.slh_dsa_on(device).expect("SLH-DSA");
+    let space = programs.space(device, &Plan::new(p, Op::Sign)).expect("a space");
     let has = space.iter().any(|axis| axis.name == hypergrove_engine::THREADS);
     Policy(if has { vec![(hypergrove_engine::THREADS, threads)] } else { Vec::new() })
 }
@@ -377,7 +381,8 @@ pub fn bad_batches_are_refused(backend: &dyn Backend) {
         let keys = case.keys(true, &[]);
         let device = &backend.devices().expect("devices")[0];
         let plan = Plan::new(p, Op::Sign);
-        let mut program = backend.prepare(device, &plan, 2, &Policy::default()).expect("prepared");
+        let programs = backend.slh_dsa_on(device).expect("SLH-DSA");
+        let mut program = programs.prepare(device, &plan, 2, &Policy::default()).expect("prepared");
         let good = Batch { keys: &keys, key_of: &case.key_of, positions: &case.positions, signatures: &[] };
         let mut out = vec![0; 2 * p.sig_bytes()];
         let mut refused = |batch: &Batch<'_>, out: &mut [u8]| program.run(batch, out).expect_err("a bad batch");
@@ -389,6 +394,6 @@ pub fn bad_batches_are_refused(backend: &dyn Backend) {
         assert!(matches!(refused(&good, &mut out[1..]), Error::Length { .. }));
         program.run(&good, &mut out).expect("a good batch after bad ones");
         let unknown = Policy(vec![("no such axis", 1)]);
-        assert!(backend.prepare(device, &plan, 2, &unknown).is_err(), "an unknown axis is refused");
+        assert!(programs.prepare(device, &plan, 2, &unknown).is_err(), "an unknown axis is refused");
     }
 }

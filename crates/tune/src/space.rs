@@ -15,7 +15,7 @@ pub fn checksum(backend: &dyn Backend, device: &Device) -> Result<String, Error>
     };
     word(backend.name());
     word(&backend.fingerprint(device));
-    let space = backend.space(device, &Plan::new(&SLH_DSA_SHA2_128F, Op::Sign))?;
+    let space = backend.slh_dsa_on(device)?.space(device, &Plan::new(&SLH_DSA_SHA2_128F, Op::Sign))?;
     for Axis { name, values, .. } in space.into_iter().filter(|axis| axis.tuned) {
         word(name);
         if name != THREADS {

@@ -292,8 +292,9 @@ impl Known {
             // A set that this build leaves out.
             let (Some(op), Some(params)) = (op, row.params()) else { continue };
             let plan = Plan::new(params, op);
-            let policy = policy(row, &backend.space(device, &plan).map_err(|why| why.to_string())?)
-                .map_err(|why| format!("{}: {why}", row.title()))?;
+            let space = backend.slh_dsa_on(device).and_then(|programs| programs.space(device, &plan));
+            let policy =
+                policy(row, &space.map_err(|why| why.to_string())?).map_err(|why| format!("{}: {why}", row.title()))?;
             let work = compressions(&plan.work());
             entries.push(Entry { row: row.clone(), policy, plan, work, source: source.name.clone() });
         }

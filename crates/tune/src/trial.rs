@@ -27,7 +27,8 @@ impl Place<'_> {
     /// The policy with as many host threads as are asked for, if programs of this plan have a use for them.
     pub fn with_threads(&self, plan: &Plan, policy: &Policy, threads: usize) -> Result<Policy, Error> {
         let mut policy = policy.clone();
-        let has = self.backend.space(self.device, plan)?.iter().any(|axis| axis.name == THREADS);
+        let space = self.backend.slh_dsa_on(self.device)?.space(self.device, plan)?;
+        let has = space.iter().any(|axis| axis.name == THREADS);
         if has && policy.get(THREADS).is_none() {
             policy.0.push((THREADS, threads as u32));
         }
@@ -208,7 +209,7 @@ pub struct Trial {
 impl Trial {
     /// Prepares one for up to `most` jobs.
     pub fn new(place: Place<'_>, plan: &Plan, most: usize, policy: &Policy) -> Result<Trial, Error> {
-        let program = place.backend.prepare(place.device, plan, most, policy)?;
+        let program = place.backend.slh_dsa_on(place.device)?.prepare(place.device, plan, most, policy)?;
         let pool = match policy.get(THREADS) {
             Some(threads @ 2..) => {
                 let pool = ThreadPoolBuilder::new().num_threads(threads as usize).build();

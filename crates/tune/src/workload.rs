@@ -59,10 +59,10 @@ impl Workload {
     /// Compiles, on all cores, what these policies need and is not there yet.
     fn expect(&self, policies: &[Policy]) {
         let Workload { backend, device, jobs, count, prepared } = self;
-        let (backend, plan) = (&**backend, jobs.plan());
+        let (Some(programs), plan) = (backend.slh_dsa(), jobs.plan()) else { return };
         std::thread::scope(|scope| {
             for policy in policies.iter().filter(|policy| !prepared.iter().any(|trial| trial.policy() == *policy)) {
-                let compile = || backend.compile(device, plan, *count, policy);
+                let compile = || programs.compile(device, plan, *count, policy);
                 // Without a thread that cannot be had, it is compiled when it is prepared.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, compile);
             }

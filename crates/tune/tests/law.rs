@@ -1,7 +1,8 @@
 //! Searches and tables on a device whose time follows a known law.
 
 use hypergrove_engine::{
-    Axis, Backend, Batch, Choice, Device, Error, Knowledge, Policy, PolicySource, Program, Reference, THREADS, Timing,
+    Axis, Backend, Batch, Choice, Device, Error, Knowledge, Policy, PolicySource, Program, Reference, SlhDsaPrograms,
+    THREADS, Timing, capabilities, forward,
 };
 use hypergrove_fips205::plan::{Op, Plan, Slot, Work};
 use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_192F, TOY_SHA2_16};
@@ -271,15 +272,22 @@ impl Backend for Device1 {
         let of = Reference.devices()?.remove(0);
         Ok(vec![Device { backend: "fake", name: "Fake 1".into(), detail: "law".into(), cores: 64, ..of }])
     }
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(axes())
-    }
     fn fingerprint(&self, _: &Device) -> String {
         self.fingerprint.into()
     }
     fn rates(&self, _: &Device) -> Option<Work> {
         Some(Work { sha256: 1e9, sha512: 0.0, keccak: 2e8 })
     }
+    forward!(self => Reference; self_test, absent, notices, clock, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Device1 {
+    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
+        Ok(axes())
+    }
+    forward!(self => Reference; jobs, compile, queue);
+
     fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
         0
     }
@@ -314,6 +322,8 @@ impl Program for Answers {
         std::thread::sleep(Duration::from_secs_f64(self.seconds));
         Ok(Timing { execute: self.kernels, ..timing })
     }
+    forward!(self => self.inner; elsewhere);
+
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.inner.read(slot)
     }

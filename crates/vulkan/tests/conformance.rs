@@ -24,6 +24,6 @@ backend_tests!(on_vulkan, vulkan());
 fn zkdilithium_is_refused_by_its_name() {
     let Some(vulkan) = vulkan() else { return };
     let device = vulkan.devices().unwrap().remove(0);
-    let why = vulkan.zkdilithium(&device, &Default::default()).err().unwrap().to_string();
+    let why = vulkan.zkdilithium().unwrap().prepare(&device, &Default::default()).err().unwrap().to_string();
     assert_eq!(why, "vulkan:0 cannot execute zkDilithium: there are no modules of its kernels");
 }

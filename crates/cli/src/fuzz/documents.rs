@@ -9,7 +9,7 @@ use crate::report::page::{page, parts};
 use crate::report::read::{Run, record};
 use crate::{acvp as prompts, kat as cases};
 use hypergrove::{Axis, Backend, Device, Engine, Error, Op, Plan, Policy, THREADS, zkdilithium};
-use hypergrove_engine::{Knowledge, Program, Reference};
+use hypergrove_engine::{Knowledge, Program, Reference, SlhDsaPrograms, capabilities, forward};
 use hypergrove_fips205::PARAMETER_SETS;
 use hypergrove_tune::journal::{Head, Samples};
 use hypergrove_tune::table::{Known, Source as TableSource, Table};
@@ -30,13 +30,17 @@ impl Backend for Measured {
         let device = Reference.devices()?.remove(0);
         Ok(vec![Device { backend: "cpu", name: "fuzzed".into(), detail: "lanes".into(), ..device }])
     }
+    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Measured {
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         let axis = |name, tuned| Axis { name, values: Cow::Borrowed(&[0, 1, 2]), tuned };
         Ok(vec![axis(THREADS, true), axis("chunk", true), axis("check", false)])
     }
-    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        Reference.bytes(device, plan, batch, policy)
-    }
+    forward!(self => Reference; jobs, compile, queue, bytes);
+
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         Reference.prepare(device, plan, batch, policy)
     }

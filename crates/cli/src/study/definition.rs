@@ -223,7 +223,8 @@ pub(super) struct Named {
 impl Named {
     /// As the backend knows it; or why it does not.
     pub(super) fn on(&self, place: trial::Place<'_>, plan: &Plan) -> Result<Policy, String> {
-        let space = place.backend.space(place.device, plan).map_err(|why| why.to_string())?;
+        let programs = place.backend.slh_dsa_on(place.device);
+        let space = programs.and_then(|of| of.space(place.device, plan)).map_err(|why| why.to_string())?;
         let known = |(name, value): &(String, u32)| {
             let axis = space.iter().find(|axis| axis.name == name);
             axis.map(|axis| (axis.name, *value)).ok_or(format!("{} has no policy axis {name:?}", place.device.id()))

@@ -514,8 +514,7 @@ impl fmt::Debug for Engine {
 mod tests {
     use super::*;
     use crate::zkdilithium::{Message, only};
-    use hypergrove_engine::{Program, SelfTest, ZkDilithium};
-    use hypergrove_fips205::plan::Plan;
+    use hypergrove_engine::{Reference, SelfTest, ZkDilithium, ZkDilithiumPrograms, capabilities, forward};
     use hypergrove_zkdilithium::{Trace, VerifyingKey as RawVerifyingKey, reference};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
     use std::sync::{Condvar, PoisonError};
@@ -561,6 +560,9 @@ mod tests {
         fn jobs(&self, _: Op) -> usize {
             3
         }
+        /// The reference has one place.
+        fn elsewhere(&mut self, _: bool) {}
+
         fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
             let words = |seed| {
                 let mut words: SigningKeyWords = [0; SK_BYTES / 8];
@@ -610,16 +612,12 @@ mod tests {
         fn self_test(&self) -> SelfTest {
             SelfTest::Off
         }
-        fn space(&self, device: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-            Err(Error::Unsupported { device: device.id(), what: "a plan".into() })
-        }
-        fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
-            0
-        }
-        fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
-            Err(Error::Unsupported { device: device.id(), what: "a plan".into() })
-        }
-        fn zkdilithium(&self, device: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
+        capabilities!(has zkdilithium; lacks slh_dsa, sha256;);
+    }
+
+    impl ZkDilithiumPrograms for Mock {
+        fn prepare(&self, device: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
             if self.made.fetch_add(1, Relaxed) > 0 && self.is_small.load(Relaxed) {
                 return Err(Error::OutOfMemory { device: device.id(), needs: 2, has: 1 });
             }

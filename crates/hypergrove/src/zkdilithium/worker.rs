@@ -181,7 +181,7 @@ impl Worker {
     fn with<R>(&self, hand: &Hand, run: impl FnOnce(&mut dyn ZkDilithium) -> Result<R, Error>) -> Result<R, Error> {
         let mut program = lock(&hand.program);
         if program.is_none() {
-            *program = Some(hand.backend.zkdilithium(&self.device, &hand.policy)?);
+            *program = Some(hand.backend.zkdilithium_on(&self.device)?.prepare(&self.device, &hand.policy)?);
         }
         let done = run(&mut **program.as_mut().expect("it was made"));
         // One that failed is not used again, and wipes what it holds.

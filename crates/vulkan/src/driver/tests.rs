@@ -3,7 +3,7 @@
 use super::device::VulkanGpu;
 use super::*;
 use ash::vk;
-use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program};
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, SlhDsaPrograms};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Family, Position, TOY_SHA2_16};
 use hypergrove_gpu::{Gpu, Gpus, Launch, Queue, Step};

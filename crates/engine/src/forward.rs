@@ -1,0 +1,140 @@
+//! Methods of the traits that ask another one for the answer: for backends around a backend, and for test doubles.
+
+pub use hypergrove_fips205::plan::{Plan, Work};
+
+/// Implements the named methods by calling those of another device, backend, program or hasher: `forward!(self => self.subject;
+/// name, devices);`. Whoever forwards names each method, since none has a default.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! forward {
+    ($self:ident => $to:expr; $($method:ident),+ $(,)?) => { $($crate::forward!(@ $method $self $to);)+ };
+
+    (@ name $self:ident $to:expr) => {
+        fn name(&$self) -> &'static str { $to.name() }
+    };
+    (@ devices $self:ident $to:expr) => {
+        fn devices(&$self) -> Result<Vec<$crate::Device>, $crate::Error> { $to.devices() }
+    };
+    (@ self_test $self:ident $to:expr) => {
+        fn self_test(&$self) -> $crate::SelfTest { $to.self_test() }
+    };
+    (@ absent $self:ident $to:expr) => {
+        fn absent(&$self) -> Option<String> { $to.absent() }
+    };
+    (@ notices $self:ident $to:expr) => {
+        fn notices(&$self) -> Vec<String> { $to.notices() }
+    };
+    (@ rates $self:ident $to:expr) => {
+        fn rates(&$self, device: &$crate::Device) -> Option<$crate::forward::Work> { $to.rates(device) }
+    };
+    (@ clock $self:ident $to:expr) => {
+        fn clock(&$self, device: &$crate::Device) -> Option<f64> { $to.clock(device) }
+    };
+    (@ fingerprint $self:ident $to:expr) => {
+        fn fingerprint(&$self, device: &$crate::Device) -> String { $to.fingerprint(device) }
+    };
+    (@ free $self:ident $to:expr) => {
+        fn free(&$self, device: &$crate::Device) -> Option<u64> { $to.free(device) }
+    };
+
+    (@ slh_dsa $self:ident $to:expr) => {
+        fn slh_dsa(&$self) -> Option<&dyn $crate::SlhDsaPrograms> { $to.slh_dsa() }
+    };
+    (@ sha256 $self:ident $to:expr) => {
+        fn sha256(&$self) -> Option<&dyn $crate::Sha256Programs> { $to.sha256() }
+    };
+    (@ zkdilithium $self:ident $to:expr) => {
+        fn zkdilithium(&$self) -> Option<&dyn $crate::ZkDilithiumPrograms> { $to.zkdilithium() }
+    };
+
+    (@ space $self:ident $to:expr) => {
+        fn space(
+            &$self,
+            device: &$crate::Device,
+            plan: &$crate::forward::Plan,
+        ) -> Result<Vec<$crate::Axis>, $crate::Error> {
+            $to.space(device, plan)
+        }
+    };
+    (@ jobs $self:ident $to:expr) => {
+        fn jobs(&$self, device: &$crate::Device, plan: &$crate::forward::Plan, policy: &$crate::Policy) -> usize {
+            $to.jobs(device, plan, policy)
+        }
+    };
+    (@ compile $self:ident $to:expr) => {
+        fn compile(
+            &$self,
+            device: &$crate::Device,
+            plan: &$crate::forward::Plan,
+            batch: usize,
+            policy: &$crate::Policy,
+        ) {
+            $to.compile(device, plan, batch, policy)
+        }
+    };
+    (@ queue $self:ident $to:expr) => {
+        fn queue(&$self, device: &$crate::Device, plan: &$crate::forward::Plan) -> u32 { $to.queue(device, plan) }
+    };
+    (@ bytes $self:ident $to:expr) => {
+        fn bytes(
+            &$self,
+            device: &$crate::Device,
+            plan: &$crate::forward::Plan,
+            batch: usize,
+            policy: &$crate::Policy,
+        ) -> u64 {
+            $to.bytes(device, plan, batch, policy)
+        }
+    };
+
+    (@ elsewhere $self:ident $to:expr) => {
+        fn elsewhere(&mut $self, elsewhere: bool) { $to.elsewhere(elsewhere) }
+    };
+
+    (@ longest $self:ident $to:expr) => {
+        fn longest(&$self) -> usize { $to.longest() }
+    };
+    (@ resident $self:ident $to:expr) => {
+        fn resident(
+            &mut $self,
+            messages: $crate::Messages<'_>,
+            copies: usize,
+            runs: usize,
+            digests: &mut [[u8; 32]],
+        ) -> Result<Option<Vec<std::time::Duration>>, $crate::Error> {
+            $to.resident(messages, copies, runs, digests)
+        }
+    };
+    (@ link $self:ident $to:expr) => {
+        fn link(&mut $self) -> Result<Option<f64>, $crate::Error> { $to.link() }
+    };
+}
+
+/// Says which of [`Backend`](crate::Backend)'s three capabilities a backend has: `capabilities!(has slh_dsa; lacks sha256,
+/// zkdilithium);`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! capabilities {
+    ($(has $($has:ident),+;)? $(lacks $($lacks:ident),+;)?) => {
+        $($($crate::capabilities!(@ $has Some self);)+)?
+        $($($crate::capabilities!(@ $lacks None self);)+)?
+    };
+    (@ slh_dsa Some $self:ident) => {
+        fn slh_dsa(&$self) -> Option<&dyn $crate::SlhDsaPrograms> { Some($self) }
+    };
+    (@ sha256 Some $self:ident) => {
+        fn sha256(&$self) -> Option<&dyn $crate::Sha256Programs> { Some($self) }
+    };
+    (@ zkdilithium Some $self:ident) => {
+        fn zkdilithium(&$self) -> Option<&dyn $crate::ZkDilithiumPrograms> { Some($self) }
+    };
+    (@ slh_dsa None $self:ident) => {
+        fn slh_dsa(&$self) -> Option<&dyn $crate::SlhDsaPrograms> { None }
+    };
+    (@ sha256 None $self:ident) => {
+        fn sha256(&$self) -> Option<&dyn $crate::Sha256Programs> { None }
+    };
+    (@ zkdilithium None $self:ident) => {
+        fn zkdilithium(&$self) -> Option<&dyn $crate::ZkDilithiumPrograms> { None }
+    };
+}
