@@ -16,7 +16,7 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
     let told = engine.explain(args.set, args.op.op(), args.batch)?;
     let limits = Limits::measure(&engine, options);
     let ideal = limits.seconds(&told.work, told.threads).map(|seconds| seconds * args.batch as f64);
-    let used = engine.working();
+    let used = engine.devices();
     let predicted = told.predicted.map(|time| time.as_secs_f64());
     let source = match told.policy_source {
         PolicySource::Default => "the backend's defaults",

@@ -30,7 +30,7 @@ pub(crate) trait Warns {
 
 impl Warns for Engine {
     fn warnings(&self) -> Vec<String> {
-        let working = self.working();
+        let working = self.devices();
         // The failure of the last one is the command's.
         let lost = self.faults().into_iter().filter(|fault| !working.contains(&fault.device));
         // Notices of devices that were woken later too.
@@ -102,7 +102,7 @@ pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
 /// Devices and threads, in a line.
 pub(crate) fn describe(engine: &Engine) -> String {
     let device = |device: &Device| format!("{} {}, {}", device.id(), device.name, device.detail);
-    let devices: Vec<_> = engine.working().iter().map(device).collect();
+    let devices: Vec<_> = engine.devices().iter().map(device).collect();
     format!("{}, {} threads", devices.join("; "), engine.threads())
 }
 

@@ -13,10 +13,12 @@ use crate::zkdilithium;
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes};
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, mpsc};
 
 pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
@@ -50,12 +52,12 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     };
 
     let verdicts = Verdicts::new(printer, &files, inputs.many(), "signing", "SIGNED");
-    let (mut written, kept) = (BTreeSet::new(), Cell::new(false));
+    let (mut written, kept) = (BTreeSet::new(), AtomicBool::new(false));
     let mut message = |index: usize| {
         let (file, target) = (&files[index], &targets[index]);
         match existing.get_mut(index).and_then(Option::take) {
             Some(Ok(())) => {
-                kept.set(true);
+                kept.store(true, Relaxed);
                 verdicts.tell(index, Verdict::Kept);
                 return None;
             }
@@ -89,14 +91,15 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let done = match &key {
         Ready::SlhDsa(engine, key) => {
             let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
-            let signed = RefCell::new(VecDeque::new());
+            // Which file each job is of.
+            let (sender, signed) = mpsc::channel();
             let jobs = (0..files.len()).filter_map(|index| {
                 let (mode, message) = message(index)?;
-                signed.borrow_mut().push_back(index);
+                sender.send(index).ok()?;
                 Some(SignJob { key, mode, message: Cow::Owned(message), randomizer })
             });
             let done = engine.sign_batch(jobs, |_, signature| {
-                let index = signed.borrow_mut().pop_front().expect("one result a job");
+                let index = signed.recv().expect("one result a job");
                 write(index, signature.as_ref().map(Signature::as_bytes).map_err(|error| error.clone().into()));
             });
             done.map_err(Failure::from)
@@ -112,7 +115,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     done?;
     batch.finish()?;
     if let (false, Exit::Good, target @ Target::File(_)) = (inputs.many(), exit, &targets[0]) {
-        let done = if kept.get() { "kept" } else { "wrote" };
+        let done = if kept.load(Relaxed) { "kept" } else { "wrote" };
         printer.note(format_args!("{done} {target}: a signature of {name}"));
     }
     Ok(exit)
@@ -181,14 +184,14 @@ impl Ready<'_> {
         targets: &[Target],
     ) -> Result<Vec<Existing>, Failure> {
         let (name, bytes) = self.signature();
-        let existing: Vec<_> = files.iter().map(|_| RefCell::new(None)).collect();
+        let existing: Vec<_> = files.iter().map(|_| Mutex::new(None)).collect();
         let tell = |index: usize, valid: Result<bool, Failure>| {
             let invalid = || {
                 Failure::new(format!("{} exists, and is no signature of {} by this key", targets[index], files[index]))
                     .hint("replace it with --force, or sign into another directory with --out-dir")
             };
             let kept = valid.and_then(|valid| if valid { Ok(()) } else { Err(invalid()) });
-            existing[index].replace(Some(kept));
+            *existing[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         };
         let both = |index: usize| {
             let Target::File(path) = &targets[index] else { return None };
@@ -211,7 +214,7 @@ impl Ready<'_> {
                 zkdilithium::verify(engine, &key.verifying_key(), false, both, |index, valid| tell(index, Ok(valid)))?;
             }
         }
-        Ok(existing.into_iter().map(RefCell::into_inner).collect())
+        Ok(existing.into_iter().map(|of_file| of_file.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
     }
 }
 

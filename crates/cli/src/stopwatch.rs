@@ -43,9 +43,9 @@ impl Question {
     /// devices with memory of their own busy.
     fn filling(&self, engine: &Engine, limits: &Limits) -> Result<usize, Failure> {
         let threads = engine.threads();
-        let host = engine.working().iter().all(|device| device.memory == 0);
+        let host = engine.devices().iter().all(|device| device.memory == 0);
         let Some(job) = limits.seconds(&self.plan().work(), threads).filter(|_| host) else {
-            return Ok(engine.filling(self.params, self.op, self.cached_layers_of_keys())?);
+            return Ok(engine.jobs_to_fill(self.params, self.op, self.cached_layers_of_keys())?);
         };
         let least = match self.op {
             // Verification has lanes across signatures alone.
@@ -57,7 +57,7 @@ impl Question {
 
     /// Jobs of one program of the first device.
     fn program(&self, engine: &Engine) -> Result<usize, Failure> {
-        Ok(engine.program(self.params, self.op, self.cached_layers_of_keys())?)
+        Ok(engine.jobs_per_program(self.params, self.op, self.cached_layers_of_keys())?)
     }
 
     fn cached_layers_of_keys(&self) -> usize {
@@ -122,7 +122,7 @@ impl Measurement {
             set: question.params.name.into(),
             op: op_name(question.op).into(),
             batch: self.batch,
-            devices: engine.working().iter().map(hypergrove::Device::id).collect(),
+            devices: engine.devices().iter().map(hypergrove::Device::id).collect(),
             threads: self.threads,
             ops_per_s: self.ops_per_s(),
             ideal_s: self.ideal,
@@ -159,7 +159,7 @@ pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOpti
     let batch = question.batch.map_or_else(|| question.filling(engine, &before), Ok)?;
     let threads = engine.explain(params, op, batch)?.threads;
     // A program's worth of jobs, for the kernels' own time.
-    let apart = engine.working().iter().all(|device| device.memory > 0) && engine.working().len() == 1;
+    let apart = engine.devices().iter().all(|device| device.memory > 0) && engine.devices().len() == 1;
     let program = if apart { Some(question.program(engine)?.min(batch)) } else { None };
     let Answer { times, kernels, build } = match op {
         Op::Keygen => keygen(engine, params, batch, budget, program)?,

@@ -3,8 +3,8 @@
 use crate::failure::{Exit, Failure};
 use crate::files::Source;
 use crate::printer::{Bar, Printer, grouped};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 const KEPT: &str = "KEPT";
 
@@ -28,7 +28,7 @@ pub(crate) struct Verdicts<'a> {
     /// Whether verdicts are told on standard output.
     lines: bool,
     good: &'static str,
-    state: RefCell<State>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
@@ -53,13 +53,13 @@ impl<'a> Verdicts<'a> {
         good: &'static str,
     ) -> Verdicts<'a> {
         let bar = printer.progress(files.len(), doing);
-        Verdicts { printer, bar, files, lines, good, state: RefCell::default() }
+        Verdicts { printer, bar, files, lines, good, state: Mutex::default() }
     }
 
     /// What became of file number `index`.
     pub(crate) fn tell(&self, index: usize, verdict: Verdict) {
         self.bar.inc(1);
-        let state = &mut *self.state.borrow_mut();
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting.insert(index, verdict);
         while let Some(verdict) = state.waiting.remove(&state.next) {
             self.say(state, state.next, &verdict);
@@ -86,7 +86,7 @@ impl<'a> Verdicts<'a> {
 
     /// All verdicts are known, or no more can be.
     pub(crate) fn finish(self) -> Result<Exit, Failure> {
-        let mut state = self.state.take();
+        let mut state = std::mem::take(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner));
         for (index, verdict) in std::mem::take(&mut state.waiting) {
             self.say(&mut state, index, &verdict);
         }

@@ -12,10 +12,9 @@ use crate::{machine, zkdilithium};
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Error, VerifyJob, VerifyingKey};
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
@@ -89,16 +88,14 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
 /// Judges signatures of SLH-DSA, each with its index.
 pub(crate) fn judge<'a>(
     engine: &Engine,
-    jobs: impl Iterator<Item = (usize, VerifyJob<'a>)>,
+    jobs: impl Iterator<Item = (usize, VerifyJob<'a>)> + Send,
     judged: impl Fn(usize, Result<bool, Error>),
 ) -> Result<(), Failure> {
-    let waiting = RefCell::new(VecDeque::new());
-    let jobs = jobs.map(|(index, job)| {
-        waiting.borrow_mut().push_back(index);
-        job
-    });
+    // Which file each job is of.
+    let (sender, waiting) = mpsc::channel();
+    let jobs = jobs.filter_map(|(index, job)| sender.send(index).ok().map(|()| job));
     let done = engine.verify_batch(jobs, |_, valid| {
-        let index = waiting.borrow_mut().pop_front().expect("one result a job");
+        let index = waiting.recv().expect("one result a job");
         judged(index, valid);
     });
     done.map_err(Failure::from)

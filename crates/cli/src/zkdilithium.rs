@@ -234,7 +234,7 @@ fn batch<J>(
     jobs: &mut impl Iterator<Item = J>,
     bytes: impl Fn(&J) -> usize,
 ) -> Result<Vec<J>, Failure> {
-    let (mut batch, mut files, most) = (Vec::new(), 0, engine.filling(op)?);
+    let (mut batch, mut files, most) = (Vec::new(), 0, engine.jobs_to_fill(op)?);
     let room = engine.memory_budget().unwrap_or(engine.bytes(op, 0) + BATCH_BYTES);
     while batch.is_empty() || batch.len() < most && engine.bytes(op, batch.len()) + files < room {
         let Some(job) = jobs.next() else { break };

@@ -35,6 +35,9 @@ pub struct Choice {
 pub trait Knowledge: Send + Sync {
     /// The policy for batches of `jobs` jobs. `None` if nothing is known of such plans on this device.
     fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, jobs: usize) -> Option<Choice>;
+    /// Seconds of a batch of `jobs` jobs, from the measured (jobs, seconds) of others, the smallest first. `None` where they
+    /// tell nothing.
+    fn interpolate(&self, times: &[(usize, f64)], jobs: usize) -> Option<f64>;
 }
 
 /// A measured time is far off if it is so many times the predicted one.

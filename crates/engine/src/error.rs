@@ -32,6 +32,13 @@ pub enum ErrorKind {
     Cancelled,
 }
 
+impl ErrorKind {
+    /// Whether a job of a batch has this error by itself, and the others go on.
+    pub(crate) fn is_of_job(self) -> bool {
+        matches!(self, ErrorKind::BadInput | ErrorKind::OutOfMemory | ErrorKind::KeyDamaged)
+    }
+}
+
 /// Why an operation failed; [`Error::kind`] says what a program can do about it. A signature that does not verify is no error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
 //! Who runs what: the seam between plans and the backends that execute them, the oracle as a backend, the check of one
-//! backend by another, and the planner that cuts rows of jobs into sub-batches.
+//! backend by another, and the scheduler through which all work of an engine goes.
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -13,6 +13,7 @@ pub mod nodes;
 pub mod planner;
 pub mod programs;
 mod reference;
+pub mod scheduler;
 pub mod self_test;
 mod stack;
 mod zkdilithium;

@@ -1,8 +1,8 @@
-//! Cuts an endless row of jobs into sub-batches: large enough to keep lanes and threads busy, small enough for the
+//! Cuts an endless stream of jobs into sub-batches: large enough to keep lanes and threads busy, small enough for the
 //! memory budget and for results to come out soon.
 
 use std::collections::VecDeque;
-use std::iter::{Enumerate, Fuse};
+use std::iter::Enumerate;
 use std::time::Duration;
 
 /// What a sub-batch may not exceed.
@@ -22,6 +22,8 @@ pub struct Bounds {
 pub trait Weigh<J> {
     /// Jobs of one group run in one program.
     type Group: PartialEq;
+    /// Jobs that this one counts for: it may be a block of many.
+    fn count(&self, job: &J) -> usize;
     /// The group of a job; `None` if it needs no program, because its input is bad.
     fn group(&self, job: &J) -> Option<Self::Group>;
     /// Bytes that the job and its output take while its sub-batch is worked on.
@@ -50,9 +52,10 @@ pub enum SubBatch<J> {
     TooLarge(usize, J, u64),
 }
 
-/// A row of jobs that is cut into sub-batches. It takes one job more from its source than it gives out, at most.
+/// A stream of jobs that is cut into sub-batches. It takes one job more from its source than it gives out, at most. The
+/// source may have no job now and another one later.
 pub struct SubBatches<I: Iterator> {
-    jobs: Fuse<Enumerate<I>>,
+    jobs: Enumerate<I>,
     /// Taken from the source, but not given out, or given back: in order.
     waiting: VecDeque<(usize, I::Item)>,
 }
@@ -70,7 +73,7 @@ struct Part<G> {
 impl<I: Iterator> SubBatches<I> {
     /// Cuts `jobs`.
     pub fn new(jobs: I) -> SubBatches<I> {
-        SubBatches { jobs: jobs.enumerate().fuse(), waiting: VecDeque::new() }
+        SubBatches { jobs: jobs.enumerate(), waiting: VecDeque::new() }
     }
 
     /// The next job of those that were taken from the source already.
@@ -120,10 +123,10 @@ impl<I: Iterator> SubBatches<I> {
                 None => return None,
             };
             let part = &mut parts[at];
-            part.jobs += 1;
+            let before = part.jobs;
+            part.jobs += weigh.count(job);
             full = part.jobs >= part.most;
-            // A bucket is left when its power of two is passed.
-            if (part.jobs - 1).is_power_of_two() || part.jobs == 1 {
+            if before == 0 || bucket(before) != bucket(part.jobs) {
                 part.program = weigh.program(&part.group, bucket(part.jobs));
             }
         }
@@ -134,6 +137,7 @@ impl<I: Iterator> SubBatches<I> {
     pub fn cut<W: Weigh<I::Item>>(&mut self, weigh: &W, bounds: Bounds) -> Option<SubBatch<I::Item>> {
         let room = bounds.jobs.min(self.left().unwrap_or(0)).min(1 << 16);
         let (mut taken, mut parts, mut held) = (Vec::<(usize, I::Item)>::with_capacity(room), Vec::new(), 0u64);
+        let mut counted = 0;
         while let Some((index, job)) = self.pop() {
             let follows = taken.last().is_none_or(|(last, _)| last + 1 == index);
             let Some((programs, full)) = follows.then(|| Self::add(weigh, &mut parts, &job)).flatten() else {
@@ -150,10 +154,11 @@ impl<I: Iterator> SubBatches<I> {
                 break;
             }
             held = with_job;
+            counted += weigh.count(&job);
             taken.push((index, job));
             let seconds: f64 = parts.iter().map(|part| part.jobs as f64 * part.seconds).sum();
-            let long = seconds >= bounds.time.as_secs_f64() && taken.len() >= bounds.least;
-            if full || long || taken.len() >= bounds.jobs {
+            let long = seconds >= bounds.time.as_secs_f64() && counted >= bounds.least;
+            if full || long || counted >= bounds.jobs {
                 break;
             }
         }
@@ -171,6 +176,9 @@ mod tests {
     struct Fake;
     impl Weigh<(u8, u64)> for Fake {
         type Group = u8;
+        fn count(&self, _: &(u8, u64)) -> usize {
+            1
+        }
         fn group(&self, job: &(u8, u64)) -> Option<u8> {
             (job.0 > 0).then_some(job.0)
         }

@@ -3,9 +3,10 @@
 use crate::backend::THREADS;
 use crate::choice::Chosen;
 use crate::planner::bucket;
-use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource, Program, SlhDsaPrograms};
+use crate::{Axis, Backend, Choice, Device, Error, Hasher, Knowledge, Policy, PolicySource, Program, ZkDilithium};
 use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
+use hypergrove_zkdilithium::Op as ZkOp;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,27 +18,95 @@ const MOST_IDLE: usize = 16;
 /// have given it back, and one refusal costs little beside so many.
 const RUNS_OF_LESS: usize = 32;
 
+/// Programs of zkDilithium that a device with a queue has in flight, at most.
+const MOST_IN_FLIGHT: usize = 3;
+
 /// Compressions a second that are taken for granted, until a run was measured: of a host's thread, and of a
 /// multiprocessor. Low on purpose, so that the first results come soon.
 const FIRST_GUESS: (f64, f64) = (1e7, 5e7);
 
-/// Jobs that can run in one program.
+/// What a job without a plan is taken to cost before one ran: about what signing with zkDilithium costs.
+const COMPRESSIONS_WITHOUT_PLAN: f64 = 1000.0;
+
+/// A kind of work: what a program is prepared for.
 #[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A plan of SLH-DSA.
+    SlhDsa {
+        /// The set.
+        params: &'static Params,
+        /// The op.
+        op: Op,
+        /// Top layers whose nodes come with the keys, or are to be cached.
+        cached_layers: usize,
+    },
+    /// An op of zkDilithium.
+    ZkDilithium(ZkOp),
+    /// SHA-256 of messages. Its unit of work is a block of 64 bytes.
+    Sha256,
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Kind) -> bool {
+        match (self, other) {
+            (
+                Kind::SlhDsa { params, op, cached_layers },
+                Kind::SlhDsa { params: p, op: other_op, cached_layers: other_layers },
+            ) => std::ptr::eq(*params, *p) && (op, cached_layers) == (other_op, other_layers),
+            (Kind::ZkDilithium(op), Kind::ZkDilithium(other)) => op == other,
+            (Kind::Sha256, Kind::Sha256) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Kind {
+    /// Whether a program for the one serves the other: zkDilithium's serve all ops.
+    fn shares_programs(&self, other: &Kind) -> bool {
+        self == other || matches!((self, other), (Kind::ZkDilithium(_), Kind::ZkDilithium(_)))
+    }
+}
+
+/// Jobs that can run in one program.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Group {
-    /// The set.
-    pub params: &'static Params,
-    /// The op.
-    pub op: Op,
-    /// Top layers whose nodes come with the keys, or are to be cached.
-    pub cached_layers: usize,
+    /// What they are.
+    pub kind: Kind,
     /// Host threads.
     pub threads: usize,
 }
 
-impl PartialEq for Group {
-    fn eq(&self, other: &Group) -> bool {
-        std::ptr::eq(self.params, other.params)
-            && (self.op, self.cached_layers, self.threads) == (other.op, other.cached_layers, other.threads)
+impl Group {
+    /// Jobs of SLH-DSA.
+    pub fn slh_dsa(params: &'static Params, op: Op, cached_layers: usize, threads: usize) -> Group {
+        Group { kind: Kind::SlhDsa { params, op, cached_layers }, threads }
+    }
+
+    /// A number of jobs that a program for `jobs` is prepared for: programs other than plans take any number.
+    fn bucket(&self, jobs: usize) -> usize {
+        if matches!(self.kind, Kind::SlhDsa { .. }) { bucket(jobs) } else { 1 }
+    }
+}
+
+/// A prepared program of any kind.
+pub enum Ready {
+    /// A plan's.
+    SlhDsa(Box<dyn Program>),
+    /// zkDilithium's.
+    ZkDilithium(Box<dyn ZkDilithium>),
+    /// Of SHA-256.
+    Sha256(Box<dyn Hasher>),
+}
+
+impl Ready {
+    /// Whether the next runs put every job in another place: see [`Program::elsewhere`].
+    pub fn elsewhere(&mut self, elsewhere: bool) {
+        match self {
+            Ready::SlhDsa(program) => program.elsewhere(elsewhere),
+            Ready::ZkDilithium(program) => program.elsewhere(elsewhere),
+            // Digests are computed once.
+            Ready::Sha256(_) => {}
+        }
     }
 }
 
@@ -46,8 +115,8 @@ impl PartialEq for Group {
 pub struct Facts {
     /// The group.
     pub group: Group,
-    /// Its plan.
-    pub plan: Plan,
+    /// Its plan, if it is one of SLH-DSA.
+    plan: Option<Plan>,
     /// Programs in flight that keep the device busy.
     pub queue: usize,
     /// The policy of its programs where nothing is known: the number of threads, if that is a choice.
@@ -63,6 +132,8 @@ pub struct Facts {
     runs: AtomicUsize,
     /// Compressions a second, by guess.
     guess: f64,
+    /// Where there is no plan: bytes of a program.
+    fixed_bytes: u64,
     /// Seconds a job of a full program, by what is known before anything ran.
     foreseen: Option<f64>,
     work: OnceLock<Work>,
@@ -77,9 +148,19 @@ impl PartialEq for Facts {
 }
 
 impl Facts {
-    /// Compressions of one job.
+    /// The plan. Only SLH-DSA has plans.
+    pub fn plan(&self) -> &Plan {
+        self.plan.as_ref().expect("a group of SLH-DSA")
+    }
+
+    /// Compressions of one job; none where there is no plan.
     pub fn work(&self) -> &Work {
-        self.work.get_or_init(|| self.plan.work())
+        self.work.get_or_init(|| self.plan.as_ref().map(Plan::work).unwrap_or_default())
+    }
+
+    /// Bytes of memory of the host that a program holds whatever its number of jobs.
+    pub fn fixed_bytes(&self) -> u64 {
+        self.fixed_bytes
     }
 
     /// Takes note of a run. After some that went well with what memory allowed, twice as much is tried again.
@@ -122,7 +203,8 @@ impl Facts {
     pub fn seconds(&self) -> f64 {
         self.measured(1 << (usize::BITS - 1)).or(self.foreseen).unwrap_or_else(|| {
             let Work { sha256, sha512, keccak } = self.work();
-            (sha256 + sha512 + keccak) / self.guess
+            let compressions = sha256 + sha512 + keccak;
+            (if self.plan.is_some() { compressions } else { COMPRESSIONS_WITHOUT_PLAN }) / self.guess
         })
     }
 
@@ -147,9 +229,9 @@ impl Facts {
 
 /// A program and what it was prepared for.
 struct Prepared {
-    facts: Arc<Facts>,
+    group: Group,
     policy: Policy,
-    program: Box<dyn Program>,
+    program: Ready,
     bucket: usize,
     bytes: u64,
 }
@@ -174,10 +256,12 @@ struct Running {
     beside: bool,
 }
 
-/// The plans of one device.
+/// The programs of one device.
 pub struct Programs {
     backend: Arc<dyn Backend>,
     device: Device,
+    /// Choices for programs that have no plan.
+    without_plan: Policy,
     /// Bytes that programs may hold between two calls.
     budget: u64,
     knowledge: Option<Arc<dyn Knowledge>>,
@@ -194,9 +278,22 @@ impl Programs {
         device: Device,
         budget: u64,
         knowledge: Option<Arc<dyn Knowledge>>,
+        without_plan: Policy,
     ) -> Programs {
         let (known, shelf, ended) = Default::default();
-        Programs { backend, device, budget, knowledge, known, shelf, ended }
+        Programs { backend, device, without_plan, budget, knowledge, known, shelf, ended }
+    }
+
+    /// Programs of any kind in flight that keep the device busy, at most.
+    pub(crate) fn slots(&self) -> usize {
+        let of_zkdilithium =
+            if self.backend.zkdilithium().is_some() && self.device.queue > 1 { MOST_IN_FLIGHT } else { 1 };
+        (self.device.queue.max(1) as usize).max(of_zkdilithium)
+    }
+
+    /// What is known of the device before anything runs.
+    pub fn knowledge(&self) -> Option<&dyn Knowledge> {
+        self.knowledge.as_deref()
     }
 
     /// The device.
@@ -209,17 +306,29 @@ impl Programs {
         &self.backend
     }
 
-    /// For groups that were planned.
-    fn slh_dsa(&self) -> &dyn SlhDsaPrograms {
-        self.backend.slh_dsa().expect("a group is planned only where there is SLH-DSA")
-    }
-
-    /// Plans a group, at its first mention. `Unsupported` if the backend declines it.
+    /// What is known of a group, from its first mention on. `Unsupported` if the backend declines it.
     pub fn facts(&self, group: Group) -> Result<Arc<Facts>, Error> {
+        if let Some(facts) = lock(&self.known).iter().find(|facts| facts.group == group) {
+            return Ok(facts.clone());
+        }
+        // Not under the lock: a program may have to be prepared. Whoever else asks meanwhile learns the same.
+        let facts = Arc::new(match group.kind {
+            Kind::SlhDsa { .. } => self.facts_of_plan(group)?,
+            Kind::ZkDilithium(op) => self.facts_of_zkdilithium(group, op)?,
+            Kind::Sha256 => {
+                self.backend.sha256_on(&self.device)?;
+                self.facts_without_plan(group, usize::MAX, 1, 0)
+            }
+        });
         let mut known = lock(&self.known);
         if let Some(facts) = known.iter().find(|facts| facts.group == group) {
             return Ok(facts.clone());
         }
+        known.push(facts.clone());
+        Ok(facts)
+    }
+
+    fn facts_of_plan(&self, group: Group) -> Result<Facts, Error> {
         let plan = plan(group)?;
         let programs = self.backend.slh_dsa_on(&self.device)?;
         let space = programs.space(&self.device, &plan)?;
@@ -227,21 +336,49 @@ impl Programs {
         let default = Policy(threads.into_iter().collect());
         let full = programs.jobs(&self.device, &plan, &default).max(1);
         let queue = programs.queue(&self.device, &plan).clamp(1, self.device.queue.max(1)) as usize;
-        let (most, runs) = (AtomicUsize::new(full), AtomicUsize::new(0));
+        let known_already = self.knowledge.as_ref().and_then(|it| it.choose(&*self.backend, &self.device, &plan, full));
+        let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
+        let foreseen = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
+        let facts = self.facts_without_plan(group, full, queue, 0);
+        Ok(Facts { plan: Some(plan), default, space, foreseen, ..facts })
+    }
+
+    /// Only a program knows, so one is prepared; the first jobs use it.
+    fn facts_of_zkdilithium(&self, group: Group, op: ZkOp) -> Result<Facts, Error> {
+        let policy = self.policy_without_plan(group);
+        let program = self.backend.zkdilithium_on(&self.device)?.prepare(&self.device, &policy)?;
+        let (jobs, queue, bytes) = (program.jobs(op).max(1), 2, 0);
+        let facts = self.facts_without_plan(group, jobs, queue, bytes);
+        let program = Ready::ZkDilithium(program);
+        lock(&self.shelf).idle.push(Prepared { group, policy, program, bucket: group.bucket(jobs), bytes });
+        Ok(facts)
+    }
+
+    fn policy_without_plan(&self, group: Group) -> Policy {
+        self.without_plan.with(THREADS, group.threads as u32)
+    }
+
+    fn facts_without_plan(&self, group: Group, full: usize, queue: usize, fixed_bytes: u64) -> Facts {
         let guess = match self.device.memory {
             0 => FIRST_GUESS.0 * group.threads as f64,
             _ => FIRST_GUESS.1 * f64::from(self.device.cores.max(1)),
         };
-        let known_already = self.knowledge.as_ref().and_then(|it| it.choose(&*self.backend, &self.device, &plan, full));
-        let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
-        let foreseen = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
-        let (work, measured) = (OnceLock::new(), Mutex::new([0.0; usize::BITS as usize]));
-        let chosen = Mutex::new([const { None }; usize::BITS as usize]);
-        let facts =
-            Facts { group, plan, default, space, chosen, queue, full, most, runs, guess, foreseen, work, measured };
-        let facts = Arc::new(facts);
-        known.push(facts.clone());
-        Ok(facts)
+        Facts {
+            group,
+            plan: None,
+            queue,
+            default: self.policy_without_plan(group),
+            space: Vec::new(),
+            chosen: Mutex::new([const { None }; usize::BITS as usize]),
+            full,
+            most: AtomicUsize::new(full),
+            runs: AtomicUsize::new(0),
+            guess,
+            fixed_bytes,
+            foreseen: None,
+            work: OnceLock::new(),
+            measured: Mutex::new([0.0; usize::BITS as usize]),
+        }
     }
 
     /// All groups that were planned so far.
@@ -255,12 +392,12 @@ impl Programs {
     }
 
     fn with_chosen<T>(&self, facts: &Facts, jobs: usize, look: impl FnOnce(&mut Chosen) -> T) -> T {
-        let bucket = bucket(jobs);
+        let bucket = facts.group.bucket(jobs);
         let mut all = lock(&facts.chosen);
         look(all[bucket.ilog2() as usize].get_or_insert_with(|| {
-            let known = self.knowledge.as_ref();
-            let found = known.and_then(|it| it.choose(&*self.backend, &self.device, &facts.plan, bucket));
-            let bytes = |policy: &Policy| self.slh_dsa().bytes(&self.device, &facts.plan, bucket, policy);
+            let known = self.knowledge.as_ref().zip(facts.plan.as_ref());
+            let found = known.and_then(|(it, plan)| it.choose(&*self.backend, &self.device, plan, bucket));
+            let bytes = |policy: &Policy| self.bytes_by(facts, bucket, policy);
             let choice = match found {
                 Some(choice) => Choice { policy: facts.within_threads(choice.policy), ..choice },
                 None => {
@@ -275,32 +412,44 @@ impl Programs {
 
     /// Bytes of a program for up to `jobs` jobs.
     pub fn bytes(&self, facts: &Facts, jobs: usize) -> u64 {
-        self.with_chosen(facts, jobs, |chosen| {
-            self.slh_dsa().bytes(&self.device, &facts.plan, bucket(jobs), &chosen.choice.policy)
-        })
+        self.with_chosen(facts, jobs, |chosen| self.bytes_by(facts, facts.group.bucket(jobs), &chosen.choice.policy))
     }
 
-    /// Has `work` use a program, given with its policy, for up to `jobs` jobs that is its own meanwhile: an idle one, or a new one of at most
-    /// `room` bytes. Idle programs make way until all of the device together take at most `all` bytes. A program that
-    /// failed is not used again.
+    fn bytes_by(&self, facts: &Facts, bucket: usize, policy: &Policy) -> u64 {
+        match (&facts.plan, self.backend.slh_dsa()) {
+            (Some(plan), Some(programs)) => programs.bytes(&self.device, plan, bucket, policy),
+            _ => facts.fixed_bytes,
+        }
+    }
+
+    /// Runs `work` with exclusive use of a program for up to `jobs` jobs: an idle one, or a new one of at most `room` bytes.
+    /// The program's policy is passed along. Idle programs make way until all of the device together take at most `all` bytes.
+    /// A program that failed is not used again.
     pub fn with<T>(
         &self,
         facts: &Arc<Facts>,
         jobs: usize,
         (room, all): (u64, u64),
-        work: impl FnOnce(&mut dyn Program, &Policy) -> Result<T, Error>,
+        work: impl FnOnce(&mut Ready, &Policy) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let (bucket, policy) = (bucket(jobs), self.with_chosen(facts, jobs, |chosen| chosen.choice.policy.clone()));
-        let bytes = self.slh_dsa().bytes(&self.device, &facts.plan, bucket, &policy);
+        let group = facts.group;
+        let (bucket, policy) =
+            (group.bucket(jobs), self.with_chosen(facts, jobs, |chosen| chosen.choice.policy.clone()));
+        let bytes = self.bytes_by(facts, bucket, &policy);
         if bytes > room {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
         let (number, found, dropped) = {
             let mut shelf = lock(&self.shelf);
-            let fits = |old: &Prepared| old.bucket == bucket && old.facts.group == facts.group && old.policy == policy;
+            let fits = |old: &Prepared| {
+                old.bucket == bucket
+                    && old.group.kind.shares_programs(&group.kind)
+                    && old.group.threads == group.threads
+                    && old.policy == policy
+            };
             let at = shelf.idle.iter().rposition(fits);
             let found = at.map(|at| shelf.idle.remove(at));
-            (shelf.begin(facts.group, bucket, bytes), found, shelf.shrink(all))
+            (shelf.begin(group, bucket, bytes), found, shelf.shrink(all))
         };
         // Wiping takes a while: not under the lock.
         drop(dropped);
@@ -310,13 +459,13 @@ impl Programs {
         };
         let done = prepared.and_then(|mut program| {
             let start = Instant::now();
-            let done = work(&mut *program, &policy)?;
+            let done = work(&mut program, &policy)?;
             Ok((program, done, self.took(start)))
         });
         let mut shelf = lock(&self.shelf);
         let beside = shelf.end(number);
         let (program, done, took) = done?;
-        shelf.idle.push(Prepared { facts: facts.clone(), policy: policy.clone(), program, bucket, bytes });
+        shelf.idle.push(Prepared { group, policy: policy.clone(), program, bucket, bytes });
         let dropped = shelf.shrink(self.budget);
         drop(shelf);
         drop(dropped);
@@ -331,8 +480,17 @@ impl Programs {
     }
 
     /// A new program. Where the device's memory does not suffice, idle programs make way first.
-    fn prepare(&self, facts: &Facts, bucket: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        let prepare = || self.slh_dsa().prepare(&self.device, &facts.plan, bucket, policy);
+    fn prepare(&self, facts: &Facts, bucket: usize, policy: &Policy) -> Result<Ready, Error> {
+        let (backend, device) = (&self.backend, &self.device);
+        let prepare = || {
+            Ok(match facts.group.kind {
+                Kind::SlhDsa { .. } => {
+                    Ready::SlhDsa(backend.slh_dsa_on(device)?.prepare(device, facts.plan(), bucket, policy)?)
+                }
+                Kind::ZkDilithium(_) => Ready::ZkDilithium(backend.zkdilithium_on(device)?.prepare(device, policy)?),
+                Kind::Sha256 => Ready::Sha256(backend.sha256_on(device)?.prepare(device, policy)?),
+            })
+        };
         match prepare() {
             Err(Error::OutOfMemory { .. }) if !lock(&self.shelf).idle.is_empty() => {
                 let dropped = std::mem::take(&mut lock(&self.shelf).idle);
@@ -392,7 +550,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn plan(group: Group) -> Result<Plan, Error> {
-    let Group { params: p, op, cached_layers: layers, .. } = group;
+    let Kind::SlhDsa { params: p, op, cached_layers: layers } = group.kind else { unreachable!("a group of SLH-DSA") };
     let possible = match op {
         Op::Sign => layers == 0 || layers <= p.d && cache_bytes(p, layers).is_some(),
         Op::Cache => (1..=p.d).contains(&layers) && p.hp * (layers - 1) < 32 && cache_bytes(p, layers).is_some(),

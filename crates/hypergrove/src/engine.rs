@@ -1,21 +1,23 @@
 //! The engine: its devices, its threads and its memory budget.
 
-use crate::crossover::{Sleeping, Wake, seconds};
 use crate::explain::{Explanation, Memory};
-use crate::jobs::{CacheJob, CheckJob, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
+use crate::flow::Flow;
+use crate::hash::HostHashing;
+use crate::jobs::{CacheJob, CheckJob, Job, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::worker::{Asked, Fault, Scale, Worker};
+use crate::run::Slh;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
-use hypergrove_engine::programs::{Group, Programs};
-use hypergrove_engine::{Backend, Device, Error, Knowledge, PolicySource, SelfTested, Timing};
+use hypergrove_engine::programs::{Group, Kind};
+use hypergrove_engine::scheduler::{Asked, Fault, Know, Options, Scale, Scheduler, Stats, Wake, Worker, slots};
+use hypergrove_engine::{Backend, Device, Error, Knowledge, Policy, PolicySource, Timing};
 use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 use hypergrove_tune::table::{Known, Source};
-use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Bytes of the host's memory that an engine takes for its programs and the batches at hand, unless told otherwise.
@@ -118,7 +120,7 @@ impl EngineBuilder {
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
         };
-        let sleeping = self.take_automatic()?;
+        let wake = self.take_automatic()?;
         let devices = match self.devices.take() {
             Some(devices) => devices
                 .into_iter()
@@ -136,42 +138,29 @@ impl EngineBuilder {
         if devices.is_empty() {
             return Err(Error::Value { what: "an engine without a device; name at least one".into() });
         }
-        let rich = devices.iter().any(|(device, _)| device.memory > 0);
-        let memory_budget = self.memory_budget.unwrap_or(if rich { DEVICE_MEMORY_BUDGET } else { MEMORY_BUDGET });
-        let notices = Mutex::default();
-        let workers: Vec<Worker> = {
-            let queues = || devices.iter().map(|(device, _)| u64::from(device.queue.max(1)));
-            let slots = slots(queues());
-            let shares: Vec<u64> = queues().map(|queue| memory_budget / slots * queue).collect();
-            let worker = |((device, backend), share)| {
-                let known = know(&self.tables, &backend, &device, &notices);
-                Worker::new(Programs::new(SelfTested::of(backend), device, share, Some(known)))
-            };
-            devices.into_iter().zip(shares).map(worker).collect()
+        let has_memory = devices.iter().any(|(device, _)| device.memory > 0);
+        let memory_budget = self.memory_budget.unwrap_or(if has_memory { DEVICE_MEMORY_BUDGET } else { MEMORY_BUDGET });
+        let notices = Arc::new(Mutex::default());
+        let know: Know = {
+            let (tables, notices) = (self.tables, notices.clone());
+            Arc::new(move |backend, device| know(&tables, backend, device, &notices))
         };
-        Ok(Engine(Arc::new(Inner {
-            workers,
-            sleeping,
-            tables: self.tables,
-            notices,
-            faults: Mutex::default(),
-            timing: Mutex::default(),
-            pool: OnceLock::new(),
-            pools: Mutex::default(),
-            host: OnceLock::new(),
-            host_hashes: OnceLock::new(),
-            narrow: Mutex::default(),
+        let options = Options {
             threads,
             memory_budget,
-            memory_is_chosen: self.memory_budget.is_some(),
+            memory_budget_with_others: self.memory_budget.unwrap_or(DEVICE_MEMORY_BUDGET),
+            is_memory_chosen: self.memory_budget.is_some(),
             check_roots: !self.skip_root_check,
             verify_signatures: self.verify_signatures,
             redundant: self.redundant,
-        })))
+        };
+        let devices = devices.into_iter().map(|(device, backend)| (backend, device)).collect();
+        let scheduler = Scheduler::new(devices, wake, options, know, Policy::default());
+        Ok(Engine(Arc::new(Inner { scheduler, notices, host_hashing: HostHashing::default() })))
     }
 
     /// Makes the host the only device at first, unless the caller said which.
-    fn take_automatic(&mut self) -> Result<Option<Sleeping>, Error> {
+    fn take_automatic(&mut self) -> Result<Option<Wake>, Error> {
         let said = self.backend.is_some() || self.devices.is_some() || self.device > 0;
         let (host, wake): (Arc<dyn Backend>, Wake) = match self.automatic.take() {
             Some(automatic) => automatic,
@@ -185,7 +174,7 @@ impl EngineBuilder {
             }
         };
         self.backend = Some(host);
-        Ok(Some(Sleeping { wake, workers: OnceLock::new() }))
+        Ok(Some(wake))
     }
 
     fn one_device(&mut self) -> Result<(Device, Arc<dyn Backend>), Error> {
@@ -210,7 +199,7 @@ impl EngineBuilder {
 }
 
 /// What the tables know of a device.
-pub(crate) fn know(
+fn know(
     tables: &[Source],
     backend: &Arc<dyn Backend>,
     device: &Device,
@@ -237,13 +226,6 @@ fn none(backends: &[&str], index: u32, has: usize) -> Error {
     Error::Value { what: format!("device {index} of {}: it has {has} devices", backends.join(", ")) }
 }
 
-/// Shares of the memory budget: one for each sub-batch in flight, and where there are some of them at a time, one a
-/// device for results that wait to be handed out.
-pub(crate) fn slots(queues: impl Iterator<Item = u64>) -> u64 {
-    let (devices, queues) = queues.fold((0, 0), |(devices, queues), queue| (devices + 1, queues + queue));
-    if queues == 1 { 1 } else { devices + queues }
-}
-
 impl Engine {
     /// An engine on the default backend, with all threads and [`MEMORY_BUDGET`].
     pub fn new() -> Result<Engine, Error> {
@@ -255,26 +237,22 @@ impl Engine {
         EngineBuilder::default()
     }
 
-    /// The devices of the engine's first backend.
-    pub fn devices(&self) -> Result<Vec<Device>, Error> {
-        self.0.workers[0].programs.backend().devices()
+    /// The devices that work is split over: those that the engine was built with or initialised since, but for those that it
+    /// disabled. The first leads.
+    pub fn devices(&self) -> Vec<Device> {
+        self.0.scheduler.live().map(|worker| worker.device().clone()).collect()
     }
 
-    /// The device that this engine uses: the first, if there are several.
+    /// The device that the engine was built with: the first, if there are several.
     pub fn device(&self) -> &Device {
-        self.0.workers[0].device()
-    }
-
-    /// The devices that work is split over: those that the engine was built with, but for those that it set aside.
-    pub fn working(&self) -> Vec<Device> {
-        self.0.live().map(|worker| worker.device().clone()).collect()
+        self.0.scheduler.workers()[0].device()
     }
 
     /// What is to be said of the tables that the engine was built with, a line for each that is stale or damaged, and of
     /// what its [backends](Backend::notices) have left out so far.
     pub fn notices(&self) -> Vec<String> {
         let mut all = self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let backends = self.0.workers.iter().chain(self.0.awake()).map(|worker| worker.programs.backend());
+        let backends = self.0.scheduler.all().map(|worker| worker.programs.backend());
         for notice in backends.flat_map(|backend| backend.notices()) {
             if !all.contains(&notice) {
                 all.push(notice);
@@ -287,24 +265,30 @@ impl Engine {
     /// call ended with an error if there was no other device. Whoever keeps an engine for long should look here now and
     /// then.
     pub fn faults(&self) -> Vec<Fault> {
-        self.0.faults()
+        self.0.scheduler.faults()
     }
 
     /// Where the devices' time went, summed over all programs that ran so far; of those that ran side by side each counts.
     pub fn timing(&self) -> Timing {
-        self.0.timing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.scheduler.timing()
     }
 
-    /// What each of the [`working`](Engine::working) devices could do at most, if its backend knows: compressions a
+    /// What the engine did so far, and what it does now: chunks and their sizes, waits, faults, retries. Counting costs nothing
+    /// that could be measured, and is always on.
+    pub fn stats(&self) -> Stats {
+        self.0.scheduler.stats()
+    }
+
+    /// What each of the [`devices`](Engine::devices) devices could do at most, if its backend knows: compressions a
     /// second.
     pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
         let rates = |worker: &Worker| worker.programs.backend().rates(worker.device());
-        self.0.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
+        self.0.scheduler.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
     }
 
     /// Host threads.
     pub fn threads(&self) -> usize {
-        self.0.threads
+        self.0.scheduler.options.threads
     }
 
     /// A new key, from the operating system's randomness.
@@ -314,14 +298,15 @@ impl Engine {
         self.0.one(KeygenJob(params, Cow::Owned(Seeds::random(params)?)))
     }
 
-    /// `count` new keys, handed to `sink` with their number as they become ready.
-    pub fn generate_batch(
+    /// `count` new keys, handed to `sink` with their number as they become ready. The sink may stop the call by
+    /// [`ControlFlow::Break`].
+    pub fn generate_batch<F: Flow>(
         &self,
         params: &'static Params,
         count: usize,
-        mut sink: impl FnMut(usize, SigningKey),
+        mut sink: impl FnMut(usize, SigningKey) -> F,
     ) -> Result<(), Error> {
-        self.0.generate_all(params, count, &mut sink)
+        self.0.generate_all(params, count, &mut |index, key| sink(index, key).flow())
     }
 
     /// Keys from given seeds.
@@ -330,9 +315,13 @@ impl Engine {
     pub fn from_seeds(&self, params: &'static Params, seeds: &[Seeds]) -> Result<Vec<SigningKey>, Error> {
         let mut keys = Vec::with_capacity(seeds.len());
         let mut failed = None;
-        self.0.stream(seeds.iter().map(|seeds| KeygenJob(params, Cow::Borrowed(seeds))), |_, key| match key {
-            Ok(key) => keys.push(key),
-            Err(why) => failed = failed.take().or(Some(why)),
+        let mut jobs = seeds.iter().map(|seeds| Slh(KeygenJob(params, Cow::Borrowed(seeds))));
+        self.0.scheduler.run(&mut jobs, &mut |_, key| {
+            match key {
+                Ok(key) => keys.push(key),
+                Err(why) => failed = failed.take().or(Some(why)),
+            }
+            ControlFlow::Continue(())
         })?;
         failed.map_or(Ok(keys), Err)
     }
@@ -356,18 +345,28 @@ impl Engine {
         self.0.one(SignJob { key, mode, message: Cow::Borrowed(message), randomizer })
     }
 
-    /// Signs any number of messages in bounded memory. Jobs are taken from the iterator a sub-batch at a time; `sink`
-    /// gets every job's index and result, in order, as soon as its sub-batch and those before it are done. Iterator and
-    /// sink are called on this thread, while devices that take several programs at a time, or several devices, work on
-    /// sub-batches that were taken ahead. A job with bad input or a damaged key has an error of its own; an error of the
-    /// whole call (a device that fails and is the last, or randomness) ends it, and the jobs whose result was not handed
-    /// out are not signed.
-    pub fn sign_batch<'a>(
+    /// Signs any number of messages in bounded memory. `sink` gets every job's index and result, in order, on this thread, as
+    /// soon as the result and those before it are there; it may stop the call by [`ControlFlow::Break`]. A thread of its own
+    /// takes jobs from the iterator, at most a chunk ahead of the devices, so that an iterator that blocks holds no result
+    /// back. With one thread this thread takes them, a chunk at a time.
+    ///
+    /// A job with bad input or a damaged key has an error of its own. An error of the whole call (the last device fails, or
+    /// there is no randomness) ends the call, and the jobs whose result was not handed out are not signed. The call returns
+    /// when the iterator's `next` has returned that was called last.
+    pub fn sign_batch<'a, F: Flow>(
+        &self,
+        jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
+        mut sink: impl FnMut(usize, Result<Signature, Error>) -> F,
+    ) -> Result<(), Error> {
+        self.0.sign_all(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
+    }
+
+    /// The same for jobs that are at hand: a result for each, in their order.
+    pub fn sign_batch_to_vec<'a>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
-        mut sink: impl FnMut(usize, Result<Signature, Error>),
-    ) -> Result<(), Error> {
-        self.0.sign_all(&mut jobs.into_iter(), &mut sink)
+    ) -> Result<Vec<Result<Signature, Error>>, Error> {
+        self.0.to_vec(&mut jobs.into_iter())
     }
 
     /// Whether the signature is the key's, for this message. A signature of the wrong length is an error.
@@ -379,12 +378,20 @@ impl Engine {
     }
 
     /// Verifies any number of signatures in bounded memory, as [`Engine::sign_batch`] signs.
-    pub fn verify_batch<'a>(
+    pub fn verify_batch<'a, F: Flow>(
+        &self,
+        jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
+        mut sink: impl FnMut(usize, Result<bool, Error>) -> F,
+    ) -> Result<(), Error> {
+        self.0.verify_all(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
+    }
+
+    /// The same for jobs that are at hand: a verdict for each, in their order.
+    pub fn verify_batch_to_vec<'a>(
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
-        mut sink: impl FnMut(usize, Result<bool, Error>),
-    ) -> Result<(), Error> {
-        self.0.verify_all(&mut jobs.into_iter(), &mut sink)
+    ) -> Result<Vec<Result<bool, Error>>, Error> {
+        self.0.to_vec(&mut jobs.into_iter())
     }
 
     /// The same key with the nodes of its top `layers` layers, so that signing needs not grow them: the same signatures
@@ -395,8 +402,8 @@ impl Engine {
         }
         let nodes = self.0.one(CacheJob(key, layers))?;
         // A wrong node below the top tree would be signed with a one-time key that signs the right one elsewhere.
-        let apart = self.0.live().any(Worker::is_apart);
-        if apart && self.0.one(CacheJob(key, layers))? != nodes {
+        let is_discrete = self.0.scheduler.live().any(Worker::is_discrete);
+        if is_discrete && self.0.one(CacheJob(key, layers))? != nodes {
             let what = format!("the nodes of {layers} layers differ when they are computed again");
             return Err(Error::Inconsistent { device: self.device().id(), what });
         }
@@ -410,17 +417,17 @@ impl Engine {
         self.cache(key, layers)
     }
 
-    /// Jobs of a batch that keeps all devices busy for a while.
-    pub fn filling(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
-        let group = Group { params, op, cached_layers, threads: self.0.threads };
+    /// Jobs of a batch that keeps all devices busy for a while: twice as many as they have in flight.
+    pub fn jobs_to_fill(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
+        let group = Group::slh_dsa(params, op, cached_layers, self.threads());
         let programs = |worker: &Worker| Ok(worker.programs.facts(group)?.most() * worker.queue_of(Some(group)));
-        Ok(2 * self.0.live().map(programs).sum::<Result<usize, Error>>()?)
+        Ok(2 * self.0.scheduler.live().map(programs).sum::<Result<usize, Error>>()?)
     }
 
-    /// Jobs of one program of the first device.
-    pub fn program(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
-        let group = Group { params, op, cached_layers, threads: self.0.threads };
-        Ok(self.0.first().programs.facts(group)?.most())
+    /// Jobs that the first device takes together, at most.
+    pub fn jobs_per_program(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
+        let group = Group::slh_dsa(params, op, cached_layers, self.threads());
+        Ok(self.0.scheduler.first().programs.facts(group)?.most())
     }
 
     /// How a batch would be executed, and how long that takes if this engine has timed such work before.
@@ -433,19 +440,21 @@ impl Engine {
     pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
         let alike = PARAMETER_SETS.iter().filter(|p| (p.family, p.n) == (params.family, params.n));
         let cheapest = alike.min_by_key(|p| p.hp).copied().unwrap_or(params);
-        for worker in self.0.live() {
-            let group = Group { params: cheapest, op: Op::Keygen, cached_layers: 0, threads: self.0.threads };
+        let scheduler = &self.0.scheduler;
+        for worker in scheduler.live() {
+            let group = Group::slh_dsa(cheapest, Op::Keygen, 0, self.threads());
             let count = match worker.programs.facts(group) {
                 Ok(facts) if worker.has_memory() => facts.most(),
-                _ => 16 * self.0.threads,
+                _ => 16 * self.threads(),
             };
             let seeds = (0..count).map(|_| Seeds::random(cheapest)).collect::<Result<Vec<_>, _>>()?;
             // The first run prepares the program.
             for _ in 0..3 {
                 let mut lost = Ok(());
-                let jobs = seeds.iter().map(|seeds| KeygenJob(cheapest, Cow::Borrowed(seeds)));
-                self.0.stream_on(&[worker], jobs, |_, key| {
-                    lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop))
+                let mut jobs = seeds.iter().map(|seeds| Slh(KeygenJob(cheapest, Cow::Borrowed(seeds))));
+                scheduler.run_on(vec![worker], false, &mut jobs, &mut |_, key| {
+                    lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
+                    ControlFlow::Continue(())
                 })?;
                 lost?;
             }
@@ -457,8 +466,8 @@ impl Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Engine");
-        shown.field("devices", &self.working()).field("threads", &self.0.threads);
-        shown.field("memory_budget", &self.0.memory_budget()).finish_non_exhaustive()
+        shown.field("devices", &self.devices()).field("threads", &self.threads());
+        shown.field("memory_budget", &self.0.scheduler.memory_budget()).finish_non_exhaustive()
     }
 }
 
@@ -472,171 +481,96 @@ pub(crate) fn wrong_root(key: &SigningKey) -> Error {
 }
 
 pub(crate) struct Inner {
-    /// At least one. Where others sleep, the host alone.
-    pub(crate) workers: Vec<Worker>,
-    pub(crate) sleeping: Option<Sleeping>,
-    pub(crate) tables: Vec<Source>,
-    pub(crate) notices: Mutex<Vec<String>>,
-    pub(crate) faults: Mutex<Vec<Fault>>,
-    /// Of all runs so far.
-    pub(crate) timing: Mutex<Timing>,
-    /// Started at the first call that has use for it.
-    pool: OnceLock<Result<ThreadPool, Error>>,
-    /// For the host's share of what other devices do; see [`Inner::with_pool`].
-    pools: Mutex<Vec<ThreadPool>>,
-    /// The host's instruction set, once messages are hashed on it.
-    pub(crate) host: OnceLock<hypergrove_cpu::Isa>,
-    /// Whether it hashes rightly.
-    pub(crate) host_hashes: OnceLock<Result<(), Error>>,
-    /// For the host's own programs whose policy has fewer threads than there are.
-    narrow: Mutex<Vec<Arc<ThreadPool>>>,
-    pub(crate) threads: usize,
-    memory_budget: u64,
-    memory_is_chosen: bool,
-    pub(crate) check_roots: bool,
-    pub(crate) verify_signatures: bool,
-    pub(crate) redundant: bool,
+    pub(crate) scheduler: Scheduler,
+    notices: Arc<Mutex<Vec<String>>>,
+    pub(crate) host_hashing: HostHashing,
 }
 
-/// The calls that take jobs from a caller's iterator. They are not generic, so that the stream of jobs is compiled once, in
+/// The calls that take jobs from a caller's iterator. They are not generic, so that the scheduler's code is compiled once, in
 /// this crate, and not again in every program for every iterator.
 impl Inner {
     fn sign_all<'a>(
         &self,
-        jobs: &mut dyn Iterator<Item = SignJob<'a>>,
-        sink: &mut dyn FnMut(usize, Result<Signature, Error>),
+        jobs: &mut (dyn Iterator<Item = SignJob<'a>> + Send),
+        sink: &mut dyn FnMut(usize, Result<Signature, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.stream(jobs, sink)
+        self.scheduler.run_blocking(&mut jobs.map(Slh), sink)
     }
 
     fn verify_all<'a>(
         &self,
-        jobs: &mut dyn Iterator<Item = VerifyJob<'a>>,
-        sink: &mut dyn FnMut(usize, Result<bool, Error>),
+        jobs: &mut (dyn Iterator<Item = VerifyJob<'a>> + Send),
+        sink: &mut dyn FnMut(usize, Result<bool, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.stream(jobs, sink)
+        self.scheduler.run_blocking(&mut jobs.map(Slh), sink)
+    }
+
+    fn to_vec<J: Job>(&self, jobs: &mut dyn Iterator<Item = J>) -> Result<Vec<Result<J::Out, Error>>, Error> {
+        let mut results = Vec::with_capacity(jobs.size_hint().0);
+        self.scheduler.run(&mut jobs.map(Slh), &mut |_, result| {
+            results.push(result);
+            ControlFlow::Continue(())
+        })?;
+        Ok(results)
+    }
+
+    fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
+        self.scheduler.one(Slh(job))
     }
 
     fn generate_all(
         &self,
         params: &'static Params,
         count: usize,
-        sink: &mut dyn FnMut(usize, SigningKey),
+        sink: &mut dyn FnMut(usize, SigningKey) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         // Without randomness there are no more jobs, and this says why.
         let mut failed = None;
-        let jobs = (0..count).map_while(|_| match Seeds::random(params) {
-            Ok(seeds) => Some(KeygenJob(params, Cow::Owned(seeds))),
+        let mut jobs = (0..count).map_while(|_| match Seeds::random(params) {
+            Ok(seeds) => Some(Slh(KeygenJob(params, Cow::Owned(seeds)))),
             Err(why) => {
                 failed = Some(why);
                 None
             }
         });
         let mut lost = None;
-        self.stream(jobs, |index, key| match key {
+        self.scheduler.run(&mut jobs, &mut |index, key| match key {
             Ok(key) => sink(index, key),
-            Err(why) => lost = Some(why),
+            Err(why) => {
+                lost = Some(why);
+                ControlFlow::Continue(())
+            }
         })?;
         failed.or(lost).map_or(Ok(()), Err)
     }
 }
 
 impl Inner {
-    /// Bytes of the host's memory for programs and batches at hand.
-    pub(crate) fn memory_budget(&self) -> u64 {
-        if self.awake().is_empty() { self.memory_budget } else { self.memory_with_others() }
-    }
-
-    /// Bytes for one job that is done alone, of which its message is so many: no budget that nobody chose keeps a message
-    /// away that is in memory already.
-    pub(crate) fn memory_alone(&self, owned: usize) -> u64 {
-        self.memory_budget() + if self.memory_is_chosen { 0 } else { owned as u64 }
-    }
-
-    /// The same once other devices are awake.
-    pub(crate) fn memory_with_others(&self) -> u64 {
-        if self.memory_is_chosen { self.memory_budget } else { DEVICE_MEMORY_BUDGET }
-    }
-
-    /// A pool of so many threads, fewer than the engine has.
-    pub(crate) fn narrow_pool(&self, threads: usize) -> Result<Arc<ThreadPool>, Error> {
-        let mut all = self.narrow.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = all.iter().find(|pool| pool.current_num_threads() == threads) {
-            return Ok(pool.clone());
-        }
-        let pool = Arc::new(self.new_pool(threads)?);
-        all.push(pool.clone());
-        Ok(pool)
-    }
-
-    pub(crate) fn note(&self, timing: &Timing) {
-        *self.timing.lock().unwrap_or_else(PoisonError::into_inner) += timing;
-    }
-
-    /// Has `work` use the threads for a device's programs and for the host's share of their jobs: none with one thread.
-    ///
-    /// All of the host's own programs share one pool. A program on another device blocks the thread that waits for it, and
-    /// one that waits for others of its pool may begin with whatever else the pool has to do, such as another such program:
-    /// each sub-batch in flight has a pool of its own.
-    pub(crate) fn with_pool<R>(
-        &self,
-        worker: &Worker,
-        threads: usize,
-        work: impl FnOnce(Option<&ThreadPool>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        if threads == 1 {
-            return work(None);
-        }
-        if !worker.is_apart() {
-            return work(Some(self.pool.get_or_init(|| self.new_pool(threads)).as_ref().map_err(Clone::clone)?));
-        }
-        let lock = || self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let spare = lock().pop();
-        let devices = self.workers.iter().chain(self.awake()).filter(|worker| worker.is_apart()).count();
-        // Each run waits for its device half of the time (docs/cuda.md).
-        let pool = spare.map_or_else(|| self.new_pool(threads.div_ceil(2 * devices).max(2)), Ok)?;
-        let done = work(Some(&pool));
-        lock().push(pool);
-        done
-    }
-
-    fn new_pool(&self, threads: usize) -> Result<ThreadPool, Error> {
-        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("hypergrove-{i}"));
-        pool.build().map_err(|why| Error::no_threads(threads, why))
-    }
-
-    /// A single verification is a row of dependent stages, and the host's share of any single job is small: more threads
-    /// would only add their hand-over to it.
-    pub(crate) fn threads_for(&self, worker: &Worker, op: Op, jobs: usize) -> usize {
-        if jobs == 1 && (op == Op::Verify || worker.is_apart()) { 1 } else { self.threads }
-    }
-
     fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
         let cached_layers = usize::from(op == Op::Cache);
-        let of = |worker: &Worker| {
-            let threads = self.threads_for(worker, op, batch);
-            Group { params, op, cached_layers, threads }
-        };
-        let wide = Group { threads: self.threads, ..of(self.first()) };
-        let suited = self.suited((batch > 1 && self.may_choose()).then_some(wide), Some(batch));
+        let scheduler = &self.scheduler;
+        let kind = Kind::SlhDsa { params, op, cached_layers };
+        let of = |worker: &Worker| Group { kind, threads: scheduler.threads_for(worker, kind, batch) };
+        let wide = Group { kind, threads: scheduler.options.threads };
+        let suited = scheduler.suited((batch > 1 && scheduler.may_choose()).then_some(wide), Some(batch));
         let (live, device_why) = (suited.workers, suited.why);
-        let worker = match self.suited_alone(of(self.first())).filter(|_| batch == 1) {
+        let worker = match scheduler.suited_alone(kind).filter(|_| batch == 1) {
             Some(other) => other,
-            None if batch == 1 || live.is_empty() => self.first(),
+            None if batch == 1 || live.is_empty() => scheduler.first(),
             None => live[0],
         };
         let group = of(worker);
         let facts = worker.programs.facts(group)?;
-        let scale = Scale { engine: self, worker };
-        let memory = self.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
-        let held = (self.copies(&live) * facts.plan.out_bytes()) as u64;
-        let mut jobs = SubBatches::new((0..batch).map(|_| Asked { job: (), group: Ok(group), held }));
+        let scale = Scale { scheduler, worker };
+        let memory = scheduler.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
+        let held = (scheduler.copies() * facts.plan().out_bytes()) as u64;
+        let mut jobs = SubBatches::new((0..batch).map(|_| Asked { job: (), group: Ok(group), held, count: 1 }));
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
         let sub_batch = match jobs.cut(&scale, bounds) {
             Some(SubBatch::Run(jobs, _)) => jobs.len(),
-            Some(SubBatch::TooLarge(.., needs)) if needs > self.memory_budget() => {
-                return Err(self.out_of_memory(worker, needs));
+            Some(SubBatch::TooLarge(.., needs)) if needs > scheduler.memory_budget() => {
+                return Err(scheduler.out_of_memory(worker, needs));
             }
             Some(SubBatch::TooLarge(..)) => 1,
             None => 0,
@@ -645,26 +579,26 @@ impl Inner {
         let sharing = if batch > 1 { &live[..] } else { &[worker][..] };
         let foretold: Option<Vec<(f64, &'static str)>> =
             sharing.iter().filter(|w| w.takes(group)).map(|w| self.jobs_a_second(w, group, sub_batch.max(1))).collect();
-        let times = f64::from(1 + u8::from(self.redundant));
+        let times = f64::from(1 + u8::from(scheduler.options.redundant));
         let speed = foretold.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>() / times);
         let choice = worker.programs.choice(&facts, sub_batch.max(1));
         Ok(Explanation {
-            plan: facts.plan.clone(),
+            plan: facts.plan().clone(),
             device: worker.device().clone(),
             threads: group.threads,
             policy: choice.policy,
             policy_source: choice.source,
             policy_why: choice.why,
             device_why,
-            crossover: self.crossover(group),
+            crossover: scheduler.crossover(group),
             device_free: worker.programs.backend().free(worker.device()),
             work: *facts.work(),
             predicted: speed.and_then(|speed| Duration::try_from_secs_f64(batch as f64 / speed).ok()),
             predicted_by: foretold.and_then(|all| Some(all.first()?.1)).unwrap_or("nothing"),
             memory: Memory {
-                budget: self.memory_budget(),
+                budget: scheduler.memory_budget(),
                 program: worker.programs.bytes(&facts, sub_batch.max(1)),
-                output: facts.plan.out_bytes() as u64,
+                output: facts.plan().out_bytes() as u64,
                 sub_batch,
             },
         })
@@ -675,7 +609,7 @@ impl Inner {
     fn jobs_a_second(&self, worker: &Worker, group: Group, sub_batch: usize) -> Option<(f64, &'static str)> {
         let facts = worker.programs.facts(group).ok()?;
         if facts.measured_at(sub_batch).is_some() {
-            return seconds(worker, group, sub_batch).map(|s| (sub_batch as f64 / s, "runs of this engine"));
+            return worker.seconds(group, sub_batch).map(|s| (sub_batch as f64 / s, "runs of this engine"));
         }
         let choice = worker.programs.choice(&facts, sub_batch);
         if let (Some((seconds, _)), true) = (choice.seconds, choice.source != PolicySource::Default) {
@@ -688,7 +622,10 @@ impl Inner {
         let compressions = |work: &Work| work.sha256 + work.sha512 + work.keccak;
         let (known, work) = (worker.programs.known(), facts.work());
         let alike = known.iter().filter(|other| {
-            let (a, b) = (other.group.params, group.params);
+            let (Kind::SlhDsa { params: a, .. }, Kind::SlhDsa { params: b, .. }) = (other.group.kind, group.kind)
+            else {
+                return false;
+            };
             (a.family, a.n, other.group.threads) == (b.family, b.n, group.threads)
         });
         let each = alike.filter_map(|other| Some(other.measured(sub_batch)? / compressions(other.work())));

@@ -1,18 +1,20 @@
 //! SHA-256 of many messages (FIPS 180-4), and Merkle trees over them (RFC 9162).
 
 use crate::engine::{Engine, Inner};
-use crate::worker::{Worker, is_fault};
+use crate::run::host_isa;
 use hypergrove_cpu::{Cpu, Isa, Part, SHA256_START, Sha256, sha256};
-use hypergrove_engine::{Error, Hasher, Messages, Policy, SelfTested, Sha256Programs, THREADS};
+use hypergrove_engine::programs::{Facts, Group, Kind, Ready};
+use hypergrove_engine::scheduler::{self, Asked, Place, Worker};
+use hypergrove_engine::{Backend, Error, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::ops::Range;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, scope, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes up to which no device but the host is tried: to hash them takes less than to ask a driver.
 const SMALL: usize = 1 << 20;
@@ -27,52 +29,84 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes that the padding adds to a message on average: end mark, length, and half a block.
 const PADDING: usize = 40;
 
-/// What the engine knows of one device's hashing.
-#[derive(Default)]
-pub(crate) struct Hashing {
-    /// Made at the first use.
-    hasher: Mutex<Option<Box<dyn Hasher>>>,
-    /// Seconds a byte, by the size of what was hashed: index i is for 4^i bytes and more.
-    speed: Mutex<[Option<f64>; 24]>,
-}
+/// Bytes of a block: the unit of work.
+const BLOCK: usize = 64;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Whether the host's lanes hash rightly, tested at the first use.
+#[derive(Default)]
+pub(crate) struct HostHashing(OnceLock<Result<(), Error>>);
 
 /// Bytes with their padding.
 fn padded(messages: Messages<'_>) -> usize {
     messages.bytes().len() + PADDING * messages.len()
 }
 
-fn class(bytes: usize) -> usize {
-    (bytes.max(1).ilog2() as usize / 2).min(23)
+/// Messages that one device hashes together, as a job of the scheduler.
+struct HashJob<'a> {
+    engine: &'a Inner,
+    messages: Messages<'a>,
+    digests: &'a mut [[u8; 32]],
 }
 
-impl Hashing {
-    /// Seconds for so many bytes, as far as is known: nothing of this size was hashed yet, but perhaps of another.
-    fn predicted(&self, bytes: usize) -> Option<f64> {
-        let (speed, class) = (lock(&self.speed), class(bytes));
-        // More at a time takes no longer a byte, and less takes no longer in all.
-        let smaller = speed[..=class].iter().rev().find_map(|known| *known).map(|each| each * bytes as f64);
-        let larger = || (class + 1..24).find_map(|i| Some(speed[i]? * (1u64 << (2 * i)) as f64));
-        smaller.or_else(larger)
+impl scheduler::Job for HashJob<'_> {
+    type Out = ();
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::Sha256)
     }
 
-    fn note(&self, bytes: usize, seconds: f64) {
-        let known = &mut lock(&self.speed)[class(bytes)];
-        let each = seconds / bytes.max(1) as f64;
-        // The latest counts most: devices warm up, and others use them too.
-        *known = Some(known.map_or(each, |before| 0.5 * (before + each)));
+    fn count(&self) -> usize {
+        padded(self.messages).div_ceil(BLOCK).max(1)
     }
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn output(&self, _: &Facts) -> usize {
+        0
+    }
+
+    fn run(
+        place: &Place<'_>,
+        jobs: &mut [(usize, Asked<Self>)],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let run = |(_, asked): &mut (usize, Asked<Self>)| {
+            let blocks = asked.count;
+            let HashJob { engine, messages, digests } = &mut asked.job;
+            let facts = place.worker.programs.facts(place.group(Kind::Sha256))?;
+            let hash = |blocks, messages: Messages<'_>, digests: &mut [[u8; 32]]| {
+                place.program(&facts, blocks, |program| {
+                    let Ready::Sha256(hasher) = program else { unreachable!("a program of SHA-256") };
+                    let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
+                    if longest.is_some_and(|longest| longest > hasher.longest()) {
+                        return Ok((false, Default::default()));
+                    }
+                    hasher.run(messages, digests).map(|timing| (true, timing))
+                })
+            };
+            let few = messages.len().min(WARM_UP);
+            if place.worker.is_discrete() && facts.times().is_empty() && few < messages.len() {
+                // What a device does once only shall not be taken for its speed.
+                hash(1, messages.range(0..few), &mut digests[..few])?;
+            }
+            match hash(blocks, *messages, digests)? {
+                true => Ok(()),
+                // The host hashes what no device takes.
+                false => engine.hash_on_host(place, *messages, digests),
+            }
+        };
+        jobs.iter_mut().map(|job| run(job).map(Ok)).collect()
+    }
+
+    fn discard((): ()) {}
 }
 
 impl Inner {
     /// The host's instruction set: that of the engine's CPU, if it has one.
-    pub(crate) fn isa(&self) -> Isa {
-        let named = self.workers.iter().find(|worker| worker.device().backend == "cpu");
-        let isa = named.and_then(|worker| Isa::by_name(&worker.device().detail));
-        *self.host.get_or_init(|| isa.unwrap_or_else(|| Cpu::new().isa()))
+    fn isa(&self) -> Isa {
+        host_isa(&self.scheduler)
     }
 
     /// That the host's lanes hash rightly, tested once.
@@ -82,7 +116,7 @@ impl Inner {
             let device = &cpu.devices()?[0];
             cpu.sha256_on(device)?.prepare(device, &Policy::default()).map(drop)
         };
-        self.host_hashes.get_or_init(test).clone()
+        self.host_hashing.0.get_or_init(test).clone()
     }
 
     fn lanes(&self) -> Box<dyn Sha256> {
@@ -91,62 +125,35 @@ impl Inner {
 
     /// Whether messages are the host's anyway.
     fn has_host(&self) -> bool {
-        self.live().any(|worker| !worker.is_apart())
+        self.scheduler.live().any(|worker| !worker.is_discrete())
     }
 
-    /// The device that should take messages next: the one that is expected to be done first. A device that is not known
-    /// yet is tried.
+    /// By the host's lanes, whatever the devices are.
+    fn hash_on_host(&self, place: &Place<'_>, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
+        self.test_host()?;
+        let cpu = Cpu::with(self.isa()).expect("detected");
+        let threads = place.pool.map_or(1, |pool| pool.current_num_threads());
+        let policy = Policy(vec![(THREADS, threads as u32)]);
+        let mut hasher = Sha256Programs::prepare(&cpu, &cpu.devices()?[0], &policy)?;
+        match place.pool {
+            Some(pool) => pool.install(|| hasher.run(messages, digests).map(drop)),
+            None => hasher.run(messages, digests).map(drop),
+        }
+    }
+
+    /// The device that should hash so many bytes: the one that is expected to be done first. A device that is not known yet
+    /// is tried.
     fn choose(&self, bytes: usize) -> &Worker {
-        let host = self.live().find(|worker| !worker.is_apart());
-        if let (Some(host), true) = (host, bytes <= SMALL) {
-            return host;
-        }
-        let seconds = |worker: &Worker| worker.hashing.predicted(bytes).unwrap_or(0.0);
-        self.live().min_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or_else(|| self.first())
-    }
-
-    /// `Ok(false)`: it does not take messages that are so long, or none.
-    fn hash_on(&self, worker: &Worker, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<bool, Error> {
-        // Nothing is locked while it runs: a caller in a pool of its own may come here again before that is done.
-        let idle = lock(&worker.hashing.hasher).take();
-        let mut hasher = match idle {
-            Some(hasher) => hasher,
-            None => {
-                let policy = Policy(vec![(THREADS, self.threads as u32)]);
-                let backend = worker.programs.backend();
-                match backend.sha256_on(worker.device()).and_then(|of| of.prepare(worker.device(), &policy)) {
-                    Err(Error::Unsupported { .. }) => return Ok(false),
-                    made => made?,
-                }
-            }
-        };
-        let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
-        if longest.is_some_and(|longest| longest > hasher.longest()) {
-            *lock(&worker.hashing.hasher) = Some(hasher);
-            return Ok(false);
-        }
-        let mut run = |hasher: &mut dyn Hasher, range: Range<usize>| {
-            let (messages, digests) = (messages.range(range.clone()), &mut digests[range]);
-            self.with_pool(worker, self.threads, |pool| match pool {
-                Some(pool) => pool.install(|| hasher.run(messages, digests)),
-                None => hasher.run(messages, digests),
-            })
-        };
-        if worker.is_apart() && lock(&worker.hashing.speed).iter().all(Option::is_none) {
-            // What a device does once only shall not be taken for its speed.
-            run(&mut *hasher, 0..messages.len().min(WARM_UP))?;
-        }
-        let start = Instant::now();
-        let timing = run(&mut *hasher, 0..messages.len())?;
-        *lock(&worker.hashing.hasher) = Some(hasher);
-        worker.hashing.note(padded(messages), start.elapsed().as_secs_f64());
-        self.note(&timing);
-        Ok(true)
+        let group = Group { kind: Kind::Sha256, threads: self.scheduler.options.threads };
+        let seconds = |worker: &Worker| worker.seconds(group, bytes.div_ceil(BLOCK).max(1)).unwrap_or(0.0);
+        let takes = |worker: &&Worker| worker.takes(group);
+        let suited = self.scheduler.live().filter(takes).min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+        suited.unwrap_or_else(|| self.scheduler.first())
     }
 
     fn hash(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
         messages.check(digests)?;
-        let mut from = 0;
+        let (mut from, mut digests) = (0, digests);
         while from < messages.len() {
             // What follows is another piece once a choice's worth is in this one.
             let end = messages.start(from) + CHOICE;
@@ -155,32 +162,27 @@ impl Inner {
                 let middle = to + (beyond - to).div_ceil(2);
                 if messages.start(middle) <= end { to = middle } else { beyond = middle - 1 }
             }
-            self.hash_piece(messages.range(from..to), &mut digests[from..to])?;
-            from = to;
+            let (of_piece, others) = digests.split_at_mut(to - from);
+            self.hash_piece(messages.range(from..to), of_piece)?;
+            (from, digests) = (to, others);
         }
         Ok(())
     }
 
     fn hash_piece(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
-        loop {
-            let worker = self.choose(padded(messages));
-            match self.hash_on(worker, messages, digests) {
-                Ok(true) => return Ok(()),
-                // The host hashes whatever no device takes.
-                Ok(false) => {
-                    self.test_host()?;
-                    let device = worker.device();
-                    let cpu = Cpu::with(self.isa()).expect("detected");
-                    let mut hasher = cpu.prepare(device, &Policy(vec![(THREADS, self.threads as u32)]))?;
-                    return self.with_pool(worker, self.threads, |pool| match pool {
-                        Some(pool) => pool.install(|| hasher.run(messages, digests).map(drop)),
-                        None => hasher.run(messages, digests).map(drop),
-                    });
-                }
-                Err(why) if is_fault(&why) && self.fault(worker, why.clone(), messages.len()) => {}
-                Err(why) => return Err(why),
-            }
+        let scheduler = &self.scheduler;
+        let bytes = padded(messages);
+        let job = HashJob { engine: self, messages, digests };
+        // Few bytes go ahead of batches, on the host where there is one.
+        if bytes <= SMALL && self.has_host() {
+            return scheduler.one(job);
         }
+        let mut done = Ok(());
+        scheduler.run_on(vec![self.choose(bytes)], false, &mut std::iter::once(job), &mut |_, hashed| {
+            done = hashed;
+            ControlFlow::Continue(())
+        })?;
+        done
     }
 }
 
@@ -194,7 +196,7 @@ impl Engine {
     /// SHA-256 of messages that come one after the other, in bounded memory; `sink` gets each with its number, in order.
     pub fn sha256_stream<F: FnMut(usize, [u8; 32])>(&self, sink: F) -> Sha256Stream<'_, F> {
         // Bytes, where they end, and digests take a quarter each of what a batch may, at most.
-        let room = usize::try_from(self.0.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
+        let room = usize::try_from(self.0.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
         Sha256Stream { engine: &self.0, sink, room, bytes: Vec::new(), ends: Vec::new(), next: 0 }
     }
 
@@ -215,7 +217,7 @@ impl Engine {
         }
         self.0.test_host()?;
         let most = most_files();
-        let threads = self.0.threads.min(count).min(most);
+        let threads = self.0.scheduler.options.threads.min(count).min(most);
         let source = Source { open, count, next: AtomicUsize::new(0), opened: AtomicUsize::new(0) };
         let mut order = Order { next: 0, waiting: BTreeMap::new() };
         if threads <= 1 {
@@ -429,7 +431,7 @@ impl Inner {
             let index: usize = numbers.borrow()[number];
             sink.borrow_mut()(index, Ok(digest));
         };
-        let room = usize::try_from(self.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
+        let room = usize::try_from(self.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
         let mut stream = Sha256Stream { engine, sink: tell, room, bytes: Vec::new(), ends: Vec::new(), next: 0 };
         for index in 0..count {
             numbers.borrow_mut().push(index);

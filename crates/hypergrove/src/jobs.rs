@@ -181,14 +181,14 @@ impl Job for SignJob<'_> {
         });
         let batch = Batch { keys: &distinct, key_of: &key_of, positions: &positions, signatures: &[] };
         // The second time, all bytes must be those of the first, which was checked.
-        let checks = !run.elsewhere;
-        let roots = run.program(&batch, out, checks && run.engine.check_roots)?;
+        let checks = !run.is_second();
+        let roots = run.program(&batch, out, checks && run.place.scheduler.options.check_roots)?;
         // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
         if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
             let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
             failed.extend(run.compare_roots(top, keys(), "the top tree's root")?);
         }
-        if checks && run.engine.verify_signatures {
+        if checks && run.place.scheduler.options.verify_signatures {
             let public: Vec<VerifyingKey> = keys().map(SigningKey::verifying_key).collect();
             let verify: Vec<VerifyJob<'_>> = std::iter::zip(jobs, &public)
                 .zip(out.chunks_exact(p.sig_bytes()))
@@ -199,9 +199,15 @@ impl Job for SignJob<'_> {
                     signature: Cow::Borrowed(signature),
                 })
                 .collect();
-            let facts = run.worker.programs.facts(Group { op: Op::Verify, cached_layers: 0, ..run.facts.group })?;
+            let group = Group::slh_dsa(p, Op::Verify, 0, run.facts.group.threads);
+            let facts = run.place.worker.programs.facts(group)?;
             let mut roots = vec![0; jobs.len() * p.n];
-            VerifyJob::run(&Run { facts: &facts, ..*run }, &verify.iter().collect::<Vec<_>>(), &[], &mut roots)?;
+            VerifyJob::run(
+                &Run { place: run.place, facts: &facts },
+                &verify.iter().collect::<Vec<_>>(),
+                &[],
+                &mut roots,
+            )?;
             failed.extend(run.compare_roots(roots.chunks_exact(p.n), keys(), "the root implied by the signature")?);
         }
         Ok(failed)

@@ -74,22 +74,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod crossover;
 mod engine;
 mod explain;
+mod flow;
 mod hash;
 mod jobs;
 mod keys;
 mod run;
-mod stream;
-mod worker;
 pub mod zkdilithium;
 
-pub use crossover::Wake;
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
 pub use explain::{Explanation, Memory};
+pub use flow::Flow;
 pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
+pub use hypergrove_engine::scheduler::{DeviceStats, Fault, Stats, Waits, Wake};
 pub use hypergrove_engine::{
     Axis, Backend, Checked, Device, Error, ErrorKind, Hasher, Messages, Policy, PolicySource, Reference, SelfTest,
     Sha256Programs, SlhDsaPrograms, THREADS, Timing, ZkDilithiumPrograms,
@@ -100,7 +99,6 @@ pub use hypergrove_fips205::{KeyError, Mode, PreHash, PreHasher};
 pub use hypergrove_tune as tune;
 pub use jobs::{Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
-pub use worker::Fault;
 pub use {pkcs8, signature};
 
 use std::path::Path;

@@ -1,67 +1,171 @@
 //! Jobs of one group on one device: the host's share of them, their program, and the checks of what comes out.
 
-use crate::engine::{Inner, wrong_root};
+use crate::engine::wrong_root;
 use crate::jobs::{Job, random};
 use crate::keys::SigningKey;
-use crate::worker::Worker;
-use hypergrove_cpu::Cpu;
-use hypergrove_engine::programs::Facts;
-use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, SlhDsaPrograms, THREADS};
+use hypergrove_cpu::{Cpu, Isa};
+use hypergrove_engine::programs::{Facts, Group, Kind, Ready};
+use hypergrove_engine::scheduler::{self, Asked, Place, Scheduler};
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaPrograms, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_taint::declassify;
 use rayon::ThreadPool;
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 use zeroize::{Zeroize, Zeroizing};
 
 /// Jobs that failed by themselves, by their places, and why.
 pub(crate) type Failed = BTreeMap<usize, Error>;
 
-/// Jobs of one group being worked on.
+/// Jobs whose results one thread takes from the output, at least: what handing them over costs is little then.
+const SHARE: usize = 64;
+
+/// A job of SLH-DSA, as the scheduler sees it.
+pub(crate) struct Slh<J>(pub(crate) J);
+
+/// Where a job's output lies, or why there is none.
+type Share = Result<Range<usize>, Error>;
+
+impl<J: Job> scheduler::Job for Slh<J> {
+    type Out = J::Out;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        self.0.ask().map(|(params, cached_layers)| Kind::SlhDsa { params, op: J::OP, cached_layers })
+    }
+
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn owned(&self) -> usize {
+        self.0.owned()
+    }
+
+    fn output(&self, facts: &Facts) -> usize {
+        facts.plan().out_bytes()
+    }
+
+    fn run(
+        place: &Place<'_>,
+        jobs: &mut [(usize, Asked<Self>)],
+        memory: &mut Vec<u8>,
+    ) -> Result<Vec<Result<J::Out, Error>>, Error> {
+        let shares = outputs(place, jobs, memory)?;
+        let finish = |asked: &Asked<Self>, range: Range<usize>| asked.job.0.finish(Cow::Borrowed(&memory[range]));
+        let take =
+            |((_, asked), share): (&(usize, Asked<Self>), &Share)| share.clone().map(|range| finish(asked, range));
+        Ok(match (place.pool, &shares[..]) {
+            // A result alone keeps the memory.
+            (_, [share]) => vec![share.clone().map(|range| {
+                memory.truncate(range.end);
+                jobs[0].1.job.0.finish(Cow::Owned(std::mem::take(memory)))
+            })],
+            (Some(pool), _) if jobs.len() > SHARE => {
+                let pairs = jobs.par_iter().zip(&shares).with_min_len(SHARE);
+                pool.install(|| pairs.map(take).collect())
+            }
+            _ => jobs.iter().zip(&shares).map(take).collect(),
+        })
+    }
+
+    fn discard(out: J::Out) {
+        J::discard(out);
+    }
+}
+
+/// The jobs' output, group by group, and each job's share of it. After an error, none is left.
+fn outputs<J: Job>(place: &Place<'_>, jobs: &[(usize, Asked<Slh<J>>)], out: &mut Vec<u8>) -> Result<Vec<Share>, Error> {
+    let mut parts: Vec<(Group, Arc<Facts>, Vec<&J>)> = Vec::new();
+    let mut places = Vec::with_capacity(jobs.len());
+    for (_, asked) in jobs {
+        places.push(match &asked.group {
+            Err(why) => Err(why.clone()),
+            Ok(group) => {
+                let part = match parts.iter().position(|(other, ..)| other == group) {
+                    Some(part) => part,
+                    None => {
+                        parts.push((*group, place.worker.programs.facts(*group)?, Vec::new()));
+                        parts.len() - 1
+                    }
+                };
+                let members = &mut parts[part].2;
+                members.push(&asked.job.0);
+                Ok((part, members.len() - 1))
+            }
+        });
+    }
+    let mut starts = vec![0];
+    for (_, facts, members) in &parts {
+        starts.push(starts[starts.len() - 1] + members.len() * facts.plan().out_bytes());
+    }
+    let total = starts[parts.len()];
+    if out.len() < total {
+        // Zeros that nobody writes; what was there before is overwritten by the programs.
+        *out = vec![0; total];
+    }
+    let mut failed = Vec::with_capacity(parts.len());
+    for (i, (_, facts, members)) in parts.iter().enumerate() {
+        match (Run { place: *place, facts }).output(members, &mut out[starts[i]..starts[i + 1]]) {
+            Ok(of_part) => failed.push(of_part),
+            Err(why) => {
+                out.zeroize();
+                return Err(why);
+            }
+        }
+    }
+    let share = |at: Result<(usize, usize), Error>| {
+        let (part, nth) = at?;
+        let size = parts[part].1.plan().out_bytes();
+        let whole = starts[part] + nth * size..starts[part] + (nth + 1) * size;
+        failed[part].remove(&nth).map_or(Ok(whole), Err)
+    };
+    Ok(places.into_iter().map(share).collect())
+}
+
+/// The host's instruction set: that of the engine's CPU, if it has one.
+pub(crate) fn host_isa(scheduler: &Scheduler) -> Isa {
+    static FASTEST: OnceLock<Isa> = OnceLock::new();
+    let named = scheduler.workers().iter().find(|worker| worker.device().backend == "cpu");
+    let isa = named.and_then(|worker| Isa::by_name(&worker.device().detail));
+    isa.unwrap_or_else(|| *FASTEST.get_or_init(Isa::fastest))
+}
+
+/// Jobs of one group that are run.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
-    pub(crate) engine: &'a Inner,
-    pub(crate) worker: &'a Worker,
+    pub(crate) place: Place<'a>,
     pub(crate) facts: &'a Arc<Facts>,
-    /// Bytes for the program, and for all programs of the device.
-    pub(crate) room: (u64, u64),
-    /// Threads; without, all is done on the calling one.
-    pub(crate) pool: Option<&'a ThreadPool>,
-    /// Whether programs put jobs in other places than usual: the second time that a redundant engine computes them.
-    pub(crate) elsewhere: bool,
 }
 
 impl Run<'_> {
     pub(crate) fn plan(&self) -> &Plan {
-        &self.facts.plan
+        self.facts.plan()
+    }
+
+    /// Whether the jobs are computed for the second time.
+    pub(crate) fn is_second(&self) -> bool {
+        self.place.elsewhere
     }
 
     /// Does the host's share of every job, given its index and its `size` bytes of the output.
     pub(crate) fn each<J: Sync, T: Send>(
         &self,
-        jobs: &[&J],
+        jobs: &[J],
         out: &mut [u8],
         size: usize,
         work: impl Fn(usize, &J, &mut [u8]) -> Result<T, Error> + Sync,
     ) -> Result<Vec<T>, Error> {
-        match self.pool {
-            Some(pool) if jobs.len() > 1 => {
-                let pairs = jobs.par_iter().zip(out.par_chunks_exact_mut(size)).enumerate();
-                pool.install(|| pairs.map(|(i, (job, out))| work(i, job, out)).collect())
-            }
-            _ => {
-                let pairs = jobs.iter().zip(out.chunks_exact_mut(size)).enumerate();
-                pairs.map(|(i, (job, out))| work(i, job, out)).collect()
-            }
-        }
+        self.place.each(jobs, out, size, work)
     }
 
     /// The jobs' output; what a failed run or job left behind is wiped. Where the device's memory does not suffice for all,
     /// they are done in parts.
     pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<Failed, Error> {
         let (mut done, size) = (self.computed(jobs, out), self.plan().out_bytes());
-        if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.worker.has_memory() {
+        if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.place.worker.has_memory() {
             self.facts.limit(jobs.len().div_ceil(2));
             out.zeroize();
             let (mut at, mut all) = (0, Failed::new());
@@ -90,14 +194,24 @@ impl Run<'_> {
         if jobs.iter().any(|job| job.is_hedged()) {
             random(&mut fresh)?;
         }
-        let mut failed = J::run(self, jobs, &fresh, out)?;
-        if self.engine.redundant {
-            // From the keys and messages on: R, the digests and the keys' layout are made anew, as is all that follows.
-            let mut second = Zeroizing::new(vec![0; out.len()]);
-            failed.extend(J::run(&Run { elsewhere: true, ..*self }, jobs, &fresh, &mut second)?);
-            self.compare(out, &second, &failed)?;
-        }
-        Ok(failed)
+        let mut first = Some(out);
+        let work = |place: &Place<'_>| {
+            let run = Run { place: *place, facts: self.facts };
+            // The second time, from the keys and messages on: R, the digests and the keys' layout are made anew, as is all that
+            // follows.
+            match first.take() {
+                Some(out) => J::run(&run, jobs, &fresh, out).map(|failed| (failed, Output::Caller(out))),
+                None => {
+                    let mut second = Zeroizing::new(vec![0; jobs.len() * self.plan().out_bytes()]);
+                    J::run(&run, jobs, &fresh, &mut second).map(|failed| (failed, Output::Own(second)))
+                }
+            }
+        };
+        let done = self.place.checked(work, |(failed, first), (again, second)| {
+            failed.extend(again);
+            self.compare(first.bytes(), second.bytes(), failed)
+        });
+        done.map(|(failed, _)| failed)
     }
 
     /// An error if the jobs that did not fail gave other bytes when they were computed again.
@@ -110,33 +224,23 @@ impl Run<'_> {
         let r = plan.params.r_range();
         let (device, what) = match plan.op {
             Op::Sign if first[r.clone()] != second[r] => ("host".into(), "R".into()),
-            op => (self.worker.device().id(), format!("the output of {op:?}")),
+            op => (self.place.worker.device().id(), format!("the output of {op:?}")),
         };
         Err(Error::Inconsistent { device, what: format!("{what} of job {job} differs when it is computed again") })
     }
 
     /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.
     pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
-        let mut compute = |program: &mut dyn Program| {
-            program.elsewhere(self.elsewhere);
+        self.place.program(self.facts, batch.len(), |program| {
+            let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
             let timing = program.run(batch, out)?;
-            self.engine.note(&timing);
             // Signatures, nodes and roots are public; those that fail a check are wiped before anyone sees them.
             declassify(out);
-            Ok(if roots { read(program, Slot::XmssRoots) } else { None })
-        };
-        let pool = self.pool.filter(|_| self.facts.uses_threads());
-        let room_for = self.engine.room_for(batch.len());
-        self.worker.programs.with(self.facts, room_for, self.room, |program, policy| {
-            let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
-            match pool {
-                // What a device apart does with the host's threads needs no pool of its own.
-                Some(pool) if threads == pool.current_num_threads() || self.worker.is_apart() => {
-                    pool.install(|| compute(program))
-                }
-                Some(_) if threads > 1 => self.engine.narrow_pool(threads)?.install(|| compute(program)),
-                _ => compute(program),
+            let roots = if roots { program.read(Slot::XmssRoots) } else { None };
+            if let Some(roots) = &roots {
+                declassify(&roots[..]);
             }
+            Ok((roots, timing))
         })
     }
 
@@ -159,7 +263,7 @@ impl Run<'_> {
             }
             if key.is_sound(|| self.root_on_host(key))? {
                 let what = format!("{what} of job {job} is not its key's PK.root, which the host computes");
-                return Err(Error::Inconsistent { device: self.worker.device().id(), what });
+                return Err(Error::Inconsistent { device: self.place.worker.device().id(), what });
             }
             failed.insert(job, wrong_root(key));
         }
@@ -169,9 +273,9 @@ impl Run<'_> {
     /// PK.root of a key's seeds by the host's lanes, in a program of its own: whichever of key and device is wrong, the
     /// host is asked in another way than the device was.
     fn root_on_host(&self, key: &SigningKey) -> Result<Vec<u8>, Error> {
-        let cpu = Cpu::with(self.engine.isa()).expect("detected");
-        let (plan, threads) =
-            (Plan::new(key.params(), Op::Keygen), self.pool.map_or(1, ThreadPool::current_num_threads));
+        let cpu = Cpu::with(host_isa(self.place.scheduler)).expect("detected");
+        let pool = self.place.pool;
+        let (plan, threads) = (Plan::new(key.params(), Op::Keygen), pool.map_or(1, ThreadPool::current_num_threads));
         let policy = Policy(vec![(THREADS, threads as u32)]);
         let mut program = cpu.prepare(&cpu.devices()?[0], &plan, 1, &policy)?;
         let key = key.as_ref();
@@ -179,7 +283,7 @@ impl Run<'_> {
         let batch = Batch { keys: &[key], key_of: &[0], positions: &[], signatures: &[] };
         let mut root = vec![0; plan.out_bytes()];
         let mut run = || program.run(&batch, &mut root);
-        match self.pool {
+        match pool {
             Some(pool) => pool.install(run)?,
             None => run()?,
         };
@@ -187,9 +291,17 @@ impl Run<'_> {
     }
 }
 
-/// What a slot holds that a signature shows: roots of trees.
-fn read(program: &dyn Program, slot: Slot) -> Option<Vec<u8>> {
-    let value = program.read(slot)?;
-    declassify(&value[..]);
-    Some(value)
+/// Where an output lies: the first in the caller's memory, the second in memory of its own.
+enum Output<'o> {
+    Caller(&'o mut [u8]),
+    Own(Zeroizing<Vec<u8>>),
+}
+
+impl Output<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Output::Caller(bytes) => bytes,
+            Output::Own(bytes) => bytes,
+        }
+    }
 }

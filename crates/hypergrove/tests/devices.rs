@@ -1,229 +1,16 @@
 //! Rows of jobs on devices that take their time, run out of memory, fail and lie.
 
+mod common;
+
+use common::{Call, Mock, P, PURE, job, key, message, mock, sign};
 use hypergrove::*;
-use hypergrove_engine::{Axis, Batch, Program, Timing, capabilities, forward};
-use hypergrove_fips205::plan::Slot;
+use hypergrove_engine::{Axis, Program, capabilities, forward};
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-const P: &Params = &TOY_SHA2_16;
-const PURE: Mode<'static> = Mode::Pure { context: b"" };
-
-fn key(of: u8) -> SigningKey {
-    slh_keygen_internal(P, &[of; 16], &[of ^ 0x55; 16], &[of ^ 0xaa; 16]).into()
-}
-
-fn message(i: usize) -> Vec<u8> {
-    format!("message {i}").into_bytes()
-}
-
-fn job(key: &SigningKey, i: usize) -> SignJob<'_> {
-    SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(key, message(i)) }
-}
-
-/// A run of a program, about to be answered.
-struct Call<'a> {
-    device: u32,
-    /// Runs of this device so far.
-    nth: usize,
-    op: Op,
-    out: &'a mut [u8],
-}
-
-impl Call<'_> {
-    fn fails<T>(&self, what: &str) -> Result<T, Error> {
-        Err(Error::Device { device: format!("mock:{}", self.device), what: what.into() })
-    }
-}
-
-type Answer = dyn Fn(Call<'_>) -> Result<(), Error> + Send + Sync;
-
-/// What a mock saw.
-#[derive(Default)]
-struct Log {
-    /// Device and jobs of each run, in order of their ends.
-    runs: Mutex<Vec<(u32, usize)>>,
-    /// Runs of each device: ever, now, and at most at a time.
-    counts: [(AtomicUsize, AtomicUsize, AtomicUsize); 4],
-    prepared: AtomicUsize,
-    /// Programs that the device's memory did not suffice for.
-    refused: AtomicUsize,
-    /// Bytes of programs that live.
-    bytes: AtomicU64,
-    cached_ids: Mutex<HashSet<u64>>,
-}
-
-/// Devices that compute what the reference does, then take their time.
-#[derive(Clone)]
-struct Mock {
-    name: &'static str,
-    count: u32,
-    queue: u32,
-    memory: u64,
-    /// Jobs that fill a device.
-    jobs: usize,
-    /// Jobs that a device's memory suffices for.
-    capacity: usize,
-    /// Bytes that a program takes of the host, for each job.
-    bytes: u64,
-    /// Time of a job on each device.
-    delay: [Duration; 4],
-    /// What else happens after a run.
-    answer: Arc<Answer>,
-    /// Device 0 declines SHAKE.
-    picky: bool,
-    /// Whether its devices may be chosen without being named, and what device 0 is known by.
-    automatic: bool,
-    uuid: Option<[u8; 16]>,
-    log: Arc<Log>,
-}
-
-fn mock(count: u32, queue: u32) -> Mock {
-    Mock {
-        name: "mock",
-        count,
-        queue,
-        memory: 0,
-        jobs: 8,
-        capacity: usize::MAX,
-        bytes: 0,
-        delay: [Duration::from_micros(100); 4],
-        answer: Arc::new(|_| Ok(())),
-        picky: false,
-        automatic: true,
-        uuid: None,
-        log: Arc::default(),
-    }
-}
-
-impl Mock {
-    fn answering(self, answer: impl Fn(Call<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Mock {
-        Mock { answer: Arc::new(answer), ..self }
-    }
-    fn builder(&self) -> EngineBuilder {
-        let backend: Arc<dyn Backend> = Arc::new(self.clone());
-        Engine::builder().devices((0..self.count).map(|i| (backend.clone(), i)).collect()).threads(2)
-    }
-    fn engine(&self) -> Engine {
-        self.builder().build().unwrap()
-    }
-    /// Jobs that each device ran.
-    fn shares(&self) -> [usize; 4] {
-        let mut shares = [0; 4];
-        self.log.runs.lock().unwrap().iter().for_each(|(device, jobs)| shares[*device as usize] += jobs);
-        shares
-    }
-}
-
-impl Backend for Mock {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        let of = |index| Device {
-            backend: self.name,
-            index,
-            queue: self.queue,
-            memory: self.memory,
-            automatic: self.automatic,
-            uuid: self.uuid.filter(|_| index == 0),
-            ..Reference.devices().unwrap().remove(0)
-        };
-        Ok((0..self.count).map(of).collect())
-    }
-    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
-}
-
-impl SlhDsaPrograms for Mock {
-    forward!(self => Reference; compile, queue);
-
-    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        if self.picky && device.index == 0 && plan.params.family == Family::Shake {
-            return Err(Error::Unsupported { device: device.id(), what: "SHAKE".into() });
-        }
-        Ok(Vec::new())
-    }
-    fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
-        self.jobs
-    }
-    fn bytes(&self, _: &Device, _: &Plan, batch: usize, _: &Policy) -> u64 {
-        self.bytes * batch as u64
-    }
-    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        if batch > self.capacity {
-            self.log.refused.fetch_add(1, SeqCst);
-            return Err(Error::OutOfMemory { device: device.id(), needs: batch as u64, has: self.capacity as u64 });
-        }
-        self.log.prepared.fetch_add(1, SeqCst);
-        let bytes = self.bytes * batch as u64;
-        self.log.bytes.fetch_add(bytes, SeqCst);
-        let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
-        Ok(Box::new(MockProgram { mock: self.clone(), device: device.index, batch, bytes, elsewhere: false, program }))
-    }
-}
-
-struct MockProgram {
-    mock: Mock,
-    device: u32,
-    batch: usize,
-    bytes: u64,
-    elsewhere: bool,
-    program: Box<dyn Program>,
-}
-
-impl Drop for MockProgram {
-    fn drop(&mut self) {
-        self.mock.log.bytes.fetch_sub(self.bytes, SeqCst);
-    }
-}
-
-impl Program for MockProgram {
-    fn plan(&self) -> &Plan {
-        self.program.plan()
-    }
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        assert!(batch.len() <= self.batch, "{} jobs in a program for {}", batch.len(), self.batch);
-        let log = &self.mock.log;
-        log.cached_ids.lock().unwrap().extend(batch.keys.iter().map(|key| key.cached_id));
-        let (ever, now, most) = &log.counts[self.device as usize];
-        let nth = ever.fetch_add(1, SeqCst);
-        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
-        let timing = self.program.run(batch, out);
-        std::thread::sleep(self.mock.delay[self.device as usize] * batch.len() as u32);
-        now.fetch_sub(1, SeqCst);
-        let (device, op) = (self.device, self.plan().op);
-        // The device's places are those of its output.
-        let moved = if self.elsewhere { out.len() / 2 } else { 0 };
-        out.rotate_right(moved);
-        (self.mock.answer)(Call { device, nth, op, out })?;
-        out.rotate_left(moved);
-        log.runs.lock().unwrap().push((device, batch.len()));
-        timing
-    }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.elsewhere = elsewhere;
-    }
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
-        self.program.read(slot)
-    }
-}
-
-/// Signs messages 0 to `count`, deterministically; every signature that comes out is right, and in its place.
-fn sign(engine: &Engine, key: &SigningKey, count: usize) -> (Result<(), Error>, usize) {
-    let mut next = 0;
-    let done = engine.sign_batch((0..count).map(|i| job(key, i)), |index, signature| {
-        assert_eq!(index, next, "results in order, each once");
-        let expected = slh_sign(&message(index), b"", key.as_ref(), None).unwrap();
-        assert!(signature.unwrap().as_bytes() == expected.as_bytes(), "signature {index}");
-        next += 1;
-    });
-    (done, next)
-}
 
 #[test]
 fn sub_batches_overlap_and_results_come_in_order() {
@@ -371,7 +158,7 @@ fn a_device_that_fails_is_set_aside_and_nothing_is_lost() {
             assert_eq!((device.id().as_str(), *jobs > 0), ("mock:1", true));
             assert_eq!(*error, Error::Device { device: "mock:1".into(), what: "fell off the bus".into() });
         }
-        assert_eq!(engine.working().iter().map(|device| device.index).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(engine.devices().iter().map(|device| device.index).collect::<Vec<_>>(), [0, 2]);
         let before = failing.log.counts[1].0.load(SeqCst);
         assert_eq!(sign(&engine.clone(), &key, 100), (Ok(()), 100));
         assert_eq!(failing.log.counts[1].0.load(SeqCst), before, "it is not used again");
@@ -441,7 +228,7 @@ fn when_no_device_is_left_the_call_fails_with_the_first_error() {
         let (done, count) = sign(&engine, &key, 500);
         assert_eq!(done, Err(Error::Device { device: "mock:0".into(), what: "first".into() }));
         assert!((16..=500 - 8).contains(&count), "{count} results were good and came out");
-        assert_eq!(engine.working().len(), 1, "the last one may be tried again");
+        assert_eq!(engine.devices().len(), 1, "the last one may be tried again");
         assert_eq!(sign(&engine, &key, 3).1, 0);
     }
 }
@@ -465,7 +252,7 @@ fn an_error_ends_the_call_after_the_results_before_it() {
     assert!(failing.log.counts[0].0.load(SeqCst) <= 6, "no new ones are started");
     let faults = engine.faults();
     assert_eq!((faults.len(), faults[0].jobs), (1, 8));
-    assert_eq!(engine.working().len(), 1);
+    assert_eq!(engine.devices().len(), 1);
 
     // What is not a device's fault is not done again elsewhere.
     let refusing = mock(2, 2).answering(|call| match call.nth {
@@ -474,7 +261,7 @@ fn an_error_ends_the_call_after_the_results_before_it() {
     });
     let engine = refusing.engine();
     assert_eq!(sign(&engine, &key, 400).0, Err(Error::Randomness));
-    assert_eq!((engine.faults(), engine.working().len()), (vec![], 2));
+    assert_eq!((engine.faults(), engine.devices().len()), (vec![], 2));
 
     // What one cannot prepare another may: one without a compiler, say.
     let refusing = mock(2, 2).answering(|call| match call.device {
@@ -483,7 +270,7 @@ fn an_error_ends_the_call_after_the_results_before_it() {
     });
     let engine = refusing.engine();
     assert_eq!(sign(&engine, &key, 100), (Ok(()), 100));
-    assert_eq!(engine.working().len(), 1);
+    assert_eq!(engine.devices().len(), 1);
 }
 
 #[test]
@@ -497,7 +284,7 @@ fn single_operations_go_on_with_the_next_device() {
         engine.faults().iter().map(|fault| (fault.device.index, fault.jobs)).collect::<Vec<_>>(),
         [(0, 1), (1, 1)]
     );
-    assert_eq!((engine.device().index, engine.working()[0].index), (0, 2));
+    assert_eq!((engine.device().index, engine.devices()[0].index), (0, 2));
     assert_eq!(failing.shares(), [0, 0, 4, 0]);
 }
 
@@ -572,7 +359,7 @@ fn redundant_computing_catches_a_fault_that_stays_in_its_place() {
         let engine = pair.builder().redundant(true).build().unwrap();
         assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
         assert!(matches!(&engine.faults()[..], [Fault { error: Error::Inconsistent { .. }, .. }, ..]));
-        assert_eq!(engine.working().iter().map(|device| device.index).collect::<Vec<_>>(), [1]);
+        assert_eq!(engine.devices().iter().map(|device| device.index).collect::<Vec<_>>(), [1]);
     }
     for from in [0, 1] {
         let single = mock(1, 1).answering(flip(from)).builder().redundant(true).build().unwrap();
@@ -610,7 +397,7 @@ fn a_damaged_key_is_no_fault_of_any_device() {
         engine.sign_batch([job(&damaged, 0)], |_, signature| alone.push(signature.map(drop))).unwrap();
         assert!(matches!(alone[..], [Err(Error::KeyDamaged { .. })]));
         assert!(matches!(engine.sign(&damaged, PURE, b"x", Randomizer::Hedged), Err(Error::KeyDamaged { .. })));
-        assert_eq!((engine.faults(), engine.working().len()), (vec![], devices as usize));
+        assert_eq!((engine.faults(), engine.devices().len()), (vec![], devices as usize));
     }
 
     // A device that gets a root wrong is told from a damaged key.
@@ -618,7 +405,7 @@ fn a_damaged_key_is_no_fault_of_any_device() {
     let lying = Mock { answer: Arc::new(flip(0)), ..lying };
     let engine = lying.builder().verify_signatures(true).build().unwrap();
     assert_eq!(sign(&engine, &key(1), 100), (Ok(()), 100));
-    assert_eq!(engine.working().len(), 1);
+    assert_eq!(engine.devices().len(), 1);
 }
 
 #[test]
@@ -726,12 +513,12 @@ fn small_batches_wake_nobody_and_large_ones_go_where_they_are_fast() {
     assert!(engine.verify(&key.verifying_key(), PURE, b"one", signature.as_bytes()).unwrap());
     assert_eq!(sign(&engine, &key, 8), (Ok(()), 8));
     assert_eq!(sign(&engine, &key, 8), (Ok(()), 8));
-    assert_eq!((woken.load(SeqCst), engine.working().len()), (0, 1), "0.16 s are not worth a driver");
+    assert_eq!((woken.load(SeqCst), engine.devices().len()), (0, 1), "0.16 s are not worth a driver");
     assert_eq!((engine.explain(P, Op::Sign, 8).unwrap().device.backend, woken.load(SeqCst)), ("mock", 0));
 
     // 4 s on the host: the other one is woken, and soon known.
     assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
-    assert_eq!((woken.load(SeqCst), engine.working().len()), (1, 2));
+    assert_eq!((woken.load(SeqCst), engine.devices().len()), (1, 2));
     let before = fast.shares()[0];
     assert!(before > 100, "the other device did {before}");
     assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
@@ -758,10 +545,10 @@ fn a_host_that_fails_is_replaced_by_a_device_that_is_awake() {
     let ((builder, _), key) = (asleep(&host, &slow), key(1));
     let engine = builder.build().unwrap();
     assert_eq!(sign(&engine, &key, 400), (Ok(()), 400));
-    assert_eq!((engine.faults().len(), engine.working().len()), (0, 2));
+    assert_eq!((engine.faults().len(), engine.devices().len()), (0, 2));
     fails.store(true, SeqCst);
     assert_eq!(sign(&engine, &key, 3), (Ok(()), 3), "which the host begins");
-    assert_eq!((engine.faults().len(), engine.working().len()), (1, 1));
+    assert_eq!((engine.faults().len(), engine.devices().len()), (1, 1));
     assert_eq!(sign(&engine, &key, 3), (Ok(()), 3));
 }
 
@@ -792,7 +579,7 @@ fn a_device_is_used_once_and_a_cpu_under_a_gpus_driver_only_where_it_is_named() 
     let wake: Wake = Arc::new(move || all.to_vec());
     let (engine, key) = (Engine::builder().automatic(Arc::new(host), wake).threads(2).build().unwrap(), key(1));
     assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
-    let devices: Vec<_> = engine.working().iter().map(Device::id).collect();
+    let devices: Vec<_> = engine.devices().iter().map(Device::id).collect();
     assert_eq!(devices, ["mock:0", "first:0", "second:1"]);
     assert_eq!(cpu.shares(), [0; 4]);
     assert_eq!(sign(&cpu.engine(), &key, 4), (Ok(()), 4));
@@ -816,7 +603,7 @@ fn a_row_without_an_end_goes_on_elsewhere_in_order() {
             next += 1;
         })
         .unwrap();
-    assert_eq!((next, woken.load(SeqCst), engine.working().len()), (150, 1, 3));
+    assert_eq!((next, woken.load(SeqCst), engine.devices().len()), (150, 1, 3));
     assert!(fast.shares()[..2].iter().all(|jobs| *jobs > 0), "{:?}", fast.shares());
 
     // Where nothing wakes up, the host does it all.

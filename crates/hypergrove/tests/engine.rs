@@ -6,7 +6,7 @@ use hypergrove_engine::{Axis, Batch, Program, THREADS, Timing, capabilities, for
 use hypergrove_fips205::plan::Slot;
 use hypergrove_fips205::reference::{hash_slh_sign, slh_keygen_internal, slh_sign, slh_sign_internal};
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 const PURE: Mode<'static> = Mode::Pure { context: b"" };
@@ -263,20 +263,20 @@ fn a_long_row_streams_through_a_small_budget() {
     let (p, key) = (&TOY_SHA2_16, key(&TOY_SHA2_16, 1));
     // Room for about ten signatures of some 1,900 bytes and their program.
     let engine = within(25_000);
-    let (pulled, done) = (Cell::new(0), RefCell::new(Vec::new()));
+    let (pulled, mut done) = (AtomicUsize::new(0), Vec::new());
     let mut sub_batches = Vec::new();
     let jobs = (0..200).map(|i| {
-        pulled.set(pulled.get() + 1);
+        pulled.fetch_add(1, SeqCst);
         deterministic(&key, message(i))
     });
     engine
         .sign_batch(jobs, |index, signature| {
-            let mut done = done.borrow_mut();
             assert_eq!(index, done.len());
             done.push(signature.unwrap().into_bytes());
             // No job is taken while results are handed out.
-            if sub_batches.last() != Some(&pulled.get()) {
-                sub_batches.push(pulled.get());
+            let pulled = pulled.load(SeqCst);
+            if sub_batches.last() != Some(&pulled) {
+                sub_batches.push(pulled);
             }
         })
         .unwrap();
@@ -284,7 +284,6 @@ fn a_long_row_streams_through_a_small_budget() {
     let most = 25_000 / p.sig_bytes() + 1;
     assert!(sub_batches.windows(2).all(|pair| pair[1] - pair[0] <= most), "{sub_batches:?}");
     assert!(sub_batches[0] <= most, "the first results came after {} jobs", sub_batches[0]);
-    let done = done.into_inner();
     for i in [0, 1, 99, 199] {
         assert!(done[i] == expected(&key, PURE, &message(i), None));
     }
@@ -293,15 +292,20 @@ fn a_long_row_streams_through_a_small_budget() {
 
 #[test]
 fn an_endless_row_is_taken_lazily() {
-    let (key, pulled, seen) = (key(&TOY_SHA2_16, 1), Cell::new(0), Cell::new(0));
+    let (key, pulled, seen) = (key(&TOY_SHA2_16, 1), AtomicUsize::new(0), AtomicUsize::new(0));
     let engine = within(20_000);
     let jobs = std::iter::from_fn(|| {
         // The row ends soon after the first results, or never.
-        pulled.set(pulled.get() + 1);
-        (seen.get() == 0).then(|| SignJob::new(&key, &b"again"[..]))
+        pulled.fetch_add(1, SeqCst);
+        (seen.load(SeqCst) == 0).then(|| SignJob::new(&key, &b"again"[..]))
     });
-    engine.sign_batch(jobs, |_, _| seen.set(seen.get() + 1)).unwrap();
-    assert!(seen.get() > 0 && seen.get() + 1 == pulled.get(), "{} of {}", seen.get(), pulled.get());
+    engine
+        .sign_batch(jobs, |_, _| {
+            seen.fetch_add(1, SeqCst);
+        })
+        .unwrap();
+    let (pulled, seen) = (pulled.into_inner(), seen.into_inner());
+    assert!(seen > 0 && seen + 1 == pulled, "{seen} of {pulled}");
 }
 
 #[test]
@@ -580,7 +584,7 @@ fn a_device_that_fails_ends_the_call() {
     let probe = Probe::new(0, unplugged);
     let engine = probe.engine().build().unwrap();
     let jobs = (0..4).map(|i| deterministic(&key, message(i)));
-    assert_eq!(engine.sign_batch(jobs, |_, _| panic!("nothing was signed")), Err(failure()));
+    assert_eq!(engine.sign_batch(jobs, |_, _| -> () { panic!("nothing was signed") }), Err(failure()));
     assert_eq!(engine.sign(&key, PURE, b"x", Randomizer::Hedged), Err(failure()));
     assert_eq!(engine.sign(&key, PURE, b"x", Randomizer::Hedged), Err(failure()));
     assert_eq!(probe.prepared.lock().unwrap().len(), 3, "a program that failed is not used again");

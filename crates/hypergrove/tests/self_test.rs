@@ -192,7 +192,7 @@ fn others_go_on() {
     let faults = engine.faults();
     assert!(!faults.is_empty());
     faults.iter().for_each(|fault| is_told(&fault.error, "signing by SHA2 with n = 16"));
-    assert_eq!(engine.working().iter().map(Device::id).collect::<Vec<_>>(), ["cpu:0"]);
+    assert_eq!(engine.devices().iter().map(Device::id).collect::<Vec<_>>(), ["cpu:0"]);
 }
 
 #[test]

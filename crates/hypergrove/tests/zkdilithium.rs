@@ -176,11 +176,11 @@ fn a_memory_budget_is_asked_and_cuts_batches() {
 
     let tight = within(fixed + 100_000);
     for op in [Op::Keygen, Op::Sign] {
-        let fit = tight.filling(op).unwrap();
-        assert!((10..free.filling(op).unwrap()).contains(&fit), "{op:?}: {fit}");
+        let fit = tight.jobs_to_fill(op).unwrap();
+        assert!((10..free.jobs_to_fill(op).unwrap()).contains(&fit), "{op:?}: {fit}");
         assert!(tight.bytes(op, fit) <= fixed + 100_000 && tight.bytes(op, fit + 1) > fixed + 100_000);
     }
-    let fit = tight.filling(Op::Sign).unwrap();
+    let fit = tight.jobs_to_fill(Op::Sign).unwrap();
     assert_eq!(tight.sign_batch(&vec![job; fit]).unwrap(), vec![Ok(signature.clone()); fit]);
     assert!(tight.sign_batch(&vec![job; fit + 1]).is_err_and(is_refused));
     assert!(tight.keygen_batch(&[[1; 32]; 100]).is_err_and(is_refused));

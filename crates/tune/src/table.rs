@@ -420,6 +420,12 @@ impl Knowledge for Known {
             Some(Choice { policy, source, seconds: Some((seconds, seconds)), why })
         })
     }
+
+    fn interpolate(&self, times: &[(usize, f64)], jobs: usize) -> Option<f64> {
+        let sample = |seconds| Sample { shape: Shape::threads(1), seconds, sigma: 0.0 };
+        let samples: Vec<_> = times.iter().map(|(jobs, seconds)| (*jobs as f64, sample(*seconds))).collect();
+        line(&samples, jobs as f64).map(|estimate| estimate.seconds)
+    }
 }
 
 fn compressions(work: &Work) -> f64 {

@@ -38,9 +38,9 @@ pub(crate) fn measure(
     };
     let before = Limits::of(engine.rates(), options);
     let clock = machine::clock();
-    let batch = batch.map_or_else(|| engine.filling(of_scheme), Ok)?;
+    let batch = batch.map_or_else(|| engine.jobs_to_fill(of_scheme), Ok)?;
     // A program's worth of jobs, for the kernels' own time.
-    let program = engine.program(of_scheme)?.map(|jobs| jobs.min(batch));
+    let program = engine.jobs_per_program(of_scheme)?.map(|jobs| jobs.min(batch));
     let (times, kernels) = match op {
         Op::Keygen => keygen(engine, batch, budget, program)?,
         Op::Sign => sign(engine, batch, budget, program)?,

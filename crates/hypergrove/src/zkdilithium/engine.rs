@@ -2,7 +2,7 @@
 
 use super::worker::{By, Crew, Hand, Hands, Jobs, MOST_HANDS, On, Paces, Worker, lock};
 use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey, self_test};
-use crate::worker::Fault;
+use crate::Fault;
 use crate::{Error, Isa, Work};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_cpu::{Cpu, Lattice};
@@ -221,7 +221,7 @@ impl Engine {
         Ok(spaces.into_iter().find(|space| !space.is_empty()).unwrap_or_default())
     }
     /// Jobs of one call that keep the engine busy, as far as the memory budget allows: one at least.
-    pub fn filling(&self, op: Op) -> Result<usize, Error> {
+    pub fn jobs_to_fill(&self, op: Op) -> Result<usize, Error> {
         let jobs = self.workers.iter().map(|worker| worker.jobs(op).map(|(jobs, times)| jobs * times));
         let (jobs, fixed) = (jobs.sum::<Result<usize, Error>>()?, self.bytes(op, 0));
         let each = self.bytes(op, 1) - fixed;
@@ -253,7 +253,7 @@ impl Engine {
         }
     }
     /// Jobs that one program takes at a time, where one GPU alone computes.
-    pub fn program(&self, op: Op) -> Result<Option<usize>, Error> {
+    pub fn jobs_per_program(&self, op: Op) -> Result<Option<usize>, Error> {
         match &self.workers[..] {
             [worker] => worker.program(op),
             _ => Ok(None),
@@ -655,7 +655,7 @@ mod tests {
         let mock = Mock::default();
         let engine = Engine::builder().devices(mocks(&mock)).threads(2).verify_signatures(true).build().unwrap();
         assert_eq!(engine.devices().iter().map(Device::id).collect::<Vec<_>>(), ["mock:0", "mock:1"]);
-        assert_eq!((engine.filling(Op::Sign).unwrap(), engine.poseidon_rate(None).unwrap()), (12, Some(200.0)));
+        assert_eq!((engine.jobs_to_fill(Op::Sign).unwrap(), engine.poseidon_rate(None).unwrap()), (12, Some(200.0)));
         let keys = engine.keygen_batch(&seeds(10)).unwrap();
         are_keys_of(&keys, &seeds(10));
         let runs = std::mem::take(&mut *lock(&mock.runs));
@@ -682,7 +682,7 @@ mod tests {
         let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
         let devices = vec![mocks(&mock)[1].clone(), (cpu, 0)];
         let engine = Engine::builder().devices(devices).threads(1).build().unwrap();
-        assert_eq!(engine.filling(Op::Verify).unwrap(), 3 + 512);
+        assert_eq!(engine.jobs_to_fill(Op::Verify).unwrap(), 3 + 512);
         in_the_end(|| {
             lock(&mock.runs).clear();
             are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));

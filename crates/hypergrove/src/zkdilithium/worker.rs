@@ -1,8 +1,8 @@
 //! The devices of an engine, and how they share the jobs of a call.
 
-use crate::worker::{Fault, is_fault};
 use crate::{Error, Work};
 use hypergrove_cpu::zk::ZkDilithium as Lanes;
+use hypergrove_engine::scheduler::{Fault, is_fault};
 use hypergrove_engine::{Axis, Backend, Device, Policy, Timing, ZkDilithium};
 use hypergrove_zkdilithium::Op;
 use rayon::ThreadPool;

@@ -1,0 +1,633 @@
+//! A call's way through the devices: its jobs are cut into chunks, the chunks take turns on devices, results are put in order.
+
+use super::feed::{Fed, Feed, Supply};
+use super::turns::{Signal, Ticket, Turn, lock};
+use super::worker::{Asked, Scale, Worker, is_fault};
+use super::{Job, Place, Scheduler};
+use crate::Error;
+use crate::planner::{SubBatch, SubBatches};
+use crate::programs::Group;
+use rayon::Scope;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use zeroize::Zeroize;
+
+/// Results that are handed out before the devices are looked after again.
+const AT_A_TIME: usize = 256;
+
+/// Results of jobs.
+type Results<J> = Vec<Result<<J as Job>::Out, Error>>;
+
+/// Jobs with their indices.
+pub(super) type Jobs<J> = Vec<(usize, Asked<J>)>;
+
+/// What takes the results; it may end the call.
+pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;
+
+/// What became of a chunk.
+enum Done<J: Job> {
+    Ready(Results<J>, Jobs<J>),
+    Failed(Error, Jobs<J>),
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// A chunk that is completed.
+struct Completed<J: Job> {
+    lane: usize,
+    first: usize,
+    jobs: usize,
+    /// Memory for the next one.
+    spare: Vec<u8>,
+    done: Done<J>,
+}
+
+/// Results that wait for those of earlier jobs, or are being handed out.
+struct Ready<J: Job> {
+    results: <Results<J> as IntoIterator>::IntoIter,
+    /// The device that they come from, and their jobs: should it turn out to compute wrongly, they are done again. `None`
+    /// for errors that no device made.
+    from: Option<(usize, Jobs<J>)>,
+}
+
+/// A device, and what it is busy with for this call.
+struct Lane<'a> {
+    worker: &'a Worker,
+    /// Chunks, and their jobs.
+    chunks: usize,
+    jobs: usize,
+    /// The turn that it waits for.
+    ticket: Option<Ticket>,
+    /// The place in the queue that it left for a while.
+    place: Option<Ticket>,
+    /// Slots that it was granted.
+    granted: Vec<usize>,
+    /// Output buffers: what one of them holds was zeroed by the operating system once, not for every chunk.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl<'a> Lane<'a> {
+    fn new(worker: &'a Worker) -> Lane<'a> {
+        Lane { worker, chunks: 0, jobs: 0, ticket: None, place: None, granted: Vec::new(), spare: Vec::new() }
+    }
+
+    /// Returns what it was granted.
+    fn give_up(&mut self) {
+        for slot in self.granted.drain(..) {
+            drop(self.worker.turns.granted(slot));
+        }
+    }
+
+    /// A turn, if there is one now.
+    fn turn(&mut self, signal: &Arc<Signal>, number: usize) -> Option<Turn<'a>> {
+        if let Some(slot) = self.granted.pop() {
+            return Some(self.worker.turns.granted(slot));
+        }
+        if self.ticket.is_some() {
+            return None;
+        }
+        match self.worker.turns.chunk(signal, number, self.place.take()) {
+            Ok(turn) => Some(turn),
+            Err(ticket) => {
+                self.ticket = Some(ticket);
+                None
+            }
+        }
+    }
+}
+
+/// A chunk that is about to start.
+struct Chunk<'a, J> {
+    lane: usize,
+    turn: Turn<'a>,
+    jobs: Jobs<J>,
+    /// Bytes for its program, and for all programs of its device.
+    room: (u64, u64),
+}
+
+/// Why a call stopped for a moment.
+enum Pause<'a> {
+    /// It is done.
+    Done,
+    /// Chunks are to run concurrently, in the devices' own threads.
+    Scopes,
+    /// Other devices take over.
+    Devices(Vec<&'a Worker>),
+}
+
+/// The scopes of a lane's slots.
+pub(super) type Scopes<'x, 'a> = [Vec<&'x Scope<'a>>];
+
+/// A call whose chunks are in flight.
+pub(super) struct Call<'a, J: Job, I: Iterator<Item = Asked<J>>> {
+    scheduler: &'a Scheduler,
+    signal: Arc<Signal>,
+    completed: Arc<Mutex<Vec<Completed<J>>>>,
+    lanes: Vec<Lane<'a>>,
+    /// Other devices may take over.
+    may_switch: bool,
+    jobs: SubBatches<I>,
+    feed: Option<&'a Feed<J>>,
+    /// The first job that was never part of a chunk.
+    fresh: usize,
+    /// A chunk that waits for scopes.
+    chunk: Option<Chunk<'a, J>>,
+    /// Chunks that there may be between the source and the sink, and bytes that each may take.
+    slots: usize,
+    slot: u64,
+    /// The chunks between the source and the sink, by their first job: bytes of their jobs and outputs.
+    held: BTreeMap<usize, u64>,
+    /// One of them takes the whole budget.
+    whole: bool,
+    /// Results that wait for those of earlier jobs, by their first job.
+    ready: BTreeMap<usize, Ready<J>>,
+    /// Results that are being handed out, and the first of them.
+    current: Option<(usize, Ready<J>)>,
+    /// The next job whose result is handed out.
+    next: usize,
+    /// The first failure of a device.
+    first: Option<Error>,
+    /// The call ends with this error, or without one; the results from this job on are not handed out.
+    end: Option<(usize, Result<(), Error>)>,
+}
+
+impl<'a, J: Job + 'a> Call<'a, J, Fed<'a, J>> {
+    /// Jobs that a feed takes from their source.
+    pub(super) fn fed(
+        scheduler: &'a Scheduler,
+        devices: Vec<&'a Worker>,
+        switch: bool,
+        fed: Fed<'a, J>,
+        signal: Arc<Signal>,
+    ) -> Self {
+        let feed = fed.feed;
+        let mut call = Call::new(scheduler, devices, switch, fed);
+        (call.feed, call.signal) = (Some(feed), signal);
+        call.share_memory();
+        call
+    }
+}
+
+impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
+    pub(super) fn new(scheduler: &'a Scheduler, devices: Vec<&'a Worker>, may_switch: bool, jobs: I) -> Self {
+        let mut call = Call {
+            scheduler,
+            signal: Arc::default(),
+            completed: Arc::default(),
+            lanes: devices.into_iter().map(Lane::new).collect(),
+            may_switch,
+            jobs: SubBatches::new(jobs),
+            feed: None,
+            fresh: 0,
+            chunk: None,
+            slots: 0,
+            slot: 0,
+            held: BTreeMap::new(),
+            whole: false,
+            ready: BTreeMap::new(),
+            current: None,
+            next: 0,
+            first: None,
+            end: None,
+        };
+        call.share_memory();
+        call
+    }
+
+    /// Shares the memory budget out among chunks: those in flight, where there are several those that wait to be handed out,
+    /// and those that are taken ahead.
+    fn share_memory(&mut self) {
+        let slots = super::slots(self.lanes.iter().map(|lane| lane.worker.queue() as u64));
+        let all = slots + u64::from(self.feed.is_some());
+        (self.slots, self.slot) = (slots as usize, self.scheduler.memory_budget() / all);
+    }
+
+    /// Runs all jobs.
+    pub(super) fn run(mut self, sink: &mut Sink<'_, J::Out>) -> Result<(), Error> {
+        let mut has_scopes = false;
+        loop {
+            let workers: Vec<&'a Worker> = self.lanes.iter().map(|lane| lane.worker).collect();
+            let pause = if has_scopes {
+                self.scheduler.with_scopes(&workers, &mut |scopes| self.drive(Some(scopes), sink))?
+            } else {
+                self.drive(None, sink)
+            };
+            match pause {
+                Pause::Done => return self.finish(),
+                Pause::Scopes => has_scopes = true,
+                Pause::Devices(workers) => {
+                    (has_scopes, self.may_switch) = (false, false);
+                    if self.is_empty() {
+                        self.lanes.clear();
+                    }
+                    let others: Vec<_> = workers.into_iter().filter(|worker| self.has_not(worker)).collect();
+                    self.lanes.extend(others.into_iter().map(Lane::new));
+                    self.share_memory();
+                }
+            }
+        }
+    }
+
+    /// Starts chunks, takes those that are completed, and hands results out, until there is nothing left to do.
+    fn drive(&mut self, scopes: Option<&Scopes<'_, 'a>>, sink: &mut Sink<'_, J::Out>) -> Pause<'a> {
+        loop {
+            let seen = self.signal.events();
+            self.withdraw_wrong();
+            self.take_grants();
+            let later = loop {
+                match self.start(scopes) {
+                    Started::Yes => {}
+                    Started::Pause(pause) => return pause,
+                    Started::No(later) => break later,
+                }
+            };
+            // What was granted and has no use now is others'.
+            self.lanes.iter_mut().for_each(Lane::give_up);
+            let is_due = self.current.is_some() || self.ready.contains_key(&self.next);
+            if is_due && self.step_aside() {
+                self.hand_out(sink);
+            } else if !is_due && self.is_idle() && later.is_none() {
+                return Pause::Done;
+            } else if !is_due && lock(&self.completed).is_empty() {
+                self.signal.wait(seen, later.flatten());
+            }
+            let completed = std::mem::take(&mut *lock(&self.completed));
+            completed.into_iter().for_each(|one| self.complete(one));
+        }
+    }
+
+    /// No results wait.
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.current.is_none()
+    }
+
+    /// Nothing is in flight, and no turn is waited for.
+    fn is_idle(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.chunks == 0 && lane.ticket.is_none())
+    }
+
+    fn take_grants(&mut self) {
+        for (number, slot) in self.signal.granted() {
+            let lane = &mut self.lanes[number];
+            lane.ticket = None;
+            lane.granted.push(slot);
+        }
+    }
+
+    /// Leaves the queues while results are handed out, so that whoever takes them may use the engine too. Whether nothing was
+    /// granted meanwhile.
+    fn step_aside(&mut self) -> bool {
+        for lane in &mut self.lanes {
+            if let Some(ticket) = lane.ticket.take_if(|ticket| lane.worker.turns.withdraw(*ticket)) {
+                lane.place = Some(ticket);
+            }
+        }
+        self.lanes.iter().all(|lane| lane.ticket.is_none() && lane.granted.is_empty())
+    }
+
+    /// Starts a chunk, if a device has room for it.
+    fn start(&mut self, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
+        if let Some(chunk) = self.chunk.take() {
+            return self.launch(chunk, scopes);
+        }
+        // Once the call has ended, only what earlier jobs lost is done again.
+        let is_again = |call: &Self| call.jobs.waiting().is_some_and(|(index, _)| *index < call.fresh);
+        if self.end.is_none()
+            && !is_again(self)
+            && let Some(feed) = self.feed
+            && let Supply::Later(wait) = feed.supply(usize::from(self.jobs.waiting().is_some()))
+        {
+            return Started::No(Some(wait));
+        }
+        let head = if self.end.is_some() { self.jobs.waiting() } else { self.jobs.peek() };
+        let Some((index, asked)) = head else { return Started::No(None) };
+        let (index, group) = (*index, asked.group.as_ref().ok().copied());
+        let most = self.end.as_ref().map_or(usize::MAX, |(end, _)| end.saturating_sub(index));
+        // Refused jobs hold nothing, but their errors wait to be handed out too. What comes next is never kept waiting.
+        let full = self.held.len() >= self.slots || self.ready.len() >= self.slots;
+        if most == 0 || self.whole || (full && index > self.next) {
+            return Started::No(None);
+        }
+        if self.may_switch && self.is_idle() {
+            let suited = self.scheduler.suited(group, self.jobs.left());
+            let same = |worker: &&Worker| std::ptr::eq(*worker, self.lanes[0].worker);
+            if suited.workers.len() != self.lanes.len() || !suited.workers.iter().all(same) {
+                // Results of the devices that it began with are handed out first.
+                return match self.is_empty() {
+                    true => Started::Pause(Pause::Devices(suited.workers)),
+                    false => Started::No(None),
+                };
+            }
+        }
+        let able = |lane: &Lane<'_>| !lane.worker.is_disabled() && group.is_none_or(|group| lane.worker.takes(group));
+        if !self.lanes.iter().any(able) {
+            let takes = |worker: &&Worker| group.is_none_or(|group| worker.takes(group));
+            let others: Vec<_> = self.scheduler.live().filter(|worker| self.has_not(worker)).filter(takes).collect();
+            // The devices that the call began with are gone: others go on, if there are any.
+            return match (others.is_empty(), self.is_idle()) {
+                (true, _) => self.refuse_head(group),
+                (false, true) => Started::Pause(Pause::Devices(others)),
+                (false, false) => Started::No(None),
+            };
+        }
+        for lane in 0..self.lanes.len() {
+            let it = &self.lanes[lane];
+            if able(it) && it.chunks < it.worker.queue_of(group) {
+                match self.cut(lane, index, group, most) {
+                    Cut::Chunk(chunk) => return self.launch(chunk, scopes),
+                    Cut::Refused => return Started::Yes,
+                    Cut::No => {}
+                }
+            }
+        }
+        Started::No(None)
+    }
+
+    fn has_not(&self, worker: &Worker) -> bool {
+        !self.lanes.iter().any(|lane| std::ptr::eq(lane.worker, worker))
+    }
+
+    /// No device can do the next job.
+    fn refuse_head(&mut self, group: Option<Group>) -> Started<'a> {
+        let live: Vec<&Worker> = self.scheduler.live().collect();
+        let why = group.map(|group| self.scheduler.facts(&live, group).map(drop)).unwrap_or(Ok(()));
+        let Some((index, _)) = self.jobs.pop() else { return Started::No(None) };
+        let lost = self.first.clone().unwrap_or_else(|| Error::Device {
+            device: "every device that could have done this job".into(),
+            what: "in another call".into(),
+        });
+        self.refuse(index, why.err().unwrap_or(lost));
+        Started::Yes
+    }
+
+    /// Jobs that this device should take at least and at most, so that all devices come to an end together.
+    fn wanted(&self, lane: &Lane<'_>, group: Option<Group>, least: usize) -> usize {
+        let live = || self.lanes.iter().filter(|lane| !lane.worker.is_disabled());
+        let (Some(group), Some(left), 2..) = (group, self.jobs.left(), live().count()) else { return usize::MAX };
+        let all = left.saturating_add(live().map(|lane| lane.jobs).sum()) as f64;
+        let total: f64 = live().filter_map(|lane| lane.worker.speed(group)).sum();
+        let share = (all * lane.worker.speed(group).unwrap_or(0.0) / total).ceil() as usize;
+        match share.saturating_sub(lane.jobs) {
+            // A device that has nothing to do does not wait.
+            few if few < least && lane.chunks == 0 => least.max(1),
+            few if few < least => 0,
+            share => share,
+        }
+    }
+
+    /// Takes a turn on a device and cuts a chunk for it.
+    fn cut(&mut self, lane: usize, index: usize, group: Option<Group>, most: usize) -> Cut<'a, J> {
+        let (scheduler, worker) = (self.scheduler, self.lanes[lane].worker);
+        let scale = Scale { scheduler, worker };
+        let others = self.lanes.iter().map(|lane| lane.worker);
+        let others = others.filter(|other| !other.is_disabled() && !std::ptr::eq(*other, worker));
+        let mut bounds = scale.bounds(self.slot, group, others);
+        if let Some(feed) = self.feed {
+            feed.allow(bounds.jobs);
+        }
+        let wanted = self.wanted(&self.lanes[lane], group, bounds.least).min(most);
+        if wanted == 0 {
+            return Cut::No;
+        }
+        bounds.jobs = bounds.jobs.min(wanted);
+        let Some(turn) = self.lanes[lane].turn(&self.signal, lane) else { return Cut::No };
+        let mut cut = self.jobs.cut(&scale, bounds);
+        if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
+            let memory = scheduler.memory_alone(asked.job.owned());
+            if asked.group.is_err() || needs > memory {
+                let why = asked.group.err().unwrap_or_else(|| scheduler.out_of_memory(worker, needs));
+                self.fresh = self.fresh.max(first + 1);
+                self.refuse(first, why);
+                return Cut::Refused;
+            }
+            self.jobs.give_back(vec![(first, asked)]);
+            // It gets the whole budget, when nothing else takes of it.
+            if index > self.next || self.lanes.iter().any(|lane| lane.chunks > 0) {
+                return Cut::No;
+            }
+            self.lanes.iter_mut().for_each(|lane| lane.spare.clear());
+            (bounds.memory, bounds.jobs, self.whole) = (memory, 1, true);
+            cut = self.jobs.cut(&scale, bounds);
+        }
+        let Some(SubBatch::Run(jobs, held)) = cut else { return Cut::No };
+        self.fresh = self.fresh.max(jobs[jobs.len() - 1].0 + 1);
+        self.held.insert(jobs[0].0, held);
+        // Programs that wait for their next chunk stay as long as they fit beside outputs of the largest size.
+        let largest = self.held.values().copied().max().unwrap_or(held);
+        let all = match self.whole {
+            true => bounds.memory - held,
+            false => self.slot.saturating_sub(largest) * worker.queue() as u64,
+        };
+        Cut::Chunk(Chunk { lane, turn, jobs, room: (bounds.memory - held, all) })
+    }
+
+    /// Starts a chunk: in the threads of its slot, or if it is the only one on the calling thread.
+    fn launch(&mut self, chunk: Chunk<'a, J>, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
+        let (scheduler, worker) = (self.scheduler, self.lanes[chunk.lane].worker);
+        let is_only = self.is_idle() && self.jobs.left() == Some(0);
+        // A thread of the caller's pool could begin with another call while it waits for ours, and wait for its own turn.
+        let is_free = rayon::current_thread_index().is_none();
+        let is_here = (is_only && is_free) || scheduler.works_on_calling_thread(worker);
+        if !is_here && scopes.is_none() {
+            self.chunk = Some(chunk);
+            return Started::Pause(Pause::Scopes);
+        }
+        let Chunk { lane, turn, mut jobs, room } = chunk;
+        let slot = turn.slot.expect("a chunk's turn has a slot");
+        let (first, count) = (jobs[0].0, counted(&jobs));
+        let it = &mut self.lanes[lane];
+        (it.chunks, it.jobs) = (it.chunks + 1, it.jobs + count);
+        let mut spare = it.spare.pop().unwrap_or_default();
+        let (completed, signal) = (self.completed.clone(), self.signal.clone());
+        let run = move || {
+            let began = Instant::now();
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                scheduler.with_pool(worker, slot, |pool| {
+                    let threads = scheduler.options.threads;
+                    let place = Place { scheduler, worker, room, pool, threads, elsewhere: false };
+                    J::run(&place, &mut jobs, &mut spare)
+                })
+            }));
+            let done = match done {
+                Ok(Ok(results)) => Done::Ready(results, jobs),
+                Ok(Err(why)) => Done::Failed(why, jobs),
+                Err(panic) => Done::Panicked(panic),
+            };
+            drop(turn);
+            scheduler.counters.chunk(count, began.elapsed());
+            lock(&completed).push(Completed { lane, first, jobs: count, spare, done });
+            signal.notify();
+        };
+        match scopes.filter(|_| !is_here) {
+            Some(scopes) => scopes[lane][slot].spawn(move |_| run()),
+            None => run(),
+        }
+        Started::Yes
+    }
+
+    /// The job's result is an error.
+    fn refuse(&mut self, index: usize, why: Error) {
+        self.ready.insert(index, Ready { results: vec![Err(why)].into_iter(), from: None });
+    }
+
+    /// What came from devices that turned out to compute wrongly, in this call or in another, is done again.
+    fn withdraw_wrong(&mut self) {
+        for lane in 0..self.lanes.len() {
+            if self.lanes[lane].worker.is_wrong() {
+                self.withdraw(lane);
+            }
+        }
+    }
+
+    /// What came from this device and was not handed out yet is done again.
+    fn withdraw(&mut self, lane: usize) {
+        let is_its = |ready: &Ready<J>| ready.from.as_ref().is_some_and(|(from, _)| *from == lane);
+        let current = self.current.take_if(|(_, ready)| is_its(ready));
+        let waiting = self.ready.extract_if(.., |_, ready| is_its(ready));
+        for (first, ready) in current.into_iter().chain(waiting).collect::<Vec<_>>() {
+            self.held.remove(&first);
+            self.whole = false;
+            let (left, (_, mut jobs)) = (ready.results.len(), ready.from.expect("it is of that device"));
+            ready.results.flatten().for_each(J::discard);
+            jobs.drain(..jobs.len() - left);
+            self.again(jobs);
+        }
+    }
+
+    /// Gives jobs back, to be done by other devices.
+    fn again(&mut self, jobs: Jobs<J>) {
+        self.scheduler.counters.again(counted(&jobs));
+        self.jobs.give_back(jobs);
+    }
+
+    /// The call ends, results before this job are handed out.
+    fn end(&mut self, first: usize, with: Result<(), Error>) {
+        if self.end.as_ref().is_none_or(|(end, _)| first < *end) {
+            self.end = Some((first, with));
+        }
+        if let Some(feed) = self.feed {
+            feed.stop();
+        }
+    }
+
+    fn complete(&mut self, completed: Completed<J>) {
+        let Completed { lane, first, jobs: count, mut spare, done } = completed;
+        let it = &mut self.lanes[lane];
+        (it.chunks, it.jobs) = (it.chunks - 1, it.jobs - count);
+        let worker = it.worker;
+        // Its device failed meanwhile at another one: its results are not trusted.
+        let is_doubted = worker.is_disabled();
+        if is_doubted {
+            spare.zeroize();
+        }
+        it.spare.push(spare);
+        let (why, jobs) = match done {
+            Done::Ready(results, jobs) if is_doubted => {
+                results.into_iter().flatten().for_each(J::discard);
+                (None, jobs)
+            }
+            Done::Ready(results, jobs) => {
+                self.ready.insert(first, Ready { results: results.into_iter(), from: Some((lane, jobs)) });
+                return;
+            }
+            Done::Panicked(with) => resume_unwind(with),
+            Done::Failed(why, jobs) => (Some(why), jobs),
+        };
+        self.held.remove(&first);
+        self.whole = false;
+        match why {
+            Some(why) if !is_fault(&why) => self.end(first, Err(why)),
+            Some(why) => {
+                let earliest = self.first.get_or_insert_with(|| why.clone()).clone();
+                if self.scheduler.fault(worker, why, count) {
+                    self.again(jobs);
+                } else {
+                    self.end(first, Err(earliest));
+                }
+            }
+            None => self.again(jobs),
+        }
+    }
+
+    /// Hands some results out.
+    fn hand_out(&mut self, sink: &mut Sink<'_, J::Out>) {
+        if self.current.is_none() {
+            self.current = self.ready.remove(&self.next).map(|ready| (self.next, ready));
+        }
+        let Some((first, Ready { results, .. })) = &mut self.current else { return };
+        let mut goes_on = true;
+        for result in results.by_ref().take(AT_A_TIME) {
+            let flow = sink(self.next, result);
+            self.next += 1;
+            if flow.is_break() {
+                goes_on = false;
+                break;
+            }
+        }
+        if results.len() == 0 || !goes_on {
+            if self.held.remove(first).is_some() {
+                self.whole = false;
+            }
+            let (_, ready) = self.current.take().expect("it is being handed out");
+            ready.results.flatten().for_each(J::discard);
+        }
+        if !goes_on {
+            // What is still in flight is not handed out, whatever becomes of it.
+            self.end(0, Ok(()));
+            self.next = usize::MAX;
+        }
+    }
+
+    /// Nothing is in flight any more.
+    fn finish(mut self) -> Result<(), Error> {
+        let Some((_, how)) = self.end.take() else { return Ok(()) };
+        std::mem::take(&mut self.ready).into_values().flat_map(|ready| ready.results).flatten().for_each(J::discard);
+        for lane in &mut self.lanes {
+            lane.spare.iter_mut().for_each(|spare| spare.zeroize());
+        }
+        how
+    }
+}
+
+impl<J: Job, I: Iterator<Item = Asked<J>>> Drop for Call<'_, J, I> {
+    /// Also where a sink panics: no turn is waited for any more, none is kept.
+    fn drop(&mut self) {
+        for lane in &mut self.lanes {
+            if let Some(ticket) = lane.ticket.take() {
+                lane.worker.turns.withdraw(ticket);
+            }
+        }
+        self.take_grants();
+    }
+}
+
+/// Whether a chunk was started.
+enum Started<'a> {
+    Yes,
+    /// None can be, at least until something happens; the time to wait for jobs, if they are what is missing.
+    No(Option<Option<std::time::Duration>>),
+    Pause(Pause<'a>),
+}
+
+/// A chunk for a device.
+enum Cut<'a, J> {
+    Chunk(Chunk<'a, J>),
+    /// The job was refused.
+    Refused,
+    /// None now.
+    No,
+}
+
+/// Jobs, each block of them for as many as it has.
+fn counted<J>(jobs: &Jobs<J>) -> usize {
+    jobs.iter().map(|(_, asked)| asked.count).sum()
+}

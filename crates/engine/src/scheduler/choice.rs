@@ -1,0 +1,160 @@
+//! Which devices a batch goes to, where the caller leaves that open: the host, or others once they are worth it.
+//!
+//! Work that the host does within [`WAKE`] stays there, and no driver is asked. For more, the other devices are initialised.
+//! A device that has done such jobs before is judged by that, or by its table. A device that is not known gets chunks beside the
+//! host, and is known then. So the crossover is where measured times meet.
+
+use super::turns::lock;
+use super::worker::Worker;
+use super::{Scheduler, worker};
+use crate::programs::{Group, Kind};
+use crate::{Backend, Device, PolicySource};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Seconds of work on the host by which others are worth initialising: to ask a driver and to compile the kernels of an
+/// operation takes about as long (docs/cuda.md).
+const WAKE: f64 = 0.5;
+
+/// Gives the backends whose devices are initialised lazily.
+pub type Wake = Arc<dyn Fn() -> Vec<Arc<dyn Backend>> + Send + Sync>;
+
+/// Devices that are initialised when a batch is worth it.
+pub(super) struct Lazy {
+    wake: Wake,
+    workers: OnceLock<Vec<Worker>>,
+    /// Held while they are initialised: others go on with the host meanwhile.
+    busy: Mutex<()>,
+}
+
+impl Lazy {
+    pub(super) fn new(wake: Wake) -> Lazy {
+        Lazy { wake, workers: OnceLock::new(), busy: Mutex::default() }
+    }
+}
+
+/// Where a batch goes.
+pub struct Suited<'a> {
+    /// The devices, the fastest first.
+    pub workers: Vec<&'a Worker>,
+    /// Why, for people.
+    pub why: String,
+}
+
+impl Worker {
+    /// Seconds of so many jobs in one call, if that is known.
+    pub fn seconds(&self, group: Group, jobs: usize) -> Option<f64> {
+        let facts = self.programs.facts(group).ok()?;
+        let (program, times) = (jobs.clamp(1, facts.most()), facts.times());
+        let total = jobs as f64;
+        if let Some(measured) = facts.measured_at(program) {
+            return Some(measured * total);
+        }
+        let by_line = || {
+            let estimate = self.programs.knowledge()?.interpolate(&times, program)?;
+            Some(estimate / program as f64 * total)
+        };
+        if times.len() > 1 {
+            return by_line();
+        }
+        let choice = self.programs.choice(&facts, program);
+        let predicted = choice.seconds.filter(|_| choice.source != PolicySource::Default);
+        predicted.map(|(seconds, _)| seconds * total).or_else(by_line)
+    }
+}
+
+impl Scheduler {
+    /// Whether other devices may be initialised.
+    pub fn may_choose(&self) -> bool {
+        self.lazy.is_some()
+    }
+
+    /// The devices that are initialised lazily, initialised.
+    fn others(&self) -> &[Worker] {
+        let Some(Lazy { wake, workers, busy }) = &self.lazy else { return &[] };
+        let _busy = lock(busy);
+        workers.get_or_init(|| {
+            let mut all: Vec<(Device, Arc<dyn Backend>)> = Vec::new();
+            for backend in wake() {
+                for device in backend.devices().unwrap_or_default() {
+                    // One that an earlier backend reaches too is that backend's.
+                    let seen = device.uuid.is_some() && all.iter().any(|(other, _)| other.uuid == device.uuid);
+                    if device.automatic && !seen {
+                        all.push((device, backend.clone()));
+                    }
+                }
+            }
+            let share = self.options.memory_budget_with_others / (2 * all.len().max(1)) as u64;
+            let worker =
+                |(device, backend)| worker(backend, device, share, false, &self.options, &self.know, &self.policy);
+            all.into_iter().map(worker).collect()
+        })
+    }
+
+    /// Those of them that are initialised already.
+    pub(super) fn initialised(&self) -> &[Worker] {
+        self.lazy.as_ref().and_then(|lazy| lazy.workers.get()).map_or(&[], Vec::as_slice)
+    }
+
+    /// The devices for `left` jobs more, of this group at first; `None` if nobody knows how many.
+    pub fn suited(&self, group: Option<Group>, left: Option<usize>) -> Suited<'_> {
+        let host = &self.workers[0];
+        let stay = |why: String| Suited { workers: vec![host], why };
+        if !self.may_choose() {
+            return Suited { workers: self.live().collect(), why: String::new() };
+        }
+        let Some(group) = group else { return stay(String::new()) };
+        let left = left.unwrap_or(usize::MAX);
+        let of_host = match host.is_disabled() || !host.takes(group) {
+            true => Some(f64::INFINITY),
+            false => host.seconds(group, left),
+        };
+        // The first jobs tell.
+        let Some(of_host) = of_host else { return stay("the host, until it is known how fast it is".into()) };
+        if of_host < WAKE && self.initialised().is_empty() {
+            return stay(format!(
+                "{} does it in {:.2} ms, before another device would be ready",
+                host.device().id(),
+                1e3 * of_host
+            ));
+        }
+        let able: Vec<&Worker> =
+            self.others().iter().filter(|worker| !worker.is_disabled() && worker.takes(group)).collect();
+        if able.is_empty() {
+            return stay("there is no other device".into());
+        }
+        let rates: Option<Vec<f64>> =
+            able.iter().map(|worker| worker.seconds(group, left).map(|seconds| left as f64 / seconds)).collect();
+        let hosts = [host].into_iter().filter(|host| !host.is_disabled() && host.takes(group));
+        let both = || able.iter().copied().chain(hosts.clone()).collect();
+        let Some(rates) = rates else {
+            return Suited { workers: both(), why: "all devices, until it is known which are fast".into() };
+        };
+        let (theirs, ours) = (rates.iter().sum::<f64>(), left as f64 / of_host);
+        let compared =
+            format!("{theirs:.0} jobs a second by {} devices, {ours:.0} by {}", able.len(), host.device().id());
+        // The host stays also where it helps little: should the others fail, it goes on.
+        if theirs <= ours { stay(compared) } else { Suited { workers: both(), why: compared } }
+    }
+
+    /// The device for a single job: the host, unless another one that is initialised is known to be faster.
+    pub fn suited_alone(&self, kind: Kind) -> Option<&Worker> {
+        let seconds = |worker: &Worker| worker.seconds(Group { kind, threads: self.threads_for(worker, kind, 1) }, 1);
+        let others = self.initialised();
+        if others.is_empty() {
+            return None;
+        }
+        let host = seconds(self.workers.first()?)?;
+        let timed = others.iter().filter(|worker| !worker.is_disabled()).filter_map(|w| Some((seconds(w)?, w)));
+        timed.filter(|(seconds, _)| *seconds < host).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, worker)| worker)
+    }
+
+    /// Jobs from which on other devices are faster than the host, of those that are initialised and known.
+    pub fn crossover(&self, group: Group) -> Option<usize> {
+        let host = self.workers.first()?;
+        (0..24).map(|log| 1usize << log).find(|jobs| {
+            let ours = host.seconds(group, *jobs);
+            let theirs = self.initialised().iter().filter_map(|worker| worker.seconds(group, *jobs)).reduce(f64::min);
+            theirs.zip(ours).is_some_and(|(theirs, ours)| theirs < ours)
+        })
+    }
+}

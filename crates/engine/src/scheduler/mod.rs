@@ -1,0 +1,684 @@
+//! The scheduler: all work of an engine goes through it, whatever the scheme.
+//!
+//! Its unit of work is a prepared program with a batch in, a batch out and a predicted cost. SLH-DSA, zkDilithium and SHA-256 are
+//! clients: a client says what its [`Job`]s are and how a device runs them. The scheduler does all the rest: it chooses
+//! devices, cuts chunks that fit the memory budget, shares devices among calls, does again what a device lost, and counts.
+
+mod call;
+mod choice;
+mod feed;
+mod stats;
+mod turns;
+mod worker;
+
+pub use call::Sink;
+pub use choice::{Suited, Wake};
+pub use stats::{DeviceStats, Stats};
+pub use turns::Waits;
+pub use worker::{Asked, Fault, Scale, Worker, is_fault};
+
+use crate::programs::{Facts, Group, Kind, Programs, Ready};
+use crate::{Backend, Device, Error, Knowledge, Policy, SelfTested, THREADS, Timing};
+use call::{Call, Scopes};
+use choice::Lazy;
+use feed::{Fed, Feed};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use stats::Counters;
+use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::Builder;
+use std::time::Instant;
+use turns::{Signal, lock};
+
+/// Faults that are kept.
+const MOST_FAULTS: usize = 64;
+
+/// Jobs that may be taken ahead before it is known how many fill a chunk.
+const FIRST_AHEAD: usize = 1024;
+
+/// One kind of job: what a client of the scheduler is. A job may be a block of many alike.
+pub trait Job: Send + Sync + Sized {
+    /// What becomes of it.
+    type Out: Send;
+    /// What kind of program does it, or why none can.
+    fn ask(&self) -> Result<Kind, Error>;
+    /// How many jobs it counts for.
+    fn count(&self) -> usize;
+    /// Bytes of memory that the job owns.
+    fn owned(&self) -> usize;
+    /// Bytes of its output, by what is known of its group.
+    fn output(&self, facts: &Facts) -> usize;
+    /// Runs jobs on a device, each of a group that the device takes or refused: a result for each, in their order. A job that
+    /// is to blame itself has an error of its own; an error of all is the device's or the call's. `memory` is kept between
+    /// chunks; after an error it holds nothing of them.
+    fn run(
+        place: &Place<'_>,
+        jobs: &mut [(usize, Asked<Self>)],
+        memory: &mut Vec<u8>,
+    ) -> Result<Vec<Result<Self::Out, Error>>, Error>;
+    /// Does away with a result that nobody gets.
+    fn discard(out: Self::Out);
+}
+
+/// How an engine works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Host threads.
+    pub threads: usize,
+    /// Bytes of the host's memory for prepared programs, and for each call's jobs and outputs at hand.
+    pub memory_budget: u64,
+    /// The same once devices are used that are initialised lazily.
+    pub memory_budget_with_others: u64,
+    /// Whether the caller chose the budget.
+    pub is_memory_chosen: bool,
+    /// Whether the top root that signing grows anew is compared with the key's.
+    pub check_roots: bool,
+    /// Whether every signature is verified before it is handed out.
+    pub verify_signatures: bool,
+    /// Whether everything is computed twice and compared.
+    pub redundant: bool,
+}
+
+/// What is known of a device before anything runs on it.
+pub type Know = Arc<dyn Fn(&Arc<dyn Backend>, &Device) -> Arc<dyn Knowledge> + Send + Sync>;
+
+/// The devices of an engine and all that its calls share.
+pub struct Scheduler {
+    /// How it works.
+    pub options: Options,
+    /// At least one. Where others are initialised lazily, the host alone.
+    workers: Vec<Worker>,
+    lazy: Option<Lazy>,
+    know: Know,
+    /// Choices for programs without a plan.
+    policy: Policy,
+    faults: Mutex<Vec<Fault>>,
+    /// Of all programs that ran.
+    timing: Mutex<Timing>,
+    pub(crate) counters: Counters,
+    /// The host's threads, started at the first call that has use for them.
+    pool: OnceLock<Result<ThreadPool, Error>>,
+    /// For the host's own programs whose policy has fewer threads than there are.
+    narrow: Mutex<Vec<Arc<ThreadPool>>>,
+    /// The process that started threads.
+    process: OnceLock<u32>,
+}
+
+/// A place where jobs run: a slot of a device.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Whose place it is.
+    pub scheduler: &'a Scheduler,
+    /// The device.
+    pub worker: &'a Worker,
+    /// Bytes for a program, and for all idle programs of the device.
+    pub room: (u64, u64),
+    /// Threads for the host's share; without, all is done on the calling thread.
+    pub pool: Option<&'a ThreadPool>,
+    /// Threads of its groups.
+    pub threads: usize,
+    /// Whether programs put jobs in other places of the device than usual: the second time that a redundant engine computes
+    /// them.
+    pub elsewhere: bool,
+}
+
+impl Place<'_> {
+    /// Does the host's share of every job, given its index and its `size` bytes of the output.
+    pub fn each<J: Sync, T: Send>(
+        &self,
+        jobs: &[J],
+        out: &mut [u8],
+        size: usize,
+        work: impl Fn(usize, &J, &mut [u8]) -> Result<T, Error> + Sync,
+    ) -> Result<Vec<T>, Error> {
+        match self.pool {
+            Some(pool) if jobs.len() > 1 => {
+                let pairs = jobs.par_iter().zip(out.par_chunks_exact_mut(size)).enumerate();
+                pool.install(|| pairs.map(|(i, (job, out))| work(i, job, out)).collect())
+            }
+            _ => {
+                let pairs = jobs.iter().zip(out.chunks_exact_mut(size)).enumerate();
+                pairs.map(|(i, (job, out))| work(i, job, out)).collect()
+            }
+        }
+    }
+
+    /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks
+    /// for, and adds the time that it reports to the engine's.
+    pub fn program<T: Send>(
+        &self,
+        facts: &Arc<Facts>,
+        jobs: usize,
+        work: impl FnOnce(&mut Ready) -> Result<(T, Timing), Error> + Send,
+    ) -> Result<T, Error> {
+        let compute = |program: &mut Ready| {
+            program.elsewhere(self.elsewhere);
+            let (done, timing) = work(program)?;
+            *lock(&self.scheduler.timing) += &timing;
+            Ok(done)
+        };
+        let pool = self.pool.filter(|_| facts.uses_threads());
+        self.worker.programs.with(facts, self.scheduler.room_for(jobs), self.room, |program, policy| {
+            let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
+            match pool {
+                // What a discrete device does with the host's threads needs no pool of its own.
+                Some(pool) if threads == pool.current_num_threads() || !self.worker.is_host() => {
+                    pool.install(|| compute(program))
+                }
+                Some(_) if threads > 1 => self.scheduler.narrow_pool(threads)?.install(|| compute(program)),
+                _ => compute(program),
+            }
+        })
+    }
+
+    /// What `work` computes; in a redundant engine computed twice, the second time in other places of the device, and compared
+    /// by `compare`.
+    pub fn checked<T>(
+        &self,
+        mut work: impl FnMut(&Place<'_>) -> Result<T, Error>,
+        compare: impl FnOnce(&mut T, T) -> Result<(), Error>,
+    ) -> Result<T, Error> {
+        let mut first = work(self)?;
+        if self.scheduler.options.redundant {
+            let second = work(&Place { elsewhere: true, ..*self })?;
+            compare(&mut first, second)?;
+        }
+        Ok(first)
+    }
+
+    /// A group of jobs here.
+    pub fn group(&self, kind: Kind) -> Group {
+        Group { kind, threads: self.threads }
+    }
+}
+
+/// How a job fails on a device.
+enum Failure {
+    /// The device failed.
+    Device(Error),
+    /// Whatever device tries, it cannot be done.
+    Job(Error),
+}
+
+/// Shares of the memory budget: one for each chunk in flight, and where there are some of them at a time, one a device for
+/// results that wait to be handed out.
+pub fn slots(queues: impl Iterator<Item = u64>) -> u64 {
+    let (devices, queues) = queues.fold((0, 0), |(devices, queues), queue| (devices + 1, queues + queue));
+    if queues == 1 { 1 } else { devices + queues }
+}
+
+impl Scheduler {
+    /// A scheduler over these devices, one at least. Nothing is prepared and no thread started before the first call. With
+    /// `wake` there is one device, the host, and others are initialised when a batch is worth it. `policy` is for programs
+    /// without a plan.
+    pub fn new(
+        devices: Vec<(Arc<dyn Backend>, Device)>,
+        wake: Option<Wake>,
+        options: Options,
+        know: Know,
+        policy: Policy,
+    ) -> Scheduler {
+        let slots = slots(devices.iter().map(|(_, device)| u64::from(device.queue.max(1))));
+        let mut has_host = false;
+        let mut workers = Vec::new();
+        for (backend, device) in devices {
+            let share = options.memory_budget / slots * u64::from(device.queue.max(1));
+            // Chunks of two devices in one pool could wait for each other.
+            let is_host = !has_host && device.memory == 0 && device.queue <= 1;
+            has_host |= is_host;
+            workers.push(worker(backend, device, share, is_host, &options, &know, &policy));
+        }
+        Scheduler {
+            options,
+            workers,
+            lazy: wake.map(Lazy::new),
+            know,
+            policy,
+            faults: Mutex::default(),
+            timing: Mutex::default(),
+            counters: Counters::default(),
+            pool: OnceLock::new(),
+            narrow: Mutex::default(),
+            process: OnceLock::new(),
+        }
+    }
+
+    /// The devices that the engine was built with.
+    pub fn workers(&self) -> &[Worker] {
+        &self.workers
+    }
+
+    /// All devices that are initialised.
+    pub fn all(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().chain(self.initialised())
+    }
+
+    /// The devices that work, in the caller's order: at least one.
+    pub fn live(&self) -> impl Iterator<Item = &Worker> {
+        self.all().filter(|worker| !worker.is_disabled())
+    }
+
+    /// The device for work that only one can do.
+    pub fn first(&self) -> &Worker {
+        self.live().next().unwrap_or(&self.workers[0])
+    }
+
+    /// Jobs that a program for so many has room for: a single one has another place beside a second one.
+    pub(crate) fn room_for(&self, jobs: usize) -> usize {
+        if self.options.redundant { jobs.max(2) } else { jobs }
+    }
+
+    /// Takes note of a failure. Whether the device is disabled: the last one is not, and its failure ends the call.
+    pub fn fault(&self, worker: &Worker, error: Error, jobs: usize) -> bool {
+        let mut faults = lock(&self.faults);
+        // An engine may outlive any number of failures.
+        if faults.len() == MOST_FAULTS {
+            faults.remove(0);
+        }
+        faults.push(Fault { device: worker.device().clone(), error: error.clone(), jobs });
+        self.counters.fault();
+        // Under the lock: of two that fail together, one stays.
+        let others = self.live().any(|other| !std::ptr::eq(other, worker));
+        if others {
+            worker.disable(&error);
+        }
+        others
+    }
+
+    /// Failures of devices so far, the latest of them.
+    pub fn faults(&self) -> Vec<Fault> {
+        lock(&self.faults).clone()
+    }
+
+    /// Where the devices' time went, summed over all programs that ran so far.
+    pub fn timing(&self) -> Timing {
+        lock(&self.timing).clone()
+    }
+
+    /// Bytes of the host's memory for programs and jobs at hand.
+    pub fn memory_budget(&self) -> u64 {
+        let options = &self.options;
+        if self.initialised().is_empty() { options.memory_budget } else { options.memory_budget_with_others }
+    }
+
+    /// Bytes for one job that is done alone and owns so many: no budget that nobody chose keeps a message away that is in
+    /// memory already.
+    pub fn memory_alone(&self, owned: usize) -> u64 {
+        self.memory_budget() + if self.options.is_memory_chosen { 0 } else { owned as u64 }
+    }
+
+    /// The error for a job that needs too much.
+    pub fn out_of_memory(&self, worker: &Worker, needs: u64) -> Error {
+        Error::OutOfMemory { device: worker.device().id(), needs, has: self.memory_budget() }
+    }
+
+    /// What the first device that executes the group knows of it, or why the first device does not.
+    pub(crate) fn facts(&self, live: &[&Worker], group: Group) -> Result<Arc<Facts>, Error> {
+        let mut declined = None;
+        for worker in live {
+            match worker.programs.facts(group) {
+                Ok(facts) => return Ok(facts),
+                Err(why) => declined = declined.or(Some(why)),
+            }
+        }
+        Err(declined.unwrap_or(Error::Value { what: "there is no device".into() }))
+    }
+
+    /// How often a chunk's outputs are held in memory: also what results are taken from, and what is compared with.
+    pub fn copies(&self) -> usize {
+        2 + usize::from(self.options.redundant)
+    }
+
+    /// One job, on the first device that can do it, ahead of batches.
+    pub fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
+        let kind = job.ask()?;
+        let mut asked = Some(job);
+        let mut first = None;
+        loop {
+            let (worker, threads) = self.device_for_one(kind);
+            let job = asked.take().expect("it is given back");
+            match self.one_on(worker, job, Group { kind, threads }) {
+                Ok(out) => return Ok(out),
+                Err((Failure::Job(why), _)) => return Err(why),
+                Err((Failure::Device(why), job)) => {
+                    let first = first.get_or_insert_with(|| why.clone());
+                    if !self.fault(worker, why, 1) {
+                        return Err(first.clone());
+                    }
+                    self.counters.again(1);
+                    asked = Some(job);
+                }
+            }
+        }
+    }
+
+    /// The device for a single job, and the threads that it gets there: a single verification is a chain of dependent steps, and
+    /// the host's share of any single job for a discrete device is small. More threads would only add their hand-over.
+    fn device_for_one(&self, kind: Kind) -> (&Worker, usize) {
+        let group = |worker: &Worker| Group { kind, threads: self.threads_for(worker, kind, 1) };
+        let faster = self.suited_alone(kind).filter(|worker| worker.takes(group(worker)));
+        let worker = faster.or_else(|| self.live().find(|worker| worker.takes(group(worker))));
+        let worker = worker.unwrap_or_else(|| self.first());
+        (worker, group(worker).threads)
+    }
+
+    /// Threads for so many jobs on a device.
+    pub fn threads_for(&self, worker: &Worker, kind: Kind, jobs: usize) -> usize {
+        use hypergrove_fips205::plan::Op;
+        let is_chain = matches!(kind, Kind::SlhDsa { op: Op::Verify, .. });
+        if jobs == 1 && (is_chain || worker.is_discrete()) { 1 } else { self.options.threads }
+    }
+
+    fn one_on<J: Job>(&self, worker: &Worker, job: J, group: Group) -> Result<J::Out, (Failure, J)> {
+        // With one thread each caller has the host to itself, on a thread of its own.
+        let turn = (!self.works_on_calling_thread(worker)).then(|| {
+            self.counters.single();
+            worker.turns.single()
+        });
+        // While others compute, a thread for each job is as fast, and fair.
+        let is_crowded = worker.is_host() && turn.as_ref().is_some_and(|turn| turn.crowded);
+        let group = if is_crowded { Group { threads: 1, ..group } } else { group };
+        let facts = match worker.programs.facts(group) {
+            Ok(facts) => facts,
+            Err(why) => return Err((Failure::Job(why), job)),
+        };
+        let held = (job.owned() + job.output(&facts) * self.copies()) as u64;
+        let needs = held.saturating_add(Scale { scheduler: self, worker }.bytes(group, 1));
+        let memory = self.memory_alone(job.owned());
+        if needs > memory {
+            return Err((Failure::Job(self.out_of_memory(worker, needs)), job));
+        }
+        let room = (memory - held, memory - held);
+        let count = job.count();
+        let mut jobs = [(0, Asked { job, group: Ok(group), held, count })];
+        let slot = turn.as_ref().and_then(|turn| turn.slot).unwrap_or(0);
+        let mut run = |pool: Option<&ThreadPool>| {
+            let place = Place { scheduler: self, worker, room, pool, threads: group.threads, elsewhere: false };
+            J::run(&place, &mut jobs, &mut Vec::new())
+        };
+        let began = Instant::now();
+        let done = match (group.threads, &turn) {
+            (_, None) => run(None),
+            (1, _) => outside_pools(|| run(None)),
+            _ => outside_pools(|| self.with_pool(worker, slot, run)),
+        };
+        self.counters.chunk(count, began.elapsed());
+        drop(turn);
+        let [(_, Asked { job, .. })] = jobs;
+        match done {
+            Ok(mut results) => match results.pop() {
+                Some(Ok(out)) => Ok(out),
+                Some(Err(why)) => Err((Failure::Job(why), job)),
+                None => unreachable!("one result a job"),
+            },
+            Err(why) if is_fault(&why) => Err((Failure::Device(why), job)),
+            Err(why) => Err((Failure::Job(why), job)),
+        }
+    }
+
+    /// Any number of jobs that are at hand: their source does not block. Results are handed out in order, on this thread.
+    pub fn run<'a, J: Job + 'a>(
+        &'a self,
+        jobs: &mut dyn Iterator<Item = J>,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
+        let (devices, may_switch) = self.devices();
+        self.run_on(devices, may_switch, jobs, sink)
+    }
+
+    /// The same on these devices; `may_switch` if others may take over.
+    pub fn run_on<'a, J: Job + 'a>(
+        &'a self,
+        devices: Vec<&'a Worker>,
+        may_switch: bool,
+        jobs: &mut dyn Iterator<Item = J>,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
+        let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
+        let mut jobs = jobs.fuse();
+        // A single job goes ahead of batches.
+        let first = jobs.next();
+        let second = first.as_ref().and_then(|_| jobs.next());
+        match (first, second) {
+            (Some(job), None) if job.count() == 1 && job.ask().is_ok() && devices.len() == self.live().count() => {
+                let result = self.one(job);
+                if let Err(why) = &result
+                    && !why.kind().is_of_job()
+                {
+                    return Err(why.clone());
+                }
+                let _ = sink(0, result);
+                Ok(())
+            }
+            (first, second) => {
+                let jobs = first.into_iter().chain(second).chain(jobs).map(move |job| asker.ask(job));
+                Call::new(self, devices, may_switch, jobs).run(sink)
+            }
+        }
+    }
+
+    /// Any number of jobs of a source that may block: a thread of its own takes them, so that results are handed out as soon as
+    /// they are there, in order, on this thread. With one thread this thread takes jobs too, a chunk at a time.
+    pub fn run_blocking<'a, J: Job + 'a>(
+        &'a self,
+        jobs: &mut (dyn Iterator<Item = J> + Send),
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
+        let most = jobs.size_hint().1;
+        if self.options.threads == 1 || most.is_some_and(|most| most <= 1) {
+            return self.run(&mut { jobs }, sink);
+        }
+        let (devices, may_switch) = self.devices();
+        let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
+        let signal = Arc::new(Signal::default());
+        let feed = Feed::new(signal.clone(), FIRST_AHEAD, self.memory_budget() / slots);
+        let jobs = Mutex::new(Some(jobs));
+        let done = std::thread::scope(|scope| {
+            let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
+            let (feed, source) = (&feed, &jobs);
+            let pull = move || {
+                if let Some(jobs) = lock(source).take() {
+                    feed.pull(&mut jobs.map(|job| asker.ask(job)));
+                }
+            };
+            // Without a thread that cannot be had, this one takes the jobs.
+            Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull).ok()?;
+            let stops = Stop(feed);
+            let fed = Fed { feed, jobs: VecDeque::new(), most };
+            let done = Call::fed(self, devices, may_switch, fed, signal).run(sink);
+            drop(stops);
+            Some(done)
+        });
+        match done {
+            Some(done) => done,
+            None => {
+                let jobs = jobs.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+                self.run(&mut jobs.expect("nobody took them"), sink)
+            }
+        }
+    }
+
+    /// The devices that a call begins with, and whether others may take over.
+    fn devices(&self) -> (Vec<&Worker>, bool) {
+        match self.lazy.is_some() && !self.workers[0].is_disabled() {
+            true => (vec![&self.workers[0]], true),
+            false => (self.live().collect(), false),
+        }
+    }
+
+    /// Whether chunks for this device are run by the thread that calls.
+    pub(crate) fn works_on_calling_thread(&self, worker: &Worker) -> bool {
+        self.options.threads == 1 && worker.is_host()
+    }
+
+    /// Runs `work` with the threads of a slot: none with one thread.
+    ///
+    /// All of the host's own programs share one pool. A program on another device blocks the thread that waits for it, and
+    /// one that waits for others of its pool may begin with whatever else the pool has to do, such as another such program:
+    /// each slot has a pool of its own.
+    pub(crate) fn with_pool<R>(
+        &self,
+        worker: &Worker,
+        slot: usize,
+        work: impl FnOnce(Option<&ThreadPool>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match self.options.threads {
+            1 => work(None),
+            _ => work(Some(worker.pool(self, slot)?)),
+        }
+    }
+
+    /// Threads of a slot of a device other than the host.
+    fn threads_of_slot(&self) -> usize {
+        let devices = self.all().filter(|worker| !worker.is_host()).count().max(1);
+        // Each chunk waits for its device half of the time (docs/cuda.md).
+        match self.options.threads {
+            1 => 1,
+            threads => threads.div_ceil(2 * devices).max(2),
+        }
+    }
+
+    /// The host's threads.
+    fn pool(&self) -> Result<&ThreadPool, Error> {
+        let pool = self.pool.get_or_init(|| self.new_pool(self.options.threads));
+        self.same_process().and(pool.as_ref().map_err(Clone::clone))
+    }
+
+    /// A pool of so many threads, fewer than the engine has.
+    fn narrow_pool(&self, threads: usize) -> Result<Arc<ThreadPool>, Error> {
+        let mut all = lock(&self.narrow);
+        if let Some(pool) = all.iter().find(|pool| pool.current_num_threads() == threads) {
+            return Ok(pool.clone());
+        }
+        let pool = Arc::new(self.new_pool(threads)?);
+        all.push(pool.clone());
+        Ok(pool)
+    }
+
+    fn new_pool(&self, threads: usize) -> Result<ThreadPool, Error> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        self.process.get_or_init(std::process::id);
+        let pool =
+            ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("hypergrove-{number}-{i}"));
+        pool.build().map_err(|why| Error::no_threads(threads, why))
+    }
+
+    /// After a fork the child has none of its parent's threads.
+    fn same_process(&self) -> Result<(), Error> {
+        match self.process.get() {
+            Some(process) if *process != std::process::id() => Err(Error::Io {
+                what: "this engine's threads belong to the process that this one was forked from; make a new engine"
+                    .into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs `body` with a scope in the threads of every slot of these devices.
+    fn with_scopes<'a, R>(
+        &'a self,
+        devices: &[&'a Worker],
+        body: &mut dyn FnMut(&Scopes<'_, 'a>) -> R,
+    ) -> Result<R, Error> {
+        let mut pools = Vec::new();
+        for (lane, worker) in devices.iter().enumerate() {
+            if !self.works_on_calling_thread(worker) {
+                for slot in 0..worker.turns.slots() {
+                    pools.push((lane, worker.pool(self, slot)?));
+                }
+            }
+        }
+        let none: Vec<Vec<&rayon::Scope<'a>>> = devices.iter().map(|_| Vec::new()).collect();
+        Ok(nest(&pools, &none, body))
+    }
+}
+
+/// Runs `work`, which holds a turn, on a thread that belongs to no pool. A thread of the caller's pool that waits for ours may
+/// begin with whatever else its pool has to do: with another call, say, which then waits for the turn that it holds itself.
+fn outside_pools<R: Send>(work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
+    if rayon::current_thread_index().is_none() {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let thread = Builder::new().name("hypergrove-call".into()).spawn_scoped(scope, work);
+        let thread = thread.map_err(|why| Error::no_threads(1, why))?;
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// Opens a scope in the first pool, and within it in the others.
+fn nest<'a, R>(
+    pools: &[(usize, &'a ThreadPool)],
+    scopes: &Scopes<'_, 'a>,
+    body: &mut dyn FnMut(&Scopes<'_, 'a>) -> R,
+) -> R {
+    let Some(((lane, pool), others)) = pools.split_first() else { return body(scopes) };
+    pool.in_place_scope(|scope| {
+        let mut scopes: Vec<Vec<&rayon::Scope<'a>>> = scopes.to_vec();
+        scopes[*lane].push(scope);
+        nest(others, &scopes, body)
+    })
+}
+
+/// Stops a feed, also where a sink panics.
+struct Stop<'a, J>(&'a Feed<J>);
+
+impl<J> Drop for Stop<'_, J> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Learns of each job what the planner must know.
+struct Asker<'a> {
+    scheduler: &'a Scheduler,
+    devices: Vec<&'a Worker>,
+    /// What is known of the last job's group, which the next job most often shares.
+    last: Option<(Group, Result<Arc<Facts>, Error>)>,
+}
+
+impl Asker<'_> {
+    fn ask<J: Job>(&mut self, job: J) -> Asked<J> {
+        let threads = self.scheduler.options.threads;
+        let known = job.ask().and_then(|kind| {
+            let group = Group { kind, threads };
+            Ok((group, self.facts(group)?))
+        });
+        let output = known.as_ref().map_or(0, |(_, facts)| job.output(facts));
+        let held = (job.owned() + output * self.scheduler.copies()) as u64;
+        Asked { held, group: known.map(|(group, _)| group), count: job.count(), job }
+    }
+
+    /// The error is the first device's, if all decline.
+    fn facts(&mut self, group: Group) -> Result<Arc<Facts>, Error> {
+        if let Some((_, known)) = self.last.as_ref().filter(|(last, _)| *last == group) {
+            return known.clone();
+        }
+        let mut known = self.scheduler.facts(&self.devices, group);
+        if known.is_err() {
+            // Those that are initialised meanwhile may take it.
+            known = self.scheduler.facts(&self.scheduler.live().collect::<Vec<_>>(), group).or(known);
+        }
+        self.last = Some((group, known.clone()));
+        known
+    }
+}
+
+/// A worker with what is known of its device.
+fn worker(
+    backend: Arc<dyn Backend>,
+    device: Device,
+    share: u64,
+    is_host: bool,
+    options: &Options,
+    know: &Know,
+    policy: &Policy,
+) -> Worker {
+    let known = know(&backend, &device);
+    let programs = Programs::new(SelfTested::of(backend), device, share, Some(known), policy.clone());
+    Worker::new(programs, is_host, options.threads)
+}

@@ -1,0 +1,336 @@
+//! Turns on a device: first come first served by chunks, single jobs ahead of chunks.
+//!
+//! All calls of an engine share its devices. Before a call runs anything on a device, it takes a turn. A turn lasts for one
+//! chunk, so that calls take turns chunk by chunk, and a single job waits for one chunk at most.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Single jobs that may go ahead of a waiting chunk, one after the other: then the chunk has its turn.
+const AHEAD: u32 = 16;
+
+/// Wakes a call that waits: for turns, for jobs of its source, or for chunks that are done.
+#[derive(Default)]
+pub(crate) struct Signal {
+    state: Mutex<Signaled>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Signaled {
+    /// What happened since the last wait.
+    events: u64,
+    /// Turns that were granted: their device's number and slot.
+    granted: Vec<(usize, usize)>,
+}
+
+impl Signal {
+    /// Something happened that the call may wait for.
+    pub(crate) fn notify(&self) {
+        lock(&self.state).events += 1;
+        self.changed.notify_all();
+    }
+
+    fn grant(&self, device: usize, slot: usize) {
+        let mut state = lock(&self.state);
+        state.granted.push((device, slot));
+        state.events += 1;
+        self.changed.notify_all();
+    }
+
+    /// How much happened so far: to be asked before looking around, and given to [`wait`](Signal::wait).
+    pub(crate) fn events(&self) -> u64 {
+        lock(&self.state).events
+    }
+
+    /// Turns that were granted and not taken yet.
+    pub(crate) fn granted(&self) -> Vec<(usize, usize)> {
+        std::mem::take(&mut lock(&self.state).granted)
+    }
+
+    /// Waits until something happens beyond `seen`, or for so long.
+    pub(crate) fn wait(&self, seen: u64, most: Option<Duration>) {
+        let state = lock(&self.state);
+        match most {
+            None => drop(self.changed.wait_while(state, |state| state.events == seen)),
+            Some(most) => drop(self.changed.wait_timeout_while(state, most, |state| state.events == seen)),
+        }
+    }
+}
+
+/// Who waits for a turn.
+struct Waiter {
+    signal: Arc<Signal>,
+    /// The number by which its call knows the device.
+    device: usize,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    /// Slots that nobody uses, and single jobs that may run beside them.
+    slots: Vec<usize>,
+    singles: usize,
+    /// By when they came.
+    waiting_singles: BTreeMap<u64, Waiter>,
+    waiting_chunks: BTreeMap<u64, Waiter>,
+    /// Tickets given out so far.
+    tickets: u64,
+    /// Single jobs that went ahead of a waiting chunk since the last one had its turn.
+    ahead: u32,
+    waits: Waits,
+}
+
+/// How long turns were waited for.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Waits {
+    /// Turns that were taken.
+    pub turns: u64,
+    /// Turns that were waited for.
+    pub waited: u64,
+    /// Time waited, of all of them together.
+    pub time: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+}
+
+/// The turns of a device.
+pub(crate) struct Turns {
+    state: Mutex<State>,
+    /// Whether single jobs have slots of their own: on the host, whose cores the operating system shares out.
+    apart: bool,
+    /// Slots and single jobs at a time, in all.
+    most: (usize, usize),
+}
+
+/// A place in the queue for a chunk's turn.
+pub(crate) type Ticket = u64;
+
+/// The right to use a slot of a device, until this is dropped.
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    /// The slot; `None` for a single job beside the slots.
+    pub(crate) slot: Option<usize>,
+    /// Whether others use the device too, or wait for it.
+    pub(crate) crowded: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.turns.state);
+        match self.slot {
+            Some(slot) => state.slots.push(slot),
+            None => state.singles += 1,
+        }
+        self.turns.serve(&mut state);
+    }
+}
+
+impl Turns {
+    /// So many chunks at a time; so many single jobs beside them, or with `None` in their place.
+    pub(crate) fn new(chunks: usize, singles: Option<usize>) -> Turns {
+        let most = (chunks.max(1), singles.unwrap_or(0));
+        let state = State { slots: (0..most.0).rev().collect(), singles: most.1, ..State::default() };
+        Turns { state: Mutex::new(state), apart: singles.is_some(), most }
+    }
+
+    /// Chunks at a time.
+    pub(crate) fn slots(&self) -> usize {
+        self.most.0
+    }
+
+    /// Turns in use, and those waited for.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        let used = self.most.0 - state.slots.len() + self.most.1 - state.singles;
+        (used, state.waiting_singles.len() + state.waiting_chunks.len())
+    }
+
+    /// How long turns were waited for so far.
+    pub(crate) fn waits(&self) -> Waits {
+        lock(&self.state).waits
+    }
+
+    /// A turn for a single job: waits for it.
+    pub(crate) fn single(&self) -> Turn<'_> {
+        let mut state = lock(&self.state);
+        let used = self.most.0 - state.slots.len() + self.most.1 - state.singles;
+        let crowded = used > 0;
+        let free = if self.apart { state.singles > 0 } else { !state.slots.is_empty() };
+        if free && state.waiting_singles.is_empty() {
+            state.waits.turns += 1;
+            let slot = if self.apart {
+                state.singles -= 1;
+                None
+            } else {
+                state.slots.pop()
+            };
+            return Turn { turns: self, slot, crowded };
+        }
+        let signal = Arc::new(Signal::default());
+        state.tickets += 1;
+        let ticket = state.tickets;
+        state.waiting_singles.insert(ticket, Waiter { signal: signal.clone(), device: 0, since: Instant::now() });
+        drop(state);
+        loop {
+            let seen = signal.events();
+            if let Some((_, slot)) = signal.granted().pop() {
+                return Turn { turns: self, slot: (!self.apart).then_some(slot), crowded: true };
+            }
+            signal.wait(seen, None);
+        }
+    }
+
+    /// A turn for a chunk, if there is one now; otherwise `signal` is told of it later, with `device`. A call that comes back
+    /// gives its ticket, and has the place in the queue that it had.
+    pub(crate) fn chunk(
+        &self,
+        signal: &Arc<Signal>,
+        device: usize,
+        ticket: Option<Ticket>,
+    ) -> Result<Turn<'_>, Ticket> {
+        let mut state = lock(&self.state);
+        let ticket = ticket.unwrap_or_else(|| {
+            state.tickets += 1;
+            state.tickets
+        });
+        let is_next = state.waiting_chunks.first_key_value().is_none_or(|(first, _)| ticket < *first);
+        if is_next && state.waiting_singles.is_empty() && !state.slots.is_empty() {
+            state.waits.turns += 1;
+            let slot = state.slots.pop();
+            return Ok(Turn { turns: self, slot, crowded: false });
+        }
+        state.waiting_chunks.insert(ticket, Waiter { signal: signal.clone(), device, since: Instant::now() });
+        self.serve(&mut state);
+        Err(ticket)
+    }
+
+    /// Takes a request back; `false` if the turn was granted meanwhile.
+    pub(crate) fn withdraw(&self, ticket: Ticket) -> bool {
+        lock(&self.state).waiting_chunks.remove(&ticket).is_some()
+    }
+
+    /// The turn that a call was told of.
+    pub(crate) fn granted(&self, slot: usize) -> Turn<'_> {
+        Turn { turns: self, slot: Some(slot), crowded: true }
+    }
+
+    /// Gives free slots to those who wait.
+    fn serve(&self, state: &mut State) {
+        while self.apart && state.singles > 0 {
+            let Some((_, waiter)) = state.waiting_singles.pop_first() else { break };
+            state.singles -= 1;
+            state.waits.served(&waiter);
+            waiter.signal.grant(waiter.device, 0);
+        }
+        while let Some(slot) = state.slots.pop() {
+            let has_chunk = !state.waiting_chunks.is_empty();
+            let single_first = !self.apart && (state.ahead < AHEAD || !has_chunk);
+            let single = single_first.then(|| state.waiting_singles.pop_first()).flatten();
+            state.ahead = if single.is_some() && has_chunk { state.ahead + 1 } else { 0 };
+            let Some((_, waiter)) = single.or_else(|| state.waiting_chunks.pop_first()) else {
+                state.slots.push(slot);
+                return;
+            };
+            state.waits.served(&waiter);
+            waiter.signal.grant(waiter.device, slot);
+        }
+    }
+}
+
+impl Waits {
+    fn served(&mut self, waiter: &Waiter) {
+        let waited = waiter.since.elapsed();
+        self.turns += 1;
+        self.waited += 1;
+        self.time += waited;
+        self.longest = self.longest.max(waited);
+    }
+}
+
+/// A panic in another thread leaves what is locked whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::thread::{scope, sleep};
+
+    fn until(happened: impl Fn() -> bool) {
+        while !happened() {
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn chunks_come_in_order_and_keep_their_place() {
+        let turns = Turns::new(1, None);
+        let calls = [(); 3].map(|()| Arc::new(Signal::default()));
+        let Ok(first) = turns.chunk(&calls[0], 7, None) else { panic!("nobody is there") };
+        assert_eq!(first.slot, Some(0));
+        let [a, b] = [1, 2].map(|call: usize| turns.chunk(&calls[call], call, None).err().unwrap());
+        assert!(a < b && turns.load() == (1, 2));
+        // One that goes away for a while comes back to its place.
+        assert!(turns.withdraw(a));
+        assert_eq!(turns.chunk(&calls[1], 1, Some(a)).err(), Some(a));
+        drop(first);
+        assert_eq!((calls[1].granted(), calls[2].granted()), (vec![(1, 0)], vec![]));
+        assert!(!turns.withdraw(a), "it was granted");
+        drop(turns.granted(0));
+        assert_eq!(calls[2].granted(), [(2, 0)]);
+        drop(turns.granted(0));
+        assert_eq!((turns.load(), turns.waits().turns, turns.waits().waited), ((0, 0), 3, 2));
+    }
+
+    #[test]
+    fn single_jobs_go_ahead_of_chunks_but_starve_none() {
+        let turns = Turns::new(1, None);
+        let (call, order) = (Arc::new(Signal::default()), Mutex::new(Vec::new()));
+        scope(|scope| {
+            let running = turns.chunk(&call, 0, None).ok().unwrap();
+            let ticket = turns.chunk(&call, 0, None).err().unwrap();
+            for _ in 0..2 * AHEAD {
+                scope.spawn(|| {
+                    let turn = turns.single();
+                    lock(&order).push("single");
+                    drop(turn);
+                });
+            }
+            until(|| turns.load().1 == 2 * AHEAD as usize + 1);
+            drop(running);
+            until(|| !lock(&call.state).granted.is_empty());
+            lock(&order).push("chunk");
+            assert!(!turns.withdraw(ticket));
+            call.granted();
+            drop(turns.granted(0));
+        });
+        let place = lock(&order).iter().position(|what| *what == "chunk");
+        assert_eq!(place, Some(AHEAD as usize));
+    }
+
+    #[test]
+    fn single_jobs_of_the_host_run_beside_chunks() {
+        let turns = Turns::new(1, Some(2));
+        let call = Arc::new(Signal::default());
+        let chunk = turns.chunk(&call, 0, None).ok().unwrap();
+        let (a, b) = (turns.single(), turns.single());
+        assert!(a.slot.is_none() && a.crowded && b.crowded);
+        let most = AtomicUsize::new(0);
+        scope(|scope| {
+            scope.spawn(|| {
+                drop(turns.single());
+                most.fetch_add(1, SeqCst);
+            });
+            until(|| turns.load().1 == 1);
+            assert_eq!(most.load(SeqCst), 0, "two at a time");
+            drop(a);
+        });
+        drop((b, chunk));
+        assert_eq!((turns.load(), most.load(SeqCst)), ((0, 0), 1));
+        assert!(!turns.single().crowded);
+    }
+}

@@ -1,0 +1,213 @@
+//! The devices of an engine: what each may hold, its turns and threads, and what becomes of one that fails.
+
+use super::Scheduler;
+use super::turns::Turns;
+use crate::planner::{Bounds, Weigh};
+use crate::programs::{Facts, Group, Kind, Programs};
+use crate::{Device, Error, ErrorKind};
+use hypergrove_fips205::plan::Op;
+use rayon::ThreadPool;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Results of a batch come out at least this often, unless one job takes longer. This does not hold for a device with memory
+/// of its own: only a full program is fast there.
+const CHUNK_TIME: Duration = Duration::from_millis(500);
+
+/// A device's failure. If there was another device, that one did the jobs instead.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fault {
+    /// The device.
+    pub device: Device,
+    /// What it reported, or which check its results failed.
+    pub error: Error,
+    /// Jobs whose results it lost.
+    pub jobs: usize,
+}
+
+/// A device that the engine uses.
+pub struct Worker {
+    /// Its programs.
+    pub programs: Programs,
+    pub(super) turns: Turns,
+    /// For each slot the threads that run its chunks; none on the host, whose chunks run in the engine's pool.
+    pools: Option<Vec<OnceLock<Result<ThreadPool, Error>>>>,
+    state: AtomicU8,
+}
+
+/// It failed, and another device does its part.
+const FAILED: u8 = 1;
+/// The same, and its results were wrong.
+const WRONG: u8 = 2;
+
+impl Worker {
+    /// A device; `is_host` if it computes in the engine's own threads.
+    pub(super) fn new(programs: Programs, is_host: bool, threads: usize) -> Worker {
+        let slots = programs.slots();
+        let pools = (!is_host).then(|| (0..slots).map(|_| OnceLock::new()).collect());
+        // The operating system shares the host's cores out among chunks and single jobs.
+        let turns = Turns::new(slots, is_host.then_some(threads));
+        Worker { programs, turns, pools, state: AtomicU8::new(0) }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.programs.device()
+    }
+
+    /// Whether it failed, and another device does its part.
+    pub fn is_disabled(&self) -> bool {
+        self.state.load(Relaxed) != 0
+    }
+
+    /// Whether what it has computed cannot be trusted.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.state.load(Relaxed) == WRONG
+    }
+
+    pub(super) fn disable(&self, error: &Error) {
+        let state = if matches!(error, Error::Inconsistent { .. }) { WRONG } else { FAILED };
+        self.state.fetch_max(state, Relaxed);
+    }
+
+    /// Whether its chunks run in the engine's own threads.
+    pub(super) fn is_host(&self) -> bool {
+        self.pools.is_none()
+    }
+
+    /// Chunks that keep it busy, at most.
+    pub fn queue(&self) -> usize {
+        self.device().queue.max(1) as usize
+    }
+
+    /// The same for one group.
+    pub fn queue_of(&self, group: Option<Group>) -> usize {
+        group.and_then(|group| self.programs.facts(group).ok()).map_or(self.queue(), |facts| facts.queue)
+    }
+
+    /// Whether it is not the host itself that computes.
+    pub fn is_discrete(&self) -> bool {
+        self.queue() > 1 || self.has_memory()
+    }
+
+    /// Whether it has memory of its own.
+    pub fn has_memory(&self) -> bool {
+        self.device().memory > 0
+    }
+
+    /// Whether it can do such jobs.
+    pub fn takes(&self, group: Group) -> bool {
+        self.programs.facts(group).is_ok()
+    }
+
+    /// Jobs a second of this group, as far as is known.
+    pub(super) fn speed(&self, group: Group) -> Option<f64> {
+        self.programs.facts(group).ok().map(|facts| 1.0 / facts.seconds())
+    }
+
+    /// Predicted time of a full program.
+    fn full(&self, group: Group) -> Option<f64> {
+        self.programs.facts(group).ok().map(|facts| facts.seconds() * facts.most() as f64)
+    }
+
+    /// The threads that run the chunks of a slot.
+    pub(super) fn pool<'a>(&'a self, scheduler: &'a Scheduler, slot: usize) -> Result<&'a ThreadPool, Error> {
+        match &self.pools {
+            None => scheduler.pool(),
+            Some(pools) => {
+                let threads = scheduler.threads_of_slot();
+                let pool = pools[slot].get_or_init(|| scheduler.new_pool(threads));
+                scheduler.same_process().and(pool.as_ref().map_err(Clone::clone))
+            }
+        }
+    }
+}
+
+/// How jobs weigh on one device.
+#[derive(Clone, Copy)]
+pub struct Scale<'a> {
+    /// Whose device.
+    pub scheduler: &'a Scheduler,
+    /// The device.
+    pub worker: &'a Worker,
+}
+
+impl Scale<'_> {
+    fn facts(&self, group: Group) -> Option<Arc<Facts>> {
+        self.worker.programs.facts(group).ok()
+    }
+
+    /// Bytes of the largest program that jobs of this group need.
+    pub fn bytes(&self, group: Group, jobs: usize) -> u64 {
+        let room = self.scheduler.room_for(jobs);
+        let bytes = |group| self.facts(group).map_or(0, |facts| self.worker.programs.bytes(&facts, room));
+        match group.kind {
+            // The verification that follows a signing has a program of its own.
+            Kind::SlhDsa { params, op: Op::Sign, .. } if self.scheduler.options.verify_signatures => {
+                bytes(group).max(bytes(Group::slh_dsa(params, Op::Verify, 0, group.threads)))
+            }
+            _ => bytes(group),
+        }
+    }
+
+    /// What a chunk that begins with a job of `group` may not exceed, on this device among `others`.
+    pub fn bounds<'w>(&self, memory: u64, group: Option<Group>, others: impl Iterator<Item = &'w Worker>) -> Bounds {
+        let most = group.and_then(|group| self.facts(group)).map_or(1024, |facts| facts.most());
+        // The results of several devices are put in order: none should take much longer for its chunk than another.
+        let shortest = group.and_then(|group| others.filter_map(|other| other.full(group)).reduce(f64::min));
+        let shortest = shortest.and_then(|seconds| Duration::try_from_secs_f64(2.0 * seconds).ok());
+        let (longest, least) = match (self.worker.has_memory(), shortest) {
+            (true, None) => (Duration::MAX, most),
+            (true, Some(_)) => (Duration::MAX, most.div_ceil(8)),
+            (false, _) => (CHUNK_TIME, self.scheduler.options.threads),
+        };
+        // Bad jobs weigh nothing, but must not be gathered for ever.
+        let jobs = if group.is_some() { most.max(1024) } else { most };
+        Bounds { memory, jobs, time: shortest.map_or(longest, |shortest| shortest.min(longest)), least }
+    }
+}
+
+/// A job that waits for a device, with what the planner must know of it.
+pub struct Asked<J> {
+    /// The job.
+    pub job: J,
+    /// Which program does it, or why none can.
+    pub group: Result<Group, Error>,
+    /// Bytes that the job and its output take while it is worked on.
+    pub held: u64,
+    /// Jobs that it counts for.
+    pub count: usize,
+}
+
+impl<J> Weigh<Asked<J>> for Scale<'_> {
+    type Group = Group;
+    fn count(&self, asked: &Asked<J>) -> usize {
+        asked.count
+    }
+    fn group(&self, asked: &Asked<J>) -> Option<Group> {
+        asked.group.as_ref().ok().copied()
+    }
+    fn held(&self, asked: &Asked<J>) -> u64 {
+        asked.held
+    }
+    fn takes(&self, group: &Group) -> bool {
+        self.worker.takes(*group)
+    }
+    fn most(&self, group: &Group) -> usize {
+        self.facts(*group).map_or(usize::MAX, |facts| facts.most())
+    }
+    fn program(&self, group: &Group, jobs: usize) -> u64 {
+        self.bytes(*group, jobs)
+    }
+    fn seconds(&self, group: &Group) -> f64 {
+        self.facts(*group).map_or(0.0, |facts| facts.seconds())
+    }
+}
+
+/// Whether it is the device that failed, not the call.
+pub fn is_fault(error: &Error) -> bool {
+    use ErrorKind::{DeviceFailed, OutOfMemory, Unsupported, Withheld};
+    // A plan that a device lists and then cannot prepare, for want of a compiler say, others may.
+    matches!(error.kind(), DeviceFailed | OutOfMemory | Unsupported | Withheld)
+}

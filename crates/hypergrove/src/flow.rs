@@ -1,0 +1,21 @@
+//! What a sink answers.
+
+use std::ops::ControlFlow;
+
+/// What a sink returns: nothing, or a [`ControlFlow`] whose `Break` ends the call.
+pub trait Flow {
+    /// Whether the call goes on.
+    fn flow(self) -> ControlFlow<()>;
+}
+
+impl Flow for () {
+    fn flow(self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl Flow for ControlFlow<()> {
+    fn flow(self) -> ControlFlow<()> {
+        self
+    }
+}

@@ -1,0 +1,226 @@
+//! Devices that compute what the reference does, take their time, and fail as they are told.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use hypergrove::*;
+use hypergrove_engine::{Axis, Batch, Program, Timing, capabilities, forward};
+use hypergrove_fips205::plan::Slot;
+use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(crate) const P: &Params = &TOY_SHA2_16;
+pub(crate) const PURE: Mode<'static> = Mode::Pure { context: b"" };
+
+pub(crate) fn key(of: u8) -> SigningKey {
+    slh_keygen_internal(P, &[of; 16], &[of ^ 0x55; 16], &[of ^ 0xaa; 16]).into()
+}
+
+pub(crate) fn message(i: usize) -> Vec<u8> {
+    format!("message {i}").into_bytes()
+}
+
+pub(crate) fn job(key: &SigningKey, i: usize) -> SignJob<'_> {
+    SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(key, message(i)) }
+}
+
+/// A run of a program, about to be answered.
+pub(crate) struct Call<'a> {
+    pub(crate) device: u32,
+    /// Runs of this device so far.
+    pub(crate) nth: usize,
+    pub(crate) op: Op,
+    pub(crate) out: &'a mut [u8],
+}
+
+impl Call<'_> {
+    pub(crate) fn fails<T>(&self, what: &str) -> Result<T, Error> {
+        Err(Error::Device { device: format!("mock:{}", self.device), what: what.into() })
+    }
+}
+
+pub(crate) type Answer = dyn Fn(Call<'_>) -> Result<(), Error> + Send + Sync;
+
+/// What a mock saw.
+#[derive(Default)]
+pub(crate) struct Log {
+    /// Device and jobs of each run, in order of their ends.
+    pub(crate) runs: Mutex<Vec<(u32, usize)>>,
+    /// Runs of each device: ever, now, and at most at a time.
+    pub(crate) counts: [(AtomicUsize, AtomicUsize, AtomicUsize); 4],
+    pub(crate) prepared: AtomicUsize,
+    /// Programs that the device's memory did not suffice for.
+    pub(crate) refused: AtomicUsize,
+    /// Bytes of programs that live.
+    pub(crate) bytes: AtomicU64,
+    pub(crate) cached_ids: Mutex<HashSet<u64>>,
+}
+
+/// Devices that compute what the reference does, then take their time.
+#[derive(Clone)]
+pub(crate) struct Mock {
+    pub(crate) name: &'static str,
+    pub(crate) count: u32,
+    pub(crate) queue: u32,
+    pub(crate) memory: u64,
+    /// Jobs that fill a device.
+    pub(crate) jobs: usize,
+    /// Jobs that a device's memory suffices for.
+    pub(crate) capacity: usize,
+    /// Bytes that a program takes of the host, for each job.
+    pub(crate) bytes: u64,
+    /// Time of a job on each device.
+    pub(crate) delay: [Duration; 4],
+    /// What else happens after a run.
+    pub(crate) answer: Arc<Answer>,
+    /// Device 0 declines SHAKE.
+    pub(crate) picky: bool,
+    /// Whether its devices may be chosen without being named, and what device 0 is known by.
+    pub(crate) automatic: bool,
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) log: Arc<Log>,
+}
+
+pub(crate) fn mock(count: u32, queue: u32) -> Mock {
+    Mock {
+        name: "mock",
+        count,
+        queue,
+        memory: 0,
+        jobs: 8,
+        capacity: usize::MAX,
+        bytes: 0,
+        delay: [Duration::from_micros(100); 4],
+        answer: Arc::new(|_| Ok(())),
+        picky: false,
+        automatic: true,
+        uuid: None,
+        log: Arc::default(),
+    }
+}
+
+impl Mock {
+    pub(crate) fn answering(self, answer: impl Fn(Call<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Mock {
+        Mock { answer: Arc::new(answer), ..self }
+    }
+    pub(crate) fn builder(&self) -> EngineBuilder {
+        let backend: Arc<dyn Backend> = Arc::new(self.clone());
+        Engine::builder().devices((0..self.count).map(|i| (backend.clone(), i)).collect()).threads(2)
+    }
+    pub(crate) fn engine(&self) -> Engine {
+        self.builder().build().unwrap()
+    }
+    /// Jobs that each device ran.
+    pub(crate) fn shares(&self) -> [usize; 4] {
+        let mut shares = [0; 4];
+        self.log.runs.lock().unwrap().iter().for_each(|(device, jobs)| shares[*device as usize] += jobs);
+        shares
+    }
+}
+
+impl Backend for Mock {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        let of = |index| Device {
+            backend: self.name,
+            index,
+            queue: self.queue,
+            memory: self.memory,
+            automatic: self.automatic,
+            uuid: self.uuid.filter(|_| index == 0),
+            ..Reference.devices().unwrap().remove(0)
+        };
+        Ok((0..self.count).map(of).collect())
+    }
+    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+}
+
+impl SlhDsaPrograms for Mock {
+    forward!(self => Reference; compile, queue);
+
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        if self.picky && device.index == 0 && plan.params.family == Family::Shake {
+            return Err(Error::Unsupported { device: device.id(), what: "SHAKE".into() });
+        }
+        Ok(Vec::new())
+    }
+    fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
+        self.jobs
+    }
+    fn bytes(&self, _: &Device, _: &Plan, batch: usize, _: &Policy) -> u64 {
+        self.bytes * batch as u64
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        if batch > self.capacity {
+            self.log.refused.fetch_add(1, SeqCst);
+            return Err(Error::OutOfMemory { device: device.id(), needs: batch as u64, has: self.capacity as u64 });
+        }
+        self.log.prepared.fetch_add(1, SeqCst);
+        let bytes = self.bytes * batch as u64;
+        self.log.bytes.fetch_add(bytes, SeqCst);
+        let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
+        Ok(Box::new(MockProgram { mock: self.clone(), device: device.index, batch, bytes, elsewhere: false, program }))
+    }
+}
+
+pub(crate) struct MockProgram {
+    pub(crate) mock: Mock,
+    pub(crate) device: u32,
+    pub(crate) batch: usize,
+    pub(crate) bytes: u64,
+    pub(crate) elsewhere: bool,
+    pub(crate) program: Box<dyn Program>,
+}
+
+impl Drop for MockProgram {
+    fn drop(&mut self) {
+        self.mock.log.bytes.fetch_sub(self.bytes, SeqCst);
+    }
+}
+
+impl Program for MockProgram {
+    fn plan(&self) -> &Plan {
+        self.program.plan()
+    }
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        assert!(batch.len() <= self.batch, "{} jobs in a program for {}", batch.len(), self.batch);
+        let log = &self.mock.log;
+        log.cached_ids.lock().unwrap().extend(batch.keys.iter().map(|key| key.cached_id));
+        let (ever, now, most) = &log.counts[self.device as usize];
+        let nth = ever.fetch_add(1, SeqCst);
+        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        let timing = self.program.run(batch, out);
+        std::thread::sleep(self.mock.delay[self.device as usize] * batch.len() as u32);
+        now.fetch_sub(1, SeqCst);
+        let (device, op) = (self.device, self.plan().op);
+        // The device's places are those of its output.
+        let moved = if self.elsewhere { out.len() / 2 } else { 0 };
+        out.rotate_right(moved);
+        (self.mock.answer)(Call { device, nth, op, out })?;
+        out.rotate_left(moved);
+        log.runs.lock().unwrap().push((device, batch.len()));
+        timing
+    }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.elsewhere = elsewhere;
+    }
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        self.program.read(slot)
+    }
+}
+
+/// Signs messages 0 to `count`, deterministically; every signature that comes out is right, and in its place.
+pub(crate) fn sign(engine: &Engine, key: &SigningKey, count: usize) -> (Result<(), Error>, usize) {
+    let mut next = 0;
+    let done = engine.sign_batch((0..count).map(|i| job(key, i)), |index, signature| {
+        assert_eq!(index, next, "results in order, each once");
+        let expected = slh_sign(&message(index), b"", key.as_ref(), None).unwrap();
+        assert!(signature.unwrap().as_bytes() == expected.as_bytes(), "signature {index}");
+        next += 1;
+    });
+    (done, next)
+}

@@ -1,0 +1,221 @@
+//! Many calls on one engine: they share its devices, and each gets its turn.
+
+mod common;
+
+use common::{Mock, PURE, job, key, message, mock, sign};
+use hypergrove::*;
+use rayon::prelude::*;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+/// Engines of each shape: the CPU with two threads, a host, and one or two discrete devices.
+fn engines() -> Vec<Engine> {
+    let cpu = Engine::builder().backend(Arc::new(Cpu::new())).threads(2).build().unwrap();
+    let mocks = [(1, 1), (1, 2), (2, 2), (3, 1)].map(|(devices, queue)| mock(devices, queue).engine());
+    std::iter::once(cpu).chain(mocks).collect()
+}
+
+/// A source that gives its next job only when the results of all before it are there.
+#[test]
+fn results_come_while_the_source_blocks() {
+    let key = key(1);
+    for engine in engines() {
+        let (answers, answered) = mpsc::channel();
+        let key = &key;
+        let jobs = (0..20).map(move |i| {
+            // None is asked for before the first job.
+            if i > 0 {
+                answered.recv_timeout(Duration::from_secs(30)).expect("the result of the job before");
+            }
+            job(key, i)
+        });
+        let mut next = 0;
+        engine
+            .sign_batch(jobs, |index, signature| {
+                assert_eq!(index, next);
+                signature.unwrap();
+                next += 1;
+                answers.send(()).unwrap();
+            })
+            .unwrap();
+        assert_eq!(next, 20);
+    }
+}
+
+#[test]
+fn a_sink_may_end_the_call() {
+    let key = key(1);
+    for engine in engines() {
+        let pulled = AtomicUsize::new(0);
+        let jobs = (0..).map(|i| {
+            pulled.fetch_add(1, SeqCst);
+            job(&key, i)
+        });
+        let mut seen = 0;
+        let stop = |index, signature: Result<Signature, Error>| {
+            assert_eq!(index, seen);
+            signature.unwrap();
+            seen += 1;
+            if seen == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        engine.sign_batch(jobs, stop).unwrap();
+        assert_eq!(seen, 3);
+        assert!(pulled.load(SeqCst) < 20_000);
+        assert_eq!(sign(&engine, &key, 30), (Ok(()), 30), "the engine goes on");
+        assert!(engine.stats().devices.iter().all(|device| (device.running, device.waiting) == (0, 0)));
+    }
+}
+
+#[test]
+fn the_engine_is_used_in_a_sink() {
+    let key = key(1);
+    for engine in engines() {
+        let (inner, mut count) = (engine.clone(), 0);
+        let jobs = (0..40).map(|i| job(&key, i));
+        engine
+            .sign_batch(jobs, |index, signature| {
+                let public = key.verifying_key();
+                let signature = signature.unwrap();
+                assert_eq!(inner.verify(&public, PURE, &message(index), signature.as_bytes()), Ok(true));
+                if index % 10 == 0 {
+                    assert_eq!(sign(&inner, &key, 12), (Ok(()), 12));
+                }
+                count += 1;
+            })
+            .unwrap();
+        assert_eq!(count, 40);
+    }
+}
+
+#[test]
+fn the_engine_is_used_by_a_source() {
+    let key = key(1);
+    for engine in engines() {
+        let inner = engine.clone();
+        let jobs = (0..30).map(|i| {
+            inner.sign(&key, PURE, b"first", Randomizer::Hedged).unwrap();
+            job(&key, i)
+        });
+        let mut count = 0;
+        engine.sign_batch(jobs, |_, signature| count += usize::from(signature.is_ok())).unwrap();
+        assert_eq!(count, 30);
+    }
+}
+
+#[test]
+fn calls_come_from_a_pool_and_from_many_threads() {
+    let key = key(1);
+    for engine in engines() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        pool.install(|| {
+            (0..24).into_par_iter().for_each(|i| {
+                if i % 3 == 0 {
+                    assert_eq!(sign(&engine, &key, 9), (Ok(()), 9));
+                } else {
+                    engine.sign(&key, PURE, b"x", Randomizer::Hedged).unwrap();
+                }
+            });
+        });
+        std::thread::scope(|scope| {
+            for i in 0..16 {
+                let (engine, key) = (&engine, &key);
+                scope.spawn(move || match i % 4 {
+                    0 => assert_eq!(sign(engine, key, 20), (Ok(()), 20)),
+                    _ => drop(engine.sign(key, PURE, b"x", Randomizer::Hedged).unwrap()),
+                });
+            }
+        });
+        let stats = engine.stats();
+        assert!(stats.devices.iter().all(|device| (device.running, device.waiting) == (0, 0)));
+        assert!(stats.jobs >= stats.chunks && stats.single_jobs > 0, "{stats:?}");
+    }
+}
+
+/// While a long batch runs, a single job of another caller waits for the chunks in flight, not for the batch.
+#[test]
+fn a_single_job_waits_for_one_chunk() {
+    for queue in [1, 2] {
+        // 8 jobs fill a chunk, which takes 40 ms.
+        let slow = Mock { delay: [Duration::from_millis(5); 4], memory: 1 << 30, ..mock(1, queue) };
+        let (engine, key) = (slow.engine(), key(1));
+        let (done, singles) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(sign(&engine, &key, 400), (Ok(()), 400));
+                done.store(true, SeqCst);
+            });
+            while slow.log.runs.lock().unwrap().len() < 2 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            for _ in 0..10 {
+                let began = Instant::now();
+                engine.sign(&key, PURE, b"x", Randomizer::Hedged).unwrap();
+                singles.lock().unwrap().push(began.elapsed());
+            }
+            assert!(!done.load(SeqCst), "the batch goes on");
+        });
+        let singles = singles.into_inner().unwrap();
+        // One chunk, the job itself, and whatever else this machine does.
+        assert!(singles.iter().all(|took| *took < Duration::from_millis(1500)), "{singles:?}");
+        let waits = engine.stats().devices[0].waits;
+        assert!(waits.waited > 0 && waits.longest <= Duration::from_millis(1500), "{waits:?}");
+    }
+}
+
+/// Batches of several callers take turns chunk by chunk: none has to wait for the end of another.
+#[test]
+fn batches_take_turns() {
+    let slow = Mock { delay: [Duration::from_millis(1); 4], memory: 1 << 30, ..mock(1, 1) };
+    let (engine, key) = (slow.engine(), key(1));
+    let ends = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(sign(&engine, &key, 800), (Ok(()), 800));
+            ends.lock().unwrap().push("long");
+        });
+        while slow.log.runs.lock().unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        scope.spawn(|| {
+            assert_eq!(sign(&engine, &key, 40), (Ok(()), 40));
+            ends.lock().unwrap().push("short");
+        });
+    });
+    assert_eq!(*ends.lock().unwrap(), ["short", "long"]);
+}
+
+#[test]
+fn a_panic_of_a_sink_or_a_source_leaves_the_engine_whole() {
+    let key = key(1);
+    for engine in engines() {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            engine.sign_batch((0..40).map(|i| job(&key, i)), |index, _| assert!(index < 5, "a fault of the sink"))
+        }));
+        assert!(caught.is_err());
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let jobs = (0..40).map(|i| if i < 20 { job(&key, i) } else { panic!("a fault of the source") });
+            engine.sign_batch(jobs, |_, _| ())
+        }));
+        assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"a fault of the source"));
+        assert_eq!(sign(&engine, &key, 20), (Ok(()), 20));
+        assert!(engine.stats().devices.iter().all(|device| (device.running, device.waiting) == (0, 0)));
+    }
+}
+
+#[test]
+fn the_last_clone_may_go_first() {
+    let key = key(1);
+    for engine in engines() {
+        let mut engine = Some(engine);
+        let held = engine.clone().unwrap();
+        held.sign_batch((0..20).map(|i| job(&key, i)), |_, signature| {
+            signature.unwrap();
+            drop(engine.take());
+        })
+        .unwrap();
+        std::thread::spawn(move || drop(held)).join().unwrap();
+    }
+}
