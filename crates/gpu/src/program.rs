@@ -359,22 +359,21 @@ impl<G: Gpu> GpuProgram<G> {
     fn put_keys(&mut self, batch: &Batch<'_>, of: &[u32], numbers: &mut [u32], nodes: &[u64]) -> usize {
         let each = self.plan.op == Op::Keygen;
         let mut distinct = Vec::new();
-        let mut add = |key: &u32| {
+        for key in of {
             if each || numbers[*key as usize] == u32::MAX {
-                numbers[*key as usize] = 0;
+                numbers[*key as usize] = distinct.len() as u32;
                 distinct.push(*key as usize);
             }
-        };
-        match of.split_last() {
-            // In the order that they have elsewhere, less one: jobs of one key may have left it where it was.
-            Some((last, others)) if self.elsewhere && !each => {
-                add(last);
-                others.iter().for_each(&mut add);
-                distinct.rotate_left(1);
-            }
-            _ => of.iter().for_each(&mut add),
         }
-        distinct.iter().zip(0..).for_each(|(key, number)| numbers[*key] = number);
+        // Elsewhere the last job's key is the last: jobs that share a key may have left it in its first place.
+        if self.elsewhere
+            && !each
+            && let Some(last) = of.last()
+        {
+            let at = numbers[*last as usize];
+            distinct[at as usize..].rotate_left(1);
+            distinct[at as usize..].iter().zip(at..).for_each(|(key, number)| numbers[*key] = number);
+        }
         let (p, few, seeds) = (self.p(), distinct.len() <= FEW_KEYS, self.layout.seeds);
         let row = if few { KEY_WORDS * 4 } else { 2 * p.n + 8 };
         let parallel = self.shape.policy.threads > 1 && distinct.len() >= 1024;
