@@ -2,7 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
-use crate::workspace;
+use crate::{tests, workspace};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     let covered = crate::coverage::check()?;
     let mut runs = 0;
     for (name, inputs) in RANDOM {
-        let mut command = tests(&["--ignored", &format!("random_{name}")]);
+        let mut command = tests::command(&["--test", "fuzz", "--", "--ignored", &format!("random_{name}")]);
         command.env("HYPERGROVE_FUZZ_RUNS", inputs.to_string());
         process::run_tests(command, tally)?;
         runs += inputs;
@@ -45,19 +45,12 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     Ok(Outcome::Passed(format!("{replayed}, {covered}, {runs} executions")))
 }
 
-/// The test `fuzz`, which the step `test` has compiled.
-fn tests(arguments: &[&str]) -> Command {
-    let mut command = process::cargo(&["test", "--release", "--workspace", "--all-features", "--test", "fuzz"]);
-    command.args(["--", "--show-output"]).args(arguments);
-    command
-}
-
 fn replay(tally: &mut Tally) -> Result<String, String> {
     let (mut inputs, targets) = (0, targets()?);
     for name in &targets {
         inputs += entries(&Path::new(CORPUS).join(name))?.len();
     }
-    process::run_tests(tests(&[]), tally)?;
+    process::run_tests(tests::command(&["--test", "fuzz"]), tally)?;
     Ok(format!("{inputs} inputs of {} targets replayed", targets.len()))
 }
 

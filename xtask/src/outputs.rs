@@ -2,6 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::tests;
 
 /// The tests that take seconds.
 const USUAL: &str = "usual::";
@@ -19,9 +20,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         return Ok(Outcome::Skipped("strace may not trace here; a container needs --cap-add=SYS_PTRACE for it".into()));
     }
     let before = tally.passed;
-    let arguments = ["test", "--release", "--workspace", "--all-features", "--test", "outputs", "--", "--show-output"];
-    let mut command = process::cargo(&arguments);
-    command.args((extent == Extent::Usual).then_some(USUAL));
-    process::run_tests(command, tally)?;
+    let filter: &[&str] = if extent == Extent::Usual { &[USUAL] } else { &[] };
+    process::run_tests(tests::command(&[&["--test", "outputs", "--"], filter].concat()), tally)?;
     Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
 }

@@ -44,6 +44,5 @@ fn followed(filter: &[&str]) -> Command {
 
 /// One file of tests, one test at a time.
 fn alone(test: &str, filter: &[&str]) -> Command {
-    let arguments = [&["--test", test, "--", "--test-threads=1"], filter].concat();
-    tests::command(&arguments.into_iter().map(String::from).collect::<Vec<_>>())
+    tests::command(&[&["--test", test, "--", "--test-threads=1"], filter].concat())
 }

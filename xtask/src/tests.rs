@@ -8,7 +8,8 @@ use std::process::Command;
 /// `cargo xtask test`: whether all passed.
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let mut tally = Tally::default();
-    let result = process::run_tests(command(arguments), &mut tally);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = process::run_tests(command(&arguments), &mut tally);
     if let Err(why) = &result {
         println!("FAILED {why}");
     }
@@ -34,7 +35,7 @@ pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
 /// change a signature on the CPU, and as many on the kernels on the host.
 pub(crate) fn faults(tally: &mut Tally, extent: Extent) -> Step {
     let flips = if extent == Extent::Full { "10000" } else { "400" };
-    let mut command = command(&["--test".into(), "faults".into()]);
+    let mut command = command(&["--test", "faults"]);
     command.env("HYPERGROVE_FLIPS", flips);
     let before = tally.passed;
     process::run_tests(command, tally)?;
@@ -43,12 +44,12 @@ pub(crate) fn faults(tally: &mut Tally, extent: Extent) -> Step {
 
 /// `--release`, because unoptimised hash kernels take hours and the tool is built already; `--show-output`, because tests print what
 /// they skip; `--no-fail-fast`, so that one run finds every failure.
-pub(crate) fn command(arguments: &[String]) -> Command {
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = process::cargo(&["test", "--release", "--all-features", "--no-fail-fast"]);
     if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
         command.arg("--workspace");
     }
-    let at = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let at = arguments.iter().position(|argument| *argument == "--").unwrap_or(arguments.len());
     command.args(&arguments[..at]).args(["--", "--show-output"]).args(arguments.iter().skip(at + 1));
     command
 }
