@@ -36,7 +36,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         process::run_tests(command, tally)?;
         runs += inputs;
     }
-    if let Err(why) = ensure_cargo_fuzz() {
+    if let Err(why) = ensure_fuzzer() {
         return Ok(Outcome::Skipped(format!("{replayed}, {covered}, {runs} random inputs; no fuzzer ran: {why}")));
     }
     for name in targets()? {
@@ -68,16 +68,16 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-fn ensure_cargo_fuzz() -> Result<(), String> {
+/// cargo-fuzz, and the compiler that it needs.
+fn ensure_fuzzer() -> Result<(), String> {
     let nightly = || answers("rustup", &["run", "nightly", "cargo", "--version"]);
-    let there = || nightly() && answers("cargo", &["fuzz", "--version"]);
-    if !there() && may_install() {
-        let _ = nightly()
-            || answers("rustup", &["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"]);
-        let _ = answers("cargo", &["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ]);
+    if !nightly() && may_install() {
+        let _ = answers("rustup", &["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"]);
     }
-    let why = "no cargo-fuzz: `rustup toolchain install nightly` and `cargo install cargo-fuzz --locked`";
-    if there() { Ok(()) } else { Err(why.into()) }
+    if !nightly() {
+        return Err("no nightly compiler: `rustup toolchain install nightly`".into());
+    }
+    process::ensure_command("fuzz", Some(CARGO_FUZZ))
 }
 
 /// Runs a target from its corpus; new inputs go to the target folder. The number of executions.
@@ -127,7 +127,7 @@ pub(crate) fn by_hand(arguments: &[String]) -> Result<bool, String> {
     if arguments.is_empty() {
         return Err("name a subcommand of cargo-fuzz, for example `cargo xtask fuzz run pkcs8`".into());
     }
-    ensure_cargo_fuzz()?;
+    ensure_fuzzer()?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     process::run(cargo_fuzz(&arguments)).map(|()| true)
 }

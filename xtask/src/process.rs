@@ -228,6 +228,24 @@ pub(crate) fn ensure_packages(packages: &[&str], there: impl Fn() -> bool) -> Re
     Err(format!("not all is there of what `apt-get install {}` would bring", packages.join(" ")))
 }
 
+/// Sees to a command of Cargo's that crates.io has, of the named release or of any; or says how to get it.
+pub(crate) fn ensure_command(name: &str, release: Option<&str>) -> Result<(), String> {
+    let there = || answers("cargo", &[name, "--version"]);
+    let package = format!("cargo-{name}");
+    let release: Vec<&str> = release.into_iter().flat_map(|release| ["--version", release]).collect();
+    if !there() && may_install() {
+        let install = ["install", "--quiet", "--locked", "--debug", &package];
+        fetch(|| limited(20, "cargo", &[&install[..], &release].concat()))?;
+    }
+    match there() {
+        true => Ok(()),
+        false => {
+            let words = [&["cargo install --locked", &package][..], &release].concat();
+            Err(format!("no {package}: `{}`", words.join(" ")))
+        }
+    }
+}
+
 /// Sees to the standard library of a target, or says how to get it.
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let there =

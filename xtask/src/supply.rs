@@ -1,7 +1,7 @@
 //! The supply chain: who vouches for the dependencies, which faults are known of them, what a release is made of, and
 //! whether another build of the same source gives the same bytes.
 
-use crate::process::{self, Outcome, Step, answers, may_install};
+use crate::process::{self, Outcome, Step, answers};
 use crate::workspace;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -12,6 +12,8 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// cargo-vet's folder.
 const VETTED: &str = "supply-chain";
 const TOOL: &str = "hypergrove-cli";
+/// The command of Cargo's that makes bills of materials.
+const CYCLONEDX: &str = "cyclonedx";
 
 /// A package and its version.
 type Package = (String, String);
@@ -65,22 +67,9 @@ pub(crate) fn vetted() -> Result<String, String> {
     Ok(format!("{audited} audited and {} exempted, {by}", packages.len() - audited))
 }
 
-/// Sees to a command of Cargo's that crates.io has.
-fn ensure_command(name: &str) -> Result<(), String> {
-    let there = || answers("cargo", &[name, "--version"]);
-    let package = format!("cargo-{name}");
-    if !there() && may_install() {
-        process::fetch(|| process::limited(20, "cargo", &["install", "--quiet", "--locked", "--debug", &package]))?;
-    }
-    match there() {
-        true => Ok(()),
-        false => Err(format!("no {package}: `cargo install --locked {package}`")),
-    }
-}
-
 /// Known faults of the dependencies, by RustSec's database, which is fetched.
 pub(crate) fn advisories() -> Step {
-    if let Err(why) = ensure_command("deny") {
+    if let Err(why) = process::ensure_command("deny", None) {
         return Ok(Outcome::Skipped(why));
     }
     if process::run(process::cargo(&["deny", "--all-features", "fetch", "db"])).is_err() {
@@ -92,10 +81,9 @@ pub(crate) fn advisories() -> Step {
 
 /// The bill of materials of the tool, as CycloneDX in JSON, and how many dependencies it names.
 fn make_sbom() -> Result<(PathBuf, usize), String> {
-    ensure_command("cyclonedx")?;
     // It writes a file beside each manifest of the workspace.
     const NAME: &str = "cyclonedx.tmp";
-    let mut command = process::cargo(&["cyclonedx", "--manifest-path", "crates/cli/Cargo.toml", "--format", "json"]);
+    let mut command = process::cargo(&[CYCLONEDX, "--manifest-path", "crates/cli/Cargo.toml", "--format", "json"]);
     command.args(["--target", "all", "--override-filename", NAME]);
     process::run(command)?;
     let made = Path::new("crates/cli").join(format!("{NAME}.json"));
@@ -132,6 +120,7 @@ fn of_tree(line: &str) -> Option<Package> {
 
 /// `cargo xtask sbom`.
 pub(crate) fn write_sbom() -> Result<(), String> {
+    process::ensure_command(CYCLONEDX, None)?;
     let (path, packages) = make_sbom()?;
     println!("{}: {packages} packages", path.display());
     Ok(())
@@ -139,7 +128,7 @@ pub(crate) fn write_sbom() -> Result<(), String> {
 
 /// CI's step: the bill of materials names every dependency of the tool.
 pub(crate) fn sbom() -> Step {
-    if let Err(why) = ensure_command("cyclonedx") {
+    if let Err(why) = process::ensure_command(CYCLONEDX, None) {
         return Ok(Outcome::Skipped(why));
     }
     let (_, packages) = make_sbom()?;
