@@ -22,7 +22,7 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
         Ok(libraries) => libraries,
         Err(why) => return Ok(Outcome::Skipped(format!("{host}; not for devices: {why}"))),
     };
-    let mut command = tests::command(&["--lib".into(), TESTS.into()]);
+    let mut command = tests::command(&["--lib", TESTS]);
     let mut path = vec![libraries];
     path.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
     command.env("LD_LIBRARY_PATH", std::env::join_paths(path).map_err(|error| error.to_string())?);
