@@ -39,7 +39,6 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
     CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
     CiStep { name: "faults",    about: "bits flipped while signing: nothing wrong leaves with redundant", run: tests::faults },
-    CiStep { name: "fuzz",      about: "the corpus of the fuzz targets, replayed",                   run: fuzz::check },
     CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
@@ -52,6 +51,7 @@ pub(crate) const STEPS: &[CiStep] = &[
 /// Those that only a full run has, unless they are named.
 #[rustfmt::skip]
 pub(crate) const LONG_STEPS: &[CiStep] = &[
+    CiStep { name: "fuzz",         about: "runs of the fuzz targets, and the lines that they reach", run: |tally, _| fuzz::check(tally) },
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },

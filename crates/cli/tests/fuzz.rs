@@ -115,7 +115,7 @@ fn random(name: &str) {
 macro_rules! random {
     ($($name:ident = $target:literal),*) => { $(
         #[test]
-        #[ignore = "a run of the fuzzer: `cargo xtask ci full fuzz`"]
+        #[ignore = "a run of the fuzzer: `cargo xtask ci fuzz`"]
         fn $name() {
             random($target);
         }
@@ -143,7 +143,7 @@ mod controls {
         inputs(&folder().join("corpus/none"));
     }
 
-    /// The fault that `cargo xtask ci full fuzz` has the fuzzer find.
+    /// The fault that `cargo xtask ci fuzz` has the fuzzer find.
     #[test]
     #[should_panic(expected = "the planted fault")]
     fn a_fault_fails() {
