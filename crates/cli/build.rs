@@ -22,8 +22,10 @@ fn shipped(tuning: &Path) -> String {
     };
     let files = entries(tuning).into_iter().flat_map(|backend| entries(&backend));
     let tables = files.filter(|file| file.extension().is_some_and(|extension| extension == "toml")).map(|file| {
-        let name = file.strip_prefix(tuning).expect("it was found there").to_path_buf();
-        format!("({name:?}, include_str!({:?})),", file.canonicalize().expect("it was found"))
+        let name = file.strip_prefix(tuning).expect("it was found there").to_string_lossy().replace('\\', "/");
+        // No path of this machine: a build in another folder gives the same bytes.
+        let path = format!("/../../tuning/{name}");
+        format!("({name:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),")
     });
     format!("&[{}]", tables.collect::<String>())
 }

@@ -118,8 +118,9 @@ mod ready {
         let mut text = format!("static ARCHITECTURES: &[u32] = &{architectures:?};\nstatic PTX: u32 = {ptx};\n");
         text += "static IMAGES: &[Image] = &[\n";
         for (kernel, defines) in &images {
-            let file = out.join(file(kernel, defines));
-            let code = format!("&Aligned(*include_bytes!({file:?}))");
+            let file = format!("/{}", file(kernel, defines));
+            // No path of this machine: a build in another folder gives the same bytes.
+            let code = format!("&Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), {file:?})))");
             text += &format!("    Image {{ kernel: {kernel:?}, defines: {defines:?}, code: {code} }},\n");
         }
         text += "];\n";

@@ -11,7 +11,9 @@ fn main() -> std::io::Result<()> {
     for path in files {
         let name = path.file_name().expect("a file").to_string_lossy();
         if let Some(name) = name.strip_suffix(".spv.gz") {
-            text += &format!("    ({name:?}, include_bytes!({path:?})),\n");
+            // No path of this machine: a build in another folder gives the same bytes.
+            let file = format!("/spirv/{name}.spv.gz");
+            text += &format!("    ({name:?}, include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {file:?}))),\n");
         }
     }
     text += "];\n";

@@ -135,25 +135,28 @@ pub(crate) fn sbom() -> Step {
     Ok(Outcome::Passed(format!("CycloneDX, {packages} packages")))
 }
 
-/// Builds the tool twice, in folders of other names and lengths, from what git has at HEAD; the bytes are the same. A build for
-/// release has these flags too.
+/// Builds the tool twice, in folders of other names and lengths, from what git has at HEAD and as SECURITY.md says; the bytes
+/// are the same and name no folder.
 pub(crate) fn reproducible() -> Step {
-    let mut digests = Vec::new();
-    for name in ["one", "another-folder"] {
-        let folder = process::target().join("reproducible").join(name);
+    let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
+    let home = home.map_err(|_| "neither CARGO_HOME nor HOME is set")?;
+    let folders = ["one", "another-folder"].map(|name| process::target().join("reproducible").join(name));
+    let remove = |folder: &Path| fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()));
+    // Both before the first build, during which HEAD may move.
+    for folder in &folders {
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            remove(folder)?;
         }
-        let place = folder.to_string_lossy().into_owned();
         let mut clone = std::process::Command::new("git");
-        clone.args(["clone", "--quiet", "--depth", "1"]).arg(format!("file://{}", workspace().display())).arg(&folder);
+        clone.args(["clone", "--quiet", "--depth", "1"]).arg(format!("file://{}", workspace().display())).arg(folder);
         process::run(clone)?;
-        let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
-        let home = home.map_err(|_| "neither CARGO_HOME nor HOME is set")?;
+    }
+    let mut digests = Vec::new();
+    for folder in &folders {
+        let place = folder.to_string_lossy().into_owned();
         let mut build = process::cargo(&["build", "--quiet", "--release", "--locked", "--package", TOOL]);
-        build.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target"));
-        // The flags are part of every crate's hash, so they may not name the folder; Cargo gives rustc paths relative to it.
-        build.env("RUSTFLAGS", format!("--remap-path-prefix={home}=/cargo"));
+        build.current_dir(folder).env("CARGO_TARGET_DIR", folder.join("target"));
+        build.env("RUSTFLAGS", format!("--remap-path-prefix={place}=/hypergrove --remap-path-prefix={home}=/cargo"));
         process::run(build)?;
         let tool = folder.join("target/release/hypergrove");
         let bytes = fs::read(&tool).map_err(|error| format!("{}: {error}", tool.display()))?;
@@ -163,11 +166,13 @@ pub(crate) fn reproducible() -> Step {
             }
         }
         digests.push(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     match &digests[..] {
-        [one, another] if one == another => Ok(Outcome::Passed(format!("SHA-256 of the tool, twice: {one}"))),
-        _ => Err(format!("two builds differ: {}", digests.join(" and "))),
+        [one, another] if one == another => {
+            folders.iter().try_for_each(|folder| remove(folder))?;
+            Ok(Outcome::Passed(format!("SHA-256 of the tool, twice: {one}")))
+        }
+        _ => Err(format!("the builds in {} and {} differ", folders[0].display(), folders[1].display())),
     }
 }
 
