@@ -81,3 +81,65 @@ fn to_int(bytes: &[u8]) -> u64 {
 fn mask(bits: usize) -> u64 {
     1u64.checked_shl(bits as u32).map_or(u64::MAX, |x| x - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::PARAMETER_SETS;
+    use alloc::vec;
+
+    /// R ‖ SIG_FORS ‖ SIG_HT, and what these are made of, leave no byte out.
+    #[test]
+    fn parts_follow_each_other() {
+        for p in PARAMETER_SETS {
+            let mut at = 0;
+            let mut follows = |part: Range<usize>, bytes: usize| {
+                assert_eq!(part, at..at + bytes, "{p}");
+                at += bytes;
+                at
+            };
+            follows(p.r_range(), p.n);
+            let fors = (0..p.k).map(|i| follows(p.fors_tree_range(i), (1 + p.a) * p.n)).last();
+            let fors = fors.expect("a set has FORS trees");
+            let end = (0..p.d).map(|layer| follows(p.xmss_range(layer), (p.len() + p.hp) * p.n)).last();
+            assert_eq!(
+                (p.fors_range(), p.ht_range(), end),
+                (p.n..fors, fors..p.sig_bytes(), Some(p.sig_bytes())),
+                "{p}"
+            );
+        }
+    }
+
+    /// The number that these bits of the bytes are, the first bit on top.
+    fn number(bytes: &[u8], bits: Range<usize>) -> u128 {
+        bits.fold(0, |number, i| number << 1 | u128::from(bytes[i / 8] >> (7 - i % 8) & 1))
+    }
+
+    /// Bit by bit: FORS indices are the first k·a bits, the tree and the leaf the last bits of their bytes.
+    #[test]
+    fn digests_are_split_as_bits() {
+        for p in PARAMETER_SETS {
+            let counted = (0..p.m).map(|i| (i * 151 + 43) as u8).collect();
+            for digest in [vec![0xff; p.m], vec![0; p.m], vec![0x5a; p.m], counted] {
+                let position = Position::split(p, &digest);
+                let fors = (0..p.k).map(|i| number(&digest, i * p.a..(i + 1) * p.a));
+                assert!(position.fors.iter().map(|index| u128::from(*index)).eq(fors), "{p}");
+                let tree_end = 8 * ((p.k * p.a).div_ceil(8) + (p.h - p.hp).div_ceil(8));
+                let (tree, leaf) =
+                    (number(&digest, tree_end + p.hp - p.h..tree_end), number(&digest, 8 * p.m - p.hp..8 * p.m));
+                assert_eq!((u128::from(position.idx_tree), u128::from(position.idx_leaf)), (tree, leaf), "{p}");
+                // The path to the top, as one number: each layer takes its leaf off the low end.
+                let mut path = tree << p.hp | leaf;
+                for layer in 0..p.d {
+                    let (of, at) = position.at_layer(p, layer);
+                    assert_eq!(
+                        (u128::from(of), u128::from(at)),
+                        (path >> p.hp, path % (1 << p.hp)),
+                        "{p}, layer {layer}"
+                    );
+                    path >>= p.hp;
+                }
+            }
+        }
+    }
+}
