@@ -10,7 +10,7 @@ use hypergrove_engine::{Axis, Backend, Choice, Device, Knowledge, Policy, Policy
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use hypergrove_fips205::{Family, PARAMETER_SETS, Params};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -150,11 +150,15 @@ impl Table {
     /// if the new ones are of a whole `ladder` of sizes, lie between two of them. Batch sizes are shared out anew between the
     /// rows of a set and op.
     pub fn take_over(&mut self, old: Vec<Row>, ladder: bool) {
+        let mut measured: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
+        for row in &self.rows {
+            measured.entry(asks(row)).or_default().insert(row.jobs);
+        }
         let stays = |row: &Row| {
-            let alike = || self.rows.iter().filter(|new| asks(new) == asks(row)).map(|new| new.jobs);
-            let is_asked = alike().any(|jobs| jobs == row.jobs);
-            let lies_between = alike().any(|jobs| jobs < row.jobs) && alike().any(|jobs| jobs > row.jobs);
-            !(is_asked || ladder && lies_between)
+            measured.get(&asks(row)).is_none_or(|sizes| {
+                let lies_between = sizes.first() < Some(&row.jobs) && sizes.last() > Some(&row.jobs);
+                !(sizes.contains(&row.jobs) || ladder && lies_between)
+            })
         };
         let kept: Vec<Row> = old.into_iter().filter(stays).collect();
         self.rows.extend(kept);
