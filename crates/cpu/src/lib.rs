@@ -21,7 +21,7 @@ pub use policy::CpuPolicy;
 
 use hypergrove_engine::backend::jobs_on_threads;
 use hypergrove_engine::{
-    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms,
+    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, ZkDilithium,
     ZkDilithiumPrograms,
 };
 use hypergrove_fips205::plan::{Plan, Work};
@@ -60,6 +60,12 @@ impl Cpu {
         policy: &Policy,
     ) -> Result<Box<dyn Program>, Error> {
         Ok(Box::new(program::CpuProgram::new(hash, plan.clone(), batch, CpuPolicy::of(policy)?)))
+    }
+
+    /// zkDilithium over other arithmetic than the instruction set's own: for tests that put faults in.
+    #[doc(hidden)]
+    pub fn zkdilithium_over(&self, over: zk::Over, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(zk::CpuZk::new(self.isa, Some(over), policy)?))
     }
 
     fn hash(&self, p: &Params, isa: Isa) -> Arc<dyn TweakableHash> {
@@ -143,9 +149,8 @@ impl Backend for Cpu {
         Some(self)
     }
 
-    /// Its lanes take keys that are expanded, and stand beside the trait: see [`zk`].
     fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
-        None
+        Some(self)
     }
 }
 
@@ -181,5 +186,11 @@ impl Sha256Programs for Cpu {
     fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let threads = CpuPolicy::of(policy)?.threads;
         Ok(Box::new(hash::CpuHasher { hash: sha256(self.isa).expect("detected"), threads }))
+    }
+}
+
+impl ZkDilithiumPrograms for Cpu {
+    fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(zk::CpuZk::new(self.isa, None, policy)?))
     }
 }

@@ -7,6 +7,7 @@
 mod keygen;
 mod lanes;
 mod next;
+mod program;
 mod sign;
 mod verify;
 
@@ -19,6 +20,8 @@ use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_fa
 use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey, SigningKeyWords};
 use lanes::{Lanes, Scratch};
 use next::Next;
+pub(crate) use program::CpuZk;
+pub use program::Over;
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 use zeroize::{Zeroize, Zeroizing};

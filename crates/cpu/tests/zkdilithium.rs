@@ -1,11 +1,13 @@
 //! zkDilithium on every instruction set that this machine has, against the reference.
 
-use hypergrove_cpu::Isa;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
+use hypergrove_cpu::{Cpu, Isa};
+use hypergrove_engine::{Backend, Policy, THREADS, ZkSign, ZkVerify};
 use hypergrove_testkit::zk_suite::{LENGTHS, bytes};
+use hypergrove_testkit::zk_tests;
 use hypergrove_testkit::zkdilithium::{boundary, public, special, verify_only};
 use hypergrove_zkdilithium::digest::Message;
-use hypergrove_zkdilithium::{Fe, SigningKey, Trace, VerifyingKey, reference};
+use hypergrove_zkdilithium::{Fe, Op, SigningKey, SigningKeyWords, Trace, VerifyingKey, reference};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Messages of all lengths under `keys` keys, from number `first` on: every set's keys, signatures and verdicts must be the
@@ -144,4 +146,72 @@ fn ten_thousand_messages() {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(parts))));
+}
+
+/// The lanes as the engine's program, on as many threads.
+fn program(threads: u32) -> Option<Box<dyn hypergrove_engine::ZkDilithium>> {
+    let (cpu, policy) = (Cpu::new(), Policy(vec![(THREADS, threads)]));
+    Some(cpu.zkdilithium()?.prepare(&cpu.devices().ok()?[0], &policy).expect("made ready"))
+}
+
+zk_tests!(program_on_one_thread, program(1));
+zk_tests!(program_outside_of_a_pool, program(3));
+
+/// Expanded keys are used where they are passed; elsewhere they are made anew, so that a damaged expansion shows.
+#[test]
+fn expanded_keys_are_used_and_elsewhere_made_anew() {
+    let [pair, other] = [[1; 32], [2; 32]].map(|seed| reference::keygen(&seed));
+    let (message, right) = (
+        Message::Bytes(b"message"),
+        reference::sign(&pair.expand(), Message::Bytes(b"message"), &mut Trace::default()),
+    );
+    let (public, expanded) = (pair.verifying_key(), other.expand());
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("two threads");
+    let mut zk = program(2).expect("the CPU has it");
+    assert!(zk.uses_expanded_keys());
+    let one_place = zk.bytes();
+    let jobs = [ZkSign::new(&pair, message), ZkSign { expanded: Some(&expanded), ..ZkSign::new(&pair, message) }];
+    let jobs = [jobs[0], jobs[0], jobs[1], jobs[0]];
+    for (elsewhere, expected) in
+        [(false, [true, true, false, true]), (true, [true; 4]), (false, [true, true, false, true])]
+    {
+        zk.elsewhere(elsewhere);
+        let mut signatures = Vec::new();
+        pool.install(|| zk.sign(&jobs, &mut signatures)).expect("signatures");
+        assert_eq!(signatures.iter().map(|signature| *signature == right).collect::<Vec<_>>(), expected);
+    }
+    assert!(zk.bytes() > one_place, "lanes of both places are kept");
+    let wrong = other.verifying_key().expand();
+    let job = ZkVerify::new(&public, message, right.as_bytes());
+    let mut verdicts = Vec::new();
+    pool.install(|| zk.verify(&[job, ZkVerify { expanded: Some(&wrong), ..job }], &mut verdicts)).expect("verdicts");
+    assert_eq!(verdicts, [true, false]);
+}
+
+/// More seeds than a program has room for: keys come in order, in several lots.
+#[test]
+fn keys_are_handed_out_in_their_order() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("two threads");
+    let seeds: Vec<[u8; 32]> = (0..2100).map(|i| bytes(i, 32).try_into().expect("32 bytes")).collect();
+    let expected = ZkDilithium::with(Isa::fastest()).expect("detected").keygen(&seeds);
+    for threads in [1, 2] {
+        let mut zk = program(threads).expect("the CPU has it");
+        let (mut keys, mut lots) = (Vec::new(), Vec::new());
+        let mut take = |some: &[SigningKeyWords]| {
+            lots.push(some.len());
+            keys.extend(some.iter().map(SigningKey::from_words));
+        };
+        pool.install(|| zk.keygen(&seeds, &mut take)).expect("keys");
+        assert!(keys == expected);
+        let most = zk.jobs(Op::Keygen);
+        assert_eq!(lots, seeds.chunks(most).map(<[_]>::len).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn policies_of_other_devices_are_refused() {
+    let (cpu, device) = (Cpu::new(), Cpu::new().devices().expect("one").remove(0));
+    let prepare = |axis| cpu.zkdilithium().expect("it has").prepare(&device, &Policy(vec![axis])).err();
+    let why = |axis| prepare(axis).expect("refused").to_string();
+    assert!(why(("block", 64)).contains("no policy axis \"block\"") && why((THREADS, 0)).contains("1 or more"));
 }

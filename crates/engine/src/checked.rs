@@ -156,11 +156,20 @@ impl ZkDilithium for CheckedZk {
     fn space(&self) -> Vec<Axis> {
         self.subject.space()
     }
-    fn poseidon_rate(&self) -> Option<f64> {
-        self.subject.poseidon_rate()
+    fn poseidon_rate(&self, clock: Option<f64>) -> Option<f64> {
+        self.subject.poseidon_rate(clock)
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        self.subject.uses_expanded_keys() || self.reference.uses_expanded_keys()
     }
     fn jobs(&self, op: Op) -> usize {
         self.subject.jobs(op)
+    }
+    fn queue(&self, op: Op) -> u32 {
+        self.subject.queue(op)
+    }
+    fn bytes(&self) -> u64 {
+        self.subject.bytes() + self.reference.bytes()
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.subject.elsewhere(elsewhere);

@@ -181,12 +181,12 @@ fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
         },
         |key, message| {
             let mut made = Vec::new();
-            zk.borrow_mut().sign(&[ZkSign { key, message }], &mut made)?;
+            zk.borrow_mut().sign(&[ZkSign::new(key, message)], &mut made)?;
             made.pop().ok_or_else(silent)
         },
         |key, message, signature| {
             let mut verdicts = Vec::new();
-            zk.borrow_mut().verify(&[ZkVerify { key, message, signature }], &mut verdicts)?;
+            zk.borrow_mut().verify(&[ZkVerify::new(key, message, signature)], &mut verdicts)?;
             verdicts.pop().ok_or_else(silent)
         },
     )

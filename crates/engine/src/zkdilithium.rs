@@ -1,16 +1,27 @@
-//! zkDilithium by the batch: what a backend may do beside plans of SLH-DSA.
+//! zkDilithium by the batch: what a backend may do besides plans of SLH-DSA.
 
 use crate::{Axis, Error, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Message, Op, Signature, SigningKey, SigningKeyWords, VerifyingKey};
+use hypergrove_zkdilithium::{
+    ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SigningKey, SigningKeyWords, VerifyingKey,
+};
 
 /// A signature to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct ZkSign<'a> {
     /// Whose.
     pub key: &'a SigningKey,
+    /// The same key expanded, where the caller has that and the program [uses it](ZkDilithium::uses_expanded_keys).
+    pub expanded: Option<&'a ExpandedSigningKey>,
     /// Of what.
     pub message: Message<'a>,
+}
+
+impl<'a> ZkSign<'a> {
+    /// By a key that is not expanded.
+    pub fn new(key: &'a SigningKey, message: Message<'a>) -> ZkSign<'a> {
+        ZkSign { key, expanded: None, message }
+    }
 }
 
 /// A signature to be judged.
@@ -18,10 +29,19 @@ pub struct ZkSign<'a> {
 pub struct ZkVerify<'a> {
     /// Whose it should be.
     pub key: &'a VerifyingKey,
+    /// The same key expanded, where the caller has that and the program [uses it](ZkDilithium::uses_expanded_keys).
+    pub expanded: Option<&'a ExpandedVerifyingKey>,
     /// Of what.
     pub message: Message<'a>,
     /// The signature, of any length.
     pub signature: &'a [u8],
+}
+
+impl<'a> ZkVerify<'a> {
+    /// By a key that is not expanded.
+    pub fn new(key: &'a VerifyingKey, message: Message<'a>, signature: &'a [u8]) -> ZkVerify<'a> {
+        ZkVerify { key, expanded: None, message, signature }
+    }
 }
 
 /// A device made ready for zkDilithium. Results are appended in the order of the jobs; after an error there are none.
@@ -29,12 +49,22 @@ pub struct ZkVerify<'a> {
 pub trait ZkDilithium: Send {
     /// What can be chosen by a policy.
     fn space(&self) -> Vec<Axis>;
-    /// Poseidon permutations a second that its arithmetic allows, if that is known.
-    fn poseidon_rate(&self) -> Option<f64>;
+    /// Poseidon permutations a second that its arithmetic allows, if that is known: at `clock` cycles a second where the
+    /// device does not know its own clock.
+    fn poseidon_rate(&self, clock: Option<f64>) -> Option<f64>;
+    /// Whether a caller that has expanded keys, or computes many jobs with the same keys, should pass the keys expanded too. A
+    /// program that uses them expands keys itself where they are not passed.
+    fn uses_expanded_keys(&self) -> bool;
     /// Jobs of one call that fill the device: more of them make it no faster.
     fn jobs(&self, op: Op) -> usize;
+    /// Programs in flight that keep the device busy.
+    fn queue(&self, op: Op) -> u32;
+    /// Bytes of the host's memory that the program works in, on all its threads; after the first `elsewhere(true)`, in both
+    /// places. A GPU's pinned memory does not count.
+    fn bytes(&self) -> u64;
     /// Whether the next calls put every job in another place of the device than usual: see
-    /// [`Program::elsewhere`](crate::Program::elsewhere).
+    /// [`Program::elsewhere`](crate::Program::elsewhere). Elsewhere, a program expands signing keys anew, whatever the caller
+    /// passes: so a batch that is run both ways has its expansions compared as well.
     fn elsewhere(&mut self, elsewhere: bool);
     /// The keys of these seeds: handed out some at a time, in their order, from where they arrive. Whoever takes them is
     /// waited for, and forgets them after an error.

@@ -289,11 +289,20 @@ impl ZkDilithium for Telling {
     fn space(&self) -> Vec<Axis> {
         vec![Axis::new("signed", &[9])]
     }
-    fn poseidon_rate(&self) -> Option<f64> {
-        Some(93.0)
+    fn poseidon_rate(&self, clock: Option<f64>) -> Option<f64> {
+        clock.map(|clock| 2.0 * clock)
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        self.0 == 0
     }
     fn jobs(&self, op: ZkOp) -> usize {
         94 + usize::from(op == ZkOp::Verify)
+    }
+    fn queue(&self, op: ZkOp) -> u32 {
+        96 + u32::from(op == ZkOp::Verify)
+    }
+    fn bytes(&self) -> u64 {
+        98
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         MOVED.fetch_add(usize::from(elsewhere), Ordering::Relaxed);
@@ -354,7 +363,9 @@ fn checked_answers_what_its_subject_answers() {
     let mut zk = checked.zkdilithium().unwrap().prepare(device, &policy).unwrap();
     zk.elsewhere(true);
     assert_eq!(MOVED.load(Ordering::Relaxed), 2, "both move");
-    assert_eq!((zk.space(), zk.poseidon_rate()), (vec![Axis::new("signed", &[9])], Some(93.0)));
+    assert_eq!((zk.space(), zk.poseidon_rate(Some(4.0))), (vec![Axis::new("signed", &[9])], Some(8.0)));
+    assert_eq!((zk.queue(ZkOp::Sign), zk.queue(ZkOp::Verify), zk.bytes()), (96, 97, 2 * 98));
+    assert!(zk.uses_expanded_keys());
     assert_eq!((zk.jobs(ZkOp::Sign), zk.jobs(ZkOp::Verify)), (94, 95));
     let unchecked = Checked { subject: Arc::new(Telling(0)), reference: Arc::new(Reference) };
     let why = unchecked.zkdilithium().unwrap().prepare(device, &policy).err().unwrap().to_string();
@@ -385,11 +396,11 @@ fn checked_compares_hashes_keys_signatures_and_verdicts() {
         let mut take = |words: &[SigningKeyWords]| keys.extend(words.iter().map(SigningKey::from_words));
         says(zk.keygen(&[[1; 32], [2; 32], [3; 32]], &mut take).map(drop), "the key of seed 1 differs");
         assert_eq!(keys.len(), if wrong == 0 { 3 } else { 1 }, "none from the first that differs on");
-        let job = ZkSign { key: &keys[0], message: Message::Bytes(b"message") };
+        let job = ZkSign::new(&keys[0], Message::Bytes(b"message"));
         says(zk.sign(&[job; 2], &mut signatures).map(drop), "the signature of job 1 differs");
         assert_eq!(signatures.len(), if wrong == 0 { 2 } else { 0 });
         let public = keys[0].verifying_key();
-        let job = ZkVerify { key: &public, message: job.message, signature: &[] };
+        let job = ZkVerify::new(&public, job.message, &[]);
         says(zk.verify(&[job; 2], &mut verdicts).map(drop), "the verdict of job 1 differs");
         assert_eq!(verdicts.len(), if wrong == 0 { 2 } else { 0 });
     }

@@ -17,8 +17,8 @@ mod steps {
 
 use hypergrove::zkdilithium;
 use hypergrove::*;
-use hypergrove_cpu::Cpu;
-use hypergrove_engine::{Program, capabilities, forward};
+use hypergrove_cpu::{Cpu, Lattice};
+use hypergrove_engine::{Program, ZkDilithium, capabilities, forward};
 use hypergrove_gpu::{Gpus, Wrapper};
 use hypergrove_testkit::faults::{Faults, FaultyHash, FaultyLattice, Site, WithFaults, random};
 use std::collections::BTreeMap;
@@ -34,12 +34,20 @@ fn flips() -> usize {
 
 const TOYS: [&Params; 4] = [&TOY_SHA2_16, &TOY_SHAKE_24, &TOY_SHA2_24, &TOY_SHA2_32];
 
-/// The CPU with faults in its hashes.
+/// The CPU with faults in its hashes and in zkDilithium's arithmetic.
 struct FaultyCpu(Cpu, Arc<Faults>);
 
 impl Backend for FaultyCpu {
     forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+    capabilities!(has slh_dsa, zkdilithium; lacks sha256;);
+}
+
+impl ZkDilithiumPrograms for FaultyCpu {
+    fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        let faults = self.1.clone();
+        let over = move |lattice| Box::new(FaultyLattice { lattice, faults: faults.clone() }) as Box<dyn Lattice>;
+        self.0.zkdilithium_over(Arc::new(over), policy)
+    }
 }
 
 impl SlhDsaPrograms for FaultyCpu {
@@ -205,12 +213,8 @@ fn slh_dsa(kind: &Kind, check: Check) -> Subject {
 /// zkDilithium on the CPU's lanes, or on a GPU.
 fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
     let builder = zkdilithium::Engine::builder().threads(1).verify_signatures(check == Check::Verify);
-    let builder = builder.redundant(check == Check::Redundant);
-    let engine = match kind.backend.name() {
-        "cpu" => builder.isa(Isa::by_name(kind.name).unwrap()).over(over(&kind.faults)),
-        _ => builder.devices(vec![(kind.backend.clone(), 0)]),
-    };
-    let engine = engine.build().unwrap();
+    let builder = builder.redundant(check == Check::Redundant).devices(vec![(kind.backend.clone(), 0)]);
+    let engine = builder.build().unwrap();
     let keys: Vec<_> = (1..7).map(|key| zkdilithium::SigningKey::from_seed(&[key; 32])).collect();
     let keys = Arc::new(keys);
     let messages = |case: usize| (0..1 + 2 * (case % 2) as u8).map(move |i| vec![i; 5 + case]).collect::<Vec<_>>();
@@ -235,13 +239,6 @@ fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
         right,
     }
     .warmed()
-}
-
-type Over = Arc<dyn Fn(Box<dyn hypergrove_lanes::Lattice>) -> Box<dyn hypergrove_lanes::Lattice> + Send + Sync>;
-
-fn over(faults: &Arc<Faults>) -> Over {
-    let faults = faults.clone();
-    Arc::new(move |lattice| Box::new(FaultyLattice { lattice, faults: faults.clone() }))
 }
 
 /// What became of flips.
@@ -454,8 +451,10 @@ fn a_lane_of_zkdilithium_that_is_always_wrong_lets_nothing_out() {
         let seeds = [[1; 32], [2; 32], [3; 32]];
         for check in [Check::Nothing, Check::Redundant] {
             let subject = zk_dilithium(&kind, check);
-            let builder = zkdilithium::Engine::builder().threads(1).isa(isa).over(over(&kind.faults));
+            let builder = zkdilithium::Engine::builder().threads(1).devices(vec![(kind.backend.clone(), 0)]);
             let engine = builder.redundant(check == Check::Redundant).build().unwrap();
+            // The self-test is over before there are faults.
+            engine.keygen_batch(&seeds).unwrap();
             let mut row = Row::default();
             let mut keys = (0, 0);
             for lane in 0..lanes {

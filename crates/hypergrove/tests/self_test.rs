@@ -95,8 +95,17 @@ impl ZkDilithium for Wrong {
     fn space(&self) -> Vec<Axis> {
         Vec::new()
     }
-    fn poseidon_rate(&self) -> Option<f64> {
+    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
         None
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        false
+    }
+    fn queue(&self, _: zkdilithium::Op) -> u32 {
+        2
+    }
+    fn bytes(&self) -> u64 {
+        0
     }
     fn jobs(&self, _: zkdilithium::Op) -> usize {
         4
@@ -251,5 +260,5 @@ fn a_right_cpu_passes_and_this_is_what_it_takes() {
         }
     }
     timed("SHA-256", &|| drop(cpu.sha256().unwrap().prepare(&device, &policy).unwrap()));
-    timed("zkDilithium", &|| drop(zkdilithium::Engine::builder().threads(1).build().unwrap()));
+    timed("zkDilithium", &|| drop(cpu.zkdilithium().unwrap().prepare(&device, &policy).unwrap()));
 }

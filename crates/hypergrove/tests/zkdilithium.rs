@@ -33,8 +33,17 @@ impl ZkDilithium for Gpu {
     fn space(&self) -> Vec<Axis> {
         Vec::new()
     }
-    fn poseidon_rate(&self) -> Option<f64> {
+    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
         None
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        false
+    }
+    fn queue(&self, _: Op) -> u32 {
+        2
+    }
+    fn bytes(&self) -> u64 {
+        0
     }
     fn jobs(&self, _: Op) -> usize {
         4

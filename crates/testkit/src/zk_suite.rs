@@ -70,8 +70,7 @@ pub fn vectors(zk: &mut dyn ZkDilithium) {
     for (case, key) in cases.iter().zip(&keys) {
         assert!(*key.to_bytes() == case.sk && key.verifying_key().as_bytes() == case.pk, "the key of {}", case.id);
     }
-    let jobs: Vec<_> =
-        cases.iter().zip(&keys).map(|(case, key)| ZkSign { key, message: Message::Bytes(&case.msg) }).collect();
+    let jobs: Vec<_> = cases.iter().zip(&keys).map(|(case, key)| ZkSign::new(key, Message::Bytes(&case.msg))).collect();
     for (case, signature) in cases.iter().zip(sign(zk, &jobs)) {
         assert!(signature.as_bytes() == case.sig, "the signature of {}", case.id);
     }
@@ -85,10 +84,8 @@ pub fn vectors(zk: &mut dyn ZkDilithium) {
         .chain(alone)
         .filter_map(|((pk, msg, sig), expect)| Some((VerifyingKey::from_bytes(&pk).ok()?, msg, sig, expect)))
         .collect();
-    let jobs: Vec<_> = inputs
-        .iter()
-        .map(|(key, msg, signature, _)| ZkVerify { key, message: Message::Bytes(msg), signature })
-        .collect();
+    let jobs: Vec<_> =
+        inputs.iter().map(|(key, msg, signature, _)| ZkVerify::new(key, Message::Bytes(msg), signature)).collect();
     let expected: Vec<bool> = inputs.iter().map(|(.., expect)| *expect).collect();
     assert_eq!(verify(zk, &jobs), expected);
 }
@@ -104,11 +101,8 @@ pub fn batches_of_every_size(zk: &mut dyn ZkDilithium) {
         }
         let texts: Vec<_> = (0..messages).map(|i| bytes(first + i as u64, LENGTHS[i % LENGTHS.len()])).collect();
         let of = |i: usize| i % pairs.len();
-        let jobs: Vec<_> = texts
-            .iter()
-            .enumerate()
-            .map(|(i, text)| ZkSign { key: &pairs[of(i)], message: Message::Bytes(text) })
-            .collect();
+        let jobs: Vec<_> =
+            texts.iter().enumerate().map(|(i, text)| ZkSign::new(&pairs[of(i)], Message::Bytes(text))).collect();
         let mut signatures: Vec<Vec<u8>> = sign(zk, &jobs).into_iter().map(Vec::from).collect();
         let signing: Vec<_> = pairs.iter().map(SigningKey::expand).collect();
         for (i, (job, signature)) in jobs.iter().zip(&signatures).enumerate() {
@@ -122,9 +116,8 @@ pub fn batches_of_every_size(zk: &mut dyn ZkDilithium) {
             signature.truncate(if i % 5 == 4 { at } else { signature.len() });
         }
         let public: Vec<_> = pairs.iter().map(SigningKey::verifying_key).collect();
-        let jobs: Vec<_> = (0..messages)
-            .map(|i| ZkVerify { key: &public[of(i)], message: Message::Bytes(&texts[i]), signature: &signatures[i] })
-            .collect();
+        let jobs: Vec<_> =
+            (0..messages).map(|i| ZkVerify::new(&public[of(i)], Message::Bytes(&texts[i]), &signatures[i])).collect();
         let expected: Vec<bool> = (0..messages).map(|i| i % 3 != 2 && i % 5 != 4).collect();
         assert_eq!(verify(zk, &jobs), expected);
     }
@@ -144,12 +137,12 @@ pub fn elements_instead_of_bytes(zk: &mut dyn ZkDilithium) {
     let (signing, public) = (key.expand(), key.verifying_key());
     let block = std::array::from_fn(|i| Fe::new(1_000_003 * i as u32));
     let messages = [Message::Block(&block), Message::Bytes(b"between"), Message::Mu(&block), Message::Bytes(b"")];
-    let signatures = sign(zk, &messages.map(|message| ZkSign { key: &key, message }));
+    let signatures = sign(zk, &messages.map(|message| ZkSign::new(&key, message)));
     for (message, signature) in messages.iter().zip(&signatures) {
         assert!(*signature == reference::sign(&signing, *message, &mut Trace::default()), "{message:?}");
     }
     let jobs: Vec<_> = (messages.iter().zip(&signatures))
-        .map(|(message, signature)| ZkVerify { key: &public, message: *message, signature: signature.as_bytes() })
+        .map(|(message, signature)| ZkVerify::new(&public, *message, signature.as_bytes()))
         .collect();
     assert_eq!(verify(zk, &jobs), [true; 4]);
 }

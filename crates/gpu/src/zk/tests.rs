@@ -36,7 +36,7 @@ fn made(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> (SigningKey, Signature) {
     let mut zk = on_host(gpu, policy);
     let (mut keys, mut signatures) = (Vec::new(), Vec::new());
     zk.keygen(&[SEED], &mut to(&mut keys)).unwrap();
-    zk.sign(&[ZkSign { key: &keys[0], message: Message::Bytes(b"message") }], &mut signatures).unwrap();
+    zk.sign(&[ZkSign::new(&keys[0], Message::Bytes(b"message"))], &mut signatures).unwrap();
     // What the passes themselves have wiped is the question, not what dropping might.
     gpu.submissions.store(0, Relaxed);
     (keys.remove(0), signatures.remove(0))
@@ -71,7 +71,7 @@ fn a_message_that_kernels_cannot_count_is_refused_by_its_length() {
     gpu.submissions.store(u64::MAX, Relaxed);
     // Nothing reads it, so that it takes no memory.
     let message = vec![0; (1 << 31) + 1];
-    let job = ZkSign { key: &key, message: Message::Bytes(&message) };
+    let job = ZkSign::new(&key, Message::Bytes(&message));
     let mut signatures = Vec::new();
     let why = on_host(&gpu, policy(0)).sign(&[job], &mut signatures).unwrap_err();
     assert!(matches!(&why, Error::Value { what } if what.contains("host:0 takes 2147483648")), "{why}");
@@ -89,10 +89,10 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
         gpu.submissions.store(left, Relaxed);
         let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
         let lost = |why: Error| assert!(matches!(&why, Error::Device { device, .. } if device == "host:0"), "{why}");
-        let job = ZkVerify { key: &public, message, signature: signature.as_bytes() };
+        let job = ZkVerify::new(&public, message, signature.as_bytes());
         match left {
             0 | 1 => lost(zk.keygen(&[SEED, [1; 32]], &mut to(&mut keys)).unwrap_err()),
-            2 | 3 => lost(zk.sign(&[ZkSign { key: &key, message }; 40], &mut signatures).unwrap_err()),
+            2 | 3 => lost(zk.sign(&[ZkSign::new(&key, message); 40], &mut signatures).unwrap_err()),
             _ => {
                 gpu.submissions.store(left % 2, Relaxed);
                 lost(zk.verify(&[job; 40], &mut verdicts).unwrap_err());
@@ -113,13 +113,13 @@ fn passes_are_cut_by_every_limit() {
     let run = |zk: &mut ZkGpu<HostGpu>| {
         let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
         zk.keygen(&[[1; 32], [2; 32], [3; 32]], &mut to(&mut keys)).unwrap();
-        let jobs: Vec<_> = (texts.iter().enumerate())
-            .map(|(i, text)| ZkSign { key: &keys[i % 3], message: Message::Bytes(text) })
-            .collect();
+        let jobs: Vec<_> =
+            (texts.iter().enumerate()).map(|(i, text)| ZkSign::new(&keys[i % 3], Message::Bytes(text))).collect();
         zk.sign(&jobs, &mut signatures).unwrap();
         let public: Vec<_> = keys.iter().map(SigningKey::verifying_key).collect();
         let jobs: Vec<_> = (texts.iter().zip(&signatures).enumerate())
             .map(|(i, (text, signature))| ZkVerify {
+                expanded: None,
                 key: &public[i % 3],
                 message: Message::Bytes(text),
                 signature: signature.as_bytes(),
@@ -180,7 +180,7 @@ fn memory_that_does_not_grow_is_an_error() {
     let gpu = Arc::new(HostGpu::new(false));
     let (key, signature) = made(&gpu, policy(0));
     let (public, message) = (key.verifying_key(), Message::Bytes(b"message"));
-    let job = ZkVerify { key: &public, message, signature: signature.as_bytes() };
+    let job = ZkVerify::new(&public, message, signature.as_bytes());
     gpu.submissions.store(u64::MAX, Relaxed);
     for most in [&gpu.most, &gpu.most_locked] {
         let (mut zk, mut verdicts) = (on_host(&gpu, policy(0)), Vec::new());

@@ -1,12 +1,11 @@
 //! Batches, on the CPU's lanes, on GPUs, or on both.
 
-use super::worker::{By, Crew, Hand, Hands, Jobs, MOST_HANDS, On, Paces, Worker, lock};
-use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey, self_test};
+use super::worker::{Crew, Hand, Jobs, MOST_HANDS, On, Paces, Worker, lock};
+use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use crate::Fault;
 use crate::{Error, Isa, Work};
-use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
-use hypergrove_cpu::{Cpu, Lattice};
-use hypergrove_engine::{Axis, Backend, Device, Policy, SelfTested, THREADS, Timing, ZkSign, ZkVerify, wiped};
+use hypergrove_cpu::Cpu;
+use hypergrove_engine::{Axis, Backend, Device, Policy, SelfTested, THREADS, Timing, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::ThreadPoolBuilder;
@@ -46,14 +45,10 @@ pub struct EngineBuilder {
     verify_signatures: bool,
     redundant: bool,
     memory_budget: Option<u64>,
-    over: Option<Over>,
 }
 
-/// What puts arithmetic in the place of the lanes' own.
-type Over = Arc<dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice> + Send + Sync>;
-
 impl EngineBuilder {
-    /// The CPU's instruction set; otherwise the one that is fastest here.
+    /// The CPU's instruction set; otherwise that of the CPU among the devices that are named, or the one that is fastest here.
     pub fn isa(mut self, isa: Isa) -> EngineBuilder {
         self.isa = Some(isa);
         self
@@ -87,12 +82,6 @@ impl EngineBuilder {
         self.redundant = redundant;
         self
     }
-    /// Other arithmetic in the place of the lanes' own: for tests that put faults in.
-    #[doc(hidden)]
-    pub fn over(mut self, over: Over) -> EngineBuilder {
-        self.over = Some(over);
-        self
-    }
     /// Bytes of the host's memory for a call: what the CPU's threads work in, and the results; otherwise as many as it takes.
     /// A call that needs more is refused before it takes any. Messages, what keys keep of themselves, and the pinned
     /// memory of GPUs do not count.
@@ -100,26 +89,31 @@ impl EngineBuilder {
         self.memory_budget = Some(bytes);
         self
     }
-    /// The engine. Its threads are started now; GPUs are made ready at their first use.
+    /// The engine. Its threads are started now; devices are tested and made ready at their first use.
     pub fn build(self) -> Result<Engine, Error> {
         let threads = match self.threads {
             Some(0) => return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() }),
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
-        let isa = self.isa.unwrap_or_else(Isa::fastest);
-        let lacking = || Error::Unsupported { device: "this CPU".into(), what: format!("{} instructions", isa.name()) };
-        let cpu: Arc<dyn Backend> = Arc::new(Cpu::with(isa).ok_or_else(lacking)?);
+        let lacking =
+            |isa: Isa| Error::Unsupported { device: "this CPU".into(), what: format!("{} instructions", isa.name()) };
+        let cpu = match self.isa {
+            Some(isa) => Cpu::with(isa).ok_or_else(|| lacking(isa))?,
+            None => Cpu::new(),
+        };
+        let (mut isa, cpu): (Isa, Arc<dyn Backend>) = (cpu.isa(), Arc::new(cpu));
         let pool = |name: &'static str| {
             let named = ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("{name}-{i}"));
             named.build().map_err(|why| Error::no_threads(threads, why))
         };
-        let policy = Policy([&[(THREADS, threads as u32)], &self.policy.0[..]].concat());
+        let of_threads = Policy(vec![(THREADS, threads as u32)]);
+        let policy = Policy([&of_threads.0[..], &self.policy.0[..]].concat());
         let named = if self.devices.is_empty() { vec![(cpu.clone(), 0)] } else { self.devices };
         let mut workers: Vec<Worker> = Vec::new();
         for (backend, index) in named {
             let is_cpu = backend.name() == cpu.name();
-            let backend = if is_cpu { cpu.clone() } else { SelfTested::of(backend) };
+            let backend = SelfTested::of(if is_cpu && self.isa.is_some() { cpu.clone() } else { backend });
             let there = backend.devices()?;
             let none = || format!("device {index} of {}: it has {} devices", backend.name(), there.len());
             let device = there.iter().find(|device| device.index == index);
@@ -128,24 +122,15 @@ impl EngineBuilder {
                 return Err(Error::Value { what: format!("{} is named twice; name each device once", device.id()) });
             }
             let hands = if is_cpu {
-                let lanes = || {
-                    let lanes = Lanes::with(isa).ok_or_else(lacking)?;
-                    let lanes = self.over.iter().fold(lanes, |lanes, over| lanes.over(&**over));
-                    Ok::<_, Error>(if threads == 1 { lanes.alone() } else { lanes })
-                };
+                isa = Isa::by_name(&device.detail).unwrap_or(isa);
                 let pool = if threads == 1 { None } else { Some(pool("zkdilithium-lanes")?) };
-                let mut all = vec![lanes()?];
-                self_test(&all[0])?;
-                if self.redundant {
-                    all.push(lanes()?.elsewhere());
-                }
-                Hands::Lanes(all, pool)
+                vec![Hand::new(&backend, &of_threads, pool)]
             } else {
                 let hands = 0..if threads > 1 { MOST_HANDS } else { 1 };
-                let hand = |_| Ok(Hand::new(&backend, &policy, pool("zkdilithium-copies")?));
-                Hands::Programs(hands.map(hand).collect::<Result<_, Error>>()?)
+                let hand = |_| Ok(Hand::new(&backend, &policy, Some(pool("zkdilithium-copies")?)));
+                hands.map(hand).collect::<Result<_, Error>>()?
             };
-            workers.push(Worker::new(device, hands));
+            workers.push(Worker::new(device, hands, is_cpu, self.redundant));
         }
         let devices = workers.iter().map(|worker| worker.device.clone()).collect();
         let (verify_signatures, redundant, memory_budget) =
@@ -239,11 +224,11 @@ impl Engine {
             Op::Sign => {
                 SIG_BYTES * (1 + usize::from(self.redundant))
                     + size_of::<Result<Signature, Error>>()
-                    + size_of::<Sign<'_>>()
+                    + 2 * size_of::<ZkSign<'_>>()
             }
-            Op::Verify => size_of::<bool>() + size_of::<Verify<'_>>(),
+            Op::Verify => size_of::<bool>() + 2 * size_of::<ZkVerify<'_>>(),
         };
-        (self.workers.iter().map(Worker::bytes).sum::<usize>() + each * jobs) as u64
+        self.workers.iter().map(Worker::bytes).sum::<u64>() + (each * jobs) as u64
     }
     /// Asks for the memory of a call.
     fn ask(&self, op: Op, jobs: usize) -> Result<(), Error> {
@@ -322,8 +307,7 @@ impl Engine {
         self.ask(Op::Sign, jobs.len())?;
         self.crew().share(Op::Sign, jobs, |on, jobs, out| {
             let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
-            // Programs expand the keys' bytes themselves.
-            let expands = matches!(on.by, By::Lanes(_));
+            let expands = on.program.uses_expanded_keys();
             let checked = each(on.threads, &of_keys, |jobs| match expands {
                 true => jobs[0].key.expanded().map(drop),
                 false => jobs[0].key.check_again(),
@@ -387,16 +371,10 @@ fn keygen(
     seeds: &[[u8; SEED_BYTES]],
     out: &mut Vec<SigningKey>,
 ) -> Result<Timing, Error> {
-    match &mut on.by {
-        By::Program(program) => program.keygen(seeds, &mut |keys| match threads {
-            1 => out.extend(keys.iter().map(SigningKey::from_words)),
-            _ => out.par_extend(keys.par_iter().with_min_len(SHARE).map(SigningKey::from_words)),
-        }),
-        By::Lanes(lanes) => {
-            out.extend(lanes[on.place].keygen(seeds).into_iter().map(SigningKey::from));
-            Ok(Timing::default())
-        }
-    }
+    on.program.keygen(seeds, &mut |keys| match threads {
+        1 => out.extend(keys.iter().map(SigningKey::from_words)),
+        _ => out.par_extend(keys.par_iter().with_min_len(SHARE).map(SigningKey::from_words)),
+    })
 }
 
 fn keygen_into(
@@ -405,74 +383,44 @@ fn keygen_into(
     seeds: &[[u8; SEED_BYTES]],
     keys: &mut [SigningKeyWords],
 ) -> Result<Timing, Error> {
-    match &mut on.by {
-        By::Program(program) => {
-            let mut rest = keys;
-            program.keygen(seeds, &mut |arrived| {
-                let (to, others) = std::mem::take(&mut rest).split_at_mut(arrived.len());
-                rest = others;
-                match threads {
-                    1 => to.copy_from_slice(arrived),
-                    _ => (to.par_chunks_mut(SHARE).zip(arrived.par_chunks(SHARE)))
-                        .for_each(|(to, from)| to.copy_from_slice(from)),
-                }
-            })
+    let mut rest = keys;
+    on.program.keygen(seeds, &mut |arrived| {
+        let (to, others) = std::mem::take(&mut rest).split_at_mut(arrived.len());
+        rest = others;
+        match threads {
+            1 => to.copy_from_slice(arrived),
+            _ => (to.par_chunks_mut(SHARE).zip(arrived.par_chunks(SHARE)))
+                .for_each(|(to, from)| to.copy_from_slice(from)),
         }
-        By::Lanes(lanes) => {
-            lanes[on.place].keygen_into(seeds, keys);
-            Ok(Timing::default())
-        }
-    }
+    })
 }
 
+/// By keys that were checked, and expanded if the program uses that.
 fn sign<'a>(on: &mut On<'_>, jobs: &[SignJob<'a>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
-    match &mut on.by {
-        By::Program(program) => {
-            let job = |job: &SignJob<'a>| ZkSign { key: job.key.as_ref(), message: job.message };
-            program.sign(&jobs.iter().map(job).collect::<Vec<_>>(), out)
-        }
-        By::Lanes(lanes) => {
-            // Elsewhere a key is expanded anew: the first expansion is compared as well.
-            let mut expanded = BTreeMap::new();
-            if on.place > 0 {
-                let of_keys: Vec<_> =
-                    jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).map(|jobs| jobs[0].key).collect();
-                let anew = each(on.threads, &of_keys, |key| wiped(|| Box::new(key.as_ref().expand())));
-                expanded.extend(of_keys.iter().map(|key| std::ptr::from_ref(*key)).zip(anew));
-            }
-            let key =
-                |key: &'a SigningKey| expanded.get(&std::ptr::from_ref(key)).map_or_else(|| key.made(), |key| &**key);
-            let job = |job: &SignJob<'a>| Sign { key: key(job.key), message: job.message };
-            out.extend(lanes[on.place].sign(&jobs.iter().map(job).collect::<Vec<_>>()));
-            Ok(Timing::default())
-        }
-    }
+    let expands = on.program.uses_expanded_keys();
+    let job = |&SignJob { key, message }: &SignJob<'a>| ZkSign {
+        key: key.as_ref(),
+        expanded: expands.then(|| key.made()),
+        message,
+    };
+    on.program.sign(&jobs.iter().map(job).collect::<Vec<_>>(), out)
 }
 
 fn verify<'a>(on: &mut On<'_>, jobs: &[VerifyJob<'a>], out: &mut Vec<bool>) -> Result<Timing, Error> {
-    match &mut on.by {
-        By::Program(program) => {
-            let job = |&VerifyJob { key, message, signature }: &VerifyJob<'a>| ZkVerify {
-                key: key.as_ref(),
-                message,
-                signature,
-            };
-            program.verify(&jobs.iter().map(job).collect::<Vec<_>>(), out)
-        }
-        By::Lanes(lanes) => {
-            let job = |&VerifyJob { key, message, signature }: &VerifyJob<'a>| Verify {
-                key: key.expanded(),
-                message,
-                signature,
-            };
-            let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
-            each(on.threads, &of_keys, |jobs| {
-                jobs[0].key.expanded();
-            });
-            out.extend(lanes[on.place].verify(&jobs.iter().map(job).collect::<Vec<_>>()));
-            Ok(Timing::default())
-        }
+    let expands = on.program.uses_expanded_keys();
+    if expands {
+        let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
+        each(on.threads, &of_keys, |jobs| {
+            jobs[0].key.expanded();
+        });
     }
+    let job = |&VerifyJob { key, message, signature }: &VerifyJob<'a>| ZkVerify {
+        key: key.as_ref(),
+        expanded: expands.then(|| key.expanded()),
+        message,
+        signature,
+    };
+    on.program.verify(&jobs.iter().map(job).collect::<Vec<_>>(), out)
 }
 
 /// What `work` makes of each, on so many threads of the current pool: with one, on this.
@@ -554,11 +502,20 @@ mod tests {
         fn space(&self) -> Vec<Axis> {
             Vec::new()
         }
-        fn poseidon_rate(&self) -> Option<f64> {
+        fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
             Some(100.0)
+        }
+        fn uses_expanded_keys(&self) -> bool {
+            false
         }
         fn jobs(&self, _: Op) -> usize {
             3
+        }
+        fn queue(&self, _: Op) -> u32 {
+            2
+        }
+        fn bytes(&self) -> u64 {
+            0
         }
         /// The reference has one place.
         fn elsewhere(&mut self, _: bool) {}

@@ -1,8 +1,7 @@
 //! The devices of an engine, and how they share the jobs of a call.
 
-use crate::{Error, Work};
-use hypergrove_cpu::zk::ZkDilithium as Lanes;
 use hypergrove_engine::scheduler::{Fault, is_fault};
+use crate::{Error, Work};
 use hypergrove_engine::{Axis, Backend, Device, Policy, Timing, ZkDilithium};
 use hypergrove_zkdilithium::Op;
 use rayon::ThreadPool;
@@ -13,15 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
 
-/// Jobs of one call for each thread that keep lanes filled, and those of a piece where others wait for its end.
-const JOBS_OF_A_THREAD: usize = 512;
+/// Jobs of a piece for each of the CPU's threads, where other devices wait for the end of the piece.
 const JOBS_BESIDE_OTHERS: usize = 128;
 
-/// Programs of a GPU in flight, of each operation: while the host lays one out or takes its results, the GPU computes others.
-/// Key pairs are 3,936 bytes each for 64 ns of kernels: the third program gives 9.6 instead of 8.3 M/s in batches of 2^20;
-/// signing and verifying gain nothing by it (an H200 with 16 cores).
-const HANDS: [usize; 3] = [3, 2, 2];
-pub(super) const MOST_HANDS: usize = HANDS[0];
+/// Programs of a device in flight, at most; how many of them are used, each program says.
+pub(super) const MOST_HANDS: usize = 3;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -30,7 +25,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A device of an engine.
 pub(super) struct Worker {
     pub(super) device: Device,
-    pub(super) hands: Hands,
+    pub(super) hands: Vec<Hand>,
+    is_cpu: bool,
+    /// Whether its programs compute everything twice.
+    redundant: bool,
     facts: OnceLock<Facts>,
     /// Jobs a second of each operation, as last measured; zero before that. The bits of an `f64`.
     speeds: [AtomicU64; 3],
@@ -47,36 +45,27 @@ struct Facts {
     space: Vec<Axis>,
     /// Jobs at a time, of each operation.
     jobs: [usize; 3],
+    /// Programs that keep the device busy, of each operation.
+    queue: [u32; 3],
+    /// Bytes of the host's memory that a program works in.
+    bytes: u64,
     poseidon_rate: Option<f64>,
 }
 
-/// What computes on a device.
-pub(super) enum Hands {
-    /// The CPU's lanes, and with redundancy the same with every instance in another one; on threads of their own, without
-    /// on the calling thread.
-    Lanes(Vec<Lanes>, Option<ThreadPool>),
-    /// Programs of a GPU in flight.
-    Programs(Vec<Hand>),
-}
-
-/// Threads that the CPU's lanes have.
-fn threads(pool: &Option<ThreadPool>) -> usize {
-    pool.as_ref().map_or(1, ThreadPool::current_num_threads)
-}
-
-/// A program of a GPU, made at its first use.
+/// A program, made at its first use.
 pub(super) struct Hand {
     backend: Arc<dyn Backend>,
     policy: Policy,
-    /// What copies for it. One pool for several would have a thread that waits for one's copies begin with another's pass.
-    pool: ThreadPool,
+    /// The CPU's threads, or what copies for a GPU's program; without, the calling thread. One pool for several would have a
+    /// thread that waits for one's copies begin with another's pass.
+    pool: Option<ThreadPool>,
     program: Mutex<Option<Box<dyn ZkDilithium>>>,
     /// The device had no room for it in this call.
     is_refused: AtomicBool,
 }
 
 impl Hand {
-    pub(super) fn new(backend: &Arc<dyn Backend>, policy: &Policy, pool: ThreadPool) -> Hand {
+    pub(super) fn new(backend: &Arc<dyn Backend>, policy: &Policy, pool: Option<ThreadPool>) -> Hand {
         Hand {
             backend: backend.clone(),
             policy: policy.clone(),
@@ -85,6 +74,9 @@ impl Hand {
             is_refused: AtomicBool::new(false),
         }
     }
+    fn threads(&self) -> usize {
+        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
+    }
 }
 
 /// Where a piece is computed.
@@ -92,24 +84,16 @@ pub(super) struct On<'a> {
     pub(super) device: &'a Device,
     /// Threads of the current pool; with one, nothing is left to any pool.
     pub(super) threads: usize,
-    pub(super) by: By<'a>,
-    /// 1 where jobs are computed elsewhere than usual, for the second time.
-    pub(super) place: usize,
+    pub(super) program: &'a mut dyn ZkDilithium,
 }
 
 impl On<'_> {
     /// Runs work that puts its jobs in other places.
     pub(super) fn elsewhere<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
-        self.set_place(1);
+        self.program.elsewhere(true);
         let done = work(self);
-        self.set_place(0);
+        self.program.elsewhere(false);
         done
-    }
-    fn set_place(&mut self, place: usize) {
-        self.place = place;
-        if let By::Program(program) = &mut self.by {
-            program.elsewhere(place > 0);
-        }
     }
     /// An error if results differ from those of the second time.
     pub(super) fn compare<T: PartialEq>(&self, what: &str, first: &[T], second: &[T]) -> Result<(), Error> {
@@ -122,12 +106,6 @@ impl On<'_> {
             }),
         }
     }
-}
-
-/// What computes a piece.
-pub(super) enum By<'a> {
-    Lanes(&'a [Lanes]),
-    Program(&'a mut dyn ZkDilithium),
 }
 
 /// Jobs in a row, of which anyone can take some.
@@ -160,12 +138,9 @@ struct Piece<J, R> {
 }
 
 impl Worker {
-    pub(super) fn new(device: Device, hands: Hands) -> Worker {
-        Worker { device, hands, facts: OnceLock::new(), speeds: Default::default(), state: AtomicU8::new(0) }
-    }
-
-    fn is_cpu(&self) -> bool {
-        matches!(self.hands, Hands::Lanes(..))
+    pub(super) fn new(device: Device, hands: Vec<Hand>, is_cpu: bool, redundant: bool) -> Worker {
+        let (facts, speeds, state) = Default::default();
+        Worker { device, hands, is_cpu, redundant, facts, speeds, state }
     }
 
     /// Whether it failed, and another one took its part.
@@ -179,9 +154,19 @@ impl Worker {
     }
 
     fn with<R>(&self, hand: &Hand, run: impl FnOnce(&mut dyn ZkDilithium) -> Result<R, Error>) -> Result<R, Error> {
+        let make = || hand.backend.zkdilithium_on(&self.device)?.prepare(&self.device, &hand.policy);
+        if self.is_cpu {
+            // Calls of several threads compute at the same time, each by a program of its own. No lock is held meanwhile: a
+            // thread of the caller's pool that waits here may begin with another call.
+            let idle = lock(&hand.program).take();
+            let mut program = idle.map_or_else(make, Ok)?;
+            let done = run(&mut *program)?;
+            *lock(&hand.program) = Some(program);
+            return Ok(done);
+        }
         let mut program = lock(&hand.program);
         if program.is_none() {
-            *program = Some(hand.backend.zkdilithium_on(&self.device)?.prepare(&self.device, &hand.policy)?);
+            *program = Some(make()?);
         }
         let done = run(&mut **program.as_mut().expect("it was made"));
         // One that failed is not used again, and wipes what it holds.
@@ -191,65 +176,55 @@ impl Worker {
         done
     }
 
-    /// What its programs are like; `None` for the CPU. Asked of the first one before any runs, for a program that runs can
-    /// be asked nothing.
-    fn facts(&self) -> Result<Option<&Facts>, Error> {
-        let Hands::Programs(hands) = &self.hands else { return Ok(None) };
-        if self.facts.get().is_none() {
-            let facts = self.with(&hands[0], |program| {
-                let jobs = [Op::Keygen, Op::Sign, Op::Verify].map(|op| program.jobs(op));
-                Ok(Facts { space: program.space(), jobs, poseidon_rate: program.poseidon_rate() })
-            })?;
-            // Another thread may have been first, with the same.
-            let _ = self.facts.set(facts);
+    /// What its programs are like. Asked of the first one before any runs, for a GPU's program that runs can be asked nothing.
+    fn facts(&self) -> Result<&Facts, Error> {
+        if let Some(facts) = self.facts.get() {
+            return Ok(facts);
         }
-        Ok(self.facts.get())
+        let facts = self.with(&self.hands[0], |program| {
+            let ops = [Op::Keygen, Op::Sign, Op::Verify];
+            let (jobs, queue) = (ops.map(|op| program.jobs(op)), ops.map(|op| program.queue(op)));
+            program.elsewhere(self.redundant);
+            let bytes = program.bytes();
+            program.elsewhere(false);
+            Ok(Facts { space: program.space(), jobs, queue, bytes, poseidon_rate: program.poseidon_rate(None) })
+        })?;
+        // Another thread may have been first, with the same.
+        Ok(self.facts.get_or_init(|| facts))
     }
 
     /// What can be chosen by a policy; nothing on the CPU.
     pub(super) fn space(&self) -> Result<Vec<Axis>, Error> {
-        Ok(self.facts()?.map_or(Vec::new(), |facts| facts.space.clone()))
+        Ok(if self.is_cpu { Vec::new() } else { self.facts()?.space.clone() })
     }
     /// Jobs that a program takes at a time; `None` for the CPU.
     pub(super) fn program(&self, op: Op) -> Result<Option<usize>, Error> {
-        Ok(self.facts()?.map(|facts| facts.jobs[op as usize]))
+        Ok(if self.is_cpu { None } else { Some(self.facts()?.jobs[op as usize]) })
     }
     /// Jobs at a time, and how many times that keeps the device busy.
     pub(super) fn jobs(&self, op: Op) -> Result<(usize, usize), Error> {
-        Ok(match (&self.hands, self.program(op)?) {
-            (Hands::Programs(hands), Some(jobs)) => (jobs, hands.len().min(HANDS[op as usize])),
-            (Hands::Lanes(_, pool), _) => (JOBS_OF_A_THREAD * threads(pool), 1),
-            (Hands::Programs(_), None) => unreachable!("a GPU has programs"),
-        })
+        let Facts { jobs, queue, .. } = self.facts()?;
+        Ok((jobs[op as usize], self.hands.len().min(queue[op as usize] as usize)))
     }
+    /// All programs have the same backend.
     pub(super) fn notices(&self) -> Vec<String> {
-        match &self.hands {
-            // All of them have the same backend.
-            Hands::Programs(hands) => hands[0].backend.notices(),
-            Hands::Lanes(..) => Vec::new(),
-        }
+        self.hands[0].backend.notices()
     }
     /// Poseidon permutations a second; of the CPU's threads at so many cycles a second.
     pub(super) fn poseidon_rate(&self, clock: Option<f64>) -> Result<Option<f64>, Error> {
-        match &self.hands {
-            Hands::Lanes(lanes, pool) => {
-                let known = clock.zip(lanes[0].poseidon_cycles());
-                Ok(known.map(|(clock, cycles)| threads(pool) as f64 * clock / cycles))
-            }
-            Hands::Programs(_) => Ok(self.facts()?.and_then(|facts| facts.poseidon_rate)),
+        match self.is_cpu {
+            true => self.with(&self.hands[0], |program| Ok(program.poseidon_rate(clock))),
+            false => Ok(self.facts()?.poseidon_rate),
         }
     }
-    /// Bytes of the host's memory that all threads of the CPU work in.
-    pub(super) fn bytes(&self) -> usize {
-        match &self.hands {
-            Hands::Lanes(lanes, pool) => lanes.iter().map(Lanes::thread_bytes).sum::<usize>() * threads(pool),
-            Hands::Programs(_) => 0,
-        }
+    /// Bytes of the host's memory that all threads of the CPU work in. Of a CPU that fails its self-test none: no call will
+    /// take any.
+    pub(super) fn bytes(&self) -> u64 {
+        if self.is_cpu { self.facts().map_or(0, |facts| facts.bytes) } else { 0 }
     }
-    /// Compressions a second of a GPU, if its backend knows.
+    /// Compressions a second, if its backend knows.
     pub(super) fn rates(&self) -> Option<Work> {
-        let Hands::Programs(hands) = &self.hands else { return None };
-        hands[0].backend.rates(&self.device)
+        self.hands[0].backend.rates(&self.device)
     }
 
     /// Takes note of jobs a second.
@@ -334,9 +309,7 @@ impl Crew<'_> {
         let (total, began) = (jobs.len(), Instant::now());
         // What took a device's room may have gone since the last call.
         for worker in self.workers {
-            if let Hands::Programs(programs) = &worker.hands {
-                programs.iter().for_each(|hand| hand.is_refused.store(false, Relaxed));
-            }
+            worker.hands.iter().for_each(|hand| hand.is_refused.store(false, Relaxed));
         }
         let choice = (total > 0 && self.is_cpu_open(op)).then(|| self.paces.is_cpu_wanted(op, total));
         let mut done: Vec<Piece<J, R>> = Vec::new();
@@ -356,7 +329,7 @@ impl Crew<'_> {
             };
             let turns = round.all_turns();
             match &turns[..] {
-                [turn] if self.workers[turn.worker].is_cpu() => round.work(turn),
+                [turn] if self.workers[turn.worker].is_cpu => round.work(turn),
                 // Not on this thread: if it is one of a pool, it may begin with another call while it waits here, and wait for
                 // a program that it holds itself.
                 turns => std::thread::scope(|scope| {
@@ -392,13 +365,13 @@ impl Crew<'_> {
 
     /// Whether it is a choice that the CPU takes part, all that might do having shown how fast they are.
     fn is_cpu_open(&self, op: Op) -> bool {
-        let cpus = self.there().filter(|number| self.workers[*number].is_cpu()).count();
+        let cpus = self.there().filter(|number| self.workers[*number].is_cpu).count();
         cpus > 0 && cpus < self.there().count() && self.there().all(|number| self.workers[number].speed(op) > 0.0)
     }
 
     /// Who takes part: the CPU, unless it alone is left, if it shall.
     fn live(&self, with_cpu: bool) -> Vec<usize> {
-        let gpus: Vec<_> = self.there().filter(|number| !self.workers[*number].is_cpu()).collect();
+        let gpus: Vec<_> = self.there().filter(|number| !self.workers[*number].is_cpu).collect();
         if with_cpu || gpus.is_empty() { self.there().collect() } else { gpus }
     }
 
@@ -442,10 +415,7 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
 
     /// The hands that take part. Devices that are not ready yet get ready side by side.
     fn all_turns(&self) -> Vec<Turn> {
-        let is_ready = |number: &usize| match &self.crew.workers[*number] {
-            Worker { hands: Hands::Programs(_), facts, .. } => facts.get().is_some(),
-            _ => true,
-        };
+        let is_ready = |number: &usize| self.crew.workers[*number].facts.get().is_some();
         if self.live.iter().all(is_ready) {
             return self.live.iter().flat_map(|number| self.turns(*number)).collect();
         }
@@ -467,21 +437,17 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
         let worker = &self.crew.workers[number];
         match worker.jobs(self.op) {
             Ok((jobs, hands)) => {
-                let mut hands = match &worker.hands {
-                    Hands::Programs(all) => {
-                        (0..all.len()).filter(|hand| !all[*hand].is_refused.load(Relaxed)).take(hands).collect()
-                    }
-                    Hands::Lanes(..) => vec![0],
-                };
+                let all = worker.hands.iter().enumerate().filter(|(_, hand)| !hand.is_refused.load(Relaxed));
+                let mut hands: Vec<_> = all.map(|(hand, _)| hand).take(hands).collect();
                 if self.share(number) <= jobs {
                     hands.truncate(1);
                 }
                 let of = hands.len();
                 // The CPU is no faster for pieces; they are for others to have their share.
-                let most = match (&worker.hands, self.live.len()) {
-                    (Hands::Lanes(..), 1) => self.left,
-                    (Hands::Lanes(_, pool), _) => JOBS_BESIDE_OTHERS * threads(pool),
-                    (Hands::Programs(_), _) => jobs,
+                let most = match (worker.is_cpu, self.live.len()) {
+                    (true, 1) => self.left,
+                    (true, _) => JOBS_BESIDE_OTHERS * worker.hands[0].threads(),
+                    (false, _) => jobs,
                 };
                 let turn = |(place, hand)| Turn { worker: number, hand, place, of, most };
                 hands.into_iter().enumerate().map(turn).collect()
@@ -505,22 +471,15 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
             let (count, jobs) = (part.jobs.len(), &mut part.jobs);
             let (mut results, began) = (Vec::with_capacity(count), Instant::now());
             let device = &worker.device;
-            let ended = match &worker.hands {
-                Hands::Lanes(lanes, pool) => {
-                    let threads = threads(pool);
-                    let mut run =
-                        || (self.run)(&mut On { device, threads, by: By::Lanes(lanes), place: 0 }, jobs, &mut results);
-                    match pool {
-                        Some(pool) => pool.install(run),
-                        None => run(),
-                    }
+            let hand = &worker.hands[turn.hand];
+            let ended = worker.with(hand, |program| {
+                let mut on = On { device, threads: hand.threads(), program };
+                let mut run = || (self.run)(&mut on, jobs, &mut results);
+                match &hand.pool {
+                    Some(pool) => pool.install(run),
+                    None => run(),
                 }
-                Hands::Programs(programs) => worker.with(&programs[turn.hand], |program| {
-                    let pool = &programs[turn.hand].pool;
-                    let mut on = On { device, threads: pool.current_num_threads(), by: By::Program(program), place: 0 };
-                    pool.install(|| (self.run)(&mut on, jobs, &mut results))
-                }),
-            };
+            });
             let took = match ended {
                 Ok(took) => took,
                 // A device that has no room for one more program goes on with the others.
@@ -545,7 +504,7 @@ impl<J: Jobs, R: Send, F: Fn(&mut On<'_>, &mut J, &mut Vec<R>) -> Result<Timing,
 
     /// Does without a program for which a device has no room, unless it is the last one.
     fn refuse(&self, turn: &Turn) -> bool {
-        let Hands::Programs(programs) = &self.crew.workers[turn.worker].hands else { return false };
+        let programs = &self.crew.workers[turn.worker].hands;
         // Under a lock: of two that are refused at once, one stays.
         let _one_at_a_time = lock(self.crew.faults);
         let is_last = programs.iter().filter(|hand| !hand.is_refused.load(Relaxed)).count() == 1;

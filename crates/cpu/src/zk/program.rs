@@ -1,0 +1,165 @@
+//! The lanes as a program of the engine: keys are expanded where the caller has not done so, and with redundancy all is
+//! computed once more in other lanes.
+
+use super::{MOST, ZkDilithium};
+use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkSign, ZkVerify, wiped};
+use hypergrove_lanes::{Isa, Lattice};
+use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES};
+use hypergrove_zkdilithium::{Op, Signature, SigningKeyWords};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+use zeroize::{Zeroize, Zeroizing};
+
+/// Jobs of one call for each thread that keep lanes filled.
+const JOBS_OF_A_THREAD: usize = 2 * MOST;
+
+/// What puts arithmetic in the place of the lanes' own.
+pub type Over = Arc<dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice> + Send + Sync>;
+
+pub(crate) struct CpuZk {
+    isa: Isa,
+    threads: usize,
+    over: Option<Over>,
+    /// The lanes, and since the first `elsewhere(true)` the same with every instance in the next lane.
+    lanes: Vec<ZkDilithium>,
+    /// Which of them compute.
+    place: usize,
+    /// Room for keys on their way to the caller: zeros between calls.
+    keys: Zeroizing<Vec<SigningKeyWords>>,
+}
+
+impl CpuZk {
+    /// By this instruction set, which the CPU has.
+    pub(crate) fn new(isa: Isa, over: Option<Over>, policy: &Policy) -> Result<CpuZk, Error> {
+        let mut threads = 1;
+        for (name, value) in &policy.0 {
+            match (*name, *value) {
+                (THREADS, 1..) => threads = *value as usize,
+                (THREADS, 0) => {
+                    return Err(Error::Value { what: format!("policy axis {name} is 0, must be 1 or more") });
+                }
+                (other, _) => {
+                    return Err(Error::Value { what: format!("zkDilithium on the CPU has no policy axis {other:?}") });
+                }
+            }
+        }
+        let mut zk = CpuZk { isa, threads, over, lanes: Vec::new(), place: 0, keys: Zeroizing::default() };
+        zk.lanes.push(zk.make());
+        Ok(zk)
+    }
+
+    fn make(&self) -> ZkDilithium {
+        let lanes = ZkDilithium::with(self.isa).expect("the CPU has the instruction set");
+        let lanes = self.over.iter().fold(lanes, |lanes, over| lanes.over(&**over));
+        if self.threads == 1 { lanes.alone() } else { lanes }
+    }
+
+    fn lanes(&self) -> &ZkDilithium {
+        &self.lanes[self.place]
+    }
+
+    /// These keys expanded, each once. They are told apart by their places in memory.
+    fn expanded<'a, K: Sync + 'a, E: Send>(
+        &self,
+        keys: impl Iterator<Item = &'a K>,
+        expand: impl Fn(&K) -> Box<E> + Send + Sync,
+    ) -> BTreeMap<*const K, Box<E>> {
+        let (mut last, mut distinct) = (None, BTreeMap::new());
+        for key in keys {
+            let place = std::ptr::from_ref(key);
+            // One key for many jobs is the usual case: it is found without a search.
+            if last.replace(place) != Some(place) {
+                distinct.insert(place, key);
+            }
+        }
+        let keys: Vec<&K> = distinct.values().copied().collect();
+        let made: Vec<Box<E>> = match self.lanes().threads() {
+            1 => keys.into_iter().map(expand).collect(),
+            _ => keys.into_par_iter().map(expand).collect(),
+        };
+        distinct.into_keys().zip(made).collect()
+    }
+}
+
+impl hypergrove_engine::ZkDilithium for CpuZk {
+    fn space(&self) -> Vec<Axis> {
+        vec![Axis::threads()]
+    }
+    fn poseidon_rate(&self, clock: Option<f64>) -> Option<f64> {
+        let (clock, cycles) = clock.zip(self.lanes().poseidon_cycles())?;
+        Some(self.threads as f64 * clock / cycles)
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        true
+    }
+    fn jobs(&self, _: Op) -> usize {
+        JOBS_OF_A_THREAD * self.threads
+    }
+    fn queue(&self, _: Op) -> u32 {
+        1
+    }
+    fn bytes(&self) -> u64 {
+        let lanes: usize = self.lanes.iter().map(ZkDilithium::thread_bytes).sum();
+        ((lanes + JOBS_OF_A_THREAD * SK_BYTES) * self.threads) as u64
+    }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        if elsewhere && self.lanes.len() == 1 {
+            self.lanes.push(self.make().elsewhere());
+        }
+        self.place = usize::from(elsewhere);
+    }
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        take: &mut dyn FnMut(&[SigningKeyWords]),
+    ) -> Result<Timing, Error> {
+        let (start, most) = (Instant::now(), JOBS_OF_A_THREAD * self.threads);
+        let mut keys = std::mem::take(&mut self.keys);
+        if keys.len() < most.min(seeds.len()) {
+            *keys = vec![[0; SK_BYTES / 8]; most.min(seeds.len())];
+        }
+        for seeds in seeds.chunks(most) {
+            let keys = &mut keys[..seeds.len()];
+            self.lanes().keygen_into(seeds, keys);
+            take(keys);
+            match self.lanes().threads() {
+                1 => keys.as_flattened_mut().zeroize(),
+                _ => keys.par_chunks_mut(MOST).for_each(|keys| keys.as_flattened_mut().zeroize()),
+            }
+        }
+        self.keys = keys;
+        Ok(since(start))
+    }
+    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+        let start = Instant::now();
+        // Elsewhere a key is expanded anew: with redundancy, the first expansion is compared as well.
+        let given = |job: &ZkSign<'_>| job.expanded.is_some() && self.place == 0;
+        let lacking = jobs.iter().filter(|job| !given(job)).map(|job| job.key);
+        let made = self.expanded(lacking, |key| wiped(|| Box::new(key.expand())));
+        let job = |job| {
+            let &ZkSign { key, expanded, message } = job;
+            let key = expanded.filter(|_| given(job)).unwrap_or_else(|| &made[&std::ptr::from_ref(key)]);
+            super::Sign { key, message }
+        };
+        out.extend(self.lanes().sign(&jobs.iter().map(job).collect::<Vec<_>>()));
+        Ok(since(start))
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+        let start = Instant::now();
+        let lacking = jobs.iter().filter(|job| job.expanded.is_none()).map(|job| job.key);
+        let made = self.expanded(lacking, |key| Box::new(key.expand()));
+        let job = |job| {
+            let &ZkVerify { key, expanded, message, signature } = job;
+            let key = expanded.unwrap_or_else(|| &made[&std::ptr::from_ref(key)]);
+            super::Verify { key, message, signature }
+        };
+        out.extend(self.lanes().verify(&jobs.iter().map(job).collect::<Vec<_>>()));
+        Ok(since(start))
+    }
+}
+
+fn since(start: Instant) -> Timing {
+    Timing { execute: start.elapsed(), ..Timing::default() }
+}
