@@ -137,6 +137,19 @@ impl ZkDilithium {
             }
         })
     }
+    /// The same on this thread, handed out as they are made: some at a time, from memory that stays in the cache.
+    pub(crate) fn keygen_each(&self, seeds: &[[u8; SEED_BYTES]], take: &mut dyn FnMut(&[SigningKeyWords])) {
+        for seeds in seeds.chunks(MOST) {
+            self.on_lanes(seeds.len(), Then::Wipe, |lanes| {
+                let keys = vec![[0; SK_BYTES / 8]; lanes.lanes.min(seeds.len())];
+                let mut keys = Zeroizing::new(keys.into_boxed_slice());
+                for seeds in seeds.chunks(lanes.lanes) {
+                    lanes.keygen(seeds, &mut keys[..seeds.len()]);
+                    take(&keys[..seeds.len()]);
+                }
+            });
+        }
+    }
     /// The same into memory of the caller's, as much as there are seeds.
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
         assert_eq!(seeds.len(), keys.len(), "seeds and keys");

@@ -203,8 +203,7 @@ fn keys_are_handed_out_in_their_order() {
         };
         pool.install(|| zk.keygen(&seeds, &mut take)).expect("keys");
         assert!(keys == expected);
-        let most = zk.jobs(Op::Keygen);
-        assert_eq!(lots, seeds.chunks(most).map(<[_]>::len).collect::<Vec<_>>());
+        assert!(lots.len() > 1 && lots.iter().all(|lot| *lot <= zk.jobs(Op::Keygen)), "{lots:?}");
     }
 }
 

@@ -115,7 +115,12 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
         seeds: &[[u8; SEED_BYTES]],
         take: &mut dyn FnMut(&[SigningKeyWords]),
     ) -> Result<Timing, Error> {
-        let (start, most) = (Instant::now(), JOBS_OF_A_THREAD * self.threads);
+        let start = Instant::now();
+        if self.lanes().threads() == 1 {
+            self.lanes().keygen_each(seeds, take);
+            return Ok(since(start));
+        }
+        let most = JOBS_OF_A_THREAD * self.threads;
         let mut keys = std::mem::take(&mut self.keys);
         if keys.len() < most.min(seeds.len()) {
             *keys = vec![[0; SK_BYTES / 8]; most.min(seeds.len())];
@@ -124,11 +129,9 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
             let keys = &mut keys[..seeds.len()];
             self.lanes().keygen_into(seeds, keys);
             take(keys);
-            match self.lanes().threads() {
-                1 => keys.as_flattened_mut().zeroize(),
-                _ => keys.par_chunks_mut(MOST).for_each(|keys| keys.as_flattened_mut().zeroize()),
-            }
         }
+        let used = &mut keys[..most.min(seeds.len())];
+        used.par_chunks_mut(MOST).for_each(|keys| keys.as_flattened_mut().zeroize());
         self.keys = keys;
         Ok(since(start))
     }
