@@ -347,7 +347,7 @@ impl Programs {
     fn facts_of_zkdilithium(&self, group: Group, op: ZkOp) -> Result<Facts, Error> {
         let policy = self.policy_without_plan(group);
         let program = self.backend.zkdilithium_on(&self.device)?.prepare(&self.device, &policy)?;
-        let (jobs, queue, bytes) = (program.jobs(op).max(1), 2, 0);
+        let (jobs, queue, bytes) = (program.jobs(op).max(1), program.queue(op).max(1) as usize, program.bytes());
         let facts = self.facts_without_plan(group, jobs, queue, bytes);
         let program = Ready::ZkDilithium(program);
         lock(&self.shelf).idle.push(Prepared { group, policy, program, bucket: group.bucket(jobs), bytes });

@@ -1,7 +1,7 @@
 //! The oracle as a backend against the oracle itself, and the check of one backend by another.
 
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::programs::{Group, Programs};
+use hypergrove_engine::programs::{Group, Programs, Ready};
 use hypergrove_engine::{
     Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
     Program, Reference, SelfTest, Sha256Programs, SlhDsaPrograms, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign,
@@ -414,21 +414,26 @@ impl Knowledge for Hopeful {
         let (policy, source) = (Policy::default(), PolicySource::Table);
         Some(Choice { policy, source, seconds: Some((1e-9, 0.0)), why: "a row".into() })
     }
+
+    fn interpolate(&self, _: &[(usize, f64)], _: usize) -> Option<f64> {
+        None
+    }
 }
 
 #[test]
 fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
     let p = &TOY_SHA2_16;
     let device = Reference.devices().unwrap().remove(0);
-    let programs = Programs::new(Arc::new(Reference), device, 0, Some(Arc::new(Hopeful)));
-    let facts = |op| programs.facts(Group { params: p, op, cached_layers: 0, threads: 1 }).unwrap();
+    let programs = Programs::new(Arc::new(Reference), device, 0, Some(Arc::new(Hopeful)), Policy::default());
+    let facts = |op| programs.facts(Group::slh_dsa(p, op, 0, 1)).unwrap();
     let (keygen, sign) = (facts(Op::Keygen), facts(Op::Sign));
     let keys = [key(p)];
     let batch = Batch { keys: &keys, key_of: &[0], positions: &[], signatures: &[] };
     let run = |meanwhile: &dyn Fn()| {
         let mut out = vec![0; p.n];
-        let work = |program: &mut dyn Program, _: &Policy| {
+        let work = |program: &mut Ready, _: &Policy| {
             meanwhile();
+            let Ready::SlhDsa(program) = program else { panic!("a plan's program") };
             program.run(&batch, &mut out).map(drop)
         };
         programs.with(&keygen, 1, (u64::MAX, u64::MAX), work).unwrap();
