@@ -110,7 +110,7 @@ impl Group {
 
     /// The same, as a file of the corpus holds it.
     fn read(group: &Value) -> Option<Group> {
-        let params = Params::by_name(group["parameterSet"].as_str()?)?;
+        let params: &Params = group["parameterSet"].as_str()?.parse().ok()?;
         let pieces = group["pieces"].as_object()?.iter().map(|(name, hex)| Some((name.clone(), unhex(hex.as_str()?)?)));
         let key = |name: &str| unhex(group[name].as_str()?);
         Some(Group { params, key: key("key")?, other: key("otherKey")?, pieces: pieces.collect::<Option<_>>()? })

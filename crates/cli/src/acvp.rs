@@ -1,12 +1,15 @@
 //! `hypergrove acvp`: answers NIST's ACVP tests of SLH-DSA, revision FIPS205.
 
-use crate::args::{self, Acvp, MachineOptions};
+use crate::args::{Acvp, MachineOptions};
 use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Sources, Target};
 use crate::hexadecimal;
 use crate::machine::{self, Watched};
 use crate::printer::{Bar, Printer, brief, grouped};
-use hypergrove::{Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, VerifyJob, VerifyingKey};
+use hypergrove::{
+    Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, UnknownHash, UnknownSet, VerifyJob,
+    VerifyingKey,
+};
 use hypergrove_tune::table::shortened;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -176,8 +179,9 @@ pub(crate) fn answer<'p>(
     };
     let mut asked = Vec::new();
     for group in &test_groups {
-        let params = args::set(&group.parameter_set)
-            .map_err(|error| Failure::new(error).of(format_args!("test group {}", group.tg_id)))?;
+        let unknown =
+            |error: UnknownSet| Failure::new(error.to_string()).of(format_args!("test group {}", group.tg_id));
+        let params = group.parameter_set.parse().map_err(unknown)?;
         asked.extend(group.tests.iter().map(|test| Asked { group, params, test }));
     }
     let bar = printer.progress(asked.len(), "answering");
@@ -224,7 +228,7 @@ impl<'p> Asked<'p> {
             (None | Some("internal"), _) => Ok(Mode::Internal),
             (Some("external"), Some("preHash")) => {
                 let name = self.test.hash_alg.as_deref().unwrap_or("");
-                let hash = args::pre_hash(name).map_err(|error| self.failed(Failure::new(error)))?;
+                let hash = name.parse().map_err(|error: UnknownHash| self.failed(Failure::new(error.to_string())))?;
                 Ok(Mode::PreHash { context, hash })
             }
             (Some("external"), None | Some("pure")) => Ok(Mode::Pure { context }),

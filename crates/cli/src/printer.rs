@@ -180,11 +180,9 @@ pub(crate) fn escape(text: &str, kept: &str, f: &mut fmt::Formatter<'_>) -> fmt:
     })
 }
 
-/// Characters of a text from a file that messages show.
-pub(crate) const BRIEF: usize = 64;
-
 /// A text from a file as messages show it: without control characters, and only its beginning if it is long.
 pub(crate) fn brief(text: &str) -> String {
+    const BRIEF: usize = 64;
     let mut shown: String = text.chars().take(BRIEF).flat_map(char::escape_debug).collect();
     if text.chars().nth(BRIEF).is_some() {
         shown.push('…');

@@ -5,7 +5,7 @@ mod definition;
 pub(crate) use definition::definition;
 
 use self::definition::{EngineRow, HashRow, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Value, choices};
-use crate::args::{Bench, IsaName, MachineOptions, set};
+use crate::args::{Bench, IsaName, MachineOptions};
 use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits};
@@ -13,7 +13,7 @@ use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
-use hypergrove::{Backend, Device, Engine, Op, PARAMETER_SETS, Params, Plan, Policy, cache_bytes};
+use hypergrove::{Backend, Device, Engine, Op, PARAMETER_SETS, Params, Plan, Policy, UnknownSet, cache_bytes};
 use hypergrove_cpu::Isa;
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
 use hypergrove_tune::trial::{self, Jobs, Trial};
@@ -208,7 +208,7 @@ impl Study<'_> {
         for name in sets {
             match name.as_str() {
                 "all" => all.extend(PARAMETER_SETS.iter().copied().filter(|p| p.oid().is_some())),
-                name => all.push(set(name).map_err(Failure::new)?),
+                name => all.push(name.parse().map_err(|why: UnknownSet| Failure::new(why.to_string()))?),
             }
         }
         all.retain(|p| self.args.set.iter().any(|sets| sets.0.iter().any(|asked| std::ptr::eq(*asked, *p))));

@@ -1,11 +1,13 @@
 //! The host's share of signing and verifying: M′, R and the message digest.
 
-use crate::params::{Family, Params};
+use crate::params::{Family, Params, list, quoted};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::str::FromStr;
 use digest::{Digest, ExtendableOutput, KeyInit, Output, Update, XofReader};
 use hmac::{Hmac, Mac};
 use sha2::{Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
@@ -77,17 +79,6 @@ impl PreHash {
             PreHash::Shake128 => "SHAKE-128",
             PreHash::Shake256 => "SHAKE-256",
         }
-    }
-
-    /// The hash of this name, whatever the case and the separators; SHA-2's may lack the 2: `SHA2-256`, `SHA-256`,
-    /// `sha256`, `SHA-512/256`, `sha3_256`, `SHAKE128`.
-    pub fn by_name(name: &str) -> Option<PreHash> {
-        let letters = |s: &str| s.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect();
-        let asked: Vec<u8> = letters(name);
-        PreHash::ALL.into_iter().find(|hash| {
-            let full: Vec<u8> = letters(hash.name());
-            asked == full || full.strip_prefix(b"sha2").is_some_and(|size| asked.strip_prefix(b"sha") == Some(size))
-        })
     }
 
     /// DER of the hash's object identifier, 2.16.840.1.101.3.4.2.x.
@@ -221,6 +212,37 @@ impl fmt::Display for PreHash {
     }
 }
 
+/// The function of this name, whatever the case and the separators; SHA-2's may lack the 2: `SHA2-256`, `SHA-256`,
+/// `sha256`, `SHA-512/256`, `sha3_256`, `SHAKE128`.
+impl FromStr for PreHash {
+    type Err = UnknownHash;
+
+    fn from_str(name: &str) -> Result<PreHash, UnknownHash> {
+        let letters = |s: &str| s.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect();
+        let given: Vec<u8> = letters(name);
+        let known = PreHash::ALL.into_iter().find(|hash| {
+            let full: Vec<u8> = letters(hash.name());
+            given == full || full.strip_prefix(b"sha2").is_some_and(|size| given.strip_prefix(b"sha") == Some(size))
+        });
+        known.ok_or_else(|| UnknownHash { name: quoted(name) })
+    }
+}
+
+/// HashSLH-DSA has no hash function of this name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownHash {
+    name: String,
+}
+
+impl fmt::Display for UnknownHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no hash function '{}' for HashSLH-DSA; use one of ", self.name)?;
+        list(f, PreHash::ALL.into_iter().map(PreHash::name))
+    }
+}
+
+impl core::error::Error for UnknownHash {}
+
 fn fixed<D: Digest>(parts: &[&[u8]]) -> Output<D> {
     let mut hash = D::new();
     parts.iter().for_each(|part| hash.update(part));
@@ -260,6 +282,13 @@ pub enum Mode<'a> {
     },
     /// The internal interface: the message is M′.
     Internal,
+}
+
+/// Pure, with an empty context.
+impl Default for Mode<'_> {
+    fn default() -> Self {
+        Mode::Pure { context: &[] }
+    }
 }
 
 impl Mode<'_> {
@@ -391,8 +420,8 @@ mod tests {
     #[test]
     fn hashes_have_their_names() {
         for hash in PreHash::ALL {
-            assert_eq!(PreHash::by_name(&hash.to_string()), Some(hash));
-            assert_eq!(PreHash::by_name(&hash.name().to_lowercase().replace(['-', '/'], "_")), Some(hash));
+            assert_eq!(hash.to_string().parse(), Ok(hash));
+            assert_eq!(hash.name().to_lowercase().replace(['-', '/'], "_").parse(), Ok(hash));
         }
         assert_eq!(format!("{:?}", PreHash::Sha256.hasher()), "PreHasher { .. }");
         for (name, hash) in [
@@ -403,10 +432,12 @@ mod tests {
             ("SHAKE128", PreHash::Shake128),
             ("sha3_512", PreHash::Sha3_512),
         ] {
-            assert_eq!(PreHash::by_name(name), Some(hash), "{name}");
+            assert_eq!(name.parse(), Ok(hash), "{name}");
         }
         for name in ["", "256", "SHA", "SHA-1", "SHA3", "SHAKE", "SHA2", "SHA-3-256x", "MD5"] {
-            assert_eq!(PreHash::by_name(name), None, "{name}");
+            let error = name.parse::<PreHash>().unwrap_err().to_string();
+            let start = format!("there is no hash function '{name}' for HashSLH-DSA; use one of SHA2-224, SHA2-256, ");
+            assert!(error.starts_with(&start) && error.ends_with(", SHAKE-256"), "{error}");
         }
     }
 
@@ -422,7 +453,7 @@ mod tests {
     fn m_prime_is_the_standards() {
         let join = |mode| MPrime::new(mode, b"message").unwrap().parts().concat();
         assert_eq!(join(Mode::Internal), b"message");
-        assert_eq!(join(Mode::Pure { context: b"" }), b"\0\0message");
+        assert_eq!(join(Mode::default()), b"\0\0message");
         assert_eq!(join(Mode::Pure { context: b"ctx" }), b"\0\x03ctxmessage");
         let hashed = join(Mode::PreHash { context: b"ctx", hash: PreHash::Shake128 });
         assert_eq!(hashed[..16], *b"\x01\x03ctx\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x0b");

@@ -47,7 +47,7 @@ pub mod plan;
 pub mod reference;
 
 pub use adrs::{Adrs, AdrsType};
-pub use digest::{MAX_CONTEXT, MPrime, MessageError, Mode, PreHash, PreHasher};
+pub use digest::{MAX_CONTEXT, MPrime, MessageError, Mode, PreHash, PreHasher, UnknownHash};
 pub use geometry::Position;
 pub use keys::{KeyError, Signature, SigningKey, VerifyingKey};
 pub use params::*;

@@ -1,5 +1,10 @@
 //! The parameter sets (FIPS 205, Table 2): one row a set, every size derived from it.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+
 /// The hash family a set is built on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Family {
@@ -103,10 +108,6 @@ const fn check(p: &Params) {
 }
 
 impl Params {
-    /// The set of this name, upper or lower case.
-    pub fn by_name(name: &str) -> Option<&'static Params> {
-        PARAMETER_SETS.iter().copied().find(|p| p.name.eq_ignore_ascii_case(name))
-    }
     /// w = 2^lg_w: values of a WOTS+ digit.
     pub const fn w(&self) -> usize {
         1 << self.lg_w
@@ -159,8 +160,136 @@ impl Params {
     }
 }
 
-impl core::fmt::Display for Params {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Display for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
+    }
+}
+
+/// The set of this name, in upper or lower case, with or without `SLH-DSA-` before it.
+///
+/// ```
+/// use hypergrove_fips205::{Params, SLH_DSA_SHA2_128F};
+///
+/// let p: &Params = "sha2-128f".parse()?;
+/// assert_eq!(p, &SLH_DSA_SHA2_128F);
+/// # Ok::<(), hypergrove_fips205::UnknownSet>(())
+/// ```
+impl FromStr for &'static Params {
+    type Err = UnknownSet;
+
+    fn from_str(name: &str) -> Result<&'static Params, UnknownSet> {
+        let given = without_prefix(name);
+        let known = PARAMETER_SETS.iter().copied().find(|p| without_prefix(p.name).eq_ignore_ascii_case(given));
+        known.ok_or_else(|| {
+            // A distance takes time in proportion to the product of both lengths.
+            let start: String = given.chars().take(LONGEST_QUOTE).collect();
+            let nearest = PARAMETER_SETS.iter().copied().min_by_key(|p| distance(without_prefix(p.name), &start));
+            UnknownSet { name: quoted(name), nearest: nearest.expect("every build knows some set") }
+        })
+    }
+}
+
+/// No set has this name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownSet {
+    name: String,
+    nearest: &'static Params,
+}
+
+impl fmt::Display for UnknownSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no set '{}'; the nearest is {}; the sets are ", self.name, self.nearest)?;
+        list(f, PARAMETER_SETS.iter().map(|p| p.name))
+    }
+}
+
+impl core::error::Error for UnknownSet {}
+
+/// Characters of a name that an error quotes.
+const LONGEST_QUOTE: usize = 64;
+
+/// A name as errors show it: without control characters, and only its beginning if it is long.
+pub(crate) fn quoted(name: &str) -> String {
+    let mut shown: String = name.chars().take(LONGEST_QUOTE).flat_map(char::escape_debug).collect();
+    if name.chars().nth(LONGEST_QUOTE).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Names, with commas between them.
+pub(crate) fn list(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'static str>) -> fmt::Result {
+    for (i, name) in names.enumerate() {
+        write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
+    }
+    Ok(())
+}
+
+fn without_prefix(name: &str) -> &str {
+    const PREFIX: &str = "SLH-DSA-";
+    match name.split_at_checked(PREFIX.len()) {
+        Some((prefix, rest)) if prefix.eq_ignore_ascii_case(PREFIX) => rest,
+        _ => name,
+    }
+}
+
+/// Levenshtein's distance, whatever the case: insertions, deletions and substitutions of characters that make one name of
+/// the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = core::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.chars().enumerate() {
+            let substituted = diagonal + usize::from(!x.eq_ignore_ascii_case(&y));
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[row.len() - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn sets_are_found_by_any_spelling_and_others_are_suggested() {
+        for p in PARAMETER_SETS {
+            for name in [p.name, &p.name.to_lowercase(), without_prefix(p.name), &without_prefix(p.name).to_uppercase()]
+            {
+                assert_eq!(name.parse(), Ok(*p), "{name}");
+            }
+        }
+        for (wrong, nearest) in [
+            ("SLH-DSA-SHA2-128x", "SLH-DSA-SHA2-128"),
+            ("SLH-DSA-SHAKE256s", "SLH-DSA-SHAKE-256s"),
+            ("shake-192-f", "SLH-DSA-SHAKE-192f"),
+            ("128s", "SLH-DSA-SHA2-128s"),
+            ("shake-256", "SLH-DSA-SHAKE-256"),
+            ("SPHINCS", ""),
+            ("", ""),
+            ("SLH-DSA-", ""),
+            ("SLH-DSAé", ""),
+        ] {
+            let error = wrong.parse::<&Params>().unwrap_err().to_string();
+            assert!(
+                error.starts_with(&alloc::format!("there is no set '{wrong}'; the nearest is {nearest}")),
+                "{error}"
+            );
+            assert!(error.contains("; the sets are SLH-DSA-SHA2-128s, SLH-DSA-SHAKE-128s, "), "{error}");
+        }
+        let long = "x\n".repeat(1_000_000).parse::<&Params>().unwrap_err().to_string();
+        assert!(long.len() < 1000 && long.contains("x\\nx\\n") && long.contains("…'"), "{long}");
+    }
+
+    #[test]
+    fn distances_count_edits() {
+        for (a, b, edits) in
+            [("", "", 0), ("", "abc", 3), ("kitten", "SITTING", 3), ("abc", "abc", 0), ("abc", "bc", 1)]
+        {
+            assert_eq!((distance(a, b), distance(b, a)), (edits, edits), "{a} {b}");
+        }
     }
 }

@@ -4,7 +4,9 @@ use hypergrove_fips205::reference::{
     base_2b, fors_pk_from_sig, fors_sign, gen_len2, slh_keygen_internal, slh_sign, slh_sign_internal,
     slh_verify_internal, to_byte, to_int, wots_chain, wots_pk_from_sig, wots_pk_gen, wots_sign,
 };
-use hypergrove_fips205::{Adrs, AdrsType, Family, PARAMETER_SETS, Params, PreHash, SigningKey, VerifyingKey};
+use hypergrove_fips205::{
+    Adrs, AdrsType, Family, PARAMETER_SETS, Params, PreHash, SLH_DSA_SHA2_128S, SigningKey, VerifyingKey,
+};
 use hypergrove_testkit::vectors::{self, Record};
 
 /// The vectors hash their signatures with the set's family.
@@ -84,11 +86,11 @@ fn botan() {
 #[test]
 fn boringssl_prehash() {
     let Some(records) = vectors::boringssl_prehash() else { return };
-    let p = Params::by_name("SLH-DSA-SHA2-128s").unwrap();
+    let p = &SLH_DSA_SHA2_128S;
     assert_eq!(records.len(), 2);
     for record in records {
         let key = VerifyingKey::from_bytes(p, &record.bytes("pub")).unwrap();
-        let hash = PreHash::by_name(record.text("hash")).unwrap();
+        let hash: PreHash = record.text("hash").parse().unwrap();
         let (context, hashed, signature) = (record.bytes("context"), record.bytes("msg"), record.bytes("sig"));
         assert_eq!(hashed.len(), hash.hash(&[]).len());
         let m_prime = |hash: PreHash| [&[1, context.len() as u8], &context[..], hash.oid_der(), &hashed].concat();
@@ -108,7 +110,7 @@ fn sets_have_their_categories_and_names() {
         ("SLH-DSA-SHA2-256s", 5),
         ("SLH-DSA-SHAKE-256f", 5),
     ] {
-        let p = Params::by_name(name).expect("a set");
+        let p: &Params = name.parse().expect("a set");
         assert_eq!((p.category(), p.to_string().as_str()), (category, name));
     }
 }

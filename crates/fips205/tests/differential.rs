@@ -36,7 +36,7 @@ macro_rules! sets {
     ($($test:ident $name:literal $rustcrypto:ident $fips205:ident $n:literal $rounds:literal;)*) => {$(
         #[test]
         fn $test() {
-            let p = Params::by_name($name).unwrap();
+            let p: &Params = $name.parse().unwrap();
             for round in 0..$rounds {
                 let some = |what: &str, length| bytes(&format!("{p} {round} {what}"), length);
                 let seeds: [[u8; $n]; 3] = ["SK.seed", "SK.prf", "PK.seed"].map(|s| some(s, $n).try_into().unwrap());

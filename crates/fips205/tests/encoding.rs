@@ -149,7 +149,7 @@ fn identifiers_are_those_of_rfc_9909() {
     assert_eq!(assigned().count(), 12);
     for (name, arc) in [("SLH-DSA-SHA2-128s", 20), ("SLH-DSA-SHA2-256f", 25), ("SLH-DSA-SHAKE-128s", 26)] {
         let oid = ObjectIdentifier::new(&format!("2.16.840.1.101.3.4.3.{arc}")).unwrap();
-        assert_eq!(Params::by_name(name).unwrap().oid(), Some(oid));
+        assert_eq!(name.parse::<&Params>().unwrap().oid(), Some(oid));
         assert_eq!(Params::by_oid(oid).unwrap().name, name);
     }
     for other in ["2.16.840.1.101.3.4.3.17", "2.16.840.1.101.3.4.3.35", "2.16.840.1.101.3.4.3", "1.3.101.112"] {

@@ -95,7 +95,7 @@ pub use hypergrove_engine::{
 };
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
-pub use hypergrove_fips205::{KeyError, Mode, PreHash, PreHasher};
+pub use hypergrove_fips205::{KeyError, Mode, PreHash, PreHasher, UnknownHash};
 pub use hypergrove_tune as tune;
 pub use jobs::{Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};

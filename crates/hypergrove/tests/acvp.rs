@@ -160,7 +160,7 @@ fn draft_sets() {
     let Some(cases) = vectors::sp800_230_draft() else { return };
     let engine = Engine::new().expect("an engine");
     for case in cases {
-        let p = hypergrove::Params::by_name(&case.parameter_set).expect("a draft set");
+        let p: &Params = case.parameter_set.parse().expect("a draft set");
         let seeds = Seeds {
             sk_seed: case.sk_seed.clone().into(),
             sk_prf: case.sk_prf.clone().into(),

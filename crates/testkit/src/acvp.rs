@@ -23,7 +23,7 @@ impl Row {
     }
     fn params(&self) -> &'static Params {
         let name = self.text("parameterSet");
-        Params::by_name(name).unwrap_or_else(|| panic!("no parameter set {name}"))
+        name.parse().unwrap_or_else(|why| panic!("{why}"))
     }
 }
 
@@ -122,7 +122,7 @@ impl Group {
 
 fn hash(row: &Row) -> Option<PreHash> {
     let name = Some(row.text("hashAlg")).filter(|name| !name.is_empty())?;
-    Some(PreHash::by_name(name).unwrap_or_else(|| panic!("no hash {name}")))
+    Some(name.parse().unwrap_or_else(|why| panic!("{why}")))
 }
 
 /// A signature generation.

@@ -28,7 +28,7 @@ fn bytes(value: &Value) -> Vec<u8> {
 }
 
 fn set(value: &Value) -> &'static Params {
-    Params::by_name(text(value)).unwrap_or_else(|| panic!("no parameter set {value}"))
+    text(value).parse().unwrap_or_else(|why| panic!("{why}"))
 }
 
 fn is_valid(case: &Value) -> bool {
@@ -92,7 +92,7 @@ impl Case {
             params: set(field("parameterSet")),
             key: bytes(field("key")),
             interface: text(field("interface")).into(),
-            hash: hash.map(|name| PreHash::by_name(name).unwrap_or_else(|| panic!("no hash {name}"))),
+            hash: hash.map(|name| name.parse().unwrap_or_else(|why| panic!("{why}"))),
             context: bytes(field("ctx")),
             message: bytes(field("msg")),
             signature,

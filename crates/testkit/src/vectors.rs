@@ -86,7 +86,7 @@ impl Record {
     pub fn params(&self) -> &'static Params {
         let name = self.text("SphincsParameterSet");
         let name = name.replace("SphincsPlus", "SLH-DSA").replace("-r3.1", "");
-        Params::by_name(&name).unwrap_or_else(|| panic!("no parameter set {name}"))
+        name.parse().unwrap_or_else(|why| panic!("{why}"))
     }
 }
 
@@ -202,8 +202,8 @@ pub struct TrustAnchor {
 fn of_file(name: &str) -> (&'static Params, Option<PreHash>) {
     let (algorithm, _) = name.split_once("-2.16.").unwrap_or_else(|| panic!("{name} names no identifier"));
     let (set, hash) = algorithm.split_once("-with-").map_or((algorithm, None), |(set, hash)| (set, Some(hash)));
-    let params = Params::by_name(set).unwrap_or_else(|| panic!("{name} names no parameter set"));
-    (params, hash.map(|hash| PreHash::by_name(hash).unwrap_or_else(|| panic!("{name} names no hash"))))
+    let params = set.parse().unwrap_or_else(|why| panic!("{name}: {why}"));
+    (params, hash.map(|hash| hash.parse().unwrap_or_else(|why| panic!("{name}: {why}"))))
 }
 
 /// The trust anchors made by OpenSSL 3.5, one for each set of FIPS 205.

@@ -286,7 +286,7 @@ fn slh_dsa_leaves_no_secrets() {
     for set in ["SHA2-128f", "SHA2-192f", "SHA2-256f", "SHAKE-128f", "SHAKE-192f", "SHAKE-256f"] {
         let Some(mut check) = Check::new() else { return };
         let name = format!("SLH-DSA-{set}");
-        let p = Params::by_name(&name).unwrap();
+        let p: &Params = name.parse().unwrap();
         let raw = |key: SigningKey| key.to_bytes().to_vec();
         for (form, file) in [("--raw", "k.raw"), ("--der", "k.der"), ("--force", "k.pem"), ("--force", "-")] {
             let args = ["keygen", "--set", &name, form, "-o", file];
