@@ -285,7 +285,7 @@ fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer
             (Some(false), None) => Randomizer::Hedged,
             _ => Randomizer::Deterministic,
         };
-        Ok(SignJob { key, mode: asked.mode()?, message: asked.message()?, randomizer })
+        Ok(SignJob::new(key, asked.message()?).mode(asked.mode()?).randomizer(randomizer))
     };
     let jobs = std::iter::zip(asked, &keys).map(job).collect::<Result<Vec<_>, _>>()?;
     let mut answers = Vec::with_capacity(asked.len());
@@ -304,8 +304,8 @@ fn sig_ver(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer
     let keys = asked.iter().map(key).collect::<Result<Vec<_>, _>>()?;
     let job = |(asked, key)| -> Result<VerifyJob<'_>, Failure> {
         let asked: &Asked<'_> = asked;
-        let signature = Cow::Borrowed(asked.need("signature", |test| &test.signature)?);
-        Ok(VerifyJob { key, mode: asked.mode()?, message: asked.message()?, signature })
+        let signature = asked.need("signature", |test| &test.signature)?;
+        Ok(VerifyJob::new(key, asked.message()?, signature).mode(asked.mode()?))
     };
     let jobs = std::iter::zip(asked, &keys).map(job).collect::<Result<Vec<_>, _>>()?;
     let mut answers = Vec::with_capacity(asked.len());

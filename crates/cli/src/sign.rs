@@ -12,7 +12,6 @@ use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes};
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -96,7 +95,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
             let jobs = (0..files.len()).filter_map(|index| {
                 let (mode, message) = message(index)?;
                 sender.send(index).ok()?;
-                Some(SignJob { key, mode, message: Cow::Owned(message), randomizer })
+                Some(SignJob::new(key, message).mode(mode).randomizer(randomizer))
             });
             let done = engine.sign_batch(jobs, |_, signature| {
                 let index = signed.recv().expect("one result a job");
@@ -205,7 +204,7 @@ impl Ready<'_> {
             Ready::SlhDsa(engine, key) => {
                 let key = &key.verifying_key();
                 let jobs = both.map(|(index, ((mode, message), signature))| {
-                    (index, VerifyJob { key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) })
+                    (index, VerifyJob::new(key, message, signature).mode(mode))
                 });
                 judge(engine, jobs, |index, valid| tell(index, valid.map_err(Failure::from)))?;
             }

@@ -7,11 +7,8 @@ use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
 use crate::record::Record;
-use hypergrove::{
-    Engine, Mode, Op, Params, Plan, Randomizer, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey,
-};
+use hypergrove::{Engine, Op, Params, Plan, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove_fips205::reference;
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// Runs that are timed at least.
@@ -273,12 +270,7 @@ fn keygen(
 /// Signs the messages, deterministically.
 fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
     let (mut signatures, mut failed) = (Vec::with_capacity(messages.len()), None);
-    let jobs = messages.iter().map(|message| SignJob {
-        key,
-        mode: Mode::Pure { context: &[] },
-        message: Cow::Borrowed(message),
-        randomizer: Randomizer::Deterministic,
-    });
+    let jobs = messages.iter().map(|message| SignJob::new(key, message).deterministic());
     engine.sign_batch(jobs, |_, signature| match signature {
         Ok(signature) => signatures.push(signature),
         Err(error) => failed = Some(error),

@@ -11,7 +11,6 @@ use crate::verdicts::{Verdict, Verdicts};
 use crate::{machine, zkdilithium};
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Error, VerifyJob, VerifyingKey};
-use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -59,12 +58,12 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
             let engine = machine::engine(machine, printer)?;
             let jobs = (0..files.len()).filter_map(|index| {
                 let ((mode, message), signature) = read(index)?;
-                Some((index, VerifyJob { key, mode, message: Cow::Owned(message), signature: Cow::Owned(signature) }))
+                Some((index, VerifyJob::new(key, message, signature).mode(mode)))
             });
             if let [_] = files[..] {
                 // Alone, it takes the engine's quick way: no threads are started.
                 jobs.for_each(|(index, job)| {
-                    tell(index, engine.verify(job.key, job.mode, &job.message, &job.signature))
+                    tell(index, engine.verify(&job.key, job.mode, &job.message, &job.signature))
                 });
                 Ok(())
             } else {

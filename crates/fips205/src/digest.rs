@@ -292,6 +292,17 @@ impl Default for Mode<'_> {
 }
 
 impl Mode<'_> {
+    /// The same mode with this context. [`Mode::Internal`] has no place for one and becomes [`Mode::Pure`], so that a context
+    /// is never lost.
+    #[must_use]
+    pub fn with_context(self, context: &[u8]) -> Mode<'_> {
+        match self {
+            Mode::Pure { .. } | Mode::Internal => Mode::Pure { context },
+            Mode::PreHash { hash, .. } => Mode::PreHash { context, hash },
+            Mode::PreHashed { hash, .. } => Mode::PreHashed { context, hash },
+        }
+    }
+
     /// Whether a message has an M′ in this mode.
     pub fn check(self, message: &[u8]) -> Result<(), MessageError> {
         let (context, hashed) = match self {
@@ -471,6 +482,19 @@ mod tests {
             for wrong in [&digest[1..], b"message"] {
                 assert_eq!(MPrime::new(hashed, wrong), Err(MessageError::Hash { hash, got: wrong.len() }));
             }
+        }
+    }
+
+    #[test]
+    fn a_context_is_never_lost() {
+        let (hash, context) = (PreHash::Sha512, &b"ctx"[..]);
+        for (mode, expected) in [
+            (Mode::default(), Mode::Pure { context }),
+            (Mode::Internal, Mode::Pure { context }),
+            (Mode::PreHash { context: b"other", hash }, Mode::PreHash { context, hash }),
+            (Mode::PreHashed { context: b"", hash }, Mode::PreHashed { context, hash }),
+        ] {
+            assert_eq!(mode.with_context(context), expected);
         }
     }
 

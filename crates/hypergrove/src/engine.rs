@@ -342,7 +342,7 @@ impl Engine {
         message: &[u8],
         randomizer: Randomizer<'_>,
     ) -> Result<Signature, Error> {
-        self.0.one(SignJob { key, mode, message: Cow::Borrowed(message), randomizer })
+        self.0.one(SignJob::new(key, message).mode(mode).randomizer(randomizer))
     }
 
     /// Signs any number of messages in bounded memory. `sink` gets every job's index and result, in order, on this thread, as
@@ -373,8 +373,7 @@ impl Engine {
     ///
     /// FIPS 205, Algorithms 24 and 25; with [`Mode::Internal`] 20.
     pub fn verify(&self, key: &VerifyingKey, mode: Mode<'_>, message: &[u8], signature: &[u8]) -> Result<bool, Error> {
-        let (message, signature) = (Cow::Borrowed(message), Cow::Borrowed(signature));
-        self.0.one(VerifyJob { key, mode, message, signature })
+        self.0.one(VerifyJob::new(key, message, signature).mode(mode))
     }
 
     /// Verifies any number of signatures in bounded memory, as [`Engine::sign_batch`] signs.

@@ -7,9 +7,13 @@ use hypergrove_engine::{Batch, Error, Key, wiped};
 use hypergrove_fips205::digest::{h_msg, prf_msg};
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
-use hypergrove_taint::{classify, declassify};
+use hypergrove_taint::{classify, declassified, declassify};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::ptr;
+use std::sync::Arc;
 use zeroize::{Zeroize, Zeroizing};
 
 /// Where a signature's opt_rand comes from (FIPS 205, 9.2).
@@ -24,11 +28,62 @@ pub enum Randomizer<'a> {
     Given(&'a [u8]),
 }
 
+/// The key of a job: jobs borrow, own or share their keys. A batch knows keys that are equal, wherever they lie.
+#[derive(Clone, Debug)]
+pub enum JobKey<'a, K> {
+    /// The caller's key.
+    Borrowed(&'a K),
+    /// A key of the job's own.
+    Owned(K),
+    /// A key that the job shares with others.
+    Shared(Arc<K>),
+}
+
+impl<K> Deref for JobKey<'_, K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        match self {
+            JobKey::Borrowed(key) => key,
+            JobKey::Owned(key) => key,
+            JobKey::Shared(key) => key,
+        }
+    }
+}
+
+impl<'a, K> From<&'a K> for JobKey<'a, K> {
+    fn from(key: &'a K) -> JobKey<'a, K> {
+        JobKey::Borrowed(key)
+    }
+}
+
+impl<K> From<K> for JobKey<'_, K> {
+    fn from(key: K) -> Self {
+        JobKey::Owned(key)
+    }
+}
+
+impl<K> From<Arc<K>> for JobKey<'_, K> {
+    fn from(key: Arc<K>) -> Self {
+        JobKey::Shared(key)
+    }
+}
+
 /// A message to be signed.
+///
+/// ```
+/// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};
+///
+/// let engine = Engine::new()?;
+/// let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+/// let job = SignJob::new(&key, b"Dear reader").context(b"letters").deterministic();
+/// engine.sign_batch([job], |_, signature| assert!(signature.is_ok()))?;
+/// # Ok::<(), hypergrove::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SignJob<'a> {
     /// The key that signs.
-    pub key: &'a SigningKey,
+    pub key: JobKey<'a, SigningKey>,
     /// How the message becomes M′.
     pub mode: Mode<'a>,
     /// The message. One that the job owns counts against the memory budget; a borrowed one is the caller's memory.
@@ -39,9 +94,35 @@ pub struct SignJob<'a> {
 
 impl<'a> SignJob<'a> {
     /// Pure mode, empty context, hedged.
-    pub fn new(key: &'a SigningKey, message: impl Into<Cow<'a, [u8]>>) -> SignJob<'a> {
-        let mode = Mode::Pure { context: &[] };
-        SignJob { key, mode, message: message.into(), randomizer: Randomizer::Hedged }
+    pub fn new(key: impl Into<JobKey<'a, SigningKey>>, message: impl Into<Cow<'a, [u8]>>) -> SignJob<'a> {
+        SignJob { key: key.into(), mode: Mode::default(), message: message.into(), randomizer: Randomizer::default() }
+    }
+
+    /// With this context string, at most 255 bytes; see [`Mode::with_context`].
+    #[must_use]
+    pub fn context(mut self, context: &'a [u8]) -> SignJob<'a> {
+        self.mode = self.mode.with_context(context);
+        self
+    }
+
+    /// In this mode, which has a context of its own.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode<'a>) -> SignJob<'a> {
+        self.mode = mode;
+        self
+    }
+
+    /// With the signature that the message always has: [`Randomizer::Deterministic`].
+    #[must_use]
+    pub fn deterministic(self) -> SignJob<'a> {
+        self.randomizer(Randomizer::Deterministic)
+    }
+
+    /// With opt_rand from here.
+    #[must_use]
+    pub fn randomizer(mut self, randomizer: Randomizer<'a>) -> SignJob<'a> {
+        self.randomizer = randomizer;
+        self
     }
 }
 
@@ -49,7 +130,7 @@ impl<'a> SignJob<'a> {
 #[derive(Clone, Debug)]
 pub struct VerifyJob<'a> {
     /// The key that should have signed.
-    pub key: &'a VerifyingKey,
+    pub key: JobKey<'a, VerifyingKey>,
     /// How the message becomes M′.
     pub mode: Mode<'a>,
     /// The message.
@@ -61,12 +142,25 @@ pub struct VerifyJob<'a> {
 impl<'a> VerifyJob<'a> {
     /// Pure mode, empty context.
     pub fn new(
-        key: &'a VerifyingKey,
+        key: impl Into<JobKey<'a, VerifyingKey>>,
         message: impl Into<Cow<'a, [u8]>>,
         signature: impl Into<Cow<'a, [u8]>>,
     ) -> VerifyJob<'a> {
-        let mode = Mode::Pure { context: &[] };
-        VerifyJob { key, mode, message: message.into(), signature: signature.into() }
+        VerifyJob { key: key.into(), mode: Mode::default(), message: message.into(), signature: signature.into() }
+    }
+
+    /// With this context string, at most 255 bytes; see [`Mode::with_context`].
+    #[must_use]
+    pub fn context(mut self, context: &'a [u8]) -> VerifyJob<'a> {
+        self.mode = self.mode.with_context(context);
+        self
+    }
+
+    /// In this mode, which has a context of its own.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode<'a>) -> VerifyJob<'a> {
+        self.mode = mode;
+        self
     }
 }
 
@@ -157,7 +251,7 @@ impl Job for SignJob<'_> {
 
     /// FIPS 205, Algorithm 19: lines 1–10 here, the others in the program.
     fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let (p, keys) = (run.plan().params, || jobs.iter().map(|job| job.key));
+        let (p, keys) = (run.plan().params, || jobs.iter().map(|job| &*job.key));
         let mut failed = changed(keys());
         let positions = run.each(jobs, out, p.sig_bytes(), |i, job, sig| {
             let key = job.key.as_ref();
@@ -173,13 +267,14 @@ impl Job for SignJob<'_> {
             sig[p.r_range()].copy_from_slice(&r);
             Ok(Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime)))
         })?;
-        let (distinct, key_of) = distinct(keys(), |key| Key {
+        let (distinct, key_of) = distinct(keys());
+        let parts = distinct.into_iter().map(|key| Key {
             pk_seed: key.as_ref().pk_seed(),
             sk_seed: key.as_ref().sk_seed(),
             cached_nodes: key.cached_nodes(),
             cached_id: key.cached_id(),
         });
-        let batch = Batch { keys: &distinct, key_of: &key_of, positions: &positions, signatures: &[] };
+        let batch = Batch { keys: &parts.collect::<Vec<_>>(), key_of: &key_of, positions: &positions, signatures: &[] };
         // The second time, all bytes must be those of the first, which was checked.
         let checks = !run.is_second();
         let roots = run.program(&batch, out, checks && run.place.scheduler.options.check_roots)?;
@@ -192,12 +287,7 @@ impl Job for SignJob<'_> {
             let public: Vec<VerifyingKey> = keys().map(SigningKey::verifying_key).collect();
             let verify: Vec<VerifyJob<'_>> = std::iter::zip(jobs, &public)
                 .zip(out.chunks_exact(p.sig_bytes()))
-                .map(|((job, key), signature)| VerifyJob {
-                    key,
-                    mode: job.mode,
-                    message: Cow::Borrowed(&job.message),
-                    signature: Cow::Borrowed(signature),
-                })
+                .map(|((job, key), signature)| VerifyJob::new(key, &*job.message, signature).mode(job.mode))
                 .collect();
             let group = Group::slh_dsa(p, Op::Verify, 0, run.facts.group.threads);
             let facts = run.place.worker.programs.facts(group)?;
@@ -247,12 +337,10 @@ impl Job for VerifyJob<'_> {
             let m_prime = MPrime::new(job.mode, &job.message)?;
             Ok(Position::split(p, &h_msg(p, r, key.pk_seed(), key.pk_root(), &m_prime)))
         })?;
-        let (keys, key_of) = distinct(jobs.iter().map(|job| job.key), |key| Key {
-            pk_seed: key.as_ref().pk_seed(),
-            sk_seed: &[],
-            cached_nodes: &[],
-            cached_id: 0,
-        });
+        let (distinct, key_of) = distinct(jobs.iter().map(|job| &*job.key));
+        let pk_seeds = distinct.into_iter().map(|key| key.as_ref().pk_seed());
+        let keys: Vec<_> =
+            pk_seeds.map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
         let signatures: Vec<&[u8]> = jobs.iter().map(|job| &*job.signature).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &signatures };
         run.program(&batch, out, false)?;
@@ -383,27 +471,135 @@ fn owned(bytes: &Cow<'_, [u8]>) -> usize {
 
 /// The jobs whose keys are not what they were when they were made.
 fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
-    let (why, key_of) = distinct(keys, |key| (!key.is_unchanged()).then(|| Error::changed(key.params().name)));
-    let failed = key_of.iter().enumerate();
-    failed.filter_map(|(job, key)| Some((job, why[*key as usize].clone()?))).collect()
+    let (mut failed, mut last) = (Failed::new(), None::<(&SigningKey, bool)>);
+    for (job, key) in keys.enumerate() {
+        let is_unchanged = match last {
+            Some((same, known)) if ptr::eq(same, key) => known,
+            _ => last.insert((key, key.is_unchanged())).1,
+        };
+        if !is_unchanged {
+            failed.insert(job, Error::changed(key.params().name));
+        }
+    }
+    failed
 }
 
-/// Of the distinct keys of a batch, told apart by where they lie, what is asked of each, and which of them each job uses.
-fn distinct<'a, K: 'a, T>(jobs: impl Iterator<Item = &'a K>, parts: impl Fn(&'a K) -> T) -> (Vec<T>, Vec<u32>) {
-    let (mut keys, mut numbers) = (Vec::new(), BTreeMap::new());
-    let mut last = (std::ptr::null(), 0);
-    let key_of = jobs
-        .map(|key| {
-            let place = std::ptr::from_ref(key);
-            if place != last.0 {
-                let number = *numbers.entry(place).or_insert_with(|| {
-                    keys.push(parts(key));
-                    keys.len() as u32 - 1
+/// The distinct keys of a batch, and which of them each job uses. Keys are told apart by their content: jobs bring copies.
+fn distinct<'a, K>(keys: impl Iterator<Item = &'a K>) -> (Vec<&'a K>, Vec<u32>)
+where
+    Content<'a, K>: Hash + Eq,
+{
+    let (mut distinct, mut numbers) = (Vec::new(), HashMap::new());
+    let mut last: Option<(&K, u32)> = None;
+    let key_of = keys
+        .map(|key| match last {
+            // Most batches have one key, which their jobs borrow.
+            Some((same, number)) if ptr::eq(same, key) => number,
+            _ => {
+                let number = *numbers.entry(Content(key)).or_insert_with(|| {
+                    distinct.push(key);
+                    distinct.len() as u32 - 1
                 });
-                last = (place, number);
+                last.insert((key, number)).1
             }
-            last.1
         })
         .collect();
-    (keys, key_of)
+    (distinct, key_of)
+}
+
+/// A key by what a batch takes of it.
+struct Content<'a, K>(&'a K);
+
+/// By the public key, and the nodes that the key holds. No address depends on a secret.
+impl Hash for Content<'_, SigningKey> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Content(key) = self;
+        (key.as_ref().pk_seed(), key.as_ref().pk_root(), key.cached_id()).hash(state);
+    }
+}
+
+impl PartialEq for Content<'_, SigningKey> {
+    fn eq(&self, other: &Self) -> bool {
+        let (Content(a), Content(b)) = (self, other);
+        // Public: whether two private keys of one public key are the same. Only a damaged key makes a difference.
+        a.cached_id() == b.cached_id() && declassified(a == b)
+    }
+}
+
+impl Eq for Content<'_, SigningKey> {}
+
+impl Hash for Content<'_, VerifyingKey> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Content(key) = self;
+        (key.as_ref().pk_seed(), key.as_ref().pk_root()).hash(state);
+    }
+}
+
+impl PartialEq for Content<'_, VerifyingKey> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Content<'_, VerifyingKey> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_fips205::TOY_SHA2_16;
+
+    fn signing(bytes: &[u8]) -> SigningKey {
+        SigningKey::from_bytes(&TOY_SHA2_16, bytes).unwrap()
+    }
+
+    #[test]
+    fn keys_are_told_apart_by_their_content() {
+        let bytes: [u8; 64] = std::array::from_fn(|i| i as u8);
+        let key = signing(&bytes);
+        let with_nodes = key.with_nodes(1, vec![0; 7 * 16]);
+        let others: Vec<SigningKey> = [0, 31, 32, 63]
+            .map(|at| {
+                let mut bytes = bytes;
+                bytes[at] ^= 1;
+                signing(&bytes)
+            })
+            .into();
+        let copies = [key.clone(), with_nodes.clone(), signing(&bytes), others[0].clone()];
+        let keys = [
+            &key,
+            &copies[0],
+            &others[0],
+            &key,
+            &with_nodes,
+            &copies[2],
+            &others[1],
+            &copies[1],
+            &others[2],
+            &others[3],
+            &copies[3],
+        ];
+        let (distinct, key_of) = super::distinct(keys.into_iter());
+        assert_eq!(key_of, [0, 0, 1, 0, 2, 0, 3, 2, 4, 5, 1]);
+        let first = [&key, &others[0], &with_nodes, &others[1], &others[2], &others[3]];
+        assert!(std::iter::zip(&distinct, first).all(|(a, b)| ptr::eq(*a, b)) && distinct.len() == 6);
+
+        let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
+        let (distinct, key_of) = super::distinct(public.iter());
+        // The secret part makes no difference.
+        assert_eq!((distinct.len(), &key_of[..]), (3, &[0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0][..]));
+    }
+
+    #[test]
+    fn a_job_borrows_owns_or_shares_its_key() {
+        let key = signing(&[7; 64]);
+        let shared = Arc::new(key.clone());
+        for job in [SignJob::new(&key, b"m"), SignJob::new(key.clone(), b"m"), SignJob::new(shared.clone(), b"m")] {
+            assert_eq!((&*job.key, &*job.message, job.mode), (&key, &b"m"[..], Mode::default()));
+        }
+        let job = SignJob::new(shared, b"m").mode(Mode::Internal).context(b"c").deterministic();
+        assert_eq!((job.mode, job.randomizer), (Mode::Pure { context: b"c" }, Randomizer::Deterministic));
+        let public = key.verifying_key();
+        let job = VerifyJob::new(public.clone(), b"m", vec![1]).context(b"c").mode(Mode::Internal);
+        assert_eq!((&*job.key, job.mode), (&public, Mode::Internal));
+    }
 }

@@ -156,7 +156,7 @@ impl RandomizedSigner<Signature> for SigningKey {
         let mut opt_rand = Zeroizing::new(vec![0; self.params().n]);
         rng.try_fill_bytes(&mut opt_rand).map_err(|_| signature::Error::from_source(Error::Randomness))?;
         on_this_thread()
-            .and_then(|engine| engine.sign(self, Mode::Pure { context: &[] }, message, Randomizer::Given(&opt_rand)))
+            .and_then(|engine| engine.sign(self, Mode::default(), message, Randomizer::Given(&opt_rand)))
             .map_err(signature::Error::from_source)
     }
 }

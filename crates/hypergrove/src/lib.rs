@@ -23,9 +23,8 @@
 //! // A batch is an iterator of jobs, taken as memory allows; results come in order, as soon as they are there.
 //! let messages = ["one", "two", "three"];
 //! let mut signatures = Vec::new();
-//! engine.sign_batch(messages.iter().map(|text| SignJob::new(&key, text.as_bytes())), |_, signed| {
-//!     signatures.push(signed)
-//! })?;
+//! let jobs = messages.iter().map(|text| SignJob::new(&key, text.as_bytes()).context(b"letters"));
+//! engine.sign_batch(jobs, |_, signed| signatures.push(signed))?;
 //! assert_eq!(signatures.into_iter().flatten().count(), 3);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -97,7 +96,7 @@ pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, Mode, PreHash, PreHasher, UnknownHash};
 pub use hypergrove_tune as tune;
-pub use jobs::{Randomizer, Seeds, SignJob, VerifyJob};
+pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
 pub use {pkcs8, signature};
 

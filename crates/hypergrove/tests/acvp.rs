@@ -8,7 +8,6 @@ use hypergrove::{
 };
 use hypergrove_testkit::{acvp, vectors};
 use sha2::{Digest, Sha256};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 fn engine(isa: Isa) -> Option<Engine> {
@@ -92,11 +91,10 @@ fn siggen_and_every_signature_verified() {
     for (engine, isa, share) in engines() {
         let cases: Vec<_> = cases.iter().filter(|(group, _)| share.takes(group.params)).collect();
         let keys: Vec<SigningKey> = cases.iter().map(|(group, case)| case.key(group).into()).collect();
-        let jobs = cases.iter().zip(&keys).map(|((group, case), key)| SignJob {
-            key,
-            mode: case.mode(group),
-            message: Cow::Borrowed(&case.message[..]),
-            randomizer: case.additional_randomness.as_deref().map_or(Randomizer::Deterministic, Randomizer::Given),
+        let jobs = cases.iter().zip(&keys).map(|((group, case), key)| {
+            let randomness = case.additional_randomness.as_deref();
+            let randomizer = randomness.map_or(Randomizer::Deterministic, Randomizer::Given);
+            SignJob::new(key, &case.message).mode(case.mode(group)).randomizer(randomizer)
         });
         let mut signatures = Vec::new();
         engine.sign_batch(jobs, |_, signature| signatures.push(signature.expect("a signature"))).expect("a batch");
@@ -106,11 +104,8 @@ fn siggen_and_every_signature_verified() {
             assert_eq!(Sha256::digest(signature.as_bytes())[..], case.signature_sha256, "{what}");
         }
         let public: Vec<VerifyingKey> = keys.iter().map(SigningKey::verifying_key).collect();
-        let jobs = cases.iter().zip(&public).zip(&signatures).map(|(((group, case), key), signature)| VerifyJob {
-            key,
-            mode: case.mode(group),
-            message: Cow::Borrowed(&case.message[..]),
-            signature: Cow::Borrowed(signature.as_bytes()),
+        let jobs = cases.iter().zip(&public).zip(&signatures).map(|(((group, case), key), signature)| {
+            VerifyJob::new(key, &case.message, signature.as_bytes()).mode(case.mode(group))
         });
         let mut verdicts = Vec::new();
         engine.verify_batch(jobs, |_, verdict| verdicts.push(verdict.expect("a verdict"))).expect("a batch");
@@ -125,12 +120,10 @@ fn sigver() {
     assert_eq!(cases.len(), 504);
     let keys: Vec<VerifyingKey> = cases.iter().map(|(group, case)| case.key(group).into()).collect();
     for (engine, isa, _) in engines() {
-        let jobs = cases.iter().zip(&keys).map(|((group, case), key)| VerifyJob {
-            key,
-            mode: case.mode(group),
-            message: Cow::Borrowed(&case.message[..]),
-            signature: Cow::Borrowed(&case.signature[..]),
-        });
+        let jobs = cases
+            .iter()
+            .zip(&keys)
+            .map(|((group, case), key)| VerifyJob::new(key, &case.message, &case.signature).mode(case.mode(group)));
         let (mut valid, mut alone) = (0, 0);
         engine
             .verify_batch(jobs, |index, verdict| {

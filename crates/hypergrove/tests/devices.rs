@@ -40,7 +40,7 @@ fn bad_jobs_fail_alone_in_flight() {
     let (engine, key, long) = (mock(1, 2).engine(), key(1), [0; 256]);
     let bad = |i| i % 5 == 3 || (40..60).contains(&i);
     let jobs = (0..100).map(|i| match bad(i) {
-        true => SignJob { mode: Mode::Pure { context: &long }, ..job(&key, i) },
+        true => job(&key, i).context(&long),
         false => job(&key, i),
     });
     let mut next = 0;

@@ -59,7 +59,7 @@ fn expected(key: &SigningKey, mode: Mode<'_>, message: &[u8], opt_rand: Option<&
 }
 
 fn deterministic<'a>(key: &'a SigningKey, message: impl Into<Cow<'a, [u8]>>) -> SignJob<'a> {
-    SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(key, message) }
+    SignJob::new(key, message).deterministic()
 }
 
 /// Runs a batch and sees to it that results come in order, each once.
@@ -145,16 +145,28 @@ fn batches_of_many_sizes_keys_and_sets_are_the_references() {
         for size in [0, 1, 2, 31] {
             let key_of = |i: usize| &keys[(i * i + i / 3) % keys.len()];
             let mode_of = |i: usize| [PURE, HASHED, Mode::Internal][i % 3];
-            let jobs = (0..size).map(|i| SignJob { mode: mode_of(i), ..deterministic(key_of(i), message(i)) });
+            let jobs = (0..size).map(|i| {
+                let job = match i % 4 {
+                    0 => SignJob::new(key_of(i).clone(), message(i)),
+                    1 => SignJob::new(Arc::new(key_of(i).clone()), message(i)),
+                    _ => SignJob::new(key_of(i), message(i)),
+                };
+                job.mode(mode_of(i)).deterministic()
+            });
             let signatures: Vec<Vec<u8>> = sign_all(&engine, jobs.collect()).into_iter().flatten().collect();
             let want: Vec<_> = (0..size).map(|i| expected(key_of(i), mode_of(i), &message(i), None)).collect();
             assert!(signatures == want, "{size} jobs, {threads} threads");
 
             // Every third signature is given to a verifier with the next message.
             let publics: Vec<VerifyingKey> = (0..size).map(|i| key_of(i).verifying_key()).collect();
-            let jobs = (0..size).map(|i| VerifyJob {
-                mode: mode_of(i),
-                ..VerifyJob::new(&publics[i], message(i + usize::from(i % 3 == 2)), &signatures[i])
+            let jobs = (0..size).map(|i| {
+                let message = message(i + usize::from(i % 3 == 2));
+                let job = match i % 4 {
+                    0 => VerifyJob::new(publics[i].clone(), message, &signatures[i]),
+                    1 => VerifyJob::new(Arc::new(publics[i].clone()), message, &signatures[i]),
+                    _ => VerifyJob::new(&publics[i], message, &signatures[i]),
+                };
+                job.mode(mode_of(i))
             });
             let verdicts = collect(|sink| engine.verify_batch(jobs, sink));
             assert_eq!(verdicts, (0..size).map(|i| Ok(i % 3 != 2)).collect::<Vec<_>>());
@@ -180,9 +192,9 @@ fn a_bad_job_fails_alone() {
     let good = || deterministic(&key, &b"good"[..]);
     let jobs = vec![
         good(),
-        SignJob { mode: Mode::Pure { context: &long }, ..good() },
-        SignJob { mode: Mode::PreHash { context: &long, hash: PreHash::Sha256 }, ..good() },
-        SignJob { randomizer: Randomizer::Given(&long[..17]), ..good() },
+        good().context(&long),
+        good().mode(Mode::PreHash { context: &long, hash: PreHash::Sha256 }),
+        good().randomizer(Randomizer::Given(&long[..17])),
         good(),
     ];
     let signature = expected(&key, PURE, b"good", None);
@@ -198,10 +210,10 @@ fn a_bad_job_fails_alone() {
     let good = || VerifyJob::new(&public, &b"good"[..], &signature);
     let jobs = vec![
         good(),
-        VerifyJob { mode: Mode::Pure { context: &long }, ..good() },
+        good().context(&long),
         VerifyJob { signature: Cow::Borrowed(&longer), ..good() },
         VerifyJob { signature: Cow::Borrowed(&[]), ..good() },
-        VerifyJob { key: &shake, ..good() },
+        VerifyJob { key: (&shake).into(), ..good() },
         VerifyJob { signature: Cow::Borrowed(&flipped), ..good() },
         good(),
     ];
@@ -224,7 +236,7 @@ fn a_message_may_be_hashed_before_it_is_signed() {
     let digest = hasher.finish();
     let hashed = Mode::PreHashed { context, hash };
     let want = expected(&key, HASHED, b"a message in pieces", None);
-    let job = |digest: &[u8]| SignJob { mode: hashed, ..deterministic(&key, digest.to_vec()) };
+    let job = |digest: &[u8]| deterministic(&key, digest.to_vec()).mode(hashed);
     assert_eq!(engine.sign(&key, hashed, &digest, Randomizer::Deterministic).unwrap().as_bytes(), want);
     // What is no hash of that function is an error of its job.
     let signed = sign_all(&engine, vec![job(&digest), job(b"a message"), job(&digest)]);

@@ -190,9 +190,7 @@ fn slh_dsa(kind: &Kind, check: Check) -> Subject {
             let signature = engine.sign(key, PURE, message, Randomizer::Deterministic)?;
             return Ok(vec![signature.as_bytes().to_vec()]);
         }
-        let jobs = messages
-            .iter()
-            .map(|message| SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(key, message.as_slice()) });
+        let jobs = messages.iter().map(|message| SignJob::new(key, message).deterministic());
         let mut all = Vec::new();
         engine.sign_batch(jobs, |_, signature| all.push(signature.map(|signature| signature.as_bytes().to_vec())))?;
         all.into_iter().collect()

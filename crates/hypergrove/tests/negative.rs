@@ -3,7 +3,6 @@
 
 use hypergrove::{Cpu, Engine, Isa, VerifyJob, VerifyingKey};
 use hypergrove_testkit::negative::{self, Case};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The CPU's instruction sets, the fastest first, and GPUs; a CPU under a GPU's driver takes part with HYPERGROVE_ACVP=all.
@@ -42,12 +41,7 @@ fn readable(cases: &[Case]) -> Vec<(&Case, VerifyingKey)> {
 
 /// In one batch, valid and invalid ones, sets and modes mixed: an error of a job is a refusal.
 fn in_a_batch(engine: &Engine, cases: &[(&Case, VerifyingKey)], what: &str) {
-    let jobs = cases.iter().map(|(case, key)| VerifyJob {
-        key,
-        mode: case.mode(),
-        message: Cow::Borrowed(&case.message[..]),
-        signature: Cow::Borrowed(&case.signature[..]),
-    });
+    let jobs = cases.iter().map(|(case, key)| VerifyJob::new(key, &case.message, &case.signature).mode(case.mode()));
     let mut next = 0;
     engine
         .verify_batch(jobs, |index, verdict| {

@@ -188,7 +188,7 @@ fn others_go_on() {
     let engine = Engine::builder().devices(devices).threads(2).build().unwrap();
     let alone = Engine::new().unwrap();
     let mut next = 0;
-    let job = |i: u8| SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(&key, vec![i; 9]) };
+    let job = |i: u8| SignJob::new(&key, vec![i; 9]).deterministic();
     engine
         .sign_batch((0..40).map(job), |index, signature| {
             assert_eq!(index, next);

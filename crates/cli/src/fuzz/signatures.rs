@@ -190,7 +190,7 @@ fn asked(job: &Job) -> VerifyJob<'_> {
         Interface::PreHash(hash) if *hashed => (Mode::PreHashed { context, hash }, Cow::Owned(hash.hash(&[message]))),
         interface => (interface.mode(context), Cow::Borrowed(&message[..])),
     };
-    VerifyJob { key, mode, message, signature: Cow::Borrowed(signature) }
+    VerifyJob::new(key, message, signature).mode(mode)
 }
 
 /// Whether every engine gives these verdicts, in a batch and one at a time.
@@ -201,7 +201,7 @@ fn agree(jobs: &[Job], wanted: &[bool]) {
         let judged = engine.verify_batch(jobs.iter().map(asked), |_, valid| verdicts.push(valid.unwrap_or(false)));
         assert_eq!((judged, &verdicts[..]), (Ok(()), wanted), "in a batch by {name}");
         if let (Some(job), Some(wanted)) = (jobs.first().map(asked), wanted.first()) {
-            let alone = engine.verify(job.key, job.mode, &job.message, &job.signature);
+            let alone = engine.verify(&job.key, job.mode, &job.message, &job.signature);
             assert_eq!(alone.unwrap_or(false), *wanted, "alone by {name}");
         }
     }
@@ -216,8 +216,7 @@ fn sign_alike(input: &mut Unstructured<'_>, sets: &[&'static Params]) -> arbitra
     let (key, context) = (of.key.as_ref(), &of.context[..]);
     let wanted = reference::slh_sign(message, context, key, Some(random)).expect("a short context");
     for (name, engine) in ENGINES.iter() {
-        let (mode, randomizer) = (Mode::Pure { context }, Randomizer::Given(random));
-        let job = SignJob { key: &of.key, mode, message: Cow::Borrowed(message), randomizer };
+        let job = SignJob::new(&of.key, message).context(context).randomizer(Randomizer::Given(random));
         let mut made = Vec::new();
         engine.sign_batch([job], |_, signature| made.push(signature.expect("a signature"))).expect("a batch");
         assert!(made[0].as_bytes() == wanted.as_bytes(), "{p} by {name}");

@@ -22,7 +22,7 @@ pub(crate) fn message(i: usize) -> Vec<u8> {
 }
 
 pub(crate) fn job(key: &SigningKey, i: usize) -> SignJob<'_> {
-    SignJob { randomizer: Randomizer::Deterministic, ..SignJob::new(key, message(i)) }
+    SignJob::new(key, message(i)).deterministic()
 }
 
 /// A run of a program, about to be answered.
