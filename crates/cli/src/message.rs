@@ -74,6 +74,6 @@ impl Messages {
             hasher.update(&piece);
             next(&mut piece)?;
         }
-        Ok((Mode::PreHashed { context, hash }, hasher.finish()))
+        Ok((Mode::Digest { context, hash }, hasher.finish()))
     }
 }

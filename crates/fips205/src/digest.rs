@@ -121,7 +121,7 @@ impl PreHash {
         hasher.finish()
     }
 
-    /// PH of a message that comes in pieces, for [`Mode::PreHashed`].
+    /// PH of a message that comes in pieces, for [`Mode::Digest`].
     pub fn hasher(self) -> PreHasher {
         fn fixed<D: Digest + Send + Sync + 'static>() -> Box<dyn Absorb> {
             Box::new(Fixed(D::new()))
@@ -146,15 +146,21 @@ impl PreHash {
     }
 }
 
-/// Hashes a message piece by piece; see [`PreHash::hasher`].
+/// Hashes a message piece by piece; see [`PreHash::hasher`]. With the feature `std`, as in the crate `hypergrove`, it is a
+/// `std::io::Write`, so that `std::io::copy` hashes what a reader gives.
 ///
 /// ```
-/// use hypergrove_fips205::PreHash;
+/// use hypergrove_fips205::{MPrime, Mode, PreHash};
 ///
-/// let mut hasher = PreHash::Sha256.hasher();
+/// let (context, hash) = (&b"letters"[..], PreHash::Sha256);
+/// let mut hasher = hash.hasher();
 /// hasher.update(b"mess");
 /// hasher.update(b"age");
-/// assert_eq!(hasher.finish(), PreHash::Sha256.hash(&[b"message"]));
+/// let digest = hasher.finish();
+/// // Both are the same to a signer and a verifier.
+/// let of_digest = MPrime::new(Mode::Digest { context, hash }, &digest)?;
+/// assert_eq!(of_digest, MPrime::new(Mode::PreHash { context, hash }, b"message")?);
+/// # Ok::<(), hypergrove_fips205::MessageError>(())
 /// ```
 pub struct PreHasher(Box<dyn Absorb>);
 
@@ -163,9 +169,21 @@ impl PreHasher {
     pub fn update(&mut self, piece: &[u8]) {
         self.0.absorb(piece);
     }
-    /// The hash of all pieces.
+    /// The digest of all pieces.
     pub fn finish(self) -> Vec<u8> {
         self.0.finish()
+    }
+}
+
+/// Never fails.
+#[cfg(feature = "std")]
+impl std::io::Write for PreHasher {
+    fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
+        self.update(piece);
+        Ok(piece.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -272,12 +290,12 @@ pub enum Mode<'a> {
         /// The hash function.
         hash: PreHash,
     },
-    /// HashSLH-DSA of a message that the caller has hashed: what is given as the message is its hash. Signatures are those of
-    /// [`Mode::PreHash`].
-    PreHashed {
+    /// HashSLH-DSA of a message that the caller has hashed: the digest takes the message's place. Signatures are the same as
+    /// those of [`Mode::PreHash`].
+    Digest {
         /// The context, at most 255 bytes.
         context: &'a [u8],
-        /// The function that the message was hashed with: see [`PreHash::hasher`].
+        /// The function that the message was hashed with; see [`PreHash::hasher`].
         hash: PreHash,
     },
     /// The internal interface: the message is M′.
@@ -299,7 +317,7 @@ impl Mode<'_> {
         match self {
             Mode::Pure { .. } | Mode::Internal => Mode::Pure { context },
             Mode::PreHash { hash, .. } => Mode::PreHash { context, hash },
-            Mode::PreHashed { hash, .. } => Mode::PreHashed { context, hash },
+            Mode::Digest { hash, .. } => Mode::Digest { context, hash },
         }
     }
 
@@ -308,13 +326,13 @@ impl Mode<'_> {
         let (context, hashed) = match self {
             Mode::Internal => return Ok(()),
             Mode::Pure { context } | Mode::PreHash { context, .. } => (context, None),
-            Mode::PreHashed { context, hash } => (context, Some(hash)),
+            Mode::Digest { context, hash } => (context, Some(hash)),
         };
         if context.len() > MAX_CONTEXT {
             return Err(MessageError::Context { got: context.len() });
         }
         match hashed.filter(|hash| hash.bytes() != message.len()) {
-            Some(hash) => Err(MessageError::Hash { hash, got: message.len() }),
+            Some(hash) => Err(MessageError::Digest { hash, got: message.len() }),
             None => Ok(()),
         }
     }
@@ -328,8 +346,8 @@ pub enum MessageError {
         /// Bytes it has.
         got: usize,
     },
-    /// A message's hash has another length than the function's.
-    Hash {
+    /// A digest has another length than the function's.
+    Digest {
         /// The hash function.
         hash: PreHash,
         /// Bytes that were given.
@@ -343,8 +361,8 @@ impl fmt::Display for MessageError {
             MessageError::Context { got } => {
                 write!(f, "the context has {got} bytes, at most {MAX_CONTEXT} are allowed; shorten or hash it")
             }
-            MessageError::Hash { hash, got } => {
-                write!(f, "a hash of {hash} has {} bytes, {got} are given; hash the message first", hash.bytes())
+            MessageError::Digest { hash, got } => {
+                write!(f, "a digest of {hash} has {} bytes, {got} are given; hash the message first", hash.bytes())
             }
         }
     }
@@ -372,7 +390,7 @@ impl<'a> MPrime<'a> {
             Mode::Internal => return Ok(MPrime::internal(message)),
             Mode::Pure { context } => (0, context, &[][..], Cow::Borrowed(message)),
             Mode::PreHash { context, hash } => (1, context, &hash.oid_der()[..], Cow::Owned(hash.hash(&[message]))),
-            Mode::PreHashed { context, hash } => (1, context, &hash.oid_der()[..], Cow::Borrowed(message)),
+            Mode::Digest { context, hash } => (1, context, &hash.oid_der()[..], Cow::Borrowed(message)),
         };
         let length = context.len() as u8;
         Ok(MPrime { header: Some([separator, length]), context, oid, body })
@@ -476,11 +494,17 @@ mod tests {
         for hash in PreHash::ALL {
             let digest = hash.hash(&[b"message"]);
             let (context, join) = (&b"ctx"[..], |m_prime: MPrime<'_>| m_prime.parts().concat());
-            let hashed = Mode::PreHashed { context, hash };
+            let hashed = Mode::Digest { context, hash };
             let whole = MPrime::new(Mode::PreHash { context, hash }, b"message").unwrap();
             assert_eq!(join(MPrime::new(hashed, &digest).unwrap()), join(whole), "{hash}");
             for wrong in [&digest[1..], b"message"] {
-                assert_eq!(MPrime::new(hashed, wrong), Err(MessageError::Hash { hash, got: wrong.len() }));
+                assert_eq!(MPrime::new(hashed, wrong), Err(MessageError::Digest { hash, got: wrong.len() }));
+            }
+            #[cfg(feature = "std")]
+            {
+                let mut hasher = hash.hasher();
+                assert_eq!(std::io::copy(&mut &b"message"[..], &mut hasher).unwrap(), 7);
+                assert_eq!(hasher.finish(), digest, "{hash}");
             }
         }
     }
@@ -492,7 +516,7 @@ mod tests {
             (Mode::default(), Mode::Pure { context }),
             (Mode::Internal, Mode::Pure { context }),
             (Mode::PreHash { context: b"other", hash }, Mode::PreHash { context, hash }),
-            (Mode::PreHashed { context: b"", hash }, Mode::PreHashed { context, hash }),
+            (Mode::Digest { context: b"", hash }, Mode::Digest { context, hash }),
         ] {
             assert_eq!(mode.with_context(context), expected);
         }

@@ -33,7 +33,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 pub mod adrs;

@@ -11,7 +11,7 @@ fn sign(key: &SigningKey, mode: Mode<'_>, message: &[u8], addrnd: Option<&[u8]>)
     match mode {
         Mode::Pure { context } => slh_sign(message, context, key, addrnd).unwrap(),
         Mode::PreHash { context, hash } => hash_slh_sign(message, context, hash, key, addrnd).unwrap(),
-        Mode::PreHashed { .. } => unreachable!("cases hold whole messages"),
+        Mode::Digest { .. } => unreachable!("cases hold whole messages"),
         Mode::Internal => slh_sign_internal(message, key, addrnd),
     }
 }
@@ -20,7 +20,7 @@ fn verify(key: &VerifyingKey, mode: Mode<'_>, message: &[u8], signature: &[u8]) 
     match mode {
         Mode::Pure { context } => slh_verify(message, signature, context, key),
         Mode::PreHash { context, hash } => hash_slh_verify(message, signature, context, hash, key),
-        Mode::PreHashed { .. } => unreachable!("cases hold whole messages"),
+        Mode::Digest { .. } => unreachable!("cases hold whole messages"),
         Mode::Internal => slh_verify_internal(message, signature, key),
     }
 }

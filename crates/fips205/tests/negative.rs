@@ -16,7 +16,7 @@ fn verdicts_of_the_reference() {
             let verdict = VerifyingKey::from_bytes(case.params, &case.key).is_ok_and(|key| match case.mode() {
                 Mode::Pure { context } => slh_verify(&case.message, &case.signature, context, &key),
                 Mode::PreHash { context, hash } => hash_slh_verify(&case.message, &case.signature, context, hash, &key),
-                Mode::PreHashed { .. } => unreachable!("cases hold whole messages"),
+                Mode::Digest { .. } => unreachable!("cases hold whole messages"),
                 Mode::Internal => slh_verify_internal(&case.message, &case.signature, &key),
             });
             assert_eq!(verdict, case.is_valid, "{}", case.name);

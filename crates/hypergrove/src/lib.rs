@@ -29,6 +29,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A message that is too long for memory is hashed from a reader, and its digest is signed. The signature is that of
+//! [`Mode::PreHash`] for the whole message:
+//!
+//! ```
+//! use hypergrove::{Engine, Mode, PreHash, Randomizer, SLH_DSA_SHA2_128F};
+//!
+//! let engine = Engine::new()?;
+//! let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+//! let mut reader = &b"a long message"[..];
+//! let (context, hash) = (&b"backups"[..], PreHash::Sha512);
+//! let mut hasher = hash.hasher();
+//! std::io::copy(&mut reader, &mut hasher)?;
+//! let digest = hasher.finish();
+//! let signature = engine.sign(&key, Mode::Digest { context, hash }, &digest, Randomizer::Hedged)?;
+//! let whole = Mode::PreHash { context, hash };
+//! assert!(engine.verify(&key.verifying_key(), whole, b"a long message", signature.as_bytes())?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Where a program expects the traits of the crate [`signature`], the keys have them:
 //!
 //! ```

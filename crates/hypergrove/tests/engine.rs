@@ -52,7 +52,7 @@ fn expected(key: &SigningKey, mode: Mode<'_>, message: &[u8], opt_rand: Option<&
     match mode {
         Mode::Pure { context } => slh_sign(message, context, key, opt_rand).unwrap(),
         Mode::PreHash { context, hash } => hash_slh_sign(message, context, hash, key, opt_rand).unwrap(),
-        Mode::PreHashed { .. } => unreachable!("the oracle hashes messages itself"),
+        Mode::Digest { .. } => unreachable!("the oracle hashes messages itself"),
         Mode::Internal => slh_sign_internal(message, key, opt_rand),
     }
     .into_bytes()
@@ -232,9 +232,10 @@ fn a_message_may_be_hashed_before_it_is_signed() {
     let (engine, key) = (engine(1), key(toys()[0], 1));
     let Mode::PreHash { context, hash } = HASHED else { unreachable!() };
     let mut hasher = hash.hasher();
-    b"a message in pieces".chunks(5).for_each(|piece| hasher.update(piece));
+    hasher.update(b"a message");
+    std::io::copy(&mut &b" in pieces"[..], &mut hasher).unwrap();
     let digest = hasher.finish();
-    let hashed = Mode::PreHashed { context, hash };
+    let hashed = Mode::Digest { context, hash };
     let want = expected(&key, HASHED, b"a message in pieces", None);
     let job = |digest: &[u8]| deterministic(&key, digest.to_vec()).mode(hashed);
     assert_eq!(engine.sign(&key, hashed, &digest, Randomizer::Deterministic).unwrap().as_bytes(), want);
@@ -242,7 +243,7 @@ fn a_message_may_be_hashed_before_it_is_signed() {
     let signed = sign_all(&engine, vec![job(&digest), job(b"a message"), job(&digest)]);
     assert_eq!(signed[0].as_ref(), Ok(&want));
     let error = signed[1].as_ref().unwrap_err().to_string();
-    assert_eq!(error, "a hash of SHA3-256 has 32 bytes, 9 are given; hash the message first");
+    assert_eq!(error, "a digest of SHA3-256 has 32 bytes, 9 are given; hash the message first");
     assert_eq!(signed[2].as_ref(), Ok(&want));
     let public = key.verifying_key();
     assert!(engine.verify(&public, HASHED, b"a message in pieces", &want).unwrap());

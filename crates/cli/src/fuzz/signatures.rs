@@ -187,7 +187,7 @@ fn verdict(job: &Job) -> bool {
 fn asked(job: &Job) -> VerifyJob<'_> {
     let Job { key, interface, context, message, signature, hashed, .. } = job;
     let (mode, message) = match *interface {
-        Interface::PreHash(hash) if *hashed => (Mode::PreHashed { context, hash }, Cow::Owned(hash.hash(&[message]))),
+        Interface::PreHash(hash) if *hashed => (Mode::Digest { context, hash }, Cow::Owned(hash.hash(&[message]))),
         interface => (interface.mode(context), Cow::Borrowed(&message[..])),
     };
     VerifyJob::new(key, message, signature).mode(mode)
