@@ -1,4 +1,4 @@
-//! Executes plans on SIMD lanes and threads.
+//! SLH-DSA and zkDilithium on SIMD lanes and threads.
 //!
 //! Nothing here knows an instruction set or a hash function: lanes are a [`TweakableHash`] that takes batches. What
 //! this crate adds is which batches: trees are cut into chunks of whole subtrees whose leaves fill the lanes, chunks and

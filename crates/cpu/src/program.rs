@@ -346,7 +346,6 @@ impl Program for CpuProgram {
             Slot::ForsRoots => 0..p.k,
             Slot::ForsPk => p.k..p.k + 1,
             Slot::XmssRoots => p.k + 1..p.k + 1 + p.d,
-            Slot::Positions | Slot::WotsChains | Slot::Signature => return None,
         };
         let jobs = self.kept.chunks(each).take(self.jobs);
         (!self.kept.is_empty())

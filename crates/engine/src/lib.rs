@@ -1,5 +1,5 @@
-//! Who runs what: the seam between plans and the backends that execute them, the oracle as a backend, the check of one
-//! backend by another, and the scheduler through which all work of an engine goes.
+//! Who runs what: the traits that backends implement, the oracle as a backend, the check of one backend by another, and the
+//! scheduler through which all work of an engine goes.
 #![forbid(unsafe_code)]
 
 pub mod backend;

@@ -181,12 +181,11 @@ impl Program for ReferenceProgram {
             return None;
         }
         let grown = (p.d - self.plan.cached_layers) * p.n;
-        let value = |implied: &Implied| match slot {
-            Slot::ForsRoots => Some(implied.fors_roots.clone()),
-            Slot::ForsPk => Some(implied.fors_pk.clone()),
-            Slot::XmssRoots => Some(implied.xmss_roots[..grown].to_vec()),
-            Slot::Positions | Slot::WotsChains | Slot::Signature => None,
-        };
-        self.kept.iter().map(value).collect::<Option<Vec<_>>>().map(|jobs| jobs.concat())
+        let values = self.kept.iter().flat_map(|implied| match slot {
+            Slot::ForsRoots => &implied.fors_roots[..],
+            Slot::ForsPk => &implied.fors_pk[..],
+            Slot::XmssRoots => &implied.xmss_roots[..grown],
+        });
+        Some(values.copied().collect())
     }
 }

@@ -66,7 +66,6 @@ fn the_reference_program_is_the_reference() {
         }
         let fors = implied_by(p, &positions[1], signatures[1], &PK_SEED[..p.n]).fors_pk;
         assert_eq!(signer.read(Slot::ForsPk).unwrap()[p.n..2 * p.n], fors);
-        assert_eq!(signer.read(Slot::WotsChains), None);
     }
 }
 

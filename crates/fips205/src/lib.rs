@@ -1,5 +1,5 @@
 //! SLH-DSA, the stateless hash-based signature standard (FIPS 205): parameter sets, addresses, plans, keys, and the
-//! readable reference. No kernels: who runs the plans is the business of the crates above.
+//! readable reference. No kernels: those are in the crates above.
 //!
 //! # Index of the standard's algorithms
 //!

@@ -1,4 +1,7 @@
-//! What is to be hashed, as data: the stages that every backend executes.
+//! What an operation hashes, as data: its stages, the bytes that it puts out, and its cost.
+//!
+//! A plan names an operation for backends ([`Plan::params`], [`Plan::op`], [`Plan::cached_layers`]), says what flows between
+//! its stages, and counts its work. Backends do not interpret the list of stages: each has code of its own for them.
 //!
 //! After the message digest, (md, idx_tree, idx_leaf) fixes all that will be hashed: the k FORS trees and the d XMSS
 //! trees are independent of each other, and "layer j signs the root of layer j − 1" touches only the selection of
@@ -74,38 +77,25 @@ pub enum Stage {
     },
 }
 
-/// Values that stages hand to each other.
+/// Values between stages that a program may keep for checks. They are no secrets: signatures imply them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Slot {
-    /// Revealed leaves, from the host.
-    Positions,
     /// Roots of the FORS trees: k·n bytes a job.
     ForsRoots,
     /// PK_FORS: n bytes a job.
     ForsPk,
     /// Roots of the XMSS trees, layer by layer: n bytes each.
     XmssRoots,
-    /// Every value of the revealed leaves' WOTS+ chains. Secret.
-    WotsChains,
-    /// The signature.
-    Signature,
 }
 
-impl Slot {
-    /// Whether the slot holds values that must never leave the device and are wiped.
-    pub fn is_secret(self) -> bool {
-        self == Slot::WotsChains
-    }
-}
-
-/// The stages for a (set, op).
+/// An operation on jobs of one set: its stages, their sizes and their work.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
     /// The set.
     pub params: &'static Params,
     /// What is made of each job.
     pub op: Op,
-    /// The stages, in order.
+    /// The stages; each takes what those before it give.
     pub stages: Vec<Stage>,
     /// Top layers whose nodes come with the key instead of being grown.
     pub cached_layers: usize,

@@ -636,7 +636,6 @@ impl<G: Gpu> Program for GpuProgram<G> {
             Slot::XmssRoots => {
                 jobs().flat_map(|roots| &roots[p.n..row - self.plan.cached_layers * p.n]).copied().collect()
             }
-            Slot::Positions | Slot::WotsChains | Slot::Signature => return None,
         };
         in_bytes(p, &mut bytes);
         Some(bytes)

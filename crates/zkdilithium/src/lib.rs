@@ -1,6 +1,5 @@
 //! zkDilithium: Dilithium with a modulus and a hash, Poseidon, that are cheap to prove in a STARK. The norm-fixed variant,
-//! byte for byte; docs/zkdilithium.md says what that is. No kernels: who runs the plans is the business of the crates
-//! above.
+//! byte for byte; docs/zkdilithium.md says what that is. No kernels: those are in the crates above.
 //!
 //! # Index of the scheme's functions
 //!
@@ -13,7 +12,7 @@
 //! | ExpandA, ExpandS, ExpandY | [`sample::expand_a`], [`sample::expand_s`], [`sample::expand_y`] |
 //! | Poseidon, its sponge | [`poseidon::permute`], [`poseidon::Sponge`] |
 //! | μ, com, Ball | [`Message::mu`], [`digest::com`], [`sample::ball`] |
-//! | the stages of an operation, and their work | [`Plan`] |
+//! | the cost of an operation | [`Op::work`] |
 //! | w and its quotient, for circuits | [`witness::Witness`] |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -29,13 +28,13 @@ pub mod pack;
 pub mod params;
 #[cfg(feature = "pem")]
 mod pem;
-pub mod plan;
 pub mod poseidon;
 pub mod reference;
 pub mod ring;
 pub mod sample;
 pub mod trace;
 pub mod witness;
+pub mod work;
 
 pub use digest::Message;
 pub use field::Fe;
@@ -44,5 +43,5 @@ pub use keys::{
 };
 #[cfg(feature = "pem")]
 pub use pem::{PRIVATE_LABEL, PUBLIC_LABEL};
-pub use plan::{Op, Plan, Work};
 pub use trace::Trace;
+pub use work::{Op, Work};

@@ -7,7 +7,7 @@ use crate::machine::{self, Limits};
 use hypergrove::zkdilithium::params::{SEED_BYTES, SIG_BYTES};
 use hypergrove::zkdilithium::{Engine, Message, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use hypergrove::{Op, Work};
-use hypergrove_zkdilithium::{Plan, Trace, reference};
+use hypergrove_zkdilithium::{Trace, reference};
 use std::time::{Duration, Instant};
 
 /// Different signatures among those that a GPU verifies: more than a server's caches hold.
@@ -55,7 +55,7 @@ pub(crate) fn measure(
     // Of a CPU, that of the threads which had jobs.
     let share = if program.is_some() { 1.0 } else { threads as f64 / engine.threads() as f64 };
     let bound = engine.poseidon_rate(clock)?.map(|rate| rate * share);
-    let work = Plan::new(of_scheme).with_expanded_key().work();
+    let work = of_scheme.work();
     let hashing = limits.seconds(&Work { keccak: work.keccak, ..Work::default() }, threads);
     let hashes = work.poseidon > 0.0;
     let permuting = if hashes { bound.map(|bound| work.poseidon / bound) } else { Some(0.0) };
