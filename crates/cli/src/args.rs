@@ -635,7 +635,7 @@ fn sets(name: &str) -> Result<Sets, UnknownSet> {
 }
 
 fn backend() -> impl TypedValueParser<Value = BackendName> {
-    let listed = BACKENDS.iter().map(|entry| (entry.name, entry.what));
+    let listed = BACKENDS.iter().map(|entry| (entry.name, entry.description));
     let all = [("auto", "The first of these that has a device")].into_iter().chain(listed);
     let all = all.chain([(REFERENCE, "FIPS 205 to the letter, slow")]);
     PossibleValuesParser::new(all.map(|(name, what)| PossibleValue::new(name).help(what))).map(|name| {

@@ -5,8 +5,8 @@ use crate::failure::{Exit, Failure};
 use crate::machine;
 use crate::printer::{Printer, Table, significant};
 use hypergrove::Device;
-use hypergrove::tune::table::{InUse, Known, Source, Table as Tuned};
 use hypergrove_cpu::Isa;
+use hypergrove_tune::table::{InUse, Known, Source, Table as Tuned};
 use serde_json::json;
 
 pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {

@@ -7,7 +7,7 @@ use crate::hexadecimal;
 use crate::printer::{Printer, brief};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
-use hypergrove::zkdilithium::{Engine, Message, SignJob, VerifyJob, VerifyingKey};
+use hypergrove::zkdilithium::{Engine, SignJob, VerifyJob, VerifyingKey};
 use hypergrove_tune::table::shortened;
 use serde::{Deserialize, Serialize};
 
@@ -132,8 +132,7 @@ pub(crate) fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answ
     };
     let seeds = cases.iter().map(seed).collect::<Result<Vec<_>, _>>()?;
     let keys = engine.keygen_batch(&seeds)?;
-    let jobs: Vec<_> =
-        cases.iter().zip(&keys).map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg.0) }).collect();
+    let jobs: Vec<_> = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &case.msg.0[..])).collect();
     let signatures = engine.sign_batch(&jobs)?.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut answers = Vec::with_capacity(cases.len());
     // What is to be verified of all cases: first of each case the signature itself, then its mutations.
@@ -176,9 +175,7 @@ pub(crate) fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answ
 fn verdicts(engine: &Engine, inputs: &[[Vec<u8>; 3]]) -> Result<Vec<bool>, Failure> {
     let keys: Vec<_> = inputs.iter().map(|[pk, ..]| VerifyingKey::from_bytes(pk).ok()).collect();
     let jobs: Vec<_> = (inputs.iter().zip(&keys))
-        .filter_map(|([_, msg, sig], key)| {
-            Some(VerifyJob { key: key.as_ref()?, message: Message::Bytes(msg), signature: sig })
-        })
+        .filter_map(|([_, msg, sig], key)| Some(VerifyJob::new(key.as_ref()?, &msg[..], sig)))
         .collect();
     let mut judged = engine.verify_batch(&jobs)?.into_iter();
     Ok(keys.iter().map(|key| key.is_some() && judged.next().unwrap_or(false)).collect())

@@ -5,9 +5,9 @@ use crate::failure::Failure;
 use crate::files::Shown;
 use crate::loader::{self, NotLoaded};
 use crate::printer::Printer;
-use hypergrove::tune::table::Source;
 use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Reference, Work};
 use hypergrove_cpu::{Cpu, Isa, Rates};
+use hypergrove_tune::table::Source;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -365,7 +365,6 @@ fn best(a: &Rates, b: &Rates) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove::tune::table::{Table, file_name};
     use hypergrove::{Error, Plan, Policy, SLH_DSA_SHA2_128F};
     use hypergrove_engine::{Program, SlhDsaPrograms, capabilities, forward};
 

@@ -9,8 +9,8 @@ use crate::printer::{Printer, brief};
 use hypergrove::Params;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
-    Engine, EngineBuilder, KeyError, Message, Op, PRIVATE_LABEL, PUBLIC_LABEL, SignJob, Signature, SigningKey,
-    VerifyJob, VerifyingKey,
+    Engine, EngineBuilder, KeyError, Op, PRIVATE_LABEL, PUBLIC_LABEL, SignJob, Signature, SigningKey, VerifyJob,
+    VerifyingKey,
 };
 use zeroize::Zeroizing;
 
@@ -256,7 +256,7 @@ pub(crate) fn sign(
         if batch.is_empty() {
             return Ok(());
         }
-        let jobs: Vec<_> = batch.iter().map(|(_, message)| SignJob { key, message: Message::Bytes(message) }).collect();
+        let jobs: Vec<_> = batch.iter().map(|(_, message)| SignJob::new(key, &message[..])).collect();
         let signatures = engine.sign_batch(&jobs)?;
         for ((index, _), signature) in batch.iter().zip(signatures) {
             signed(*index, signature.as_ref().map(Signature::as_bytes).map_err(|why| why.clone().into()));
@@ -278,8 +278,8 @@ pub(crate) fn verify(
         if batch.is_empty() {
             return Ok(());
         }
-        let job = |(message, signature)| VerifyJob { key, message: Message::Bytes(message), signature };
-        let jobs: Vec<_> = batch.iter().map(|(_, (message, signature))| job((message, signature))).collect();
+        let pairs = batch.iter().map(|(_, pair)| pair);
+        let jobs: Vec<_> = pairs.map(|(message, signature)| VerifyJob::new(key, &message[..], signature)).collect();
         let verdicts = engine.verify_batch(&jobs)?;
         for ((index, (_, signature)), valid) in batch.iter().zip(verdicts) {
             judged(*index, valid && (!strict || key.is_canonical_with(signature)));

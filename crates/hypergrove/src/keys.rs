@@ -104,7 +104,7 @@ impl SigningKey {
         Ok(*self.is_sound.get_or_init(|| sound))
     }
     /// Signs in pure mode, hedged, on the calling thread.
-    pub fn try_sign_with_context(&self, message: &[u8], context: &[u8]) -> Result<Signature, Error> {
+    pub fn sign_with_context(&self, message: &[u8], context: &[u8]) -> Result<Signature, Error> {
         on_this_thread()?.sign(self, Mode::Pure { context }, message, Randomizer::Hedged)
     }
 }
@@ -143,7 +143,7 @@ impl fmt::Debug for SigningKey {
 
 impl Signer<Signature> for SigningKey {
     fn try_sign(&self, message: &[u8]) -> Result<Signature, signature::Error> {
-        self.try_sign_with_context(message, &[]).map_err(signature::Error::from_source)
+        self.sign_with_context(message, &[]).map_err(signature::Error::from_source)
     }
 }
 

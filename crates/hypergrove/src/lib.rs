@@ -114,7 +114,7 @@ pub use hypergrove_engine::{
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, Mode, PreHash, PreHasher, UnknownHash};
-pub use hypergrove_tune as tune;
+pub use hypergrove_tune::table::Source as TableSource;
 pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
 pub use {pkcs8, signature};
@@ -128,20 +128,20 @@ pub struct BackendEntry {
     /// Its [`Backend::name`].
     pub name: &'static str,
     /// What it computes with, in a few words.
-    pub what: &'static str,
+    pub description: &'static str,
     /// Makes it. It may keep what it compiles in a directory, if one is given.
     pub make: fn(Option<&Path>) -> Arc<dyn Backend>,
 }
 
 /// All backends of this build, the preferred one first. The one place where they are listed.
 pub static BACKENDS: &[BackendEntry] = &[
-    BackendEntry { name: "cpu", what: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
+    BackendEntry { name: "cpu", description: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
     #[cfg(feature = "cuda")]
-    BackendEntry { name: "cuda", what: "NVIDIA GPUs", make: |cache| Arc::new(hypergrove_cuda::backend(cache)) },
+    BackendEntry { name: "cuda", description: "NVIDIA GPUs", make: |cache| Arc::new(hypergrove_cuda::backend(cache)) },
     #[cfg(feature = "vulkan")]
     BackendEntry {
         name: "vulkan",
-        what: "any GPU with a Vulkan driver",
+        description: "any GPU with a Vulkan driver",
         make: |cache| Arc::new(hypergrove_vulkan::backend(cache, hypergrove_vulkan::Calls::Trusted)),
     },
 ];

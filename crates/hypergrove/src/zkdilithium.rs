@@ -13,7 +13,7 @@
 //!
 //! // Many at a time: on all threads, or on the devices that `Engine::builder` is told of.
 //! let messages = ["one", "two", "three"];
-//! let jobs = messages.map(|text| SignJob { key: &key, message: Message::Bytes(text.as_bytes()) });
+//! let jobs = messages.map(|text| SignJob::new(&key, text.as_bytes()));
 //! let signatures = Engine::new()?.sign_batch(&jobs)?;
 //! let second = signatures[1].as_ref().map_err(Clone::clone)?;
 //! assert!(public.is_valid(Message::Bytes(b"two"), second.as_bytes()));
@@ -311,24 +311,38 @@ impl Verifier<Signature> for VerifyingKey {
     }
 }
 
-/// A signature to be made.
+/// A message to be signed.
 #[derive(Clone, Copy, Debug)]
 pub struct SignJob<'a> {
-    /// Whose.
+    /// The key that signs.
     pub key: &'a SigningKey,
-    /// Of what.
+    /// The message.
     pub message: Message<'a>,
 }
 
-/// A signature to be judged.
+impl<'a> SignJob<'a> {
+    /// A job of bytes or of another [`Message`].
+    pub fn new(key: &'a SigningKey, message: impl Into<Message<'a>>) -> SignJob<'a> {
+        SignJob { key, message: message.into() }
+    }
+}
+
+/// A signature to be verified.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyJob<'a> {
-    /// Whose it should be.
+    /// The key that should have signed.
     pub key: &'a VerifyingKey,
-    /// Of what.
+    /// The message.
     pub message: Message<'a>,
     /// The signature, of any length.
     pub signature: &'a [u8],
+}
+
+impl<'a> VerifyJob<'a> {
+    /// A job of bytes or of another [`Message`].
+    pub fn new(key: &'a VerifyingKey, message: impl Into<Message<'a>>, signature: &'a [u8]) -> VerifyJob<'a> {
+        VerifyJob { key, message: message.into(), signature }
+    }
 }
 
 #[cfg(test)]
@@ -349,11 +363,7 @@ mod tests {
             let engine = Engine::builder().isa(isa).threads(2).verify_signatures(true).build().unwrap();
             let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
             let keys = engine.keygen_batch(&seeds).unwrap();
-            let jobs: Vec<_> = cases
-                .iter()
-                .zip(&keys)
-                .map(|(case, key)| SignJob { key, message: Message::Bytes(&case.msg) })
-                .collect();
+            let jobs: Vec<_> = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &*case.msg)).collect();
             let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
             assert_eq!(signatures.len(), cases.len());
             for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
@@ -371,10 +381,7 @@ mod tests {
                 .iter()
                 .filter_map(|((pk, msg, sig), expect)| Some((VerifyingKey::from_bytes(pk).ok()?, msg, sig, *expect)))
                 .collect();
-            let jobs: Vec<_> = known
-                .iter()
-                .map(|(key, msg, sig, _)| VerifyJob { key, message: Message::Bytes(msg), signature: sig })
-                .collect();
+            let jobs: Vec<_> = known.iter().map(|(key, msg, sig, _)| VerifyJob::new(key, &msg[..], sig)).collect();
             let expected: Vec<bool> = known.iter().map(|(.., expect)| *expect).collect();
             assert_eq!(engine.verify_batch(&jobs).unwrap(), expected, "{}", isa.name());
         }
@@ -394,11 +401,7 @@ mod tests {
         let seeds: Vec<[u8; 32]> = cases.iter().map(|case| xof(case.seed_label(), 32).try_into().unwrap()).collect();
         let messages: Vec<_> = cases.iter().map(|case| xof(case.msg_label(), case.msg_len)).collect();
         let keys = engine.keygen_batch(&seeds).unwrap();
-        let jobs: Vec<_> = keys
-            .iter()
-            .zip(&messages)
-            .map(|(key, message)| SignJob { key, message: Message::Bytes(message) })
-            .collect();
+        let jobs: Vec<_> = keys.iter().zip(&messages).map(|(key, message)| SignJob::new(key, &message[..])).collect();
         let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
         assert_eq!(signatures.len(), cases.len());
         for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {

@@ -662,8 +662,8 @@ fn what_backends_leave_out_is_told_once() {
 fn a_table_is_followed_and_doubted_where_its_time_is_far_off() {
     let backend: Arc<dyn Backend> = Arc::new(Tuned(Mock { delay: each(10_000), ..mock(1, 1) }));
     let device = backend.devices().unwrap().remove(0);
-    let space = tune::space::checksum(&*backend, &device).unwrap();
-    let table = |space: &str, slowness: u32, seconds: f64| tune::table::Source {
+    let space = hypergrove_tune::space::checksum(&*backend, &device).unwrap();
+    let table = |space: &str, slowness: u32, seconds: f64| TableSource {
         name: "a table".into(),
         text: format!(
             "backend = \"mock\"\ndevice = {:?}\ndetail = {:?}\nspace = \"{space}\"\nversion = \"1\"\n[[policy]]\n\

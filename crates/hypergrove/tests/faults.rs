@@ -225,7 +225,7 @@ fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
     Subject {
         sign: Box::new(move |case| {
             let messages = messages(case);
-            let job = |text| zkdilithium::SignJob { key: &keys[case], message: zkdilithium::Message::Bytes(text) };
+            let job = |text| zkdilithium::SignJob::new(&keys[case], text);
             let jobs: Vec<_> = messages.iter().map(|message| job(message.as_slice())).collect();
             let signatures = engine.sign_batch(&jobs)?;
             signatures.into_iter().map(|signature| signature.map(|signature| signature.into_bytes())).collect()

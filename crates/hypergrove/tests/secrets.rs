@@ -112,7 +112,7 @@ fn zkdilithium_signs() {
         assert!(seeds.iter().all(|seed| is_secret(seed)));
         let keys = silent(&what("key generation"), || engine.keygen_batch(&seeds).expect("keys"));
         let message = zkdilithium::Message::Bytes(MESSAGE);
-        let jobs = [0, 1].map(|i| zkdilithium::SignJob { key: &keys[i], message });
+        let jobs = [0, 1].map(|i| zkdilithium::SignJob::new(&keys[i], message));
         for jobs in [&jobs[..], &jobs[..1]] {
             let signatures = silent(&what("signing"), || engine.sign_batch(jobs).expect("signatures"));
             for (signature, job) in signatures.iter().zip(jobs) {

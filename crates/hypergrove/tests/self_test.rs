@@ -220,7 +220,7 @@ fn wrong_signatures_of_zkdilithium_are_withheld() {
     let wrong: Arc<dyn Backend> = Arc::new(wrong(Op::Sign));
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
     let key = zkdilithium::SigningKey::from_seed(&[7; 32]);
-    let jobs = [zkdilithium::SignJob { key: &key, message: zkdilithium::Message::Bytes(b"m") }; 3];
+    let jobs = [zkdilithium::SignJob::new(&key, b"m"); 3];
     let builder = || zkdilithium::Engine::builder().threads(2);
     let alone = builder().devices(vec![(wrong.clone(), 0)]).build().unwrap();
     for _ in 0..2 {

@@ -31,14 +31,14 @@ fn one_thread_is_the_callers() {
     let messages: Vec<_> = (0..300u32).map(u32::to_le_bytes).collect();
     let mut jobs = Vec::new();
     for (i, text) in messages.iter().enumerate() {
-        jobs.push(zkdilithium::SignJob { key: &keys[i % 7], message: Message::Bytes(text) });
+        jobs.push(zkdilithium::SignJob::new(&keys[i % 7], text));
     }
     let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
     let public: Vec<_> = keys[..7].iter().map(zkdilithium::SigningKey::verifying_key).collect();
     let mut jobs = Vec::new();
     for (i, (text, signature)) in messages.iter().zip(&signatures).enumerate() {
         let (key, message, signature) = (&public[i % 7], Message::Bytes(text), signature.as_bytes());
-        jobs.push(zkdilithium::VerifyJob { key, message, signature });
+        jobs.push(zkdilithium::VerifyJob::new(key, message, signature));
     }
     assert_eq!(engine.verify_batch(&jobs).unwrap(), [true; 300]);
     is_alone("zkDilithium's engine");

@@ -87,7 +87,7 @@ fn is_damaged(error: &Error) -> bool {
 /// Of 9 jobs, those of the damaged key fail, and no others.
 fn fails_alone(engine: &Engine, good: &SigningKey, damaged: &SigningKey, what: &str) {
     let key_of = |i: usize| if i == 1 || i > 5 { damaged } else { good };
-    let jobs: Vec<_> = (0..9).map(|i| SignJob { key: key_of(i), message: MESSAGE }).collect();
+    let jobs: Vec<_> = (0..9).map(|i| SignJob::new(key_of(i), MESSAGE)).collect();
     let expected = good.sign_message(MESSAGE).unwrap();
     for (i, signature) in engine.sign_batch(&jobs).unwrap().into_iter().enumerate() {
         match std::ptr::eq(key_of(i), damaged) {
@@ -171,8 +171,8 @@ fn a_memory_budget_is_asked_and_cuts_batches() {
     let within = |bytes| Engine::builder().threads(1).memory_budget(bytes).build().unwrap();
     let (key, fixed) = (SigningKey::from_seed(&[7; 32]), free.bytes(Op::Sign, 0));
     let (signature, public) = (key.sign_message(MESSAGE).unwrap(), key.verifying_key());
-    let job = SignJob { key: &key, message: MESSAGE };
-    let check = VerifyJob { key: &public, message: MESSAGE, signature: signature.as_bytes() };
+    let job = SignJob::new(&key, MESSAGE);
+    let check = VerifyJob::new(&public, MESSAGE, signature.as_bytes());
     let is_refused = |error: Error| error.kind() == ErrorKind::OutOfMemory;
 
     // Not even the lanes of a thread.

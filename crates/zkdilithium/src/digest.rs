@@ -21,6 +21,18 @@ pub enum Message<'a> {
     Mu(&'a [Fe; MUSIZE]),
 }
 
+impl<'a> From<&'a [u8]> for Message<'a> {
+    fn from(bytes: &'a [u8]) -> Message<'a> {
+        Message::Bytes(bytes)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Message<'a> {
+    fn from(bytes: &'a [u8; N]) -> Message<'a> {
+        Message::Bytes(bytes)
+    }
+}
+
 /// Poseidon's state after 0 ‖ tr: where every μ of a key starts.
 pub fn state_after_tr(tr: &[u8; HASH_BYTES], trace: &mut Trace) -> State {
     let mut sponge = Sponge::new([Fe::ZERO; T], trace);

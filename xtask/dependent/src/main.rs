@@ -97,7 +97,7 @@ fn hashes(engine: &Engine) {
 
 fn zkdilithium(engine: &zkdilithium::Engine) {
     let keys = engine.keygen_batch(&[[7; 32], [8; 32]]).expect("keys");
-    let job = |key| zkdilithium::SignJob { key, message: zkdilithium::Message::Bytes(b"one") };
+    let job = |key| zkdilithium::SignJob::new(key, b"one");
     let jobs: Vec<_> = keys.iter().map(job).collect();
     let signatures = engine.sign_batch(&jobs).expect("signatures");
     for (key, signature) in keys.iter().zip(signatures) {

@@ -106,25 +106,21 @@ fn keygen(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
 }
 
 fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
-    let job = |message| SignJob { key, message: Message::Bytes(message) };
-    let signatures = engine.sign_batch(&messages.iter().map(|message| job(message)).collect::<Vec<_>>())?;
+    let jobs: Vec<_> = messages.iter().map(|message| SignJob::new(key, &message[..])).collect();
+    let signatures = engine.sign_batch(&jobs)?;
     Ok(signatures.into_iter().collect::<Result<_, _>>()?)
 }
 
 /// The verdicts on signature i, counted around, of message i.
-fn verify_all<'a>(
+fn verify_all(
     engine: &Engine,
-    key: &'a VerifyingKey,
-    messages: &'a [Vec<u8>],
-    signatures: &'a [Signature],
+    key: &VerifyingKey,
+    messages: &[Vec<u8>],
+    signatures: &[Signature],
 ) -> Result<Vec<bool>, Failure> {
     let pairs = messages.iter().zip(signatures.iter().cycle());
-    let job = |(message, signature): (&'a Vec<u8>, &'a Signature)| VerifyJob {
-        key,
-        message: Message::Bytes(message),
-        signature: signature.as_bytes(),
-    };
-    Ok(engine.verify_batch(&pairs.map(job).collect::<Vec<_>>())?)
+    let jobs = pairs.map(|(message, signature)| VerifyJob::new(key, &message[..], signature.as_bytes()));
+    Ok(engine.verify_batch(&jobs.collect::<Vec<_>>())?)
 }
 
 /// The engine accepts all of them, the reference accepts the first, and with one bit changed the engine refuses that.
@@ -138,7 +134,7 @@ fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[
         return Err(wrong("the reference refuses a signature that was just made"));
     }
     bytes[SIG_BYTES / 2] ^= 1;
-    let changed = VerifyJob { key: &public, message: first, signature: &bytes };
+    let changed = VerifyJob::new(&public, first, &bytes);
     if engine.verify_batch(&[changed])? != [false] {
         return Err(wrong("a changed signature verifies"));
     }
