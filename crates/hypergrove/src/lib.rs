@@ -150,3 +150,18 @@ pub static BACKENDS: &[BackendEntry] = &[
 pub fn backends() -> Vec<Arc<dyn Backend>> {
     BACKENDS.iter().map(|entry| (entry.make)(None)).collect()
 }
+
+/// Threads share whatever the library makes: this does not compile otherwise.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<(Engine, EngineBuilder, MerkleTree<'_>, Sha256Stream<'_, fn(usize, [u8; 32])>)>();
+    is_shared::<(SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
+    is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Messages<'_>, Mode<'_>, Randomizer<'_>)>();
+    is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
+    is_shared::<(BackendEntry, Device, Axis, Policy, TableSource, Plan, Work, Params, Wake)>();
+    is_shared::<(Box<dyn Backend>, Checked, Cpu, Isa, Rates, Reference)>();
+    use zkdilithium as zk;
+    is_shared::<(zk::Engine, zk::EngineBuilder, zk::SignJob<'_>, zk::VerifyJob<'_>, zk::Message<'_>)>();
+    is_shared::<(zk::SigningKey, zk::SigningKeys, zk::VerifyingKey, zk::Signature, zk::Witness, zk::KeyError)>();
+    is_shared::<(zk::ExpandedSigningKey, zk::ExpandedVerifyingKey, zk::Fe)>();
+};
