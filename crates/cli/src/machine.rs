@@ -367,6 +367,7 @@ mod tests {
     use super::*;
     use hypergrove::{Error, Plan, Policy, SLH_DSA_SHA2_128F};
     use hypergrove_engine::{Program, SlhDsaPrograms, capabilities, forward};
+    use hypergrove_tune::table::{Table, file_name};
 
     /// A device that was there when it was listed.
     struct Unplugged;

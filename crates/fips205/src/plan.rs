@@ -417,11 +417,4 @@ mod tests {
         assert_eq!(cache_bytes(p, 0), Some(0));
         assert_eq!(cache_bytes(p, 2), Some((1 + 512) * 1023 * 24));
     }
-
-    #[test]
-    fn chain_values_alone_are_secret() {
-        let slots =
-            [Slot::Positions, Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots, Slot::WotsChains, Slot::Signature];
-        assert_eq!(slots.map(Slot::is_secret), [false, false, false, false, true, false]);
-    }
 }
