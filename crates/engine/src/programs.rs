@@ -8,7 +8,7 @@ use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
 use hypergrove_zkdilithium::Op as ZkOp;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Idle programs that are kept; the memory budget usually holds fewer.
@@ -17,6 +17,10 @@ const MOST_IDLE: usize = 16;
 /// Runs with less than a full program's jobs, for want of memory, after which more are tried: whoever held the memory may
 /// have given it back, and one refusal costs little beside so many.
 const RUNS_OF_LESS: usize = 32;
+
+/// A chunk of zkDilithium on the host has at most so many times the jobs that fill the host: the end of a chunk, where threads
+/// wait for the last one, then costs little.
+const CHUNK_OF_HOST: usize = 4;
 
 /// Programs of zkDilithium that a device with a queue has in flight, at most.
 const MOST_IN_FLIGHT: usize = 3;
@@ -132,8 +136,9 @@ pub struct Facts {
     runs: AtomicUsize,
     /// Compressions a second, by guess.
     guess: f64,
-    /// Where there is no plan: bytes of a program.
+    /// Where there is no plan: bytes of a program, and whether it uses expanded keys.
     fixed_bytes: u64,
+    uses_expanded_keys: bool,
     /// Seconds a job of a full program, by what is known before anything ran.
     foreseen: Option<f64>,
     work: OnceLock<Work>,
@@ -156,6 +161,11 @@ impl Facts {
     /// Compressions of one job; none where there is no plan.
     pub fn work(&self) -> &Work {
         self.work.get_or_init(|| self.plan.as_ref().map(Plan::work).unwrap_or_default())
+    }
+
+    /// Whether a program of zkDilithium uses expanded keys.
+    pub fn uses_expanded_keys(&self) -> bool {
+        self.uses_expanded_keys
     }
 
     /// Bytes of memory of the host that a program holds whatever its number of jobs.
@@ -242,6 +252,8 @@ struct Shelf {
     /// The one that ran last is last.
     idle: Vec<Prepared>,
     running: Vec<Running>,
+    /// Programs that someone uses.
+    active: usize,
     /// Programs that began to run so far.
     begun: u64,
 }
@@ -252,8 +264,32 @@ struct Running {
     group: Group,
     bucket: usize,
     bytes: u64,
-    /// Whether one of another group or size ran at the same time.
+    /// Whether one of another group or size ran at the same time. Several of one group and size do by design, hide each
+    /// other's transfers, and take the device's time in turn.
     beside: bool,
+}
+
+/// A program in use, until this is dropped.
+struct InUse<'a> {
+    programs: &'a Programs,
+    number: u64,
+    /// Whether it is there, or still being prepared.
+    is_active: bool,
+}
+
+impl InUse<'_> {
+    fn is_beside_others(&self) -> bool {
+        lock(&self.programs.shelf).running.iter().any(|running| running.number == self.number && running.beside)
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        let mut shelf = lock(&self.programs.shelf);
+        shelf.running.retain(|running| running.number != self.number);
+        shelf.active -= usize::from(self.is_active);
+        self.programs.changed.notify_all();
+    }
 }
 
 /// The programs of one device.
@@ -267,6 +303,8 @@ pub struct Programs {
     knowledge: Option<Arc<dyn Knowledge>>,
     known: Mutex<Vec<Arc<Facts>>>,
     shelf: Mutex<Shelf>,
+    /// A program is used no more.
+    changed: Condvar,
     /// When the last run ended.
     ended: Mutex<Option<Instant>>,
 }
@@ -280,8 +318,8 @@ impl Programs {
         knowledge: Option<Arc<dyn Knowledge>>,
         without_plan: Policy,
     ) -> Programs {
-        let (known, shelf, ended) = Default::default();
-        Programs { backend, device, without_plan, budget, knowledge, known, shelf, ended }
+        let (known, shelf, changed, ended) = Default::default();
+        Programs { backend, device, without_plan, budget, knowledge, known, shelf, changed, ended }
     }
 
     /// Programs of any kind in flight that keep the device busy, at most.
@@ -347,11 +385,36 @@ impl Programs {
     fn facts_of_zkdilithium(&self, group: Group, op: ZkOp) -> Result<Facts, Error> {
         let policy = self.policy_without_plan(group);
         let program = self.backend.zkdilithium_on(&self.device)?.prepare(&self.device, &policy)?;
-        let (jobs, queue, bytes) = (program.jobs(op).max(1), program.queue(op).max(1) as usize, program.bytes());
-        let facts = self.facts_without_plan(group, jobs, queue, bytes);
+        // Results of the host come out by the time that they take, not by their number.
+        let times = if self.device.memory == 0 { CHUNK_OF_HOST } else { 1 };
+        let (jobs, queue, bytes) =
+            (times * program.jobs(op).max(1), program.queue(op).max(1) as usize, program.bytes());
+        let uses_expanded_keys = program.uses_expanded_keys();
+        let facts = Facts { uses_expanded_keys, ..self.facts_without_plan(group, jobs, queue, bytes) };
         let program = Ready::ZkDilithium(program);
         lock(&self.shelf).idle.push(Prepared { group, policy, program, bucket: group.bucket(jobs), bytes });
         Ok(facts)
+    }
+
+    /// What a program of zkDilithium answers: an idle one, or one that is prepared.
+    pub fn ask_zkdilithium<T>(&self, group: Group, ask: impl FnOnce(&dyn ZkDilithium) -> T) -> Result<T, Error> {
+        let facts = self.facts(group)?;
+        self.with_untimed(&facts, |program| match program {
+            Ready::ZkDilithium(program) => ask(&**program),
+            _ => unreachable!("a program of zkDilithium"),
+        })
+    }
+
+    /// Runs `work` with a program of a group that has no plan; the time that it takes says nothing of the device.
+    fn with_untimed<T>(&self, facts: &Facts, work: impl FnOnce(&mut Ready) -> T) -> Result<T, Error> {
+        let (group, bucket, bytes) = (facts.group, facts.group.bucket(1), facts.fixed_bytes);
+        let policy = self.policy_without_plan(group);
+        let mut run = InUse { programs: self, number: lock(&self.shelf).begin(group, bucket, bytes), is_active: false };
+        let mut program = self.ready(facts, bucket, &policy, u64::MAX)?;
+        run.is_active = true;
+        let done = work(&mut program);
+        lock(&self.shelf).idle.push(Prepared { group, policy, program, bucket, bytes });
+        Ok(done)
     }
 
     fn policy_without_plan(&self, group: Group) -> Policy {
@@ -375,6 +438,7 @@ impl Programs {
             runs: AtomicUsize::new(0),
             guess,
             fixed_bytes,
+            uses_expanded_keys: false,
             foreseen: None,
             work: OnceLock::new(),
             measured: Mutex::new([0.0; usize::BITS as usize]),
@@ -439,35 +503,18 @@ impl Programs {
         if bytes > room {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
-        let (number, found, dropped) = {
-            let mut shelf = lock(&self.shelf);
-            let fits = |old: &Prepared| {
-                old.bucket == bucket
-                    && old.group.kind.shares_programs(&group.kind)
-                    && old.group.threads == group.threads
-                    && old.policy == policy
-            };
-            let at = shelf.idle.iter().rposition(fits);
-            let found = at.map(|at| shelf.idle.remove(at));
-            (shelf.begin(group, bucket, bytes), found, shelf.shrink(all))
-        };
-        // Wiping takes a while: not under the lock.
-        drop(dropped);
-        let prepared = match found {
-            Some(found) => Ok(found.program),
-            None => self.prepare(facts, bucket, &policy),
-        };
-        let done = prepared.and_then(|mut program| {
-            let start = Instant::now();
-            let done = work(&mut program, &policy)?;
-            Ok((program, done, self.took(start)))
-        });
+        let mut run = InUse { programs: self, number: lock(&self.shelf).begin(group, bucket, bytes), is_active: false };
+        let mut program = self.ready(facts, bucket, &policy, all)?;
+        run.is_active = true;
+        let start = Instant::now();
+        let done = work(&mut program, &policy)?;
+        let took = self.took(start);
+        let beside = run.is_beside_others();
         let mut shelf = lock(&self.shelf);
-        let beside = shelf.end(number);
-        let (program, done, took) = done?;
         shelf.idle.push(Prepared { group, policy: policy.clone(), program, bucket, bytes });
-        let dropped = shelf.shrink(self.budget);
         drop(shelf);
+        drop(run);
+        let dropped = lock(&self.shelf).shrink(self.budget);
         drop(dropped);
         self.with_chosen(facts, jobs, |chosen| {
             // Much fewer jobs than the program is for take longer each: they tell nothing of the prediction.
@@ -479,26 +526,60 @@ impl Programs {
         Ok(done)
     }
 
-    /// A new program. Where the device's memory does not suffice, idle programs make way first.
+    /// A program that nobody uses, or a new one. Where the device's memory does not suffice, idle programs make way first.
+    /// Batches of plans can be made smaller after that; of others, whoever needs a program waits until those that run are done.
+    fn ready(&self, facts: &Facts, bucket: usize, policy: &Policy, all: u64) -> Result<Ready, Error> {
+        let group = facts.group;
+        let fits = |old: &Prepared| {
+            old.bucket == bucket
+                && old.group.kind.shares_programs(&group.kind)
+                && old.group.threads == group.threads
+                && old.policy == *policy
+        };
+        loop {
+            let (found, dropped) = {
+                let mut shelf = lock(&self.shelf);
+                let at = shelf.idle.iter().rposition(fits);
+                let found = at.map(|at| shelf.idle.remove(at));
+                shelf.active += usize::from(found.is_some());
+                (found, shelf.shrink(all))
+            };
+            // Wiping takes a while: not under the lock.
+            drop(dropped);
+            if let Some(found) = found {
+                return Ok(found.program);
+            }
+            let mut made = self.prepare(facts, bucket, policy);
+            if matches!(made, Err(Error::OutOfMemory { .. })) {
+                let dropped = std::mem::take(&mut lock(&self.shelf).idle);
+                if !dropped.is_empty() {
+                    drop(dropped);
+                    made = self.prepare(facts, bucket, policy);
+                }
+            }
+            let mut shelf = lock(&self.shelf);
+            match made {
+                Ok(made) => {
+                    shelf.active += 1;
+                    return Ok(made);
+                }
+                Err(Error::OutOfMemory { .. }) if facts.plan.is_none() && shelf.active > 0 => {
+                    drop(self.changed.wait(shelf));
+                }
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
     fn prepare(&self, facts: &Facts, bucket: usize, policy: &Policy) -> Result<Ready, Error> {
         let (backend, device) = (&self.backend, &self.device);
-        let prepare = || {
-            Ok(match facts.group.kind {
-                Kind::SlhDsa { .. } => {
-                    Ready::SlhDsa(backend.slh_dsa_on(device)?.prepare(device, facts.plan(), bucket, policy)?)
-                }
-                Kind::ZkDilithium(_) => Ready::ZkDilithium(backend.zkdilithium_on(device)?.prepare(device, policy)?),
-                Kind::Sha256 => Ready::Sha256(backend.sha256_on(device)?.prepare(device, policy)?),
-            })
-        };
-        match prepare() {
-            Err(Error::OutOfMemory { .. }) if !lock(&self.shelf).idle.is_empty() => {
-                let dropped = std::mem::take(&mut lock(&self.shelf).idle);
-                drop(dropped);
-                prepare()
+        Ok(match facts.group.kind {
+            Kind::SlhDsa { .. } => {
+                Ready::SlhDsa(backend.slh_dsa_on(device)?.prepare(device, facts.plan(), bucket, policy)?)
             }
-            prepared => prepared,
-        }
+            Kind::ZkDilithium(_) => Ready::ZkDilithium(backend.zkdilithium_on(device)?.prepare(device, policy)?),
+            Kind::Sha256 => Ready::Sha256(backend.sha256_on(device)?.prepare(device, policy)?),
+        })
     }
 
     /// The device's time for a run that ends now: of runs that overlap, the later one's begins where the other ended.
@@ -520,13 +601,6 @@ impl Shelf {
         self.begun += 1;
         self.running.push(Running { number: self.begun, group, bucket, bytes, beside });
         self.begun
-    }
-
-    /// It ends. Whether another one ran meanwhile; several of one group and size do by design, hide each other's transfers,
-    /// and take the device's time in turn.
-    fn end(&mut self, number: u64) -> bool {
-        let at = self.running.iter().position(|running| running.number == number);
-        at.is_some_and(|at| self.running.swap_remove(at).beside)
     }
 
     /// The programs that ran longest ago are taken out until all hold at most `bytes`.

@@ -44,6 +44,7 @@ pub struct EngineBuilder {
     tables: Vec<Source>,
     cache: Option<PathBuf>,
     automatic: Option<(Arc<dyn Backend>, Wake)>,
+    zkdilithium_policy: Policy,
 }
 
 impl EngineBuilder {
@@ -113,6 +114,11 @@ impl EngineBuilder {
         self.redundant = redundant;
         self
     }
+    /// Choices for zkDilithium that change the time which GPUs take, never bytes.
+    pub(crate) fn zkdilithium_policy(mut self, policy: Policy) -> EngineBuilder {
+        self.zkdilithium_policy = policy;
+        self
+    }
     /// The engine. Nothing is prepared and no thread started before the first call.
     pub fn build(mut self) -> Result<Engine, Error> {
         let threads = match self.threads {
@@ -155,7 +161,7 @@ impl EngineBuilder {
             redundant: self.redundant,
         };
         let devices = devices.into_iter().map(|(device, backend)| (backend, device)).collect();
-        let scheduler = Scheduler::new(devices, wake, options, know, Policy::default());
+        let scheduler = Scheduler::new(devices, wake, options, know, self.zkdilithium_policy);
         Ok(Engine(Arc::new(Inner { scheduler, notices, host_hashing: HostHashing::default() })))
     }
 

@@ -207,7 +207,8 @@ impl Run<'_> {
                 }
             }
         };
-        let done = self.place.checked(work, |(failed, first), (again, second)| {
+        let done = self.place.checked(work, |(failed, first), second| {
+            let (again, second) = second?;
             failed.extend(again);
             self.compare(first.bytes(), second.bytes(), failed)
         });

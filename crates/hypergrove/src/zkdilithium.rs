@@ -25,9 +25,9 @@ pub use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, Op, PRIVATE_LABEL, PUBLIC_LABEL, Signature, params,
 };
 
+mod blocks;
 mod engine;
 mod keys;
-mod worker;
 
 pub use engine::{Engine, EngineBuilder};
 pub use keys::SigningKeys;

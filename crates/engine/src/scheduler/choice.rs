@@ -32,6 +32,52 @@ impl Lazy {
     }
 }
 
+/// Calls of a kind after which the slower way is tried again: messages may have become longer.
+const AGAIN: u32 = 16;
+
+/// How fast calls are in which discrete devices and the host could take part, by the kind and the power of two of their jobs,
+/// without the host and with it. The threads that the host computes on are missed where other devices' results are copied:
+/// which way is faster is measured.
+#[derive(Default)]
+pub(super) struct Paces(Mutex<Vec<(Kind, u32, [Pace; 2])>>);
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Pace {
+    calls: u32,
+    /// Jobs a second of the last one.
+    latest: f64,
+}
+
+impl Paces {
+    fn of<T>(&self, kind: Kind, jobs: usize, look: impl FnOnce(&mut [Pace; 2]) -> T) -> T {
+        let (mut all, log) = (lock(&self.0), jobs.max(1).ilog2());
+        let at = all.iter().position(|(known, of, _)| (*known, *of) == (kind, log)).unwrap_or_else(|| {
+            all.push((kind, log, Default::default()));
+            all.len() - 1
+        });
+        look(&mut all[at].2)
+    }
+
+    /// Takes note of a call.
+    pub(super) fn know(&self, kind: Kind, jobs: usize, with_host: bool, latest: f64) {
+        self.of(kind, jobs, |paces| {
+            let pace = &mut paces[usize::from(with_host)];
+            *pace = Pace { calls: pace.calls + 1, latest };
+        });
+    }
+
+    /// Whether the host shall take part.
+    fn wants_host(&self, kind: Kind, jobs: usize) -> bool {
+        let [without, with] = self.of(kind, jobs, |paces| *paces);
+        // The first call of each way may have had programs to make.
+        if with.calls.min(without.calls) < 2 {
+            return with.calls <= without.calls;
+        }
+        let is_due = (with.calls + without.calls).is_multiple_of(AGAIN);
+        (with.latest >= without.latest) != is_due
+    }
+}
+
 /// Where a batch goes.
 pub struct Suited<'a> {
     /// The devices, the fastest first.
@@ -134,6 +180,16 @@ impl Scheduler {
             format!("{theirs:.0} jobs a second by {} devices, {ours:.0} by {}", able.len(), host.device().id());
         // The host stays also where it helps little: should the others fail, it goes on.
         if theirs <= ours { stay(compared) } else { Suited { workers: both(), why: compared } }
+    }
+
+    /// Whether the host takes part in so many jobs beside discrete devices; `None` where that is no choice, or not all of them
+    /// have shown how fast they are.
+    pub(super) fn wants_host(&self, devices: &[&Worker], kind: Kind, jobs: usize) -> Option<bool> {
+        let group = Group { kind, threads: self.options.threads };
+        let hosts = devices.iter().filter(|worker| !worker.is_discrete()).count();
+        let is_known = |worker: &&Worker| worker.programs.facts(group).is_ok_and(|facts| !facts.times().is_empty());
+        let is_choice = hosts > 0 && hosts < devices.len() && devices.iter().all(is_known);
+        is_choice.then(|| self.paces.wants_host(kind, jobs))
     }
 
     /// The device for a single job: the host, unless another one that is initialised is known to be faster.

@@ -20,7 +20,7 @@ pub use worker::{Asked, Fault, Scale, Worker, is_fault};
 use crate::programs::{Facts, Group, Kind, Programs, Ready};
 use crate::{Backend, Device, Error, Knowledge, Policy, SelfTested, THREADS, Timing};
 use call::{Call, Scopes};
-use choice::Lazy;
+use choice::{Lazy, Paces};
 use feed::{Fed, Feed};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -95,6 +95,7 @@ pub struct Scheduler {
     know: Know,
     /// Choices for programs without a plan.
     policy: Policy,
+    paces: Paces,
     faults: Mutex<Vec<Fault>>,
     /// Of all programs that ran.
     timing: Mutex<Timing>,
@@ -175,16 +176,15 @@ impl Place<'_> {
     }
 
     /// What `work` computes; in a redundant engine computed twice, the second time in other places of the device, and compared
-    /// by `compare`.
+    /// by `compare`, which does away with what differs.
     pub fn checked<T>(
         &self,
         mut work: impl FnMut(&Place<'_>) -> Result<T, Error>,
-        compare: impl FnOnce(&mut T, T) -> Result<(), Error>,
+        compare: impl FnOnce(&mut T, Result<T, Error>) -> Result<(), Error>,
     ) -> Result<T, Error> {
         let mut first = work(self)?;
         if self.scheduler.options.redundant {
-            let second = work(&Place { elsewhere: true, ..*self })?;
-            compare(&mut first, second)?;
+            compare(&mut first, work(&Place { elsewhere: true, ..*self }))?;
         }
         Ok(first)
     }
@@ -237,6 +237,7 @@ impl Scheduler {
             lazy: wake.map(Lazy::new),
             know,
             policy,
+            paces: Paces::default(),
             faults: Mutex::default(),
             timing: Mutex::default(),
             counters: Counters::default(),
@@ -437,7 +438,6 @@ impl Scheduler {
         jobs: &mut dyn Iterator<Item = J>,
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
-        let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
         let mut jobs = jobs.fuse();
         // A single job goes ahead of batches.
         let first = jobs.next();
@@ -454,8 +454,23 @@ impl Scheduler {
                 Ok(())
             }
             (first, second) => {
-                let jobs = first.into_iter().chain(second).chain(jobs).map(move |job| asker.ask(job));
-                Call::new(self, devices, may_switch, jobs).run(sink)
+                let (kind, each) = first.as_ref().map_or((None, 1), |job| (job.ask().ok(), job.count()));
+                let jobs = first.into_iter().chain(second).chain(jobs);
+                let total = jobs.size_hint().1.and_then(|blocks| blocks.checked_mul(each));
+                let measured = kind.zip(total).and_then(|(kind, total)| {
+                    self.wants_host(&devices, kind, total).map(|with_host| (kind, total, with_host))
+                });
+                let devices: Vec<_> = match measured {
+                    Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
+                    _ => devices,
+                };
+                let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
+                let (began, jobs) = (Instant::now(), jobs.map(move |job| asker.ask(job)));
+                Call::new(self, devices, may_switch, jobs).run(sink)?;
+                if let Some((kind, total, with_host)) = measured {
+                    self.paces.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
+                }
+                Ok(())
             }
         }
     }
@@ -499,6 +514,12 @@ impl Scheduler {
                 self.run(&mut jobs.expect("nobody took them"), sink)
             }
         }
+    }
+
+    /// Takes note of how fast so many jobs were, with the host or without.
+    #[doc(hidden)]
+    pub fn know_pace(&self, kind: Kind, jobs: usize, with_host: bool, latest: f64) {
+        self.paces.know(kind, jobs, with_host, latest);
     }
 
     /// The devices that a call begins with, and whether others may take over.

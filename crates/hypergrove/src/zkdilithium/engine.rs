@@ -1,39 +1,18 @@
-//! Batches, on the CPU's lanes, on GPUs, or on both.
+//! Batches of zkDilithium, over the scheduler that SLH-DSA's go through too.
 
-use super::worker::{Crew, Hand, Jobs, MOST_HANDS, On, Paces, Worker, lock};
-use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
-use crate::Fault;
-use crate::{Error, Isa, Work};
+use super::blocks::{KeygenBlock, KeygenIntoBlock, SignBlock, VerifyBlock, blocks};
+use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob};
+use crate::run::host_isa;
+use crate::{Error, Fault, Isa, Stats, Work};
 use hypergrove_cpu::Cpu;
-use hypergrove_engine::{Axis, Backend, Device, Policy, SelfTested, THREADS, Timing, ZkSign, ZkVerify};
+use hypergrove_engine::programs::{Group, Kind};
+use hypergrove_engine::scheduler::{Job, Scheduler, Worker};
+use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
-use hypergrove_zkdilithium::{Op, SigningKeyWords};
-use rayon::ThreadPoolBuilder;
-use rayon::prelude::*;
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
-use zeroize::Zeroize;
-
-/// Keys that one thread copies at a time, 62 kB.
-const SHARE: usize = 16;
-
-/// Seeds, and where their keys go.
-struct Seeds<'a> {
-    seeds: &'a [[u8; SEED_BYTES]],
-    keys: &'a mut [SigningKeyWords],
-}
-
-impl Jobs for Seeds<'_> {
-    fn len(&self) -> usize {
-        self.seeds.len()
-    }
-    fn split_at(self, at: usize) -> (Self, Self) {
-        let (seeds, keys) = (self.seeds.split_at(at), self.keys.split_at_mut(at));
-        (Seeds { seeds: seeds.0, keys: keys.0 }, Seeds { seeds: seeds.1, keys: keys.1 })
-    }
-}
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// What an engine shall be; see [`Engine::builder`].
 #[derive(Clone, Default)]
@@ -89,80 +68,42 @@ impl EngineBuilder {
         self.memory_budget = Some(bytes);
         self
     }
-    /// The engine. Its threads are started now; devices are tested and made ready at their first use.
+    /// The engine. Nothing is prepared and no thread started before the first call.
     pub fn build(self) -> Result<Engine, Error> {
-        let threads = match self.threads {
-            Some(0) => return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() }),
-            Some(threads) => threads,
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        };
         let lacking =
             |isa: Isa| Error::Unsupported { device: "this CPU".into(), what: format!("{} instructions", isa.name()) };
-        let cpu = match self.isa {
-            Some(isa) => Cpu::with(isa).ok_or_else(|| lacking(isa))?,
-            None => Cpu::new(),
+        let cpu: Arc<dyn Backend> = match self.isa {
+            Some(isa) => Arc::new(Cpu::with(isa).ok_or_else(|| lacking(isa))?),
+            None => Arc::new(Cpu::new()),
         };
-        let (mut isa, cpu): (Isa, Arc<dyn Backend>) = (cpu.isa(), Arc::new(cpu));
-        let pool = |name: &'static str| {
-            let named = ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("{name}-{i}"));
-            named.build().map_err(|why| Error::no_threads(threads, why))
-        };
-        let of_threads = Policy(vec![(THREADS, threads as u32)]);
-        let policy = Policy([&of_threads.0[..], &self.policy.0[..]].concat());
-        let named = if self.devices.is_empty() { vec![(cpu.clone(), 0)] } else { self.devices };
-        let mut workers: Vec<Worker> = Vec::new();
-        for (backend, index) in named {
-            let is_cpu = backend.name() == cpu.name();
-            let backend = SelfTested::of(if is_cpu && self.isa.is_some() { cpu.clone() } else { backend });
-            let there = backend.devices()?;
-            let none = || format!("device {index} of {}: it has {} devices", backend.name(), there.len());
-            let device = there.iter().find(|device| device.index == index);
-            let device = device.ok_or_else(|| Error::Value { what: none() })?.clone();
-            if workers.iter().any(|worker| worker.device == device) {
-                return Err(Error::Value { what: format!("{} is named twice; name each device once", device.id()) });
+        let mut devices = if self.devices.is_empty() { vec![(cpu.clone(), 0)] } else { self.devices };
+        for (backend, _) in &mut devices {
+            if self.isa.is_some() && backend.name() == cpu.name() {
+                *backend = cpu.clone();
             }
-            let hands = if is_cpu {
-                isa = Isa::by_name(&device.detail).unwrap_or(isa);
-                let pool = if threads == 1 { None } else { Some(pool("zkdilithium-lanes")?) };
-                vec![Hand::new(&backend, &of_threads, pool)]
-            } else {
-                let hands = 0..if threads > 1 { MOST_HANDS } else { 1 };
-                let hand = |_| Ok(Hand::new(&backend, &policy, Some(pool("zkdilithium-copies")?)));
-                hands.map(hand).collect::<Result<_, Error>>()?
-            };
-            workers.push(Worker::new(device, hands, is_cpu, self.redundant));
         }
-        let devices = workers.iter().map(|worker| worker.device.clone()).collect();
-        let (verify_signatures, redundant, memory_budget) =
-            (self.verify_signatures, self.redundant, self.memory_budget);
-        let (paces, timing, faults) = Default::default();
-        Ok(Engine {
-            isa,
-            threads,
-            workers,
-            devices,
-            verify_signatures,
-            redundant,
-            memory_budget,
-            paces,
-            timing,
-            faults,
-        })
+        let mut builder = crate::Engine::builder().devices(devices).zkdilithium_policy(self.policy);
+        builder = builder.verify_signatures(self.verify_signatures).redundant(self.redundant);
+        if let Some(threads) = self.threads {
+            builder = builder.threads(threads);
+        }
+        if let Some(bytes) = self.memory_budget {
+            builder = builder.memory_budget(bytes);
+        }
+        Ok(builder.build()?.zkdilithium())
     }
 }
 
-/// Makes keys, signs and verifies by the batch, on threads of its own: on the CPU, or on the devices that are named.
-pub struct Engine {
-    isa: Isa,
-    threads: usize,
-    workers: Vec<Worker>,
-    devices: Vec<Device>,
-    verify_signatures: bool,
-    redundant: bool,
-    memory_budget: Option<u64>,
-    paces: Paces,
-    timing: Mutex<Timing>,
-    faults: Mutex<Vec<Fault>>,
+/// Makes keys, signs and verifies by the batch: on the CPU, or on the devices that are named. Cheap to clone. It shares devices,
+/// threads and their turns with the engine of SLH-DSA that it comes from ([`Engine::zkdilithium`](crate::Engine::zkdilithium)).
+#[derive(Clone)]
+pub struct Engine(crate::Engine);
+
+impl crate::Engine {
+    /// The same engine for zkDilithium: calls of both share its devices.
+    pub fn zkdilithium(&self) -> Engine {
+        Engine(self.clone())
+    }
 }
 
 impl Engine {
@@ -174,124 +115,135 @@ impl Engine {
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
     }
+    fn scheduler(&self) -> &Scheduler {
+        &self.0.0.scheduler
+    }
+    fn is_redundant(&self) -> bool {
+        self.scheduler().options.redundant
+    }
     /// The CPU's instruction set.
     pub fn isa(&self) -> Isa {
-        self.isa
+        host_isa(self.scheduler())
     }
     /// Host threads.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.0.threads()
     }
-    /// What computes.
-    pub fn devices(&self) -> &[Device] {
-        &self.devices
+    /// The devices that work is split over, but for those that the engine disabled.
+    pub fn devices(&self) -> Vec<Device> {
+        self.0.devices()
     }
-    /// Failures of devices so far that ended no call, since others did in their place what was lost.
+    /// Failures of devices so far. If another device was there, it did what was lost, and no call ended.
     pub fn faults(&self) -> Vec<Fault> {
-        lock(&self.faults).clone()
+        self.0.faults()
+    }
+    /// What the engine did so far, and what it does now.
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
     }
     /// What its devices' [backends](Backend::notices) have left out so far: a line each.
     pub fn notices(&self) -> Vec<String> {
-        let mut all = Vec::new();
-        for notice in self.workers.iter().flat_map(Worker::notices) {
-            if !all.contains(&notice) {
-                all.push(notice);
-            }
-        }
-        all
+        self.0.notices()
     }
     /// What can be chosen by a policy for GPUs; nothing on the CPU.
     pub fn space(&self) -> Result<Vec<Axis>, Error> {
-        let spaces = self.workers.iter().map(Worker::space).collect::<Result<Vec<_>, Error>>()?;
+        let of = |worker: &Worker| {
+            let space = self.ask_program(worker, Op::Sign, |program| program.space())?;
+            Ok(space.into_iter().filter(|axis| axis.name != THREADS).collect::<Vec<_>>())
+        };
+        let spaces = self.scheduler().live().map(of).collect::<Result<Vec<_>, Error>>()?;
         Ok(spaces.into_iter().find(|space| !space.is_empty()).unwrap_or_default())
+    }
+    fn group(&self, op: Op) -> Group {
+        Group { kind: Kind::ZkDilithium(op), threads: self.threads() }
+    }
+    /// What a device's program answers.
+    fn ask_program<T: Send>(
+        &self,
+        worker: &Worker,
+        op: Op,
+        ask: impl Fn(&dyn ZkDilithium) -> T + Send + Sync,
+    ) -> Result<T, Error> {
+        worker.programs.ask_zkdilithium(self.group(op), |program| ask(program))
     }
     /// Jobs of one call that keep the engine busy, as far as the memory budget allows: one at least.
     pub fn jobs_to_fill(&self, op: Op) -> Result<usize, Error> {
-        let jobs = self.workers.iter().map(|worker| worker.jobs(op).map(|(jobs, times)| jobs * times));
-        let (jobs, fixed) = (jobs.sum::<Result<usize, Error>>()?, self.bytes(op, 0));
+        let of = |worker: &Worker| {
+            self.ask_program(worker, op, |program| program.jobs(op) * program.queue(op).max(1) as usize)
+        };
+        let jobs = self.scheduler().live().map(of).sum::<Result<usize, Error>>()?;
+        let fixed = self.bytes(op, 0);
         let each = self.bytes(op, 1) - fixed;
-        let fit = self.memory_budget.map(|budget| budget.saturating_sub(fixed) / each);
+        let fit = self.memory_budget().map(|budget| budget.saturating_sub(fixed) / each);
         Ok(fit.map_or(jobs, |fit| jobs.min(usize::try_from(fit).unwrap_or(usize::MAX))).max(1))
     }
     /// Bytes of the host's memory for a call, if there is a limit.
     pub fn memory_budget(&self) -> Option<u64> {
-        self.memory_budget
+        let options = &self.scheduler().options;
+        options.is_memory_chosen.then_some(options.memory_budget)
     }
     /// Bytes of the host's memory that a call of so many jobs takes: see [`EngineBuilder::memory_budget`].
     pub fn bytes(&self, op: Op, jobs: usize) -> u64 {
+        let times = 1 + usize::from(self.is_redundant());
         let each = match op {
-            Op::Keygen => SK_BYTES * (1 + usize::from(self.redundant)) + size_of::<SigningKey>(),
-            Op::Sign => {
-                SIG_BYTES * (1 + usize::from(self.redundant))
-                    + size_of::<Result<Signature, Error>>()
-                    + 2 * size_of::<ZkSign<'_>>()
-            }
+            Op::Keygen => SK_BYTES * times + size_of::<SigningKey>(),
+            Op::Sign => SIG_BYTES * times + size_of::<Result<Signature, Error>>() + 2 * size_of::<ZkSign<'_>>(),
             Op::Verify => size_of::<bool>() + 2 * size_of::<ZkVerify<'_>>(),
         };
-        self.workers.iter().map(Worker::bytes).sum::<u64>() + (each * jobs) as u64
+        let of = |worker: &Worker| worker.programs.facts(self.group(op)).map_or(0, |facts| facts.fixed_bytes());
+        let programs: u64 = self.scheduler().live().map(of).sum();
+        programs * times as u64 + (each * jobs) as u64
     }
     /// Asks for the memory of a call.
     fn ask(&self, op: Op, jobs: usize) -> Result<(), Error> {
-        match (self.memory_budget, self.bytes(op, jobs)) {
-            (Some(has), needs) if needs > has => Err(Error::OutOfMemory { device: self.devices[0].id(), needs, has }),
+        let Some(has) = self.memory_budget() else { return Ok(()) };
+        match self.bytes(op, jobs) {
+            needs if needs > has => Err(Error::OutOfMemory { device: self.0.device().id(), needs, has }),
             _ => Ok(()),
         }
     }
-    /// Jobs that one program takes at a time, where one GPU alone computes.
+    /// Jobs that one program takes together, where one GPU alone computes.
     pub fn jobs_per_program(&self, op: Op) -> Result<Option<usize>, Error> {
-        match &self.workers[..] {
-            [worker] => worker.program(op),
+        let live: Vec<&Worker> = self.scheduler().live().collect();
+        match live[..] {
+            [worker] if worker.has_memory() => self.ask_program(worker, op, |program| program.jobs(op)).map(Some),
             _ => Ok(None),
         }
     }
     /// What each device could hash at most, if its backend knows: compressions a second.
     pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
-        self.workers.iter().map(|worker| (worker.device.clone(), worker.rates())).collect()
+        self.0.rates()
     }
     /// Poseidon permutations a second that the arithmetic of these devices allows; of the CPU's threads at so many
     /// cycles a second. `None` where that is not known.
     pub fn poseidon_rate(&self, clock: Option<f64>) -> Result<Option<f64>, Error> {
-        self.workers.iter().map(|worker| worker.poseidon_rate(clock)).sum()
+        let of = |worker: &Worker| self.ask_program(worker, Op::Sign, |program| program.poseidon_rate(clock));
+        self.scheduler().live().map(of).sum()
     }
-    /// Where the devices' time went, summed over all programs that ran so far; of those that ran side by side each
-    /// counts.
+    /// Where the devices' time went, summed over all programs that ran so far; of those that ran concurrently each counts.
     pub fn timing(&self) -> Timing {
-        lock(&self.timing).clone()
+        self.0.timing()
     }
 
     /// The keys of these seeds, in their order, each with memory of its own. For a GPU that memory is the limit: see
     /// [`Engine::keygen_into`].
     pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
         self.ask(Op::Keygen, seeds.len())?;
-        self.crew().share(Op::Keygen, seeds, |on, seeds, out| {
-            let first = out.len();
-            let mut took = keygen(on, self.threads, seeds, out)?;
-            if self.redundant {
-                let mut second = Vec::with_capacity(seeds.len());
-                took += &on.elsewhere(|on| keygen(on, self.threads, seeds, &mut second))?;
-                on.compare("key", &out[first..], &second).inspect_err(|_| out.truncate(first))?;
-            }
-            Ok(took)
-        })
+        let mut keys = Vec::with_capacity(seeds.len());
+        let size = self.block(Op::Keygen);
+        self.run(&mut seeds.chunks(size).map(KeygenBlock), |made| keys.extend(made))?;
+        Ok(keys)
     }
 
     /// The keys of these seeds, in their order, in the place of those that `keys` held. Memory is taken only where they are
     /// more than ever before; after an error there are none.
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
-        let done = self.crew().share(Op::Keygen, Seeds { seeds, keys: keys.room(seeds.len()) }, |on, jobs, _| {
-            let Seeds { seeds, keys } = jobs;
-            let mut took = keygen_into(on, self.threads, seeds, keys)?;
-            if self.redundant {
-                let mut second = SigningKeys::new();
-                took += &on.elsewhere(|on| keygen_into(on, self.threads, seeds, second.room(seeds.len())))?;
-                on.compare("key", keys, second.room_again())?;
-            }
-            Ok(took)
-        });
-        match done {
-            Ok(nothing) => {
-                let _: Vec<()> = nothing;
+        let size = self.block(Op::Keygen);
+        let room = keys.room(seeds.len()).chunks_mut(size);
+        let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| KeygenIntoBlock { seeds, keys });
+        match self.run(&mut all, |()| ()) {
+            Ok(()) => {
                 keys.come();
                 Ok(())
             }
@@ -305,156 +257,47 @@ impl Engine {
     /// The signatures, in the order of the jobs; for a job whose key is damaged, the error that says so.
     pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Result<Vec<Result<Signature, Error>>, Error> {
         self.ask(Op::Sign, jobs.len())?;
-        self.crew().share(Op::Sign, jobs, |on, jobs, out| {
-            let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
-            let expands = on.program.uses_expanded_keys();
-            let checked = each(on.threads, &of_keys, |jobs| match expands {
-                true => jobs[0].key.expanded().map(drop),
-                false => jobs[0].key.check_again(),
-            });
-            let good = || of_keys.iter().zip(&checked).filter(|(_, checked)| checked.is_ok()).map(|(jobs, _)| *jobs);
-            let good = if good().count() == of_keys.len() {
-                Cow::Borrowed(*jobs)
-            } else {
-                good().flatten().copied().collect()
-            };
-            let mut signatures = Vec::with_capacity(good.len());
-            let mut took = sign(on, &good, &mut signatures)?;
-            // A faulty one can tell the key.
-            let wipe = |signatures: &mut Vec<Signature>| {
-                signatures.drain(..).for_each(|signature| signature.into_bytes().zeroize());
-            };
-            if self.redundant {
-                let mut second = Vec::with_capacity(good.len());
-                let again = on.elsewhere(|on| sign(on, &good, &mut second));
-                let compared = again.and_then(|took| on.compare("signature", &signatures, &second).map(|()| took));
-                wipe(&mut second);
-                took += &compared.inspect_err(|_| wipe(&mut signatures))?;
-            }
-            if self.verify_signatures {
-                took += &check(on, &good, &signatures).inspect_err(|_| wipe(&mut signatures))?;
-            }
-            let mut signatures = signatures.into_iter();
-            for (jobs, checked) in of_keys.iter().zip(checked) {
-                match checked {
-                    Ok(()) => out.extend(signatures.by_ref().take(jobs.len()).map(Ok)),
-                    Err(why) => out.extend(std::iter::repeat_n(Err(why), jobs.len())),
-                }
-            }
-            Ok(took)
-        })
+        let mut signatures = Vec::with_capacity(jobs.len());
+        let size = self.block(Op::Sign);
+        self.run(&mut jobs.chunks(size).map(SignBlock), |made| signatures.extend(made))?;
+        Ok(signatures)
     }
 
     /// The verdicts, in the order of the jobs.
     pub fn verify_batch(&self, jobs: &[VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
         self.ask(Op::Verify, jobs.len())?;
-        self.crew().share(Op::Verify, jobs, |on, jobs, out| {
-            let first = out.len();
-            let mut took = verify(on, jobs, out)?;
-            if self.redundant {
-                let mut second = Vec::with_capacity(jobs.len());
-                took += &on.elsewhere(|on| verify(on, jobs, &mut second))?;
-                on.compare("verdict", &out[first..], &second).inspect_err(|_| out.truncate(first))?;
+        let mut verdicts = Vec::with_capacity(jobs.len());
+        let size = self.block(Op::Verify);
+        self.run(&mut jobs.chunks(size).map(VerifyBlock), |judged| verdicts.extend(judged))?;
+        Ok(verdicts)
+    }
+
+    /// Jobs of a block: few enough that each device's chunk has several.
+    fn block(&self, op: Op) -> usize {
+        let full = |worker: &Worker| worker.programs.facts(self.group(op)).ok().map(|facts| facts.most());
+        blocks(self.scheduler().live().filter_map(full).min())
+    }
+
+    fn run<J: Job>(&self, blocks: &mut dyn Iterator<Item = J>, mut take: impl FnMut(J::Out)) -> Result<(), Error> {
+        let mut failed = Ok(());
+        self.scheduler().run(blocks, &mut |_, done| match done {
+            Ok(done) => {
+                take(done);
+                ControlFlow::Continue(())
             }
-            Ok(took)
-        })
+            Err(why) => {
+                failed = Err(why);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed
     }
-
-    fn crew(&self) -> Crew<'_> {
-        Crew { workers: &self.workers, paces: &self.paces, timing: &self.timing, faults: &self.faults }
-    }
-}
-
-fn keygen(
-    on: &mut On<'_>,
-    threads: usize,
-    seeds: &[[u8; SEED_BYTES]],
-    out: &mut Vec<SigningKey>,
-) -> Result<Timing, Error> {
-    on.program.keygen(seeds, &mut |keys| match threads {
-        1 => out.extend(keys.iter().map(SigningKey::from_words)),
-        _ => out.par_extend(keys.par_iter().with_min_len(SHARE).map(SigningKey::from_words)),
-    })
-}
-
-fn keygen_into(
-    on: &mut On<'_>,
-    threads: usize,
-    seeds: &[[u8; SEED_BYTES]],
-    keys: &mut [SigningKeyWords],
-) -> Result<Timing, Error> {
-    let mut rest = keys;
-    on.program.keygen(seeds, &mut |arrived| {
-        let (to, others) = std::mem::take(&mut rest).split_at_mut(arrived.len());
-        rest = others;
-        match threads {
-            1 => to.copy_from_slice(arrived),
-            _ => (to.par_chunks_mut(SHARE).zip(arrived.par_chunks(SHARE)))
-                .for_each(|(to, from)| to.copy_from_slice(from)),
-        }
-    })
-}
-
-/// By keys that were checked, and expanded if the program uses that.
-fn sign<'a>(on: &mut On<'_>, jobs: &[SignJob<'a>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
-    let expands = on.program.uses_expanded_keys();
-    let job = |&SignJob { key, message }: &SignJob<'a>| ZkSign {
-        key: key.as_ref(),
-        expanded: expands.then(|| key.made()),
-        message,
-    };
-    on.program.sign(&jobs.iter().map(job).collect::<Vec<_>>(), out)
-}
-
-fn verify<'a>(on: &mut On<'_>, jobs: &[VerifyJob<'a>], out: &mut Vec<bool>) -> Result<Timing, Error> {
-    let expands = on.program.uses_expanded_keys();
-    if expands {
-        let of_keys: Vec<_> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
-        each(on.threads, &of_keys, |jobs| {
-            jobs[0].key.expanded();
-        });
-    }
-    let job = |&VerifyJob { key, message, signature }: &VerifyJob<'a>| ZkVerify {
-        key: key.as_ref(),
-        expanded: expands.then(|| key.expanded()),
-        message,
-        signature,
-    };
-    on.program.verify(&jobs.iter().map(job).collect::<Vec<_>>(), out)
-}
-
-/// What `work` makes of each, on so many threads of the current pool: with one, on this.
-fn each<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
-    match threads {
-        1 => items.iter().map(work).collect(),
-        _ => items.par_iter().map(work).collect(),
-    }
-}
-
-/// An error if one of the signatures does not verify.
-fn check(on: &mut On<'_>, jobs: &[SignJob<'_>], signatures: &[Signature]) -> Result<Timing, Error> {
-    let mut public: BTreeMap<*const SigningKey, VerifyingKey> = BTreeMap::new();
-    for job in jobs {
-        public.entry(job.key).or_insert_with(|| job.key.verifying_key());
-    }
-    let mut checks = Vec::with_capacity(jobs.len());
-    for (SignJob { key, message }, signature) in jobs.iter().zip(signatures) {
-        let key = &public[&std::ptr::from_ref(*key)];
-        checks.push(VerifyJob { key, message: *message, signature: signature.as_bytes() });
-    }
-    let mut verdicts = Vec::with_capacity(checks.len());
-    let took = verify(on, &checks, &mut verdicts)?;
-    if verdicts.len() == jobs.len() && !verdicts.contains(&false) {
-        return Ok(took);
-    }
-    let what = "a signature that it made does not verify".into();
-    Err(Error::Inconsistent { device: on.device.id(), what })
 }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let devices: Vec<_> = self.devices.iter().map(Device::id).collect();
-        f.debug_struct("Engine").field("devices", &devices).field("threads", &self.threads).finish()
+        let devices: Vec<_> = self.devices().iter().map(Device::id).collect();
+        f.debug_struct("Engine").field("devices", &devices).field("threads", &self.threads()).finish()
     }
 }
 
@@ -463,10 +306,16 @@ mod tests {
     use super::*;
     use crate::zkdilithium::{Message, only};
     use hypergrove_engine::{Reference, SelfTest, ZkDilithium, ZkDilithiumPrograms, capabilities, forward};
-    use hypergrove_zkdilithium::{Trace, VerifyingKey as RawVerifyingKey, reference};
+    use hypergrove_zkdilithium::{SigningKeyWords, Trace, VerifyingKey as RawVerifyingKey, reference};
+    use rayon::ThreadPoolBuilder;
+    use rayon::prelude::*;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-    use std::sync::{Condvar, PoisonError};
+    use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
     use std::time::Duration;
+
+    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Devices that compute what the reference does, three jobs at a time, until they fail or lie: each bit is a device's.
     #[derive(Clone, Default)]
@@ -564,7 +413,9 @@ mod tests {
         }
         fn devices(&self) -> Result<Vec<Device>, Error> {
             let cpu = only(Cpu::new().devices()?);
-            Ok((0..2).map(|index| Device { backend: "mock", index, ..cpu.clone() }).collect())
+            Ok((0..2)
+                .map(|index| Device { backend: "mock", index, queue: 2, memory: 1 << 30, ..cpu.clone() })
+                .collect())
         }
         fn self_test(&self) -> SelfTest {
             SelfTest::Off
@@ -639,7 +490,7 @@ mod tests {
         let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
         let devices = vec![mocks(&mock)[1].clone(), (cpu, 0)];
         let engine = Engine::builder().devices(devices).threads(1).build().unwrap();
-        assert_eq!(engine.jobs_to_fill(Op::Verify).unwrap(), 3 + 512);
+        assert_eq!(engine.jobs_to_fill(Op::Verify).unwrap(), 6 + 512);
         in_the_end(|| {
             lock(&mock.runs).clear();
             are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
@@ -647,8 +498,8 @@ mod tests {
         });
         // Where it was faster without, the CPU takes no part.
         for _ in 0..2 {
-            engine.paces.know(Op::Keygen, 20, true, 1e11);
-            engine.paces.know(Op::Keygen, 20, false, 1e12);
+            engine.scheduler().know_pace(Kind::ZkDilithium(Op::Keygen), 20, true, 1e11);
+            engine.scheduler().know_pace(Kind::ZkDilithium(Op::Keygen), 20, false, 1e12);
         }
         lock(&mock.runs).clear();
         are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
