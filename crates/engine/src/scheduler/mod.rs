@@ -18,7 +18,7 @@ pub use turns::Waits;
 pub use worker::{Asked, Fault, Scale, Worker, is_fault};
 
 use crate::programs::{Facts, Group, Kind, Programs, Ready};
-use crate::{Backend, Device, Error, Knowledge, Policy, SelfTested, THREADS, Timing};
+use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, SelfTested, THREADS, Timing};
 use call::{Call, Scopes};
 use choice::{Lazy, Paces};
 use feed::{Fed, Feed};
@@ -195,6 +195,11 @@ impl Place<'_> {
     }
 }
 
+/// Whether a device that answers so is not to be used.
+fn is_broken(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::DeviceFailed | ErrorKind::Withheld)
+}
+
 /// How a job fails on a device.
 enum Failure {
     /// The device failed.
@@ -328,6 +333,17 @@ impl Scheduler {
         Err(declined.unwrap_or(Error::Value { what: "there is no device".into() }))
     }
 
+    /// Disables devices that fail, or fail their self-test, when they are asked what they know of a group.
+    fn disable_broken(&self, devices: &[&Worker], group: Group) {
+        for worker in devices.iter().filter(|worker| !worker.is_disabled()) {
+            if let Err(why) = worker.programs.facts(group)
+                && is_broken(&why)
+            {
+                self.fault(worker, why, 0);
+            }
+        }
+    }
+
     /// How often a chunk's outputs are held in memory: also what results are taken from, and what is compared with.
     pub fn copies(&self) -> usize {
         2 + usize::from(self.options.redundant)
@@ -384,6 +400,7 @@ impl Scheduler {
         let group = if is_crowded { Group { threads: 1, ..group } } else { group };
         let facts = match worker.programs.facts(group) {
             Ok(facts) => facts,
+            Err(why) if is_broken(&why) => return Err((Failure::Device(why), job)),
             Err(why) => return Err((Failure::Job(why), job)),
         };
         let held = (job.owned() + job.output(&facts) * self.copies()) as u64;
@@ -679,6 +696,7 @@ impl Asker<'_> {
         if let Some((_, known)) = self.last.as_ref().filter(|(last, _)| *last == group) {
             return known.clone();
         }
+        self.scheduler.disable_broken(&self.devices, group);
         let mut known = self.scheduler.facts(&self.devices, group);
         if known.is_err() {
             // Those that are initialised meanwhile may take it.

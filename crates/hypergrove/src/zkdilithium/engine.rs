@@ -510,7 +510,9 @@ mod tests {
             are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
             !engine.faults().is_empty()
         });
-        assert_eq!(engine.faults().iter().map(|fault| fault.device.id()).collect::<Vec<_>>(), ["mock:1"]);
+        // Both of its programs in flight may have failed.
+        let faults = engine.faults();
+        assert!(faults.len() <= 2 && faults.iter().all(|fault| fault.device.id() == "mock:1"), "{faults:?}");
         lock(&mock.runs).clear();
         are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
         assert!(lock(&mock.runs).is_empty(), "it was set aside");
@@ -596,7 +598,8 @@ mod tests {
             !engine.faults().is_empty()
         });
         let faults = engine.faults();
-        assert!(matches!(&faults[..], [Fault { error: Error::Inconsistent { .. }, device, .. }] if device.index == 0));
+        let is_lie = |fault: &Fault| matches!(fault.error, Error::Inconsistent { .. }) && fault.device.index == 0;
+        assert!(faults.len() <= 2 && faults.iter().all(is_lie), "{faults:?}");
         mock.lies.store(0b11, Relaxed);
         assert!(
             matches!(engine.sign_batch(&jobs), Err(Error::Inconsistent { .. })),
