@@ -103,6 +103,17 @@ fn slh_dsa_of_each_family() {
     }
 }
 
+/// A batch recognises copies of a key, by comparing the keys.
+#[test]
+fn slh_dsa_with_copies_of_a_key() {
+    let engine = engine(Isa::fastest()).build().expect("an engine");
+    let key = engine.generate(&SLH_DSA_SHA2_128F).expect("a key");
+    let jobs = [SignJob::new(&key, MESSAGE), SignJob::new(key.clone(), MESSAGE), SignJob::new(&key, MESSAGE)];
+    silent("signing with copies of a key", || {
+        engine.sign_batch(jobs, |_, signature| assert!(signature.is_ok())).expect("a batch");
+    });
+}
+
 #[test]
 fn zkdilithium_signs() {
     for isa in Isa::available() {
