@@ -9,8 +9,7 @@ use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
 use hypergrove_taint::{classify, declassified, declassify};
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::Arc;
@@ -485,19 +484,20 @@ fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
 }
 
 /// The distinct keys of a batch, and which of them each job uses. Keys are told apart by their content: jobs bring copies.
-fn distinct<'a, K>(keys: impl Iterator<Item = &'a K>) -> (Vec<&'a K>, Vec<u32>)
-where
-    Content<'a, K>: Hash + Eq,
-{
-    let (mut distinct, mut numbers) = (Vec::new(), HashMap::new());
+fn distinct<'a, K: Content>(keys: impl Iterator<Item = &'a K>) -> (Vec<&'a K>, Vec<u32>) {
+    // Not a hash map, whose random seed the system may refuse.
+    let (mut distinct, mut known) = (Vec::<&K>::new(), BTreeMap::<Public<'_>, Vec<u32>>::new());
     let mut last: Option<(&K, u32)> = None;
     let key_of = keys
         .map(|key| match last {
             // Most batches have one key, which their jobs borrow.
             Some((same, number)) if ptr::eq(same, key) => number,
             _ => {
-                let number = *numbers.entry(Content(key)).or_insert_with(|| {
+                let numbers = known.entry(key.public()).or_default();
+                let number = numbers.iter().copied().find(|number| distinct[*number as usize].is_same(key));
+                let number = number.unwrap_or_else(|| {
                     distinct.push(key);
+                    numbers.push(distinct.len() as u32 - 1);
                     distinct.len() as u32 - 1
                 });
                 last.insert((key, number)).1
@@ -507,41 +507,39 @@ where
     (distinct, key_of)
 }
 
-/// A key by what a batch takes of it.
-struct Content<'a, K>(&'a K);
+/// The beginning of PK.seed, which most comparisons need alone; PK.seed, PK.root, and the number of the cached nodes.
+type Public<'a> = ([u8; 8], &'a [u8], &'a [u8], u64);
 
-/// By the public key, and the nodes that the key holds. No address depends on a secret.
-impl Hash for Content<'_, SigningKey> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Content(key) = self;
-        (key.as_ref().pk_seed(), key.as_ref().pk_root(), key.cached_id()).hash(state);
+/// A key of some set, by what a batch takes of it.
+trait Content {
+    /// What is public. No address depends on anything else.
+    fn public(&self) -> Public<'_>;
+    /// Whether a key of equal public parts is the same.
+    fn is_same(&self, other: &Self) -> bool;
+}
+
+impl Content for SigningKey {
+    fn public(&self) -> Public<'_> {
+        let (pk_seed, pk_root) = (self.as_ref().pk_seed(), self.as_ref().pk_root());
+        (*pk_seed.first_chunk().expect("n is 16 or more"), pk_seed, pk_root, self.cached_id())
+    }
+
+    fn is_same(&self, other: &SigningKey) -> bool {
+        // Public: only a damaged key makes a difference.
+        declassified(self == other)
     }
 }
 
-impl PartialEq for Content<'_, SigningKey> {
-    fn eq(&self, other: &Self) -> bool {
-        let (Content(a), Content(b)) = (self, other);
-        // Public: whether two private keys of one public key are the same. Only a damaged key makes a difference.
-        a.cached_id() == b.cached_id() && declassified(a == b)
+impl Content for VerifyingKey {
+    fn public(&self) -> Public<'_> {
+        let (pk_seed, pk_root) = (self.as_ref().pk_seed(), self.as_ref().pk_root());
+        (*pk_seed.first_chunk().expect("n is 16 or more"), pk_seed, pk_root, 0)
+    }
+
+    fn is_same(&self, _: &VerifyingKey) -> bool {
+        true
     }
 }
-
-impl Eq for Content<'_, SigningKey> {}
-
-impl Hash for Content<'_, VerifyingKey> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Content(key) = self;
-        (key.as_ref().pk_seed(), key.as_ref().pk_root()).hash(state);
-    }
-}
-
-impl PartialEq for Content<'_, VerifyingKey> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Content<'_, VerifyingKey> {}
 
 #[cfg(test)]
 mod tests {
