@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How long a writer waits for another one that has the same temporary.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long Windows may deny what another run has open, before that is an error.
+const MOMENT: Duration = Duration::from_secs(1);
 /// Files that wait for the disk together, at most.
 const THREADS: usize = 16;
 /// The name of a public key that makes way for another. Whoever has its directory's temporary for public files has this too.
@@ -140,9 +142,23 @@ pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) 
 
 /// Renames a file, which comes back if what it makes way for fails; returns whether there was one.
 fn set_aside(path: &Path, aside: &Path) -> io::Result<bool> {
-    match fs::rename(path, aside) {
+    match patiently(|| fs::rename(path, aside)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         renamed => renamed.map(|()| true),
+    }
+}
+
+/// Tries again for a moment what Windows denies. There a file that another run has open, if only to look at it, is not replaced,
+/// and its name is not free before the last of those that had it open has closed it.
+fn patiently<T>(mut action: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let start = Instant::now();
+    loop {
+        match action() {
+            Err(error) if cfg!(windows) && error.kind() == ErrorKind::PermissionDenied && start.elapsed() < MOMENT => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
     }
 }
 
@@ -199,7 +215,7 @@ impl Temporary {
         loop {
             {
                 let mut live = live();
-                match make() {
+                match patiently(&mut make) {
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                     Err(error) => return Err(error),
                     Ok(made) => {
@@ -223,7 +239,7 @@ impl Temporary {
     fn rename(mut self, to: &Path, replace: bool, live: &mut Vec<PathBuf>) -> io::Result<()> {
         let Some(path) = self.0.take() else { return Ok(()) };
         live.retain(|other| *other != path);
-        let renamed = if replace { fs::rename(&path, to) } else { rename_to_new(&path, to) };
+        let renamed = patiently(|| if replace { fs::rename(&path, to) } else { rename_to_new(&path, to) });
         if renamed.is_err() {
             let _ = fs::remove_file(&path);
         }
@@ -247,7 +263,7 @@ fn temporary_path(directory: &Path, access: Access) -> PathBuf {
 
 /// Whether nothing has this name of a temporary; removes what a killed writer left.
 fn is_free(path: &Path) -> io::Result<bool> {
-    let file = match open_without_following(path) {
+    let file = match patiently(|| open_without_following(path)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
         Ok(file) if is_our_own(&file) => file,
         _ => {
@@ -258,7 +274,7 @@ fn is_free(path: &Path) -> io::Result<bool> {
     };
     match file.try_lock() {
         // The lock's last owner may have renamed the file, and another writer have made a new one.
-        Ok(()) if is_at(identity(&file), path) => fs::remove_file(path).map(|()| true),
+        Ok(()) if is_at(identity(&file), path) => patiently(|| fs::remove_file(path)).map(|()| true),
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => Ok(false),
     }
