@@ -405,6 +405,15 @@ impl Programs {
         })
     }
 
+    /// Bytes that a message may have which the device hashes.
+    pub fn longest_message(&self, group: Group) -> Result<usize, Error> {
+        let facts = self.facts(group)?;
+        self.with_untimed(&facts, |program| match program {
+            Ready::Sha256(hasher) => hasher.longest(),
+            _ => unreachable!("a program of SHA-256"),
+        })
+    }
+
     /// Runs `work` with a program of a group that has no plan; the time that it takes says nothing of the device.
     fn with_untimed<T>(&self, facts: &Facts, work: impl FnOnce(&mut Ready) -> T) -> Result<T, Error> {
         let (group, bucket, bytes) = (facts.group, facts.group.bucket(1), facts.fixed_bytes);

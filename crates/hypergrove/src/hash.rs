@@ -79,23 +79,20 @@ impl scheduler::Job for HashJob<'_> {
             let hash = |blocks, messages: Messages<'_>, digests: &mut [[u8; 32]]| {
                 place.program(&facts, blocks, |program| {
                     let Ready::Sha256(hasher) = program else { unreachable!("a program of SHA-256") };
-                    let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
-                    if longest.is_some_and(|longest| longest > hasher.longest()) {
-                        return Ok((false, Default::default()));
-                    }
-                    hasher.run(messages, digests).map(|timing| (true, timing))
+                    hasher.run(messages, digests).map(|timing| ((), timing))
                 })
             };
-            let few = messages.len().min(WARM_UP);
+            let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
+            if longest.unwrap_or(0) > place.worker.programs.longest_message(facts.group)? {
+                // The host hashes what no device takes.
+                return engine.hash_on_host(place, *messages, digests);
+            }
             if place.worker.is_discrete() && facts.times().is_empty() {
                 // What a device does once only shall not be taken for its speed.
+                let few = messages.len().min(WARM_UP);
                 hash(1, messages.range(0..few), &mut digests[..few])?;
             }
-            match hash(blocks, *messages, digests)? {
-                true => Ok(()),
-                // The host hashes what no device takes.
-                false => engine.hash_on_host(place, *messages, digests),
-            }
+            hash(blocks, *messages, digests)
         };
         jobs.iter_mut().map(|job| run(job).map(Ok)).collect()
     }

@@ -219,3 +219,51 @@ fn the_last_clone_may_go_first() {
         std::thread::spawn(move || drop(held)).join().unwrap();
     }
 }
+
+/// What callers on threads of their own get who sign one message after the other, and what one batch gets.
+#[test]
+#[ignore = "a measurement, which takes a minute: run it alone, with --ignored --show-output"]
+fn callers_of_single_signatures() {
+    let set = &SLH_DSA_SHA2_128F;
+    for backend in backends() {
+        if backend.devices().map_or(0, |devices| devices.len()) == 0 {
+            continue;
+        }
+        let engine = Engine::builder().backend(backend.clone()).build().unwrap();
+        let key = engine.generate(set).unwrap();
+        let batch = 4 * engine.jobs_to_fill(set, Op::Sign, 0).unwrap();
+        let mut rate = 0.0;
+        for _ in 0..3 {
+            let began = Instant::now();
+            let jobs = (0..batch).map(|i| SignJob::new(&key, message(i)));
+            assert_eq!(engine.sign_batch_to_vec(jobs).unwrap().into_iter().flatten().count(), batch);
+            rate = batch as f64 / began.elapsed().as_secs_f64();
+        }
+        println!("checked: {}: batches of {batch}: {rate:.0} signatures/s", backend.name());
+        for callers in [1, 16, 64, 256] {
+            let times = Mutex::new(Vec::new());
+            let began = Instant::now();
+            std::thread::scope(|scope| {
+                for _ in 0..callers {
+                    scope.spawn(|| {
+                        let mut mine = Vec::new();
+                        while began.elapsed() < Duration::from_secs(4) {
+                            let start = Instant::now();
+                            engine.sign(&key, PURE, b"message", Randomizer::Hedged).unwrap();
+                            mine.push(start.elapsed());
+                        }
+                        times.lock().unwrap().extend(mine);
+                    });
+                }
+            });
+            let took = began.elapsed().as_secs_f64();
+            let mut times = times.into_inner().unwrap();
+            times.sort();
+            let ms = |share: f64| 1e3 * times[((times.len() - 1) as f64 * share) as usize].as_secs_f64();
+            let (all, p50, p99) = (times.len() as f64 / took, ms(0.5), ms(0.99));
+            let fair = 2e3 * f64::from(callers) / rate;
+            println!("checked: {callers} callers: {all:.0} signatures/s, p50 {p50:.2} ms, p99 {p99:.2} ms of {fair:.2}");
+        }
+        println!("checked: {:?}", engine.stats().devices[0].waits);
+    }
+}

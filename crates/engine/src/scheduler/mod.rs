@@ -721,3 +721,59 @@ fn worker(
     let programs = Programs::new(SelfTested::of(backend), device, share, Some(known), policy.clone());
     Worker::new(programs, is_host, options.threads)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reference;
+
+    struct Nothing;
+
+    impl Knowledge for Nothing {
+        fn choose(
+            &self,
+            _: &dyn Backend,
+            _: &Device,
+            _: &hypergrove_fips205::plan::Plan,
+            _: usize,
+        ) -> Option<crate::Choice> {
+            None
+        }
+        fn interpolate(&self, _: &[(usize, f64)], _: usize) -> Option<f64> {
+            None
+        }
+    }
+
+    fn scheduler(threads: usize) -> Scheduler {
+        let backend: Arc<dyn Backend> = Arc::new(Reference);
+        let device = backend.devices().unwrap().remove(0);
+        let options = Options {
+            threads,
+            memory_budget: 1 << 20,
+            memory_budget_with_others: 1 << 20,
+            is_memory_chosen: true,
+            check_roots: true,
+            verify_signatures: false,
+            redundant: false,
+        };
+        Scheduler::new(vec![(backend, device)], None, options, Arc::new(|_, _| Arc::new(Nothing)), Policy::default())
+    }
+
+    #[test]
+    fn a_forked_process_is_told_that_it_has_no_threads() {
+        let scheduler = scheduler(2);
+        // As if the parent had started them.
+        scheduler.process.set(std::process::id().wrapping_add(1)).unwrap();
+        let why = scheduler.pool().unwrap_err();
+        assert!(why.to_string().contains("make a new engine"), "{why}");
+        assert!(scheduler.with_pool(&scheduler.workers[0], 0, |_| Ok(())).is_err());
+        // What needs no threads goes on.
+        let alone = self::scheduler(1);
+        assert_eq!(alone.with_pool(&alone.workers[0], 0, |pool| Ok(pool.is_none())), Ok(true));
+    }
+
+    #[test]
+    fn memory_is_shared_out_among_what_is_in_flight() {
+        assert_eq!([&[1][..], &[2], &[1, 1], &[2, 2]].map(|queues| slots(queues.iter().copied())), [1, 3, 4, 6]);
+    }
+}
