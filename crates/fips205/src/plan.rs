@@ -355,6 +355,12 @@ mod tests {
         }
     }
 
+    /// A digit and its checksum always add up to w − 1. All sets have an even number of digits; here it is one.
+    #[test]
+    fn one_digit_and_its_checksum_have_one_sum() {
+        assert_eq!(mean_digit_sum(&Params { n: 1, lg_w: 8, ..SLH_DSA_SHA2_128F }), 255.0);
+    }
+
     #[test]
     fn caching_drops_exactly_the_top_trees() {
         let p = &SLH_DSA_SHA2_128F;

@@ -1,14 +1,12 @@
-//! Turns on a device: first come first served by chunks, single jobs ahead of chunks.
+//! Turns on a device: first come first served, chunk by chunk, single jobs beside chunks.
 //!
 //! All calls of an engine share its devices. Before a call runs anything on a device, it takes a turn. A turn lasts for one
-//! chunk, so that calls take turns chunk by chunk, and a single job waits for one chunk at most.
+//! chunk, so that calls take turns chunk by chunk. Single jobs have turns of their own, and wait for other single jobs alone: the
+//! device, or the operating system, shares its time out among them and the chunks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Single jobs that may go ahead of a waiting chunk, one after the other: then the chunk has its turn.
-const AHEAD: u32 = 16;
 
 /// Wakes a call that waits: for turns, for jobs of its source, or for chunks that are done.
 #[derive(Default)]
@@ -69,7 +67,7 @@ struct Waiter {
 
 #[derive(Default)]
 struct State {
-    /// Slots that nobody uses, and single jobs that may run beside them.
+    /// Slots that nobody uses, and single jobs that may begin.
     slots: Vec<usize>,
     singles: usize,
     /// By when they came.
@@ -77,8 +75,6 @@ struct State {
     waiting_chunks: BTreeMap<u64, Waiter>,
     /// Tickets given out so far.
     tickets: u64,
-    /// Single jobs that went ahead of a waiting chunk since the last one had its turn.
-    ahead: u32,
     waits: Waits,
 }
 
@@ -98,9 +94,7 @@ pub struct Waits {
 /// The turns of a device.
 pub(crate) struct Turns {
     state: Mutex<State>,
-    /// Whether single jobs have slots of their own: on the host, whose cores the operating system shares out.
-    apart: bool,
-    /// Slots and single jobs at a time, in all.
+    /// Slots and single jobs, in all.
     most: (usize, usize),
 }
 
@@ -110,7 +104,7 @@ pub(crate) type Ticket = u64;
 /// The right to use a slot of a device, until this is dropped.
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
-    /// The slot; `None` for a single job beside the slots.
+    /// The slot; `None` for a single job.
     pub(crate) slot: Option<usize>,
     /// Whether others use the device too, or wait for it.
     pub(crate) crowded: bool,
@@ -128,11 +122,11 @@ impl Drop for Turn<'_> {
 }
 
 impl Turns {
-    /// So many chunks at a time; so many single jobs beside them, or with `None` in their place.
-    pub(crate) fn new(chunks: usize, singles: Option<usize>) -> Turns {
-        let most = (chunks.max(1), singles.unwrap_or(0));
+    /// So many chunks at a time, and so many single jobs.
+    pub(crate) fn new(chunks: usize, singles: usize) -> Turns {
+        let most = (chunks.max(1), singles.max(1));
         let state = State { slots: (0..most.0).rev().collect(), singles: most.1, ..State::default() };
-        Turns { state: Mutex::new(state), apart: singles.is_some(), most }
+        Turns { state: Mutex::new(state), most }
     }
 
     /// Chunks at a time.
@@ -157,16 +151,10 @@ impl Turns {
         let mut state = lock(&self.state);
         let used = self.most.0 - state.slots.len() + self.most.1 - state.singles;
         let crowded = used > 0;
-        let free = if self.apart { state.singles > 0 } else { !state.slots.is_empty() };
-        if free && state.waiting_singles.is_empty() {
+        if state.singles > 0 && state.waiting_singles.is_empty() {
             state.waits.turns += 1;
-            let slot = if self.apart {
-                state.singles -= 1;
-                None
-            } else {
-                state.slots.pop()
-            };
-            return Turn { turns: self, slot, crowded };
+            state.singles -= 1;
+            return Turn { turns: self, slot: None, crowded };
         }
         let signal = Arc::new(Signal::default());
         state.tickets += 1;
@@ -175,8 +163,8 @@ impl Turns {
         drop(state);
         loop {
             let seen = signal.events();
-            if let Some((_, slot)) = signal.granted().pop() {
-                return Turn { turns: self, slot: (!self.apart).then_some(slot), crowded: true };
+            if signal.granted().pop().is_some() {
+                return Turn { turns: self, slot: None, crowded: true };
             }
             signal.wait(seen, None);
         }
@@ -196,7 +184,7 @@ impl Turns {
             state.tickets
         });
         let is_next = state.waiting_chunks.first_key_value().is_none_or(|(first, _)| ticket < *first);
-        if is_next && state.waiting_singles.is_empty() && !state.slots.is_empty() {
+        if is_next && !state.slots.is_empty() {
             state.waits.turns += 1;
             let slot = state.slots.pop();
             return Ok(Turn { turns: self, slot, crowded: false });
@@ -216,23 +204,17 @@ impl Turns {
         Turn { turns: self, slot: Some(slot), crowded: true }
     }
 
-    /// Gives free slots to those who wait.
+    /// Gives free turns to those who wait.
     fn serve(&self, state: &mut State) {
-        while self.apart && state.singles > 0 {
+        while state.singles > 0 {
             let Some((_, waiter)) = state.waiting_singles.pop_first() else { break };
             state.singles -= 1;
             state.waits.served(&waiter);
             waiter.signal.grant(waiter.device, 0);
         }
-        while let Some(slot) = state.slots.pop() {
-            let has_chunk = !state.waiting_chunks.is_empty();
-            let single_first = !self.apart && (state.ahead < AHEAD || !has_chunk);
-            let single = single_first.then(|| state.waiting_singles.pop_first()).flatten();
-            state.ahead = if single.is_some() && has_chunk { state.ahead + 1 } else { 0 };
-            let Some((_, waiter)) = single.or_else(|| state.waiting_chunks.pop_first()) else {
-                state.slots.push(slot);
-                return;
-            };
+        while !state.slots.is_empty() {
+            let Some((_, waiter)) = state.waiting_chunks.pop_first() else { break };
+            let slot = state.slots.pop().expect("there is one");
             state.waits.served(&waiter);
             waiter.signal.grant(waiter.device, slot);
         }
@@ -268,7 +250,7 @@ mod tests {
 
     #[test]
     fn chunks_come_in_order_and_keep_their_place() {
-        let turns = Turns::new(1, None);
+        let turns = Turns::new(1, 1);
         let calls = [(); 3].map(|()| Arc::new(Signal::default()));
         let Ok(first) = turns.chunk(&calls[0], 7, None) else { panic!("nobody is there") };
         assert_eq!(first.slot, Some(0));
@@ -287,34 +269,8 @@ mod tests {
     }
 
     #[test]
-    fn single_jobs_go_ahead_of_chunks_but_starve_none() {
-        let turns = Turns::new(1, None);
-        let (call, order) = (Arc::new(Signal::default()), Mutex::new(Vec::new()));
-        scope(|scope| {
-            let running = turns.chunk(&call, 0, None).ok().unwrap();
-            let ticket = turns.chunk(&call, 0, None).err().unwrap();
-            for _ in 0..2 * AHEAD {
-                scope.spawn(|| {
-                    let turn = turns.single();
-                    lock(&order).push("single");
-                    drop(turn);
-                });
-            }
-            until(|| turns.load().1 == 2 * AHEAD as usize + 1);
-            drop(running);
-            until(|| !lock(&call.state).granted.is_empty());
-            lock(&order).push("chunk");
-            assert!(!turns.withdraw(ticket));
-            call.granted();
-            drop(turns.granted(0));
-        });
-        let place = lock(&order).iter().position(|what| *what == "chunk");
-        assert_eq!(place, Some(AHEAD as usize));
-    }
-
-    #[test]
-    fn single_jobs_of_the_host_run_beside_chunks() {
-        let turns = Turns::new(1, Some(2));
+    fn single_jobs_run_beside_chunks() {
+        let turns = Turns::new(1, 2);
         let call = Arc::new(Signal::default());
         let chunk = turns.chunk(&call, 0, None).ok().unwrap();
         let (a, b) = (turns.single(), turns.single());
