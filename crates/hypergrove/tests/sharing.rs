@@ -261,7 +261,9 @@ fn callers_of_single_signatures() {
             let ms = |share: f64| 1e3 * times[((times.len() - 1) as f64 * share) as usize].as_secs_f64();
             let (all, p50, p99) = (times.len() as f64 / took, ms(0.5), ms(0.99));
             let fair = 2e3 * f64::from(callers) / rate;
-            println!("checked: {callers} callers: {all:.0} signatures/s, p50 {p50:.2} ms, p99 {p99:.2} ms of {fair:.2}");
+            println!(
+                "checked: {callers} callers: {all:.0} signatures/s, p50 {p50:.2} ms, p99 {p99:.2} ms of {fair:.2}"
+            );
         }
         println!("checked: {:?}", engine.stats().devices[0].waits);
     }

@@ -6,7 +6,7 @@ use super::worker::{Asked, Scale, Worker, is_fault};
 use super::{Job, Place, Scheduler};
 use crate::Error;
 use crate::planner::{SubBatch, SubBatches};
-use crate::programs::Group;
+use crate::programs::{Group, Kind};
 use rayon::Scope;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -59,6 +59,8 @@ struct Lane<'a> {
     /// Chunks, and their jobs.
     chunks: usize,
     jobs: usize,
+    /// Chunks that it began so far.
+    begun: usize,
     /// The turn that it waits for.
     ticket: Option<Ticket>,
     /// The place in the queue that it left for a while.
@@ -77,7 +79,7 @@ impl Drop for Lane<'_> {
 
 impl<'a> Lane<'a> {
     fn new(worker: &'a Worker) -> Lane<'a> {
-        Lane { worker, chunks: 0, jobs: 0, ticket: None, place: None, granted: Vec::new(), spare: Vec::new() }
+        Lane { worker, chunks: 0, jobs: 0, begun: 0, ticket: None, place: None, granted: Vec::new(), spare: Vec::new() }
     }
 
     /// Returns what it was granted.
@@ -399,6 +401,12 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
             return Cut::No;
         }
         bounds.jobs = bounds.jobs.min(wanted);
+        let it = &self.lanes[lane];
+        let queue = worker.queue_of(group);
+        if it.begun < queue && group.is_some_and(|group| matches!(group.kind, Kind::ZkDilithium(_))) {
+            // Chunks that begin together with as much to do would also fetch together, and the device would wait.
+            bounds.jobs = (bounds.jobs * (it.begun + 1)).div_ceil(queue);
+        }
         let Some(turn) = self.lanes[lane].turn(&self.signal, lane) else { return Cut::No };
         let mut cut = self.jobs.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
@@ -445,7 +453,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         let slot = turn.slot.expect("a chunk's turn has a slot");
         let (first, count) = (jobs[0].0, counted(&jobs));
         let it = &mut self.lanes[lane];
-        (it.chunks, it.jobs) = (it.chunks + 1, it.jobs + count);
+        (it.chunks, it.jobs, it.begun) = (it.chunks + 1, it.jobs + count, it.begun + 1);
         let mut spare = it.spare.pop().unwrap_or_default();
         let (completed, signal) = (self.completed.clone(), self.signal.clone());
         let run = move || {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Time without a new job after which those at hand are started although they fill no chunk.
 const QUIET: Duration = Duration::from_micros(200);
-/// Time after which they are started although more keep coming.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// Time after which they are started although more keep coming: the largest chunks of a GPU take half of it to be taken.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Whether the jobs at hand may be started.
 #[derive(Clone, Copy, PartialEq, Debug)]

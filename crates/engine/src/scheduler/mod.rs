@@ -572,10 +572,9 @@ impl Scheduler {
     /// Threads of a slot of a device other than the host.
     fn threads_of_slot(&self) -> usize {
         let devices = self.all().filter(|worker| !worker.is_host()).count().max(1);
-        // Each chunk waits for its device half of the time (docs/cuda.md).
         match self.options.threads {
             1 => 1,
-            threads => threads.div_ceil(2 * devices).max(2),
+            threads => threads.div_ceil(devices).max(2),
         }
     }
 

@@ -15,10 +15,6 @@ use std::time::Duration;
 /// of its own: only a full program is fast there.
 const CHUNK_TIME: Duration = Duration::from_millis(500);
 
-/// Single jobs at a time for each thread of the host: while one caller wakes up for its turn, another one computes. (With one,
-/// 256 callers get 82 % of the batch rate on 16 cores.)
-const SINGLES_OF_A_THREAD: usize = 2;
-
 /// Single jobs at a time on a discrete device, as many as programs are kept. (With 3, 16 callers get 21,300 signatures of 128f a
 /// second on an H100.)
 const SINGLES_OF_A_DEVICE: usize = 16;
@@ -54,7 +50,7 @@ impl Worker {
     pub(super) fn new(programs: Programs, is_host: bool, threads: usize) -> Worker {
         let slots = programs.slots();
         let pools = (!is_host).then(|| (0..slots).map(|_| OnceLock::new()).collect());
-        let turns = Turns::new(slots, if is_host { SINGLES_OF_A_THREAD * threads } else { SINGLES_OF_A_DEVICE });
+        let turns = Turns::new(slots, if is_host { threads } else { SINGLES_OF_A_DEVICE });
         Worker { programs, turns, pools, state: AtomicU8::new(0) }
     }
 

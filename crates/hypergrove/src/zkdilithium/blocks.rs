@@ -15,7 +15,7 @@ use zeroize::{Zeroize, Zeroizing};
 const SHARE: usize = 16;
 
 /// Jobs of a block, at most: to schedule a block costs little beside so many.
-const MOST: usize = 64;
+const MOST: usize = 256;
 
 /// Jobs of a block, given those that fill the smallest device.
 pub(super) fn blocks(full: Option<usize>) -> usize {
@@ -149,14 +149,22 @@ impl Job for SignBlock<'_> {
         jobs: &mut [(usize, Asked<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Vec<Result<Signature, Error>>, Error>>, Error> {
-        let all: Vec<SignJob<'_>> = jobs.iter().flat_map(|(_, asked)| asked.job.0).copied().collect();
-        let of_keys: Vec<&[SignJob<'_>]> = all.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
+        let of_keys: Vec<&[SignJob<'_>]> =
+            jobs.iter().flat_map(|(_, asked)| asked.job.0.chunk_by(|a, b| std::ptr::eq(a.key, b.key))).collect();
         let expands = uses_expanded_keys(place, Op::Sign)?;
-        let checked = each(place, &of_keys, |jobs| match expands {
-            true => jobs[0].key.expanded().map(drop),
-            false => jobs[0].key.check_again(),
+        // Jobs with one key may span blocks.
+        let (mut keys, mut key_of) = (Vec::<&SigningKey>::new(), Vec::with_capacity(of_keys.len()));
+        for jobs in &of_keys {
+            if keys.last().is_none_or(|last| !std::ptr::eq(*last, jobs[0].key)) {
+                keys.push(jobs[0].key);
+            }
+            key_of.push(keys.len() - 1);
+        }
+        let checked = each(place, &keys, |key| match expands {
+            true => key.expanded().map(drop),
+            false => key.check_again(),
         });
-        let sound = of_keys.iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
+        let sound = of_keys.iter().zip(&key_of).filter(|(_, key)| checked[**key].is_ok());
         let sound: Vec<SignJob<'_>> = sound.flat_map(|(jobs, _)| jobs.iter().copied()).collect();
         let sign = |place: &Place<'_>| {
             let (mut asked, mut signatures) = (Vec::with_capacity(sound.len()), Vec::with_capacity(sound.len()));
@@ -181,11 +189,11 @@ impl Job for SignBlock<'_> {
             check(place, &sound, &signatures).inspect_err(|_| wipe(&mut signatures))?;
         }
         let mut signatures = signatures.into_iter();
-        let mut results = Vec::with_capacity(all.len());
-        for (jobs, checked) in of_keys.iter().zip(checked) {
-            match checked {
+        let mut results = Vec::with_capacity(jobs.iter().map(|(_, asked)| asked.count).sum());
+        for (jobs, key) in of_keys.iter().zip(key_of) {
+            match &checked[key] {
                 Ok(()) => results.extend(signatures.by_ref().take(jobs.len()).map(Ok)),
-                Err(why) => results.extend(std::iter::repeat_n(Err(why), jobs.len())),
+                Err(why) => results.extend(std::iter::repeat_n(Err(why.clone()), jobs.len())),
             }
         }
         let mut results = results.into_iter();
@@ -207,8 +215,9 @@ impl Job for VerifyBlock<'_> {
         jobs: &mut [(usize, Asked<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Vec<bool>, Error>>, Error> {
-        let all: Vec<VerifyJob<'_>> = jobs.iter().flat_map(|(_, asked)| asked.job.0).copied().collect();
-        let judge = |place: &Place<'_>| verify(place, &all);
+        let of_keys: Vec<&[VerifyJob<'_>]> =
+            jobs.iter().flat_map(|(_, asked)| asked.job.0.chunk_by(|a, b| std::ptr::eq(a.key, b.key))).collect();
+        let judge = |place: &Place<'_>| verify(place, &of_keys);
         let verdicts = place.checked(judge, |first, second| compare(place, "verdict", first, &second?))?;
         let mut verdicts = verdicts.into_iter();
         Ok(jobs.iter().map(|(_, asked)| Ok(verdicts.by_ref().take(asked.count).collect())).collect())
@@ -266,20 +275,20 @@ fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T
     }
 }
 
-fn verify(place: &Place<'_>, jobs: &[VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
+/// The verdicts, by runs of jobs with one key each.
+fn verify(place: &Place<'_>, of_keys: &[&[VerifyJob<'_>]]) -> Result<Vec<bool>, Error> {
     let expands = uses_expanded_keys(place, Op::Verify)?;
     if expands {
-        let of_keys: Vec<&[VerifyJob<'_>]> = jobs.chunk_by(|a, b| std::ptr::eq(a.key, b.key)).collect();
-        each(place, &of_keys, |jobs| {
+        each(place, of_keys, |jobs| {
             jobs[0].key.expanded();
         });
     }
-    let mut verdicts = Vec::with_capacity(jobs.len());
-    let mut asked = Vec::with_capacity(jobs.len());
-    for &VerifyJob { key, message, signature } in jobs {
+    let count = of_keys.iter().map(|jobs| jobs.len()).sum();
+    let (mut verdicts, mut asked) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for &VerifyJob { key, message, signature } in of_keys.iter().copied().flatten() {
         asked.push(ZkVerify { key: key.as_ref(), expanded: expands.then(|| key.expanded()), message, signature });
     }
-    program(place, Op::Verify, jobs.len(), |program| program.verify(&asked, &mut verdicts))?;
+    program(place, Op::Verify, count, |program| program.verify(&asked, &mut verdicts))?;
     Ok(verdicts)
 }
 
@@ -294,7 +303,7 @@ fn check(place: &Place<'_>, jobs: &[SignJob<'_>], signatures: &[Signature]) -> R
         let key = &public[&std::ptr::from_ref(*key)];
         checks.push(VerifyJob { key, message: *message, signature: signature.as_bytes() });
     }
-    let verdicts = verify(place, &checks)?;
+    let verdicts = verify(place, &[&checks])?;
     if verdicts.len() == jobs.len() && !verdicts.contains(&false) {
         return Ok(());
     }
