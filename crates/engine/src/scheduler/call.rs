@@ -306,9 +306,15 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         if self.end.is_none()
             && !is_again(self)
             && let Some(feed) = self.feed
-            && let Supply::Later(wait) = feed.supply(usize::from(self.jobs.waiting().is_some()))
         {
-            return Started::No(Some(wait));
+            // As many as fill the largest chunk may be taken ahead.
+            let group = self.jobs.peek().and_then(|(_, asked)| asked.group.as_ref().ok().copied());
+            if let Some(most) = group.and_then(|_| self.lanes.iter().map(|lane| lane.worker.most(group)).max()) {
+                feed.allow(most);
+            }
+            if let Supply::Later(wait) = feed.supply(usize::from(self.jobs.waiting().is_some())) {
+                return Started::No(Some(wait));
+            }
         }
         let head = if self.end.is_some() { self.jobs.waiting() } else { self.jobs.peek() };
         let Some((index, asked)) = head else { return Started::No(None) };
@@ -393,9 +399,6 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         let others = self.lanes.iter().map(|lane| lane.worker);
         let others = others.filter(|other| !other.is_disabled() && !std::ptr::eq(*other, worker));
         let mut bounds = scale.bounds(self.slot, group, others);
-        if let Some(feed) = self.feed {
-            feed.allow(bounds.jobs);
-        }
         let wanted = self.wanted(&self.lanes[lane], group, bounds.least).min(most);
         if wanted == 0 {
             return Cut::No;
@@ -403,7 +406,8 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         bounds.jobs = bounds.jobs.min(wanted);
         let it = &self.lanes[lane];
         let queue = worker.queue_of(group);
-        if it.begun < queue && group.is_some_and(|group| matches!(group.kind, Kind::ZkDilithium(_))) {
+        let is_long = self.jobs.left().is_none_or(|left| left > worker.most(group));
+        if is_long && it.begun < queue && group.is_some_and(|group| matches!(group.kind, Kind::ZkDilithium(_))) {
             // Chunks that begin together with as much to do would also fetch together, and the device would wait.
             bounds.jobs = (bounds.jobs * (it.begun + 1)).div_ceil(queue);
         }

@@ -89,6 +89,11 @@ impl Worker {
         group.and_then(|group| self.programs.facts(group).ok()).map_or(self.queue(), |facts| facts.queue)
     }
 
+    /// Jobs of a full program, as far as is known.
+    pub(super) fn most(&self, group: Option<Group>) -> usize {
+        group.and_then(|group| self.programs.facts(group).ok()).map_or(1024, |facts| facts.most())
+    }
+
     /// Whether it is not the host itself that computes.
     pub fn is_discrete(&self) -> bool {
         self.queue() > 1 || self.has_memory()
@@ -156,7 +161,7 @@ impl Scale<'_> {
 
     /// What a chunk that begins with a job of `group` may not exceed, on this device among `others`.
     pub fn bounds<'w>(&self, memory: u64, group: Option<Group>, others: impl Iterator<Item = &'w Worker>) -> Bounds {
-        let most = group.and_then(|group| self.facts(group)).map_or(1024, |facts| facts.most());
+        let most = self.worker.most(group);
         // The results of several devices are put in order: none should take much longer for its chunk than another.
         let shortest = group.and_then(|group| others.filter_map(|other| other.full(group)).reduce(f64::min));
         let shortest = shortest.and_then(|seconds| Duration::try_from_secs_f64(2.0 * seconds).ok());

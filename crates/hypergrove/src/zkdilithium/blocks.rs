@@ -100,6 +100,7 @@ impl Job for KeygenIntoBlock<'_> {
             let mut room: &mut [SigningKeyWords] = &mut [];
             program(place, Op::Keygen, seeds.len(), |program| {
                 program.keygen(&seeds, &mut |mut made| {
+                    let mut copies = Vec::with_capacity(made.len() / SHARE + 1);
                     while !made.is_empty() {
                         if room.is_empty() {
                             room = rooms.next().expect("room for every seed's key");
@@ -107,12 +108,13 @@ impl Job for KeygenIntoBlock<'_> {
                         let count = made.len().min(room.len());
                         let (to, others) = std::mem::take(&mut room).split_at_mut(count);
                         let (from, later) = made.split_at(count);
-                        match has_threads(place) {
-                            false => to.copy_from_slice(from),
-                            true => (to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE)))
-                                .for_each(|(to, from)| to.copy_from_slice(from)),
-                        }
+                        copies.extend(to.chunks_mut(SHARE).zip(from.chunks(SHARE)));
                         (room, made) = (others, later);
+                    }
+                    let copy = |(to, from): (&mut [SigningKeyWords], &[SigningKeyWords])| to.copy_from_slice(from);
+                    match has_threads(place) {
+                        false => copies.into_iter().for_each(copy),
+                        true => copies.into_par_iter().for_each(copy),
                     }
                 })
             })?;
