@@ -138,6 +138,8 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = Asked<J>>> {
     /// Other devices may take over.
     may_switch: bool,
     jobs: SubBatches<I>,
+    /// What a job of the source counts for: blocks of one size, but for the last.
+    each: usize,
     feed: Option<&'a Feed<J>>,
     /// The first job that was never part of a chunk.
     fresh: usize,
@@ -172,7 +174,7 @@ impl<'a, J: Job + 'a> Call<'a, J, Fed<'a, J>> {
         signal: Arc<Signal>,
     ) -> Self {
         let feed = fed.feed;
-        let mut call = Call::new(scheduler, devices, switch, fed);
+        let mut call = Call::new(scheduler, devices, switch, 1, fed);
         (call.feed, call.signal) = (Some(feed), signal);
         call.share_memory();
         call
@@ -180,7 +182,13 @@ impl<'a, J: Job + 'a> Call<'a, J, Fed<'a, J>> {
 }
 
 impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
-    pub(super) fn new(scheduler: &'a Scheduler, devices: Vec<&'a Worker>, may_switch: bool, jobs: I) -> Self {
+    pub(super) fn new(
+        scheduler: &'a Scheduler,
+        devices: Vec<&'a Worker>,
+        may_switch: bool,
+        each: usize,
+        jobs: I,
+    ) -> Self {
         let mut call = Call {
             scheduler,
             signal: Arc::default(),
@@ -188,6 +196,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
             lanes: devices.into_iter().map(Lane::new).collect(),
             may_switch,
             jobs: SubBatches::new(jobs),
+            each,
             feed: None,
             fresh: 0,
             chunk: None,
@@ -267,6 +276,11 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         }
     }
 
+    /// Jobs that are left, if the source says how many there are at most.
+    fn left(&self) -> Option<usize> {
+        self.jobs.left().map(|blocks| blocks.saturating_mul(self.each))
+    }
+
     /// No results wait.
     fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.current.is_none()
@@ -326,7 +340,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
             return Started::No(None);
         }
         if self.may_switch && self.is_idle() {
-            let suited = self.scheduler.suited(group, self.jobs.left());
+            let suited = self.scheduler.suited(group, self.left());
             let same = |worker: &&Worker| std::ptr::eq(*worker, self.lanes[0].worker);
             if suited.workers.len() != self.lanes.len() || !suited.workers.iter().all(same) {
                 // Results of the devices that it began with are handed out first.
@@ -380,7 +394,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
     /// Jobs that this device should take at least and at most, so that all devices come to an end together.
     fn wanted(&self, lane: &Lane<'_>, group: Option<Group>, least: usize) -> usize {
         let live = || self.lanes.iter().filter(|lane| !lane.worker.is_disabled());
-        let (Some(group), Some(left), 2..) = (group, self.jobs.left(), live().count()) else { return usize::MAX };
+        let (Some(group), Some(left), 2..) = (group, self.left(), live().count()) else { return usize::MAX };
         let all = left.saturating_add(live().map(|lane| lane.jobs).sum()) as f64;
         let total: f64 = live().filter_map(|lane| lane.worker.speed(group)).sum();
         let share = (all * lane.worker.speed(group).unwrap_or(0.0) / total).ceil() as usize;
@@ -406,7 +420,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         bounds.jobs = bounds.jobs.min(wanted);
         let it = &self.lanes[lane];
         let queue = worker.queue_of(group);
-        let is_long = self.jobs.left().is_none_or(|left| left > worker.most(group));
+        let is_long = wanted.min(self.left().unwrap_or(usize::MAX)) > worker.most(group);
         if is_long && it.begun < queue && group.is_some_and(|group| matches!(group.kind, Kind::ZkDilithium(_))) {
             // Chunks that begin together with as much to do would also fetch together, and the device would wait.
             bounds.jobs = (bounds.jobs * (it.begun + 1)).div_ceil(queue);

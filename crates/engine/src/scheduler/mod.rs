@@ -483,7 +483,7 @@ impl Scheduler {
                 };
                 let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
                 let (began, jobs) = (Instant::now(), jobs.map(move |job| asker.ask(job)));
-                Call::new(self, devices, may_switch, jobs).run(sink)?;
+                Call::new(self, devices, may_switch, each, jobs).run(sink)?;
                 if let Some((kind, total, with_host)) = measured {
                     self.paces.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
                 }
