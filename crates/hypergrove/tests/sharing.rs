@@ -93,10 +93,14 @@ fn the_engine_is_used_in_a_sink() {
 #[test]
 fn the_engine_is_used_by_a_source() {
     let key = key(1);
-    for engine in engines() {
+    let alone = Engine::builder().backend(Arc::new(Cpu::new())).threads(1).build().unwrap();
+    for engine in engines().into_iter().chain([alone]) {
         let inner = engine.clone();
         let jobs = (0..30).map(|i| {
             inner.sign(&key, PURE, b"first", Randomizer::Hedged).unwrap();
+            if i % 7 == 0 {
+                assert_eq!(sign(&inner, &key, 12), (Ok(()), 12));
+            }
             job(&key, i)
         });
         let mut count = 0;

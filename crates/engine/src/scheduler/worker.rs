@@ -19,6 +19,9 @@ const CHUNK_TIME: Duration = Duration::from_millis(500);
 /// second on an H100.)
 const SINGLES_OF_A_DEVICE: usize = 16;
 
+/// Calls of an engine with one thread that may compute at a time, each on its caller's thread: more than there are threads.
+const CALLS: usize = 1 << 12;
+
 /// A device's failure. If there was another device, that one did the jobs instead.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
@@ -50,7 +53,9 @@ impl Worker {
     pub(super) fn new(programs: Programs, is_host: bool, threads: usize) -> Worker {
         let slots = programs.slots();
         let pools = (!is_host).then(|| (0..slots).map(|_| OnceLock::new()).collect());
-        let turns = Turns::new(slots, if is_host { threads } else { SINGLES_OF_A_DEVICE });
+        // With one thread each call computes on the thread that calls: nothing is shared.
+        let turns = if is_host && threads == 1 { CALLS } else { slots };
+        let turns = Turns::new(turns, if is_host { threads } else { SINGLES_OF_A_DEVICE });
         Worker { programs, turns, pools, state: AtomicU8::new(0) }
     }
 
