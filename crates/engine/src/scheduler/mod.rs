@@ -580,8 +580,8 @@ impl Scheduler {
 
     /// The host's threads.
     fn pool(&self) -> Result<&ThreadPool, Error> {
-        let pool = self.pool.get_or_init(|| self.new_pool(self.options.threads));
-        self.same_process().and(pool.as_ref().map_err(Clone::clone))
+        self.same_process()?;
+        self.pool.get_or_init(|| self.new_pool(self.options.threads)).as_ref().map_err(Clone::clone)
     }
 
     /// A pool of so many threads, fewer than the engine has.

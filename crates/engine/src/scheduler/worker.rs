@@ -129,9 +129,9 @@ impl Worker {
         match &self.pools {
             None => scheduler.pool(),
             Some(pools) => {
+                scheduler.same_process()?;
                 let threads = scheduler.threads_of_slot();
-                let pool = pools[slot].get_or_init(|| scheduler.new_pool(threads));
-                scheduler.same_process().and(pool.as_ref().map_err(Clone::clone))
+                pools[slot].get_or_init(|| scheduler.new_pool(threads)).as_ref().map_err(Clone::clone)
             }
         }
     }
