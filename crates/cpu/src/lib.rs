@@ -22,7 +22,7 @@ pub use policy::CpuPolicy;
 use hypergrove_engine::backend::jobs_on_threads;
 use hypergrove_engine::{
     Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, ZkDilithium,
-    ZkDilithiumPrograms,
+    ZkDilithiumPrograms, capabilities,
 };
 use hypergrove_fips205::plan::{Plan, Work};
 use hypergrove_fips205::{Family, Params};
@@ -141,17 +141,7 @@ impl Backend for Cpu {
         None
     }
 
-    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
-        Some(self)
-    }
-
-    fn sha256(&self) -> Option<&dyn Sha256Programs> {
-        Some(self)
-    }
-
-    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
-        Some(self)
-    }
+    capabilities!(has slh_dsa, sha256, zkdilithium;);
 }
 
 impl SlhDsaPrograms for Cpu {

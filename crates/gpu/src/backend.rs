@@ -9,7 +9,7 @@ use crate::sha256::{GpuHasher, HashPolicy};
 use crate::zk::{ZkGpu, ZkPolicy};
 use hypergrove_engine::{
     Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, ZkDilithium,
-    ZkDilithiumPrograms,
+    ZkDilithiumPrograms, capabilities,
 };
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use hypergrove_kernels::{FINGERPRINT, SOLO_FINGERPRINT};
@@ -118,15 +118,7 @@ impl<G: Gpu> Backend for Gpus<G> {
     fn free(&self, device: &Device) -> Option<u64> {
         self.gpu(device).ok()?.0.free().ok()
     }
-    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
-        Some(self)
-    }
-    fn sha256(&self) -> Option<&dyn Sha256Programs> {
-        Some(self)
-    }
-    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
-        Some(self)
-    }
+    capabilities!(has slh_dsa, sha256, zkdilithium;);
 }
 
 impl<G: Gpu> SlhDsaPrograms for Gpus<G> {

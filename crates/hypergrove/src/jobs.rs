@@ -252,7 +252,7 @@ impl Job for SignJob<'_> {
     fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
         let (p, keys) = (run.plan().params, || jobs.iter().map(|job| &*job.key));
         let mut failed = changed(keys());
-        let positions = run.each(jobs, out, p.sig_bytes(), |i, job, sig| {
+        let positions = run.place.each(jobs, out, p.sig_bytes(), |i, job, sig| {
             let key = job.key.as_ref();
             let opt_rand = match job.randomizer {
                 Randomizer::Hedged => &fresh[i * p.n..][..p.n],
@@ -331,7 +331,7 @@ impl Job for VerifyJob<'_> {
     /// FIPS 205, Algorithm 20: lines 4–13 here, the others in the program.
     fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
         let p = run.plan().params;
-        let positions = run.each(jobs, out, p.n, |_, job, _| {
+        let positions = run.place.each(jobs, out, p.n, |_, job, _| {
             let (key, r) = (job.key.as_ref(), &job.signature[p.r_range()]);
             let m_prime = MPrime::new(job.mode, &job.message)?;
             Ok(Position::split(p, &h_msg(p, r, key.pk_seed(), key.pk_root(), &m_prime)))

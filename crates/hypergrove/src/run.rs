@@ -150,17 +150,6 @@ impl Run<'_> {
         self.place.elsewhere
     }
 
-    /// Does the host's share of every job, given its index and its `size` bytes of the output.
-    pub(crate) fn each<J: Sync, T: Send>(
-        &self,
-        jobs: &[J],
-        out: &mut [u8],
-        size: usize,
-        work: impl Fn(usize, &J, &mut [u8]) -> Result<T, Error> + Sync,
-    ) -> Result<Vec<T>, Error> {
-        self.place.each(jobs, out, size, work)
-    }
-
     /// The jobs' output; what a failed run or job left behind is wiped. Where the device's memory does not suffice for all,
     /// they are done in parts.
     pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<Failed, Error> {
