@@ -372,7 +372,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
     ) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.0.to_vec(&mut jobs.into_iter())
+        self.0.to_vec(jobs.into_iter().map(Slh).collect())
     }
 
     /// Whether the signature is the key's, for this message. A signature of the wrong length is an error.
@@ -396,7 +396,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        self.0.to_vec(&mut jobs.into_iter())
+        self.0.to_vec(jobs.into_iter().map(Slh).collect())
     }
 
     /// The same key with the nodes of its top `layers` layers, so that signing needs not grow them: the same signatures
@@ -510,9 +510,10 @@ impl Inner {
         self.scheduler.run_blocking(&mut jobs.map(Slh), sink)
     }
 
-    fn to_vec<J: Job>(&self, jobs: &mut dyn Iterator<Item = J>) -> Result<Vec<Result<J::Out, Error>>, Error> {
-        let mut results = Vec::with_capacity(jobs.size_hint().0);
-        self.scheduler.run(&mut jobs.map(Slh), &mut |_, result| {
+    /// The jobs are all made before the first one runs: an iterator that makes them may use the engine.
+    fn to_vec<J: Job>(&self, jobs: Vec<Slh<J>>) -> Result<Vec<Result<J::Out, Error>>, Error> {
+        let mut results = Vec::with_capacity(jobs.len());
+        self.scheduler.run(&mut jobs.into_iter(), &mut |_, result| {
             results.push(result);
             ControlFlow::Continue(())
         })?;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Mock, PURE, job, key, message, mock, sign};
+use common::{Mock, P, PURE, job, key, message, mock, sign};
 use hypergrove::*;
 use rayon::prelude::*;
 use std::ops::ControlFlow;
@@ -106,6 +106,11 @@ fn the_engine_is_used_by_a_source() {
         let mut count = 0;
         engine.sign_batch(jobs, |_, signature| count += usize::from(signature.is_ok())).unwrap();
         assert_eq!(count, 30);
+        let jobs = (0..4).map(|i| {
+            assert_eq!(sign(&inner, &key, 12), (Ok(()), 12));
+            job(&key, i)
+        });
+        assert_eq!(engine.sign_batch_to_vec(jobs).unwrap().into_iter().flatten().count(), 4);
     }
 }
 
@@ -270,5 +275,29 @@ fn callers_of_single_signatures() {
             );
         }
         println!("checked: {:?}", engine.stats().devices[0].waits);
+    }
+}
+
+/// What the way of a job to a device and back costs: a device that computes nothing is given signatures to verify.
+#[test]
+#[ignore = "a measurement: run it alone, with --ignored --show-output"]
+fn the_way_to_a_device() {
+    let key = key(1).verifying_key();
+    let signature = vec![0; P.sig_bytes()];
+    let count = 1 << 20;
+    let device = Mock { is_idle: true, jobs: 1 << 16, memory: 1 << 30, ..mock(1, 2) };
+    let engine = device.builder().memory_budget(4 << 30).build().unwrap();
+    let jobs = || (0..count).map(|_| VerifyJob::new(&key, &b"message"[..], &signature));
+    for _ in 0..3 {
+        let (began, mut valid) = (Instant::now(), 0);
+        engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
+        let fed = began.elapsed();
+        let began = Instant::now();
+        let verdicts = engine.verify_batch_to_vec(jobs()).unwrap();
+        let at_hand = began.elapsed();
+        valid += verdicts.into_iter().filter(|verdict| *verdict == Ok(true)).count();
+        assert_eq!(valid, 0);
+        let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(count);
+        println!("checked: a job of an iterator {:.0} ns, of a list {:.0} ns", each(fed), each(at_hand));
     }
 }

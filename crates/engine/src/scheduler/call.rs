@@ -1,6 +1,6 @@
 //! A call's way through the devices: its jobs are cut into chunks, the chunks take turns on devices, results are put in order.
 
-use super::feed::{Fed, Feed, Supply};
+use super::feed::{Feed, Supply};
 use super::turns::{Signal, Ticket, Turn, lock};
 use super::worker::{Asked, Scale, Worker, is_fault};
 use super::{Job, Place, Scheduler};
@@ -164,40 +164,25 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = Asked<J>>> {
     end: Option<(usize, Result<(), Error>)>,
 }
 
-impl<'a, J: Job + 'a> Call<'a, J, Fed<'a, J>> {
-    /// Jobs that a feed takes from their source.
-    pub(super) fn fed(
-        scheduler: &'a Scheduler,
-        devices: Vec<&'a Worker>,
-        switch: bool,
-        fed: Fed<'a, J>,
-        signal: Arc<Signal>,
-    ) -> Self {
-        let feed = fed.feed;
-        let mut call = Call::new(scheduler, devices, switch, 1, fed);
-        (call.feed, call.signal) = (Some(feed), signal);
-        call.share_memory();
-        call
-    }
-}
-
 impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
+    /// A call for these jobs, each of which counts for `each`; `feed` is where they come from, if from one.
     pub(super) fn new(
         scheduler: &'a Scheduler,
         devices: Vec<&'a Worker>,
         may_switch: bool,
         each: usize,
         jobs: I,
+        feed: Option<&'a Feed<J>>,
     ) -> Self {
         let mut call = Call {
             scheduler,
-            signal: Arc::default(),
+            signal: feed.map_or_else(Arc::default, Feed::signal),
             completed: Arc::default(),
             lanes: devices.into_iter().map(Lane::new).collect(),
             may_switch,
             jobs: SubBatches::new(jobs),
             each,
-            feed: None,
+            feed,
             fresh: 0,
             chunk: None,
             slots: 0,
@@ -323,10 +308,9 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         {
             // As many as fill the largest chunk may be taken ahead.
             let group = self.jobs.peek().and_then(|(_, asked)| asked.group.as_ref().ok().copied());
-            if let Some(most) = group.and_then(|_| self.lanes.iter().map(|lane| lane.worker.most(group)).max()) {
-                feed.allow(most);
-            }
-            if let Supply::Later(wait) = feed.supply(usize::from(self.jobs.waiting().is_some())) {
+            let most = group.and_then(|_| self.lanes.iter().map(|lane| lane.worker.most(group)).max());
+            let in_flight = self.lanes.iter().map(|lane| lane.jobs).sum();
+            if let Supply::Later(wait) = feed.supply(usize::from(self.jobs.waiting().is_some()), in_flight, most) {
                 return Started::No(Some(wait));
             }
         }

@@ -5,14 +5,15 @@ use super::worker::Asked;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time without a new job after which those at hand are started although they fill no chunk.
 const QUIET: Duration = Duration::from_micros(200);
-/// Time after which they are started although more keep coming: the largest chunks of a GPU take half of it to be taken.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Time after which they are started although more keep coming, if no more than they are in flight. So chunks grow as long as the
+/// iterator is faster than the devices, and no device waits until the iterator has filled the first.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Whether the jobs at hand may be started.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,18 +24,20 @@ pub(super) enum Supply {
     Later(Option<Duration>),
 }
 
-/// Jobs between an iterator and the call that takes them.
+/// Jobs between an iterator and the call that takes them. A job passes one lock on its way, and nothing else that both threads
+/// write: more would cost as much as a GPU takes for a verification.
 pub(super) struct Feed<J> {
     state: Mutex<State<J>>,
     has_room: Condvar,
     signal: Arc<Signal>,
-    /// What may be taken ahead: jobs, and bytes that they and their outputs take.
-    most: (AtomicUsize, AtomicU64),
-    /// What is.
-    taken: (AtomicUsize, AtomicU64),
-    /// Bytes of the largest job so far: there is to be room for another one like it.
-    largest: AtomicU64,
+    started: Started,
 }
+
+/// Jobs that the call has put into chunks and the feed has not learned of, and their bytes. On lines of memory that the feed's
+/// thread never looks at.
+#[derive(Default)]
+#[repr(align(128))]
+struct Started(AtomicU64, AtomicU64);
 
 struct State<J> {
     jobs: VecDeque<Asked<J>>,
@@ -44,71 +47,81 @@ struct State<J> {
     stopped: bool,
     /// The thread waits for room.
     is_full: bool,
-    /// When the last job came, and the first of those that wait.
-    last: Instant,
+    /// What may be taken ahead: jobs, and bytes that they and their outputs take.
+    most: (usize, u64),
+    /// What is: taken from the iterator and in no chunk yet.
+    ahead: (usize, u64),
+    /// Bytes of the largest job so far: there is to be room for another one like it.
+    largest: u64,
+    /// Jobs that came so far.
+    came: u64,
+    /// How many had come when the call last looked, and since when no more did.
+    seen: (u64, Instant),
+    /// When the call first saw those that wait.
     first: Option<Instant>,
     panic: Option<Box<dyn Any + Send>>,
 }
 
+impl<J> State<J> {
+    fn is_full(&self) -> bool {
+        let (jobs, bytes) = self.ahead;
+        jobs >= self.most.0 || (jobs > 0 && bytes + self.largest > self.most.1)
+    }
+}
+
 impl<J> Feed<J> {
-    pub(super) fn new(signal: Arc<Signal>, jobs: usize, bytes: u64) -> Feed<J> {
+    pub(super) fn new(jobs: usize, bytes: u64) -> Feed<J> {
         let state = State {
             jobs: VecDeque::new(),
             ended: false,
             stopped: false,
             is_full: false,
-            last: Instant::now(),
+            most: (jobs, bytes),
+            ahead: (0, 0),
+            largest: 0,
+            came: 0,
+            seen: (0, Instant::now()),
             first: None,
             panic: None,
         };
-        Feed {
-            state: Mutex::new(state),
-            has_room: Condvar::new(),
-            signal,
-            most: (AtomicUsize::new(jobs), AtomicU64::new(bytes)),
-            taken: (AtomicUsize::new(0), AtomicU64::new(0)),
-            largest: AtomicU64::new(0),
-        }
+        let (has_room, signal, started) = (Condvar::new(), Arc::default(), Started::default());
+        Feed { state: Mutex::new(state), has_room, signal, started }
+    }
+
+    /// What is told when something happens that the call may wait for.
+    pub(super) fn signal(&self) -> Arc<Signal> {
+        self.signal.clone()
     }
 
     /// Takes jobs from the iterator until it ends or the call does.
-    pub(super) fn pull(&self, jobs: &mut dyn Iterator<Item = Asked<J>>) {
-        loop {
-            let next = catch_unwind(AssertUnwindSafe(|| jobs.next()));
-            let mut state = lock(&self.state);
-            match next {
-                Ok(Some(job)) => {
-                    self.taken.0.fetch_add(1, SeqCst);
-                    self.taken.1.fetch_add(job.held, SeqCst);
-                    self.largest.fetch_max(job.held, SeqCst);
-                    state.jobs.push_back(job);
-                    state.last = Instant::now();
-                    if state.first.is_none() {
-                        state.first = Some(state.last);
-                        self.signal.notify();
-                    }
-                }
-                Ok(None) => state.ended = true,
-                Err(panic) => (state.ended, state.panic) = (true, Some(panic)),
-            }
-            if !state.ended && self.is_full() {
-                state.is_full = true;
-                self.signal.notify();
-                let waits = |state: &mut State<J>| !state.stopped && self.is_full();
-                state = self.has_room.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
-                state.is_full = false;
-            }
-            if state.ended || state.stopped {
-                state.ended = true;
-                return self.signal.notify();
-            }
-        }
+    pub(super) fn pull(&self, mut jobs: impl Iterator<Item = Asked<J>>) {
+        let panic = catch_unwind(AssertUnwindSafe(|| jobs.all(|job| self.put(job)))).err();
+        let mut state = lock(&self.state);
+        (state.ended, state.panic) = (true, panic);
+        drop(state);
+        self.signal.notify();
     }
 
-    fn is_full(&self) -> bool {
-        let (jobs, bytes) = (self.taken.0.load(SeqCst), self.taken.1.load(SeqCst));
-        let with_next = bytes + self.largest.load(SeqCst);
-        jobs >= self.most.0.load(SeqCst) || (jobs > 0 && with_next > self.most.1.load(SeqCst))
+    /// Adds a job, and waits until there is room for the next. Whether more are wanted.
+    fn put(&self, job: Asked<J>) -> bool {
+        let mut state = lock(&self.state);
+        let (jobs, bytes) = state.ahead;
+        state.ahead = (jobs + 1, bytes + job.held);
+        state.largest = state.largest.max(job.held);
+        state.came += 1;
+        let is_first = state.jobs.is_empty();
+        state.jobs.push_back(job);
+        if is_first {
+            self.signal.notify();
+        }
+        if state.is_full() {
+            state.is_full = true;
+            self.signal.notify();
+            let waits = |state: &mut State<J>| !state.stopped && state.is_full();
+            state = self.has_room.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+            state.is_full = false;
+        }
+        !state.stopped
     }
 
     /// No more jobs are wanted; one that the iterator is asked for is still waited for.
@@ -117,28 +130,31 @@ impl<J> Feed<J> {
         self.has_room.notify_all();
     }
 
-    /// So many jobs may be taken ahead.
-    pub(super) fn allow(&self, jobs: usize) {
-        if self.most.0.swap(jobs, SeqCst) < jobs {
-            let _state = lock(&self.state);
-            self.has_room.notify_all();
-        }
-    }
-
-    /// Whether the jobs at hand may be started; `others` are those that the call has taken and not started.
-    pub(super) fn supply(&self, others: usize) -> Supply {
-        let (state, is_full) = (lock(&self.state), self.is_full());
+    /// Whether the jobs at hand may be started; `others` are those that the call has taken and not started, besides those that
+    /// are in flight. From now on so many may be taken ahead.
+    pub(super) fn supply(&self, others: usize, in_flight: usize, most: Option<usize>) -> Supply {
+        let mut state = lock(&self.state);
+        let (jobs, bytes) = state.ahead;
+        let (started, of_bytes) = (self.started.0.swap(0, Relaxed), self.started.1.swap(0, Relaxed));
+        state.ahead = (jobs - started as usize, bytes - of_bytes);
+        state.most.0 = most.unwrap_or(state.most.0);
+        let is_full = state.is_full();
         if state.is_full && !is_full {
             self.has_room.notify_all();
         }
         if state.ended || is_full {
             return Supply::Ready;
         }
-        if self.taken.0.load(SeqCst) == 0 && others == 0 {
+        if state.ahead.0 == 0 && others == 0 {
             return Supply::Later(None);
         }
-        let (quiet, waiting) = (state.last.elapsed(), state.first.map_or(Duration::ZERO, |first| first.elapsed()));
-        if quiet >= QUIET || waiting >= PATIENCE { Supply::Ready } else { Supply::Later(Some(QUIET - quiet)) }
+        let now = Instant::now();
+        if state.seen.0 != state.came {
+            state.seen = (state.came, now);
+        }
+        let (quiet, waiting) = (now - state.seen.1, now - *state.first.get_or_insert(now));
+        let is_enough = waiting >= PATIENCE && state.ahead.0 + others >= in_flight;
+        if quiet >= QUIET || is_enough { Supply::Ready } else { Supply::Later(Some(QUIET - quiet)) }
     }
 }
 
@@ -165,8 +181,10 @@ impl<J> Iterator for Fed<'_, J> {
             }
         }
         let job = self.jobs.pop_front()?;
-        self.feed.taken.0.fetch_sub(1, SeqCst);
-        self.feed.taken.1.fetch_sub(job.held, SeqCst);
+        // No other thread writes them.
+        let Started(jobs, bytes) = &self.feed.started;
+        jobs.store(jobs.load(Relaxed) + 1, Relaxed);
+        bytes.store(bytes.load(Relaxed) + job.held, Relaxed);
         self.most = self.most.map(|most| most.saturating_sub(1));
         Some(job)
     }

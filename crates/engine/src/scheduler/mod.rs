@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Builder;
 use std::time::Instant;
-use turns::{Signal, lock};
+use turns::lock;
 
 /// Faults that are kept.
 const MOST_FAULTS: usize = 64;
@@ -349,13 +349,18 @@ impl Scheduler {
         2 + usize::from(self.options.redundant)
     }
 
-    /// One job, on the first device that can do it, ahead of batches.
+    /// One job, on the device that suits it, beside the chunks of batches.
     pub fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
+        self.one_rather_on(None, job)
+    }
+
+    /// The same on a given device, as long as it works.
+    pub fn one_rather_on<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         let kind = job.ask()?;
         let mut asked = Some(job);
         let mut first = None;
         loop {
-            let (worker, threads) = self.device_for_one(kind);
+            let (worker, threads) = self.device_for_one(rather, kind);
             let job = asked.take().expect("it is given back");
             match self.one_on(worker, job, Group { kind, threads }) {
                 Ok(out) => return Ok(out),
@@ -374,10 +379,12 @@ impl Scheduler {
 
     /// The device for a single job, and the threads that it gets there: a single verification is a chain of dependent steps, and
     /// the host's share of any single job for a discrete device is small. More threads would only add their hand-over.
-    fn device_for_one(&self, kind: Kind) -> (&Worker, usize) {
+    fn device_for_one<'w>(&'w self, rather: Option<&'w Worker>, kind: Kind) -> (&'w Worker, usize) {
         let group = |worker: &Worker| Group { kind, threads: self.threads_for(worker, kind, 1) };
-        let faster = self.suited_alone(kind).filter(|worker| worker.takes(group(worker)));
-        let worker = faster.or_else(|| self.live().find(|worker| worker.takes(group(worker))));
+        let takes = |worker: &&Worker| worker.takes(group(worker));
+        let rather = rather.filter(|worker| !worker.is_disabled() && takes(worker));
+        let faster = rather.or_else(|| self.suited_alone(kind).filter(takes));
+        let worker = faster.or_else(|| self.live().find(takes));
         let worker = worker.unwrap_or_else(|| self.first());
         (worker, group(worker).threads)
     }
@@ -412,7 +419,6 @@ impl Scheduler {
         let room = (memory - held, memory - held);
         let count = job.count();
         let mut jobs = [(0, Asked { job, group: Ok(group), held, count })];
-        let slot = turn.as_ref().and_then(|turn| turn.slot).unwrap_or(0);
         let mut run = |pool: Option<&ThreadPool>| {
             let place = Place { scheduler: self, worker, room, pool, threads: group.threads, elsewhere: false };
             J::run(&place, &mut jobs, &mut Vec::new())
@@ -421,7 +427,7 @@ impl Scheduler {
         let done = match (group.threads, &turn) {
             (_, None) => run(None),
             (1, _) => outside_pools(|| run(None)),
-            _ => outside_pools(|| self.with_pool(worker, slot, run)),
+            _ => outside_pools(|| self.with_pool(worker, 0, run)),
         };
         self.counters.chunk(count, began.elapsed());
         drop(turn);
@@ -456,7 +462,7 @@ impl Scheduler {
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
         let mut jobs = jobs.fuse();
-        // A single job goes ahead of batches.
+        // A single job has turns of its own.
         let first = jobs.next();
         let second = first.as_ref().and_then(|_| jobs.next());
         match (first, second) {
@@ -483,7 +489,7 @@ impl Scheduler {
                 };
                 let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
                 let (began, jobs) = (Instant::now(), jobs.map(move |job| asker.ask(job)));
-                Call::new(self, devices, may_switch, each, jobs).run(sink)?;
+                Call::new(self, devices, may_switch, each, jobs, None).run(sink)?;
                 if let Some((kind, total, with_host)) = measured {
                     self.paces.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
                 }
@@ -505,32 +511,17 @@ impl Scheduler {
         }
         let (devices, may_switch) = self.devices();
         let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
-        let signal = Arc::new(Signal::default());
-        let feed = Feed::new(signal.clone(), FIRST_AHEAD, self.memory_budget() / slots);
-        let jobs = Mutex::new(Some(jobs));
-        let done = std::thread::scope(|scope| {
+        let feed = Feed::new(FIRST_AHEAD, self.memory_budget() / slots);
+        std::thread::scope(|scope| {
             let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
-            let (feed, source) = (&feed, &jobs);
-            let pull = move || {
-                if let Some(jobs) = lock(source).take() {
-                    feed.pull(&mut jobs.map(|job| asker.ask(job)));
-                }
-            };
-            // Without a thread that cannot be had, this one takes the jobs.
-            Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull).ok()?;
-            let stops = Stop(feed);
+            let feed = &feed;
+            let pull = move || feed.pull(jobs.map(|job| asker.ask(job)));
+            let thread = Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull);
+            thread.map_err(|why| Error::no_threads(1, why))?;
+            let _stops = Stop(feed);
             let fed = Fed { feed, jobs: VecDeque::new(), most };
-            let done = Call::fed(self, devices, may_switch, fed, signal).run(sink);
-            drop(stops);
-            Some(done)
-        });
-        match done {
-            Some(done) => done,
-            None => {
-                let jobs = jobs.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-                self.run(&mut jobs.expect("nobody took them"), sink)
-            }
-        }
+            Call::new(self, devices, may_switch, 1, fed, Some(feed)).run(sink)
+        })
     }
 
     /// Takes note of how fast so many jobs were, with the host or without.
@@ -683,25 +674,29 @@ impl Asker<'_> {
         let threads = self.scheduler.options.threads;
         let known = job.ask().and_then(|kind| {
             let group = Group { kind, threads };
-            Ok((group, self.facts(group)?))
+            let facts = self.facts(group).as_ref().map_err(Clone::clone)?;
+            Ok((group, job.output(facts)))
         });
-        let output = known.as_ref().map_or(0, |(_, facts)| job.output(facts));
+        let output = known.as_ref().map_or(0, |(_, output)| *output);
         let held = (job.owned() + output * self.scheduler.copies()) as u64;
         Asked { held, group: known.map(|(group, _)| group), count: job.count(), job }
     }
 
     /// The error is the first device's, if all decline.
-    fn facts(&mut self, group: Group) -> Result<Arc<Facts>, Error> {
-        if let Some((_, known)) = self.last.as_ref().filter(|(last, _)| *last == group) {
-            return known.clone();
+    fn facts(&mut self, group: Group) -> &Result<Arc<Facts>, Error> {
+        if self.last.as_ref().is_none_or(|(last, _)| *last != group) {
+            self.last = Some((group, self.learn(group)));
         }
+        &self.last.as_ref().expect("it was learned").1
+    }
+
+    fn learn(&self, group: Group) -> Result<Arc<Facts>, Error> {
         self.scheduler.disable_broken(&self.devices, group);
         let mut known = self.scheduler.facts(&self.devices, group);
         if known.is_err() {
             // Those that are initialised meanwhile may take it.
             known = self.scheduler.facts(&self.scheduler.live().collect::<Vec<_>>(), group).or(known);
         }
-        self.last = Some((group, known.clone()));
         known
     }
 }

@@ -72,6 +72,8 @@ pub(crate) struct Mock {
     pub(crate) bytes: u64,
     /// Time of a job on each device.
     pub(crate) delay: [Duration; 4],
+    /// It computes nothing, to measure the way there.
+    pub(crate) is_idle: bool,
     /// What else happens after a run.
     pub(crate) answer: Arc<Answer>,
     /// Device 0 declines SHAKE.
@@ -92,6 +94,7 @@ pub(crate) fn mock(count: u32, queue: u32) -> Mock {
         capacity: usize::MAX,
         bytes: 0,
         delay: [Duration::from_micros(100); 4],
+        is_idle: false,
         answer: Arc::new(|_| Ok(())),
         picky: false,
         automatic: true,
@@ -188,6 +191,9 @@ impl Program for MockProgram {
     }
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         assert!(batch.len() <= self.batch, "{} jobs in a program for {}", batch.len(), self.batch);
+        if self.mock.is_idle {
+            return Ok(Timing::default());
+        }
         let log = &self.mock.log;
         log.cached_ids.lock().unwrap().extend(batch.keys.iter().map(|key| key.cached_id));
         let (ever, now, most) = &log.counts[self.device as usize];
