@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::{Builder, scope, sleep};
 use std::time::Duration;
 
@@ -120,9 +120,9 @@ impl Inner {
         sha256(self.isa()).expect("detected")
     }
 
-    /// Whether messages are the host's anyway.
-    fn has_host(&self) -> bool {
-        self.scheduler.live().any(|worker| !worker.is_discrete())
+    /// The host, if it is one of the devices that work.
+    fn host(&self) -> Option<&Worker> {
+        self.scheduler.live().find(|worker| !worker.is_discrete())
     }
 
     /// By the host's lanes, whatever the devices are.
@@ -170,9 +170,11 @@ impl Inner {
         let scheduler = &self.scheduler;
         let bytes = padded(messages);
         let job = HashJob { engine: self, messages, digests };
-        // Few bytes go ahead of batches, on the host where there is one.
-        if bytes <= SMALL && self.has_host() {
-            return scheduler.one(job);
+        // Few bytes are a single job, of the host where there is one.
+        if bytes <= SMALL
+            && let Some(host) = self.host()
+        {
+            return scheduler.one_rather_on(Some(host), job);
         }
         let mut done = Ok(());
         scheduler.run_on(vec![self.choose(bytes)], false, &mut std::iter::once(job), &mut |_, hashed| {
@@ -209,13 +211,14 @@ impl Engine {
         open: impl Fn(usize) -> io::Result<R> + Sync,
         mut sink: impl FnMut(usize, io::Result<[u8; 32]>),
     ) -> Result<(), Error> {
-        if !self.0.has_host() {
+        if self.0.host().is_none() {
             return self.0.gather(count, open, sink);
         }
         self.0.test_host()?;
         let most = most_files();
         let threads = self.0.scheduler.options.threads.min(count).min(most);
-        let source = Source { open, count, next: AtomicUsize::new(0), opened: AtomicUsize::new(0) };
+        let source =
+            Source { open, count, next: AtomicUsize::new(0), opened: AtomicUsize::new(0), opening: RwLock::default() };
         let mut order = Order { next: 0, waiting: BTreeMap::new() };
         if threads <= 1 {
             self.0.drain(&source, most, |index, digest| order.add(index, digest, &mut sink));
@@ -292,6 +295,8 @@ struct Source<O> {
     next: AtomicUsize,
     /// How many are open.
     opened: AtomicUsize,
+    /// Held by those that open something, alone by one that there was no room for.
+    opening: RwLock<()>,
 }
 
 /// Counts one of the open things until it is closed.
@@ -310,17 +315,31 @@ impl<O> Source<O> {
     where
         O: Fn(usize) -> io::Result<R>,
     {
+        let open = || {
+            let reader = (self.open)(index)?;
+            self.opened.fetch_add(1, Relaxed);
+            Ok((reader, Opened(&self.opened)))
+        };
+        let first = {
+            let _beside = self.opening.read().unwrap_or_else(PoisonError::into_inner);
+            open()
+        };
+        match first {
+            Err(error) if is_full(&error) && !waits => return None,
+            Err(error) if is_full(&error) => {}
+            opened => return Some(opened),
+        }
         loop {
-            let others = self.opened.load(Relaxed) > 0;
-            match (self.open)(index) {
-                Err(error) if is_full(&error) && !waits => return None,
-                Err(error) if is_full(&error) && others => sleep(PAUSE),
-                Err(error) => return Some(Err(error)),
-                Ok(reader) => {
-                    self.opened.fetch_add(1, Relaxed);
-                    return Some(Ok((reader, Opened(&self.opened))));
+            {
+                // While nobody else opens anything: if nothing was open before, nothing is meanwhile, and the failure is final.
+                let _alone = self.opening.write().unwrap_or_else(PoisonError::into_inner);
+                let others = self.opened.load(Relaxed) > 0;
+                match open() {
+                    Err(error) if is_full(&error) && others => {}
+                    opened => return Some(opened),
                 }
             }
+            sleep(PAUSE);
         }
     }
 }

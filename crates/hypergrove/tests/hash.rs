@@ -268,6 +268,20 @@ fn both(gpu: &Gpu) -> Engine {
 }
 
 #[test]
+fn few_bytes_are_hashed_by_the_host_wherever_it_stands() {
+    let (data, gpu) = (bytes(8 << 20), Gpu::new(Duration::ZERO));
+    let cpu = Arc::new(hypergrove::Cpu::new());
+    let engine = Engine::builder().devices(vec![(Arc::new(gpu.clone()), 0), (cpu, 0)]).build().unwrap();
+    let messages = Messages::equal(&data, 1024).unwrap();
+    let mut digests = vec![[0; 32]; messages.len()];
+    engine.sha256_batch(messages.range(0..10), &mut digests[..10]).unwrap();
+    assert_eq!(gpu.runs.load(Relaxed), 0, "it takes longer to ask it");
+    engine.sha256_batch(messages, &mut digests).unwrap();
+    assert!(gpu.runs.load(Relaxed) > 0, "more bytes are tried there");
+    assert!((0..messages.len()).all(|i| digests[i] == sum(messages.get(i))));
+}
+
+#[test]
 fn a_device_is_tried_once_and_kept_if_it_is_fast() {
     let data = bytes(8 << 20);
     let mut digests = vec![[0; 32]; data.len() / 1024];
