@@ -94,9 +94,19 @@ impl<I: Iterator> SubBatches<I> {
         self.waiting.pop_front().or_else(|| self.jobs.next())
     }
 
+    /// All jobs that were taken from the source and not given out.
+    pub fn all_waiting(&self) -> impl Iterator<Item = &(usize, I::Item)> {
+        self.waiting.iter()
+    }
+
+    /// What the source has left, if it says how much that is at most.
+    pub fn left_in_source(&self) -> Option<usize> {
+        self.jobs.size_hint().1
+    }
+
     /// The jobs that are left, if the source says how many there are at most.
     pub fn left(&self) -> Option<usize> {
-        self.jobs.size_hint().1.map(|left| left.saturating_add(self.waiting.len()))
+        self.left_in_source().map(|left| left.saturating_add(self.waiting.len()))
     }
 
     /// Takes jobs back that were given out, to be given out again.
@@ -109,7 +119,7 @@ impl<I: Iterator> SubBatches<I> {
     }
 
     /// Adds a job to the parts. Gives the bytes that all of them then need, since programs run one after the other, and
-    /// whether the job's program takes no more; `None` if the device does not execute the job.
+    /// whether the job's program takes no more; `None` if the device does not execute the job, or the program takes fewer.
     fn add<W: Weigh<I::Item>>(weigh: &W, parts: &mut Vec<Part<W::Group>>, job: &I::Item) -> Option<(u64, bool)> {
         let mut full = false;
         if let Some(group) = weigh.group(job) {
@@ -124,6 +134,9 @@ impl<I: Iterator> SubBatches<I> {
             };
             let part = &mut parts[at];
             let before = part.jobs;
+            if before > 0 && before + weigh.count(job) > part.most {
+                return None;
+            }
             part.jobs += weigh.count(job);
             full = part.jobs >= part.most;
             if before == 0 || bucket(before) != bucket(part.jobs) {
@@ -135,11 +148,11 @@ impl<I: Iterator> SubBatches<I> {
 
     /// The next sub-batch; `None` if there are no more jobs, or the next one is not for this device.
     pub fn cut<W: Weigh<I::Item>>(&mut self, weigh: &W, bounds: Bounds) -> Option<SubBatch<I::Item>> {
-        let room = bounds.jobs.min(self.left().unwrap_or(0)).min(1 << 16);
-        let (mut taken, mut parts, mut held) = (Vec::<(usize, I::Item)>::with_capacity(room), Vec::new(), 0u64);
+        let (mut taken, mut parts, mut held) = (Vec::<(usize, I::Item)>::new(), Vec::new(), 0u64);
         let mut counted = 0;
         while let Some((index, job)) = self.pop() {
-            let follows = taken.last().is_none_or(|(last, _)| last + 1 == index);
+            let is_too_many = counted > 0 && weigh.count(&job) > bounds.jobs - counted;
+            let follows = !is_too_many && taken.last().is_none_or(|(last, _)| last + 1 == index);
             let Some((programs, full)) = follows.then(|| Self::add(weigh, &mut parts, &job)).flatten() else {
                 self.waiting.push_front((index, job));
                 break;

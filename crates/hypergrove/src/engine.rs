@@ -321,14 +321,16 @@ impl Engine {
     pub fn from_seeds(&self, params: &'static Params, seeds: &[Seeds]) -> Result<Vec<SigningKey>, Error> {
         let mut keys = Vec::with_capacity(seeds.len());
         let mut failed = None;
-        let mut jobs = seeds.iter().map(|seeds| Slh(KeygenJob(params, Cow::Borrowed(seeds))));
-        self.0.scheduler.run(&mut jobs, &mut |_, key| {
+        let mut jobs = seeds.iter().map(|seeds| Slh::One(KeygenJob(params, Cow::Borrowed(seeds))));
+        let mut take = one_by_one::<KeygenJob<'_>>(|_, key| {
             match key {
                 Ok(key) => keys.push(key),
                 Err(why) => failed = failed.take().or(Some(why)),
             }
             ControlFlow::Continue(())
-        })?;
+        });
+        self.0.scheduler.run(&mut jobs, &mut take)?;
+        drop(take);
         failed.map_or(Ok(keys), Err)
     }
 
@@ -372,7 +374,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
     ) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.0.to_vec(jobs.into_iter().map(Slh).collect())
+        self.0.to_vec(jobs.into_iter().map(Slh::One).collect())
     }
 
     /// Whether the signature is the key's, for this message. A signature of the wrong length is an error.
@@ -396,7 +398,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        self.0.to_vec(jobs.into_iter().map(Slh).collect())
+        self.0.to_vec(jobs.into_iter().map(Slh::One).collect())
     }
 
     /// The same key with the nodes of its top `layers` layers, so that signing needs not grow them: the same signatures
@@ -456,11 +458,13 @@ impl Engine {
             // The first run prepares the program.
             for _ in 0..3 {
                 let mut lost = Ok(());
-                let mut jobs = seeds.iter().map(|seeds| Slh(KeygenJob(cheapest, Cow::Borrowed(seeds))));
-                scheduler.run_on(vec![worker], false, &mut jobs, &mut |_, key| {
+                let mut jobs = seeds.iter().map(|seeds| Slh::One(KeygenJob(cheapest, Cow::Borrowed(seeds))));
+                let mut take = one_by_one::<KeygenJob<'_>>(|_, key| {
                     lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
                     ControlFlow::Continue(())
-                })?;
+                });
+                scheduler.run_on(vec![worker], false, &mut jobs, &mut take)?;
+                drop(take);
                 lost?;
             }
         }
@@ -499,7 +503,7 @@ impl Inner {
         jobs: &mut (dyn Iterator<Item = SignJob<'a>> + Send),
         sink: &mut dyn FnMut(usize, Result<Signature, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.scheduler.run_blocking(&mut jobs.map(Slh), sink)
+        self.scheduler.run_blocking(&mut jobs.map(Slh::One), &mut one_by_one::<SignJob<'_>>(sink))
     }
 
     fn verify_all<'a>(
@@ -507,21 +511,23 @@ impl Inner {
         jobs: &mut (dyn Iterator<Item = VerifyJob<'a>> + Send),
         sink: &mut dyn FnMut(usize, Result<bool, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.scheduler.run_blocking(&mut jobs.map(Slh), sink)
+        self.scheduler.run_blocking(&mut jobs.map(Slh::One), &mut one_by_one::<VerifyJob<'_>>(sink))
     }
 
     /// The jobs are all made before the first one runs: an iterator that makes them may use the engine.
     fn to_vec<J: Job>(&self, jobs: Vec<Slh<J>>) -> Result<Vec<Result<J::Out, Error>>, Error> {
         let mut results = Vec::with_capacity(jobs.len());
-        self.scheduler.run(&mut jobs.into_iter(), &mut |_, result| {
+        let mut take = one_by_one::<J>(|_, result| {
             results.push(result);
             ControlFlow::Continue(())
-        })?;
+        });
+        self.scheduler.run(&mut jobs.into_iter(), &mut take)?;
+        drop(take);
         Ok(results)
     }
 
     fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
-        self.scheduler.one(Slh(job))
+        self.scheduler.one(Slh::One(job))?.pop().expect("a result for the job")
     }
 
     fn generate_all(
@@ -533,21 +539,40 @@ impl Inner {
         // Without randomness there are no more jobs, and this says why.
         let mut failed = None;
         let mut jobs = (0..count).map_while(|_| match Seeds::random(params) {
-            Ok(seeds) => Some(Slh(KeygenJob(params, Cow::Owned(seeds)))),
+            Ok(seeds) => Some(Slh::One(KeygenJob(params, Cow::Owned(seeds)))),
             Err(why) => {
                 failed = Some(why);
                 None
             }
         });
         let mut lost = None;
-        self.scheduler.run(&mut jobs, &mut |index, key| match key {
+        let mut take = one_by_one::<KeygenJob<'_>>(|index, key| match key {
             Ok(key) => sink(index, key),
             Err(why) => {
                 lost = Some(why);
                 ControlFlow::Continue(())
             }
-        })?;
+        });
+        self.scheduler.run(&mut jobs, &mut take)?;
+        drop(take);
         failed.or(lost).map_or(Ok(()), Err)
+    }
+}
+
+/// Hands blocks' results out one by one, each with its job's index. If that ends the call, nobody gets the others.
+fn one_by_one<J: Job>(
+    mut sink: impl FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
+) -> impl FnMut(usize, Result<Vec<Result<J::Out, Error>>, Error>) -> ControlFlow<()> {
+    let mut indices = 0..;
+    let mut hand_out = move |result| sink(indices.next().expect("they do not end"), result);
+    move |count, results| match results {
+        Ok(results) => {
+            let mut results = results.into_iter();
+            let flow = results.by_ref().try_for_each(&mut hand_out);
+            results.flatten().for_each(J::discard);
+            flow
+        }
+        Err(why) => (0..count).try_for_each(|_| hand_out(Err(why.clone()))),
     }
 }
 
@@ -570,7 +595,8 @@ impl Inner {
         let scale = Scale { scheduler, worker };
         let memory = scheduler.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
         let held = (scheduler.copies() * facts.plan().out_bytes()) as u64;
-        let mut jobs = SubBatches::new((0..batch).map(|_| Asked { job: (), group: Ok(group), held, count: 1 }));
+        let mut jobs =
+            SubBatches::new((0..batch).map(|_| Asked { job: (), group: Ok(group), held, count: 1, block: (1, 0) }));
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
         let sub_batch = match jobs.cut(&scale, bounds) {

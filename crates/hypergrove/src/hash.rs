@@ -59,6 +59,10 @@ impl scheduler::Job for HashJob<'_> {
         padded(self.messages).div_ceil(BLOCK).max(1)
     }
 
+    fn join(&mut self, next: Self) -> Option<Self> {
+        Some(next)
+    }
+
     fn owned(&self) -> usize {
         0
     }

@@ -23,64 +23,119 @@ pub(crate) type Failed = BTreeMap<usize, Error>;
 /// Jobs whose results one thread takes from the output, at least: what handing them over costs is little then.
 const SHARE: usize = 64;
 
-/// A job of SLH-DSA, as the scheduler sees it.
-pub(crate) struct Slh<J>(pub(crate) J);
+/// Jobs of SLH-DSA, as the scheduler sees them: one, or a block of one kind.
+pub(crate) enum Slh<J> {
+    One(J),
+    Block(Vec<J>),
+}
 
-/// Where a job's output lies, or why there is none.
-type Share = Result<Range<usize>, Error>;
+/// Where a block's output lies.
+struct Share {
+    start: usize,
+    /// Bytes of a job.
+    size: usize,
+    /// The jobs that have none.
+    failed: Failed,
+}
+
+impl<J: Job> Slh<J> {
+    fn jobs(&self) -> &[J] {
+        match self {
+            Slh::One(job) => std::slice::from_ref(job),
+            Slh::Block(jobs) => jobs,
+        }
+    }
+}
 
 impl<J: Job> scheduler::Job for Slh<J> {
-    type Out = J::Out;
+    type Out = Vec<Result<J::Out, Error>>;
 
     fn ask(&self) -> Result<Kind, Error> {
-        self.0.ask().map(|(params, cached_layers)| Kind::SlhDsa { params, op: J::OP, cached_layers })
+        // A block's jobs are alike.
+        self.jobs()[0].ask().map(|(params, cached_layers)| Kind::SlhDsa { params, op: J::OP, cached_layers })
     }
 
     fn count(&self) -> usize {
-        1
+        self.jobs().len()
+    }
+
+    fn join(&mut self, next: Self) -> Option<Self> {
+        let mut jobs = match std::mem::replace(self, Slh::Block(Vec::new())) {
+            Slh::One(job) => {
+                let mut jobs = Vec::with_capacity(2 * SHARE);
+                jobs.push(job);
+                jobs
+            }
+            Slh::Block(jobs) => jobs,
+        };
+        match next {
+            Slh::One(job) => jobs.push(job),
+            Slh::Block(more) => jobs.extend(more),
+        }
+        *self = Slh::Block(jobs);
+        None
     }
 
     fn owned(&self) -> usize {
-        self.0.owned()
+        self.jobs().iter().map(Job::owned).sum()
     }
 
     fn output(&self, facts: &Facts) -> usize {
-        facts.plan().out_bytes()
+        self.count() * facts.plan().out_bytes()
     }
 
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
+        blocks: &mut [(usize, Asked<Self>)],
         memory: &mut Vec<u8>,
-    ) -> Result<Vec<Result<J::Out, Error>>, Error> {
-        let shares = outputs(place, jobs, memory)?;
-        let finish = |asked: &Asked<Self>, range: Range<usize>| asked.job.0.finish(Cow::Borrowed(&memory[range]));
-        let take =
-            |((_, asked), share): (&(usize, Asked<Self>), &Share)| share.clone().map(|range| finish(asked, range));
-        Ok(match (place.pool, &shares[..]) {
+    ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
+        let shares = outputs(place, blocks, memory)?;
+        if let ([(_, asked)], [Ok(share)]) = (&*blocks, &shares[..])
+            && let ([job], true) = (asked.job.jobs(), share.failed.is_empty())
+        {
             // A result alone keeps the memory.
-            (_, [share]) => vec![share.clone().map(|range| {
-                memory.truncate(range.end);
-                jobs[0].1.job.0.finish(Cow::Owned(std::mem::take(memory)))
-            })],
-            (Some(pool), _) if jobs.len() > SHARE => {
-                let pairs = jobs.par_iter().zip(&shares).with_min_len(SHARE);
-                pool.install(|| pairs.map(take).collect())
+            memory.truncate(share.size);
+            return Ok(vec![Ok(vec![Ok(job.finish(Cow::Owned(std::mem::take(memory))))])]);
+        }
+        let finish = |share: &Share, nth: usize, job: &J| match share.failed.get(&nth) {
+            Some(why) => Err(why.clone()),
+            None => Ok(job.finish(Cow::Borrowed(&memory[share.start + nth * share.size..][..share.size]))),
+        };
+        let jobs = blocks.iter().map(|(_, asked)| asked.job.jobs());
+        Ok(match place.pool {
+            Some(pool) if blocks.iter().map(|(_, asked)| asked.count).sum::<usize>() > SHARE => {
+                let of_block = |(jobs, share): (&[J], Result<Share, Error>)| {
+                    let share = share?;
+                    let jobs = jobs.par_iter().enumerate().with_min_len(SHARE);
+                    Ok(jobs.map(|(nth, job)| finish(&share, nth, job)).collect())
+                };
+                let pairs: Vec<_> = jobs.zip(shares).collect();
+                pool.install(|| pairs.into_par_iter().map(of_block).collect())
             }
-            _ => jobs.iter().zip(&shares).map(take).collect(),
+            _ => {
+                let of_block = |(jobs, share): (&[J], Result<Share, Error>)| {
+                    let share = share?;
+                    Ok(jobs.iter().enumerate().map(|(nth, job)| finish(&share, nth, job)).collect())
+                };
+                jobs.zip(shares).map(of_block).collect()
+            }
         })
     }
 
-    fn discard(out: J::Out) {
-        J::discard(out);
+    fn discard(results: Self::Out) {
+        results.into_iter().flatten().for_each(J::discard);
     }
 }
 
-/// The jobs' output, group by group, and each job's share of it. After an error, none is left.
-fn outputs<J: Job>(place: &Place<'_>, jobs: &[(usize, Asked<Slh<J>>)], out: &mut Vec<u8>) -> Result<Vec<Share>, Error> {
+/// The blocks' output, group by group, and each block's share of it. After an error, none is left.
+fn outputs<J: Job>(
+    place: &Place<'_>,
+    blocks: &[(usize, Asked<Slh<J>>)],
+    out: &mut Vec<u8>,
+) -> Result<Vec<Result<Share, Error>>, Error> {
     let mut parts: Vec<(Group, Arc<Facts>, Vec<&J>)> = Vec::new();
-    let mut places = Vec::with_capacity(jobs.len());
-    for (_, asked) in jobs {
+    let mut places = Vec::with_capacity(blocks.len());
+    for (_, asked) in blocks {
         places.push(match &asked.group {
             Err(why) => Err(why.clone()),
             Ok(group) => {
@@ -92,8 +147,8 @@ fn outputs<J: Job>(place: &Place<'_>, jobs: &[(usize, Asked<Slh<J>>)], out: &mut
                     }
                 };
                 let members = &mut parts[part].2;
-                members.push(&asked.job.0);
-                Ok((part, members.len() - 1))
+                members.extend(asked.job.jobs());
+                Ok((part, members.len() - asked.count..members.len()))
             }
         });
     }
@@ -116,11 +171,11 @@ fn outputs<J: Job>(place: &Place<'_>, jobs: &[(usize, Asked<Slh<J>>)], out: &mut
             }
         }
     }
-    let share = |at: Result<(usize, usize), Error>| {
-        let (part, nth) = at?;
+    let share = |at: Result<(usize, Range<usize>), Error>| {
+        let (part, members) = at?;
         let size = parts[part].1.plan().out_bytes();
-        let whole = starts[part] + nth * size..starts[part] + (nth + 1) * size;
-        failed[part].remove(&nth).map_or(Ok(whole), Err)
+        let failed = failed[part].range(members.clone()).map(|(nth, why)| (nth - members.start, why.clone()));
+        Ok(Share { start: starts[part] + members.start * size, size, failed: failed.collect() })
     };
     Ok(places.into_iter().map(share).collect())
 }

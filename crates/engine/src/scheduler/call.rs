@@ -25,7 +25,7 @@ type Results<J> = Vec<Result<<J as Job>::Out, Error>>;
 /// Jobs with their indices.
 pub(super) type Jobs<J> = Vec<(usize, Asked<J>)>;
 
-/// What takes the results; it may end the call.
+/// What takes the results, each with the number of jobs that it is of; it may end the call.
 pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;
 
 /// What became of a chunk.
@@ -51,6 +51,19 @@ struct Ready<J: Job> {
     /// The device that they come from, and their jobs: should it turn out to compute wrongly, they are done again. `None`
     /// for errors that no device made.
     from: Option<(usize, Jobs<J>)>,
+    /// Jobs that such an error is of.
+    refused: usize,
+}
+
+impl<J: Job> Ready<J> {
+    /// The next result, and the jobs that it is of.
+    fn next(&mut self) -> Option<(usize, Result<J::Out, Error>)> {
+        let count = match &self.from {
+            Some((_, jobs)) => jobs.get(jobs.len() - self.results.len()).map_or(0, |(_, asked)| asked.count),
+            None => self.refused,
+        };
+        Some((count, self.results.next()?))
+    }
 }
 
 /// A device, and what it is busy with for this call.
@@ -263,7 +276,8 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
 
     /// Jobs that are left, if the source says how many there are at most.
     fn left(&self) -> Option<usize> {
-        self.jobs.left().map(|blocks| blocks.saturating_mul(self.each))
+        let waiting = self.jobs.all_waiting().map(|(_, asked)| asked.count).sum();
+        Some(self.jobs.left_in_source()?.saturating_mul(self.each).saturating_add(waiting))
     }
 
     /// No results wait.
@@ -310,7 +324,8 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
             let group = self.jobs.peek().and_then(|(_, asked)| asked.group.as_ref().ok().copied());
             let most = group.and_then(|_| self.lanes.iter().map(|lane| lane.worker.most(group)).max());
             let in_flight = self.lanes.iter().map(|lane| lane.jobs).sum();
-            if let Supply::Later(wait) = feed.supply(usize::from(self.jobs.waiting().is_some()), in_flight, most) {
+            let others = self.jobs.waiting().map_or(0, |(_, asked)| asked.count);
+            if let Supply::Later(wait) = feed.supply(others, in_flight, most) {
                 return Started::No(Some(wait));
             }
         }
@@ -366,12 +381,12 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
     fn refuse_head(&mut self, group: Option<Group>) -> Started<'a> {
         let live: Vec<&Worker> = self.scheduler.live().collect();
         let why = group.map(|group| self.scheduler.facts(&live, group).map(drop)).unwrap_or(Ok(()));
-        let Some((index, _)) = self.jobs.pop() else { return Started::No(None) };
+        let Some((index, asked)) = self.jobs.pop() else { return Started::No(None) };
         let lost = self.first.clone().unwrap_or_else(|| Error::Device {
             device: "every device that could have done this job".into(),
             what: "in another call".into(),
         });
-        self.refuse(index, why.err().unwrap_or(lost));
+        self.refuse(index, asked.count, why.err().unwrap_or(lost));
         Started::Yes
     }
 
@@ -416,7 +431,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
             if asked.group.is_err() || needs > memory {
                 let why = asked.group.err().unwrap_or_else(|| scheduler.out_of_memory(worker, needs));
                 self.fresh = self.fresh.max(first + 1);
-                self.refuse(first, why);
+                self.refuse(first, asked.count, why);
                 return Cut::Refused;
             }
             self.jobs.give_back(vec![(first, asked)]);
@@ -485,8 +500,8 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
     }
 
     /// The job's result is an error.
-    fn refuse(&mut self, index: usize, why: Error) {
-        self.ready.insert(index, Ready { results: vec![Err(why)].into_iter(), from: None });
+    fn refuse(&mut self, index: usize, count: usize, why: Error) {
+        self.ready.insert(index, Ready { results: vec![Err(why)].into_iter(), from: None, refused: count });
     }
 
     /// What came from devices that turned out to compute wrongly, in this call or in another, is done again.
@@ -546,7 +561,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
                 (None, jobs)
             }
             Done::Ready(results, jobs) => {
-                self.ready.insert(first, Ready { results: results.into_iter(), from: Some((lane, jobs)) });
+                self.ready.insert(first, Ready { results: results.into_iter(), from: Some((lane, jobs)), refused: 0 });
                 return;
             }
             Done::Panicked(with) => resume_unwind(with),
@@ -573,17 +588,15 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         if self.current.is_none() {
             self.current = self.ready.remove(&self.next).map(|ready| (self.next, ready));
         }
-        let Some((first, Ready { results, .. })) = &mut self.current else { return };
-        let mut goes_on = true;
-        for result in results.by_ref().take(AT_A_TIME) {
-            let flow = sink(self.next, result);
+        let Some((first, ready)) = &mut self.current else { return };
+        let (mut goes_on, mut handed_out) = (true, 0);
+        while goes_on && handed_out < AT_A_TIME {
+            let Some((count, result)) = ready.next() else { break };
+            goes_on = sink(count, result).is_continue();
+            handed_out += count;
             self.next += 1;
-            if flow.is_break() {
-                goes_on = false;
-                break;
-            }
         }
-        if results.len() == 0 || !goes_on {
+        if ready.results.len() == 0 || !goes_on {
             if self.held.remove(first).is_some() {
                 self.whole = false;
             }

@@ -1,5 +1,6 @@
 //! Jobs of a caller's iterator, taken ahead on a thread of their own: an iterator that blocks holds no result back.
 
+use super::Job;
 use super::turns::{Signal, lock};
 use super::worker::Asked;
 use std::any::Any;
@@ -40,6 +41,7 @@ pub(super) struct Feed<J> {
 struct Started(AtomicU64, AtomicU64);
 
 struct State<J> {
+    /// In blocks.
     jobs: VecDeque<Asked<J>>,
     /// The iterator has no more jobs.
     ended: bool,
@@ -69,7 +71,7 @@ impl<J> State<J> {
     }
 }
 
-impl<J> Feed<J> {
+impl<J: Job> Feed<J> {
     pub(super) fn new(jobs: usize, bytes: u64) -> Feed<J> {
         let state = State {
             jobs: VecDeque::new(),
@@ -106,11 +108,15 @@ impl<J> Feed<J> {
     fn put(&self, job: Asked<J>) -> bool {
         let mut state = lock(&self.state);
         let (jobs, bytes) = state.ahead;
-        state.ahead = (jobs + 1, bytes + job.held);
+        state.ahead = (jobs + job.count, bytes + job.held);
         state.largest = state.largest.max(job.held);
         state.came += 1;
         let is_first = state.jobs.is_empty();
-        state.jobs.push_back(job);
+        let apart = match state.jobs.back_mut() {
+            Some(block) => block.join(job),
+            None => Some(job),
+        };
+        state.jobs.extend(apart);
         if is_first {
             self.signal.notify();
         }
@@ -167,7 +173,7 @@ pub(super) struct Fed<'a, J> {
     pub(super) most: Option<usize>,
 }
 
-impl<J> Iterator for Fed<'_, J> {
+impl<J: Job> Iterator for Fed<'_, J> {
     type Item = Asked<J>;
 
     fn next(&mut self) -> Option<Asked<J>> {
@@ -183,17 +189,18 @@ impl<J> Iterator for Fed<'_, J> {
         let job = self.jobs.pop_front()?;
         // No other thread writes them.
         let Started(jobs, bytes) = &self.feed.started;
-        jobs.store(jobs.load(Relaxed) + 1, Relaxed);
+        jobs.store(jobs.load(Relaxed) + job.count as u64, Relaxed);
         bytes.store(bytes.load(Relaxed) + job.held, Relaxed);
-        self.most = self.most.map(|most| most.saturating_sub(1));
+        self.most = self.most.map(|most| most.saturating_sub(job.count));
         Some(job)
     }
 
+    /// Jobs, which are no fewer than blocks.
     fn size_hint(&self) -> (usize, Option<usize>) {
         let state = lock(&self.feed.state);
-        let there = self.jobs.len() + state.jobs.len();
+        let there = state.ahead.0 - self.feed.started.0.load(Relaxed) as usize;
         // One panic is left to be handed on.
         let panics = usize::from(state.panic.is_some());
-        (there, if state.ended { Some(there + panics) } else { self.most })
+        (0, if state.ended { Some(there + panics) } else { self.most })
     }
 }

@@ -39,7 +39,8 @@ const MOST_FAULTS: usize = 64;
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
 
-/// One kind of job: what a client of the scheduler is. A job may be a block of many alike.
+/// One kind of job: what a client of the scheduler is. A job may be a block of many alike: what is done for each block costs little
+/// beside many jobs.
 pub trait Job: Send + Sync + Sized {
     /// What becomes of it.
     type Out: Send;
@@ -47,6 +48,8 @@ pub trait Job: Send + Sync + Sized {
     fn ask(&self) -> Result<Kind, Error>;
     /// How many jobs it counts for.
     fn count(&self) -> usize;
+    /// Takes jobs of the same kind in, to be run with these; `Some`: they stay apart.
+    fn join(&mut self, next: Self) -> Option<Self>;
     /// Bytes of memory that the job owns.
     fn owned(&self) -> usize;
     /// Bytes of its output, by what is known of its group.
@@ -418,7 +421,7 @@ impl Scheduler {
         }
         let room = (memory - held, memory - held);
         let count = job.count();
-        let mut jobs = [(0, Asked { job, group: Ok(group), held, count })];
+        let mut jobs = [(0, Asked { job, group: Ok(group), held, count, block: (1, 0) })];
         let mut run = |pool: Option<&ThreadPool>| {
             let place = Place { scheduler: self, worker, room, pool, threads: group.threads, elsewhere: false };
             J::run(&place, &mut jobs, &mut Vec::new())
@@ -487,8 +490,8 @@ impl Scheduler {
                     Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
                     _ => devices,
                 };
-                let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
-                let (began, jobs) = (Instant::now(), jobs.map(move |job| asker.ask(job)));
+                let mut asker = Asker::new(self, devices.clone(), total);
+                let (began, jobs) = (Instant::now(), Joined { jobs: jobs.map(move |job| asker.ask(job)), head: None });
                 Call::new(self, devices, may_switch, each, jobs, None).run(sink)?;
                 if let Some((kind, total, with_host)) = measured {
                     self.paces.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
@@ -513,7 +516,7 @@ impl Scheduler {
         let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
         let feed = Feed::new(FIRST_AHEAD, self.memory_budget() / slots);
         std::thread::scope(|scope| {
-            let mut asker = Asker { scheduler: self, devices: devices.clone(), last: None };
+            let mut asker = Asker::new(self, devices.clone(), most);
             let feed = &feed;
             let pull = move || feed.pull(jobs.map(|job| asker.ask(job)));
             let thread = Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull);
@@ -653,41 +656,109 @@ fn nest<'a, R>(
 }
 
 /// Stops a feed, also where a sink panics.
-struct Stop<'a, J>(&'a Feed<J>);
+struct Stop<'a, J: Job>(&'a Feed<J>);
 
-impl<J> Drop for Stop<'_, J> {
+impl<J: Job> Drop for Stop<'_, J> {
     fn drop(&mut self) {
         self.0.stop();
     }
 }
 
+/// Jobs that are at hand, in blocks.
+struct Joined<J, I> {
+    jobs: I,
+    /// Taken, and in no block yet.
+    head: Option<Asked<J>>,
+}
+
+impl<J: Job, I: Iterator<Item = Asked<J>>> Iterator for Joined<J, I> {
+    type Item = Asked<J>;
+
+    fn next(&mut self) -> Option<Asked<J>> {
+        let mut block = self.head.take().or_else(|| self.jobs.next())?;
+        while block.has_room() && self.head.is_none() {
+            let Some(job) = self.jobs.next() else { break };
+            self.head = block.join(job);
+        }
+        Some(block)
+    }
+
+    /// Jobs, which are no fewer than blocks.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let most = self.jobs.size_hint().1;
+        (0, most.map(|most| most.saturating_add(usize::from(self.head.is_some()))))
+    }
+}
+
+/// Jobs of a block, at most.
+const MOST_OF_A_BLOCK: usize = 256;
+/// Blocks of a device's chunk, at least: it is not to be much longer than it should be.
+const BLOCKS_OF_A_CHUNK: usize = 8;
+
 /// Learns of each job what the planner must know.
 struct Asker<'a> {
     scheduler: &'a Scheduler,
     devices: Vec<&'a Worker>,
+    /// Jobs of the call, at most.
+    total: Option<usize>,
+    /// Bytes of a block's jobs and their outputs, at most.
+    memory: u64,
     /// What is known of the last job's group, which the next job most often shares.
-    last: Option<(Group, Result<Arc<Facts>, Error>)>,
+    last: Option<(Group, Result<Known, Error>)>,
 }
 
-impl Asker<'_> {
+/// What is known of a group.
+struct Known {
+    facts: Arc<Facts>,
+    /// Jobs of a block.
+    block: usize,
+}
+
+impl<'a> Asker<'a> {
+    fn new(scheduler: &'a Scheduler, devices: Vec<&'a Worker>, total: Option<usize>) -> Asker<'a> {
+        let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
+        let memory = scheduler.memory_budget() / slots / BLOCKS_OF_A_CHUNK as u64;
+        Asker { scheduler, devices, total, memory, last: None }
+    }
+
     fn ask<J: Job>(&mut self, job: J) -> Asked<J> {
         let threads = self.scheduler.options.threads;
         let known = job.ask().and_then(|kind| {
             let group = Group { kind, threads };
-            let facts = self.facts(group).as_ref().map_err(Clone::clone)?;
-            Ok((group, job.output(facts)))
+            let Known { facts, block } = self.known(group).as_ref().map_err(Clone::clone)?;
+            Ok((group, job.output(facts), *block))
         });
-        let output = known.as_ref().map_or(0, |(_, output)| *output);
+        let (output, block) = known.as_ref().map_or((0, 1), |(_, output, block)| (*output, *block));
         let held = (job.owned() + output * self.scheduler.copies()) as u64;
-        Asked { held, group: known.map(|(group, _)| group), count: job.count(), job }
+        Asked { held, group: known.map(|(group, ..)| group), count: job.count(), job, block: (block, self.memory) }
     }
 
     /// The error is the first device's, if all decline.
-    fn facts(&mut self, group: Group) -> &Result<Arc<Facts>, Error> {
+    fn known(&mut self, group: Group) -> &Result<Known, Error> {
         if self.last.as_ref().is_none_or(|(last, _)| *last != group) {
-            self.last = Some((group, self.learn(group)));
+            let known = self.learn(group).map(|facts| Known { facts, block: self.block(group) });
+            self.last = Some((group, known));
         }
         &self.last.as_ref().expect("it was learned").1
+    }
+
+    /// Jobs of a block that suits every device: a share of a chunk, and a program for so many fits what a chunk may take.
+    fn block(&self, group: Group) -> usize {
+        let of = |worker: &&Worker| {
+            let scale = Scale { scheduler: self.scheduler, worker };
+            let bounds = scale.bounds(0, Some(group), std::iter::empty());
+            let of_time = bounds.time.as_secs_f64() / worker.speed(group).map_or(1.0, |speed| 1.0 / speed);
+            let chunk = (of_time as usize).min(worker.most(Some(group)));
+            let mut block = (chunk / BLOCKS_OF_A_CHUNK).clamp(1, MOST_OF_A_BLOCK);
+            while block > 1 && scale.bytes(group, block) > self.memory {
+                block /= 2;
+            }
+            block
+        };
+        let of_devices = self.scheduler.all().filter(|worker| worker.takes(group)).map(|worker| of(&worker)).min();
+        // Few jobs are shared out too.
+        let share = self.total.map_or(usize::MAX, |total| total / self.devices.len() / BLOCKS_OF_A_CHUNK);
+        of_devices.unwrap_or(1).min(share).max(1)
     }
 
     fn learn(&self, group: Group) -> Result<Arc<Facts>, Error> {

@@ -46,6 +46,9 @@ macro_rules! block {
         fn count(&$self) -> usize {
             $count
         }
+        fn join(&mut self, next: Self) -> Option<Self> {
+            Some(next)
+        }
         // The jobs and their results are the caller's memory: the call asks for it before it begins.
         fn owned(&self) -> usize {
             0
