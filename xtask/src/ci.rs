@@ -3,7 +3,7 @@
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
     benchmarks, dependent, foreign, fuzz, kernels, licences, magic, negative, outputs, secrets, shaders, sources,
-    supply, tests,
+    supply, tests, threads,
 };
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,7 @@ pub(crate) const STEPS: &[CiStep] = &[
 #[rustfmt::skip]
 pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "fuzz",         about: "runs of the fuzz targets, and the lines that they reach", run: |tally, _| fuzz::check(tally) },
+    CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer",       run: |tally, _| threads::check(tally) },
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },

@@ -134,18 +134,33 @@ fn ensure_qemu() -> Result<(), String> {
     process::ensure_packages(&ARM_PACKAGES, there)
 }
 
-/// The host logic, and lanes with the vectors that Miri knows, AVX-512 among them: for a CPU that lacks those this is the
-/// only place where they run.
-pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
-    let there = || answers("rustup", &["run", "nightly", "cargo", "miri", "--version"]);
+/// Sees to nightly with Miri and the sources of the standard library, or says how to get them.
+pub(crate) fn ensure_nightly(there: impl Fn() -> bool) -> Result<(), String> {
     if !there() && may_install() {
         let parts = ["--component", "miri", "--component", "rust-src"];
         let new = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
         let _ = answers("rustup", &["component", "add", "--toolchain", "nightly", "miri", "rust-src"])
             || answers("rustup", &[&new[..], &parts].concat());
     }
-    if !there() {
-        return Ok(Outcome::Skipped("no Miri: `rustup toolchain install nightly -c miri -c rust-src`".into()));
+    match there() {
+        true => Ok(()),
+        false => {
+            Err("not all is there of what `rustup toolchain install nightly -c miri -c rust-src` would bring".into())
+        }
+    }
+}
+
+/// Whether the standard library can be compiled anew.
+pub(crate) fn has_sources() -> bool {
+    let root = process::output("rustup", &["run", "nightly", "rustc", "--print", "sysroot"]);
+    root.is_some_and(|root| Path::new(root.trim()).join("lib/rustlib/src/rust/library/std").exists())
+}
+
+/// The host logic, and lanes with the vectors that Miri knows, AVX-512 among them: for a CPU that lacks those this is the
+/// only place where they run.
+pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
+    if let Err(why) = ensure_nightly(|| answers("rustup", &["run", "nightly", "cargo", "miri", "--version"])) {
+        return Ok(Outcome::Skipped(why));
     }
     let nightly = process::output("rustup", &["run", "nightly", "rustc", "--version"]).unwrap_or_default();
     let before = tally.passed;

@@ -19,6 +19,7 @@ mod shaders;
 mod sources;
 mod supply;
 mod tests;
+mod threads;
 mod vectors;
 
 use std::path::Path;

