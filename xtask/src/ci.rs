@@ -45,14 +45,14 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "no-std",    about: "fips205 and zkdilithium without an operating system",        run: |_, _| foreign::no_std() },
     CiStep { name: "systems",   about: "the tool for Windows and macOS; in full, its tests under Wine",  run: foreign::systems },
     CiStep { name: "neon",      about: "lanes and cpu on aarch64 under qemu",                        run: |tally, _| foreign::neon(tally) },
-    CiStep { name: "miri",      about: "the host logic and the lanes under Miri",                    run: foreign::miri },
+    CiStep { name: "miri",      about: "the host logic, its threads and the lanes under Miri",       run: foreign::miri },
 ];
 
 /// Those that only a full run has, unless they are named.
 #[rustfmt::skip]
 pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "fuzz",         about: "runs of the fuzz targets, and the lines that they reach", run: |tally, _| fuzz::check(tally) },
-    CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer",       run: |tally, _| threads::check(tally) },
+    CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer and loom", run: |tally, _| threads::check(tally) },
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },

@@ -6,6 +6,8 @@
 
 mod call;
 mod choice;
+#[cfg(test)]
+mod doubles;
 mod feed;
 mod stats;
 mod turns;
@@ -792,7 +794,7 @@ mod tests {
     use super::*;
     use crate::Reference;
 
-    struct Nothing;
+    pub(super) struct Nothing;
 
     impl Knowledge for Nothing {
         fn choose(
@@ -809,18 +811,22 @@ mod tests {
         }
     }
 
-    fn scheduler(threads: usize) -> Scheduler {
-        let backend: Arc<dyn Backend> = Arc::new(Reference);
-        let device = backend.devices().unwrap().remove(0);
-        let options = Options {
+    pub(super) fn options(threads: usize, memory_budget: u64) -> Options {
+        Options {
             threads,
-            memory_budget: 1 << 20,
-            memory_budget_with_others: 1 << 20,
+            memory_budget,
+            memory_budget_with_others: memory_budget,
             is_memory_chosen: true,
             check_roots: true,
             verify_signatures: false,
             redundant: false,
-        };
+        }
+    }
+
+    fn scheduler(threads: usize) -> Scheduler {
+        let backend: Arc<dyn Backend> = Arc::new(Reference);
+        let device = backend.devices().unwrap().remove(0);
+        let options = options(threads, 1 << 20);
         Scheduler::new(vec![(backend, device)], None, options, Arc::new(|_, _| Arc::new(Nothing)), Policy::default())
     }
 

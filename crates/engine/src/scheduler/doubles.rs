@@ -1,0 +1,171 @@
+//! Calls that share devices which compute next to nothing: few enough steps for Miri and ThreadSanitizer to follow all threads.
+
+use super::tests::Nothing;
+use super::*;
+use hypergrove_fips205::params::TOY_SHA2_16;
+use hypergrove_fips205::plan::Op;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Bytes that a job says it owns: by them chunks have few jobs.
+const OWNED: usize = 10_000;
+/// Jobs that the memory for a chunk suffices for, about.
+const IN_A_CHUNK: u64 = 4;
+
+/// Jobs of a call, and chunks at a time of a device at most: Miri takes seconds for some of them.
+const JOBS: u64 = if cfg!(miri) { 12 } else { 40 };
+const QUEUE: u32 = if cfg!(miri) { 1 } else { 2 };
+
+/// What a device answers to its `nth` run.
+type Answer = fn(scheduler: &Scheduler, device: u32, nth: usize) -> Result<(), Error>;
+
+/// Devices that square numbers, and what became of their results.
+struct Devices {
+    scheduler: Scheduler,
+    answer: Answer,
+    runs: [AtomicUsize; 2],
+    discarded: AtomicUsize,
+}
+
+/// A number that is its caller's.
+struct Number<'a>(&'a u64, &'a Devices);
+
+/// Its square.
+struct Square<'a>(u64, &'a Devices);
+
+impl<'a> Job for Number<'a> {
+    type Out = Square<'a>;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Sign, cached_layers: 0 })
+    }
+    fn count(&self) -> usize {
+        1
+    }
+    fn owned(&self) -> usize {
+        OWNED
+    }
+    fn output(&self, _: &Facts) -> usize {
+        size_of::<u64>()
+    }
+    fn run(
+        place: &Place<'_>,
+        jobs: &mut [(usize, Asked<Self>)],
+        memory: &mut Vec<u8>,
+    ) -> Result<Vec<Result<Square<'a>, Error>>, Error> {
+        let devices = jobs[0].1.job.1;
+        let device = place.worker.device().index;
+        let nth = devices.runs[device as usize].fetch_add(1, SeqCst);
+        memory.resize(jobs.len() * size_of::<u64>(), 0);
+        let work = |_, (_, asked): &(usize, Asked<Self>), out: &mut [u8]| {
+            out.copy_from_slice(&asked.job.0.pow(2).to_le_bytes());
+            Ok(())
+        };
+        place.each(jobs, memory, size_of::<u64>(), work)?;
+        (devices.answer)(place.scheduler, device, nth)?;
+        let squares = memory.chunks_exact(size_of::<u64>());
+        Ok(squares.map(|bytes| Ok(Square(u64::from_le_bytes(bytes.try_into().unwrap()), devices))).collect())
+    }
+    fn discard(out: Square<'a>) {
+        out.1.discarded.fetch_add(1, SeqCst);
+    }
+}
+
+impl Devices {
+    /// Two devices with so many chunks at a time each.
+    fn new(queue: u32, answer: Answer) -> Devices {
+        let backend: Arc<dyn Backend> = Arc::new(crate::Reference);
+        let device = backend.devices().unwrap().remove(0);
+        let device = |index| (backend.clone(), Device { index, queue, ..device.clone() });
+        let memory_budget = IN_A_CHUNK * OWNED as u64 * (slots([queue, queue].map(u64::from).into_iter()) + 1);
+        let options = super::tests::options(2, memory_budget);
+        let know: Know = Arc::new(|_, _| Arc::new(Nothing));
+        let scheduler = Scheduler::new([0, 1].map(device).into(), None, options, know, Policy::default());
+        Devices { scheduler, answer, runs: Default::default(), discarded: AtomicUsize::new(0) }
+    }
+
+    /// Squares these numbers, from a source that may block or that does not; every square comes out, in its place.
+    fn square(&self, numbers: &[u64], may_block: bool) {
+        let mut next = 0;
+        let mut jobs = numbers.iter().map(|number| Number(number, self));
+        let mut sink = |index, square: Result<Square<'_>, Error>| {
+            assert_eq!((index, square.unwrap().0), (next, numbers[next].pow(2)));
+            next += 1;
+            ControlFlow::Continue(())
+        };
+        let done = match may_block {
+            true => self.scheduler.run_blocking(&mut jobs, &mut sink),
+            false => self.scheduler.run(&mut jobs, &mut sink),
+        };
+        assert_eq!((done, next), (Ok(()), numbers.len()));
+    }
+
+    /// No turn is taken, and none is waited for.
+    fn is_idle(&self) -> bool {
+        self.scheduler.all().all(|worker| worker.turns.load() == (0, 0))
+    }
+}
+
+#[test]
+fn batches_and_single_jobs_share_devices() {
+    for queue in 1..=QUEUE {
+        let devices = Devices::new(queue, |_, _, _| Ok(()));
+        let numbers: Vec<u64> = (0..JOBS).collect();
+        std::thread::scope(|scope| {
+            for may_block in [false, true] {
+                let (devices, numbers) = (&devices, &numbers);
+                scope.spawn(move || devices.square(numbers, may_block));
+            }
+            for number in &numbers[..2] {
+                assert_eq!(devices.scheduler.one(Number(number, &devices)).unwrap().0, number * number);
+            }
+        });
+        assert_eq!((devices.is_idle(), devices.discarded.load(SeqCst)), (true, 0));
+    }
+}
+
+#[test]
+fn what_a_device_loses_is_done_again() {
+    let dead: Answer = |_, device, _| match device {
+        0 => Err(Error::Device { device: "0".into(), what: "dead".into() }),
+        _ => Ok(()),
+    };
+    // Results of the second device wait for the first one's until their device is found out.
+    let lying: Answer = |scheduler, device, nth| {
+        while (device, nth) == (0, 0) && scheduler.faults().is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        match (device, nth) {
+            (1, 1..) => Err(Error::Inconsistent { device: "1".into(), what: "a check".into() }),
+            _ => Ok(()),
+        }
+    };
+    for (answer, left) in [(dead, 1), (lying, 0)] {
+        let devices = Devices::new(QUEUE, answer);
+        let numbers: Vec<u64> = (0..JOBS).collect();
+        devices.square(&numbers, false);
+        let live: Vec<u32> = devices.scheduler.live().map(|worker| worker.device().index).collect();
+        assert_eq!((live, devices.is_idle()), (vec![left], true));
+        assert_eq!(devices.discarded.load(SeqCst) > 0, left == 0, "only a device that lies has its results withdrawn");
+    }
+}
+
+#[test]
+fn a_sink_ends_the_call_or_panics() {
+    let devices = Devices::new(QUEUE, |_, _, _| Ok(()));
+    let number = 7;
+    let mut taken = 0;
+    let mut sink = |index, _: Result<Square<'_>, Error>| {
+        taken = index + 1;
+        if taken == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let endless = || std::iter::repeat_with(|| Number(&number, &devices));
+    assert_eq!(devices.scheduler.run_blocking(&mut endless(), &mut sink), Ok(()));
+    assert_eq!((taken, devices.is_idle()), (3, true));
+    let mut panics = |_, _: Result<Square<'_>, Error>| panic!("a fault of the sink");
+    let call = || devices.scheduler.run_blocking(&mut endless(), &mut panics);
+    let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+    assert_eq!((panic.downcast_ref(), devices.is_idle()), (Some(&"a fault of the sink"), true));
+    devices.square(&[1, 2, 3], true);
+}
