@@ -175,7 +175,7 @@ const FAILED: &str = "FAILED";
 
 fn fmt() -> Step {
     process::run(process::cargo(&["fmt", "--all", "--check", "--", "-l"]))?;
-    for manifest in [dependent::MANIFEST, fuzz::MANIFEST] {
+    for manifest in [dependent::MANIFEST, fuzz::MANIFEST, threads::MODELS] {
         process::run(process::cargo(&["fmt", "--manifest-path", manifest, "--check", "--", "-l"]))?;
     }
     Ok(Outcome::Passed(String::new()))

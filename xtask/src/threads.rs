@@ -1,4 +1,5 @@
-//! Data races: tests that share an engine between threads, under ThreadSanitizer.
+//! Data races and lost wake-ups: tests that share an engine between threads, under ThreadSanitizer; the queues of the
+//! scheduler under loom.
 
 use crate::foreign;
 use crate::process::{self, Outcome, Step, Tally};
@@ -13,12 +14,20 @@ const SKIPPED: &str = "zkdilithium::tests::batches_are_the";
 const CONTROL: [&str; 2] = ["--test", "race"];
 const REPORT: &str = "WARNING: ThreadSanitizer: data race";
 
+/// The models of the scheduler's queues.
+pub(crate) const MODELS: &str = "xtask/loom/Cargo.toml";
+
 pub(crate) fn check(tally: &mut Tally) -> Step {
+    let before = tally.passed;
+    let mut models = process::limited(15, "cargo", &["run", "--release", "--manifest-path", MODELS]);
+    models.env("CARGO_TARGET_DIR", process::target().join("loom"));
+    process::run_tests(models, tally)?;
+    let models = format!("{} models", tally.passed - before);
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        return Ok(Outcome::Skipped("ThreadSanitizer is run on Linux on x86-64 alone".into()));
+        return Ok(Outcome::Skipped(format!("{models}; ThreadSanitizer is run on Linux on x86-64 alone")));
     }
     if let Err(why) = foreign::ensure_nightly(foreign::has_sources) {
-        return Ok(Outcome::Skipped(why));
+        return Ok(Outcome::Skipped(format!("{models}; {why}")));
     }
     let before = tally.passed;
     let mut command = sanitized(&TESTS);
@@ -29,7 +38,8 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
     if output.status.success() || !text.contains(REPORT) {
         return Err(format!("ThreadSanitizer did not report the planted race:\n{text}"));
     }
-    Ok(Outcome::Passed(format!("{} tests without a race; a planted one was reported", tally.passed - before)))
+    let tests = tally.passed - before;
+    Ok(Outcome::Passed(format!("{models}; {tests} tests without a race, and a planted one was reported")))
 }
 
 /// Tests that report data races and then fail. The standard library is compiled anew, or its own synchronisation would go

@@ -1,13 +1,14 @@
 //! Jobs of a caller's iterator, taken ahead on a thread of their own: an iterator that blocks holds no result back.
 
 use super::Job;
+use super::sync::{AtomicU64, Condvar, Mutex};
 use super::turns::{Signal, lock};
 use super::worker::Asked;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time without a new job after which those at hand are started although they fill no chunk.

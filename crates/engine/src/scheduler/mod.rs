@@ -13,6 +13,12 @@ mod stats;
 mod turns;
 mod worker;
 
+/// The locks of `turns` and `feed`. `xtask/loom` has loom's in their place.
+mod sync {
+    pub(super) use std::sync::atomic::AtomicU64;
+    pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
+}
+
 pub use call::Sink;
 pub use choice::{Suited, Wake};
 pub use stats::{DeviceStats, Stats};

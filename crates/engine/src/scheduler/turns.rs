@@ -4,8 +4,9 @@
 //! chunk, so that calls take turns chunk by chunk. Single jobs have turns of their own, and wait for other single jobs alone: the
 //! device, or the operating system, shares its time out among them and the chunks.
 
+use super::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Wakes a call that waits: for turns, for jobs of its source, or for chunks that are done.

@@ -1,0 +1,294 @@
+//! The scheduler's queues under loom: every order in which threads can take the locks, up to a number of preemptions.
+//!
+//! `turns.rs` and `feed.rs` are compiled here as they are, with loom's locks. Loom reports a thread that is never woken as a
+//! deadlock.
+#![forbid(unsafe_code)]
+
+#[allow(dead_code, reason = "the models use some of it")]
+#[path = "../../../crates/engine/src/scheduler/feed.rs"]
+mod feed;
+#[allow(dead_code, reason = "the models use some of it")]
+#[path = "../../../crates/engine/src/scheduler/turns.rs"]
+mod turns;
+
+/// What the scheduler's module of this name takes from the standard library.
+mod sync {
+    pub(crate) use loom::sync::atomic::AtomicU64;
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+    use std::sync::LockResult;
+    use std::time::Duration;
+
+    /// Loom's, with the two waits that it lacks.
+    #[derive(Debug, Default)]
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl Condvar {
+        pub(crate) fn new() -> Condvar {
+            Condvar(loom::sync::Condvar::new())
+        }
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+        pub(crate) fn wait_while<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            mut waits: impl FnMut(&mut T) -> bool,
+        ) -> LockResult<MutexGuard<'a, T>> {
+            while waits(&mut guard) {
+                guard = self.0.wait(guard)?;
+            }
+            Ok(guard)
+        }
+        /// Loom has no clock: the models do without what time would do.
+        pub(crate) fn wait_timeout_while<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            _: Duration,
+            waits: impl FnMut(&mut T) -> bool,
+        ) -> LockResult<MutexGuard<'a, T>> {
+            self.wait_while(guard, waits)
+        }
+    }
+}
+
+/// What a feed knows of a job. Here each stays by itself.
+mod worker {
+    pub(crate) struct Asked<J> {
+        pub(crate) job: J,
+        pub(crate) held: u64,
+        pub(crate) count: usize,
+    }
+
+    impl<J> Asked<J> {
+        pub(crate) fn join(&mut self, next: Asked<J>) -> Option<Asked<J>> {
+            Some(next)
+        }
+    }
+}
+
+trait Job {}
+
+impl Job for usize {}
+
+use feed::{Fed, Feed};
+use loom::sync::atomic::AtomicUsize;
+use loom::thread::{self, JoinHandle};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use sync::Mutex;
+use turns::{Signal, Ticket, Turn, Turns, lock};
+use worker::Asked;
+
+/// Preemptions in one execution: each one more multiplies the executions.
+const PREEMPTIONS: usize = 3;
+
+type Model = (&'static str, fn());
+
+const MODELS: [Model; 6] = [
+    ("chunks come one at a time, in the order of their tickets", chunks_in_order),
+    ("a call that gives up leaves its turn to the next", giving_up),
+    ("a call that steps aside for its sink comes back", stepping_aside),
+    ("single jobs wait for single jobs alone", singles),
+    ("a feed that is full goes on when there is room", feed_goes_on),
+    ("a feed that is stopped ends, whatever it waits for", feed_stops),
+];
+
+/// Faults that loom must find.
+const CONTROLS: [Model; 2] = [
+    ("a call that looks for its turn before it asks what happened", careless),
+    ("a call that keeps the turn that it gave up", keeping),
+];
+
+fn main() -> ExitCode {
+    let explored = |model: fn()| {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(PREEMPTIONS);
+        catch_unwind(AssertUnwindSafe(|| builder.check(model))).is_ok()
+    };
+    let verdict = |(name, model): &Model, is_right| {
+        let passes = explored(*model) == is_right;
+        println!("test {name} ... {}", if passes { "ok" } else { "FAILED" });
+        passes
+    };
+    let mut all: Vec<bool> = MODELS.iter().map(|model| verdict(model, true)).collect();
+    // What loom says of these is expected.
+    std::panic::set_hook(Box::new(|_| ()));
+    all.extend(CONTROLS.iter().map(|control| verdict(control, false)));
+    let (passed, failed): (Vec<bool>, Vec<bool>) = all.into_iter().partition(|passes| *passes);
+    let outcome = if failed.is_empty() { "ok" } else { "FAILED" };
+    println!("test result: {outcome}. {} passed; {} failed", passed.len(), failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Waits for the turn that the call has asked for.
+fn granted<'a>(turns: &'a Turns, signal: &Signal) -> Turn<'a> {
+    loop {
+        let seen = signal.events();
+        if let Some((_, slot)) = signal.granted().pop() {
+            return turns.granted(slot);
+        }
+        signal.wait(seen, None);
+    }
+}
+
+/// A device with one slot, and which tickets had it so far.
+struct Device {
+    turns: Turns,
+    inside: AtomicUsize,
+    tickets: Mutex<Vec<Ticket>>,
+}
+
+impl Device {
+    fn new() -> Arc<Device> {
+        Arc::new(Device { turns: Turns::new(1, 1), inside: AtomicUsize::new(0), tickets: Mutex::new(Vec::new()) })
+    }
+
+    /// A chunk.
+    fn run(&self) {
+        let signal = Arc::new(Signal::default());
+        let (turn, ticket) = match self.turns.chunk(&signal, 0, None) {
+            Ok(turn) => (turn, None),
+            Err(ticket) => (granted(&self.turns, &signal), Some(ticket)),
+        };
+        assert_eq!(self.inside.fetch_add(1, SeqCst), 0, "one at a time");
+        lock(&self.tickets).extend(ticket);
+        self.inside.fetch_sub(1, SeqCst);
+        drop(turn);
+    }
+
+    fn spawn(self: &Arc<Self>, body: impl FnOnce(&Device) + 'static) -> JoinHandle<()> {
+        let device = self.clone();
+        thread::spawn(move || body(&device))
+    }
+
+    /// All calls have ended.
+    fn is_idle(&self) {
+        assert_eq!(self.turns.load(), (0, 0));
+    }
+}
+
+fn chunks_in_order() {
+    let device = Device::new();
+    let others = [(); 2].map(|()| device.spawn(Device::run));
+    device.run();
+    others.into_iter().for_each(|other| other.join().unwrap());
+    assert!(lock(&device.tickets).is_sorted());
+    device.is_idle();
+}
+
+/// A call asks for a turn and ends before it has it.
+fn gives_up(device: &Device, returns: bool) {
+    let signal = Arc::new(Signal::default());
+    let ticket = device.turns.chunk(&signal, 0, None).err();
+    if ticket.is_some_and(|ticket| !device.turns.withdraw(ticket)) && returns {
+        for (_, slot) in signal.granted() {
+            drop(device.turns.granted(slot));
+        }
+    }
+}
+
+fn giving_up() {
+    let device = Device::new();
+    let others = [device.spawn(|device| gives_up(device, true)), device.spawn(Device::run)];
+    device.run();
+    others.into_iter().for_each(|other| other.join().unwrap());
+    device.is_idle();
+}
+
+fn stepping_aside() {
+    let device = Device::new();
+    let signal = Arc::new(Signal::default());
+    let Ok(first) = device.turns.chunk(&signal, 0, None) else { panic!("nobody is there") };
+    let aside = Arc::new(Signal::default());
+    let Err(ticket) = device.turns.chunk(&aside, 0, None) else { panic!("the slot is in use") };
+    let other = device.spawn(Device::run);
+    let end = device.spawn(|device| drop(device.turns.granted(0)));
+    std::mem::forget(first);
+    let turn = match device.turns.withdraw(ticket) {
+        true => device.turns.chunk(&aside, 0, Some(ticket)).unwrap_or_else(|same| {
+            assert_eq!(same, ticket);
+            granted(&device.turns, &aside)
+        }),
+        false => granted(&device.turns, &aside),
+    };
+    drop(turn);
+    [other, end].into_iter().for_each(|other| other.join().unwrap());
+    device.is_idle();
+}
+
+fn singles() {
+    let device = Device::new();
+    let signal = Arc::new(Signal::default());
+    // A chunk that lasts keeps no single job away.
+    let Ok(chunk) = device.turns.chunk(&signal, 0, None) else { panic!("nobody is there") };
+    let single = |device: &Device| {
+        let turn = device.turns.single();
+        assert_eq!(device.inside.fetch_add(1, SeqCst), 0, "one at a time");
+        device.inside.fetch_sub(1, SeqCst);
+        drop(turn);
+    };
+    let others = [(); 2].map(|()| device.spawn(single));
+    single(&device);
+    others.into_iter().for_each(|other| other.join().unwrap());
+    drop(chunk);
+    device.is_idle();
+}
+
+/// A source of three jobs, of which one may be taken ahead, and a call that takes them.
+fn feed_goes_on() {
+    const JOBS: usize = 3;
+    let feed = Arc::new(Feed::new(1, u64::MAX));
+    let (source, signal) = (feed.clone(), feed.signal());
+    let pull = thread::spawn(move || source.pull((0..JOBS).map(|job| Asked { job, held: 1, count: 1 })));
+    let mut fed = Fed { feed: &feed, jobs: VecDeque::new(), most: None };
+    let mut next = 0;
+    loop {
+        let seen = signal.events();
+        // Whether to start what is at hand is a question of time; that a feed with room goes on is not.
+        feed.supply(0, 0, None);
+        while let Some(asked) = fed.next() {
+            assert_eq!(asked.job, next);
+            next += 1;
+        }
+        if fed.size_hint() == (0, Some(0)) {
+            break;
+        }
+        feed.supply(0, 0, None);
+        signal.wait(seen, None);
+    }
+    assert_eq!(next, JOBS);
+    pull.join().unwrap();
+}
+
+/// A source without an end, and a call that ends whatever the source's thread waits for.
+fn feed_stops() {
+    let feed = Arc::new(Feed::new(1, u64::MAX));
+    let source = feed.clone();
+    let pull = thread::spawn(move || source.pull((0..).map(|job| Asked { job, held: 1, count: 1 })));
+    feed.supply(0, 0, None);
+    feed.stop();
+    pull.join().unwrap();
+}
+
+fn careless() {
+    let device = Device::new();
+    let other = device.spawn(Device::run);
+    let signal = Arc::new(Signal::default());
+    if device.turns.chunk(&signal, 0, None).is_err() {
+        while signal.granted().is_empty() {
+            signal.wait(signal.events(), None);
+        }
+        drop(device.turns.granted(0));
+    }
+    other.join().unwrap();
+}
+
+fn keeping() {
+    let device = Device::new();
+    let others = [device.spawn(|device| gives_up(device, false)), device.spawn(Device::run)];
+    device.run();
+    others.into_iter().for_each(|other| other.join().unwrap());
+}
