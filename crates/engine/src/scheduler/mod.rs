@@ -367,6 +367,7 @@ impl Scheduler {
 
     /// The same on a given device, as long as it works.
     pub fn one_rather_on<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
+        self.same_process()?;
         let kind = job.ask()?;
         let mut asked = Some(job);
         let mut first = None;
@@ -472,6 +473,7 @@ impl Scheduler {
         jobs: &mut dyn Iterator<Item = J>,
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
+        self.same_process()?;
         let mut jobs = jobs.fuse();
         // A single job has turns of its own.
         let first = jobs.next();
@@ -520,6 +522,7 @@ impl Scheduler {
         if self.options.threads == 1 || most.is_some_and(|most| most <= 1) {
             return self.run(&mut { jobs }, sink);
         }
+        self.same_process()?;
         let (devices, may_switch) = self.devices();
         let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
         let feed = Feed::new(FIRST_AHEAD, self.memory_budget() / slots);
@@ -606,7 +609,7 @@ impl Scheduler {
         pool.build().map_err(|why| Error::no_threads(threads, why))
     }
 
-    /// After a fork the child has none of its parent's threads.
+    /// After a fork the child has none of its parent's threads, and turns that they held are never given back.
     fn same_process(&self) -> Result<(), Error> {
         match self.process.get() {
             Some(process) if *process != std::process::id() => Err(Error::Io {
