@@ -4,8 +4,8 @@ use crate::process::{self, Outcome, Step};
 use std::fs;
 use std::path::Path;
 
-/// Where `unsafe` may be: intrinsics, CUDA's and Vulkan's C functions, and for tests the kernels as C functions of the host and a
-/// race on purpose.
+/// Where `unsafe` may be: intrinsics, CUDA's and Vulkan's C functions, and for tests the kernels as C functions of the host, a
+/// race on purpose, and `fork`.
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/lanes/",
     "crates/taint/src/valgrind.rs",
@@ -14,6 +14,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/gpu/src/host.rs",
     "crates/kernels/src/host.rs",
     "crates/hypergrove/tests/race.rs",
+    "crates/hypergrove/tests/fork.rs",
 ];
 
 /// Beginnings of absolute paths that exist on one machine only; `concat!` keeps this file clean of them.
