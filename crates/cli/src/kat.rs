@@ -131,9 +131,9 @@ pub(crate) fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answ
         })
     };
     let seeds = cases.iter().map(seed).collect::<Result<Vec<_>, _>>()?;
-    let keys = engine.keygen_batch(&seeds)?;
-    let jobs: Vec<_> = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &case.msg.0[..])).collect();
-    let signatures = engine.sign_batch(&jobs)?.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let keys = engine.from_seeds(&seeds)?;
+    let jobs = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &case.msg.0));
+    let signatures = engine.sign_batch_to_vec(jobs)?.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut answers = Vec::with_capacity(cases.len());
     // What is to be verified of all cases: first of each case the signature itself, then its mutations.
     let mut inputs = Vec::new();
@@ -174,9 +174,9 @@ pub(crate) fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answ
 /// The verdicts on public keys, messages and signatures of any lengths.
 fn verdicts(engine: &Engine, inputs: &[[Vec<u8>; 3]]) -> Result<Vec<bool>, Failure> {
     let keys: Vec<_> = inputs.iter().map(|[pk, ..]| VerifyingKey::from_bytes(pk).ok()).collect();
-    let jobs: Vec<_> = (inputs.iter().zip(&keys))
-        .filter_map(|([_, msg, sig], key)| Some(VerifyJob::new(key.as_ref()?, &msg[..], sig)))
-        .collect();
-    let mut judged = engine.verify_batch(&jobs)?.into_iter();
-    Ok(keys.iter().map(|key| key.is_some() && judged.next().unwrap_or(false)).collect())
+    let jobs =
+        (inputs.iter().zip(&keys)).filter_map(|([_, msg, sig], key)| Some(VerifyJob::new(key.as_ref()?, msg, sig)));
+    let mut judged = engine.verify_batch_to_vec(jobs)?.into_iter();
+    let verdict = |key: &Option<_>| key.as_ref().and_then(|_| judged.next()).unwrap_or(Ok(false));
+    Ok(keys.iter().map(verdict).collect::<Result<_, _>>()?)
 }

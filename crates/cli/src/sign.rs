@@ -87,25 +87,27 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
             Err(failure) => tell((index, Err(failure))),
         }
     };
+    // Which file each job is of.
+    let (sender, signed) = mpsc::channel();
+    let file = || signed.recv().expect("one result a job");
+    let messages = (0..files.len()).filter_map(|index| {
+        let message = message(index)?;
+        sender.send(index).ok()?;
+        Some(message)
+    });
     let done = match &key {
         Ready::SlhDsa(engine, key) => {
             let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
-            // Which file each job is of.
-            let (sender, signed) = mpsc::channel();
-            let jobs = (0..files.len()).filter_map(|index| {
-                let (mode, message) = message(index)?;
-                sender.send(index).ok()?;
-                Some(SignJob::new(key, message).mode(mode).randomizer(randomizer))
-            });
-            let done = engine.sign_batch(jobs, |_, signature| {
-                let index = signed.recv().expect("one result a job");
-                write(index, signature.as_ref().map(Signature::as_bytes).map_err(|error| error.clone().into()));
-            });
-            done.map_err(Failure::from)
+            let jobs = messages.map(|(mode, message)| SignJob::new(key, message).mode(mode).randomizer(randomizer));
+            engine.sign_batch(jobs, |_, signature| {
+                write(file(), signature.as_ref().map(Signature::as_bytes).map_err(|error| error.clone().into()));
+            })
         }
         Ready::ZkDilithium(engine, key) => {
-            let messages = (0..files.len()).filter_map(|index| Some((index, message(index)?.1)));
-            zkdilithium::sign(engine, key, messages, write)
+            let jobs = messages.map(|(_, message)| zk::SignJob::new(key, message));
+            engine.sign_batch(jobs, |_, signature| {
+                write(file(), signature.as_ref().map(zk::Signature::as_bytes).map_err(|error| error.clone().into()));
+            })
         }
     };
     let mut batch = batch.into_inner();
@@ -210,7 +212,9 @@ impl Ready<'_> {
             }
             Ready::ZkDilithium(engine, key) => {
                 let both = both.map(|(index, ((_, message), signature))| (index, (message, signature)));
-                zkdilithium::verify(engine, &key.verifying_key(), false, both, |index, valid| tell(index, Ok(valid)))?;
+                zkdilithium::verify(engine, &key.verifying_key(), false, both, |index, valid| {
+                    tell(index, valid.map_err(Failure::from));
+                })?;
             }
         }
         Ok(existing.into_iter().map(|of_file| of_file.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())

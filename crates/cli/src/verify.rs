@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
                 let ((_, message), signature) = read(index)?;
                 Some((index, (message, signature)))
             });
-            zkdilithium::verify(&engine, key, args.strict, jobs, |index, valid| tell(index, Ok(valid)))
+            zkdilithium::verify(&engine, key, args.strict, jobs, tell)
         }
     };
     let exit = verdicts.finish()?;

@@ -1,4 +1,4 @@
-//! What zkDilithium has of its own at the command line: the forms of its keys, and batches of files.
+//! What zkDilithium has of its own at the command line: the forms of its keys, and its engine.
 
 use crate::args::{MachineOptions, MessageOptions};
 use crate::failure::Failure;
@@ -6,16 +6,13 @@ use crate::keys::{Encoding, KeyFile};
 use crate::machine::{self, Warns, Watched};
 use crate::pem::{Pem, is_pem, mixed};
 use crate::printer::{Printer, brief};
-use hypergrove::Params;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
-    Engine, EngineBuilder, KeyError, Op, PRIVATE_LABEL, PUBLIC_LABEL, SignJob, Signature, SigningKey, VerifyJob,
-    VerifyingKey,
+    Engine, EngineBuilder, KeyError, PRIVATE_LABEL, PUBLIC_LABEL, SigningKey, VerifyJob, VerifyingKey,
 };
+use hypergrove::{Error, Params};
+use std::sync::mpsc;
 use zeroize::Zeroizing;
-
-/// Bytes of a batch, its files included, unless the user says otherwise.
-const BATCH_BYTES: u64 = 64 << 20;
 
 /// Half of a key pair, or all of it.
 pub(crate) enum Key {
@@ -152,7 +149,7 @@ pub(crate) fn generate(
             Box::new(Zeroizing::new(*seed))
         }
     };
-    Ok(engine(machine, printer)?.keygen_batch(std::slice::from_ref(&**seed))?.remove(0))
+    Ok(engine(machine, printer)?.from_seeds(std::slice::from_ref(&**seed))?.remove(0))
 }
 
 /// Refuses what has no form.
@@ -227,62 +224,25 @@ pub(crate) fn engine_with<'p>(
     Ok(Watched::new(builder.build()?, printer))
 }
 
-/// Takes jobs as memory allows, and as keep the engine busy; each has so many bytes of files.
-fn batch<J>(
-    engine: &Engine,
-    op: Op,
-    jobs: &mut impl Iterator<Item = J>,
-    bytes: impl Fn(&J) -> usize,
-) -> Result<Vec<J>, Failure> {
-    let (mut batch, mut files, most) = (Vec::new(), 0, engine.jobs_to_fill(op)?);
-    let room = engine.memory_budget().unwrap_or(engine.bytes(op, 0) + BATCH_BYTES);
-    while batch.is_empty() || batch.len() < most && engine.bytes(op, batch.len()) + files < room {
-        let Some(job) = jobs.next() else { break };
-        files += bytes(&job) as u64;
-        batch.push(job);
-    }
-    Ok(batch)
-}
-
-/// Signs messages, each with its index.
-pub(crate) fn sign(
-    engine: &Engine,
-    key: &SigningKey,
-    mut messages: impl Iterator<Item = (usize, Vec<u8>)>,
-    signed: impl Fn(usize, Result<&[u8], Failure>),
-) -> Result<(), Failure> {
-    loop {
-        let batch = batch(engine, Op::Sign, &mut messages, |(_, message)| message.len())?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let jobs: Vec<_> = batch.iter().map(|(_, message)| SignJob::new(key, &message[..])).collect();
-        let signatures = engine.sign_batch(&jobs)?;
-        for ((index, _), signature) in batch.iter().zip(signatures) {
-            signed(*index, signature.as_ref().map(Signature::as_bytes).map_err(|why| why.clone().into()));
-        }
-    }
-}
-
 /// Judges messages and signatures, each pair with its index; strictly, other encodings than those that are written are
 /// refused.
 pub(crate) fn verify(
     engine: &Engine,
     key: &VerifyingKey,
     strict: bool,
-    mut pairs: impl Iterator<Item = (usize, (Vec<u8>, Vec<u8>))>,
-    judged: impl Fn(usize, bool),
+    pairs: impl Iterator<Item = (usize, (Vec<u8>, Vec<u8>))> + Send,
+    judged: impl Fn(usize, Result<bool, Error>),
 ) -> Result<(), Failure> {
-    loop {
-        let batch = batch(engine, Op::Verify, &mut pairs, |(_, (message, signature))| message.len() + signature.len())?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let pairs = batch.iter().map(|(_, pair)| pair);
-        let jobs: Vec<_> = pairs.map(|(message, signature)| VerifyJob::new(key, &message[..], signature)).collect();
-        let verdicts = engine.verify_batch(&jobs)?;
-        for ((index, (_, signature)), valid) in batch.iter().zip(verdicts) {
-            judged(*index, valid && (!strict || key.is_canonical_with(signature)));
-        }
-    }
+    // Which file each job is of, and whether the encoding of its signature may be accepted.
+    let (sender, waiting) = mpsc::channel();
+    let jobs = pairs.filter_map(|(index, (message, signature))| {
+        let acceptable = !strict || key.is_canonical_with(&signature);
+        sender.send((index, acceptable)).ok()?;
+        Some(VerifyJob::new(key, message, signature))
+    });
+    let done = engine.verify_batch(jobs, |_, valid| {
+        let (index, acceptable) = waiting.recv().expect("one result a job");
+        judged(index, valid.map(|valid| valid && acceptable));
+    });
+    done.map_err(Failure::from)
 }

@@ -27,7 +27,7 @@ pub enum Randomizer<'a> {
     Given(&'a [u8]),
 }
 
-/// The key of a job: jobs borrow, own or share their keys. A batch knows keys that are equal, wherever they lie.
+/// The key of a job: jobs borrow, own or share their keys. A batch of SLH-DSA knows keys that are equal, wherever they lie.
 #[derive(Clone, Debug)]
 pub enum JobKey<'a, K> {
     /// The caller's key.
@@ -461,7 +461,7 @@ fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), Error
 }
 
 #[expect(clippy::ptr_arg, reason = "whether the bytes are owned is the question")]
-fn owned(bytes: &Cow<'_, [u8]>) -> usize {
+pub(crate) fn owned(bytes: &Cow<'_, [u8]>) -> usize {
     match bytes {
         Cow::Borrowed(_) => 0,
         Cow::Owned(bytes) => bytes.capacity(),

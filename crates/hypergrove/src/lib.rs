@@ -161,7 +161,8 @@ const _: () = {
     is_shared::<(BackendEntry, Device, Axis, Policy, TableSource, Plan, Work, Params, Wake)>();
     is_shared::<(Box<dyn Backend>, Checked, Cpu, Isa, Rates, Reference)>();
     use zkdilithium as zk;
-    is_shared::<(zk::Engine, zk::EngineBuilder, zk::SignJob<'_>, zk::VerifyJob<'_>, zk::Message<'_>)>();
+    is_shared::<(zk::Engine, zk::EngineBuilder, zk::SignJob<'_>, zk::VerifyJob<'_>, zk::JobMessage<'_>, zk::Message<'_>)>(
+    );
     is_shared::<(zk::SigningKey, zk::SigningKeys, zk::VerifyingKey, zk::Signature, zk::Witness, zk::KeyError)>();
     is_shared::<(zk::ExpandedSigningKey, zk::ExpandedVerifyingKey, zk::Fe)>();
 };

@@ -14,7 +14,7 @@
 //! // Many at a time: on all threads, or on the devices that `Engine::builder` is told of.
 //! let messages = ["one", "two", "three"];
 //! let jobs = messages.map(|text| SignJob::new(&key, text.as_bytes()));
-//! let signatures = Engine::new()?.sign_batch(&jobs)?;
+//! let signatures = Engine::new()?.sign_batch_to_vec(jobs)?;
 //! let second = signatures[1].as_ref().map_err(Clone::clone)?;
 //! assert!(public.is_valid(Message::Bytes(b"two"), second.as_bytes()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -32,7 +32,7 @@ mod keys;
 pub use engine::{Engine, EngineBuilder};
 pub use keys::SigningKeys;
 
-use crate::jobs::random;
+use crate::jobs::{JobKey, owned, random};
 use crate::{Error, Isa};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
 use hypergrove_engine::wiped;
@@ -40,6 +40,7 @@ use hypergrove_taint::declassified;
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use signature::{Keypair, Signer, Verifier};
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -311,37 +312,107 @@ impl Verifier<Signature> for VerifyingKey {
     }
 }
 
-/// A message to be signed.
-#[derive(Clone, Copy, Debug)]
-pub struct SignJob<'a> {
-    /// The key that signs.
-    pub key: &'a SigningKey,
+/// The message of a job: bytes that the job borrows or owns, or another [`Message`].
+#[derive(Clone, Debug)]
+pub enum JobMessage<'a> {
+    /// Bytes of any number. Those that the job owns count against the memory budget.
+    Bytes(Cow<'a, [u8]>),
+    /// See [`Message::Block`].
+    Block(&'a [Fe; params::MUSIZE]),
+    /// See [`Message::Mu`].
+    Mu(&'a [Fe; params::MUSIZE]),
+}
+
+impl JobMessage<'_> {
     /// The message.
-    pub message: Message<'a>,
+    pub fn borrowed(&self) -> Message<'_> {
+        match self {
+            JobMessage::Bytes(bytes) => Message::Bytes(bytes),
+            JobMessage::Block(block) => Message::Block(block),
+            JobMessage::Mu(mu) => Message::Mu(mu),
+        }
+    }
+
+    fn owned(&self) -> usize {
+        if let JobMessage::Bytes(bytes) = self { owned(bytes) } else { 0 }
+    }
+}
+
+impl<'a> From<Message<'a>> for JobMessage<'a> {
+    fn from(message: Message<'a>) -> JobMessage<'a> {
+        match message {
+            Message::Bytes(bytes) => JobMessage::Bytes(bytes.into()),
+            Message::Block(block) => JobMessage::Block(block),
+            Message::Mu(mu) => JobMessage::Mu(mu),
+        }
+    }
+}
+
+/// What bytes can be.
+macro_rules! bytes {
+    ($([$($generic:tt)*] $bytes:ty;)*) => {$(
+        impl<'a, $($generic)*> From<$bytes> for JobMessage<'a> {
+            fn from(bytes: $bytes) -> JobMessage<'a> {
+                JobMessage::Bytes(bytes.into())
+            }
+        }
+    )*};
+}
+
+bytes! {
+    [] &'a [u8];
+    [const N: usize] &'a [u8; N];
+    [] &'a Vec<u8>;
+    [] Vec<u8>;
+    [] Cow<'a, [u8]>;
+}
+
+/// A message to be signed.
+///
+/// ```
+/// use hypergrove::zkdilithium::{Engine, SignJob};
+///
+/// let engine = Engine::new()?;
+/// let key = engine.generate()?;
+/// let jobs = (0..3u8).map(|i| SignJob::new(&key, vec![i]));
+/// engine.sign_batch(jobs, |_, signature| assert!(signature.is_ok()))?;
+/// # Ok::<(), hypergrove::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SignJob<'a> {
+    /// The key that signs. Each key is checked where it lies, once a chunk: jobs that borrow or share one key cost less than jobs
+    /// with copies of it.
+    pub key: JobKey<'a, SigningKey>,
+    /// The message.
+    pub message: JobMessage<'a>,
 }
 
 impl<'a> SignJob<'a> {
     /// A job of bytes or of another [`Message`].
-    pub fn new(key: &'a SigningKey, message: impl Into<Message<'a>>) -> SignJob<'a> {
-        SignJob { key, message: message.into() }
+    pub fn new(key: impl Into<JobKey<'a, SigningKey>>, message: impl Into<JobMessage<'a>>) -> SignJob<'a> {
+        SignJob { key: key.into(), message: message.into() }
     }
 }
 
 /// A signature to be verified.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct VerifyJob<'a> {
     /// The key that should have signed.
-    pub key: &'a VerifyingKey,
+    pub key: JobKey<'a, VerifyingKey>,
     /// The message.
-    pub message: Message<'a>,
-    /// The signature, of any length.
-    pub signature: &'a [u8],
+    pub message: JobMessage<'a>,
+    /// The signature, of any length. Like the message, it counts against the memory budget if the job owns it.
+    pub signature: Cow<'a, [u8]>,
 }
 
 impl<'a> VerifyJob<'a> {
     /// A job of bytes or of another [`Message`].
-    pub fn new(key: &'a VerifyingKey, message: impl Into<Message<'a>>, signature: &'a [u8]) -> VerifyJob<'a> {
-        VerifyJob { key, message: message.into(), signature }
+    pub fn new(
+        key: impl Into<JobKey<'a, VerifyingKey>>,
+        message: impl Into<JobMessage<'a>>,
+        signature: impl Into<Cow<'a, [u8]>>,
+    ) -> VerifyJob<'a> {
+        VerifyJob { key: key.into(), message: message.into(), signature: signature.into() }
     }
 }
 
@@ -362,9 +433,9 @@ mod tests {
         for isa in Isa::available() {
             let engine = Engine::builder().isa(isa).threads(2).verify_signatures(true).build().unwrap();
             let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
-            let keys = engine.keygen_batch(&seeds).unwrap();
-            let jobs: Vec<_> = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &*case.msg)).collect();
-            let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
+            let keys = engine.from_seeds(&seeds).unwrap();
+            let jobs = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &case.msg));
+            let signatures: Vec<_> = engine.sign_batch_to_vec(jobs).unwrap().into_iter().flatten().collect();
             assert_eq!(signatures.len(), cases.len());
             for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
                 assert_eq!(*key.to_bytes(), case.sk, "{}: {}", isa.name(), case.id);
@@ -381,9 +452,9 @@ mod tests {
                 .iter()
                 .filter_map(|((pk, msg, sig), expect)| Some((VerifyingKey::from_bytes(pk).ok()?, msg, sig, *expect)))
                 .collect();
-            let jobs: Vec<_> = known.iter().map(|(key, msg, sig, _)| VerifyJob::new(key, &msg[..], sig)).collect();
-            let expected: Vec<bool> = known.iter().map(|(.., expect)| *expect).collect();
-            assert_eq!(engine.verify_batch(&jobs).unwrap(), expected, "{}", isa.name());
+            let jobs = known.iter().map(|(key, msg, sig, _)| VerifyJob::new(key, *msg, *sig));
+            let expected: Vec<_> = known.iter().map(|(.., expect)| Ok(*expect)).collect();
+            assert_eq!(engine.verify_batch_to_vec(jobs).unwrap(), expected, "{}", isa.name());
         }
     }
 
@@ -400,9 +471,9 @@ mod tests {
         let engine = Engine::new().unwrap();
         let seeds: Vec<[u8; 32]> = cases.iter().map(|case| xof(case.seed_label(), 32).try_into().unwrap()).collect();
         let messages: Vec<_> = cases.iter().map(|case| xof(case.msg_label(), case.msg_len)).collect();
-        let keys = engine.keygen_batch(&seeds).unwrap();
-        let jobs: Vec<_> = keys.iter().zip(&messages).map(|(key, message)| SignJob::new(key, &message[..])).collect();
-        let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
+        let keys = engine.from_seeds(&seeds).unwrap();
+        let jobs = keys.iter().zip(&messages).map(|(key, message)| SignJob::new(key, message));
+        let signatures: Vec<_> = engine.sign_batch_to_vec(jobs).unwrap().into_iter().flatten().collect();
         assert_eq!(signatures.len(), cases.len());
         for ((case, key), signature) in cases.iter().zip(&keys).zip(&signatures) {
             assert_eq!(Sha256::digest(&*key.to_bytes())[..], case.sk, "{}", case.i);

@@ -225,9 +225,8 @@ fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
     Subject {
         sign: Box::new(move |case| {
             let messages = messages(case);
-            let job = |text| zkdilithium::SignJob::new(&keys[case], text);
-            let jobs: Vec<_> = messages.iter().map(|message| job(message.as_slice())).collect();
-            let signatures = engine.sign_batch(&jobs)?;
+            let job = |message| zkdilithium::SignJob::new(&keys[case], message);
+            let signatures = engine.sign_batch_to_vec(messages.iter().map(job))?;
             signatures.into_iter().map(|signature| signature.map(|signature| signature.into_bytes())).collect()
         }),
         is_valid: Box::new(move |case, message, signature| {
@@ -452,7 +451,7 @@ fn a_lane_of_zkdilithium_that_is_always_wrong_lets_nothing_out() {
             let builder = zkdilithium::Engine::builder().threads(1).devices(vec![(kind.backend.clone(), 0)]);
             let engine = builder.redundant(check == Check::Redundant).build().unwrap();
             // The self-test is over before there are faults.
-            engine.keygen_batch(&seeds).unwrap();
+            engine.from_seeds(&seeds).unwrap();
             let mut row = Row::default();
             let mut keys = (0, 0);
             for lane in 0..lanes {
@@ -461,8 +460,8 @@ fn a_lane_of_zkdilithium_that_is_always_wrong_lets_nothing_out() {
                     subject.judge(case, result, &mut row);
                 }
                 for count in [1, 3] {
-                    match kind.faults.stuck(lane, lanes, || engine.keygen_batch(&seeds[..count])) {
-                        Ok(made) => keys.0 += usize::from(made != engine.keygen_batch(&seeds[..count]).unwrap()),
+                    match kind.faults.stuck(lane, lanes, || engine.from_seeds(&seeds[..count])) {
+                        Ok(made) => keys.0 += usize::from(made != engine.from_seeds(&seeds[..count]).unwrap()),
                         Err(_) => keys.1 += 1,
                     }
                 }

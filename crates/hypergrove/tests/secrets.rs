@@ -121,11 +121,11 @@ fn zkdilithium_signs() {
         let engine = zkdilithium::Engine::builder().isa(isa).threads(1).build().expect("an engine");
         let seeds: Vec<[u8; 32]> = (0..2).map(|_| **zkdilithium::SigningKey::random_seed().expect("a seed")).collect();
         assert!(seeds.iter().all(|seed| is_secret(seed)));
-        let keys = silent(&what("key generation"), || engine.keygen_batch(&seeds).expect("keys"));
+        let keys = silent(&what("key generation"), || engine.from_seeds(&seeds).expect("keys"));
         let message = zkdilithium::Message::Bytes(MESSAGE);
         let jobs = [0, 1].map(|i| zkdilithium::SignJob::new(&keys[i], message));
         for jobs in [&jobs[..], &jobs[..1]] {
-            let signatures = silent(&what("signing"), || engine.sign_batch(jobs).expect("signatures"));
+            let signatures = silent(&what("signing"), || engine.sign_batch_to_vec(jobs.to_vec()).expect("signatures"));
             for (signature, job) in signatures.iter().zip(jobs) {
                 let signature = signature.as_ref().expect("a sound key").as_bytes();
                 assert!(!is_secret(signature) && job.key.verifying_key().is_valid(message, signature));

@@ -220,16 +220,16 @@ fn wrong_signatures_of_zkdilithium_are_withheld() {
     let wrong: Arc<dyn Backend> = Arc::new(wrong(Op::Sign));
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
     let key = zkdilithium::SigningKey::from_seed(&[7; 32]);
-    let jobs = [zkdilithium::SignJob::new(&key, b"m"); 3];
+    let jobs = || [0; 3].map(|_| zkdilithium::SignJob::new(&key, b"m"));
     let builder = || zkdilithium::Engine::builder().threads(2);
     let alone = builder().devices(vec![(wrong.clone(), 0)]).build().unwrap();
     for _ in 0..2 {
-        is_told(&alone.sign_batch(&jobs).unwrap_err(), "signing for zkDilithium");
-        assert!(alone.keygen_batch(&[[1; 32]]).is_err(), "all of it is one test");
+        is_told(&alone.sign_batch_to_vec(jobs()).unwrap_err(), "signing for zkDilithium");
+        assert!(alone.from_seeds(&[[1; 32]]).is_err(), "all of it is one test");
     }
     let both = builder().devices(vec![(wrong, 0), (cpu, 0)]).build().unwrap();
-    let right = key.sign_message(jobs[0].message);
-    assert_eq!(both.sign_batch(&jobs).unwrap(), vec![right; 3]);
+    let right = key.sign_message(zkdilithium::Message::Bytes(b"m"));
+    assert_eq!(both.sign_batch_to_vec(jobs()).unwrap(), vec![right; 3]);
     both.faults().iter().for_each(|fault| is_told(&fault.error, "signing for zkDilithium"));
     assert_eq!(both.faults().len(), 1);
 }

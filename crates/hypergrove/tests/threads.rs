@@ -25,22 +25,30 @@ fn one_thread_is_the_callers() {
     let engine = zkdilithium::Engine::builder().threads(1).build().unwrap();
     // More than a thread takes at a time.
     let seeds: Vec<[u8; 32]> = (0..300u16).map(|i| [i as u8 ^ (i >> 8) as u8; 32]).collect();
-    let (keys, mut into) = (engine.keygen_batch(&seeds).unwrap(), zkdilithium::SigningKeys::new());
-    engine.keygen_into(&seeds, &mut into).unwrap();
+    let (keys, mut into) = (engine.from_seeds(&seeds).unwrap(), zkdilithium::SigningKeys::new());
+    engine.from_seeds_into(&seeds, &mut into).unwrap();
     assert!(into.iter().eq(keys.iter().cloned()));
     let messages: Vec<_> = (0..300u32).map(u32::to_le_bytes).collect();
     let mut jobs = Vec::new();
     for (i, text) in messages.iter().enumerate() {
         jobs.push(zkdilithium::SignJob::new(&keys[i % 7], text));
     }
-    let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
+    let mut signatures = Vec::new();
+    engine.sign_batch(jobs.clone(), |_, signature| signatures.push(signature.unwrap())).unwrap();
+    assert!(engine.sign_batch_to_vec(jobs).unwrap().into_iter().flatten().eq(signatures.iter().cloned()));
     let public: Vec<_> = keys[..7].iter().map(zkdilithium::SigningKey::verifying_key).collect();
     let mut jobs = Vec::new();
     for (i, (text, signature)) in messages.iter().zip(&signatures).enumerate() {
         let (key, message, signature) = (&public[i % 7], Message::Bytes(text), signature.as_bytes());
         jobs.push(zkdilithium::VerifyJob::new(key, message, signature));
     }
-    assert_eq!(engine.verify_batch(&jobs).unwrap(), [true; 300]);
+    let mut verdicts = Vec::new();
+    engine.verify_batch(jobs.clone(), |_, verdict| verdicts.push(verdict)).unwrap();
+    assert_eq!(verdicts, [const { Ok(true) }; 300]);
+    assert_eq!(engine.verify_batch_to_vec(jobs).unwrap(), [const { Ok(true) }; 300]);
+    let key = engine.generate().unwrap();
+    assert_eq!(engine.sign(&key, b"m"), key.sign_message(Message::Bytes(b"m")));
+    engine.generate_batch(300, |_, _| ()).unwrap();
     is_alone("zkDilithium's engine");
 
     let engine = Engine::builder().threads(1).build().unwrap();

@@ -1,16 +1,25 @@
 //! zkDilithium's engine through its public interface.
 
 use hypergrove::signature::Signer;
-use hypergrove::zkdilithium::{Engine, Message, Op, SignJob, Signature, SigningKey, SigningKeys, VerifyJob};
+use hypergrove::zkdilithium::{
+    Engine, JobMessage, Message, Op, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey,
+};
 use hypergrove::{Axis, Backend, Device, Error, ErrorKind, Policy, Reference, Timing};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_zkdilithium::{SigningKeyWords, Trace, reference};
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 const MESSAGE: Message<'static> = Message::Bytes(b"m");
 
-/// A device that signs whatever it is given, as the reference does.
-struct Gpu;
+/// A device that signs whatever it is given, as the reference does, or answers at once.
+#[derive(Clone, Default)]
+struct Gpu {
+    is_idle: bool,
+}
 
 impl Backend for Gpu {
     fn name(&self) -> &'static str {
@@ -25,7 +34,7 @@ impl Backend for Gpu {
 
 impl ZkDilithiumPrograms for Gpu {
     fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        Ok(Box::new(Gpu))
+        Ok(Box::new(self.clone()))
     }
 }
 
@@ -46,7 +55,7 @@ impl ZkDilithium for Gpu {
         0
     }
     fn jobs(&self, _: Op) -> usize {
-        4
+        if self.is_idle { 1 << 16 } else { 4 }
     }
     /// The reference has one place.
     fn elsewhere(&mut self, _: bool) {}
@@ -60,7 +69,7 @@ impl ZkDilithium for Gpu {
     }
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
         let judge = |job: &ZkVerify<'_>| {
-            reference::verify(&job.key.expand(), job.message, job.signature, &mut Trace::default())
+            !self.is_idle && reference::verify(&job.key.expand(), job.message, job.signature, &mut Trace::default())
         };
         out.extend(jobs.iter().map(judge));
         Ok(Timing::default())
@@ -69,7 +78,7 @@ impl ZkDilithium for Gpu {
 
 /// Engines on the calling thread, on a pool, on a GPU, and on both.
 fn engines() -> Vec<Engine> {
-    let gpu: Arc<dyn Backend> = Arc::new(Gpu);
+    let gpu: Arc<dyn Backend> = Arc::new(Gpu::default());
     let cpu: Arc<dyn Backend> = Arc::new(hypergrove::Cpu::new());
     let builders = [
         Engine::builder().threads(1),
@@ -87,9 +96,9 @@ fn is_damaged(error: &Error) -> bool {
 /// Of 9 jobs, those of the damaged key fail, and no others.
 fn fails_alone(engine: &Engine, good: &SigningKey, damaged: &SigningKey, what: &str) {
     let key_of = |i: usize| if i == 1 || i > 5 { damaged } else { good };
-    let jobs: Vec<_> = (0..9).map(|i| SignJob::new(key_of(i), MESSAGE)).collect();
+    let jobs = (0..9).map(|i| SignJob::new(key_of(i), MESSAGE));
     let expected = good.sign_message(MESSAGE).unwrap();
-    for (i, signature) in engine.sign_batch(&jobs).unwrap().into_iter().enumerate() {
+    for (i, signature) in engine.sign_batch_to_vec(jobs).unwrap().into_iter().enumerate() {
         match std::ptr::eq(key_of(i), damaged) {
             true => assert!(signature.as_ref().is_err_and(is_damaged), "{what}, {engine:?}: {signature:?}"),
             false => assert!(signature.as_ref() == Ok(&expected), "{what}, {engine:?}"),
@@ -171,17 +180,17 @@ fn a_memory_budget_is_asked_and_cuts_batches() {
     let within = |bytes| Engine::builder().threads(1).memory_budget(bytes).build().unwrap();
     let (key, fixed) = (SigningKey::from_seed(&[7; 32]), free.bytes(Op::Sign, 0));
     let (signature, public) = (key.sign_message(MESSAGE).unwrap(), key.verifying_key());
-    let job = SignJob::new(&key, MESSAGE);
-    let check = VerifyJob::new(&public, MESSAGE, signature.as_bytes());
+    let job = || SignJob::new(&key, MESSAGE);
+    let check = || VerifyJob::new(&public, MESSAGE, signature.as_bytes());
     let is_refused = |error: Error| error.kind() == ErrorKind::OutOfMemory;
 
     // Not even the lanes of a thread.
     let poor = within(fixed / 2);
     let mut keys = SigningKeys::new();
-    assert!(poor.sign_batch(&[job]).is_err_and(is_refused));
-    assert!(poor.verify_batch(&[check]).is_err_and(is_refused));
-    assert!(poor.keygen_batch(&[[1; 32]]).is_err_and(is_refused));
-    assert!(poor.keygen_into(&[[1; 32]], &mut keys).is_err_and(is_refused) && keys.is_empty());
+    assert!(poor.sign_batch_to_vec([job()]).is_err_and(is_refused));
+    assert!(poor.verify_batch_to_vec([check()]).is_err_and(is_refused));
+    assert!(poor.from_seeds(&[[1; 32]]).is_err_and(is_refused));
+    assert!(poor.from_seeds_into(&[[1; 32]], &mut keys).is_err_and(is_refused) && keys.is_empty());
 
     let tight = within(fixed + 100_000);
     for op in [Op::Keygen, Op::Sign] {
@@ -190,8 +199,196 @@ fn a_memory_budget_is_asked_and_cuts_batches() {
         assert!(tight.bytes(op, fit) <= fixed + 100_000 && tight.bytes(op, fit + 1) > fixed + 100_000);
     }
     let fit = tight.jobs_to_fill(Op::Sign).unwrap();
-    assert_eq!(tight.sign_batch(&vec![job; fit]).unwrap(), vec![Ok(signature.clone()); fit]);
-    assert!(tight.sign_batch(&vec![job; fit + 1]).is_err_and(is_refused));
-    assert!(tight.keygen_batch(&[[1; 32]; 100]).is_err_and(is_refused));
-    assert_eq!(tight.verify_batch(&[check; 3]).unwrap(), [true; 3]);
+    assert_eq!(tight.sign_batch_to_vec(vec![job(); fit]).unwrap(), vec![Ok(signature.clone()); fit]);
+    assert!(tight.sign_batch_to_vec(vec![job(); fit + 1]).is_err_and(is_refused));
+    assert!(tight.from_seeds(&[[1; 32]; 100]).is_err_and(is_refused));
+    assert_eq!(tight.verify_batch_to_vec(vec![check(); 3]).unwrap(), [const { Ok(true) }; 3]);
+    // What comes from an iterator is cut to fit.
+    let mut count = 0;
+    tight
+        .sign_batch((0..2 * fit).map(|_| job()), |_, made| {
+            assert_eq!(made, Ok(signature.clone()));
+            count += 1;
+        })
+        .unwrap();
+    assert_eq!(count, 2 * fit);
+    let owned = || SignJob::new(&key, vec![0; 60_000]);
+    let mut results = Vec::new();
+    tight.sign_batch([job(), owned(), SignJob::new(&key, vec![0; 200_000])], |_, made| results.push(made)).unwrap();
+    assert!(results[..2].iter().all(Result::is_ok) && results.swap_remove(2).is_err_and(is_refused));
+    count = 0;
+    tight.generate_batch(100, |_, _| count += 1).unwrap();
+    assert_eq!(count, 100);
+}
+
+/// Engines of [`engines`] that take jobs on a thread of their own.
+fn engines_with_threads() -> impl Iterator<Item = Engine> {
+    engines().into_iter().filter(|engine| engine.threads() > 1)
+}
+
+/// A source that gives its next job only when the results of all before it are there.
+#[test]
+fn results_come_while_the_source_blocks() {
+    let key = SigningKey::from_seed(&[7; 32]);
+    let (key, public) = (&key, &key.verifying_key());
+    for engine in engines_with_threads() {
+        let (answers, answered) = mpsc::channel();
+        let jobs = (0..20u8).map(move |i| {
+            // None is asked for before the first job.
+            if i > 0 {
+                answered.recv_timeout(Duration::from_secs(30)).expect("the result of the job before");
+            }
+            SignJob::new(key, vec![i])
+        });
+        let mut signatures = Vec::new();
+        engine
+            .sign_batch(jobs, |index, signature| {
+                assert_eq!(index, signatures.len());
+                signatures.push(signature.unwrap());
+                answers.send(()).unwrap();
+            })
+            .unwrap();
+        assert_eq!(signatures.len(), 20);
+
+        let ((answers, answered), signatures) = (mpsc::channel(), &signatures);
+        let jobs = (0..20u8).map(move |i| {
+            if i > 0 {
+                answered.recv_timeout(Duration::from_secs(30)).expect("the verdict before");
+            }
+            VerifyJob::new(public, vec![i ^ u8::from(i == 9)], signatures[usize::from(i)].as_bytes())
+        });
+        let mut verdicts = Vec::new();
+        engine
+            .verify_batch(jobs, |_, verdict| {
+                verdicts.push(verdict.unwrap());
+                answers.send(()).unwrap();
+            })
+            .unwrap();
+        assert!(verdicts.iter().enumerate().all(|(i, valid)| *valid == (i != 9)) && verdicts.len() == 20);
+    }
+}
+
+#[test]
+fn a_sink_may_end_the_call() {
+    let key = SigningKey::from_seed(&[7; 32]);
+    for engine in engines() {
+        let (pulled, mut seen) = (AtomicUsize::new(0), 0);
+        let jobs = (0u32..).map(|i| {
+            pulled.fetch_add(1, SeqCst);
+            SignJob::new(&key, i.to_le_bytes().to_vec())
+        });
+        engine
+            .sign_batch(jobs, |index, signature| {
+                assert_eq!(index, seen);
+                signature.unwrap();
+                seen += 1;
+                if seen == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+            .unwrap();
+        assert_eq!(seen, 3);
+        assert!(pulled.load(SeqCst) < 20_000);
+        assert_eq!(engine.sign(&key, b"m"), key.sign_message(MESSAGE), "the engine goes on");
+        assert!(engine.stats().devices.iter().all(|device| (device.running, device.waiting) == (0, 0)));
+    }
+    for threads in [1, 2] {
+        let (engine, mut seen) = (Engine::builder().threads(threads).build().unwrap(), Vec::new());
+        engine
+            .generate_batch(1_000_000, |number, key| {
+                assert_eq!(number, seen.len());
+                seen.push(key);
+                if seen.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+            .unwrap();
+        assert!(seen.len() == 3 && seen[0] != seen[1] && seen[1] != seen[2]);
+    }
+}
+
+#[test]
+fn jobs_borrow_own_and_share() {
+    let keys = [1, 2, 3].map(|seed| SigningKey::from_seed(&[seed; 32]));
+    let shared = keys.clone().map(Arc::new);
+    let sign = |i: usize| {
+        let (key, bytes) = (&keys[i % 3], b"message");
+        match i / 3 {
+            0 => SignJob::new(key, bytes),
+            1 => SignJob::new(key.clone(), &bytes[..]),
+            2 => SignJob::new(shared[i % 3].clone(), bytes.to_vec()),
+            3 => SignJob::new(shared[i % 3].clone(), Cow::Borrowed(&bytes[..])),
+            _ => SignJob::new(key, Message::Bytes(bytes)),
+        }
+    };
+    let expected: Vec<_> = (0..15).map(|i| keys[i % 3].sign_message(Message::Bytes(b"message"))).collect();
+    let publics = keys.each_ref().map(SigningKey::verifying_key);
+    let shared_publics = publics.clone().map(Arc::new);
+    // Every fourth signature is of another key.
+    let verify = |i: usize| {
+        let signature = expected[i + usize::from(i % 4 == 3)].as_ref().unwrap().as_bytes();
+        match i / 3 {
+            0 => VerifyJob::new(&publics[i % 3], b"message", signature),
+            1 => VerifyJob::new(publics[i % 3].clone(), b"message", signature.to_vec()),
+            _ => VerifyJob::new(shared_publics[i % 3].clone(), b"message".to_vec(), signature),
+        }
+    };
+    let verdicts: Vec<_> = (0..14).map(|i| Ok(i % 4 != 3)).collect();
+    for engine in engines() {
+        assert_eq!(engine.sign_batch_to_vec((0..15).map(sign)).unwrap(), expected);
+        let mut signatures = Vec::new();
+        engine.sign_batch((0..15).map(sign), |_, signature| signatures.push(signature)).unwrap();
+        assert_eq!(signatures, expected);
+        assert_eq!(engine.verify_batch_to_vec((0..14).map(verify)).unwrap(), verdicts);
+        let mut judged = Vec::new();
+        engine.verify_batch((0..14).map(verify), |_, verdict| judged.push(verdict)).unwrap();
+        assert_eq!(judged, verdicts);
+    }
+}
+
+/// Elements instead of bytes, and single jobs.
+#[test]
+fn single_jobs_and_messages_of_elements() {
+    let key = Engine::new().unwrap().generate().unwrap();
+    let (public, other) = (key.verifying_key(), VerifyingKey::from_bytes(&[0; 3104]).unwrap());
+    let elements = [hypergrove::zkdilithium::Fe::ONE; 24];
+    for engine in engines() {
+        for message in [MESSAGE, Message::Block(&elements), Message::Mu(&elements)] {
+            let signature = engine.sign(&key, message).unwrap();
+            assert_eq!(Ok(&signature), key.sign_message(message).as_ref());
+            assert_eq!(engine.verify(&public, JobMessage::from(message), signature.as_bytes()), Ok(true));
+            assert_eq!(engine.verify(&other, message, signature.as_bytes()), Ok(false));
+            assert_eq!(engine.verify(&public, message, &signature.as_bytes()[1..]), Ok(false));
+        }
+        let mut bytes = key.to_bytes();
+        bytes[0] ^= 1;
+        let damaged = SigningKey::from_bytes(&bytes).unwrap();
+        assert!(engine.sign(&damaged, b"m").is_err_and(|why| is_damaged(&why)));
+        // As a job of an iterator it fails alone.
+        let mut results = Vec::new();
+        let jobs = [&key, &damaged, &key].map(|key| SignJob::new(key, b"m"));
+        engine
+            .sign_batch(jobs, |_, signature| results.push(signature.map(drop).map_err(|why| is_damaged(&why))))
+            .unwrap();
+        assert_eq!(results, [Ok(()), Err(true), Ok(())]);
+        assert!(engine.faults().is_empty());
+    }
+}
+
+/// What the way of a job to a device and back costs: a device that computes nothing is given signatures to verify.
+#[test]
+#[ignore = "a measurement: run it alone, with --ignored --show-output"]
+fn the_way_to_a_device() {
+    let key = SigningKey::from_seed(&[7; 32]).verifying_key();
+    let (count, signature) = (1 << 20, [0; 2340]);
+    let engine = Engine::builder().threads(2).devices(vec![(Arc::new(Gpu { is_idle: true }), 0)]).build().unwrap();
+    let jobs = || (0..count).map(|_| VerifyJob::new(&key, b"message", &signature));
+    for _ in 0..5 {
+        let (began, mut valid) = (Instant::now(), 0);
+        engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
+        let fed = began.elapsed();
+        let began = Instant::now();
+        let verdicts = engine.verify_batch_to_vec(jobs()).unwrap();
+        let at_hand = began.elapsed();
+        valid += verdicts.into_iter().filter(|verdict| *verdict == Ok(true)).count();
+        assert_eq!(valid, 0);
+        let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(count);
+        println!("checked: a job of an iterator {:.0} ns, of a list {:.0} ns", each(fed), each(at_hand));
+    }
 }

@@ -96,10 +96,9 @@ fn hashes(engine: &Engine) {
 }
 
 fn zkdilithium(engine: &zkdilithium::Engine) {
-    let keys = engine.keygen_batch(&[[7; 32], [8; 32]]).expect("keys");
+    let keys = engine.from_seeds(&[[7; 32], [8; 32]]).expect("keys");
     let job = |key| zkdilithium::SignJob::new(key, b"one");
-    let jobs: Vec<_> = keys.iter().map(job).collect();
-    let signatures = engine.sign_batch(&jobs).expect("signatures");
+    let signatures = engine.sign_batch_to_vec(keys.iter().map(job)).expect("signatures");
     for (key, signature) in keys.iter().zip(signatures) {
         let signature = signature.expect("a signature");
         assert!(key.verifying_key().is_valid(zkdilithium::Message::Bytes(b"one"), signature.as_bytes()));

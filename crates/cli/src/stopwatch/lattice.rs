@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::machine::{self, Limits};
 use hypergrove::zkdilithium::params::{SEED_BYTES, SIG_BYTES};
 use hypergrove::zkdilithium::{Engine, Message, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
-use hypergrove::{Op, Work};
+use hypergrove::{Error, Op, Work};
 use hypergrove_zkdilithium::{Trace, reference};
 use std::time::{Duration, Instant};
 
@@ -82,15 +82,15 @@ type Answer = Result<(Times, Option<f64>), Failure>;
 fn keygen(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let seeds: Vec<_> = (0..batch).map(seed).collect();
     let (mut answer, mut keys) = (SigningKeys::new(), SigningKeys::new());
-    engine.keygen_into(&seeds, &mut answer)?;
+    engine.from_seeds_into(&seeds, &mut answer)?;
     if answer.secret_bytes()[batch - 1] != **reference::keygen(&seeds[batch - 1]).to_bytes() {
         return Err(wrong("the reference makes another key from the same seed"));
     }
     // The first time takes the memory that all others use again.
-    engine.keygen_into(&seeds, &mut keys)?;
+    engine.from_seeds_into(&seeds, &mut keys)?;
     let times = until_used_up(budget, || {
         let start = Instant::now();
-        engine.keygen_into(&seeds, &mut keys)?;
+        engine.from_seeds_into(&seeds, &mut keys)?;
         let time = start.elapsed();
         // Nothing here is secret, and `==` of keys takes as long as it has to.
         if keys.secret_bytes() == answer.secret_bytes() {
@@ -101,13 +101,12 @@ fn keygen(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
     })?;
     Ok((
         times,
-        kernels(|| engine.timing().execute, program, |jobs| Ok(engine.keygen_into(&seeds[..jobs], &mut keys)?))?,
+        kernels(|| engine.timing().execute, program, |jobs| Ok(engine.from_seeds_into(&seeds[..jobs], &mut keys)?))?,
     ))
 }
 
 fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
-    let jobs: Vec<_> = messages.iter().map(|message| SignJob::new(key, &message[..])).collect();
-    let signatures = engine.sign_batch(&jobs)?;
+    let signatures = engine.sign_batch_to_vec(messages.iter().map(|message| SignJob::new(key, message)))?;
     Ok(signatures.into_iter().collect::<Result<_, _>>()?)
 }
 
@@ -117,16 +116,16 @@ fn verify_all(
     key: &VerifyingKey,
     messages: &[Vec<u8>],
     signatures: &[Signature],
-) -> Result<Vec<bool>, Failure> {
+) -> Result<Vec<Result<bool, Error>>, Failure> {
     let pairs = messages.iter().zip(signatures.iter().cycle());
-    let jobs = pairs.map(|(message, signature)| VerifyJob::new(key, &message[..], signature.as_bytes()));
-    Ok(engine.verify_batch(&jobs.collect::<Vec<_>>())?)
+    let jobs = pairs.map(|(message, signature)| VerifyJob::new(key, message, signature.as_bytes()));
+    Ok(engine.verify_batch_to_vec(jobs)?)
 }
 
 /// The engine accepts all of them, the reference accepts the first, and with one bit changed the engine refuses that.
 fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[Signature]) -> Result<(), Failure> {
     let public = key.verifying_key();
-    if !verify_all(engine, &public, messages, signatures)?.iter().all(|valid| *valid) {
+    if !verify_all(engine, &public, messages, signatures)?.iter().all(|valid| *valid == Ok(true)) {
         return Err(wrong("a signature that was just made does not verify"));
     }
     let (first, mut bytes) = (Message::Bytes(&messages[0]), signatures[0].as_bytes().to_vec());
@@ -134,8 +133,7 @@ fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[
         return Err(wrong("the reference refuses a signature that was just made"));
     }
     bytes[SIG_BYTES / 2] ^= 1;
-    let changed = VerifyJob::new(&public, first, &bytes);
-    if engine.verify_batch(&[changed])? != [false] {
+    if engine.verify(&public, first, &bytes)? {
         return Err(wrong("a changed signature verifies"));
     }
     Ok(())
@@ -162,6 +160,6 @@ fn verify(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
     let messages: Vec<Vec<u8>> = distinct.iter().cycle().take(batch).cloned().collect();
     let public = key.verifying_key();
     let all = |messages: &[Vec<u8>]| verify_all(engine, &public, messages, &signatures);
-    let times = repeat(budget, &vec![true; batch], || all(&messages))?;
+    let times = repeat(budget, &vec![Ok(true); batch], || all(&messages))?;
     Ok((times, kernels(|| engine.timing().execute, program, |jobs| all(&messages[..jobs]).map(drop))?))
 }

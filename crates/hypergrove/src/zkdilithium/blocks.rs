@@ -1,14 +1,17 @@
-//! Blocks of zkDilithium's jobs, as the scheduler sees them, and how a device runs them.
+//! zkDilithium's jobs, one by one or in blocks, as the scheduler sees them, and how a device runs them.
 
 use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use crate::Error;
+use crate::jobs::{JobKey, owned};
 use hypergrove_engine::programs::{Facts, Kind, Ready};
 use hypergrove_engine::scheduler::{Asked, Job, Place};
 use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
-use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::slice;
 use zeroize::{Zeroize, Zeroizing};
 
 /// Keys that one thread copies together, 62 kB.
@@ -22,8 +25,27 @@ pub(super) fn blocks(full: Option<usize>) -> usize {
     full.map_or(1, |full| (full / 8).clamp(1, MOST))
 }
 
+/// Seeds of a block.
+pub(super) enum BlockSeeds<'a> {
+    /// The caller's.
+    Borrowed(&'a [[u8; SEED_BYTES]]),
+    /// The block's own.
+    Owned(Zeroizing<Vec<[u8; SEED_BYTES]>>),
+}
+
+impl Deref for BlockSeeds<'_> {
+    type Target = [[u8; SEED_BYTES]];
+
+    fn deref(&self) -> &[[u8; SEED_BYTES]] {
+        match self {
+            BlockSeeds::Borrowed(seeds) => seeds,
+            BlockSeeds::Owned(seeds) => seeds,
+        }
+    }
+}
+
 /// Seeds, each of which gives a key with memory of its own.
-pub(super) struct KeygenBlock<'a>(pub(super) &'a [[u8; SEED_BYTES]]);
+pub(super) struct KeygenBlock<'a>(pub(super) BlockSeeds<'a>);
 
 /// Seeds, and where their keys go.
 pub(super) struct KeygenIntoBlock<'a> {
@@ -31,13 +53,32 @@ pub(super) struct KeygenIntoBlock<'a> {
     pub(super) keys: &'a mut [SigningKeyWords],
 }
 
-/// Signatures to be made.
-pub(super) struct SignBlock<'a>(pub(super) &'a [SignJob<'a>]);
+/// A signature to be made or judged: alone or in a block.
+pub(super) trait ZkJob: Send + Sync + Sized {
+    const OP: Op;
+    /// Bytes of the result.
+    const OUTPUT: usize;
+    /// What comes of the job.
+    type Answer: Send;
+    /// The same without the error that a job has by itself.
+    type Out: Send;
+    /// Bytes that the job owns.
+    fn owned(&self) -> usize;
+    /// An answer for each job, in their order; an error is the device's or the call's.
+    fn run(place: &Place<'_>, jobs: &[&[Self]]) -> Result<Vec<Self::Answer>, Error>;
+    /// The job's result.
+    fn result(answer: Self::Answer) -> Result<Self::Out, Error>;
+    /// Does away with a result that nobody gets.
+    fn discard(out: Self::Out);
+}
 
-/// Signatures to be judged.
-pub(super) struct VerifyBlock<'a>(pub(super) &'a [VerifyJob<'a>]);
+/// A job whose result is handed out as soon as it is there, although the source of jobs blocks.
+pub(super) struct One<J>(pub(super) J);
 
-/// What the scheduler asks of every block.
+/// Jobs at hand.
+pub(super) struct Block<'a, J>(pub(super) &'a [J]);
+
+/// What the scheduler asks of blocks whose jobs and results are the caller's memory: the call asks for it before it begins.
 macro_rules! block {
     ($op:expr, $self:ident => $count:expr) => {
         fn ask(&self) -> Result<Kind, Error> {
@@ -49,7 +90,6 @@ macro_rules! block {
         fn join(&mut self, next: Self) -> Option<Self> {
             Some(next)
         }
-        // The jobs and their results are the caller's memory: the call asks for it before it begins.
         fn owned(&self) -> usize {
             0
         }
@@ -59,16 +99,84 @@ macro_rules! block {
     };
 }
 
+impl<J: ZkJob> Job for One<J> {
+    type Out = J::Out;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::ZkDilithium(J::OP))
+    }
+
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn owned(&self) -> usize {
+        self.0.owned()
+    }
+
+    fn output(&self, _: &Facts) -> usize {
+        J::OUTPUT
+    }
+
+    fn run(
+        place: &Place<'_>,
+        jobs: &mut [(usize, Asked<Self>)],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<Result<J::Out, Error>>, Error> {
+        let jobs: Vec<&[J]> = jobs.iter().map(|(_, asked)| slice::from_ref(&asked.job.0)).collect();
+        Ok(J::run(place, &jobs)?.into_iter().map(J::result).collect())
+    }
+
+    fn discard(out: J::Out) {
+        J::discard(out);
+    }
+}
+
+impl<J: ZkJob> Job for Block<'_, J> {
+    type Out = Vec<J::Answer>;
+    block!(J::OP, self => self.0.len());
+
+    fn run(
+        place: &Place<'_>,
+        jobs: &mut [(usize, Asked<Self>)],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<Result<Vec<J::Answer>, Error>>, Error> {
+        let blocks: Vec<&[J]> = jobs.iter().map(|(_, asked)| asked.job.0).collect();
+        let mut answers = J::run(place, &blocks)?.into_iter();
+        Ok(blocks.iter().map(|block| Ok(answers.by_ref().take(block.len()).collect())).collect())
+    }
+
+    fn discard(answers: Vec<J::Answer>) {
+        answers.into_iter().map(J::result).flatten().for_each(J::discard);
+    }
+}
+
 impl Job for KeygenBlock<'_> {
     type Out = Vec<SigningKey>;
-    block!(Op::Keygen, self => self.0.len());
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::ZkDilithium(Op::Keygen))
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn owned(&self) -> usize {
+        if matches!(self.0, BlockSeeds::Owned(_)) { self.0.len() * SEED_BYTES } else { 0 }
+    }
+
+    // The memory for the keys of a caller's seeds is asked for before the call begins.
+    fn output(&self, _: &Facts) -> usize {
+        if matches!(self.0, BlockSeeds::Owned(_)) { self.0.len() * SK_BYTES } else { 0 }
+    }
 
     fn run(
         place: &Place<'_>,
         jobs: &mut [(usize, Asked<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Vec<SigningKey>, Error>>, Error> {
-        let seeds = seeds(jobs.iter().map(|(_, asked)| asked.job.0));
+        let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.0));
         let make = |place: &Place<'_>| {
             let mut keys = Vec::with_capacity(seeds.len());
             program(place, Op::Keygen, seeds.len(), |program| {
@@ -145,23 +253,25 @@ impl Job for KeygenIntoBlock<'_> {
     fn discard((): ()) {}
 }
 
-impl Job for SignBlock<'_> {
-    type Out = Vec<Result<Signature, Error>>;
-    block!(Op::Sign, self => self.0.len());
+impl ZkJob for SignJob<'_> {
+    const OP: Op = Op::Sign;
+    const OUTPUT: usize = SIG_BYTES + size_of::<Result<Signature, Error>>();
+    type Answer = Result<Signature, Error>;
+    type Out = Signature;
 
-    fn run(
-        place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Vec<Result<Signature, Error>>, Error>>, Error> {
-        let of_keys: Vec<&[SignJob<'_>]> =
-            jobs.iter().flat_map(|(_, asked)| asked.job.0.chunk_by(|a, b| std::ptr::eq(a.key, b.key))).collect();
+    fn owned(&self) -> usize {
+        self.message.owned()
+    }
+
+    fn run(place: &Place<'_>, jobs: &[&[Self]]) -> Result<Vec<Result<Signature, Error>>, Error> {
+        let of_keys = by_key(jobs, |job| &job.key);
         let expands = uses_expanded_keys(place, Op::Sign)?;
         // Jobs with one key may span blocks.
         let (mut keys, mut key_of) = (Vec::<&SigningKey>::new(), Vec::with_capacity(of_keys.len()));
         for jobs in &of_keys {
-            if keys.last().is_none_or(|last| !std::ptr::eq(*last, jobs[0].key)) {
-                keys.push(jobs[0].key);
+            let key = &*jobs[0].key;
+            if keys.last().is_none_or(|last| !std::ptr::eq(*last, key)) {
+                keys.push(key);
             }
             key_of.push(keys.len() - 1);
         }
@@ -170,11 +280,12 @@ impl Job for SignBlock<'_> {
             false => key.check_again(),
         });
         let sound = of_keys.iter().zip(&key_of).filter(|(_, key)| checked[**key].is_ok());
-        let sound: Vec<SignJob<'_>> = sound.flat_map(|(jobs, _)| jobs.iter().copied()).collect();
+        let sound: Vec<&SignJob<'_>> = sound.flat_map(|(jobs, _)| jobs.iter()).collect();
         let sign = |place: &Place<'_>| {
             let (mut asked, mut signatures) = (Vec::with_capacity(sound.len()), Vec::with_capacity(sound.len()));
-            for &SignJob { key, message } in &sound {
-                asked.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
+            for SignJob { key, message } in sound.iter().copied() {
+                let expanded = expands.then(|| key.made());
+                asked.push(ZkSign { key: key.as_ref(), expanded, message: message.borrowed() });
             }
             program(place, Op::Sign, sound.len(), |program| program.sign(&asked, &mut signatures))?;
             Ok(signatures)
@@ -194,43 +305,52 @@ impl Job for SignBlock<'_> {
             check(place, &sound, &signatures).inspect_err(|_| wipe(&mut signatures))?;
         }
         let mut signatures = signatures.into_iter();
-        let mut results = Vec::with_capacity(jobs.iter().map(|(_, asked)| asked.count).sum());
+        let mut results = Vec::with_capacity(jobs.iter().map(|jobs| jobs.len()).sum());
         for (jobs, key) in of_keys.iter().zip(key_of) {
             match &checked[key] {
                 Ok(()) => results.extend(signatures.by_ref().take(jobs.len()).map(Ok)),
                 Err(why) => results.extend(std::iter::repeat_n(Err(why.clone()), jobs.len())),
             }
         }
-        let mut results = results.into_iter();
-        Ok(jobs.iter().map(|(_, asked)| Ok(results.by_ref().take(asked.count).collect())).collect())
+        Ok(results)
+    }
+
+    fn result(answer: Result<Signature, Error>) -> Result<Signature, Error> {
+        answer
     }
 
     /// A faulty one can tell the key.
-    fn discard(signatures: Vec<Result<Signature, Error>>) {
-        wipe(&mut signatures.into_iter().flatten().collect());
+    fn discard(signature: Signature) {
+        signature.into_bytes().zeroize();
     }
 }
 
-impl Job for VerifyBlock<'_> {
-    type Out = Vec<bool>;
-    block!(Op::Verify, self => self.0.len());
+impl ZkJob for VerifyJob<'_> {
+    const OP: Op = Op::Verify;
+    const OUTPUT: usize = size_of::<Result<bool, Error>>();
+    type Answer = bool;
+    type Out = bool;
 
-    fn run(
-        place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Vec<bool>, Error>>, Error> {
-        let of_keys: Vec<&[VerifyJob<'_>]> =
-            jobs.iter().flat_map(|(_, asked)| asked.job.0.chunk_by(|a, b| std::ptr::eq(a.key, b.key))).collect();
+    fn owned(&self) -> usize {
+        self.message.owned() + owned(&self.signature)
+    }
+
+    fn run(place: &Place<'_>, jobs: &[&[Self]]) -> Result<Vec<bool>, Error> {
+        let of_keys = by_key(jobs, |job| &job.key);
         let judge = |place: &Place<'_>| verify(place, &of_keys);
-        let verdicts = place.checked(judge, |first, second| compare(place, "verdict", first, &second?))?;
-        let mut verdicts = verdicts.into_iter();
-        Ok(jobs.iter().map(|(_, asked)| Ok(verdicts.by_ref().take(asked.count).collect())).collect())
+        place.checked(judge, |first, second| compare(place, "verdict", first, &second?))
     }
 
-    fn discard(verdicts: Vec<bool>) {
-        drop(verdicts);
+    fn result(verdict: bool) -> Result<bool, Error> {
+        Ok(verdict)
     }
+
+    fn discard(_: bool) {}
+}
+
+/// Runs of jobs with one key each. Keys are told apart by where they lie: each is checked there.
+fn by_key<'a, J, K: 'a>(jobs: &[&'a [J]], key: impl Fn(&J) -> &JobKey<'_, K> + Copy) -> Vec<&'a [J]> {
+    jobs.iter().flat_map(|jobs| jobs.chunk_by(move |a, b| std::ptr::eq(&**key(a), &**key(b)))).collect()
 }
 
 fn seeds<'a>(blocks: impl Iterator<Item = &'a [[u8; SEED_BYTES]]> + Clone) -> Zeroizing<Vec<[u8; SEED_BYTES]>> {
@@ -290,23 +410,23 @@ fn verify(place: &Place<'_>, of_keys: &[&[VerifyJob<'_>]]) -> Result<Vec<bool>, 
     }
     let count = of_keys.iter().map(|jobs| jobs.len()).sum();
     let (mut verdicts, mut asked) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for &VerifyJob { key, message, signature } in of_keys.iter().copied().flatten() {
-        asked.push(ZkVerify { key: key.as_ref(), expanded: expands.then(|| key.expanded()), message, signature });
+    for VerifyJob { key, message, signature } in of_keys.iter().copied().flatten() {
+        let expanded = expands.then(|| key.expanded());
+        asked.push(ZkVerify { key: key.as_ref(), expanded, message: message.borrowed(), signature });
     }
     program(place, Op::Verify, count, |program| program.verify(&asked, &mut verdicts))?;
     Ok(verdicts)
 }
 
 /// An error if one of the signatures does not verify.
-fn check(place: &Place<'_>, jobs: &[SignJob<'_>], signatures: &[Signature]) -> Result<(), Error> {
+fn check(place: &Place<'_>, jobs: &[&SignJob<'_>], signatures: &[Signature]) -> Result<(), Error> {
     let mut public: BTreeMap<*const SigningKey, VerifyingKey> = BTreeMap::new();
     for job in jobs {
-        public.entry(job.key).or_insert_with(|| job.key.verifying_key());
+        public.entry(&raw const *job.key).or_insert_with(|| job.key.verifying_key());
     }
     let mut checks = Vec::with_capacity(jobs.len());
-    for (SignJob { key, message }, signature) in jobs.iter().zip(signatures) {
-        let key = &public[&std::ptr::from_ref(*key)];
-        checks.push(VerifyJob { key, message: *message, signature: signature.as_bytes() });
+    for (SignJob { key, message }, signature) in jobs.iter().copied().zip(signatures) {
+        checks.push(VerifyJob::new(&public[&(&raw const **key)], message.borrowed(), signature.as_bytes()));
     }
     let verdicts = verify(place, &[&checks])?;
     if verdicts.len() == jobs.len() && !verdicts.contains(&false) {

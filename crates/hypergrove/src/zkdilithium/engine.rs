@@ -1,7 +1,9 @@
 //! Batches of zkDilithium, over the scheduler that SLH-DSA's go through too.
 
-use super::blocks::{KeygenBlock, KeygenIntoBlock, SignBlock, VerifyBlock, blocks};
-use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob};
+use super::blocks::{Block, BlockSeeds, KeygenBlock, KeygenIntoBlock, One, ZkJob, blocks};
+use super::{JobMessage, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey, only};
+use crate::flow::Flow;
+use crate::jobs::random;
 use crate::run::host_isa;
 use crate::{Error, Fault, Isa, Stats, Work};
 use hypergrove_cpu::Cpu;
@@ -13,6 +15,7 @@ use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// What an engine shall be; see [`Engine::builder`].
 #[derive(Clone, Default)]
@@ -64,6 +67,10 @@ impl EngineBuilder {
     /// Bytes of the host's memory for a call: what the CPU's threads work in, and the results; otherwise as many as it takes.
     /// A call that needs more is refused before it takes any. Messages, what keys keep of themselves, and the pinned
     /// memory of GPUs do not count.
+    ///
+    /// Calls that hand results to a sink keep within this whatever their number of jobs, and what jobs own of messages and
+    /// signatures counts too; unless chosen it is [`MEMORY_BUDGET`](crate::MEMORY_BUDGET), or
+    /// [`DEVICE_MEMORY_BUDGET`](crate::DEVICE_MEMORY_BUDGET) with a GPU.
     pub fn memory_budget(mut self, bytes: u64) -> EngineBuilder {
         self.memory_budget = Some(bytes);
         self
@@ -182,13 +189,13 @@ impl Engine {
         let options = &self.scheduler().options;
         options.is_memory_chosen.then_some(options.memory_budget)
     }
-    /// Bytes of the host's memory that a call of so many jobs takes: see [`EngineBuilder::memory_budget`].
+    /// Bytes of the host's memory that a call takes whose so many jobs are at hand: see [`EngineBuilder::memory_budget`].
     pub fn bytes(&self, op: Op, jobs: usize) -> u64 {
         let times = 1 + usize::from(self.is_redundant());
         let each = match op {
             Op::Keygen => SK_BYTES * times + size_of::<SigningKey>(),
-            Op::Sign => SIG_BYTES * times + size_of::<Result<Signature, Error>>() + 2 * size_of::<ZkSign<'_>>(),
-            Op::Verify => size_of::<bool>() + 2 * size_of::<ZkVerify<'_>>(),
+            Op::Sign => SIG_BYTES * times + size_of::<(SignJob<'_>, Result<Signature, Error>, [ZkSign<'_>; 2])>(),
+            Op::Verify => size_of::<(VerifyJob<'_>, Result<bool, Error>, [ZkVerify<'_>; 2])>(),
         };
         let of = |worker: &Worker| worker.programs.facts(self.group(op)).map_or(0, |facts| facts.fixed_bytes());
         let programs: u64 = self.scheduler().live().map(of).sum();
@@ -225,24 +232,42 @@ impl Engine {
         self.0.timing()
     }
 
+    /// A new key, from the operating system's randomness.
+    pub fn generate(&self) -> Result<SigningKey, Error> {
+        Ok(only(self.scheduler().one(KeygenBlock(random_seeds(1)?))?))
+    }
+
+    /// `count` new keys, handed to `sink` with their number as they become ready. The sink may stop the call by
+    /// [`ControlFlow::Break`].
+    pub fn generate_batch<F: Flow>(
+        &self,
+        count: usize,
+        mut sink: impl FnMut(usize, SigningKey) -> F,
+    ) -> Result<(), Error> {
+        self.generate_all(count, &mut |index, key| sink(index, key).flow())
+    }
+
     /// The keys of these seeds, in their order, each with memory of its own. For a GPU that memory is the limit: see
-    /// [`Engine::keygen_into`].
-    pub fn keygen_batch(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
+    /// [`Engine::from_seeds_into`].
+    pub fn from_seeds(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
         self.ask(Op::Keygen, seeds.len())?;
         let mut keys = Vec::with_capacity(seeds.len());
         let size = self.block(Op::Keygen);
-        self.run(&mut seeds.chunks(size).map(KeygenBlock), |made| keys.extend(made))?;
+        self.run(&mut seeds.chunks(size).map(|seeds| KeygenBlock(BlockSeeds::Borrowed(seeds))), |made| {
+            keys.extend(made);
+            ControlFlow::Continue(())
+        })?;
         Ok(keys)
     }
 
     /// The keys of these seeds, in their order, in the place of those that `keys` held. Memory is taken only where they are
     /// more than ever before; after an error there are none.
-    pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
+    pub fn from_seeds_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
         let size = self.block(Op::Keygen);
         let room = keys.room(seeds.len()).chunks_mut(size);
         let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| KeygenIntoBlock { seeds, keys });
-        match self.run(&mut all, |()| ()) {
+        match self.run(&mut all, |()| ControlFlow::Continue(())) {
             Ok(()) => {
                 keys.come();
                 Ok(())
@@ -254,22 +279,104 @@ impl Engine {
         }
     }
 
-    /// The signatures, in the order of the jobs; for a job whose key is damaged, the error that says so.
-    pub fn sign_batch(&self, jobs: &[SignJob<'_>]) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.ask(Op::Sign, jobs.len())?;
-        let mut signatures = Vec::with_capacity(jobs.len());
-        let size = self.block(Op::Sign);
-        self.run(&mut jobs.chunks(size).map(SignBlock), |made| signatures.extend(made))?;
-        Ok(signatures)
+    /// A signature.
+    pub fn sign<'a>(&self, key: &'a SigningKey, message: impl Into<JobMessage<'a>>) -> Result<Signature, Error> {
+        self.scheduler().one(One(SignJob::new(key, message)))
     }
 
-    /// The verdicts, in the order of the jobs.
-    pub fn verify_batch(&self, jobs: &[VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
-        self.ask(Op::Verify, jobs.len())?;
-        let mut verdicts = Vec::with_capacity(jobs.len());
-        let size = self.block(Op::Verify);
-        self.run(&mut jobs.chunks(size).map(VerifyBlock), |judged| verdicts.extend(judged))?;
-        Ok(verdicts)
+    /// Signs any number of messages in bounded memory. `sink` gets every job's index and result, in order, on this thread, as
+    /// soon as the result and those before it are there; it may stop the call by [`ControlFlow::Break`]. A thread of its own
+    /// takes jobs from the iterator, at most a chunk ahead of the devices, so that an iterator that blocks holds no result
+    /// back. With one thread this thread takes them, a chunk at a time.
+    ///
+    /// A job whose key is damaged has an error of its own. If the last device fails, the call ends with an error. The call
+    /// returns when the iterator's `next` has returned that was called last.
+    pub fn sign_batch<'a, F: Flow>(
+        &self,
+        jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
+        mut sink: impl FnMut(usize, Result<Signature, Error>) -> F,
+    ) -> Result<(), Error> {
+        self.feed(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
+    }
+
+    /// The same for jobs that are at hand: a result for each, in their order. That is faster, for the scheduler gets the jobs in
+    /// blocks.
+    pub fn sign_batch_to_vec<'a>(
+        &self,
+        jobs: impl IntoIterator<Item = SignJob<'a>>,
+    ) -> Result<Vec<Result<Signature, Error>>, Error> {
+        self.to_vec(&jobs.into_iter().collect::<Vec<_>>())
+    }
+
+    /// Whether the signature is the key's, for this message. One of the wrong length is not. See [`VerifyingKey::is_valid`].
+    pub fn verify<'a>(
+        &self,
+        key: &'a VerifyingKey,
+        message: impl Into<JobMessage<'a>>,
+        signature: &'a [u8],
+    ) -> Result<bool, Error> {
+        self.scheduler().one(One(VerifyJob::new(key, message, signature)))
+    }
+
+    /// Verifies any number of signatures in bounded memory, as [`Engine::sign_batch`] signs.
+    pub fn verify_batch<'a, F: Flow>(
+        &self,
+        jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
+        mut sink: impl FnMut(usize, Result<bool, Error>) -> F,
+    ) -> Result<(), Error> {
+        self.feed(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
+    }
+
+    /// The same for jobs that are at hand: a verdict for each, in their order. That is faster, for the scheduler gets the jobs in
+    /// blocks.
+    pub fn verify_batch_to_vec<'a>(
+        &self,
+        jobs: impl IntoIterator<Item = VerifyJob<'a>>,
+    ) -> Result<Vec<Result<bool, Error>>, Error> {
+        self.to_vec(&jobs.into_iter().collect::<Vec<_>>())
+    }
+
+    fn generate_all(
+        &self,
+        count: usize,
+        sink: &mut dyn FnMut(usize, SigningKey) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        // Several blocks fit the memory budget.
+        let size = self.block(Op::Keygen).min(self.jobs_to_fill(Op::Keygen)? / 8).max(1);
+        // Without randomness there are no more blocks, and this says why.
+        let mut failed = Ok(());
+        let mut blocks = (0..count).step_by(size).map_while(|first| match random_seeds(size.min(count - first)) {
+            Ok(seeds) => Some(KeygenBlock(seeds)),
+            Err(why) => {
+                failed = Err(why);
+                None
+            }
+        });
+        let mut numbers = 0..count;
+        self.run(&mut blocks, |made| {
+            made.into_iter().zip(&mut numbers).try_for_each(|(key, number)| sink(number, key))
+        })?;
+        failed
+    }
+
+    /// Jobs of a source that may block.
+    fn feed<J: ZkJob>(
+        &self,
+        jobs: &mut (dyn Iterator<Item = J> + Send),
+        sink: &mut dyn FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.scheduler().run_blocking(&mut jobs.map(One), sink)
+    }
+
+    fn to_vec<J: ZkJob>(&self, jobs: &[J]) -> Result<Vec<Result<J::Out, Error>>, Error> {
+        self.ask(J::OP, jobs.len())?;
+        let mut results = Vec::with_capacity(jobs.len());
+        let size = self.block(J::OP);
+        self.run(&mut jobs.chunks(size).map(Block), |answers| {
+            results.extend(answers.into_iter().map(J::result));
+            ControlFlow::Continue(())
+        })?;
+        Ok(results)
     }
 
     /// Jobs of a block: few enough that each device's chunk has several.
@@ -278,13 +385,15 @@ impl Engine {
         blocks(self.scheduler().live().filter_map(full).min())
     }
 
-    fn run<J: Job>(&self, blocks: &mut dyn Iterator<Item = J>, mut take: impl FnMut(J::Out)) -> Result<(), Error> {
+    /// Runs blocks, any of whose errors ends the call; `take` may end it too.
+    fn run<J: Job>(
+        &self,
+        blocks: &mut dyn Iterator<Item = J>,
+        mut take: impl FnMut(J::Out) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
         let mut failed = Ok(());
         self.scheduler().run(blocks, &mut |_, done| match done {
-            Ok(done) => {
-                take(done);
-                ControlFlow::Continue(())
-            }
+            Ok(done) => take(done),
             Err(why) => {
                 failed = Err(why);
                 ControlFlow::Break(())
@@ -292,6 +401,13 @@ impl Engine {
         })?;
         failed
     }
+}
+
+/// Seeds of a block from the system's randomness.
+fn random_seeds(count: usize) -> Result<BlockSeeds<'static>, Error> {
+    let mut seeds = Zeroizing::new(vec![[0; SEED_BYTES]; count]);
+    random(seeds.as_flattened_mut())?;
+    Ok(BlockSeeds::Owned(seeds))
 }
 
 impl fmt::Debug for Engine {
@@ -304,7 +420,7 @@ impl fmt::Debug for Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zkdilithium::{Message, only};
+    use crate::zkdilithium::Message;
     use hypergrove_engine::{Reference, SelfTest, ZkDilithium, ZkDilithiumPrograms, capabilities, forward};
     use hypergrove_zkdilithium::{SigningKeyWords, Trace, VerifyingKey as RawVerifyingKey, reference};
     use rayon::ThreadPoolBuilder;
@@ -449,7 +565,7 @@ mod tests {
 
     /// Keys that an engine makes in memory which it has used before.
     fn keys_into(engine: &Engine, seeds: &[[u8; 32]], keys: &mut SigningKeys) -> Vec<SigningKey> {
-        engine.keygen_into(seeds, keys).unwrap();
+        engine.from_seeds_into(seeds, keys).unwrap();
         keys.iter().collect()
     }
 
@@ -464,18 +580,18 @@ mod tests {
         let engine = Engine::builder().devices(mocks(&mock)).threads(2).verify_signatures(true).build().unwrap();
         assert_eq!(engine.devices().iter().map(Device::id).collect::<Vec<_>>(), ["mock:0", "mock:1"]);
         assert_eq!((engine.jobs_to_fill(Op::Sign).unwrap(), engine.poseidon_rate(None).unwrap()), (12, Some(200.0)));
-        let keys = engine.keygen_batch(&seeds(10)).unwrap();
+        let keys = engine.from_seeds(&seeds(10)).unwrap();
         are_keys_of(&keys, &seeds(10));
         let runs = std::mem::take(&mut *lock(&mock.runs));
         assert!(runs.iter().all(|(_, jobs)| *jobs <= 3));
         assert_eq!(engine.timing().execute, Duration::from_micros(runs.len() as u64));
-        let jobs: Vec<_> = keys[..4].iter().map(|key| SignJob { key, message: Message::Bytes(b"m") }).collect();
-        let signatures: Vec<_> = engine.sign_batch(&jobs).unwrap().into_iter().flatten().collect();
+        let jobs = keys[..4].iter().map(|key| SignJob::new(key, b"m"));
+        let signatures: Vec<_> = engine.sign_batch_to_vec(jobs).unwrap().into_iter().flatten().collect();
         assert!(lock(&mock.runs).iter().all(|(_, jobs)| *jobs == 2), "few jobs are spread over devices");
         for (key, signature) in keys.iter().zip(&signatures) {
             assert!(key.verifying_key().is_valid(Message::Bytes(b"m"), signature.as_bytes()));
         }
-        assert!(engine.sign_batch(&[]).unwrap().is_empty());
+        assert!(engine.sign_batch_to_vec([]).unwrap().is_empty());
         let mut keys = SigningKeys::new();
         for count in [20, 7, 0, 23] {
             are_keys_of(&keys_into(&engine, &seeds(count), &mut keys), &seeds(count));
@@ -493,7 +609,7 @@ mod tests {
         assert_eq!(engine.jobs_to_fill(Op::Verify).unwrap(), 6 + 512);
         in_the_end(|| {
             lock(&mock.runs).clear();
-            are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
+            are_keys_of(&engine.from_seeds(&seeds(200)).unwrap(), &seeds(200));
             (1..200).contains(&lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>())
         });
         // Where it was faster without, the CPU takes no part.
@@ -502,19 +618,19 @@ mod tests {
             engine.scheduler().know_pace(Kind::ZkDilithium(Op::Keygen), 20, false, 1e12);
         }
         lock(&mock.runs).clear();
-        are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
+        are_keys_of(&engine.from_seeds(&seeds(20)).unwrap(), &seeds(20));
         assert_eq!(lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>(), 20);
         // What fails leaves all to the other.
         mock.fails.store(0b10, Relaxed);
         in_the_end(|| {
-            are_keys_of(&engine.keygen_batch(&seeds(200)).unwrap(), &seeds(200));
+            are_keys_of(&engine.from_seeds(&seeds(200)).unwrap(), &seeds(200));
             !engine.faults().is_empty()
         });
         // Both of its programs in flight may have failed.
         let faults = engine.faults();
         assert!(faults.len() <= 2 && faults.iter().all(|fault| fault.device.id() == "mock:1"), "{faults:?}");
         lock(&mock.runs).clear();
-        are_keys_of(&engine.keygen_batch(&seeds(20)).unwrap(), &seeds(20));
+        are_keys_of(&engine.from_seeds(&seeds(20)).unwrap(), &seeds(20));
         assert!(lock(&mock.runs).is_empty(), "it was set aside");
     }
 
@@ -525,9 +641,9 @@ mod tests {
         let engine = Engine::builder().devices(mocks(&mock)[..1].to_vec()).threads(2).build().unwrap();
         let key = SigningKey::from_seed(&[7; 32]);
         let (signature, public) = (key.sign_message(Message::Bytes(b"m")).unwrap(), key.verifying_key());
-        let job = VerifyJob { key: &public, message: Message::Bytes(b"m"), signature: signature.as_bytes() };
+        let job = VerifyJob::new(&public, b"m", signature.as_bytes());
         mock.waits.store(true, Relaxed);
-        assert_eq!(engine.verify_batch(&[job; 12]).unwrap(), [true; 12]);
+        assert_eq!(engine.verify_batch_to_vec(vec![job; 12]).unwrap(), [const { Ok(true) }; 12]);
         assert_eq!(lock(&mock.together.0).1, 2);
     }
 
@@ -537,7 +653,7 @@ mod tests {
         mock.is_small.store(true, Relaxed);
         let engine = Engine::builder().devices(mocks(&mock)[..1].to_vec()).threads(2).build().unwrap();
         in_the_end(|| {
-            are_keys_of(&engine.keygen_batch(&seeds(12)).unwrap(), &seeds(12));
+            are_keys_of(&engine.from_seeds(&seeds(12)).unwrap(), &seeds(12));
             mock.made.load(Relaxed) > 1
         });
         assert!(engine.faults().is_empty());
@@ -545,7 +661,7 @@ mod tests {
         mock.is_small.store(false, Relaxed);
         let made = mock.made.load(Relaxed);
         in_the_end(|| {
-            are_keys_of(&engine.keygen_batch(&seeds(12)).unwrap(), &seeds(12));
+            are_keys_of(&engine.from_seeds(&seeds(12)).unwrap(), &seeds(12));
             mock.made.load(Relaxed) > made
         });
     }
@@ -556,7 +672,7 @@ mod tests {
         let engine = Engine::builder().devices(mocks(&Mock::default())[..1].to_vec()).threads(1).build().unwrap();
         let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         pool.install(|| {
-            (0..16u8).into_par_iter().for_each(|_| are_keys_of(&engine.keygen_batch(&seeds(2)).unwrap(), &seeds(2)));
+            (0..16u8).into_par_iter().for_each(|_| are_keys_of(&engine.from_seeds(&seeds(2)).unwrap(), &seeds(2)));
         });
     }
 
@@ -566,7 +682,7 @@ mod tests {
         let engine = Engine::builder().devices(mocks(&mock)).threads(2).build().unwrap();
         mock.fails.store(0b01, Relaxed);
         in_the_end(|| {
-            are_keys_of(&engine.keygen_batch(&seeds(11)).unwrap(), &seeds(11));
+            are_keys_of(&engine.from_seeds(&seeds(11)).unwrap(), &seeds(11));
             !engine.faults().is_empty()
         });
         let faults = engine.faults();
@@ -578,11 +694,11 @@ mod tests {
             !engine.faults().is_empty()
         });
         mock.fails.store(0b11, Relaxed);
-        assert!(engine.keygen_into(&seeds(11), &mut into).is_err() && into.is_empty());
-        let why = engine.keygen_batch(&seeds(11)).unwrap_err();
+        assert!(engine.from_seeds_into(&seeds(11), &mut into).is_err() && into.is_empty());
+        let why = engine.from_seeds(&seeds(11)).unwrap_err();
         assert!(matches!(&why, Error::Device { device, what } if device == "mock:1" && what == "no answer"), "{why}");
         mock.fails.store(0, Relaxed);
-        are_keys_of(&engine.keygen_batch(&seeds(2)).unwrap(), &seeds(2));
+        are_keys_of(&engine.from_seeds(&seeds(2)).unwrap(), &seeds(2));
     }
 
     #[test]
@@ -590,11 +706,11 @@ mod tests {
         let mock = Mock::default();
         let engine = Engine::builder().devices(mocks(&mock)).threads(1).verify_signatures(true).build().unwrap();
         let key = SigningKey::from_seed(&[7; 32]);
-        let jobs = vec![SignJob { key: &key, message: Message::Bytes(b"m") }; 9];
+        let jobs = vec![SignJob::new(&key, b"m"); 9];
         let right = key.sign_message(Message::Bytes(b"m"));
         mock.lies.store(0b01, Relaxed);
         in_the_end(|| {
-            assert_eq!(engine.sign_batch(&jobs).unwrap(), vec![right.clone(); 9]);
+            assert_eq!(engine.sign_batch_to_vec(jobs.clone()).unwrap(), vec![right.clone(); 9]);
             !engine.faults().is_empty()
         });
         let faults = engine.faults();
@@ -602,7 +718,7 @@ mod tests {
         assert!(faults.len() <= 2 && faults.iter().all(is_lie), "{faults:?}");
         mock.lies.store(0b11, Relaxed);
         assert!(
-            matches!(engine.sign_batch(&jobs), Err(Error::Inconsistent { .. })),
+            matches!(engine.sign_batch_to_vec(jobs), Err(Error::Inconsistent { .. })),
             "the last one's lie ends the call"
         );
     }
@@ -620,7 +736,7 @@ mod tests {
         assert_eq!(engine.devices()[0].id(), "cpu:0");
         let reference: Arc<dyn Backend> = Arc::new(crate::Reference);
         let engine = Engine::builder().devices(vec![(reference, 0)]).build().unwrap();
-        let why = engine.keygen_batch(&[[0; 32]]).unwrap_err().to_string();
+        let why = engine.from_seeds(&[[0; 32]]).unwrap_err().to_string();
         assert_eq!(why, "reference:0 cannot execute zkDilithium");
     }
 }

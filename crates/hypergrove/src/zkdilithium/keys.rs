@@ -8,7 +8,7 @@ use subtle::{Choice, ConstantTimeEq};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Private keys as their bytes, one after another in memory that the next batch can use again: what millions of keys are
-/// made into without an allocation for each ([`Engine::keygen_into`](super::Engine::keygen_into)). Wiped on drop, compared
+/// made into without an allocation for each ([`Engine::from_seeds_into`](super::Engine::from_seeds_into)). Wiped on drop, compared
 /// in constant time, and never shown by `Debug`.
 #[derive(Default)]
 pub struct SigningKeys {
@@ -128,12 +128,12 @@ mod tests {
     fn memory_is_used_again_and_what_is_not_used_is_wiped() {
         let engine = Engine::builder().threads(2).build().unwrap();
         let seeds: Vec<[u8; 32]> = (0..20).map(|i| [i; 32]).collect();
-        let expected = engine.keygen_batch(&seeds).unwrap();
+        let expected = engine.from_seeds(&seeds).unwrap();
         let mut keys = SigningKeys::new();
-        engine.keygen_into(&seeds, &mut keys).unwrap();
+        engine.from_seeds_into(&seeds, &mut keys).unwrap();
         assert!(keys.iter().eq(expected.iter().cloned()) && keys.len() == 20);
         let place = keys.words.as_ptr();
-        engine.keygen_into(&seeds[7..12], &mut keys).unwrap();
+        engine.from_seeds_into(&seeds[7..12], &mut keys).unwrap();
         assert!((0..6).all(|i| keys.get(i) == expected[7..12].get(i).cloned()));
         assert_eq!(keys.secret_bytes()[4], **expected[11].to_bytes());
         assert!(keys.words[5 * WORDS..].iter().all(|word| *word == 0));
