@@ -147,7 +147,7 @@ impl<J: ZkJob> Job for Block<'_, J> {
     }
 
     fn discard(answers: Vec<J::Answer>) {
-        answers.into_iter().map(J::result).flatten().for_each(J::discard);
+        answers.into_iter().flat_map(J::result).for_each(J::discard);
     }
 }
 
@@ -283,7 +283,7 @@ impl ZkJob for SignJob<'_> {
         let sound: Vec<&SignJob<'_>> = sound.flat_map(|(jobs, _)| jobs.iter()).collect();
         let sign = |place: &Place<'_>| {
             let (mut asked, mut signatures) = (Vec::with_capacity(sound.len()), Vec::with_capacity(sound.len()));
-            for SignJob { key, message } in sound.iter().copied() {
+            for SignJob { key, message } in &sound {
                 let expanded = expands.then(|| key.made());
                 asked.push(ZkSign { key: key.as_ref(), expanded, message: message.borrowed() });
             }

@@ -716,6 +716,14 @@ mod tests {
         let faults = engine.faults();
         let is_lie = |fault: &Fault| matches!(fault.error, Error::Inconsistent { .. }) && fault.device.index == 0;
         assert!(faults.len() <= 2 && faults.iter().all(is_lie), "{faults:?}");
+        // Those of an iterator too.
+        in_the_end(|| {
+            let engine = Engine::builder().devices(mocks(&mock)).threads(2).verify_signatures(true).build().unwrap();
+            let mut signatures = Vec::new();
+            engine.sign_batch(jobs.clone(), |_, signature| signatures.push(signature)).unwrap();
+            assert_eq!(signatures, vec![right.clone(); 9]);
+            !engine.faults().is_empty()
+        });
         mock.lies.store(0b11, Relaxed);
         assert!(
             matches!(engine.sign_batch_to_vec(jobs), Err(Error::Inconsistent { .. })),
