@@ -443,9 +443,12 @@ mod tests {
         together: Arc<(Mutex<(usize, usize)>, Condvar)>,
         /// Whether each waits for another.
         waits: Arc<AtomicBool>,
-        /// Whether a device has room for one program alone; programs that were made or refused.
+        /// Whether a device has room for one program alone; programs that were made or refused, and those that live.
         is_small: Arc<AtomicBool>,
         made: Arc<AtomicU32>,
+        live: Arc<AtomicU32>,
+        /// Whether keys take their time, so that programs overlap.
+        is_slow: Arc<AtomicBool>,
     }
 
     struct MockProgram(u32, Mock);
@@ -460,6 +463,12 @@ mod tests {
         }
         fn is_in(&self, devices: &AtomicU32) -> bool {
             devices.load(Relaxed) >> self.0 & 1 == 1
+        }
+    }
+
+    impl Drop for MockProgram {
+        fn drop(&mut self) {
+            self.1.live.fetch_sub(1, Relaxed);
         }
     }
 
@@ -494,6 +503,9 @@ mod tests {
             let keys: Vec<_> = seeds.iter().map(words).collect();
             // Not all together, as they may arrive.
             keys.chunks(2).for_each(take);
+            if self.1.is_slow.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
             self.begin(seeds.len())
         }
         fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
@@ -542,7 +554,9 @@ mod tests {
 
     impl ZkDilithiumPrograms for Mock {
         fn prepare(&self, device: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-            if self.made.fetch_add(1, Relaxed) > 0 && self.is_small.load(Relaxed) {
+            self.made.fetch_add(1, Relaxed);
+            if self.live.fetch_add(1, Relaxed) > 0 && self.is_small.load(Relaxed) {
+                self.live.fetch_sub(1, Relaxed);
                 return Err(Error::OutOfMemory { device: device.id(), needs: 2, has: 1 });
             }
             Ok(Box::new(MockProgram(device.index, self.clone())))
@@ -651,6 +665,7 @@ mod tests {
     fn a_device_without_room_for_a_second_program_goes_on_with_one() {
         let mock = Mock::default();
         mock.is_small.store(true, Relaxed);
+        mock.is_slow.store(true, Relaxed);
         let engine = Engine::builder().devices(mocks(&mock)[..1].to_vec()).threads(2).build().unwrap();
         in_the_end(|| {
             are_keys_of(&engine.from_seeds(&seeds(12)).unwrap(), &seeds(12));
