@@ -575,6 +575,8 @@ impl Programs {
                 Err(Error::OutOfMemory { .. }) if facts.plan.is_none() && shelf.active > 0 => {
                     drop(self.changed.wait(shelf));
                 }
+                // One became idle since.
+                Err(Error::OutOfMemory { .. }) if facts.plan.is_none() && !shelf.idle.is_empty() => {}
                 Err(why) => return Err(why),
             }
         }

@@ -559,10 +559,13 @@ impl Inner {
     }
 }
 
+/// What the scheduler hands out for a block of jobs.
+type OfBlock<J> = Result<Vec<Result<<J as Job>::Out, Error>>, Error>;
+
 /// Hands blocks' results out one by one, each with its job's index. If that ends the call, nobody gets the others.
 fn one_by_one<J: Job>(
     mut sink: impl FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
-) -> impl FnMut(usize, Result<Vec<Result<J::Out, Error>>, Error>) -> ControlFlow<()> {
+) -> impl FnMut(usize, OfBlock<J>) -> ControlFlow<()> {
     let mut indices = 0..;
     let mut hand_out = move |result| sink(indices.next().expect("they do not end"), result);
     move |count, results| match results {

@@ -43,6 +43,9 @@ impl<'a> Job for Number<'a> {
     fn count(&self) -> usize {
         1
     }
+    fn join(&mut self, next: Self) -> Option<Self> {
+        Some(next)
+    }
     fn owned(&self) -> usize {
         OWNED
     }
@@ -89,8 +92,8 @@ impl Devices {
     fn square(&self, numbers: &[u64], may_block: bool) {
         let mut next = 0;
         let mut jobs = numbers.iter().map(|number| Number(number, self));
-        let mut sink = |index, square: Result<Square<'_>, Error>| {
-            assert_eq!((index, square.unwrap().0), (next, numbers[next].pow(2)));
+        let mut sink = |count, square: Result<Square<'_>, Error>| {
+            assert_eq!((count, square.unwrap().0), (1, numbers[next].pow(2)));
             next += 1;
             ControlFlow::Continue(())
         };
@@ -156,8 +159,8 @@ fn a_sink_ends_the_call_or_panics() {
     let devices = Devices::new(QUEUE, |_, _, _| Ok(()));
     let number = 7;
     let mut taken = 0;
-    let mut sink = |index, _: Result<Square<'_>, Error>| {
-        taken = index + 1;
+    let mut sink = |count, _: Result<Square<'_>, Error>| {
+        taken += count;
         if taken == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let endless = || std::iter::repeat_with(|| Number(&number, &devices));

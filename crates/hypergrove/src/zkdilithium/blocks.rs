@@ -110,6 +110,10 @@ impl<J: ZkJob> Job for One<J> {
         1
     }
 
+    fn join(&mut self, next: Self) -> Option<Self> {
+        Some(next)
+    }
+
     fn owned(&self) -> usize {
         self.0.owned()
     }
@@ -160,6 +164,10 @@ impl Job for KeygenBlock<'_> {
 
     fn count(&self) -> usize {
         self.0.len()
+    }
+
+    fn join(&mut self, next: Self) -> Option<Self> {
+        Some(next)
     }
 
     fn owned(&self) -> usize {

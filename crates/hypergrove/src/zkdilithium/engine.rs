@@ -365,7 +365,9 @@ impl Engine {
         jobs: &mut (dyn Iterator<Item = J> + Send),
         sink: &mut dyn FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.scheduler().run_blocking(&mut jobs.map(One), sink)
+        let mut indices = 0..;
+        let mut sink = |_, result| sink(indices.next().expect("they do not end"), result);
+        self.scheduler().run_blocking(&mut jobs.map(One), &mut sink)
     }
 
     fn to_vec<J: ZkJob>(&self, jobs: &[J]) -> Result<Vec<Result<J::Out, Error>>, Error> {
