@@ -7,8 +7,9 @@ use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::{Measurement, Question, lattice, measure};
 use crate::{machine, sha256, study, zkdilithium};
+use hypergrove::backend::Policy;
 use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Device, Op, Params, Policy};
+use hypergrove::{Device, Op, Params};
 use std::time::Duration;
 
 /// Seconds for each measurement, unless told otherwise.

@@ -4,7 +4,8 @@
 //! `LD_LIBRARY_PATH`, then into those that root has configured. Whoever may write to one of the former chooses what a process
 //! executes that loads a driver, so that no driver is loaded while another user may.
 
-use hypergrove::{Backend, Device, Error, SelfTest, Work};
+use hypergrove::backend::SelfTest;
+use hypergrove::{Backend, Device, Error, Work};
 use hypergrove_engine::capabilities;
 use std::sync::OnceLock;
 

@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use crate::files::Shown;
 use crate::loader::{self, NotLoaded};
 use crate::printer::Printer;
-use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Reference, Work};
+use hypergrove::backend::Reference;
+use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Work};
 use hypergrove_cpu::{Cpu, Isa, Rates};
 use hypergrove_tune::table::Source;
 use std::ops::Deref;
@@ -365,7 +366,8 @@ fn best(a: &Rates, b: &Rates) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove::{Error, Plan, Policy, SLH_DSA_SHA2_128F};
+    use hypergrove::backend::{Plan, Policy};
+    use hypergrove::{Error, SLH_DSA_SHA2_128F};
     use hypergrove_engine::{Program, SlhDsaPrograms, capabilities, forward};
     use hypergrove_tune::table::{Table, file_name};
 

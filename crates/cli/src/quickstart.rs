@@ -272,7 +272,7 @@ fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer:
     bar.finish_and_clear();
     printer.line(format_args!("\n{table}"))?;
     let Some(rates) = last else { return Ok(()) };
-    let work = hypergrove::Plan::new(p, Op::Sign).work();
+    let work = hypergrove::backend::Plan::new(p, Op::Sign).work();
     let hashes = [
         ("SHA-256", work.sha256, rates.sha256),
         ("SHA-512", work.sha512, rates.sha512),

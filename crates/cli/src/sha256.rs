@@ -7,7 +7,8 @@ use crate::machine::{self, Limits};
 use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::Times;
-use hypergrove::{Axis, Backend, Cpu, Device, Hasher, Messages, Policy, Sha256Programs, THREADS, Work};
+use hypergrove::backend::{Axis, Hasher, Policy, Sha256Programs, THREADS};
+use hypergrove::{Backend, Cpu, Device, Messages, Work};
 use std::time::{Duration, Instant};
 
 /// What is measured.

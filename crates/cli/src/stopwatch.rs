@@ -7,7 +7,8 @@ use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
 use crate::record::Record;
-use hypergrove::{Engine, Op, Params, Plan, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
+use hypergrove::backend::Plan;
+use hypergrove::{Engine, Op, Params, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove_fips205::reference;
 use std::time::{Duration, Instant};
 

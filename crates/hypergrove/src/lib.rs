@@ -105,14 +105,11 @@ pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
 pub use explain::{Explanation, Memory};
 pub use flow::Flow;
 pub use hash::{MerkleTree, Sha256Stream};
-pub use hypergrove_cpu::{Cpu, Isa, Rates, rates};
+pub use hypergrove_cpu::{Cpu, Isa};
 pub use hypergrove_engine::scheduler::{DeviceStats, Fault, Stats, Waits, Wake};
-pub use hypergrove_engine::{
-    Axis, Backend, Checked, Device, Error, ErrorKind, Hasher, Messages, Policy, PolicySource, Reference, SelfTest,
-    Sha256Programs, SlhDsaPrograms, THREADS, Timing, ZkDilithiumPrograms,
-};
+pub use hypergrove_engine::{Backend, Device, Error, ErrorKind, Messages, PolicySource, Timing};
 pub use hypergrove_fips205::params::*;
-pub use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
+pub use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, Mode, PreHash, PreHasher, UnknownHash};
 pub use hypergrove_tune::table::Source as TableSource;
 pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
@@ -121,6 +118,16 @@ pub use {pkcs8, signature};
 
 use std::path::Path;
 use std::sync::Arc;
+
+/// For those who write a backend, or choose by hand how one works.
+pub mod backend {
+    pub use hypergrove_cpu::{Rates, rates};
+    pub use hypergrove_engine::{
+        Axis, Batch, Checked, Hasher, Key, Policy, Program, Reference, SelfTest, Sha256Programs, SlhDsaPrograms,
+        THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward,
+    };
+    pub use hypergrove_fips205::plan::{Plan, Slot};
+}
 
 /// A backend that can be made.
 #[derive(Clone, Copy, Debug)]
@@ -158,8 +165,9 @@ const _: () = {
     is_shared::<(SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
     is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Messages<'_>, Mode<'_>, Randomizer<'_>)>();
     is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
-    is_shared::<(BackendEntry, Device, Axis, Policy, TableSource, Plan, Work, Params, Wake)>();
-    is_shared::<(Box<dyn Backend>, Checked, Cpu, Isa, Rates, Reference)>();
+    is_shared::<(BackendEntry, Device, TableSource, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
+    is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Rates, backend::Reference)>(
+    );
     use zkdilithium as zk;
     is_shared::<(zk::Engine, zk::EngineBuilder, zk::SignJob<'_>, zk::VerifyJob<'_>, zk::JobMessage<'_>, zk::Message<'_>)>(
     );

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Call, Mock, P, PURE, job, key, message, mock, sign};
+use hypergrove::backend::*;
 use hypergrove::*;
 use hypergrove_engine::{Axis, Program, capabilities, forward};
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};

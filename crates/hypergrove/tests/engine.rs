@@ -1,5 +1,6 @@
 //! The engine against the oracle of the crate fips205, on toy sets and SLH-DSA-SHA2-128f.
 
+use hypergrove::backend::*;
 use hypergrove::signature::{RandomizedSigner, SignatureEncoding, Signer, Verifier};
 use hypergrove::*;
 use hypergrove_engine::{Axis, Batch, Program, THREADS, Timing, capabilities, forward};

@@ -15,6 +15,7 @@ mod steps {
     pub(crate) use hypergrove_gpu::steps::{Access, Place, accesses};
 }
 
+use hypergrove::backend::*;
 use hypergrove::zkdilithium;
 use hypergrove::*;
 use hypergrove_cpu::{Cpu, Lattice};

@@ -1,9 +1,7 @@
 //! SHA-256 of messages through the engine, Merkle trees, and which device takes what.
 
-use hypergrove::{
-    Axis, Backend, Device, Engine, Error, Hasher, MerkleTree, Messages, Policy, Reference, Sha256Programs, THREADS,
-    Timing,
-};
+use hypergrove::backend::{Axis, Hasher, Policy, Reference, Sha256Programs, THREADS};
+use hypergrove::{Backend, Device, Engine, Error, MerkleTree, Messages, Timing};
 use hypergrove_engine::{capabilities, forward};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};

@@ -5,6 +5,7 @@
 //! crate `taint`. These tests only use the library.
 #![forbid(unsafe_code)]
 
+use hypergrove::backend::*;
 use hypergrove::pkcs8::EncodePrivateKey;
 use hypergrove::pkcs8::der::pem::LineEnding;
 use hypergrove::*;

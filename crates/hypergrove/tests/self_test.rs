@@ -1,5 +1,6 @@
 //! Devices that compute wrongly, found by their first known answer: nothing of theirs is handed out.
 
+use hypergrove::backend::*;
 use hypergrove::zkdilithium;
 use hypergrove::*;
 use hypergrove_engine::{Batch, Program, ZkDilithium, ZkSign, ZkVerify, capabilities, forward};

@@ -1,10 +1,11 @@
 //! zkDilithium's engine through its public interface.
 
+use hypergrove::backend::{Axis, Policy, Reference};
 use hypergrove::signature::Signer;
 use hypergrove::zkdilithium::{
     Engine, JobMessage, Message, Op, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey,
 };
-use hypergrove::{Axis, Backend, Device, Error, ErrorKind, Policy, Reference, Timing};
+use hypergrove::{Backend, Device, Error, ErrorKind, Timing};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_zkdilithium::{SigningKeyWords, Trace, reference};
 use std::borrow::Cow;

@@ -45,7 +45,7 @@ fn main() {
         key.verifying_key().verify(b"message", &key.sign(b"message")).expect("valid");
     });
     on_small_stack("rates", || {
-        hypergrove::rates(Isa::fastest(), Duration::from_millis(10)).expect("available");
+        hypergrove::backend::rates(Isa::fastest(), Duration::from_millis(10)).expect("available");
     });
 }
 

@@ -2,7 +2,8 @@
 
 use crate::args::OpName;
 use crate::failure::Failure;
-use hypergrove::{Op, Plan, Policy};
+use hypergrove::Op;
+use hypergrove::backend::{Plan, Policy};
 use hypergrove_tune::trial;
 use serde::Deserialize;
 use std::collections::BTreeMap;

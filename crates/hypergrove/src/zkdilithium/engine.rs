@@ -759,7 +759,7 @@ mod tests {
         assert!(refused(vec![(cpu.clone(), 1)]).contains("it has 1 devices"));
         let engine = Engine::builder().devices(vec![(cpu, 0)]).threads(1).build().unwrap();
         assert_eq!(engine.devices()[0].id(), "cpu:0");
-        let reference: Arc<dyn Backend> = Arc::new(crate::Reference);
+        let reference: Arc<dyn Backend> = Arc::new(hypergrove_engine::Reference);
         let engine = Engine::builder().devices(vec![(reference, 0)]).build().unwrap();
         let why = engine.from_seeds(&[[0; 32]]).unwrap_err().to_string();
         assert_eq!(why, "reference:0 cannot execute zkDilithium");

@@ -1,9 +1,8 @@
 //! Devices that compute what the reference does, take their time, and fail as they are told.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+use hypergrove::backend::*;
 use hypergrove::*;
-use hypergrove_engine::{Axis, Batch, Program, Timing, capabilities, forward};
-use hypergrove_fips205::plan::Slot;
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
