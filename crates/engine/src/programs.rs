@@ -419,8 +419,7 @@ impl Programs {
         let (group, bucket, bytes) = (facts.group, facts.group.bucket(1), facts.fixed_bytes);
         let policy = self.policy_without_plan(group);
         let mut run = InUse { programs: self, number: lock(&self.shelf).begin(group, bucket, bytes), is_active: false };
-        let mut program = self.ready(facts, bucket, &policy, u64::MAX)?;
-        run.is_active = true;
+        let mut program = self.ready(facts, bucket, &policy, u64::MAX, &mut run)?;
         let done = work(&mut program);
         lock(&self.shelf).idle.push(Prepared { group, policy, program, bucket, bytes });
         Ok(done)
@@ -513,8 +512,7 @@ impl Programs {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
         let mut run = InUse { programs: self, number: lock(&self.shelf).begin(group, bucket, bytes), is_active: false };
-        let mut program = self.ready(facts, bucket, &policy, all)?;
-        run.is_active = true;
+        let mut program = self.ready(facts, bucket, &policy, all, &mut run)?;
         let start = Instant::now();
         let done = work(&mut program, &policy)?;
         let took = self.took(start);
@@ -537,7 +535,14 @@ impl Programs {
 
     /// A program that nobody uses, or a new one. Where the device's memory does not suffice, idle programs make way first.
     /// Batches of plans can be made smaller after that; of others, whoever needs a program waits until those that run are done.
-    fn ready(&self, facts: &Facts, bucket: usize, policy: &Policy, all: u64) -> Result<Ready, Error> {
+    fn ready(
+        &self,
+        facts: &Facts,
+        bucket: usize,
+        policy: &Policy,
+        all: u64,
+        run: &mut InUse<'_>,
+    ) -> Result<Ready, Error> {
         let group = facts.group;
         let fits = |old: &Prepared| {
             old.bucket == bucket
@@ -550,7 +555,9 @@ impl Programs {
                 let mut shelf = lock(&self.shelf);
                 let at = shelf.idle.iter().rposition(fits);
                 let found = at.map(|at| shelf.idle.remove(at));
-                shelf.active += usize::from(found.is_some());
+                // A program that is being prepared counts too: whoever finds no room waits for it.
+                shelf.active += 1;
+                run.is_active = true;
                 (found, shelf.shrink(all))
             };
             // Wiping takes a while: not under the lock.
@@ -566,18 +573,23 @@ impl Programs {
                     made = self.prepare(facts, bucket, policy);
                 }
             }
+            let why = match made {
+                Ok(made) => return Ok(made),
+                Err(why) => why,
+            };
             let mut shelf = lock(&self.shelf);
-            match made {
-                Ok(made) => {
-                    shelf.active += 1;
-                    return Ok(made);
-                }
-                Err(Error::OutOfMemory { .. }) if facts.plan.is_none() && shelf.active > 0 => {
+            shelf.active -= 1;
+            run.is_active = false;
+            match why {
+                Error::OutOfMemory { .. } if facts.plan.is_none() && shelf.active > 0 => {
                     drop(self.changed.wait(shelf));
                 }
                 // One became idle since.
-                Err(Error::OutOfMemory { .. }) if facts.plan.is_none() && !shelf.idle.is_empty() => {}
-                Err(why) => return Err(why),
+                Error::OutOfMemory { .. } if facts.plan.is_none() && !shelf.idle.is_empty() => {}
+                why => {
+                    self.changed.notify_all();
+                    return Err(why);
+                }
             }
         }
     }

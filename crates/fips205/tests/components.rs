@@ -1,11 +1,14 @@
 //! The reference's parts against known answers of WOTS+ and FORS, and whole signatures against Botan's and BoringSSL's.
 
+use hypergrove_fips205::digest::{MPrime, h_msg};
+use hypergrove_fips205::geometry::Position;
 use hypergrove_fips205::reference::{
-    base_2b, fors_pk_from_sig, fors_sign, gen_len2, slh_keygen_internal, slh_sign, slh_sign_internal,
-    slh_verify_internal, to_byte, to_int, wots_chain, wots_pk_from_sig, wots_pk_gen, wots_sign,
+    base_2b, fors_pk_from_sig, fors_sign, gen_len2, hash_slh_sign, hash_slh_verify, sign_at, slh_keygen,
+    slh_keygen_internal, slh_sign, slh_sign_internal, slh_verify, slh_verify_internal, to_byte, to_int, wots_chain,
+    wots_pk_from_sig, wots_pk_gen, wots_sign,
 };
 use hypergrove_fips205::{
-    Adrs, AdrsType, Family, PARAMETER_SETS, Params, PreHash, SLH_DSA_SHA2_128S, SigningKey, VerifyingKey,
+    Adrs, AdrsType, Family, MessageError, PARAMETER_SETS, Params, PreHash, SLH_DSA_SHA2_128S, SigningKey, VerifyingKey,
 };
 use hypergrove_testkit::vectors::{self, Record};
 
@@ -112,6 +115,71 @@ fn sets_have_their_categories_and_names() {
     ] {
         let p: &Params = name.parse().expect("a set");
         assert_eq!((p.category(), p.to_string().as_str()), (category, name));
+    }
+}
+
+fn toys() -> impl Iterator<Item = &'static Params> {
+    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy-"))
+}
+
+/// FIPS 205, Algorithm 21.
+#[test]
+fn a_new_key_takes_three_seeds() {
+    for p in toys() {
+        let (mut asked, mut next) = (Vec::new(), 0);
+        let key = slh_keygen(p, |seed| {
+            asked.push(seed.len());
+            next += 1;
+            seed.fill(next);
+            Ok::<(), ()>(())
+        });
+        assert_eq!(
+            (asked, key),
+            (vec![p.n; 3], Ok(slh_keygen_internal(p, &vec![1; p.n], &vec![2; p.n], &vec![3; p.n])))
+        );
+        assert_eq!(slh_keygen(p, |_| Err("no randomness")).unwrap_err(), "no randomness");
+    }
+}
+
+/// FIPS 205, Algorithms 22 to 25: a context has at most 255 bytes.
+#[test]
+fn contexts_and_both_variants() {
+    for p in toys() {
+        let key = slh_keygen_internal(p, &vec![1; p.n], &vec![2; p.n], &vec![3; p.n]);
+        let public = key.verifying_key();
+        for length in [0, 255, 256, 300] {
+            let ctx = vec![7; length];
+            let (pure, hashed) =
+                (slh_sign(b"m", &ctx, &key, None), hash_slh_sign(b"m", &ctx, PreHash::Sha512, &key, None));
+            if length > 255 {
+                assert_eq!(
+                    (pure, hashed),
+                    (Err(MessageError::Context { got: length }), Err(MessageError::Context { got: length }))
+                );
+                continue;
+            }
+            let (pure, hashed) = (pure.unwrap(), hashed.unwrap());
+            for (m, valid) in [(b"m", true), (b"n", false)] {
+                assert_eq!(slh_verify(m, pure.as_ref(), &ctx, &public), valid, "{p}");
+                assert_eq!(hash_slh_verify(m, hashed.as_ref(), &ctx, PreHash::Sha512, &public), valid, "{p}");
+            }
+            assert!(!slh_verify(b"m", pure.as_ref(), &[7; 300], &public));
+            assert!(!hash_slh_verify(b"m", hashed.as_ref(), &[7; 300], PreHash::Sha512, &public));
+        }
+    }
+}
+
+/// FIPS 205, Algorithm 19: after the digest a signature depends on its position alone.
+#[test]
+fn a_position_is_signed_as_its_message_is() {
+    for p in toys() {
+        let key = slh_keygen_internal(p, &vec![1; p.n], &vec![2; p.n], &vec![3; p.n]);
+        for message in 0..20u8 {
+            let signature = slh_sign_internal(&[message], &key, None);
+            let (r, rest) = AsRef::<[u8]>::as_ref(&signature).split_at(p.n);
+            let digest = h_msg(p, r, key.pk_seed(), key.pk_root(), &MPrime::internal(&[message]));
+            assert_eq!(sign_at(p, &Position::split(p, &digest), key.sk_seed(), key.pk_seed()), rest, "{p}");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread::{Builder, scope, sleep};
 use std::time::Duration;
 
@@ -334,15 +334,21 @@ impl<O> Source<O> {
             opened => return Some(opened),
         }
         loop {
-            {
-                // While nobody else opens anything: if nothing was open before, nothing is meanwhile, and the failure is final.
-                let _alone = self.opening.write().unwrap_or_else(PoisonError::into_inner);
+            // No lock is waited for: somebody may wait long for what he opens, and the others read on.
+            let alone = match self.opening.try_write() {
+                Err(TryLockError::WouldBlock) => None,
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Ok(alone) => Some(alone),
+            };
+            if alone.is_some() {
+                // Nobody else opens anything: if nothing was open before, nothing is meanwhile, and the failure is final.
                 let others = self.opened.load(Relaxed) > 0;
                 match open() {
                     Err(error) if is_full(&error) && others => {}
                     opened => return Some(opened),
                 }
             }
+            drop(alone);
             sleep(PAUSE);
         }
     }

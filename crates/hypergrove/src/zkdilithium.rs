@@ -11,7 +11,7 @@
 //! let public = VerifyingKey::read_pem(key.verifying_key().to_pem().as_bytes())?;
 //! public.verify(b"Dear reader", &signature)?;
 //!
-//! // Many at a time: on all threads, or on the devices that `Engine::builder` is told of.
+//! // Many at a time: on all threads, or on the devices that `Engine::builder` names.
 //! let messages = ["one", "two", "three"];
 //! let jobs = messages.map(|text| SignJob::new(&key, text.as_bytes()));
 //! let signatures = Engine::new()?.sign_batch_to_vec(jobs)?;
@@ -380,8 +380,7 @@ bytes! {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SignJob<'a> {
-    /// The key that signs. Each key is checked where it lies, once a chunk: jobs that borrow or share one key cost less than jobs
-    /// with copies of it.
+    /// The key that signs. It is checked once for a row of jobs that borrow or share it; a copy is checked by itself.
     pub key: JobKey<'a, SigningKey>,
     /// The message.
     pub message: JobMessage<'a>,

@@ -67,6 +67,12 @@ fn a_child_computes_or_is_told_that_it_cannot() {
         assert_eq!(sign(&engine, &key, 20), (Ok(()), 20), "the parent goes on");
     }
 
+    // Single verifications have no thread but the caller's.
+    let engine = cpu();
+    let (public, signature) = (key.verifying_key(), cpu().sign(&key, PURE, b"message", Randomizer::Hedged).unwrap());
+    assert_eq!(engine.verify(&public, PURE, b"message", signature.as_bytes()), Ok(true));
+    in_child("after verifications alone", || are_refused(&engine, &key));
+
     // With one thread, all is done by the thread that calls, which the child has.
     let alone = Engine::builder().backend(Arc::new(Cpu::new())).threads(1).build().unwrap();
     assert_eq!(sign(&alone, &key, 20), (Ok(()), 20));

@@ -94,7 +94,8 @@ fn the_engine_is_used_in_a_sink() {
 fn the_engine_is_used_by_a_source() {
     let key = key(1);
     let alone = Engine::builder().backend(Arc::new(Cpu::new())).threads(1).build().unwrap();
-    for engine in engines().into_iter().chain([alone]) {
+    let discrete = Mock { memory: 1 << 30, ..mock(1, 1) }.builder().threads(1).build().unwrap();
+    for engine in engines().into_iter().chain([alone, discrete]) {
         let inner = engine.clone();
         let jobs = (0..30).map(|i| {
             inner.sign(&key, PURE, b"first", Randomizer::Hedged).unwrap();

@@ -25,7 +25,7 @@ type Results<J> = Vec<Result<<J as Job>::Out, Error>>;
 /// Jobs with their indices.
 pub(super) type Jobs<J> = Vec<(usize, Asked<J>)>;
 
-/// What takes the results, each with the number of jobs that it is of; it may end the call.
+/// What takes the results, each with the number of jobs that it stands for; it may end the call.
 pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;
 
 /// What became of a chunk.
@@ -483,6 +483,11 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
                 })
             }));
             let done = match done {
+                Ok(Ok(results)) if results.len() != jobs.len() => {
+                    let what = format!("it gave {} results for {} jobs", results.len(), jobs.len());
+                    results.into_iter().flatten().for_each(J::discard);
+                    Done::Failed(Error::Inconsistent { device: worker.device().id(), what }, jobs)
+                }
                 Ok(Ok(results)) => Done::Ready(results, jobs),
                 Ok(Err(why)) => Done::Failed(why, jobs),
                 Err(panic) => Done::Panicked(panic),

@@ -17,6 +17,9 @@ const QUIET: Duration = Duration::from_micros(200);
 /// iterator is faster than the devices, and no device waits until the iterator has filled the first.
 const PATIENCE: Duration = Duration::from_millis(1);
 
+/// Time after which they are started in any case.
+const LONGEST: Duration = Duration::from_millis(100);
+
 /// Whether the jobs at hand may be started.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Supply {
@@ -35,7 +38,7 @@ pub(super) struct Feed<J> {
     started: Started,
 }
 
-/// Jobs that the call has put into chunks and the feed has not learned of, and their bytes. On lines of memory that the feed's
+/// Jobs that the call has taken and the feed has not learned of, and their bytes. On lines of memory that the feed's
 /// thread never looks at.
 #[derive(Default)]
 #[repr(align(128))]
@@ -52,7 +55,7 @@ struct State<J> {
     is_full: bool,
     /// What may be taken ahead: jobs, and bytes that they and their outputs take.
     most: (usize, u64),
-    /// What is: taken from the iterator and in no chunk yet.
+    /// What is: taken from the iterator, and not by the call yet.
     ahead: (usize, u64),
     /// Bytes of the largest job so far: there is to be room for another one like it.
     largest: u64,
@@ -160,7 +163,7 @@ impl<J: Job> Feed<J> {
             state.seen = (state.came, now);
         }
         let (quiet, waiting) = (now - state.seen.1, now - *state.first.get_or_insert(now));
-        let is_enough = waiting >= PATIENCE && state.ahead.0 + others >= in_flight;
+        let is_enough = waiting >= PATIENCE && (state.ahead.0 + others >= in_flight || waiting >= LONGEST);
         if quiet >= QUIET || is_enough { Supply::Ready } else { Supply::Later(Some(QUIET - quiet)) }
     }
 }

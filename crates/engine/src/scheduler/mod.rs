@@ -47,8 +47,8 @@ const MOST_FAULTS: usize = 64;
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
 
-/// One kind of job: what a client of the scheduler is. A job may be a block of many alike: what is done for each block costs little
-/// beside many jobs.
+/// One kind of job: what a client of the scheduler is. A job may be a block of many alike: what is done once a block costs each of
+/// them little.
 pub trait Job: Send + Sync + Sized {
     /// What becomes of it.
     type Out: Send;
@@ -115,7 +115,7 @@ pub struct Scheduler {
     pool: OnceLock<Result<ThreadPool, Error>>,
     /// For the host's own programs whose policy has fewer threads than there are.
     narrow: Mutex<Vec<Arc<ThreadPool>>>,
-    /// The process that started threads.
+    /// The process that used the engine first.
     process: OnceLock<u32>,
 }
 
@@ -360,7 +360,7 @@ impl Scheduler {
         2 + usize::from(self.options.redundant)
     }
 
-    /// One job, on the device that suits it, beside the chunks of batches.
+    /// One job, on the device that suits it, concurrently with the chunks of batches.
     pub fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
         self.one_rather_on(None, job)
     }
@@ -486,7 +486,7 @@ impl Scheduler {
                 {
                     return Err(why.clone());
                 }
-                let _ = sink(0, result);
+                let _ = sink(1, result);
                 Ok(())
             }
             (first, second) => {
@@ -512,18 +512,19 @@ impl Scheduler {
     }
 
     /// Any number of jobs of a source that may block: a thread of its own takes them, so that results are handed out as soon as
-    /// they are there, in order, on this thread. With one thread this thread takes jobs too, a chunk at a time.
+    /// they are there, in order, on this thread. With one thread on the host this thread takes jobs too, a chunk at a time.
     pub fn run_blocking<'a, J: Job + 'a>(
         &'a self,
         jobs: &mut (dyn Iterator<Item = J> + Send),
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
         let most = jobs.size_hint().1;
-        if self.options.threads == 1 || most.is_some_and(|most| most <= 1) {
+        let (devices, may_switch) = self.devices();
+        let is_here = devices.iter().all(|worker| self.works_on_calling_thread(worker));
+        if is_here || most.is_some_and(|most| most <= 1) {
             return self.run(&mut { jobs }, sink);
         }
         self.same_process()?;
-        let (devices, may_switch) = self.devices();
         let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
         let feed = Feed::new(FIRST_AHEAD, self.memory_budget() / slots);
         std::thread::scope(|scope| {
@@ -603,16 +604,20 @@ impl Scheduler {
     fn new_pool(&self, threads: usize) -> Result<ThreadPool, Error> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
-        self.process.get_or_init(std::process::id);
         let pool =
             ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("hypergrove-{number}-{i}"));
         pool.build().map_err(|why| Error::no_threads(threads, why))
     }
 
-    /// After a fork the child has none of its parent's threads, and turns that they held are never given back.
+    /// After a fork the child has none of its parent's threads, and turns that they held are never given back. With one thread on
+    /// the host calls have neither.
     fn same_process(&self) -> Result<(), Error> {
-        match self.process.get() {
-            Some(process) if *process != std::process::id() => Err(Error::Io {
+        if self.all().all(|worker| self.works_on_calling_thread(worker)) {
+            return Ok(());
+        }
+        let process = std::process::id();
+        match *self.process.get_or_init(|| process) {
+            first if first != process => Err(Error::Io {
                 what: "this engine's threads belong to the process that this one was forked from; make a new engine"
                     .into(),
             }),
@@ -766,7 +771,7 @@ impl<'a> Asker<'a> {
             }
             block
         };
-        let of_devices = self.scheduler.all().filter(|worker| worker.takes(group)).map(|worker| of(&worker)).min();
+        let of_devices = self.scheduler.live().filter(|worker| worker.takes(group)).map(|worker| of(&worker)).min();
         // Few jobs are shared out too.
         let share = self.total.map_or(usize::MAX, |total| total / self.devices.len() / BLOCKS_OF_A_CHUNK);
         of_devices.unwrap_or(1).min(share).max(1)

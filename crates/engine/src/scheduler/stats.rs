@@ -15,7 +15,7 @@ pub struct Stats {
     pub jobs: u64,
     /// Chunks by their size: entry i counts those of 2^i jobs up to twice as many.
     pub chunk_sizes: Vec<u64>,
-    /// Single jobs, which run beside the chunks of batches.
+    /// Single jobs, which run concurrently with the chunks of batches.
     pub single_jobs: u64,
     /// Time that chunks took from their start to their results on the host, all of them together.
     pub run_time: Duration,

@@ -128,7 +128,7 @@ impl<J: ZkJob> Job for One<J> {
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<J::Out, Error>>, Error> {
         let jobs: Vec<&[J]> = jobs.iter().map(|(_, asked)| slice::from_ref(&asked.job.0)).collect();
-        Ok(J::run(place, &jobs)?.into_iter().map(J::result).collect())
+        Ok(answers(place, &jobs)?.into_iter().map(J::result).collect())
     }
 
     fn discard(out: J::Out) {
@@ -146,13 +146,24 @@ impl<J: ZkJob> Job for Block<'_, J> {
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Vec<J::Answer>, Error>>, Error> {
         let blocks: Vec<&[J]> = jobs.iter().map(|(_, asked)| asked.job.0).collect();
-        let mut answers = J::run(place, &blocks)?.into_iter();
+        let mut answers = answers(place, &blocks)?.into_iter();
         Ok(blocks.iter().map(|block| Ok(answers.by_ref().take(block.len()).collect())).collect())
     }
 
     fn discard(answers: Vec<J::Answer>) {
         answers.into_iter().flat_map(J::result).for_each(J::discard);
     }
+}
+
+/// An answer for each job, in their order.
+fn answers<J: ZkJob>(place: &Place<'_>, blocks: &[&[J]]) -> Result<Vec<J::Answer>, Error> {
+    let (answers, jobs) = (J::run(place, blocks)?, blocks.iter().map(|jobs| jobs.len()).sum::<usize>());
+    if answers.len() == jobs {
+        return Ok(answers);
+    }
+    let what = format!("it gave {} results for {jobs} jobs", answers.len());
+    answers.into_iter().flat_map(J::result).for_each(J::discard);
+    Err(Error::Inconsistent { device: place.worker.device().id(), what })
 }
 
 impl Job for KeygenBlock<'_> {

@@ -342,7 +342,8 @@ impl Engine {
         sink: &mut dyn FnMut(usize, SigningKey) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         // Several blocks fit the memory budget.
-        let size = self.block(Op::Keygen).min(self.jobs_to_fill(Op::Keygen)? / 8).max(1);
+        let fit = usize::try_from(self.scheduler().memory_budget()).unwrap_or(usize::MAX) / (64 * SK_BYTES);
+        let size = self.block(Op::Keygen).min(fit).max(1);
         // Without randomness there are no more blocks, and this says why.
         let mut failed = Ok(());
         let mut blocks = (0..count).step_by(size).map_while(|first| match random_seeds(size.min(count - first)) {
