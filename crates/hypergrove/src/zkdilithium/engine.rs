@@ -342,7 +342,8 @@ impl Engine {
         sink: &mut dyn FnMut(usize, SigningKey) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         // Several blocks fit the memory budget.
-        let fit = usize::try_from(self.scheduler().memory_budget()).unwrap_or(usize::MAX) / (64 * SK_BYTES);
+        let room = self.scheduler().memory_budget().saturating_sub(self.bytes(Op::Keygen, 0));
+        let fit = usize::try_from(room).unwrap_or(usize::MAX) / (8 * self.scheduler().copies() * SK_BYTES);
         let size = self.block(Op::Keygen).min(fit).max(1);
         // Without randomness there are no more blocks, and this says why.
         let mut failed = Ok(());
