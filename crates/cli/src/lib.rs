@@ -34,6 +34,7 @@ mod sign;
 mod staged;
 mod stopwatch;
 mod study;
+mod tagged;
 mod tune;
 mod verdicts;
 mod verify;

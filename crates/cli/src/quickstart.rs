@@ -10,12 +10,12 @@ use crate::message::Messages;
 use crate::printer::{Printer, Table, grouped, seconds, significant};
 use crate::sign::signature_path;
 use crate::stopwatch::{Question, measure};
+use crate::tagged::tagged;
 use hypergrove::{Engine, Op, Params, SignJob, SigningKey, VerifyJob};
 use hypergrove_cpu::Rates;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Time for each measurement of the table.
@@ -166,22 +166,20 @@ fn sign<'f>(
     printer: &Printer,
 ) -> Result<(Vec<&'f Path>, u64), Failure> {
     let bar = printer.progress(files.len(), "signing");
-    let (sender, waiting) = mpsc::channel();
     let (mut signed, mut failed, mut bytes) = (Vec::with_capacity(files.len()), None, 0);
     let mut batch = Batch::default();
-    let jobs = files.iter().filter_map(|file| match messages.read(&Source::File(file.clone())) {
+    let (jobs, tags) = tagged(files.iter().filter_map(|file| match messages.read(&Source::File(file.clone())) {
         Ok(message) => {
             bytes += message.len() as u64;
-            sender.send(file.as_path()).ok()?;
-            Some(SignJob::new(key, message))
+            Some((file.as_path(), SignJob::new(key, message)))
         }
         Err(failure) => {
             bar.suspend(|| printer.failure(&failure));
             None
         }
-    });
+    }));
     engine.sign_batch(jobs, |_, signature| {
-        let file = waiting.recv().expect("one result a job");
+        let file = tags.next();
         let done = signature.map_err(|error| Failure::from(error).of(Shown(file))).and_then(|signature| {
             signatures.push(signature.as_bytes())?;
             keeper.map_or(Ok(()), |keeper| keeper.signature(file, signature.as_bytes(), &mut batch))

@@ -7,6 +7,7 @@ use crate::keys::KeyFile;
 use crate::machine::{self, Watched};
 use crate::message::Messages;
 use crate::printer::Printer;
+use crate::tagged::tagged;
 use crate::verdicts::{Verdict, Verdicts};
 use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
@@ -17,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
@@ -87,26 +88,25 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
             Err(failure) => tell((index, Err(failure))),
         }
     };
-    // Which file each job is of.
-    let (sender, signed) = mpsc::channel();
-    let file = || signed.recv().expect("one result a job");
-    let messages = (0..files.len()).filter_map(|index| {
-        let message = message(index)?;
-        sender.send(index).ok()?;
-        Some(message)
-    });
+    let (messages, indices) = tagged((0..files.len()).filter_map(|index| Some((index, message(index)?))));
     let done = match &key {
         Ready::SlhDsa(engine, key) => {
             let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
             let jobs = messages.map(|(mode, message)| SignJob::new(key, message).mode(mode).randomizer(randomizer));
             engine.sign_batch(jobs, |_, signature| {
-                write(file(), signature.as_ref().map(Signature::as_bytes).map_err(|error| error.clone().into()));
+                write(
+                    indices.next(),
+                    signature.as_ref().map(Signature::as_bytes).map_err(|error| error.clone().into()),
+                );
             })
         }
         Ready::ZkDilithium(engine, key) => {
             let jobs = messages.map(|(_, message)| zk::SignJob::new(key, message));
             engine.sign_batch(jobs, |_, signature| {
-                write(file(), signature.as_ref().map(zk::Signature::as_bytes).map_err(|error| error.clone().into()));
+                write(
+                    indices.next(),
+                    signature.as_ref().map(zk::Signature::as_bytes).map_err(|error| error.clone().into()),
+                );
             })
         }
     };

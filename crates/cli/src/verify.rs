@@ -7,13 +7,13 @@ use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::printer::{Printer, grouped};
 use crate::sign::signature_path;
+use crate::tagged::tagged;
 use crate::verdicts::{Verdict, Verdicts};
 use crate::{machine, zkdilithium};
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Error, VerifyJob, VerifyingKey};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 
 pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
@@ -90,14 +90,8 @@ pub(crate) fn judge<'a>(
     jobs: impl Iterator<Item = (usize, VerifyJob<'a>)> + Send,
     judged: impl Fn(usize, Result<bool, Error>),
 ) -> Result<(), Failure> {
-    // Which file each job is of.
-    let (sender, waiting) = mpsc::channel();
-    let jobs = jobs.filter_map(|(index, job)| sender.send(index).ok().map(|()| job));
-    let done = engine.verify_batch(jobs, |_, valid| {
-        let index = waiting.recv().expect("one result a job");
-        judged(index, valid);
-    });
-    done.map_err(Failure::from)
+    let (jobs, indices) = tagged(jobs);
+    Ok(engine.verify_batch(jobs, |_, valid| judged(indices.next(), valid))?)
 }
 
 /// A public key.

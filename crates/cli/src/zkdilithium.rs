@@ -6,12 +6,12 @@ use crate::keys::{Encoding, KeyFile};
 use crate::machine::{self, Warns, Watched};
 use crate::pem::{Pem, is_pem, mixed};
 use crate::printer::{Printer, brief};
+use crate::tagged::tagged;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
     Engine, EngineBuilder, KeyError, PRIVATE_LABEL, PUBLIC_LABEL, SigningKey, VerifyJob, VerifyingKey,
 };
 use hypergrove::{Error, Params};
-use std::sync::mpsc;
 use zeroize::Zeroizing;
 
 /// Half of a key pair, or all of it.
@@ -233,16 +233,12 @@ pub(crate) fn verify(
     pairs: impl Iterator<Item = (usize, (Vec<u8>, Vec<u8>))> + Send,
     judged: impl Fn(usize, Result<bool, Error>),
 ) -> Result<(), Failure> {
-    // Which file each job is of, and whether the encoding of its signature may be accepted.
-    let (sender, waiting) = mpsc::channel();
-    let jobs = pairs.filter_map(|(index, (message, signature))| {
-        let acceptable = !strict || key.is_canonical_with(&signature);
-        sender.send((index, acceptable)).ok()?;
-        Some(VerifyJob::new(key, message, signature))
-    });
-    let done = engine.verify_batch(jobs, |_, valid| {
-        let (index, acceptable) = waiting.recv().expect("one result a job");
-        judged(index, valid.map(|valid| valid && acceptable));
-    });
-    done.map_err(Failure::from)
+    let (jobs, tags) = tagged(pairs.map(|(index, (message, signature))| {
+        let is_acceptable = !strict || key.is_canonical_with(&signature);
+        ((index, is_acceptable), VerifyJob::new(key, message, signature))
+    }));
+    Ok(engine.verify_batch(jobs, |_, valid| {
+        let (index, is_acceptable) = tags.next();
+        judged(index, valid.map(|valid| valid && is_acceptable));
+    })?)
 }

@@ -84,7 +84,7 @@ impl EngineBuilder {
         self.cache = Some(directory);
         self
     }
-    /// Host threads; otherwise as many as the operating system offers. With 1, all work is done on the calling thread.
+    /// Host threads; otherwise as many as the operating system offers. With 1, the CPU works on the calling thread.
     pub fn threads(mut self, threads: usize) -> EngineBuilder {
         self.threads = Some(threads);
         self
@@ -322,15 +322,14 @@ impl Engine {
         let mut keys = Vec::with_capacity(seeds.len());
         let mut failed = None;
         let mut jobs = seeds.iter().map(|seeds| Slh::One(KeygenJob(params, Cow::Borrowed(seeds))));
-        let mut take = one_by_one::<KeygenJob<'_>>(|_, key| {
+        let mut take = |_, key| {
             match key {
                 Ok(key) => keys.push(key),
                 Err(why) => failed = failed.take().or(Some(why)),
             }
             ControlFlow::Continue(())
-        });
-        self.0.scheduler.run(&mut jobs, &mut take)?;
-        drop(take);
+        };
+        self.0.scheduler.run(&mut jobs, &mut one_by_one::<KeygenJob<'_>>(&mut take))?;
         failed.map_or(Ok(keys), Err)
     }
 
@@ -356,7 +355,7 @@ impl Engine {
     /// Signs any number of messages in bounded memory. `sink` gets every job's index and result, in order, on this thread, as
     /// soon as the result and those before it are there; it may stop the call by [`ControlFlow::Break`]. A thread of its own
     /// takes jobs from the iterator, at most a chunk ahead of the devices, so that an iterator that blocks holds no result
-    /// back. With one thread this thread takes them, a chunk at a time.
+    /// back. With one thread and the CPU alone this thread takes them, a chunk at a time.
     ///
     /// A job with bad input or a damaged key has an error of its own. An error of the whole call (the last device fails, or
     /// there is no randomness) ends the call, and the jobs whose result was not handed out are not signed. The call returns
@@ -459,12 +458,11 @@ impl Engine {
             for _ in 0..3 {
                 let mut lost = Ok(());
                 let mut jobs = seeds.iter().map(|seeds| Slh::One(KeygenJob(cheapest, Cow::Borrowed(seeds))));
-                let mut take = one_by_one::<KeygenJob<'_>>(|_, key| {
+                let mut take = |_, key: Result<SigningKey, Error>| {
                     lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
                     ControlFlow::Continue(())
-                });
-                scheduler.run_on(vec![worker], false, &mut jobs, &mut take)?;
-                drop(take);
+                };
+                scheduler.run_on(vec![worker], false, &mut jobs, &mut one_by_one::<KeygenJob<'_>>(&mut take))?;
                 lost?;
             }
         }
@@ -517,12 +515,11 @@ impl Inner {
     /// The jobs are all made before the first one runs: an iterator that makes them may use the engine.
     fn to_vec<J: Job>(&self, jobs: Vec<Slh<J>>) -> Result<Vec<Result<J::Out, Error>>, Error> {
         let mut results = Vec::with_capacity(jobs.len());
-        let mut take = one_by_one::<J>(|_, result| {
+        let mut take = |_, result| {
             results.push(result);
             ControlFlow::Continue(())
-        });
-        self.scheduler.run(&mut jobs.into_iter(), &mut take)?;
-        drop(take);
+        };
+        self.scheduler.run(&mut jobs.into_iter(), &mut one_by_one::<J>(&mut take))?;
         Ok(results)
     }
 
@@ -546,15 +543,14 @@ impl Inner {
             }
         });
         let mut lost = None;
-        let mut take = one_by_one::<KeygenJob<'_>>(|index, key| match key {
+        let mut take = |index, key| match key {
             Ok(key) => sink(index, key),
             Err(why) => {
                 lost = Some(why);
                 ControlFlow::Continue(())
             }
-        });
-        self.scheduler.run(&mut jobs, &mut take)?;
-        drop(take);
+        };
+        self.scheduler.run(&mut jobs, &mut one_by_one::<KeygenJob<'_>>(&mut take))?;
         failed.or(lost).map_or(Ok(()), Err)
     }
 }

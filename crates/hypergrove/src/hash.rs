@@ -59,10 +59,6 @@ impl scheduler::Job for HashJob<'_> {
         padded(self.messages).div_ceil(BLOCK).max(1)
     }
 
-    fn join(&mut self, next: Self) -> Option<Self> {
-        Some(next)
-    }
-
     fn owned(&self) -> usize {
         0
     }

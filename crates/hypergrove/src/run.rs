@@ -4,6 +4,7 @@ use crate::engine::wrong_root;
 use crate::jobs::{Job, random};
 use crate::keys::SigningKey;
 use hypergrove_cpu::{Cpu, Isa};
+use hypergrove_engine::planner::bucket;
 use hypergrove_engine::programs::{Facts, Group, Kind, Ready};
 use hypergrove_engine::scheduler::{self, Asked, Place, Scheduler};
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaPrograms, THREADS};
@@ -210,7 +211,7 @@ impl Run<'_> {
     pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<Failed, Error> {
         let (mut done, size) = (self.computed(jobs, out), self.plan().out_bytes());
         if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.place.worker.has_memory() {
-            self.facts.limit(jobs.len().div_ceil(2));
+            self.facts.limit(bucket(jobs.len()) / 2);
             out.zeroize();
             let (mut at, mut all) = (0, Failed::new());
             done = loop {

@@ -289,16 +289,13 @@ fn the_way_to_a_device() {
     let device = Mock { is_idle: true, jobs: 1 << 16, memory: 1 << 30, ..mock(1, 2) };
     let engine = device.builder().memory_budget(4 << 30).build().unwrap();
     let jobs = || (0..count).map(|_| VerifyJob::new(&key, &b"message"[..], &signature));
-    for _ in 0..3 {
-        let (began, mut valid) = (Instant::now(), 0);
-        engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
-        let fed = began.elapsed();
-        let began = Instant::now();
-        let verdicts = engine.verify_batch_to_vec(jobs()).unwrap();
-        let at_hand = began.elapsed();
-        valid += verdicts.into_iter().filter(|verdict| *verdict == Ok(true)).count();
-        assert_eq!(valid, 0);
-        let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(count);
-        println!("checked: a job of an iterator {:.0} ns, of a list {:.0} ns", each(fed), each(at_hand));
-    }
+    common::tell_the_way(
+        count,
+        || {
+            let mut valid = 0;
+            engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
+            valid
+        },
+        || engine.verify_batch_to_vec(jobs()).unwrap().into_iter().filter(|verdict| *verdict == Ok(true)).count(),
+    );
 }

@@ -1,5 +1,7 @@
 //! zkDilithium's engine through its public interface.
 
+mod common;
+
 use hypergrove::backend::{Axis, Policy, Reference};
 use hypergrove::signature::Signer;
 use hypergrove::zkdilithium::{
@@ -12,7 +14,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MESSAGE: Message<'static> = Message::Bytes(b"m");
 
@@ -380,16 +382,13 @@ fn the_way_to_a_device() {
     let (count, signature) = (1 << 20, [0; 2340]);
     let engine = Engine::builder().threads(2).devices(vec![(Arc::new(Gpu { is_idle: true }), 0)]).build().unwrap();
     let jobs = || (0..count).map(|_| VerifyJob::new(&key, b"message", &signature));
-    for _ in 0..5 {
-        let (began, mut valid) = (Instant::now(), 0);
-        engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
-        let fed = began.elapsed();
-        let began = Instant::now();
-        let verdicts = engine.verify_batch_to_vec(jobs()).unwrap();
-        let at_hand = began.elapsed();
-        valid += verdicts.into_iter().filter(|verdict| *verdict == Ok(true)).count();
-        assert_eq!(valid, 0);
-        let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(count);
-        println!("checked: a job of an iterator {:.0} ns, of a list {:.0} ns", each(fed), each(at_hand));
-    }
+    common::tell_the_way(
+        count,
+        || {
+            let mut valid = 0;
+            engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
+            valid
+        },
+        || engine.verify_batch_to_vec(jobs()).unwrap().into_iter().filter(|verdict| *verdict == Ok(true)).count(),
+    );
 }

@@ -43,9 +43,6 @@ impl<'a> Job for Number<'a> {
     fn count(&self) -> usize {
         1
     }
-    fn join(&mut self, next: Self) -> Option<Self> {
-        Some(next)
-    }
     fn owned(&self) -> usize {
         OWNED
     }

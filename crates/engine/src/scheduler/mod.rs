@@ -56,8 +56,10 @@ pub trait Job: Send + Sync + Sized {
     fn ask(&self) -> Result<Kind, Error>;
     /// How many jobs it counts for.
     fn count(&self) -> usize;
-    /// Takes jobs of the same kind in, to be run with these; `Some`: they stay apart.
-    fn join(&mut self, next: Self) -> Option<Self>;
+    /// Takes jobs of the same kind in, to be run with these. `Some`: they stay apart, as all do unless the client joins them.
+    fn join(&mut self, next: Self) -> Option<Self> {
+        Some(next)
+    }
     /// Bytes of memory that the job owns.
     fn owned(&self) -> usize;
     /// Bytes of its output, by what is known of its group.
@@ -711,6 +713,11 @@ const MOST_OF_A_BLOCK: usize = 256;
 /// Blocks of a device's chunk, at least: it is not to be much longer than it should be.
 const BLOCKS_OF_A_CHUNK: usize = 8;
 
+/// Jobs of a block, given those of a chunk.
+pub fn block(chunk: usize) -> usize {
+    (chunk / BLOCKS_OF_A_CHUNK).clamp(1, MOST_OF_A_BLOCK)
+}
+
 /// Learns of each job what the planner must know.
 struct Asker<'a> {
     scheduler: &'a Scheduler,
@@ -765,7 +772,7 @@ impl<'a> Asker<'a> {
             let bounds = scale.bounds(0, Some(group), std::iter::empty());
             let of_time = bounds.time.as_secs_f64() / worker.speed(group).map_or(1.0, |speed| 1.0 / speed);
             let chunk = (of_time as usize).min(worker.most(Some(group)));
-            let mut block = (chunk / BLOCKS_OF_A_CHUNK).clamp(1, MOST_OF_A_BLOCK);
+            let mut block = block(chunk);
             while block > 1 && scale.bytes(group, block) > self.memory {
                 block /= 2;
             }

@@ -17,14 +17,6 @@ use zeroize::{Zeroize, Zeroizing};
 /// Keys that one thread copies together, 62 kB.
 const SHARE: usize = 16;
 
-/// Jobs of a block, at most: to schedule a block costs little beside so many.
-const MOST: usize = 256;
-
-/// Jobs of a block, given those that fill the smallest device.
-pub(super) fn blocks(full: Option<usize>) -> usize {
-    full.map_or(1, |full| (full / 8).clamp(1, MOST))
-}
-
 /// Seeds of a block.
 pub(super) enum BlockSeeds<'a> {
     /// The caller's.
@@ -87,9 +79,6 @@ macro_rules! block {
         fn count(&$self) -> usize {
             $count
         }
-        fn join(&mut self, next: Self) -> Option<Self> {
-            Some(next)
-        }
         fn owned(&self) -> usize {
             0
         }
@@ -108,10 +97,6 @@ impl<J: ZkJob> Job for One<J> {
 
     fn count(&self) -> usize {
         1
-    }
-
-    fn join(&mut self, next: Self) -> Option<Self> {
-        Some(next)
     }
 
     fn owned(&self) -> usize {
@@ -175,10 +160,6 @@ impl Job for KeygenBlock<'_> {
 
     fn count(&self) -> usize {
         self.0.len()
-    }
-
-    fn join(&mut self, next: Self) -> Option<Self> {
-        Some(next)
     }
 
     fn owned(&self) -> usize {

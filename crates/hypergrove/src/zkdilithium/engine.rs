@@ -1,6 +1,6 @@
 //! Batches of zkDilithium, over the scheduler that SLH-DSA's go through too.
 
-use super::blocks::{Block, BlockSeeds, KeygenBlock, KeygenIntoBlock, One, ZkJob, blocks};
+use super::blocks::{Block, BlockSeeds, KeygenBlock, KeygenIntoBlock, One, ZkJob};
 use super::{JobMessage, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey, only};
 use crate::flow::Flow;
 use crate::jobs::random;
@@ -8,7 +8,7 @@ use crate::run::host_isa;
 use crate::{Error, Fault, Isa, Stats, Work};
 use hypergrove_cpu::Cpu;
 use hypergrove_engine::programs::{Group, Kind};
-use hypergrove_engine::scheduler::{Job, Scheduler, Worker};
+use hypergrove_engine::scheduler::{Job, Scheduler, Worker, block};
 use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -287,7 +287,7 @@ impl Engine {
     /// Signs any number of messages in bounded memory. `sink` gets every job's index and result, in order, on this thread, as
     /// soon as the result and those before it are there; it may stop the call by [`ControlFlow::Break`]. A thread of its own
     /// takes jobs from the iterator, at most a chunk ahead of the devices, so that an iterator that blocks holds no result
-    /// back. With one thread this thread takes them, a chunk at a time.
+    /// back. With one thread and the CPU alone this thread takes them, a chunk at a time.
     ///
     /// A job whose key is damaged has an error of its own. If the last device fails, the call ends with an error. The call
     /// returns when the iterator's `next` has returned that was called last.
@@ -386,7 +386,7 @@ impl Engine {
     /// Jobs of a block: few enough that each device's chunk has several.
     fn block(&self, op: Op) -> usize {
         let full = |worker: &Worker| worker.programs.facts(self.group(op)).ok().map(|facts| facts.most());
-        blocks(self.scheduler().live().filter_map(full).min())
+        self.scheduler().live().filter_map(full).min().map_or(1, block)
     }
 
     /// Runs blocks, any of whose errors ends the call; `take` may end it too.
