@@ -5,7 +5,7 @@
 
 use crate::ci::Extent;
 use crate::process::{Outcome, Step};
-use hypergrove_fips205::digest::{MPrime, h_msg, prf_msg};
+use hypergrove_fips205::digest::{MPrime, prf_msg};
 use hypergrove_fips205::reference::{
     fors_node, fors_sk_gen, hash_slh_sign, implied_by, sign_at, slh_keygen_internal, slh_sign, xmss_sign,
 };
@@ -77,8 +77,9 @@ impl Group {
         add("b", sign(&b, &context).into_bytes());
         add("prehash", hash_slh_sign(&a, &context, HASH, &key, None).expect("a short context").into_bytes());
         let m_prime = MPrime::new(Mode::Pure { context: &context }, &a).expect("a short context");
-        let r = prf_msg(p, key.sk_prf(), key.pk_seed(), &m_prime);
-        let at = Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime));
+        let mut r = vec![0; p.n];
+        prf_msg(p, key.sk_prf(), key.pk_seed(), &m_prime, &mut r);
+        let at = Position::of(p, &r, key.pk_seed(), key.pk_root(), &m_prime);
         let (sk_seed, pk_seed) = (key.sk_seed(), key.pk_seed());
         // FORS tree 0 reveals the neighbour of its leaf.
         let (adrs, leaf) = (Adrs::new(0, at.idx_tree, AdrsType::ForsTree).key_pair(at.idx_leaf), at.fors[0] ^ 1);
@@ -97,7 +98,7 @@ impl Group {
         add("top leaf", xmss(top, p.d as u32 - 1, 0, of_top ^ 1));
         if is_smallest(p) {
             let elsewhere = |tree, leaf| {
-                let at = Position { idx_tree: at.idx_tree ^ tree, idx_leaf: at.idx_leaf ^ leaf, ..at.clone() };
+                let at = Position { idx_tree: at.idx_tree ^ tree, idx_leaf: at.idx_leaf ^ leaf, ..at };
                 [&r[..], &sign_at(p, &at, sk_seed, pk_seed)].concat()
             };
             add("another tree", elsewhere(1, 0));

@@ -1,7 +1,7 @@
 //! The host's share of signing and verifying: M′, R and the message digest.
 
-use crate::params::{Family, Params, list, quoted};
-use alloc::borrow::Cow;
+use crate::geometry::Position;
+use crate::params::{Family, MAX_M, Params, list, quoted};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
@@ -116,9 +116,27 @@ impl PreHash {
 
     /// PH(parts\[0\] ‖ parts\[1\] ‖ …).
     pub fn hash(self, parts: &[&[u8]]) -> Vec<u8> {
-        let mut hasher = self.hasher();
-        parts.iter().for_each(|part| hasher.update(part));
-        hasher.finish()
+        let mut out = vec![0; self.bytes()];
+        self.hash_into(parts, &mut out);
+        out
+    }
+
+    /// The same into [`bytes`](PreHash::bytes) bytes of the caller's.
+    pub fn hash_into(self, parts: &[&[u8]], out: &mut [u8]) {
+        match self {
+            PreHash::Sha224 => out.copy_from_slice(&fixed::<Sha224>(parts)),
+            PreHash::Sha256 => out.copy_from_slice(&fixed::<Sha256>(parts)),
+            PreHash::Sha384 => out.copy_from_slice(&fixed::<Sha384>(parts)),
+            PreHash::Sha512 => out.copy_from_slice(&fixed::<Sha512>(parts)),
+            PreHash::Sha512_224 => out.copy_from_slice(&fixed::<Sha512_224>(parts)),
+            PreHash::Sha512_256 => out.copy_from_slice(&fixed::<Sha512_256>(parts)),
+            PreHash::Sha3_224 => out.copy_from_slice(&fixed::<Sha3_224>(parts)),
+            PreHash::Sha3_256 => out.copy_from_slice(&fixed::<Sha3_256>(parts)),
+            PreHash::Sha3_384 => out.copy_from_slice(&fixed::<Sha3_384>(parts)),
+            PreHash::Sha3_512 => out.copy_from_slice(&fixed::<Sha3_512>(parts)),
+            PreHash::Shake128 => xof::<Shake128>(parts, out),
+            PreHash::Shake256 => xof::<Shake256>(parts, out),
+        }
     }
 
     /// PH of a message that comes in pieces, for [`Mode::Digest`].
@@ -267,12 +285,10 @@ fn fixed<D: Digest>(parts: &[&[u8]]) -> Output<D> {
     hash.finalize()
 }
 
-fn xof<X: Default + Update + ExtendableOutput>(parts: &[&[u8]], bytes: usize) -> Vec<u8> {
+fn xof<X: Default + Update + ExtendableOutput>(parts: &[&[u8]], out: &mut [u8]) {
     let mut hash = X::default();
     parts.iter().for_each(|part| hash.update(part));
-    let mut out = vec![0; bytes];
-    hash.finalize_xof().read(&mut out);
-    out
+    hash.finalize_xof().read(out);
 }
 
 /// How a message becomes M′.
@@ -371,14 +387,34 @@ impl fmt::Display for MessageError {
 impl core::error::Error for MessageError {}
 
 /// M′, the bytes that are signed: in parts, so that a long message is not copied.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct MPrime<'a> {
     /// Domain separator and length of the context.
     header: Option<[u8; 2]>,
     context: &'a [u8],
     oid: &'static [u8],
-    body: Cow<'a, [u8]>,
+    body: Body<'a>,
 }
+
+/// The last part of M′.
+#[derive(Clone, Debug)]
+enum Body<'a> {
+    Message(&'a [u8]),
+    /// The message's hash.
+    Hash(PreHash, [u8; MAX_HASH]),
+}
+
+/// Bytes of a hash, at most.
+const MAX_HASH: usize = 64;
+
+/// Of the same bytes.
+impl PartialEq for MPrime<'_> {
+    fn eq(&self, other: &MPrime<'_>) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for MPrime<'_> {}
 
 impl<'a> MPrime<'a> {
     /// M′ of a message.
@@ -388,55 +424,73 @@ impl<'a> MPrime<'a> {
         mode.check(message)?;
         let (separator, context, oid, body) = match mode {
             Mode::Internal => return Ok(MPrime::internal(message)),
-            Mode::Pure { context } => (0, context, &[][..], Cow::Borrowed(message)),
-            Mode::PreHash { context, hash } => (1, context, &hash.oid_der()[..], Cow::Owned(hash.hash(&[message]))),
-            Mode::Digest { context, hash } => (1, context, &hash.oid_der()[..], Cow::Borrowed(message)),
+            Mode::Pure { context } => (0, context, &[][..], Body::Message(message)),
+            Mode::PreHash { context, hash } => {
+                let mut bytes = [0; MAX_HASH];
+                hash.hash_into(&[message], &mut bytes[..hash.bytes()]);
+                (1, context, &hash.oid_der()[..], Body::Hash(hash, bytes))
+            }
+            Mode::Digest { context, hash } => (1, context, &hash.oid_der()[..], Body::Message(message)),
         };
         let length = context.len() as u8;
         Ok(MPrime { header: Some([separator, length]), context, oid, body })
     }
     /// M′ as the caller put it together.
     pub fn internal(m_prime: &'a [u8]) -> MPrime<'a> {
-        MPrime { header: None, context: &[], oid: &[], body: Cow::Borrowed(m_prime) }
+        MPrime { header: None, context: &[], oid: &[], body: Body::Message(m_prime) }
     }
     /// The parts, in order; some may be empty.
     pub fn parts(&self) -> [&[u8]; 4] {
-        [self.header.as_ref().map_or(&[], |header| &header[..]), self.context, self.oid, &self.body]
+        let body = match &self.body {
+            Body::Message(message) => message,
+            Body::Hash(hash, bytes) => &bytes[..hash.bytes()],
+        };
+        [self.header.as_ref().map_or(&[], |header| &header[..]), self.context, self.oid, body]
     }
 }
 
-/// PRF_msg: R, n bytes (FIPS 205, 11.1 and 11.2).
-pub fn prf_msg(p: &Params, sk_prf: &[u8], opt_rand: &[u8], m_prime: &MPrime<'_>) -> Vec<u8> {
-    fn hmac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]], bytes: usize) -> Vec<u8> {
+/// PRF_msg: R, into n bytes (FIPS 205, 11.1 and 11.2).
+pub fn prf_msg(p: &Params, sk_prf: &[u8], opt_rand: &[u8], m_prime: &MPrime<'_>, r: &mut [u8]) {
+    fn hmac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]], r: &mut [u8]) {
         let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
         parts.iter().for_each(|part| Mac::update(&mut mac, part));
-        mac.finalize().into_bytes()[..bytes].to_vec()
+        r.copy_from_slice(&mac.finalize().into_bytes()[..r.len()]);
     }
+    assert_eq!(r.len(), p.n, "R has n bytes");
     let [a, b, c, d] = m_prime.parts();
     let message = [opt_rand, a, b, c, d];
     match p.family {
-        Family::Shake => xof::<Shake256>(&[sk_prf, opt_rand, a, b, c, d], p.n),
-        Family::Sha2 if p.n == 16 => hmac::<Hmac<Sha256>>(sk_prf, &message, p.n),
-        Family::Sha2 => hmac::<Hmac<Sha512>>(sk_prf, &message, p.n),
+        Family::Shake => xof::<Shake256>(&[sk_prf, opt_rand, a, b, c, d], r),
+        Family::Sha2 if p.n == 16 => hmac::<Hmac<Sha256>>(sk_prf, &message, r),
+        Family::Sha2 => hmac::<Hmac<Sha512>>(sk_prf, &message, r),
     }
 }
 
-/// H_msg: the m bytes that [`Position::split`](crate::Position::split) takes (FIPS 205, 11.1 and 11.2).
-pub fn h_msg(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPrime<'_>) -> Vec<u8> {
-    fn mgf1<D: Digest>(r: &[u8], pk_seed: &[u8], message: &[&[u8]], bytes: usize) -> Vec<u8> {
+impl Position {
+    /// What a message's digest selects (FIPS 205, Algorithm 19, lines 5 to 10).
+    pub fn of(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPrime<'_>) -> Position {
+        let mut digest = [0; MAX_M];
+        let digest = &mut digest[..p.m];
+        h_msg(p, r, pk_seed, pk_root, m_prime, digest);
+        Position::split(p, digest)
+    }
+}
+
+/// H_msg: the m bytes that [`Position::split`] takes (FIPS 205, 11.1 and 11.2).
+pub fn h_msg(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPrime<'_>, out: &mut [u8]) {
+    fn mgf1<D: Digest>(r: &[u8], pk_seed: &[u8], message: &[&[u8]], out: &mut [u8]) {
         let inner = fixed::<D>(message);
-        let mut out = vec![0; bytes];
         for (counter, out) in (0u32..).zip(out.chunks_mut(<D as Digest>::output_size())) {
             out.copy_from_slice(&fixed::<D>(&[r, pk_seed, &inner, &counter.to_be_bytes()])[..out.len()]);
         }
-        out
     }
+    assert_eq!(out.len(), p.m, "H_msg gives m bytes");
     let [a, b, c, d] = m_prime.parts();
     let message = [r, pk_seed, pk_root, a, b, c, d];
     match p.family {
-        Family::Shake => xof::<Shake256>(&message, p.m),
-        Family::Sha2 if p.n == 16 => mgf1::<Sha256>(r, pk_seed, &message, p.m),
-        Family::Sha2 => mgf1::<Sha512>(r, pk_seed, &message, p.m),
+        Family::Shake => xof::<Shake256>(&message, out),
+        Family::Sha2 if p.n == 16 => mgf1::<Sha256>(r, pk_seed, &message, out),
+        Family::Sha2 => mgf1::<Sha512>(r, pk_seed, &message, out),
     }
 }
 

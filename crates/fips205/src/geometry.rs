@@ -1,8 +1,8 @@
 //! Where every part of a signature lies, and which leaves it reveals.
 
-use crate::params::Params;
-use alloc::vec::Vec;
-use core::ops::Range;
+use crate::params::{MAX_K, Params};
+use core::fmt;
+use core::ops::{Deref, DerefMut, Range};
 
 impl Params {
     /// R.
@@ -33,11 +33,58 @@ impl Params {
     }
 }
 
+/// The revealed leaf of each FORS tree. It lies where it is used: a batch has one for every message.
+#[derive(Clone, Copy)]
+pub struct ForsLeaves {
+    count: usize,
+    leaves: [u32; MAX_K],
+}
+
+impl FromIterator<u32> for ForsLeaves {
+    /// Of one tree after the other, at most as many as any set has.
+    fn from_iter<I: IntoIterator<Item = u32>>(given: I) -> ForsLeaves {
+        let mut all = ForsLeaves { count: 0, leaves: [0; MAX_K] };
+        for leaf in given {
+            all.leaves[all.count] = leaf;
+            all.count += 1;
+        }
+        all
+    }
+}
+
+impl Deref for ForsLeaves {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        &self.leaves[..self.count]
+    }
+}
+
+impl DerefMut for ForsLeaves {
+    fn deref_mut(&mut self) -> &mut [u32] {
+        &mut self.leaves[..self.count]
+    }
+}
+
+impl PartialEq for ForsLeaves {
+    fn eq(&self, other: &ForsLeaves) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for ForsLeaves {}
+
+impl fmt::Debug for ForsLeaves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// What the message digest selects (FIPS 205, Algorithm 19, lines 6–13): public, since the signature shows it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
     /// The revealed leaf of each FORS tree: md in base 2^a.
-    pub fors: Vec<u32>,
+    pub fors: ForsLeaves,
     /// The tree of layer 0.
     pub idx_tree: u64,
     /// The leaf of that tree.
@@ -50,16 +97,16 @@ impl Position {
         assert_eq!(digest.len(), p.m, "H_msg gives m bytes");
         let (md, rest) = digest.split_at((p.k * p.a).div_ceil(8));
         let (tree, leaf) = rest.split_at((p.h - p.hp).div_ceil(8));
-        let (mut fors, mut bits, mut have) = (Vec::with_capacity(p.k), 0u64, 0);
-        let mut bytes = md.iter();
-        for _ in 0..p.k {
+        let (mut bits, mut have, mut bytes) = (0u64, 0, md.iter());
+        let leaf_of_tree = |_| {
             while have < p.a {
                 bits = bits << 8 | u64::from(*bytes.next().expect("md has k·a bits"));
                 have += 8;
             }
             have -= p.a;
-            fors.push((bits >> have) as u32 & mask(p.a) as u32);
-        }
+            (bits >> have) as u32 & mask(p.a) as u32
+        };
+        let fors = (0..p.k).map(leaf_of_tree).collect();
         Position { fors, idx_tree: to_int(tree) & mask(p.h - p.hp), idx_leaf: (to_int(leaf) & mask(p.hp)) as u32 }
     }
     /// The tree of `layer` on the path to the top, and the leaf there that signs the layer below.

@@ -48,7 +48,7 @@ pub mod reference;
 
 pub use adrs::{Adrs, AdrsType};
 pub use digest::{MAX_CONTEXT, MPrime, MessageError, Mode, PreHash, PreHasher, UnknownHash};
-pub use geometry::Position;
+pub use geometry::{ForsLeaves, Position};
 pub use keys::{KeyError, Signature, SigningKey, VerifyingKey};
 pub use params::*;
 pub use plan::{Op, Plan, Work};

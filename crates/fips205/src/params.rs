@@ -95,11 +95,17 @@ sets! {
     TOY_SHA2_24  "toy-SHA2-24-w8"               Sha2   24   4  2   2   3   4  3   4   0;
 }
 
+/// FORS trees that a set has, at most.
+pub(crate) const MAX_K: usize = 35;
+/// Bytes of a message digest, at most.
+pub(crate) const MAX_M: usize = 49;
+
 /// What must hold for every row, checked when the crate is compiled.
 const fn check(p: &Params) {
     assert!(p.h == p.d * p.hp, "h = d·h′");
     assert!(p.n == 16 || p.n == 24 || p.n == 32, "n");
     assert!(p.m == (p.k * p.a).div_ceil(8) + (p.h - p.hp).div_ceil(8) + p.hp.div_ceil(8), "m (FIPS 205, 9.2)");
+    assert!(p.k <= MAX_K && p.m <= MAX_M, "indices and digests fit their arrays");
     assert!(p.h - p.hp <= 64 && p.hp <= 32 && p.a <= 32, "indices fit their integers");
     assert!(
         p.lg_w >= 1 && p.lg_w <= 8 && (8 * p.n).is_multiple_of(p.lg_w),

@@ -407,8 +407,9 @@ pub fn slh_sign_internal(m: &[u8], sk: &SigningKey, addrnd: Option<&[u8]>) -> Si
     let p = sk.params();
     let opt_rand = addrnd.unwrap_or(sk.pk_seed());
     let m = MPrime::internal(m);
-    let r = prf_msg(p, sk.sk_prf(), opt_rand, &m);
-    let digest = h_msg(p, &r, sk.pk_seed(), sk.pk_root(), &m);
+    let (mut r, mut digest) = (vec![0; p.n], vec![0; p.m]);
+    prf_msg(p, sk.sk_prf(), opt_rand, &m, &mut r);
+    h_msg(p, &r, sk.pk_seed(), sk.pk_root(), &m, &mut digest);
     let (md, idx_tree, idx_leaf) = split_digest(p, &digest);
     let sig = [r, sign_digest(p, md, idx_tree, idx_leaf, sk.sk_seed(), sk.pk_seed())].concat();
     Signature::from_bytes(p, sig).expect("a signature has its length")
@@ -424,7 +425,8 @@ pub fn slh_verify_internal(m: &[u8], sig: &[u8], pk: &VerifyingKey) -> bool {
     }
     let (r, rest) = sig.split_at(p.n);
     let (sig_fors, sig_ht) = rest.split_at(p.fors_bytes());
-    let digest = h_msg(p, r, pk.pk_seed(), pk.pk_root(), &MPrime::internal(m));
+    let mut digest = vec![0; p.m];
+    h_msg(p, r, pk.pk_seed(), pk.pk_root(), &MPrime::internal(m), &mut digest);
     let (md, idx_tree, idx_leaf) = split_digest(p, &digest);
     let pk_fors = fors_pk_from_sig(p, sig_fors, md, pk.pk_seed(), fors_adrs(idx_tree, idx_leaf));
     ht_verify(p, &pk_fors, sig_ht, pk.pk_seed(), idx_tree, idx_leaf, pk.pk_root())

@@ -1,6 +1,6 @@
 //! The reference's parts against known answers of WOTS+ and FORS, and whole signatures against Botan's and BoringSSL's.
 
-use hypergrove_fips205::digest::{MPrime, h_msg};
+use hypergrove_fips205::digest::MPrime;
 use hypergrove_fips205::geometry::Position;
 use hypergrove_fips205::reference::{
     base_2b, fors_pk_from_sig, fors_sign, gen_len2, hash_slh_sign, hash_slh_verify, sign_at, slh_keygen,
@@ -177,8 +177,8 @@ fn a_position_is_signed_as_its_message_is() {
         for message in 0..20u8 {
             let signature = slh_sign_internal(&[message], &key, None);
             let (r, rest) = AsRef::<[u8]>::as_ref(&signature).split_at(p.n);
-            let digest = h_msg(p, r, key.pk_seed(), key.pk_root(), &MPrime::internal(&[message]));
-            assert_eq!(sign_at(p, &Position::split(p, &digest), key.sk_seed(), key.pk_seed()), rest, "{p}");
+            let at = Position::of(p, r, key.pk_seed(), key.pk_root(), &MPrime::internal(&[message]));
+            assert_eq!(sign_at(p, &at, key.sk_seed(), key.pk_seed()), rest, "{p}");
         }
     }
 }

@@ -403,7 +403,7 @@ impl<G: Gpu> GpuProgram<G> {
         let row = (JOB_WORDS + k) * 4;
         let put = |((to, key), at): ((&mut [u8], &u32), &Position)| {
             let head = [numbers[*key as usize], (at.idx_tree >> 32) as u32, at.idx_tree as u32, at.idx_leaf];
-            for (to, word) in to.chunks_exact_mut(4).zip(head.iter().chain(&at.fors)) {
+            for (to, word) in to.chunks_exact_mut(4).zip(head.iter().chain(&*at.fors)) {
                 to.copy_from_slice(&word.to_le_bytes());
             }
         };

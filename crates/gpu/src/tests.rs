@@ -41,7 +41,7 @@ fn one<R>(run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
 fn many<R>(jobs: usize, run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
     let p = &TOY_SHA2_16;
     let keys = [Key { pk_seed: &[1; 16], sk_seed: &SK_SEED, cached_nodes: &[], cached_id: 0 }];
-    let position = Position { fors: vec![1, 2, 3, 4], idx_tree: TREE, idx_leaf: REVEALED as u32 };
+    let position = Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: TREE, idx_leaf: REVEALED as u32 };
     let (key_of, positions) = (vec![0; jobs], vec![position; jobs]);
     run(&Plan::new(p, Op::Sign), &Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] })
 }

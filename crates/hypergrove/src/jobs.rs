@@ -4,7 +4,7 @@ use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::{Failed, Run};
 use hypergrove_engine::programs::Group;
 use hypergrove_engine::{Batch, Error, Key, wiped};
-use hypergrove_fips205::digest::{h_msg, prf_msg};
+use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
 use hypergrove_taint::{classify, declassified, declassify};
@@ -260,11 +260,11 @@ impl Job for SignJob<'_> {
                 Randomizer::Given(bytes) => bytes,
             };
             let m_prime = MPrime::new(job.mode, &job.message)?;
-            let r = wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime));
+            let r = &mut sig[p.r_range()];
+            wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime, r));
             // R is the first part of the signature.
-            declassify(&r[..]);
-            sig[p.r_range()].copy_from_slice(&r);
-            Ok(Position::split(p, &h_msg(p, &r, key.pk_seed(), key.pk_root(), &m_prime)))
+            declassify(&*r);
+            Ok(Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime))
         })?;
         let (distinct, key_of) = distinct(keys());
         let parts = distinct.into_iter().map(|key| Key {
@@ -334,7 +334,7 @@ impl Job for VerifyJob<'_> {
         let positions = run.place.each(jobs, out, p.n, |_, job, _| {
             let (key, r) = (job.key.as_ref(), &job.signature[p.r_range()]);
             let m_prime = MPrime::new(job.mode, &job.message)?;
-            Ok(Position::split(p, &h_msg(p, r, key.pk_seed(), key.pk_root(), &m_prime)))
+            Ok(Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime))
         })?;
         let (distinct, key_of) = distinct(jobs.iter().map(|job| &*job.key));
         let pk_seeds = distinct.into_iter().map(|key| key.as_ref().pk_seed());

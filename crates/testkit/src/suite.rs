@@ -5,7 +5,7 @@ use crate::negative;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::self_test::known_answer;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
-use hypergrove_fips205::digest::{MPrime, h_msg};
+use hypergrove_fips205::digest::MPrime;
 use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
 use std::collections::HashMap;
@@ -88,7 +88,7 @@ fn reference(plan: &Plan, batch: &Batch<'_>) -> Arc<Ran> {
     type Once = Arc<OnceLock<Arc<Ran>>>;
     static KNOWN: LazyLock<Mutex<HashMap<u64, Once>>> = LazyLock::new(Mutex::default);
     let keys: Vec<_> = batch.keys.iter().map(|key| (key.pk_seed, key.sk_seed, key.cached_nodes)).collect();
-    let positions: Vec<_> = batch.positions.iter().map(|at| (&at.fors, at.idx_tree, at.idx_leaf)).collect();
+    let positions: Vec<_> = batch.positions.iter().map(|at| (&*at.fors, at.idx_tree, at.idx_leaf)).collect();
     let batch_id = identity(&(plan, keys, batch.key_of, positions, batch.signatures));
     let known = {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,12 +227,8 @@ pub fn toys_exhaustively(backend: &dyn Backend) {
             })
             .collect();
         let jobs = p.sig_bytes() - p.n;
-        let wrong = Case {
-            p,
-            seeds: case.seeds.clone(),
-            key_of: vec![0; jobs],
-            positions: vec![case.positions[0].clone(); jobs],
-        };
+        let wrong =
+            Case { p, seeds: case.seeds.clone(), key_of: vec![0; jobs], positions: vec![case.positions[0]; jobs] };
         let roots = wrong.verify(&flips, by(backend, &default)).0;
         for (at, found) in roots.chunks(p.n).enumerate() {
             assert!(found != root, "{p}: a signature with byte {} changed was accepted", at + p.n);
@@ -335,14 +331,13 @@ pub fn negative_corpus(backend: &dyn Backend) {
                 continue;
             };
             let (pk_seed, pk_root) = case.key.split_at(p.n);
-            let digest = h_msg(p, &case.signature[p.r_range()], pk_seed, pk_root, &m_prime);
-            all.push((case, Position::split(p, &digest)));
+            all.push((case, Position::of(p, &case.signature[p.r_range()], pk_seed, pk_root, &m_prime)));
         }
         let keys: Vec<_> = all.iter().map(|(case, _)| &case.key[..p.n]).collect();
         let keys: Vec<_> =
             keys.iter().map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
         let key_of: Vec<u32> = (0..all.len() as u32).collect();
-        let positions: Vec<_> = all.iter().map(|(_, at)| at.clone()).collect();
+        let positions: Vec<_> = all.iter().map(|(_, at)| *at).collect();
         let signatures: Vec<_> = all.iter().map(|(case, _)| &case.signature[..]).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &signatures };
         let roots = by(backend, &Policy::default())(&Plan::new(p, Op::Verify), &batch).0;

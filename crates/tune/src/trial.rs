@@ -96,7 +96,7 @@ impl Jobs {
             Op::Verify => {
                 let distinct = distinct.clamp(1, count);
                 let signed = Jobs::new(place, Plan::new(p, Op::Sign), distinct, distinct, threads)?;
-                jobs.positions = signed.positions.iter().cycle().take(count).cloned().collect();
+                jobs.positions = signed.positions.iter().cycle().take(count).copied().collect();
                 jobs.signatures = signed.answers.chunks(p.sig_bytes()).cycle().take(count).flatten().copied().collect();
                 jobs.answers = signed.root().repeat(count);
             }
