@@ -204,6 +204,107 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// A message to be signed, of a job or of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct ToSign<'a> {
+    pub(crate) key: &'a SigningKey,
+    pub(crate) mode: Mode<'a>,
+    pub(crate) message: &'a [u8],
+    pub(crate) randomizer: Randomizer<'a>,
+}
+
+/// A signature to be verified, of a job or of a row. It has the length of its set's.
+#[derive(Clone, Copy)]
+pub(crate) struct ToVerify<'a> {
+    pub(crate) pk_seed: &'a [u8],
+    pub(crate) pk_root: &'a [u8],
+    pub(crate) mode: Mode<'a>,
+    pub(crate) message: &'a [u8],
+    pub(crate) signature: &'a [u8],
+}
+
+/// Signs messages whose modes were checked. `key_of` says which of `keys` signs each; `of` gives each message.
+///
+/// FIPS 205, Algorithm 19: lines 1–10 here, the others in the program.
+pub(crate) fn sign<'a>(
+    run: &Run<'_>,
+    of: impl Fn(usize) -> ToSign<'a> + Send + Sync,
+    keys: &[&SigningKey],
+    key_of: &[u32],
+    fresh: &[u8],
+    out: &mut [u8],
+) -> Result<Failed, Error> {
+    let (p, of_key) = (run.plan().params, || key_of.iter().map(|key| keys[*key as usize]));
+    let mut failed = changed(of_key());
+    let positions = run.place.each(out, p.sig_bytes(), |i, sig| {
+        let ToSign { key, mode, message, randomizer } = of(i);
+        let key = key.as_ref();
+        let opt_rand = match randomizer {
+            Randomizer::Hedged => &fresh[i * p.n..][..p.n],
+            Randomizer::Deterministic => key.pk_seed(),
+            Randomizer::Given(bytes) => bytes,
+        };
+        let m_prime = MPrime::new(mode, message).expect("the mode was checked");
+        let r = &mut sig[p.r_range()];
+        wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime, r));
+        // R is the first part of the signature.
+        declassify(&*r);
+        Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime)
+    });
+    let parts = keys.iter().map(|key| Key {
+        pk_seed: key.as_ref().pk_seed(),
+        sk_seed: key.as_ref().sk_seed(),
+        cached_nodes: key.cached_nodes(),
+        cached_id: key.cached_id(),
+    });
+    let batch = Batch { keys: &parts.collect::<Vec<_>>(), key_of, positions: &positions, signatures: &[] };
+    // The second time, all bytes must be those of the first, which was checked.
+    let checks = !run.is_second();
+    let roots = run.program(&batch, out, checks && run.place.scheduler.options.check_roots)?;
+    // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
+    if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
+        let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
+        failed.extend(run.compare_roots(top, of_key(), "the top tree's root")?);
+    }
+    if checks && run.place.scheduler.options.verify_signatures {
+        let group = Group::slh_dsa(p, Op::Verify, 0, run.facts.group.threads);
+        let facts = run.place.worker.programs.facts(group)?;
+        let pk_seeds: Vec<&[u8]> = keys.iter().map(|key| key.as_ref().pk_seed()).collect();
+        let (mut roots, signatures) = (vec![0; key_of.len() * p.n], &*out);
+        let of = |i: usize| {
+            let ToSign { key, mode, message, .. } = of(i);
+            let (pk_seed, pk_root) = (key.as_ref().pk_seed(), key.as_ref().pk_root());
+            ToVerify { pk_seed, pk_root, mode, message, signature: &signatures[i * p.sig_bytes()..][..p.sig_bytes()] }
+        };
+        verify(&Run { place: run.place, facts: &facts }, of, &pk_seeds, key_of, &mut roots)?;
+        failed.extend(run.compare_roots(roots.chunks_exact(p.n), of_key(), "the root implied by the signature")?);
+    }
+    Ok(failed)
+}
+
+/// The root that each signature implies, n bytes each: PK.root if it is valid. `key_of` says which of `pk_seeds` is whose.
+///
+/// FIPS 205, Algorithm 20: lines 4–13 here, the others in the program.
+pub(crate) fn verify<'a>(
+    run: &Run<'_>,
+    of: impl Fn(usize) -> ToVerify<'a> + Send + Sync,
+    pk_seeds: &[&[u8]],
+    key_of: &[u32],
+    roots: &mut [u8],
+) -> Result<(), Error> {
+    let p = run.plan().params;
+    let positions = run.place.each(roots, p.n, |i, _| {
+        let ToVerify { pk_seed, pk_root, mode, message, signature } = of(i);
+        let m_prime = MPrime::new(mode, message).expect("the mode was checked");
+        Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime)
+    });
+    let keys: Vec<Key<'_>> =
+        pk_seeds.iter().map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
+    let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
+    run.program(&Batch { keys: &keys, key_of, positions: &positions, signatures: &signatures }, roots, false)?;
+    Ok(())
+}
+
 /// One kind of job: how it is checked, laid before a program, and read from the program's output.
 pub(crate) trait Job: Send + Sync + Sized {
     const OP: Op;
@@ -216,8 +317,7 @@ pub(crate) trait Job: Send + Sync + Sized {
     fn is_hedged(&self) -> bool {
         false
     }
-    /// Works on jobs of one group; `fresh` has n random bytes for each that signs. The jobs that are to blame themselves fail
-    /// alone; an error is that of all.
+    /// [`Work::run`](crate::run::Work::run) of such jobs.
     fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
     /// What the job's share of the output says.
     fn finish(&self, out: Cow<'_, [u8]>) -> Self::Out;
@@ -248,58 +348,13 @@ impl Job for SignJob<'_> {
         self.randomizer == Randomizer::Hedged
     }
 
-    /// FIPS 205, Algorithm 19: lines 1–10 here, the others in the program.
     fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let (p, keys) = (run.plan().params, || jobs.iter().map(|job| &*job.key));
-        let mut failed = changed(keys());
-        let positions = run.place.each(jobs, out, p.sig_bytes(), |i, job, sig| {
-            let key = job.key.as_ref();
-            let opt_rand = match job.randomizer {
-                Randomizer::Hedged => &fresh[i * p.n..][..p.n],
-                Randomizer::Deterministic => key.pk_seed(),
-                Randomizer::Given(bytes) => bytes,
-            };
-            let m_prime = MPrime::new(job.mode, &job.message)?;
-            let r = &mut sig[p.r_range()];
-            wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime, r));
-            // R is the first part of the signature.
-            declassify(&*r);
-            Ok(Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime))
-        })?;
-        let (distinct, key_of) = distinct(keys());
-        let parts = distinct.into_iter().map(|key| Key {
-            pk_seed: key.as_ref().pk_seed(),
-            sk_seed: key.as_ref().sk_seed(),
-            cached_nodes: key.cached_nodes(),
-            cached_id: key.cached_id(),
-        });
-        let batch = Batch { keys: &parts.collect::<Vec<_>>(), key_of: &key_of, positions: &positions, signatures: &[] };
-        // The second time, all bytes must be those of the first, which was checked.
-        let checks = !run.is_second();
-        let roots = run.program(&batch, out, checks && run.place.scheduler.options.check_roots)?;
-        // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
-        if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
-            let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
-            failed.extend(run.compare_roots(top, keys(), "the top tree's root")?);
-        }
-        if checks && run.place.scheduler.options.verify_signatures {
-            let public: Vec<VerifyingKey> = keys().map(SigningKey::verifying_key).collect();
-            let verify: Vec<VerifyJob<'_>> = std::iter::zip(jobs, &public)
-                .zip(out.chunks_exact(p.sig_bytes()))
-                .map(|((job, key), signature)| VerifyJob::new(key, &*job.message, signature).mode(job.mode))
-                .collect();
-            let group = Group::slh_dsa(p, Op::Verify, 0, run.facts.group.threads);
-            let facts = run.place.worker.programs.facts(group)?;
-            let mut roots = vec![0; jobs.len() * p.n];
-            VerifyJob::run(
-                &Run { place: run.place, facts: &facts },
-                &verify.iter().collect::<Vec<_>>(),
-                &[],
-                &mut roots,
-            )?;
-            failed.extend(run.compare_roots(roots.chunks_exact(p.n), keys(), "the root implied by the signature")?);
-        }
-        Ok(failed)
+        let of = |i: usize| {
+            let SignJob { key, mode, message, randomizer } = jobs[i];
+            ToSign { key, mode: *mode, message, randomizer: *randomizer }
+        };
+        let (keys, key_of) = distinct(jobs.iter().map(|job| &*job.key));
+        sign(run, of, &keys, &key_of, fresh, out)
     }
 
     fn finish(&self, out: Cow<'_, [u8]>) -> Signature {
@@ -328,21 +383,15 @@ impl Job for VerifyJob<'_> {
         owned(&self.message) + owned(&self.signature)
     }
 
-    /// FIPS 205, Algorithm 20: lines 4–13 here, the others in the program.
     fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let p = run.plan().params;
-        let positions = run.place.each(jobs, out, p.n, |_, job, _| {
-            let (key, r) = (job.key.as_ref(), &job.signature[p.r_range()]);
-            let m_prime = MPrime::new(job.mode, &job.message)?;
-            Ok(Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime))
-        })?;
-        let (distinct, key_of) = distinct(jobs.iter().map(|job| &*job.key));
-        let pk_seeds = distinct.into_iter().map(|key| key.as_ref().pk_seed());
-        let keys: Vec<_> =
-            pk_seeds.map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
-        let signatures: Vec<&[u8]> = jobs.iter().map(|job| &*job.signature).collect();
-        let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &signatures };
-        run.program(&batch, out, false)?;
+        let of = |i: usize| {
+            let VerifyJob { key, mode, message, signature } = jobs[i];
+            let key = key.as_ref();
+            ToVerify { pk_seed: key.pk_seed(), pk_root: key.pk_root(), mode: *mode, message, signature }
+        };
+        let (keys, key_of) = distinct(jobs.iter().map(|job| &*job.key));
+        let pk_seeds: Vec<&[u8]> = keys.into_iter().map(|key| key.as_ref().pk_seed()).collect();
+        verify(run, of, &pk_seeds, &key_of, out)?;
         Ok(Failed::new())
     }
 
@@ -447,7 +496,11 @@ fn seeds(key: &SigningKey) -> (&[u8], &[u8]) {
 
 impl Run<'_> {
     /// Runs a program that needs no more than (SK.seed, PK.seed), a key of its own for every job.
-    fn grow<'k>(&self, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn grow<'k>(
+        &self,
+        seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
         let key = |(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
         let keys: Vec<Key<'_>> = seeds.map(key).collect();
         let key_of: Vec<u32> = (0..keys.len() as u32).collect();

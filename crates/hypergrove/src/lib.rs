@@ -98,6 +98,7 @@ mod flow;
 mod hash;
 mod jobs;
 mod keys;
+pub mod rows;
 mod run;
 pub mod zkdilithium;
 

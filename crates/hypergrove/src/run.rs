@@ -30,6 +30,38 @@ pub(crate) enum Slh<J> {
     Block(Vec<J>),
 }
 
+/// Jobs of one group that a program runs together, wherever they lie.
+pub(crate) trait Work: Copy {
+    const OP: Op;
+    fn len(&self) -> usize;
+    fn part(&self, range: Range<usize>) -> Self;
+    /// Whether a job needs n fresh random bytes.
+    fn is_hedged(&self) -> bool;
+    /// Works on the jobs; `fresh` has n random bytes for each that signs. The jobs that are to blame themselves fail alone; an
+    /// error is that of all.
+    fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
+}
+
+impl<J: Job> Work for &[&J] {
+    const OP: Op = J::OP;
+
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn part(&self, range: Range<usize>) -> Self {
+        &self[range]
+    }
+
+    fn is_hedged(&self) -> bool {
+        self.iter().any(|job| job.is_hedged())
+    }
+
+    fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
+        J::run(run, self, fresh, out)
+    }
+}
+
 /// Where a block's output lies.
 struct Share {
     start: usize,
@@ -164,7 +196,7 @@ fn outputs<J: Job>(
     }
     let mut failed = Vec::with_capacity(parts.len());
     for (i, (_, facts, members)) in parts.iter().enumerate() {
-        match (Run { place: *place, facts }).output(members, &mut out[starts[i]..starts[i + 1]]) {
+        match (Run { place: *place, facts }).output(&members[..], &mut out[starts[i]..starts[i + 1]]) {
             Ok(of_part) => failed.push(of_part),
             Err(why) => {
                 out.zeroize();
@@ -208,7 +240,7 @@ impl Run<'_> {
 
     /// The jobs' output; what a failed run or job left behind is wiped. Where the device's memory does not suffice for all,
     /// they are done in parts.
-    pub(crate) fn output<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<Failed, Error> {
+    pub(crate) fn output(&self, jobs: impl Work, out: &mut [u8]) -> Result<Failed, Error> {
         let (mut done, size) = (self.computed(jobs, out), self.plan().out_bytes());
         if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.place.worker.has_memory() {
             self.facts.limit(bucket(jobs.len()) / 2);
@@ -219,7 +251,7 @@ impl Run<'_> {
                     break Ok(all);
                 }
                 let end = jobs.len().min(at + self.facts.most());
-                match self.output(&jobs[at..end], &mut out[at * size..end * size]) {
+                match self.output(jobs.part(at..end), &mut out[at * size..end * size]) {
                     Ok(failed) => all.extend(failed.into_iter().map(|(job, why)| (at + job, why))),
                     Err(why) => break Err(why),
                 }
@@ -234,9 +266,9 @@ impl Run<'_> {
     }
 
     /// What the jobs give; with redundancy, what they give both times.
-    fn computed<J: Job>(&self, jobs: &[&J], out: &mut [u8]) -> Result<Failed, Error> {
-        let mut fresh = Zeroizing::new(vec![0; if J::OP == Op::Sign { jobs.len() * self.plan().params.n } else { 0 }]);
-        if jobs.iter().any(|job| job.is_hedged()) {
+    fn computed<W: Work>(&self, jobs: W, out: &mut [u8]) -> Result<Failed, Error> {
+        let mut fresh = Zeroizing::new(vec![0; if W::OP == Op::Sign { jobs.len() * self.plan().params.n } else { 0 }]);
+        if jobs.is_hedged() {
             random(&mut fresh)?;
         }
         let mut first = Some(out);
@@ -245,10 +277,10 @@ impl Run<'_> {
             // The second time, from the keys and messages on: R, the digests and the keys' layout are made anew, as is all that
             // follows.
             match first.take() {
-                Some(out) => J::run(&run, jobs, &fresh, out).map(|failed| (failed, Output::Caller(out))),
+                Some(out) => jobs.run(&run, &fresh, out).map(|failed| (failed, Output::Caller(out))),
                 None => {
                     let mut second = Zeroizing::new(vec![0; jobs.len() * self.plan().out_bytes()]);
-                    J::run(&run, jobs, &fresh, &mut second).map(|failed| (failed, Output::Own(second)))
+                    jobs.run(&run, &fresh, &mut second).map(|failed| (failed, Output::Own(second)))
                 }
             }
         };

@@ -1,7 +1,8 @@
-//! All 1,248 ACVP cases through the engine, by the fastest instruction set of the CPU and by the first GPU; the other
+//! All 1,248 ACVP cases through the engine, as jobs and as rows, by the fastest instruction set of the CPU and by the first GPU; the other
 //! instruction sets take the cases of the sets called 128f, and with HYPERGROVE_ACVP=all (`cargo xtask ci full`) all as
 //! well. The draft sets' known answers; two independent crates.
 
+use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::{
     BackendEntry, Cpu, Engine, Isa, Mode, Params, Randomizer, Seeds, SignJob, Signature, SigningKey, VerifyJob,
     VerifyingKey, signature,
@@ -110,6 +111,35 @@ fn siggen_and_every_signature_verified() {
         let mut verdicts = Vec::new();
         engine.verify_batch(jobs, |_, verdict| verdicts.push(verdict.expect("a verdict"))).expect("a batch");
         assert_eq!(verdicts, vec![true; cases.len()], "{isa}");
+        let mut in_rows = 0;
+        for alike in cases.chunk_by(|(a, case_a), (b, case_b)| {
+            let is_given = |case: &acvp::SigGen| case.additional_randomness.is_some();
+            (a.params, case_a.mode(a), is_given(case_a)) == (b.params, case_b.mode(b), is_given(case_b))
+        }) {
+            let at = in_rows..in_rows + alike.len();
+            let ((group, first), p) = (alike[0], alike[0].0.params);
+            in_rows = at.end;
+            // Signed again in rows: the cheap sets alone.
+            let randomness: Option<Vec<&[u8]>> =
+                alike.iter().map(|(_, case)| case.additional_randomness.as_deref()).collect();
+            let randomness = randomness.map(|all| all.concat());
+            if Share::Fastest.takes(p) {
+                let of: Vec<u32> = (0..alike.len() as u32).collect();
+                let texts: Vec<&[u8]> = alike.iter().map(|(_, case)| &case.message[..]).collect();
+                let rows = SignRows {
+                    keys: RowSigningKeys::Table { keys: &keys[at.clone()], of: &of },
+                    mode: first.mode(group),
+                    messages: Column::Slices(&texts),
+                    randomizer: randomness.as_deref().map_or(Randomizer::Deterministic, Randomizer::Given),
+                };
+                let (mut bytes, mut statuses) =
+                    (vec![0; alike.len() * p.sig_bytes()], vec![RowStatus::default(); alike.len()]);
+                engine.sign_rows(&rows, &mut bytes, &mut statuses).expect("rows");
+                let expected: Vec<u8> = signatures[at.clone()].iter().flat_map(|it| it.as_bytes().to_vec()).collect();
+                assert!(bytes == expected, "{p}, {isa}");
+            }
+        }
+        assert_eq!(in_rows, cases.len());
         println!("checked: ACVP sigGen: {} cases made and verified by {isa}", cases.len());
     }
 }
@@ -135,6 +165,30 @@ fn sigver() {
             })
             .expect("a batch");
         assert_eq!(valid, 72);
+        // Sets and modes of a call of rows are one each.
+        let mut in_rows = 0;
+        for alike in cases.chunk_by(|(a, case_a), (b, case_b)| a.params == b.params && case_a.mode(a) == case_b.mode(b))
+        {
+            let (group, first) = &alike[0];
+            let encoded: Vec<Vec<u8>> =
+                keys[in_rows..in_rows + alike.len()].iter().map(VerifyingKey::to_bytes).collect();
+            let encoded: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
+            let messages: Vec<&[u8]> = alike.iter().map(|(_, case)| &case.message[..]).collect();
+            let signatures: Vec<&[u8]> = alike.iter().map(|(_, case)| &case.signature[..]).collect();
+            let rows = VerifyRows {
+                keys: RowVerifyingKeys::Encoded { params: group.params, keys: Column::Slices(&encoded) },
+                mode: first.mode(group),
+                messages: Column::Slices(&messages),
+                signatures: Column::Slices(&signatures),
+            };
+            let mut statuses = vec![RowStatus::default(); alike.len()];
+            engine.verify_rows(&rows, &mut statuses).expect("rows");
+            for ((_, case), status) in alike.iter().zip(statuses) {
+                assert_eq!(status == RowStatus::Valid, case.test_passed, "case {} in rows, {isa}", case.tc_id);
+                in_rows += 1;
+            }
+        }
+        assert_eq!(in_rows, cases.len());
         // One at a time as well: another way through lanes and threads.
         for ((group, case), key) in cases.iter().zip(&keys).step_by(7) {
             let verdict = engine.verify(key, case.mode(group), &case.message, &case.signature).unwrap_or(false);

@@ -1,6 +1,7 @@
 //! The negative corpus through the engine: every instruction set of the CPU and the first device of each GPU driver give its
-//! verdicts, one at a time, in batches and in batches of several sets.
+//! verdicts, one at a time, in rows, in batches and in batches of several sets.
 
+use hypergrove::rows::{Column, RowStatus, RowVerifyingKeys, VerifyRows};
 use hypergrove::{Cpu, Engine, Isa, VerifyJob, VerifyingKey};
 use hypergrove_testkit::negative::{self, Case};
 use std::sync::Arc;
@@ -53,6 +54,29 @@ fn in_a_batch(engine: &Engine, cases: &[(&Case, VerifyingKey)], what: &str) {
     assert_eq!(next, cases.len());
 }
 
+/// Rows of one set and mode at a time, with the keys as they are, be they readable or not.
+fn in_rows(engine: &Engine, cases: &[Case], what: &str) {
+    for alike in cases.chunk_by(|a, b| a.params == b.params && a.mode() == b.mode()) {
+        let column = |of: fn(&Case) -> &[u8]| alike.iter().map(of).collect::<Vec<_>>();
+        let (keys, messages) = (column(|case| &case.key), column(|case| &case.message));
+        let signatures = column(|case| &case.signature);
+        let rows = VerifyRows {
+            keys: RowVerifyingKeys::Encoded { params: alike[0].params, keys: Column::Slices(&keys) },
+            mode: alike[0].mode(),
+            messages: Column::Slices(&messages),
+            signatures: Column::Slices(&signatures),
+        };
+        let mut statuses = vec![RowStatus::default(); alike.len()];
+        if let Err(why) = engine.verify_rows(&rows, &mut statuses) {
+            // The call's own: nothing is valid then.
+            assert!(why.to_string().contains("the context has"), "{what}: {why}");
+        }
+        for (case, status) in alike.iter().zip(statuses) {
+            assert_eq!(status == RowStatus::Valid, case.is_valid, "{what}, in rows: {}: {status:?}", case.name);
+        }
+    }
+}
+
 /// The fastest instruction set and GPUs take all sets, the others those of category 1 that SHA2 is in; with
 /// HYPERGROVE_ACVP=all all take all.
 #[test]
@@ -63,6 +87,7 @@ fn every_engine_gives_the_verdicts() {
         let mut mixed = Vec::new();
         let mut done = 0;
         for (p, cases) in groups.iter().filter(|(p, _)| !is_quick || p.name.starts_with("SLH-DSA-SHA2-128")) {
+            in_rows(engine, cases, &format!("{name}, {p}"));
             let cases = readable(cases);
             in_a_batch(engine, &cases, &format!("{name}, {p}"));
             // Alone: other ways through lanes and threads.

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Mock, P, PURE, job, key, message, mock, sign};
+use hypergrove::rows::{Column, RowStatus, RowVerifyingKeys, VerifyRows};
 use hypergrove::*;
 use rayon::prelude::*;
 use std::ops::ControlFlow;
@@ -289,13 +290,24 @@ fn the_way_to_a_device() {
     let device = Mock { is_idle: true, jobs: 1 << 16, memory: 1 << 30, ..mock(1, 2) };
     let engine = device.builder().memory_budget(4 << 30).build().unwrap();
     let jobs = || (0..count).map(|_| VerifyJob::new(&key, &b"message"[..], &signature));
-    common::tell_the_way(
-        count,
-        || {
-            let mut valid = 0;
-            engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
-            valid
-        },
-        || engine.verify_batch_to_vec(jobs()).unwrap().into_iter().filter(|verdict| *verdict == Ok(true)).count(),
-    );
+    let fed = || {
+        let mut valid = 0;
+        engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
+        valid
+    };
+    let at_hand =
+        || engine.verify_batch_to_vec(jobs()).unwrap().into_iter().filter(|verdict| *verdict == Ok(true)).count();
+    let (messages, signatures) = (vec![&b"message"[..]; count as usize], vec![&signature[..]; count as usize]);
+    let of_rows = || {
+        let rows = VerifyRows {
+            keys: RowVerifyingKeys::One(&key),
+            mode: Mode::default(),
+            messages: Column::Slices(&messages),
+            signatures: Column::Slices(&signatures),
+        };
+        let mut statuses = vec![RowStatus::default(); count as usize];
+        engine.verify_rows(&rows, &mut statuses).unwrap();
+        statuses.into_iter().filter(|status| *status == RowStatus::Valid).count()
+    };
+    common::tell_the_way(count, &[("a job of an iterator", &fed), ("a job of a list", &at_hand), ("a row", &of_rows)]);
 }

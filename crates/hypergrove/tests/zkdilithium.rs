@@ -382,13 +382,12 @@ fn the_way_to_a_device() {
     let (count, signature) = (1 << 20, [0; 2340]);
     let engine = Engine::builder().threads(2).devices(vec![(Arc::new(Gpu { is_idle: true }), 0)]).build().unwrap();
     let jobs = || (0..count).map(|_| VerifyJob::new(&key, b"message", &signature));
-    common::tell_the_way(
-        count,
-        || {
-            let mut valid = 0;
-            engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
-            valid
-        },
-        || engine.verify_batch_to_vec(jobs()).unwrap().into_iter().filter(|verdict| *verdict == Ok(true)).count(),
-    );
+    let fed = || {
+        let mut valid = 0;
+        engine.verify_batch(jobs(), |_, verdict| valid += usize::from(verdict.unwrap())).unwrap();
+        valid
+    };
+    let at_hand =
+        || engine.verify_batch_to_vec(jobs()).unwrap().into_iter().filter(|verdict| *verdict == Ok(true)).count();
+    common::tell_the_way(count, &[("a job of an iterator", &fed), ("a job of a list", &at_hand)]);
 }

@@ -141,23 +141,21 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     /// Does the host's share of every job, given its index and its `size` bytes of the output.
-    pub fn each<J: Sync, T: Send>(
+    pub fn each<T: Send>(
         &self,
-        jobs: &[J],
         out: &mut [u8],
         size: usize,
-        work: impl Fn(usize, &J, &mut [u8]) -> Result<T, Error> + Sync,
-    ) -> Result<Vec<T>, Error> {
+        work: impl Fn(usize, &mut [u8]) -> T + Send + Sync,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
         match self.pool {
-            Some(pool) if jobs.len() > 1 => {
-                let pairs = jobs.par_iter().zip(out.par_chunks_exact_mut(size)).enumerate();
-                pool.install(|| pairs.map(|(i, (job, out))| work(i, job, out)).collect())
+            Some(pool) if out.len() > size => {
+                let outputs = out.par_chunks_exact_mut(size).enumerate();
+                pool.install(|| outputs.map(|(i, out)| work(i, out)).collect_into_vec(&mut all));
             }
-            _ => {
-                let pairs = jobs.iter().zip(out.chunks_exact_mut(size)).enumerate();
-                pairs.map(|(i, (job, out))| work(i, job, out)).collect()
-            }
+            _ => all.extend(out.chunks_exact_mut(size).enumerate().map(|(i, out)| work(i, out))),
         }
+        all
     }
 
     /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks
@@ -455,6 +453,14 @@ impl Scheduler {
             Err(why) if is_fault(&why) => Err((Failure::Device(why), job)),
             Err(why) => Err((Failure::Job(why), job)),
         }
+    }
+
+    /// Jobs of a block that suits every device, for a client that cuts `total` jobs of one kind itself.
+    pub fn block_of(&self, kind: Kind, total: usize) -> Result<usize, Error> {
+        self.same_process()?;
+        let mut asker = Asker::new(self, self.devices().0, Some(total));
+        let group = Group { kind, threads: self.options.threads };
+        asker.known(group).as_ref().map(|known| known.block).map_err(Clone::clone)
     }
 
     /// Any number of jobs that are at hand: their source does not block. Results are handed out in order, on this thread.

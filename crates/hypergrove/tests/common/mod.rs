@@ -230,15 +230,12 @@ pub(crate) fn sign(engine: &Engine, key: &SigningKey, count: usize) -> (Result<(
     (done, next)
 }
 
-/// Prints what the way of a job to a device that computes nothing and back costs. Both verify so many signatures, jobs of an
-/// iterator and of a list, and give the number of valid ones: there are none.
-pub(crate) fn tell_the_way(count: i32, fed: impl Fn() -> usize, at_hand: impl Fn() -> usize) {
-    let each = |verify: &dyn Fn() -> usize| {
+/// Prints what the way of a job to a device that computes nothing and back costs, three times. Each way verifies so many
+/// signatures and gives the number of valid ones: there are none.
+pub(crate) fn tell_the_way(count: i32, ways: &[(&str, &dyn Fn() -> usize)]) {
+    for (way, verify) in [ways; 3].concat() {
         let began = Instant::now();
         assert_eq!(verify(), 0);
-        began.elapsed().as_secs_f64() * 1e9 / f64::from(count)
-    };
-    for _ in 0..3 {
-        println!("checked: a job of an iterator {:.0} ns, of a list {:.0} ns", each(&fed), each(&at_hand));
+        println!("checked: {way}: {:.0} ns", began.elapsed().as_secs_f64() * 1e9 / f64::from(count));
     }
 }

@@ -1,0 +1,233 @@
+//! Rows as the scheduler sees them: in blocks.
+
+use super::RowStatus;
+use crate::run::{Failed, Run, Work};
+use crate::{Error, Op, Params};
+use hypergrove_engine::programs::{Facts, Kind};
+use hypergrove_engine::scheduler::{Asked, Job, Place};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Rows of a call, by their columns.
+pub(super) trait Rows: Copy + Send + Sync {
+    const OP: Op;
+    fn params(&self) -> &'static Params;
+    fn cached_layers(&self) -> usize;
+    /// Bytes of the caller's memory for a row's result.
+    fn out_bytes(&self) -> usize;
+    /// Whether a row needs n fresh random bytes.
+    fn is_hedged(&self) -> bool;
+    /// Why a row cannot be computed.
+    fn refused(&self, row: usize) -> Option<RowStatus>;
+    /// [`Work::run`] of the rows `at`, none of which is refused.
+    fn run(&self, run: &Run<'_>, at: &[usize], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
+    /// Takes a row's share of the program's output.
+    fn finish(&self, row: usize, out: &[u8], to: &mut [u8]) -> RowStatus;
+
+    fn kind(&self) -> Kind {
+        Kind::SlhDsa { params: self.params(), op: Self::OP, cached_layers: self.cached_layers() }
+    }
+}
+
+/// Successive rows, and where their results go.
+pub(super) struct RowBlock<'a, R> {
+    pub(super) rows: R,
+    pub(super) first: usize,
+    pub(super) statuses: &'a mut [RowStatus],
+    pub(super) out: &'a mut [u8],
+}
+
+/// Some rows of a call, not refused.
+#[derive(Clone, Copy)]
+struct Chosen<'a, R> {
+    rows: R,
+    at: &'a [usize],
+}
+
+impl<R: Rows> Work for Chosen<'_, R> {
+    const OP: Op = R::OP;
+
+    fn len(&self) -> usize {
+        self.at.len()
+    }
+
+    fn part(&self, range: Range<usize>) -> Self {
+        Chosen { at: &self.at[range], ..*self }
+    }
+
+    fn is_hedged(&self) -> bool {
+        self.rows.is_hedged()
+    }
+
+    fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
+        self.rows.run(run, self.at, fresh, out)
+    }
+}
+
+impl<R: Rows> Job for RowBlock<'_, R> {
+    type Out = ();
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(self.rows.kind())
+    }
+
+    fn count(&self) -> usize {
+        self.statuses.len()
+    }
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn output(&self, facts: &Facts) -> usize {
+        self.count() * facts.plan().out_bytes()
+    }
+
+    fn run(
+        place: &Place<'_>,
+        blocks: &mut [(usize, Asked<Self>)],
+        memory: &mut Vec<u8>,
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        // All blocks of a call are of the same rows and of one group.
+        let (rows, group) = match blocks.first() {
+            Some((_, Asked { job, group: Ok(group), .. })) => (job.rows, *group),
+            _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
+        };
+        let facts = place.worker.programs.facts(group)?;
+        let mut at = Vec::with_capacity(blocks.iter().map(|(_, asked)| asked.count).sum());
+        let mut starts = Vec::with_capacity(blocks.len());
+        for (_, asked) in &mut *blocks {
+            starts.push(at.len());
+            let RowBlock { first, statuses, .. } = &mut asked.job;
+            for (row, status) in (*first..).zip(statuses.iter_mut()) {
+                *status = rows.refused(row).unwrap_or_default();
+                if *status == RowStatus::NotComputed {
+                    at.push(row);
+                }
+            }
+        }
+        let size = facts.plan().out_bytes();
+        if memory.len() < at.len() * size {
+            // Zeros that nobody writes; what was there before is overwritten by the program.
+            *memory = vec![0; at.len() * size];
+        }
+        let out = &mut memory[..at.len() * size];
+        let failed = match at.is_empty() {
+            true => Failed::new(),
+            false => (Run { place: *place, facts: &facts }).output(Chosen { rows, at: &at }, out)?,
+        };
+        // Only now that the checks have passed are results written to the caller.
+        let hand_over = |((_, asked), start): (&mut (usize, Asked<Self>), usize)| {
+            let RowBlock { rows, first, statuses, out: to } = &mut asked.job;
+            let (mut nth, to_size) = (start, rows.out_bytes());
+            for (i, status) in statuses.iter_mut().enumerate() {
+                if *status == RowStatus::NotComputed {
+                    *status = match failed.contains_key(&nth) {
+                        true => RowStatus::KeyDamaged,
+                        false => rows.finish(*first + i, &out[nth * size..][..size], &mut to[i * to_size..][..to_size]),
+                    };
+                    nth += 1;
+                }
+            }
+        };
+        match place.pool {
+            Some(pool) if blocks.len() > 1 => {
+                pool.install(|| blocks.par_iter_mut().zip(starts).for_each(hand_over));
+            }
+            _ => blocks.iter_mut().zip(starts).for_each(hand_over),
+        }
+        Ok(blocks.iter().map(|_| Ok(())).collect())
+    }
+
+    fn discard((): ()) {}
+}
+
+/// Keys whose seeds are in `private`, 4n bytes each; `public` has 2n bytes each.
+pub(super) struct KeygenBlock<'a> {
+    pub(super) params: &'static Params,
+    pub(super) private: &'a mut [u8],
+    pub(super) public: &'a mut [u8],
+}
+
+impl KeygenBlock<'_> {
+    pub(super) fn kind(params: &'static Params) -> Kind {
+        Kind::SlhDsa { params, op: Op::Keygen, cached_layers: 0 }
+    }
+}
+
+/// Private keys of some blocks.
+#[derive(Clone, Copy)]
+struct Seeds<'a>(&'a [&'a [u8]]);
+
+impl Work for Seeds<'_> {
+    const OP: Op = Op::Keygen;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn part(&self, range: Range<usize>) -> Self {
+        Seeds(&self.0[range])
+    }
+
+    fn is_hedged(&self) -> bool {
+        false
+    }
+
+    /// FIPS 205, Algorithm 18.
+    fn run(&self, run: &Run<'_>, _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
+        let n = run.plan().params.n;
+        run.grow(self.0.iter().map(|key| (&key[..n], &key[2 * n..3 * n])), roots)?;
+        Ok(Failed::new())
+    }
+}
+
+impl Job for KeygenBlock<'_> {
+    type Out = ();
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(KeygenBlock::kind(self.params))
+    }
+
+    fn count(&self) -> usize {
+        self.public.len() / (2 * self.params.n)
+    }
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn output(&self, facts: &Facts) -> usize {
+        self.count() * facts.plan().out_bytes()
+    }
+
+    fn run(
+        place: &Place<'_>,
+        blocks: &mut [(usize, Asked<Self>)],
+        memory: &mut Vec<u8>,
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let (n, group) = match blocks.first() {
+            Some((_, Asked { job, group: Ok(group), .. })) => (job.params.n, *group),
+            _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
+        };
+        let facts = place.worker.programs.facts(group)?;
+        let keys: Vec<&[u8]> = blocks.iter().flat_map(|(_, asked)| asked.job.private.chunks_exact(4 * n)).collect();
+        if memory.len() < keys.len() * n {
+            *memory = vec![0; keys.len() * n];
+        }
+        let roots = &mut memory[..keys.len() * n];
+        (Run { place: *place, facts: &facts }).output(Seeds(&keys), roots)?;
+        drop(keys);
+        let mut roots = roots.chunks_exact(n);
+        for (_, asked) in &mut *blocks {
+            let KeygenBlock { private, public, .. } = &mut asked.job;
+            for (private, public) in private.chunks_exact_mut(4 * n).zip(public.chunks_exact_mut(2 * n)) {
+                private[3 * n..].copy_from_slice(roots.next().expect("a root a key"));
+                public.copy_from_slice(&private[2 * n..]);
+            }
+        }
+        Ok(blocks.iter().map(|_| Ok(())).collect())
+    }
+
+    fn discard((): ()) {}
+}

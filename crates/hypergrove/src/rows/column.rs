@@ -1,0 +1,165 @@
+//! Columns: a value a row, in memory that the caller has.
+
+use crate::Error;
+
+/// A value a row.
+#[derive(Clone, Copy, Debug)]
+pub enum Column<'a> {
+    /// Values of `width` bytes each; `stride` bytes lie between the beginnings of two. The bytes between `width` and `stride` are
+    /// the caller's: they are not read.
+    Packed {
+        /// The values.
+        bytes: &'a [u8],
+        /// Bytes of a value.
+        width: usize,
+        /// Bytes from one value to the next, at least `width`.
+        stride: usize,
+        /// Values.
+        rows: usize,
+    },
+    /// Values of any length: value i is `bytes[offsets[i]..offsets[i + 1]]`, so there is one offset more than there are values.
+    /// This is how Arrow lays out Binary and LargeBinary. A row whose offsets decrease, or end beyond the bytes, has the status
+    /// [`RowStatus::Offsets`](super::RowStatus::Offsets).
+    Variable {
+        /// The values.
+        bytes: &'a [u8],
+        /// Where they begin and end.
+        offsets: Offsets<'a>,
+    },
+    /// Values that lie anywhere.
+    Slices(&'a [&'a [u8]]),
+}
+
+/// The offsets of a [`Column::Variable`].
+#[derive(Clone, Copy, Debug)]
+pub enum Offsets<'a> {
+    /// Arrow's Binary.
+    I32(&'a [i32]),
+    /// Arrow's LargeBinary.
+    I64(&'a [i64]),
+}
+
+impl Offsets<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Offsets::I32(all) => all.len(),
+            Offsets::I64(all) => all.len(),
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<usize> {
+        match self {
+            Offsets::I32(all) => usize::try_from(*all.get(at)?).ok(),
+            Offsets::I64(all) => usize::try_from(*all.get(at)?).ok(),
+        }
+    }
+}
+
+impl<'a> Column<'a> {
+    /// Values of `width` bytes, one after the other, as many as there are whole ones. `width` is 1 at least.
+    pub fn packed(bytes: &'a [u8], width: usize) -> Column<'a> {
+        Column::Packed { bytes, width, stride: width, rows: bytes.len().checked_div(width).unwrap_or(0) }
+    }
+
+    /// The number of values.
+    pub fn rows(&self) -> usize {
+        match self {
+            Column::Packed { rows, .. } => *rows,
+            Column::Variable { offsets, .. } => offsets.len().saturating_sub(1),
+            Column::Slices(all) => all.len(),
+        }
+    }
+
+    /// Whether there are so many values, and where they are said to be. Only offsets are left to be looked at row by row.
+    pub(super) fn check(&self, what: &str, rows: usize) -> Result<(), Error> {
+        let wrong = |why: String| Err(Error::Value { what: format!("the column of {what}: {why}") });
+        if let Column::Variable { offsets, .. } = self
+            && offsets.len() == 0
+        {
+            return wrong("it has no offsets; give one more than there are rows".into());
+        }
+        if self.rows() != rows {
+            return wrong(format!("it has {} rows, the call has {rows}", self.rows()));
+        }
+        let Column::Packed { bytes, width, stride, .. } = self else { return Ok(()) };
+        if stride < width {
+            return wrong(format!("a stride of {stride} bytes is less than the width of {width}: the rows overlap"));
+        }
+        let needs = match rows {
+            0 => Some(0),
+            _ => (rows - 1).checked_mul(*stride).and_then(|last| last.checked_add(*width)),
+        };
+        match needs {
+            Some(needs) if needs <= bytes.len() => Ok(()),
+            _ => wrong(format!(
+                "{rows} rows of {width} bytes with a stride of {stride} do not fit the {} bytes that are given",
+                bytes.len()
+            )),
+        }
+    }
+
+    /// A value of a column that was checked; `None` if its offsets are wrong.
+    pub(super) fn get(&self, row: usize) -> Option<&'a [u8]> {
+        match self {
+            Column::Packed { bytes, width, stride, .. } => bytes.get(row * stride..)?.get(..*width),
+            Column::Variable { bytes, offsets } => bytes.get(offsets.get(row)?..offsets.get(row + 1)?),
+            Column::Slices(all) => all.get(row).copied(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_where_the_column_says() {
+        let bytes = b"abcdefgh";
+        let slices = [&b"x"[..], b""];
+        let packed = Column::packed(bytes, 3);
+        let strided = Column::Packed { bytes, width: 2, stride: 3, rows: 3 };
+        let small = Column::Variable { bytes, offsets: Offsets::I32(&[0, 3, 3, 8]) };
+        let large = Column::Variable { bytes, offsets: Offsets::I64(&[0, 3, 3, 8]) };
+        let expected: [(Column<'_>, &[&[u8]]); 6] = [
+            (packed, &[b"abc", b"def"]),
+            (strided, &[b"ab", b"de", b"gh"]),
+            (small, &[b"abc", b"", b"defgh"]),
+            (large, &[b"abc", b"", b"defgh"]),
+            (Column::Slices(&slices), &slices),
+            (Column::packed(b"", 0), &[]),
+        ];
+        for (column, values) in expected {
+            assert_eq!(column.check("messages", values.len()), Ok(()));
+            assert_eq!(column.rows(), values.len());
+            assert!((0..values.len()).map(|row| column.get(row).unwrap()).eq(values.iter().copied()));
+            assert_eq!(column.get(values.len()), None);
+        }
+    }
+
+    #[test]
+    fn columns_that_lie_are_found_out() {
+        let bytes = b"abcdefgh";
+        for (column, rows, why) in [
+            (Column::packed(bytes, 3), 3, "it has 2 rows, the call has 3"),
+            (Column::Packed { bytes, width: 3, stride: 2, rows: 3 }, 3, "the rows overlap"),
+            (Column::Packed { bytes, width: 3, stride: 3, rows: 3 }, 3, "do not fit the 8 bytes"),
+            (Column::Packed { bytes, width: 9, stride: 9, rows: 1 }, 1, "do not fit the 8 bytes"),
+            (Column::Packed { bytes, width: 1, stride: usize::MAX, rows: 3 }, 3, "do not fit the 8 bytes"),
+            (Column::Packed { bytes, width: 1, stride: 1, rows: 1 << 32 }, 1 << 32, "do not fit the 8 bytes"),
+            (Column::Variable { bytes, offsets: Offsets::I32(&[]) }, 0, "it has no offsets"),
+            (Column::Slices(&[]), 1, "it has 0 rows"),
+        ] {
+            let error = column.check("messages", rows).unwrap_err().to_string();
+            assert!(error.contains("the column of messages: ") && error.contains(why), "{error}");
+        }
+        // Each of them is its row's.
+        let offsets = [0, 5, 3, 9, -1, 0, i32::MIN, i32::MAX];
+        let wide = offsets.map(i64::from);
+        for offsets in [Offsets::I32(&offsets), Offsets::I64(&wide), Offsets::I64(&[0, 5, 3, i64::MAX, i64::MIN])] {
+            let column = Column::Variable { bytes, offsets };
+            assert_eq!(column.check("messages", column.rows()), Ok(()));
+            assert_eq!(column.get(0), Some(&b"abcde"[..]));
+            assert!((1..column.rows()).all(|row| column.get(row).is_none()));
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! Rows: batches as columns. No object is made for a job, and results go into the caller's memory.
+
+mod block;
+mod column;
+
+pub use column::{Column, Offsets};
+
+use crate::jobs::{ToSign, ToVerify, random};
+use crate::run::{Failed, Run};
+use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
+use block::{KeygenBlock, RowBlock, Rows};
+use hypergrove_fips205::MessageError;
+use hypergrove_taint::declassify;
+use std::ops::ControlFlow;
+use std::ptr;
+use zeroize::Zeroize;
+
+/// What became of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum RowStatus {
+    /// Nothing is known of the row: the call ended before.
+    #[default]
+    NotComputed = 0,
+    /// The message is signed.
+    Signed = 1,
+    /// The signature is valid.
+    Valid = 2,
+    /// The signature is not valid.
+    Invalid = 3,
+    /// An offset of the row decreases, is negative, or lies beyond the column's bytes.
+    Offsets = 4,
+    /// The signature has another length than the set's.
+    SignatureLength = 5,
+    /// The public key has another length than the set's.
+    KeyLength = 6,
+    /// The row's index is beyond the table of keys.
+    NoSuchKey = 7,
+    /// The digest has another length than the pre-hash function's ([`Mode::Digest`]).
+    DigestLength = 8,
+    /// The private key is damaged: its PK.root does not follow from its seeds, or it changed in memory.
+    KeyDamaged = 9,
+    /// The row needs more memory than the engine's budget.
+    OutOfMemory = 10,
+}
+
+/// The keys that sign rows. All are of one set and have the same number of cached layers.
+#[derive(Clone, Copy, Debug)]
+pub enum RowSigningKeys<'a> {
+    /// One key for all rows.
+    One(&'a SigningKey),
+    /// Row i is signed by `keys[of[i]]`.
+    Table {
+        /// The keys, one at least.
+        keys: &'a [SigningKey],
+        /// An index a row.
+        of: &'a [u32],
+    },
+}
+
+/// The keys that rows are verified with. All are of one set.
+#[derive(Clone, Copy, Debug)]
+pub enum RowVerifyingKeys<'a> {
+    /// One key for all rows.
+    One(&'a VerifyingKey),
+    /// Row i is verified with `keys[of[i]]`.
+    Table {
+        /// The keys, one at least.
+        keys: &'a [VerifyingKey],
+        /// An index a row.
+        of: &'a [u32],
+    },
+    /// A public key a row, PK.seed ‖ PK.root.
+    Encoded {
+        /// Their set.
+        params: &'static Params,
+        /// The keys.
+        keys: Column<'a>,
+    },
+}
+
+/// Messages to be signed; see [`Engine::sign_rows`].
+#[derive(Clone, Copy, Debug)]
+pub struct SignRows<'a> {
+    /// The keys.
+    pub keys: RowSigningKeys<'a>,
+    /// How messages become M′.
+    pub mode: Mode<'a>,
+    /// A message a row.
+    pub messages: Column<'a>,
+    /// opt_rand. [`Randomizer::Given`] has n bytes a row.
+    pub randomizer: Randomizer<'a>,
+}
+
+/// Signatures to be verified; see [`Engine::verify_rows`].
+#[derive(Clone, Copy, Debug)]
+pub struct VerifyRows<'a> {
+    /// The keys.
+    pub keys: RowVerifyingKeys<'a>,
+    /// How messages become M′.
+    pub mode: Mode<'a>,
+    /// A message a row.
+    pub messages: Column<'a>,
+    /// A signature a row.
+    pub signatures: Column<'a>,
+}
+
+impl Engine {
+    /// Signs a message a row. Signature i goes to `signatures[i * sig_bytes..]`, what became of row i to `statuses[i]`. A signature
+    /// is written after the checks of the devices' results; rows that are not signed have zeros.
+    ///
+    /// A row that cannot be signed has a status that says why. An error is that of the whole call: columns that do not fit each
+    /// other, no randomness, no device left. Rows that were signed before keep their signatures and statuses.
+    ///
+    /// ```
+    /// use hypergrove::rows::{Column, RowSigningKeys, RowStatus, SignRows};
+    /// use hypergrove::{Engine, Mode, Randomizer, SLH_DSA_SHA2_128F};
+    ///
+    /// let engine = Engine::new()?;
+    /// let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+    /// // Two messages of eight bytes.
+    /// let rows = SignRows {
+    ///     keys: RowSigningKeys::One(&key),
+    ///     mode: Mode::default(),
+    ///     messages: Column::packed(b"message1message2", 8),
+    ///     randomizer: Randomizer::Hedged,
+    /// };
+    /// let mut signatures = vec![0; 2 * SLH_DSA_SHA2_128F.sig_bytes()];
+    /// let mut statuses = [RowStatus::default(); 2];
+    /// engine.sign_rows(&rows, &mut signatures, &mut statuses)?;
+    /// assert_eq!(statuses, [RowStatus::Signed; 2]);
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn sign_rows(
+        &self,
+        rows: &SignRows<'_>,
+        signatures: &mut [u8],
+        statuses: &mut [RowStatus],
+    ) -> Result<(), Error> {
+        rows.check(signatures.len(), statuses.len())?;
+        self.run_rows(*rows, signatures, statuses)
+    }
+
+    /// Verifies a signature a row; the verdict on row i goes to `statuses[i]`. A row that cannot be verified, a signature of the
+    /// wrong length for example, has a status that says why. An error is that of the whole call, as in [`Engine::sign_rows`].
+    ///
+    /// Another thread or process may write the columns meanwhile: that may change the verdicts on the rows that it writes.
+    /// Equal keys in a row are best given as [`RowVerifyingKeys::Table`], or one after the other.
+    pub fn verify_rows(&self, rows: &VerifyRows<'_>, statuses: &mut [RowStatus]) -> Result<(), Error> {
+        rows.check(statuses.len())?;
+        self.run_rows(*rows, &mut [], statuses)
+    }
+
+    /// New keys from the operating system's randomness, as many as the columns have room for: private keys (SK.seed ‖ SK.prf ‖
+    /// PK.seed ‖ PK.root, 4n bytes each) and public keys (PK.seed ‖ PK.root, 2n bytes each). After an error the columns hold no
+    /// key. The caller wipes `private` in the end.
+    ///
+    /// FIPS 205, Algorithm 21.
+    pub fn keygen_rows(&self, params: &'static Params, private: &mut [u8], public: &mut [u8]) -> Result<(), Error> {
+        check_keys(params, private.len(), public.len())?;
+        let done = random(private).and_then(|()| self.grow_rows(params, private, public));
+        done.inspect_err(|_| (private.zeroize(), public.zeroize()).0)
+    }
+
+    /// The same from given seeds: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes a row.
+    ///
+    /// FIPS 205, Algorithm 18.
+    pub fn keygen_rows_from_seeds(
+        &self,
+        params: &'static Params,
+        seeds: &[u8],
+        private: &mut [u8],
+        public: &mut [u8],
+    ) -> Result<(), Error> {
+        let rows = check_keys(params, private.len(), public.len())?;
+        if seeds.len() != rows * 3 * params.n {
+            return Err(Error::Length { what: "the seeds", want: rows * 3 * params.n, got: seeds.len() });
+        }
+        for (to, from) in private.chunks_exact_mut(4 * params.n).zip(seeds.chunks_exact(3 * params.n)) {
+            to[..3 * params.n].copy_from_slice(from);
+        }
+        let done = self.grow_rows(params, private, public);
+        done.inspect_err(|_| (private.zeroize(), public.zeroize()).0)
+    }
+
+    /// Computes the roots of keys whose seeds are in `private`.
+    fn grow_rows(&self, params: &'static Params, private: &mut [u8], public: &mut [u8]) -> Result<(), Error> {
+        let (n, scheduler) = (params.n, &self.0.scheduler);
+        for key in private.chunks_exact(4 * n) {
+            // PK.seed is the first half of the public key.
+            declassify(&key[2 * n..3 * n]);
+        }
+        let rows = public.len() / (2 * n);
+        let block = scheduler.block_of(KeygenBlock::kind(params), rows)?;
+        let pairs = private.chunks_mut(block * 4 * n).zip(public.chunks_mut(block * 2 * n));
+        let mut blocks = pairs.map(|(private, public)| KeygenBlock { params, private, public });
+        let mut failed = Ok(());
+        scheduler.run(&mut blocks, &mut |_, done| match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(why) => {
+                failed = Err(why);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed
+    }
+
+    /// Runs rows whose columns were checked.
+    fn run_rows<R: Rows>(&self, rows: R, out: &mut [u8], statuses: &mut [RowStatus]) -> Result<(), Error> {
+        let (scheduler, count, size) = (&self.0.scheduler, statuses.len(), rows.out_bytes());
+        let (mut handed_out, mut refused) = (0, Vec::new());
+        statuses.fill(RowStatus::NotComputed);
+        out.zeroize();
+        let done = match scheduler.block_of(rows.kind(), count) {
+            Err(why) => Err(why),
+            Ok(block) => {
+                let (mut left, mut left_out) = (&mut *statuses, &mut *out);
+                let mut blocks = (0..count.div_ceil(block)).map(|number| {
+                    let of_block = block.min(left.len());
+                    let (statuses, others) = std::mem::take(&mut left).split_at_mut(of_block);
+                    let (out, other_outs) = std::mem::take(&mut left_out).split_at_mut(of_block * size);
+                    (left, left_out) = (others, other_outs);
+                    RowBlock { rows, first: number * block, statuses, out }
+                });
+                scheduler.run(&mut blocks, &mut |count, done| {
+                    if let Err(why) = done {
+                        refused.push((handed_out..handed_out + count, why));
+                    }
+                    handed_out += count;
+                    ControlFlow::Continue(())
+                })
+            }
+        };
+        // What a device computed and the scheduler did not hand out is not trusted.
+        statuses[handed_out..].fill(RowStatus::NotComputed);
+        out[handed_out * size..].zeroize();
+        let mut lost = Ok(());
+        for (rows, why) in refused {
+            let status = match why.kind() {
+                ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
+                _ => RowStatus::NotComputed,
+            };
+            if status == RowStatus::NotComputed {
+                lost = lost.and(Err(why));
+            }
+            out[rows.start * size..rows.end * size].zeroize();
+            statuses[rows].fill(status);
+        }
+        done.and(lost)
+    }
+}
+
+/// The number of keys that the columns have room for.
+fn check_keys(params: &Params, private: usize, public: usize) -> Result<usize, Error> {
+    let rows = private / (4 * params.n);
+    for (what, width, got) in
+        [("the column of private keys", 4 * params.n, private), ("the column of public keys", 2 * params.n, public)]
+    {
+        let want = rows * width;
+        if got != want {
+            return Err(Error::Length { what, want, got });
+        }
+    }
+    Ok(rows)
+}
+
+/// Only the context is the call's; a digest's length is its row's.
+fn check_mode(mode: Mode<'_>) -> Result<(), Error> {
+    match mode.check(b"") {
+        Err(why @ MessageError::Context { .. }) => Err(why.into()),
+        _ => Ok(()),
+    }
+}
+
+fn check_length(what: &'static str, want: Option<usize>, got: usize) -> Result<(), Error> {
+    match want {
+        Some(want) if want == got => Ok(()),
+        _ => Err(Error::Length { what, want: want.unwrap_or(usize::MAX), got }),
+    }
+}
+
+/// The set of a table's keys.
+fn set_of_table(sets: impl Iterator<Item = &'static Params>) -> Result<&'static Params, Error> {
+    let mut sets = sets.peekable();
+    let first = *sets.peek().ok_or_else(|| Error::Value { what: "a table without keys; give one at least".into() })?;
+    match sets.find(|set| *set != first) {
+        Some(other) => {
+            let what = format!("a table with keys of {first} and of {other}; make a call for each set");
+            Err(Error::Value { what })
+        }
+        None => Ok(first),
+    }
+}
+
+/// The distinct keys of some rows, and which of them each row has. Equal keys in succession count once.
+fn in_succession<K: Copy>(keys: impl Iterator<Item = K>, is_same: impl Fn(K, K) -> bool) -> (Vec<K>, Vec<u32>) {
+    let mut distinct: Vec<K> = Vec::new();
+    let key_of = keys
+        .map(|key| {
+            if distinct.last().is_none_or(|last| !is_same(*last, key)) {
+                distinct.push(key);
+            }
+            distinct.len() as u32 - 1
+        })
+        .collect();
+    (distinct, key_of)
+}
+
+/// The keys that some rows take of a table, and which of them each row has.
+fn of_table<'a, K>(keys: &'a [K], of: &[u32], at: &[usize]) -> (Vec<&'a K>, Vec<u32>) {
+    if keys.len() > 2 * at.len() {
+        return in_succession(at.iter().map(|row| &keys[of[*row] as usize]), |a, b| ptr::eq(a, b));
+    }
+    let (mut distinct, mut numbers) = (Vec::new(), vec![u32::MAX; keys.len()]);
+    let key_of = at.iter().map(|row| {
+        let key = of[*row] as usize;
+        if numbers[key] == u32::MAX {
+            numbers[key] = distinct.len() as u32;
+            distinct.push(&keys[key]);
+        }
+        numbers[key]
+    });
+    let key_of = key_of.collect();
+    (distinct, key_of)
+}
+
+impl<'a> SignRows<'a> {
+    fn check(&self, signatures: usize, rows: usize) -> Result<(), Error> {
+        check_mode(self.mode)?;
+        self.messages.check("messages", rows)?;
+        if let RowSigningKeys::Table { keys, of } = self.keys {
+            check_length("the list of key indices", Some(rows), of.len())?;
+            set_of_table(keys.iter().map(|key| key.params()))?;
+            let layers = keys[0].cached_layers();
+            if let Some(other) = keys.iter().find(|key| key.cached_layers() != layers) {
+                let what = format!(
+                    "a table whose keys have {layers} and {} cached layers; give all keys the same number",
+                    other.cached_layers()
+                );
+                return Err(Error::Value { what });
+            }
+        }
+        let p = self.params();
+        check_length("the memory for signatures", rows.checked_mul(p.sig_bytes()), signatures)?;
+        match self.randomizer {
+            Randomizer::Given(bytes) => check_length("opt_rand", rows.checked_mul(p.n), bytes.len()),
+            _ => Ok(()),
+        }
+    }
+
+    fn key(&self, row: usize) -> Option<&'a SigningKey> {
+        match self.keys {
+            RowSigningKeys::One(key) => Some(key),
+            RowSigningKeys::Table { keys, of } => keys.get(of[row] as usize),
+        }
+    }
+
+    fn first_key(&self) -> &'a SigningKey {
+        match self.keys {
+            RowSigningKeys::One(key) => key,
+            RowSigningKeys::Table { keys, .. } => &keys[0],
+        }
+    }
+}
+
+impl Rows for SignRows<'_> {
+    const OP: Op = Op::Sign;
+
+    fn params(&self) -> &'static Params {
+        self.first_key().params()
+    }
+
+    fn cached_layers(&self) -> usize {
+        self.first_key().cached_layers()
+    }
+
+    fn out_bytes(&self) -> usize {
+        self.params().sig_bytes()
+    }
+
+    fn is_hedged(&self) -> bool {
+        self.randomizer == Randomizer::Hedged
+    }
+
+    fn refused(&self, row: usize) -> Option<RowStatus> {
+        if self.key(row).is_none() {
+            return Some(RowStatus::NoSuchKey);
+        }
+        refused_message(self.messages, self.mode, row)
+    }
+
+    fn run(&self, run: &Run<'_>, at: &[usize], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
+        let (keys, key_of) = match self.keys {
+            RowSigningKeys::One(key) => (vec![key], vec![0; at.len()]),
+            RowSigningKeys::Table { keys, of } => of_table(keys, of, at),
+        };
+        let n = run.plan().params.n;
+        let of = |i: usize| ToSign {
+            key: keys[key_of[i] as usize],
+            mode: self.mode,
+            message: self.messages.get(at[i]).expect("the row was checked"),
+            randomizer: match self.randomizer {
+                Randomizer::Given(bytes) => Randomizer::Given(&bytes[at[i] * n..][..n]),
+                other => other,
+            },
+        };
+        crate::jobs::sign(run, of, &keys, &key_of, fresh, out)
+    }
+
+    fn finish(&self, _: usize, signature: &[u8], to: &mut [u8]) -> RowStatus {
+        to.copy_from_slice(signature);
+        RowStatus::Signed
+    }
+}
+
+/// Why a row's message cannot be worked on.
+fn refused_message(messages: Column<'_>, mode: Mode<'_>, row: usize) -> Option<RowStatus> {
+    match messages.get(row) {
+        None => Some(RowStatus::Offsets),
+        Some(message) => mode.check(message).is_err().then_some(RowStatus::DigestLength),
+    }
+}
+
+impl<'a> VerifyRows<'a> {
+    fn check(&self, rows: usize) -> Result<(), Error> {
+        check_mode(self.mode)?;
+        self.messages.check("messages", rows)?;
+        self.signatures.check("signatures", rows)?;
+        match self.keys {
+            RowVerifyingKeys::One(_) => Ok(()),
+            RowVerifyingKeys::Encoded { keys, .. } => keys.check("public keys", rows),
+            RowVerifyingKeys::Table { keys, of } => {
+                check_length("the list of key indices", Some(rows), of.len())?;
+                set_of_table(keys.iter().map(|key| key.params())).map(drop)
+            }
+        }
+    }
+
+    /// PK.seed and PK.root of a row's key, or why it has none.
+    fn key(&self, row: usize) -> Result<(&'a [u8], &'a [u8]), RowStatus> {
+        let parts = |key: &'a VerifyingKey| (key.as_ref().pk_seed(), key.as_ref().pk_root());
+        match self.keys {
+            RowVerifyingKeys::One(key) => Ok(parts(key)),
+            RowVerifyingKeys::Table { keys, of } => keys.get(of[row] as usize).map(parts).ok_or(RowStatus::NoSuchKey),
+            RowVerifyingKeys::Encoded { params, keys } => match keys.get(row) {
+                None => Err(RowStatus::Offsets),
+                Some(key) if key.len() == params.pk_bytes() => Ok(key.split_at(params.n)),
+                Some(_) => Err(RowStatus::KeyLength),
+            },
+        }
+    }
+}
+
+impl Rows for VerifyRows<'_> {
+    const OP: Op = Op::Verify;
+
+    fn params(&self) -> &'static Params {
+        match self.keys {
+            RowVerifyingKeys::One(key) => key.params(),
+            RowVerifyingKeys::Table { keys, .. } => keys[0].params(),
+            RowVerifyingKeys::Encoded { params, .. } => params,
+        }
+    }
+
+    fn cached_layers(&self) -> usize {
+        0
+    }
+
+    fn out_bytes(&self) -> usize {
+        0
+    }
+
+    fn is_hedged(&self) -> bool {
+        false
+    }
+
+    fn refused(&self, row: usize) -> Option<RowStatus> {
+        let of_signature = match self.signatures.get(row) {
+            None => Some(RowStatus::Offsets),
+            Some(signature) => (signature.len() != self.params().sig_bytes()).then_some(RowStatus::SignatureLength),
+        };
+        self.key(row).err().or(of_signature).or_else(|| refused_message(self.messages, self.mode, row))
+    }
+
+    fn run(&self, run: &Run<'_>, at: &[usize], _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
+        let seed = |row: usize| self.key(row).expect("the row was checked").0;
+        let (pk_seeds, key_of) = match self.keys {
+            RowVerifyingKeys::One(key) => (vec![key.as_ref().pk_seed()], vec![0; at.len()]),
+            RowVerifyingKeys::Table { keys, of } => {
+                let (keys, key_of) = of_table(keys, of, at);
+                (keys.into_iter().map(|key| key.as_ref().pk_seed()).collect(), key_of)
+            }
+            RowVerifyingKeys::Encoded { .. } => in_succession(at.iter().map(|row| seed(*row)), |a, b| a == b),
+        };
+        let of = |i: usize| {
+            let (pk_seed, pk_root) = self.key(at[i]).expect("the row was checked");
+            let message = self.messages.get(at[i]).expect("the row was checked");
+            let signature = self.signatures.get(at[i]).expect("the row was checked");
+            ToVerify { pk_seed, pk_root, mode: self.mode, message, signature }
+        };
+        crate::jobs::verify(run, of, &pk_seeds, &key_of, roots)?;
+        Ok(Failed::new())
+    }
+
+    fn finish(&self, row: usize, root: &[u8], _: &mut [u8]) -> RowStatus {
+        match self.key(row) {
+            Ok((_, pk_root)) if pk_root == root => RowStatus::Valid,
+            _ => RowStatus::Invalid,
+        }
+    }
+}
