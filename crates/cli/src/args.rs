@@ -341,6 +341,9 @@ pub(crate) struct Bench {
     /// Sign with keys that hold the nodes of their top N layers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) cache_layers: usize,
+    /// Measure rows (columns in memory of this kind, and results in memory that is used again) instead of an iterator's jobs
+    #[arg(long, value_name = "MEMORY", conflicts_with_all = ["study", "sha256"])]
+    pub(crate) rows: Option<RowMemory>,
     #[command(flatten)]
     pub(crate) redundancy: Redundancy,
     /// A study instead: throughput, ladder, functions, sha256, crossover, cache-depth, multi-gpu or limits. What there is no
@@ -533,6 +536,13 @@ pub(crate) struct KeyKind {
     /// The key's scheme; if not given, what the file looks like
     #[arg(long, value_name = "NAME")]
     pub(crate) scheme: Option<Scheme>,
+}
+
+/// Where rows lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum RowMemory {
+    /// Ordinary memory
+    Host,
 }
 
 /// A signature scheme.

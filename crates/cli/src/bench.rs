@@ -49,7 +49,8 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
     for p in sets {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
-            let question = Question { params: p, op, batch: args.batch, cached_layers, budget: args.budget() };
+            let (batch, budget, in_rows) = (args.batch, args.budget(), args.rows.is_some());
+            let question = Question { params: p, op, batch, cached_layers, budget, in_rows };
             let measured = measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
             let record = Record { redundant, ..measured.record(&engine, question) };
@@ -60,7 +61,11 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
 }
 
 fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
-    zkdilithium::refuse(&[(args.cache_layers > 0, "--cache-layers"), (args.redundancy.redundant, "--redundant")])?;
+    zkdilithium::refuse(&[
+        (args.cache_layers > 0, "--cache-layers"),
+        (args.redundancy.redundant, "--redundant"),
+        (args.rows.is_some(), "--rows"),
+    ])?;
     let space = zkdilithium::engine(options, printer)?.space()?;
     for policy in sha256::policies(&args.axes, &space)? {
         let engine = zkdilithium::engine_with(options, printer, |builder| builder.policy(Policy(policy.clone())))?;

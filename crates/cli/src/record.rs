@@ -61,6 +61,9 @@ pub(crate) struct Record {
     pub(crate) message_bytes: usize,
     /// Whether everything was computed twice and compared.
     pub(crate) redundant: bool,
+    /// Where the rows lay, if it was rows: "host", ordinary memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rows: Option<String>,
     /// Each stage alone, in runs of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) stages: Vec<StageRecord>,

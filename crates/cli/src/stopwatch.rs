@@ -1,6 +1,7 @@
 //! The one stopwatch: every measurement is checked, and set against what the machine's hash rates allow.
 
 pub(crate) mod lattice;
+mod rows;
 
 use crate::args::MachineOptions;
 use crate::explain::{op_name, rates_json, work_json};
@@ -34,6 +35,8 @@ pub(crate) struct Question {
     pub(crate) cached_layers: usize,
     /// Time for the timed runs.
     pub(crate) budget: Duration,
+    /// Rows in ordinary memory, not jobs of an iterator.
+    pub(crate) in_rows: bool,
 }
 
 impl Question {
@@ -129,6 +132,7 @@ impl Measurement {
             kernels_limit_fraction: self.kernels_limit_fraction(),
             verified: true,
             cached_layers: question.cached_layers_of_keys(),
+            rows: question.in_rows.then(|| "host".into()),
             build_s: self.build,
             rates: self.limits.core.as_ref().map(rates_json),
             limit: self.limits.all(self.threads).as_ref().map(work_json),
@@ -160,6 +164,7 @@ pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOpti
     let apart = engine.devices().iter().all(|device| device.memory > 0) && engine.devices().len() == 1;
     let program = if apart { Some(question.program(engine)?.min(batch)) } else { None };
     let Answer { times, kernels, build } = match op {
+        _ if question.in_rows => rows::measure(engine, question, batch, program)?,
         Op::Keygen => keygen(engine, params, batch, budget, program)?,
         Op::Sign => sign(engine, params, batch, budget, (cached_layers, program))?,
         Op::Verify => verify(engine, params, batch, budget, program)?,

@@ -477,7 +477,8 @@ impl Study<'_> {
                     self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i)?;
                     break;
                 }
-                let question = Question { params, op, batch, cached_layers, budget: self.budget(row.seconds) };
+                let budget = self.budget(row.seconds);
+                let question = Question { params, op, batch, cached_layers, budget, in_rows: false };
                 let measured = match measure(&engine, question, self.options) {
                     Ok(measured) => measured,
                     Err(why) if why.is_memory => {

@@ -719,6 +719,10 @@ const MOST_OF_A_BLOCK: usize = 256;
 /// Blocks of a device's chunk, at least: it is not to be much longer than it should be.
 const BLOCKS_OF_A_CHUNK: usize = 8;
 
+/// Shares of the memory, at least, if devices may take over that are initialised lazily: a block is then to fit a chunk's share
+/// with eight GPUs, which have 25 chunks between source and sink.
+const SLOTS_OF_MANY: u64 = 4;
+
 /// Jobs of a block, given those of a chunk.
 pub fn block(chunk: usize) -> usize {
     (chunk / BLOCKS_OF_A_CHUNK).clamp(1, MOST_OF_A_BLOCK)
@@ -745,7 +749,9 @@ struct Known {
 
 impl<'a> Asker<'a> {
     fn new(scheduler: &'a Scheduler, devices: Vec<&'a Worker>, total: Option<usize>) -> Asker<'a> {
-        let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
+        // Many devices may take over.
+        let least = if scheduler.lazy.is_some() { SLOTS_OF_MANY } else { 1 };
+        let slots = (slots(devices.iter().map(|worker| worker.queue() as u64)) + 1).max(least);
         let memory = scheduler.memory_budget() / slots / BLOCKS_OF_A_CHUNK as u64;
         Asker { scheduler, devices, total, memory, last: None }
     }

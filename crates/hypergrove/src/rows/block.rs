@@ -11,18 +11,20 @@ use std::ops::Range;
 /// Rows of a call, by their columns.
 pub(super) trait Rows: Copy + Send + Sync {
     const OP: Op;
+    /// What the columns have of a row.
+    type Row: Copy + Send + Sync;
     fn params(&self) -> &'static Params;
     fn cached_layers(&self) -> usize;
     /// Bytes of the caller's memory for a row's result.
     fn out_bytes(&self) -> usize;
     /// Whether a row needs n fresh random bytes.
     fn is_hedged(&self) -> bool;
-    /// Why a row cannot be computed.
-    fn refused(&self, row: usize) -> Option<RowStatus>;
-    /// [`Work::run`] of the rows `at`, none of which is refused.
-    fn run(&self, run: &Run<'_>, at: &[usize], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
+    /// A row, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
+    fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
+    /// [`Work::run`] of some rows.
+    fn run(&self, run: &Run<'_>, rows: &[Self::Row], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
     /// Takes a row's share of the program's output.
-    fn finish(&self, row: usize, out: &[u8], to: &mut [u8]) -> RowStatus;
+    fn finish(row: &Self::Row, out: &[u8], to: &mut [u8]) -> RowStatus;
 
     fn kind(&self) -> Kind {
         Kind::SlhDsa { params: self.params(), op: Self::OP, cached_layers: self.cached_layers() }
@@ -37,30 +39,30 @@ pub(super) struct RowBlock<'a, R> {
     pub(super) out: &'a mut [u8],
 }
 
-/// Some rows of a call, not refused.
+/// Some rows of a call.
 #[derive(Clone, Copy)]
-struct Chosen<'a, R> {
-    rows: R,
-    at: &'a [usize],
+struct Chosen<'a, R: Rows> {
+    of: R,
+    rows: &'a [R::Row],
 }
 
 impl<R: Rows> Work for Chosen<'_, R> {
     const OP: Op = R::OP;
 
     fn len(&self) -> usize {
-        self.at.len()
+        self.rows.len()
     }
 
     fn part(&self, range: Range<usize>) -> Self {
-        Chosen { at: &self.at[range], ..*self }
+        Chosen { rows: &self.rows[range], ..*self }
     }
 
     fn is_hedged(&self) -> bool {
-        self.rows.is_hedged()
+        self.of.is_hedged()
     }
 
     fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        self.rows.run(run, self.at, fresh, out)
+        self.of.run(run, self.rows, fresh, out)
     }
 }
 
@@ -88,43 +90,46 @@ impl<R: Rows> Job for RowBlock<'_, R> {
         blocks: &mut [(usize, Asked<Self>)],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        // All blocks of a call are of the same rows and of one group.
-        let (rows, group) = match blocks.first() {
+        // All blocks of a call are of the same columns and of one group.
+        let (of, group) = match blocks.first() {
             Some((_, Asked { job, group: Ok(group), .. })) => (job.rows, *group),
             _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
         };
         let facts = place.worker.programs.facts(group)?;
-        let mut at = Vec::with_capacity(blocks.iter().map(|(_, asked)| asked.count).sum());
+        let mut rows = Vec::with_capacity(blocks.iter().map(|(_, asked)| asked.count).sum());
         let mut starts = Vec::with_capacity(blocks.len());
         for (_, asked) in &mut *blocks {
-            starts.push(at.len());
+            starts.push(rows.len());
             let RowBlock { first, statuses, .. } = &mut asked.job;
             for (row, status) in (*first..).zip(statuses.iter_mut()) {
-                *status = rows.refused(row).unwrap_or_default();
-                if *status == RowStatus::NotComputed {
-                    at.push(row);
-                }
+                *status = match of.read(row) {
+                    Ok(row) => {
+                        rows.push(row);
+                        RowStatus::NotComputed
+                    }
+                    Err(why) => why,
+                };
             }
         }
         let size = facts.plan().out_bytes();
-        if memory.len() < at.len() * size {
+        if memory.len() < rows.len() * size {
             // Zeros that nobody writes; what was there before is overwritten by the program.
-            *memory = vec![0; at.len() * size];
+            *memory = vec![0; rows.len() * size];
         }
-        let out = &mut memory[..at.len() * size];
-        let failed = match at.is_empty() {
+        let out = &mut memory[..rows.len() * size];
+        let failed = match rows.is_empty() {
             true => Failed::new(),
-            false => (Run { place: *place, facts: &facts }).output(Chosen { rows, at: &at }, out)?,
+            false => (Run { place: *place, facts: &facts }).output(Chosen { of, rows: &rows }, out)?,
         };
         // Only now that the checks have passed are results written to the caller.
         let hand_over = |((_, asked), start): (&mut (usize, Asked<Self>), usize)| {
-            let RowBlock { rows, first, statuses, out: to } = &mut asked.job;
-            let (mut nth, to_size) = (start, rows.out_bytes());
+            let RowBlock { statuses, out: to, .. } = &mut asked.job;
+            let (mut nth, to_size) = (start, of.out_bytes());
             for (i, status) in statuses.iter_mut().enumerate() {
                 if *status == RowStatus::NotComputed {
                     *status = match failed.contains_key(&nth) {
                         true => RowStatus::KeyDamaged,
-                        false => rows.finish(*first + i, &out[nth * size..][..size], &mut to[i * to_size..][..to_size]),
+                        false => R::finish(&rows[nth], &out[nth * size..][..size], &mut to[i * to_size..][..to_size]),
                     };
                     nth += 1;
                 }

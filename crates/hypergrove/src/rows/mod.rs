@@ -307,22 +307,34 @@ fn in_succession<K: Copy>(keys: impl Iterator<Item = K>, is_same: impl Fn(K, K) 
     (distinct, key_of)
 }
 
-/// The keys that some rows take of a table, and which of them each row has.
-fn of_table<'a, K>(keys: &'a [K], of: &[u32], at: &[usize]) -> (Vec<&'a K>, Vec<u32>) {
-    if keys.len() > 2 * at.len() {
-        return in_succession(at.iter().map(|row| &keys[of[*row] as usize]), |a, b| ptr::eq(a, b));
+/// The keys that some rows take of a table, given their indices, and which of them each row has.
+fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) -> (Vec<&K>, Vec<u32>) {
+    if keys.len() > 2 * of.len() {
+        return in_succession(of.map(|key| &keys[key as usize]), |a, b| ptr::eq(a, b));
     }
     let (mut distinct, mut numbers) = (Vec::new(), vec![u32::MAX; keys.len()]);
-    let key_of = at.iter().map(|row| {
-        let key = of[*row] as usize;
-        if numbers[key] == u32::MAX {
-            numbers[key] = distinct.len() as u32;
-            distinct.push(&keys[key]);
+    let key_of = of.map(|key| {
+        let number = &mut numbers[key as usize];
+        if *number == u32::MAX {
+            *number = distinct.len() as u32;
+            distinct.push(&keys[key as usize]);
         }
-        numbers[key]
+        *number
     });
     let key_of = key_of.collect();
     (distinct, key_of)
+}
+
+/// A row's index into a table of keys.
+fn index_in<K>(keys: &[K], of: &[u32], row: usize) -> Result<u32, RowStatus> {
+    of.get(row).copied().filter(|key| (*key as usize) < keys.len()).ok_or(RowStatus::NoSuchKey)
+}
+
+/// A row's message.
+fn message<'a>(messages: Column<'a>, mode: Mode<'_>, row: usize) -> Result<&'a [u8], RowStatus> {
+    let message = messages.get(row).ok_or(RowStatus::Offsets)?;
+    mode.check(message).map_err(|_| RowStatus::DigestLength)?;
+    Ok(message)
 }
 
 impl<'a> SignRows<'a> {
@@ -349,13 +361,6 @@ impl<'a> SignRows<'a> {
         }
     }
 
-    fn key(&self, row: usize) -> Option<&'a SigningKey> {
-        match self.keys {
-            RowSigningKeys::One(key) => Some(key),
-            RowSigningKeys::Table { keys, of } => keys.get(of[row] as usize),
-        }
-    }
-
     fn first_key(&self) -> &'a SigningKey {
         match self.keys {
             RowSigningKeys::One(key) => key,
@@ -364,8 +369,18 @@ impl<'a> SignRows<'a> {
     }
 }
 
-impl Rows for SignRows<'_> {
+/// A row to be signed.
+#[derive(Clone, Copy)]
+pub(crate) struct SignRow<'a> {
+    /// Which of a table's keys signs.
+    key: u32,
+    message: &'a [u8],
+    randomizer: Randomizer<'a>,
+}
+
+impl<'a> Rows for SignRows<'a> {
     const OP: Op = Op::Sign;
+    type Row = SignRow<'a>;
 
     fn params(&self) -> &'static Params {
         self.first_key().params()
@@ -383,42 +398,34 @@ impl Rows for SignRows<'_> {
         self.randomizer == Randomizer::Hedged
     }
 
-    fn refused(&self, row: usize) -> Option<RowStatus> {
-        if self.key(row).is_none() {
-            return Some(RowStatus::NoSuchKey);
-        }
-        refused_message(self.messages, self.mode, row)
+    fn read(&self, row: usize) -> Result<SignRow<'a>, RowStatus> {
+        let n = self.params().n;
+        let key = match self.keys {
+            RowSigningKeys::One(_) => 0,
+            RowSigningKeys::Table { keys, of } => index_in(keys, of, row)?,
+        };
+        let randomizer = match self.randomizer {
+            Randomizer::Given(bytes) => Randomizer::Given(&bytes[row * n..][..n]),
+            other => other,
+        };
+        Ok(SignRow { key, message: message(self.messages, self.mode, row)?, randomizer })
     }
 
-    fn run(&self, run: &Run<'_>, at: &[usize], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
+    fn run(&self, run: &Run<'_>, rows: &[SignRow<'a>], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
         let (keys, key_of) = match self.keys {
-            RowSigningKeys::One(key) => (vec![key], vec![0; at.len()]),
-            RowSigningKeys::Table { keys, of } => of_table(keys, of, at),
+            RowSigningKeys::One(key) => (vec![key], vec![0; rows.len()]),
+            RowSigningKeys::Table { keys, .. } => of_table(keys, rows.iter().map(|row| row.key)),
         };
-        let n = run.plan().params.n;
-        let of = |i: usize| ToSign {
-            key: keys[key_of[i] as usize],
-            mode: self.mode,
-            message: self.messages.get(at[i]).expect("the row was checked"),
-            randomizer: match self.randomizer {
-                Randomizer::Given(bytes) => Randomizer::Given(&bytes[at[i] * n..][..n]),
-                other => other,
-            },
+        let of = |i: usize| {
+            let SignRow { message, randomizer, .. } = rows[i];
+            ToSign { key: keys[key_of[i] as usize], mode: self.mode, message, randomizer }
         };
         crate::jobs::sign(run, of, &keys, &key_of, fresh, out)
     }
 
-    fn finish(&self, _: usize, signature: &[u8], to: &mut [u8]) -> RowStatus {
+    fn finish(_: &SignRow<'a>, signature: &[u8], to: &mut [u8]) -> RowStatus {
         to.copy_from_slice(signature);
         RowStatus::Signed
-    }
-}
-
-/// Why a row's message cannot be worked on.
-fn refused_message(messages: Column<'_>, mode: Mode<'_>, row: usize) -> Option<RowStatus> {
-    match messages.get(row) {
-        None => Some(RowStatus::Offsets),
-        Some(message) => mode.check(message).is_err().then_some(RowStatus::DigestLength),
     }
 }
 
@@ -436,24 +443,19 @@ impl<'a> VerifyRows<'a> {
             }
         }
     }
-
-    /// PK.seed and PK.root of a row's key, or why it has none.
-    fn key(&self, row: usize) -> Result<(&'a [u8], &'a [u8]), RowStatus> {
-        let parts = |key: &'a VerifyingKey| (key.as_ref().pk_seed(), key.as_ref().pk_root());
-        match self.keys {
-            RowVerifyingKeys::One(key) => Ok(parts(key)),
-            RowVerifyingKeys::Table { keys, of } => keys.get(of[row] as usize).map(parts).ok_or(RowStatus::NoSuchKey),
-            RowVerifyingKeys::Encoded { params, keys } => match keys.get(row) {
-                None => Err(RowStatus::Offsets),
-                Some(key) if key.len() == params.pk_bytes() => Ok(key.split_at(params.n)),
-                Some(_) => Err(RowStatus::KeyLength),
-            },
-        }
-    }
 }
 
-impl Rows for VerifyRows<'_> {
+/// A row to be verified.
+#[derive(Clone, Copy)]
+pub(crate) struct VerifyRow<'a> {
+    /// Which of a table's keys it is, if there is a table.
+    key: u32,
+    row: ToVerify<'a>,
+}
+
+impl<'a> Rows for VerifyRows<'a> {
     const OP: Op = Op::Verify;
+    type Row = VerifyRow<'a>;
 
     fn params(&self) -> &'static Params {
         match self.keys {
@@ -475,38 +477,42 @@ impl Rows for VerifyRows<'_> {
         false
     }
 
-    fn refused(&self, row: usize) -> Option<RowStatus> {
-        let of_signature = match self.signatures.get(row) {
-            None => Some(RowStatus::Offsets),
-            Some(signature) => (signature.len() != self.params().sig_bytes()).then_some(RowStatus::SignatureLength),
+    fn read(&self, row: usize) -> Result<VerifyRow<'a>, RowStatus> {
+        let parts = |key: &'a VerifyingKey| (key.as_ref().pk_seed(), key.as_ref().pk_root());
+        let (key, (pk_seed, pk_root)) = match self.keys {
+            RowVerifyingKeys::One(key) => (0, parts(key)),
+            RowVerifyingKeys::Table { keys, of } => {
+                let key = index_in(keys, of, row)?;
+                (key, parts(&keys[key as usize]))
+            }
+            RowVerifyingKeys::Encoded { params, keys } => match keys.get(row) {
+                None => return Err(RowStatus::Offsets),
+                Some(key) if key.len() == params.pk_bytes() => (0, key.split_at(params.n)),
+                Some(_) => return Err(RowStatus::KeyLength),
+            },
         };
-        self.key(row).err().or(of_signature).or_else(|| refused_message(self.messages, self.mode, row))
+        let signature = self.signatures.get(row).ok_or(RowStatus::Offsets)?;
+        if signature.len() != self.params().sig_bytes() {
+            return Err(RowStatus::SignatureLength);
+        }
+        let message = message(self.messages, self.mode, row)?;
+        Ok(VerifyRow { key, row: ToVerify { pk_seed, pk_root, mode: self.mode, message, signature } })
     }
 
-    fn run(&self, run: &Run<'_>, at: &[usize], _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
-        let seed = |row: usize| self.key(row).expect("the row was checked").0;
+    fn run(&self, run: &Run<'_>, rows: &[VerifyRow<'a>], _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
         let (pk_seeds, key_of) = match self.keys {
-            RowVerifyingKeys::One(key) => (vec![key.as_ref().pk_seed()], vec![0; at.len()]),
-            RowVerifyingKeys::Table { keys, of } => {
-                let (keys, key_of) = of_table(keys, of, at);
+            RowVerifyingKeys::One(key) => (vec![key.as_ref().pk_seed()], vec![0; rows.len()]),
+            RowVerifyingKeys::Table { keys, .. } => {
+                let (keys, key_of) = of_table(keys, rows.iter().map(|row| row.key));
                 (keys.into_iter().map(|key| key.as_ref().pk_seed()).collect(), key_of)
             }
-            RowVerifyingKeys::Encoded { .. } => in_succession(at.iter().map(|row| seed(*row)), |a, b| a == b),
+            RowVerifyingKeys::Encoded { .. } => in_succession(rows.iter().map(|row| row.row.pk_seed), |a, b| a == b),
         };
-        let of = |i: usize| {
-            let (pk_seed, pk_root) = self.key(at[i]).expect("the row was checked");
-            let message = self.messages.get(at[i]).expect("the row was checked");
-            let signature = self.signatures.get(at[i]).expect("the row was checked");
-            ToVerify { pk_seed, pk_root, mode: self.mode, message, signature }
-        };
-        crate::jobs::verify(run, of, &pk_seeds, &key_of, roots)?;
+        crate::jobs::verify(run, |i| rows[i].row, &pk_seeds, &key_of, roots)?;
         Ok(Failed::new())
     }
 
-    fn finish(&self, row: usize, root: &[u8], _: &mut [u8]) -> RowStatus {
-        match self.key(row) {
-            Ok((_, pk_root)) if pk_root == root => RowStatus::Valid,
-            _ => RowStatus::Invalid,
-        }
+    fn finish(row: &VerifyRow<'a>, root: &[u8], _: &mut [u8]) -> RowStatus {
+        if row.row.pk_root == root { RowStatus::Valid } else { RowStatus::Invalid }
     }
 }
