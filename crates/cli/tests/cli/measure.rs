@@ -31,6 +31,13 @@ fn benchmarks_are_records() {
         );
         assert_eq!((&record["devices"], &record["redundant"]), (&serde_json::json!(["cpu:0"]), &false.into()));
     }
+    let rows = place.run(&[&args[..], &["--rows", "host"]].concat()).good();
+    let of_rows: Vec<Value> = rows.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(of_rows.iter().all(|record| record["rows"] == "host" && record["verified"] == true));
+    assert!(of_rows.iter().map(|record| record["op"].as_str().unwrap()).eq(ops));
+    assert!(records.iter().all(|record| record.get("rows").is_none()));
+    place.run(&["bench", "--rows", "moon"]).refuses(&["moon", "host"]);
+    place.run(&["bench", "--scheme", "zkdilithium", "--rows", "host"]).refuses(&["--rows"]);
     let twice = ["--op", "sign", "--redundant", "--device", "cpu,reference", "--batch", "20"];
     let run = place.run(&[&args[..4], &["--seconds", "0.01"], &twice].concat()).good();
     let record: Value = serde_json::from_str(run.text()).unwrap();
