@@ -123,6 +123,7 @@ impl PreHash {
 
     /// The same into [`bytes`](PreHash::bytes) bytes of the caller's.
     pub fn hash_into(self, parts: &[&[u8]], out: &mut [u8]) {
+        assert_eq!(out.len(), self.bytes(), "{self} gives so many bytes");
         match self {
             PreHash::Sha224 => out.copy_from_slice(&fixed::<Sha224>(parts)),
             PreHash::Sha256 => out.copy_from_slice(&fixed::<Sha256>(parts)),
@@ -407,7 +408,7 @@ enum Body<'a> {
 /// Bytes of a hash, at most.
 const MAX_HASH: usize = 64;
 
-/// Of the same bytes.
+/// Part by part.
 impl PartialEq for MPrime<'_> {
     fn eq(&self, other: &MPrime<'_>) -> bool {
         self.parts() == other.parts()

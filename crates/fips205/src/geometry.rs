@@ -34,18 +34,19 @@ impl Params {
 }
 
 /// The revealed leaf of each FORS tree. It lies where it is used: a batch has one for every message.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ForsLeaves {
-    count: usize,
+    count: u8,
+    /// Those that there are not are 0.
     leaves: [u32; MAX_K],
 }
 
 impl FromIterator<u32> for ForsLeaves {
-    /// Of one tree after the other, at most as many as any set has.
+    /// Of one tree after the other. Panics if there are more of them than any set has.
     fn from_iter<I: IntoIterator<Item = u32>>(given: I) -> ForsLeaves {
         let mut all = ForsLeaves { count: 0, leaves: [0; MAX_K] };
         for leaf in given {
-            all.leaves[all.count] = leaf;
+            all.leaves[usize::from(all.count)] = leaf;
             all.count += 1;
         }
         all
@@ -56,23 +57,15 @@ impl Deref for ForsLeaves {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        &self.leaves[..self.count]
+        &self.leaves[..usize::from(self.count)]
     }
 }
 
 impl DerefMut for ForsLeaves {
     fn deref_mut(&mut self) -> &mut [u32] {
-        &mut self.leaves[..self.count]
+        &mut self.leaves[..usize::from(self.count)]
     }
 }
-
-impl PartialEq for ForsLeaves {
-    fn eq(&self, other: &ForsLeaves) -> bool {
-        **self == **other
-    }
-}
-
-impl Eq for ForsLeaves {}
 
 impl fmt::Debug for ForsLeaves {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -235,7 +235,9 @@ pub(crate) fn sign<'a>(
     out: &mut [u8],
 ) -> Result<Failed, Error> {
     let (p, of_key) = (run.plan().params, || key_of.iter().map(|key| keys[*key as usize]));
-    let mut failed = changed(of_key());
+    let changed: Vec<bool> = keys.iter().map(|key| !key.is_unchanged()).collect();
+    let of_changed = key_of.iter().enumerate().filter(|(_, key)| changed[**key as usize]);
+    let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
     let positions = run.place.each(out, p.sig_bytes(), |i, sig| {
         let ToSign { key, mode, message, randomizer } = of(i);
         let key = key.as_ref();
@@ -317,7 +319,7 @@ pub(crate) trait Job: Send + Sync + Sized {
     fn is_hedged(&self) -> bool {
         false
     }
-    /// [`Work::run`](crate::run::Work::run) of such jobs.
+    /// [`Jobs::run`](crate::run::Jobs::run) of such jobs.
     fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
     /// What the job's share of the output says.
     fn finish(&self, out: Cow<'_, [u8]>) -> Self::Out;
@@ -509,7 +511,7 @@ impl Run<'_> {
     }
 }
 
-fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
+pub(crate) fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
     if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
 }
 

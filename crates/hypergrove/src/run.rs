@@ -31,7 +31,7 @@ pub(crate) enum Slh<J> {
 }
 
 /// Jobs of one group that a program runs together, wherever they lie.
-pub(crate) trait Work: Copy {
+pub(crate) trait Jobs: Copy {
     const OP: Op;
     fn len(&self) -> usize;
     fn part(&self, range: Range<usize>) -> Self;
@@ -42,7 +42,7 @@ pub(crate) trait Work: Copy {
     fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
 }
 
-impl<J: Job> Work for &[&J] {
+impl<J: Job> Jobs for &[&J] {
     const OP: Op = J::OP;
 
     fn len(&self) -> usize {
@@ -240,7 +240,7 @@ impl Run<'_> {
 
     /// The jobs' output; what a failed run or job left behind is wiped. Where the device's memory does not suffice for all,
     /// they are done in parts.
-    pub(crate) fn output(&self, jobs: impl Work, out: &mut [u8]) -> Result<Failed, Error> {
+    pub(crate) fn output(&self, jobs: impl Jobs, out: &mut [u8]) -> Result<Failed, Error> {
         let (mut done, size) = (self.computed(jobs, out), self.plan().out_bytes());
         if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.place.worker.has_memory() {
             self.facts.limit(bucket(jobs.len()) / 2);
@@ -266,7 +266,7 @@ impl Run<'_> {
     }
 
     /// What the jobs give; with redundancy, what they give both times.
-    fn computed<W: Work>(&self, jobs: W, out: &mut [u8]) -> Result<Failed, Error> {
+    fn computed<W: Jobs>(&self, jobs: W, out: &mut [u8]) -> Result<Failed, Error> {
         let mut fresh = Zeroizing::new(vec![0; if W::OP == Op::Sign { jobs.len() * self.plan().params.n } else { 0 }]);
         if jobs.is_hedged() {
             random(&mut fresh)?;

@@ -72,6 +72,7 @@ fn a_row_allocates_nothing() {
         for (jobs, chunks) in [(1 << 20, 1), (1 << 12, 25)] {
             let engine = engine(jobs);
             for (op, call) in [("verify", &verify as &dyn Fn(_, _, _) -> _), ("sign", &sign)] {
+                // Signatures of a million rows would take 1.5 GB.
                 // The first calls start threads.
                 let [_, _, few] = [1000; 3].map(|rows| call(&engine, rows, mode));
                 let many = call(&engine, 100_000, mode);

@@ -6,6 +6,7 @@ use common::{Mock, P, PURE, key, message, mock};
 use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use std::iter::zip;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -195,7 +196,9 @@ fn keys_are_made_in_rows() {
     engine.keygen_rows(P, &mut private, &mut public).unwrap_err();
     assert!(private.iter().chain(&public).all(|byte| *byte == 0));
     for (private, public) in [(63, 32), (64, 31), (0, 32), (128, 32)] {
-        let why = engine.keygen_rows(P, &mut vec![0; private], &mut vec![0; public]).unwrap_err();
+        let (mut private, mut public) = (vec![1; private], vec![1; public]);
+        let why = engine.keygen_rows(P, &mut private, &mut public).unwrap_err();
+        assert!(private.iter().chain(&public).all(|byte| *byte == 0));
         assert!(why.to_string().contains("the column of "), "{why}");
     }
     let why = engine.keygen_rows_from_seeds(P, &[0; 47], &mut private, &mut public).unwrap_err();
@@ -231,7 +234,10 @@ fn each_bad_row_has_a_status_of_its_own() {
     };
     let mut statuses = [RowStatus::default(); 6];
     engine.verify_rows(&rows, &mut statuses).unwrap();
-    assert_eq!(statuses, [Valid, SignatureLength, Invalid, RowStatus::Offsets, RowStatus::Offsets, RowStatus::Offsets]);
+    assert_eq!(
+        statuses,
+        [Valid, SignatureLength, Invalid, RowStatus::BadOffsets, RowStatus::BadOffsets, RowStatus::BadOffsets]
+    );
 
     let encoded = public[0].to_bytes();
     let keys = Column::Slices(&[&encoded, &encoded[1..], &[], &encoded]);
@@ -277,9 +283,10 @@ fn calls_that_do_not_fit_are_errors() {
     let (engine, one, public) = (mock(1, 1).engine(), key(1), key(1).verifying_key());
     let other = engine.generate(&TOY_SHAKE_24).unwrap();
     let sign = |rows: SignRows<'_>, signatures: usize, rows_of_call: usize, why: &str| {
-        let (mut signatures, mut statuses) = (vec![0; signatures], vec![RowStatus::default(); rows_of_call]);
+        let (mut signatures, mut statuses) = (vec![1; signatures], vec![RowStatus::Signed; rows_of_call]);
         let error = engine.sign_rows(&rows, &mut signatures, &mut statuses).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
+        assert_eq!(statuses, vec![RowStatus::NotComputed; rows_of_call], "nothing of an earlier call is left");
     };
     let good = SignRows {
         keys: RowSigningKeys::One(&one),
@@ -308,8 +315,10 @@ fn calls_that_do_not_fit_are_errors() {
         signatures: Column::Slices(&[b"", b""]),
     };
     let verify = |rows: VerifyRows<'_>, why: &str| {
-        let error = engine.verify_rows(&rows, &mut [RowStatus::default(); 2]).unwrap_err().to_string();
+        let mut statuses = [RowStatus::Valid; 2];
+        let error = engine.verify_rows(&rows, &mut statuses).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
+        assert_eq!(statuses, [RowStatus::NotComputed; 2], "nothing of an earlier call is left");
     };
     verify(VerifyRows { messages: Column::packed(b"abc", 1), ..good }, "messages: it has 3 rows, the call has 2");
     verify(VerifyRows { signatures: Column::Slices(&[b""]), ..good }, "the column of signatures");
@@ -367,9 +376,39 @@ fn rows_beyond_the_memory_budget_say_so() {
     let (signatures, statuses) = sign(&small, &rows, 2);
     assert_eq!(statuses, [RowStatus::OutOfMemory; 2]);
     assert!(signatures.iter().all(|byte| *byte == 0));
-    // A budget of some rows is enough for any number.
-    let engine = mock(1, 1).builder().memory_budget(20 * P.sig_bytes() as u64).build().unwrap();
-    let text = [1; 1000];
-    let (_, statuses) = sign(&engine, &SignRows { messages: Column::packed(&text, 1), ..rows }, 1000);
-    assert_eq!(statuses, [RowStatus::Signed; 1000]);
+    // A budget of some rows is enough for any number, be the device's chunks small or large.
+    for jobs in [8, 1 << 12] {
+        let device = Mock { jobs, ..mock(1, 1) };
+        let engine = device.builder().memory_budget(20 * P.sig_bytes() as u64).build().unwrap();
+        let text = [1; 1000];
+        let (_, statuses) = sign(&engine, &SignRows { messages: Column::packed(&text, 1), ..rows }, 1000);
+        assert_eq!(statuses, [RowStatus::Signed; 1000]);
+    }
+}
+
+/// Nothing is left of what was not handed out, also where a backend panics.
+#[test]
+fn a_panic_leaves_no_key_and_no_untrusted_signature() {
+    let one = key(1);
+    let panics =
+        || mock(1, 1).answering(|call| if call.nth >= 5 { panic!("a broken backend") } else { Ok(()) }).engine();
+    let text = [1; 100];
+    let rows = SignRows {
+        keys: RowSigningKeys::One(&one),
+        mode: PURE,
+        messages: Column::packed(&text, 1),
+        randomizer: Randomizer::Deterministic,
+    };
+    let (mut signatures, mut statuses) = (vec![1; 100 * P.sig_bytes()], [RowStatus::Valid; 100]);
+    let engine = panics();
+    let call = AssertUnwindSafe(|| engine.sign_rows(&rows, &mut signatures, &mut statuses));
+    catch_unwind(call).unwrap_err();
+    let done = statuses.iter().take_while(|status| **status == RowStatus::Signed).count();
+    assert!(done < 100 && statuses[done..].iter().all(|status| *status == RowStatus::NotComputed));
+    assert!(signatures[done * P.sig_bytes()..].iter().all(|byte| *byte == 0));
+
+    let (mut private, mut public) = (vec![1; 100 * P.sk_bytes()], vec![1; 100 * P.pk_bytes()]);
+    let engine = panics();
+    catch_unwind(AssertUnwindSafe(|| engine.keygen_rows(P, &mut private, &mut public))).unwrap_err();
+    assert!(private.iter().chain(&public).all(|byte| *byte == 0));
 }

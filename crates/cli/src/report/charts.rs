@@ -160,8 +160,9 @@ fn key(record: &Record) -> String {
     let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
     let cached = if record.cached_layers > 0 { format!("{} cached", record.cached_layers) } else { String::new() };
     let redundant = if record.redundant { "redundant" } else { "" };
+    let rows = if record.rows.is_some() { "rows" } else { "" };
     let several = if record.devices.len() > 1 { format!("{} devices", record.devices.len()) } else { String::new() };
-    let parts = [short(&record.set), &record.op, &batch, &shape, &cached, redundant, &several, &study];
+    let parts = [short(&record.set), &record.op, &batch, &shape, &cached, redundant, rows, &several, &study];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,4 +1,5 @@
-//! Rows under the stopwatch: columns in ordinary memory, results in memory that is used again.
+//! Rows under the stopwatch: columns in ordinary memory, packed but for the signatures that are verified, which are slices. Results
+//! go into memory that is used again.
 
 use super::{Answer, Question, check, distinct, kernels, message, seeds, until_used_up, wrong};
 use crate::failure::Failure;

@@ -455,12 +455,19 @@ impl Scheduler {
         }
     }
 
-    /// Jobs of a block that suits every device, for a client that cuts `total` jobs of one kind itself.
-    pub fn block_of(&self, kind: Kind, total: usize) -> Result<usize, Error> {
+    /// Jobs of a block that suits every device and the memory, for a client that cuts `total` jobs of one kind itself. `output` is
+    /// what [`Job::output`] gives for one of them.
+    pub fn block_size(&self, kind: Kind, total: usize, output: impl Fn(&Facts) -> usize) -> Result<usize, Error> {
         self.same_process()?;
         let mut asker = Asker::new(self, self.devices().0, Some(total));
         let group = Group { kind, threads: self.options.threads };
-        asker.known(group).as_ref().map(|known| known.block).map_err(Clone::clone)
+        let (facts, mut block) =
+            asker.known(group).as_ref().map(|known| (known.facts.clone(), known.block)).map_err(Clone::clone)?;
+        let held = output(&facts).saturating_mul(self.copies()) as u64;
+        while block > 1 && held.saturating_mul(block as u64) > asker.memory {
+            block /= 2;
+        }
+        Ok(block)
     }
 
     /// Any number of jobs that are at hand: their source does not block. Results are handed out in order, on this thread.

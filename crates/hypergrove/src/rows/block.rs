@@ -1,10 +1,12 @@
 //! Rows as the scheduler sees them: in blocks.
 
 use super::RowStatus;
-use crate::run::{Failed, Run, Work};
+use crate::run::{Failed, Jobs, Run};
 use crate::{Error, Op, Params};
+use hypergrove_engine::Key;
 use hypergrove_engine::programs::{Facts, Kind};
 use hypergrove_engine::scheduler::{Asked, Job, Place};
+use hypergrove_fips205::Position;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -14,17 +16,28 @@ pub(super) trait Rows: Copy + Send + Sync {
     /// What the columns have of a row.
     type Row: Copy + Send + Sync;
     fn params(&self) -> &'static Params;
-    fn cached_layers(&self) -> usize;
+    fn cached_layers(&self) -> usize {
+        0
+    }
     /// Bytes of the caller's memory for a row's result.
-    fn out_bytes(&self) -> usize;
+    fn out_bytes(&self) -> usize {
+        0
+    }
     /// Whether a row needs n fresh random bytes.
-    fn is_hedged(&self) -> bool;
+    fn is_hedged(&self) -> bool {
+        false
+    }
     /// A row, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
     fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
-    /// [`Work::run`] of some rows.
+    /// [`Jobs::run`] of some rows.
     fn run(&self, run: &Run<'_>, rows: &[Self::Row], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
     /// Takes a row's share of the program's output.
     fn finish(row: &Self::Row, out: &[u8], to: &mut [u8]) -> RowStatus;
+
+    /// Bytes of memory for a row's output, and for what is kept of the row meanwhile.
+    fn held(facts: &Facts) -> usize {
+        facts.plan().out_bytes() + size_of::<(Self::Row, RowStatus, Position, &[u8], u32)>()
+    }
 
     fn kind(&self) -> Kind {
         Kind::SlhDsa { params: self.params(), op: Self::OP, cached_layers: self.cached_layers() }
@@ -41,12 +54,12 @@ pub(super) struct RowBlock<'a, R> {
 
 /// Some rows of a call.
 #[derive(Clone, Copy)]
-struct Chosen<'a, R: Rows> {
+struct SomeRows<'a, R: Rows> {
     of: R,
     rows: &'a [R::Row],
 }
 
-impl<R: Rows> Work for Chosen<'_, R> {
+impl<R: Rows> Jobs for SomeRows<'_, R> {
     const OP: Op = R::OP;
 
     fn len(&self) -> usize {
@@ -54,7 +67,7 @@ impl<R: Rows> Work for Chosen<'_, R> {
     }
 
     fn part(&self, range: Range<usize>) -> Self {
-        Chosen { rows: &self.rows[range], ..*self }
+        SomeRows { rows: &self.rows[range], ..*self }
     }
 
     fn is_hedged(&self) -> bool {
@@ -82,7 +95,7 @@ impl<R: Rows> Job for RowBlock<'_, R> {
     }
 
     fn output(&self, facts: &Facts) -> usize {
-        self.count() * facts.plan().out_bytes()
+        self.count() * R::held(facts)
     }
 
     fn run(
@@ -96,43 +109,46 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
         };
         let facts = place.worker.programs.facts(group)?;
-        let mut rows = Vec::with_capacity(blocks.iter().map(|(_, asked)| asked.count).sum());
+        let count = blocks.iter().map(|(_, asked)| asked.count).sum();
+        // The rows that are computed, and of each row whether it is one of them. Each block's begin there.
+        let (mut rows, mut statuses) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut starts = Vec::with_capacity(blocks.len());
-        for (_, asked) in &mut *blocks {
-            starts.push(rows.len());
-            let RowBlock { first, statuses, .. } = &mut asked.job;
-            for (row, status) in (*first..).zip(statuses.iter_mut()) {
-                *status = match of.read(row) {
-                    Ok(row) => {
-                        rows.push(row);
-                        RowStatus::NotComputed
-                    }
-                    Err(why) => why,
-                };
+        for (_, asked) in &*blocks {
+            starts.push((rows.len(), statuses.len()));
+            let first = asked.job.first;
+            for row in first..first + asked.count {
+                let read = of.read(row);
+                statuses.push(read.map_or_else(|why| why, |_| RowStatus::NotComputed));
+                rows.extend(read);
             }
         }
         let size = facts.plan().out_bytes();
         if memory.len() < rows.len() * size {
-            // Zeros that nobody writes; what was there before is overwritten by the program.
+            // The operating system zeroes it; what was there before is overwritten by the program.
             *memory = vec![0; rows.len() * size];
         }
         let out = &mut memory[..rows.len() * size];
         let failed = match rows.is_empty() {
             true => Failed::new(),
-            false => (Run { place: *place, facts: &facts }).output(Chosen { of, rows: &rows }, out)?,
+            false => (Run { place: *place, facts: &facts }).output(SomeRows { of, rows: &rows }, out)?,
         };
         // Only now that the checks have passed are results written to the caller.
-        let hand_over = |((_, asked), start): (&mut (usize, Asked<Self>), usize)| {
-            let RowBlock { statuses, out: to, .. } = &mut asked.job;
-            let (mut nth, to_size) = (start, of.out_bytes());
-            for (i, status) in statuses.iter_mut().enumerate() {
-                if *status == RowStatus::NotComputed {
-                    *status = match failed.contains_key(&nth) {
+        let (statuses, to_size) = (&statuses, of.out_bytes());
+        let hand_over = |((_, asked), (mut nth, start)): (&mut (usize, Asked<Self>), (usize, usize))| {
+            let RowBlock { statuses: to_statuses, out: to, .. } = &mut asked.job;
+            for (i, to_status) in to_statuses.iter_mut().enumerate() {
+                let (mut status, to) = (statuses[start + i], &mut to[i * to_size..][..to_size]);
+                if status == RowStatus::NotComputed {
+                    status = match failed.contains_key(&nth) {
                         true => RowStatus::KeyDamaged,
-                        false => R::finish(&rows[nth], &out[nth * size..][..size], &mut to[i * to_size..][..to_size]),
+                        false => R::finish(&rows[nth], &out[nth * size..][..size], to),
                     };
                     nth += 1;
                 }
+                if status != RowStatus::Signed {
+                    to.fill(0);
+                }
+                *to_status = status;
             }
         };
         match place.pool {
@@ -148,23 +164,28 @@ impl<R: Rows> Job for RowBlock<'_, R> {
 }
 
 /// Keys whose seeds are in `private`, 4n bytes each; `public` has 2n bytes each.
-pub(super) struct KeygenBlock<'a> {
+pub(super) struct KeyRowBlock<'a> {
     pub(super) params: &'static Params,
     pub(super) private: &'a mut [u8],
     pub(super) public: &'a mut [u8],
 }
 
-impl KeygenBlock<'_> {
+impl KeyRowBlock<'_> {
     pub(super) fn kind(params: &'static Params) -> Kind {
         Kind::SlhDsa { params, op: Op::Keygen, cached_layers: 0 }
     }
+
+    /// Bytes of memory for a key's output, and for what is kept of the key meanwhile.
+    pub(super) fn held(facts: &Facts) -> usize {
+        facts.plan().out_bytes() + size_of::<(&[u8], Key<'_>, u32)>()
+    }
 }
 
-/// Private keys of some blocks.
+/// Private keys of some blocks, of which the seeds are there.
 #[derive(Clone, Copy)]
-struct Seeds<'a>(&'a [&'a [u8]]);
+struct PrivateKeys<'a>(&'a [&'a [u8]]);
 
-impl Work for Seeds<'_> {
+impl Jobs for PrivateKeys<'_> {
     const OP: Op = Op::Keygen;
 
     fn len(&self) -> usize {
@@ -172,7 +193,7 @@ impl Work for Seeds<'_> {
     }
 
     fn part(&self, range: Range<usize>) -> Self {
-        Seeds(&self.0[range])
+        PrivateKeys(&self.0[range])
     }
 
     fn is_hedged(&self) -> bool {
@@ -187,11 +208,11 @@ impl Work for Seeds<'_> {
     }
 }
 
-impl Job for KeygenBlock<'_> {
+impl Job for KeyRowBlock<'_> {
     type Out = ();
 
     fn ask(&self) -> Result<Kind, Error> {
-        Ok(KeygenBlock::kind(self.params))
+        Ok(KeyRowBlock::kind(self.params))
     }
 
     fn count(&self) -> usize {
@@ -203,7 +224,7 @@ impl Job for KeygenBlock<'_> {
     }
 
     fn output(&self, facts: &Facts) -> usize {
-        self.count() * facts.plan().out_bytes()
+        self.count() * KeyRowBlock::held(facts)
     }
 
     fn run(
@@ -221,11 +242,11 @@ impl Job for KeygenBlock<'_> {
             *memory = vec![0; keys.len() * n];
         }
         let roots = &mut memory[..keys.len() * n];
-        (Run { place: *place, facts: &facts }).output(Seeds(&keys), roots)?;
+        (Run { place: *place, facts: &facts }).output(PrivateKeys(&keys), roots)?;
         drop(keys);
         let mut roots = roots.chunks_exact(n);
         for (_, asked) in &mut *blocks {
-            let KeygenBlock { private, public, .. } = &mut asked.job;
+            let KeyRowBlock { private, public, .. } = &mut asked.job;
             for (private, public) in private.chunks_exact_mut(4 * n).zip(public.chunks_exact_mut(2 * n)) {
                 private[3 * n..].copy_from_slice(roots.next().expect("a root a key"));
                 public.copy_from_slice(&private[2 * n..]);

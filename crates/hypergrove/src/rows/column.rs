@@ -1,8 +1,8 @@
-//! Columns: a value a row, in memory that the caller has.
+//! Columns: one value for each row, in memory that the caller has.
 
 use crate::Error;
 
-/// A value a row.
+/// One value for each row.
 #[derive(Clone, Copy, Debug)]
 pub enum Column<'a> {
     /// Values of `width` bytes each; `stride` bytes lie between the beginnings of two. The bytes between `width` and `stride` are
@@ -19,7 +19,7 @@ pub enum Column<'a> {
     },
     /// Values of any length: value i is `bytes[offsets[i]..offsets[i + 1]]`, so there is one offset more than there are values.
     /// This is how Arrow lays out Binary and LargeBinary. A row whose offsets decrease, or end beyond the bytes, has the status
-    /// [`RowStatus::Offsets`](super::RowStatus::Offsets).
+    /// [`RowStatus::BadOffsets`](super::RowStatus::BadOffsets).
     Variable {
         /// The values.
         bytes: &'a [u8],
@@ -56,7 +56,8 @@ impl Offsets<'_> {
 }
 
 impl<'a> Column<'a> {
-    /// Values of `width` bytes, one after the other, as many as there are whole ones. `width` is 1 at least.
+    /// Values of `width` bytes, one after the other, as many as there are whole ones: bytes that are left over are no row, and a
+    /// width of 0 gives no rows.
     pub fn packed(bytes: &'a [u8], width: usize) -> Column<'a> {
         Column::Packed { bytes, width, stride: width, rows: bytes.len().checked_div(width).unwrap_or(0) }
     }

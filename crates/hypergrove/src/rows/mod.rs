@@ -5,22 +5,25 @@ mod column;
 
 pub use column::{Column, Offsets};
 
-use crate::jobs::{ToSign, ToVerify, random};
+use crate::jobs::{ToSign, ToVerify, check_length, random};
 use crate::run::{Failed, Run};
 use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
-use block::{KeygenBlock, RowBlock, Rows};
+use block::{KeyRowBlock, RowBlock, Rows};
 use hypergrove_fips205::MessageError;
 use hypergrove_taint::declassify;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::ptr;
 use zeroize::Zeroize;
+
+/// n is 32 at most.
+const MAX_N: usize = 32;
 
 /// What became of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum RowStatus {
-    /// Nothing is known of the row: the call ended before.
+    /// The call ended before this row was computed, or the device's result was withdrawn.
     #[default]
     NotComputed = 0,
     /// The message is signed.
@@ -30,7 +33,7 @@ pub enum RowStatus {
     /// The signature is not valid.
     Invalid = 3,
     /// An offset of the row decreases, is negative, or lies beyond the column's bytes.
-    Offsets = 4,
+    BadOffsets = 4,
     /// The signature has another length than the set's.
     SignatureLength = 5,
     /// The public key has another length than the set's.
@@ -113,6 +116,9 @@ impl Engine {
     /// A row that cannot be signed has a status that says why. An error is that of the whole call: columns that do not fit each
     /// other, no randomness, no device left. Rows that were signed before keep their signatures and statuses.
     ///
+    /// Nothing may change the columns during the call, another process that shares the memory included: the checks of the results
+    /// read them again, and a difference is blamed on the device.
+    ///
     /// ```
     /// use hypergrove::rows::{Column, RowSigningKeys, RowStatus, SignRows};
     /// use hypergrove::{Engine, Mode, Randomizer, SLH_DSA_SHA2_128F};
@@ -138,29 +144,31 @@ impl Engine {
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
     ) -> Result<(), Error> {
+        // Of an earlier call nothing may be taken for this one's.
+        statuses.fill(RowStatus::NotComputed);
         rows.check(signatures.len(), statuses.len())?;
-        self.run_rows(*rows, signatures, statuses)
+        self.run_rows(*rows, Results { out: signatures, size: rows.out_bytes(), statuses, handed_out: 0 })
     }
 
     /// Verifies a signature a row; the verdict on row i goes to `statuses[i]`. A row that cannot be verified, a signature of the
     /// wrong length for example, has a status that says why. An error is that of the whole call, as in [`Engine::sign_rows`].
     ///
-    /// Another thread or process may write the columns meanwhile: that may change the verdicts on the rows that it writes.
-    /// Equal keys in a row are best given as [`RowVerifyingKeys::Table`], or one after the other.
+    /// If another process writes bytes of signatures, messages or encoded keys meanwhile, in memory that it shares, the verdicts on
+    /// these rows may be wrong; with [`redundant`](crate::EngineBuilder::redundant) the difference is blamed on the device. If many
+    /// rows have the same key, use [`RowVerifyingKeys::Table`], or sort the rows by key.
     pub fn verify_rows(&self, rows: &VerifyRows<'_>, statuses: &mut [RowStatus]) -> Result<(), Error> {
+        statuses.fill(RowStatus::NotComputed);
         rows.check(statuses.len())?;
-        self.run_rows(*rows, &mut [], statuses)
+        self.run_rows(*rows, Results { out: &mut [], size: 0, statuses, handed_out: 0 })
     }
 
     /// New keys from the operating system's randomness, as many as the columns have room for: private keys (SK.seed ‖ SK.prf ‖
-    /// PK.seed ‖ PK.root, 4n bytes each) and public keys (PK.seed ‖ PK.root, 2n bytes each). After an error the columns hold no
-    /// key. The caller wipes `private` in the end.
+    /// PK.seed ‖ PK.root, 4n bytes each) and public keys (PK.seed ‖ PK.root, 2n bytes each). After an error both columns are
+    /// zero. The caller wipes `private` in the end.
     ///
     /// FIPS 205, Algorithm 21.
     pub fn keygen_rows(&self, params: &'static Params, private: &mut [u8], public: &mut [u8]) -> Result<(), Error> {
-        check_keys(params, private.len(), public.len())?;
-        let done = random(private).and_then(|()| self.grow_rows(params, private, public));
-        done.inspect_err(|_| (private.zeroize(), public.zeroize()).0)
+        self.grow_rows(params, None, private, public)
     }
 
     /// The same from given seeds: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes a row.
@@ -173,68 +181,84 @@ impl Engine {
         private: &mut [u8],
         public: &mut [u8],
     ) -> Result<(), Error> {
-        let rows = check_keys(params, private.len(), public.len())?;
-        if seeds.len() != rows * 3 * params.n {
-            return Err(Error::Length { what: "the seeds", want: rows * 3 * params.n, got: seeds.len() });
-        }
-        for (to, from) in private.chunks_exact_mut(4 * params.n).zip(seeds.chunks_exact(3 * params.n)) {
-            to[..3 * params.n].copy_from_slice(from);
-        }
-        let done = self.grow_rows(params, private, public);
-        done.inspect_err(|_| (private.zeroize(), public.zeroize()).0)
+        self.grow_rows(params, Some(seeds), private, public)
     }
 
-    /// Computes the roots of keys whose seeds are in `private`.
-    fn grow_rows(&self, params: &'static Params, private: &mut [u8], public: &mut [u8]) -> Result<(), Error> {
+    fn grow_rows(
+        &self,
+        params: &'static Params,
+        seeds: Option<&[u8]>,
+        private: &mut [u8],
+        public: &mut [u8],
+    ) -> Result<(), Error> {
         let (n, scheduler) = (params.n, &self.0.scheduler);
-        for key in private.chunks_exact(4 * n) {
-            // PK.seed is the first half of the public key.
-            declassify(&key[2 * n..3 * n]);
+        let mut keys = Keys { private, public, are_whole: false };
+        let rows = keys.private.len() / (4 * n);
+        check_length("the column of private keys", rows * 4 * n, keys.private.len())?;
+        check_length("the column of public keys", rows * 2 * n, keys.public.len())?;
+        if let Some(seeds) = seeds {
+            check_length("the seeds", rows * 3 * n, seeds.len())?;
         }
-        let rows = public.len() / (2 * n);
-        let block = scheduler.block_of(KeygenBlock::kind(params), rows)?;
-        let pairs = private.chunks_mut(block * 4 * n).zip(public.chunks_mut(block * 2 * n));
-        let mut blocks = pairs.map(|(private, public)| KeygenBlock { params, private, public });
-        let mut failed = Ok(());
-        scheduler.run(&mut blocks, &mut |_, done| match done {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(why) => {
-                failed = Err(why);
-                ControlFlow::Break(())
-            }
-        })?;
-        failed
+        let block = scheduler.block_size(KeyRowBlock::kind(params), rows, KeyRowBlock::held)?;
+        let (mut failed, mut first) = (Ok(()), 0);
+        {
+            let mut of_source = Ok(());
+            let pairs = keys.private.chunks_mut(block * 4 * n).zip(keys.public.chunks_mut(block * 2 * n));
+            // Seeds are put in place block by block, while devices work on earlier ones.
+            let mut blocks = pairs.map_while(|(private, public)| {
+                match seeds {
+                    None => of_source = random(private),
+                    Some(seeds) => {
+                        for (to, from) in private.chunks_exact_mut(4 * n).zip(seeds[first..].chunks_exact(3 * n)) {
+                            to[..3 * n].copy_from_slice(from);
+                        }
+                        first += block * 3 * n;
+                    }
+                }
+                for key in private.chunks_exact(4 * n) {
+                    // PK.seed is the first half of the public key.
+                    declassify(&key[2 * n..3 * n]);
+                }
+                of_source.is_ok().then_some(KeyRowBlock { params, private, public })
+            });
+            scheduler.run(&mut blocks, &mut |_, done| match done {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(why) => {
+                    failed = Err(why);
+                    ControlFlow::Break(())
+                }
+            })?;
+            drop(blocks);
+            of_source?;
+        }
+        failed?;
+        keys.are_whole = true;
+        Ok(())
     }
 
     /// Runs rows whose columns were checked.
-    fn run_rows<R: Rows>(&self, rows: R, out: &mut [u8], statuses: &mut [RowStatus]) -> Result<(), Error> {
-        let (scheduler, count, size) = (&self.0.scheduler, statuses.len(), rows.out_bytes());
-        let (mut handed_out, mut refused) = (0, Vec::new());
-        statuses.fill(RowStatus::NotComputed);
-        out.zeroize();
-        let done = match scheduler.block_of(rows.kind(), count) {
-            Err(why) => Err(why),
-            Ok(block) => {
-                let (mut left, mut left_out) = (&mut *statuses, &mut *out);
-                let mut blocks = (0..count.div_ceil(block)).map(|number| {
-                    let of_block = block.min(left.len());
-                    let (statuses, others) = std::mem::take(&mut left).split_at_mut(of_block);
-                    let (out, other_outs) = std::mem::take(&mut left_out).split_at_mut(of_block * size);
-                    (left, left_out) = (others, other_outs);
-                    RowBlock { rows, first: number * block, statuses, out }
-                });
-                scheduler.run(&mut blocks, &mut |count, done| {
-                    if let Err(why) = done {
-                        refused.push((handed_out..handed_out + count, why));
-                    }
-                    handed_out += count;
-                    ControlFlow::Continue(())
-                })
-            }
+    fn run_rows<R: Rows>(&self, rows: R, mut results: Results<'_>) -> Result<(), Error> {
+        let (scheduler, count, size) = (&self.0.scheduler, results.statuses.len(), results.size);
+        let block = scheduler.block_size(rows.kind(), count, R::held)?;
+        let mut refused = Vec::new();
+        let done = {
+            let Results { out, statuses, handed_out, .. } = &mut results;
+            let (mut left, mut left_out) = (&mut **statuses, &mut **out);
+            let mut blocks = (0..count.div_ceil(block)).map(|number| {
+                let of_block = block.min(left.len());
+                let (statuses, others) = std::mem::take(&mut left).split_at_mut(of_block);
+                let (out, other_outs) = std::mem::take(&mut left_out).split_at_mut(of_block * size);
+                (left, left_out) = (others, other_outs);
+                RowBlock { rows, first: number * block, statuses, out }
+            });
+            scheduler.run(&mut blocks, &mut |count, done| {
+                if let Err(why) = done {
+                    refused.push((*handed_out..*handed_out + count, why));
+                }
+                *handed_out += count;
+                ControlFlow::Continue(())
+            })
         };
-        // What a device computed and the scheduler did not hand out is not trusted.
-        statuses[handed_out..].fill(RowStatus::NotComputed);
-        out[handed_out * size..].zeroize();
         let mut lost = Ok(());
         for (rows, why) in refused {
             let status = match why.kind() {
@@ -244,25 +268,51 @@ impl Engine {
             if status == RowStatus::NotComputed {
                 lost = lost.and(Err(why));
             }
-            out[rows.start * size..rows.end * size].zeroize();
-            statuses[rows].fill(status);
+            results.forget(rows, status);
         }
         done.and(lost)
     }
 }
 
-/// The number of keys that the columns have room for.
-fn check_keys(params: &Params, private: usize, public: usize) -> Result<usize, Error> {
-    let rows = private / (4 * params.n);
-    for (what, width, got) in
-        [("the column of private keys", 4 * params.n, private), ("the column of public keys", 2 * params.n, public)]
-    {
-        let want = rows * width;
-        if got != want {
-            return Err(Error::Length { what, want, got });
+/// The caller's memory for results. What the scheduler did not hand out is not trusted, however the call ends: it is zeroed on drop.
+struct Results<'a> {
+    out: &'a mut [u8],
+    /// Bytes of a row there.
+    size: usize,
+    statuses: &'a mut [RowStatus],
+    /// Rows whose results were handed out.
+    handed_out: usize,
+}
+
+impl Results<'_> {
+    fn forget(&mut self, rows: Range<usize>, status: RowStatus) {
+        if let Some(out) = self.out.get_mut(rows.start * self.size..rows.end * self.size) {
+            out.fill(0);
+        }
+        self.statuses[rows].fill(status);
+    }
+}
+
+impl Drop for Results<'_> {
+    fn drop(&mut self) {
+        self.forget(self.handed_out..self.statuses.len(), RowStatus::NotComputed);
+    }
+}
+
+/// The caller's memory for keys, wiped on drop unless all of them are there.
+struct Keys<'a> {
+    private: &'a mut [u8],
+    public: &'a mut [u8],
+    are_whole: bool,
+}
+
+impl Drop for Keys<'_> {
+    fn drop(&mut self) {
+        if !self.are_whole {
+            self.private.zeroize();
+            self.public.zeroize();
         }
     }
-    Ok(rows)
 }
 
 /// Only the context is the call's; a digest's length is its row's.
@@ -270,13 +320,6 @@ fn check_mode(mode: Mode<'_>) -> Result<(), Error> {
     match mode.check(b"") {
         Err(why @ MessageError::Context { .. }) => Err(why.into()),
         _ => Ok(()),
-    }
-}
-
-fn check_length(what: &'static str, want: Option<usize>, got: usize) -> Result<(), Error> {
-    match want {
-        Some(want) if want == got => Ok(()),
-        _ => Err(Error::Length { what, want: want.unwrap_or(usize::MAX), got }),
     }
 }
 
@@ -332,7 +375,7 @@ fn index_in<K>(keys: &[K], of: &[u32], row: usize) -> Result<u32, RowStatus> {
 
 /// A row's message.
 fn message<'a>(messages: Column<'a>, mode: Mode<'_>, row: usize) -> Result<&'a [u8], RowStatus> {
-    let message = messages.get(row).ok_or(RowStatus::Offsets)?;
+    let message = messages.get(row).ok_or(RowStatus::BadOffsets)?;
     mode.check(message).map_err(|_| RowStatus::DigestLength)?;
     Ok(message)
 }
@@ -342,7 +385,7 @@ impl<'a> SignRows<'a> {
         check_mode(self.mode)?;
         self.messages.check("messages", rows)?;
         if let RowSigningKeys::Table { keys, of } = self.keys {
-            check_length("the list of key indices", Some(rows), of.len())?;
+            check_length("the list of key indices", rows, of.len())?;
             set_of_table(keys.iter().map(|key| key.params()))?;
             let layers = keys[0].cached_layers();
             if let Some(other) = keys.iter().find(|key| key.cached_layers() != layers) {
@@ -354,9 +397,9 @@ impl<'a> SignRows<'a> {
             }
         }
         let p = self.params();
-        check_length("the memory for signatures", rows.checked_mul(p.sig_bytes()), signatures)?;
+        check_length("the memory for signatures", rows.saturating_mul(p.sig_bytes()), signatures)?;
         match self.randomizer {
-            Randomizer::Given(bytes) => check_length("opt_rand", rows.checked_mul(p.n), bytes.len()),
+            Randomizer::Given(bytes) => check_length("opt_rand", rows.saturating_mul(p.n), bytes.len()),
             _ => Ok(()),
         }
     }
@@ -438,7 +481,7 @@ impl<'a> VerifyRows<'a> {
             RowVerifyingKeys::One(_) => Ok(()),
             RowVerifyingKeys::Encoded { keys, .. } => keys.check("public keys", rows),
             RowVerifyingKeys::Table { keys, of } => {
-                check_length("the list of key indices", Some(rows), of.len())?;
+                check_length("the list of key indices", rows, of.len())?;
                 set_of_table(keys.iter().map(|key| key.params())).map(drop)
             }
         }
@@ -449,8 +492,11 @@ impl<'a> VerifyRows<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct VerifyRow<'a> {
     /// Which of a table's keys it is, if there is a table.
-    key: u32,
-    row: ToVerify<'a>,
+    index: u32,
+    pk_seed: &'a [u8],
+    pk_root: &'a [u8],
+    message: &'a [u8],
+    signature: &'a [u8],
 }
 
 impl<'a> Rows for VerifyRows<'a> {
@@ -465,54 +511,57 @@ impl<'a> Rows for VerifyRows<'a> {
         }
     }
 
-    fn cached_layers(&self) -> usize {
-        0
-    }
-
-    fn out_bytes(&self) -> usize {
-        0
-    }
-
-    fn is_hedged(&self) -> bool {
-        false
-    }
-
     fn read(&self, row: usize) -> Result<VerifyRow<'a>, RowStatus> {
         let parts = |key: &'a VerifyingKey| (key.as_ref().pk_seed(), key.as_ref().pk_root());
-        let (key, (pk_seed, pk_root)) = match self.keys {
+        let (index, (pk_seed, pk_root)) = match self.keys {
             RowVerifyingKeys::One(key) => (0, parts(key)),
             RowVerifyingKeys::Table { keys, of } => {
-                let key = index_in(keys, of, row)?;
-                (key, parts(&keys[key as usize]))
+                let index = index_in(keys, of, row)?;
+                (index, parts(&keys[index as usize]))
             }
             RowVerifyingKeys::Encoded { params, keys } => match keys.get(row) {
-                None => return Err(RowStatus::Offsets),
+                None => return Err(RowStatus::BadOffsets),
                 Some(key) if key.len() == params.pk_bytes() => (0, key.split_at(params.n)),
                 Some(_) => return Err(RowStatus::KeyLength),
             },
         };
-        let signature = self.signatures.get(row).ok_or(RowStatus::Offsets)?;
+        let signature = self.signatures.get(row).ok_or(RowStatus::BadOffsets)?;
         if signature.len() != self.params().sig_bytes() {
             return Err(RowStatus::SignatureLength);
         }
         let message = message(self.messages, self.mode, row)?;
-        Ok(VerifyRow { key, row: ToVerify { pk_seed, pk_root, mode: self.mode, message, signature } })
+        Ok(VerifyRow { index, pk_seed, pk_root, message, signature })
     }
 
     fn run(&self, run: &Run<'_>, rows: &[VerifyRow<'a>], _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
+        // Copies: what is written to one row's key meanwhile is to change no other row's verdict.
+        let copies: Vec<[u8; MAX_N]>;
         let (pk_seeds, key_of) = match self.keys {
             RowVerifyingKeys::One(key) => (vec![key.as_ref().pk_seed()], vec![0; rows.len()]),
             RowVerifyingKeys::Table { keys, .. } => {
-                let (keys, key_of) = of_table(keys, rows.iter().map(|row| row.key));
+                let (keys, key_of) = of_table(keys, rows.iter().map(|row| row.index));
                 (keys.into_iter().map(|key| key.as_ref().pk_seed()).collect(), key_of)
             }
-            RowVerifyingKeys::Encoded { .. } => in_succession(rows.iter().map(|row| row.row.pk_seed), |a, b| a == b),
+            RowVerifyingKeys::Encoded { params, .. } => {
+                let copy = |row: &VerifyRow<'_>| {
+                    let mut copy = [0; MAX_N];
+                    copy[..params.n].copy_from_slice(row.pk_seed);
+                    copy
+                };
+                let (distinct, key_of) = in_succession(rows.iter().map(copy), |a, b| a == b);
+                copies = distinct;
+                (copies.iter().map(|pk_seed| &pk_seed[..params.n]).collect(), key_of)
+            }
         };
-        crate::jobs::verify(run, |i| rows[i].row, &pk_seeds, &key_of, roots)?;
+        let of = |i: usize| {
+            let VerifyRow { pk_seed, pk_root, message, signature, .. } = rows[i];
+            ToVerify { pk_seed, pk_root, mode: self.mode, message, signature }
+        };
+        crate::jobs::verify(run, of, &pk_seeds, &key_of, roots)?;
         Ok(Failed::new())
     }
 
     fn finish(row: &VerifyRow<'a>, root: &[u8], _: &mut [u8]) -> RowStatus {
-        if row.row.pk_root == root { RowStatus::Valid } else { RowStatus::Invalid }
+        if row.pk_root == root { RowStatus::Valid } else { RowStatus::Invalid }
     }
 }

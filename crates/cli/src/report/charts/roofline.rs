@@ -21,7 +21,12 @@ pub(super) fn roofline(run: &Run) -> Section {
     }
     let plain = |record: &&Record| {
         let of_all = record.study.as_deref().is_none_or(|study| study == "limits");
-        of_all && record.batch > 1 && record.cached_layers == 0 && !record.redundant && record.limit_fraction.is_some()
+        of_all
+            && record.batch > 1
+            && record.cached_layers == 0
+            && !record.redundant
+            && record.rows.is_none()
+            && record.limit_fraction.is_some()
     };
     let key = |record: &&Record| {
         let mut parts = vec![record.device.clone(), record.detail.clone()];
