@@ -1,5 +1,6 @@
 //! The engine: its devices, its threads and its memory budget.
 
+use crate::block::one_by_one;
 use crate::explain::{Explanation, Memory};
 use crate::flow::Flow;
 use crate::hash::HostHashing;
@@ -321,7 +322,7 @@ impl Engine {
     pub fn from_seeds(&self, params: &'static Params, seeds: &[Seeds]) -> Result<Vec<SigningKey>, Error> {
         let mut keys = Vec::with_capacity(seeds.len());
         let mut failed = None;
-        let mut jobs = seeds.iter().map(|seeds| Slh::One(KeygenJob(params, Cow::Borrowed(seeds))));
+        let mut jobs = seeds.iter().map(|seeds| Slh::one(KeygenJob(params, Cow::Borrowed(seeds))));
         let mut take = |_, key| {
             match key {
                 Ok(key) => keys.push(key),
@@ -329,7 +330,7 @@ impl Engine {
             }
             ControlFlow::Continue(())
         };
-        self.0.scheduler.run(&mut jobs, &mut one_by_one::<KeygenJob<'_>>(&mut take))?;
+        self.0.scheduler.run(&mut jobs, &mut one_by_one(KeygenJob::discard, &mut take))?;
         failed.map_or(Ok(keys), Err)
     }
 
@@ -373,7 +374,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
     ) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.0.to_vec(jobs.into_iter().map(Slh::One).collect())
+        self.0.to_vec(jobs.into_iter().map(Slh::one).collect())
     }
 
     /// Whether the signature is the key's, for this message. A signature of the wrong length is an error.
@@ -397,7 +398,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        self.0.to_vec(jobs.into_iter().map(Slh::One).collect())
+        self.0.to_vec(jobs.into_iter().map(Slh::one).collect())
     }
 
     /// The same key with the nodes of its top `layers` layers, so that signing needs not grow them: the same signatures
@@ -457,12 +458,12 @@ impl Engine {
             // The first run prepares the program.
             for _ in 0..3 {
                 let mut lost = Ok(());
-                let mut jobs = seeds.iter().map(|seeds| Slh::One(KeygenJob(cheapest, Cow::Borrowed(seeds))));
+                let mut jobs = seeds.iter().map(|seeds| Slh::one(KeygenJob(cheapest, Cow::Borrowed(seeds))));
                 let mut take = |_, key: Result<SigningKey, Error>| {
                     lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
                     ControlFlow::Continue(())
                 };
-                scheduler.run_on(vec![worker], false, &mut jobs, &mut one_by_one::<KeygenJob<'_>>(&mut take))?;
+                scheduler.run_on(vec![worker], false, &mut jobs, &mut one_by_one(KeygenJob::discard, &mut take))?;
                 lost?;
             }
         }
@@ -501,7 +502,7 @@ impl Inner {
         jobs: &mut (dyn Iterator<Item = SignJob<'a>> + Send),
         sink: &mut dyn FnMut(usize, Result<Signature, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.scheduler.run_blocking(&mut jobs.map(Slh::One), &mut one_by_one::<SignJob<'_>>(sink))
+        self.scheduler.run_blocking(&mut jobs.map(Slh::one), &mut one_by_one(SignJob::discard, sink))
     }
 
     fn verify_all<'a>(
@@ -509,7 +510,7 @@ impl Inner {
         jobs: &mut (dyn Iterator<Item = VerifyJob<'a>> + Send),
         sink: &mut dyn FnMut(usize, Result<bool, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.scheduler.run_blocking(&mut jobs.map(Slh::One), &mut one_by_one::<VerifyJob<'_>>(sink))
+        self.scheduler.run_blocking(&mut jobs.map(Slh::one), &mut one_by_one(VerifyJob::discard, sink))
     }
 
     /// The jobs are all made before the first one runs: an iterator that makes them may use the engine.
@@ -519,12 +520,12 @@ impl Inner {
             results.push(result);
             ControlFlow::Continue(())
         };
-        self.scheduler.run(&mut jobs.into_iter(), &mut one_by_one::<J>(&mut take))?;
+        self.scheduler.run(&mut jobs.into_iter(), &mut one_by_one(J::discard, &mut take))?;
         Ok(results)
     }
 
     fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
-        self.scheduler.one(Slh::One(job))?.pop().expect("a result for the job")
+        self.scheduler.one(Slh::one(job))?.pop().expect("a result for the job")
     }
 
     fn generate_all(
@@ -536,7 +537,7 @@ impl Inner {
         // Without randomness there are no more jobs, and this says why.
         let mut failed = None;
         let mut jobs = (0..count).map_while(|_| match Seeds::random(params) {
-            Ok(seeds) => Some(Slh::One(KeygenJob(params, Cow::Owned(seeds)))),
+            Ok(seeds) => Some(Slh::one(KeygenJob(params, Cow::Owned(seeds)))),
             Err(why) => {
                 failed = Some(why);
                 None
@@ -550,28 +551,8 @@ impl Inner {
                 ControlFlow::Continue(())
             }
         };
-        self.scheduler.run(&mut jobs, &mut one_by_one::<KeygenJob<'_>>(&mut take))?;
+        self.scheduler.run(&mut jobs, &mut one_by_one(KeygenJob::discard, &mut take))?;
         failed.or(lost).map_or(Ok(()), Err)
-    }
-}
-
-/// What the scheduler hands out for a block of jobs.
-type OfBlock<J> = Result<Vec<Result<<J as Job>::Out, Error>>, Error>;
-
-/// Hands blocks' results out one by one, each with its job's index. If that ends the call, nobody gets the others.
-fn one_by_one<J: Job>(
-    mut sink: impl FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
-) -> impl FnMut(usize, OfBlock<J>) -> ControlFlow<()> {
-    let mut indices = 0..;
-    let mut hand_out = move |result| sink(indices.next().expect("they do not end"), result);
-    move |count, results| match results {
-        Ok(results) => {
-            let mut results = results.into_iter();
-            let flow = results.by_ref().try_for_each(&mut hand_out);
-            results.flatten().for_each(J::discard);
-            flow
-        }
-        Err(why) => (0..count).try_for_each(|_| hand_out(Err(why.clone()))),
     }
 }
 

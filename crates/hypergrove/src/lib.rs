@@ -92,6 +92,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod block;
 mod engine;
 mod explain;
 mod flow;

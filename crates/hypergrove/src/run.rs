@@ -1,5 +1,6 @@
 //! Jobs of one group on one device: the host's share of them, their program, and the checks of what comes out.
 
+use crate::block::Block;
 use crate::engine::wrong_root;
 use crate::jobs::{Job, random};
 use crate::keys::SigningKey;
@@ -24,11 +25,8 @@ pub(crate) type Failed = BTreeMap<usize, Error>;
 /// Jobs whose results one thread takes from the output, at least: what handing them over costs is little then.
 const SHARE: usize = 64;
 
-/// Jobs of SLH-DSA, as the scheduler sees them: one, or a block of one kind.
-pub(crate) enum Slh<J> {
-    One(J),
-    Block(Vec<J>),
-}
+/// Jobs of SLH-DSA, as the scheduler sees them.
+pub(crate) struct Slh<J>(Block<J>);
 
 /// Jobs of one group that a program runs together, wherever they lie.
 pub(crate) trait Jobs: Copy {
@@ -72,11 +70,12 @@ struct Share {
 }
 
 impl<J: Job> Slh<J> {
+    pub(crate) fn one(job: J) -> Slh<J> {
+        Slh(Block::One(job))
+    }
+
     fn jobs(&self) -> &[J] {
-        match self {
-            Slh::One(job) => std::slice::from_ref(job),
-            Slh::Block(jobs) => jobs,
-        }
+        self.0.jobs()
     }
 }
 
@@ -93,19 +92,7 @@ impl<J: Job> scheduler::Job for Slh<J> {
     }
 
     fn join(&mut self, next: Self) -> Option<Self> {
-        let mut jobs = match std::mem::replace(self, Slh::Block(Vec::new())) {
-            Slh::One(job) => {
-                let mut jobs = Vec::with_capacity(2 * SHARE);
-                jobs.push(job);
-                jobs
-            }
-            Slh::Block(jobs) => jobs,
-        };
-        match next {
-            Slh::One(job) => jobs.push(job),
-            Slh::Block(more) => jobs.extend(more),
-        }
-        *self = Slh::Block(jobs);
+        self.0.join(next.0);
         None
     }
 

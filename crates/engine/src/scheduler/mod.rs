@@ -515,8 +515,8 @@ impl Scheduler {
                     Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
                     _ => devices,
                 };
-                let mut asker = Asker::new(self, devices.clone(), total);
-                let (began, jobs) = (Instant::now(), Joined { jobs: jobs.map(move |job| asker.ask(job)), head: None });
+                let asker = Asker::new(self, devices.clone(), total);
+                let (began, jobs) = (Instant::now(), Joined { jobs, asker, head: None });
                 Call::new(self, devices, may_switch, each, jobs, None).run(sink)?;
                 if let Some((kind, total, with_host)) = measured {
                     self.paces.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
@@ -696,20 +696,27 @@ impl<J: Job> Drop for Stop<'_, J> {
 }
 
 /// Jobs that are at hand, in blocks.
-struct Joined<J, I> {
+struct Joined<'a, J, I> {
     jobs: I,
+    asker: Asker<'a>,
     /// Taken, and in no block yet.
     head: Option<Asked<J>>,
 }
 
-impl<J: Job, I: Iterator<Item = Asked<J>>> Iterator for Joined<J, I> {
+impl<J: Job, I: Iterator<Item = J>> Iterator for Joined<'_, J, I> {
     type Item = Asked<J>;
 
     fn next(&mut self) -> Option<Asked<J>> {
-        let mut block = self.head.take().or_else(|| self.jobs.next())?;
-        while block.has_room() && self.head.is_none() {
+        let mut block = match self.head.take() {
+            Some(head) => head,
+            None => self.asker.ask(self.jobs.next()?),
+        };
+        while block.has_room() {
             let Some(job) = self.jobs.next() else { break };
-            self.head = block.join(job);
+            if let Some(apart) = self.asker.join(&mut block, job) {
+                self.head = Some(apart);
+                break;
+            }
         }
         Some(block)
     }
@@ -750,8 +757,8 @@ struct Asker<'a> {
 /// What is known of a group.
 struct Known {
     facts: Arc<Facts>,
-    /// Jobs of a block.
-    block: usize,
+    /// Jobs and bytes of a block, at most.
+    block: (usize, u64),
 }
 
 impl<'a> Asker<'a> {
@@ -770,9 +777,27 @@ impl<'a> Asker<'a> {
             let Known { facts, block } = self.known(group).as_ref().map_err(Clone::clone)?;
             Ok((group, job.output(facts), *block))
         });
-        let (output, block) = known.as_ref().map_or((0, 1), |(_, output, block)| (*output, *block));
-        let held = (job.owned() + output * self.scheduler.copies()) as u64;
-        Asked { held, group: known.map(|(group, ..)| group), count: job.count(), job, block: (block, self.memory) }
+        let (output, block) = known.as_ref().map_or((0, (1, 0)), |(_, output, block)| (*output, *block));
+        let held = self.held(&job, output);
+        Asked { held, group: known.map(|(group, ..)| group), count: job.count(), job, block }
+    }
+
+    /// Bytes that a job and its output take.
+    fn held<J: Job>(&self, job: &J, output: usize) -> u64 {
+        (job.owned() + output * self.scheduler.copies()) as u64
+    }
+
+    /// Adds a job to the block whose jobs were the last to be asked; gives it back if it does not join. A job that joins needs no
+    /// [`Asked`] of its own: making one takes longer than all else that is done for a job of a list.
+    fn join<J: Job>(&mut self, block: &mut Asked<J>, job: J) -> Option<Asked<J>> {
+        let job = match &self.last {
+            Some((group, Ok(known))) if job.ask().is_ok_and(|kind| kind == group.kind) => {
+                let held = self.held(&job, job.output(&known.facts));
+                block.take(job, held)?
+            }
+            _ => job,
+        };
+        Some(self.ask(job))
     }
 
     /// The error is the first device's, if all decline.
@@ -784,23 +809,28 @@ impl<'a> Asker<'a> {
         &self.last.as_ref().expect("it was learned").1
     }
 
-    /// Jobs of a block that suits every device: a share of a chunk, and a program for so many fits what a chunk may take.
-    fn block(&self, group: Group) -> usize {
+    /// Jobs and bytes of a block that suits every device: a share of a chunk. The block and a program for so many jobs fit what a chunk
+    /// may take.
+    fn block(&self, group: Group) -> (usize, u64) {
         let of = |worker: &&Worker| {
             let scale = Scale { scheduler: self.scheduler, worker };
             let bounds = scale.bounds(0, Some(group), std::iter::empty());
             let of_time = bounds.time.as_secs_f64() / worker.speed(group).map_or(1.0, |speed| 1.0 / speed);
             let chunk = (of_time as usize).min(worker.most(Some(group)));
             let mut block = block(chunk);
-            while block > 1 && scale.bytes(group, block) > self.memory {
+            // zkDilithium's programs are as large for one job.
+            let program = self.memory.max(scale.bytes(group, 1));
+            while block > 1 && scale.bytes(group, block) > program {
                 block /= 2;
             }
-            block
+            let room = (self.memory * BLOCKS_OF_A_CHUNK as u64).saturating_sub(scale.bytes(group, block));
+            (block, room.min(self.memory))
         };
-        let of_devices = self.scheduler.live().filter(|worker| worker.takes(group)).map(|worker| of(&worker)).min();
+        let of_devices = self.scheduler.live().filter(|worker| worker.takes(group)).map(|worker| of(&worker));
+        let (block, memory) = of_devices.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1))).unwrap_or((1, 0));
         // Few jobs are shared out too.
         let share = self.total.map_or(usize::MAX, |total| total / self.devices.len() / BLOCKS_OF_A_CHUNK);
-        of_devices.unwrap_or(1).min(share).max(1)
+        (block.min(share).max(1), memory)
     }
 
     fn learn(&self, group: Group) -> Result<Arc<Facts>, Error> {

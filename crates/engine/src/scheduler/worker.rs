@@ -207,17 +207,26 @@ impl<J: Job> Asked<J> {
 
     /// Takes another job into the block; gives it back if it is of another group, or if the block would be too large.
     pub(super) fn join(&mut self, next: Asked<J>) -> Option<Asked<J>> {
-        let (held, count) = (self.held.saturating_add(next.held), self.count + next.count);
-        let is_alike = self.group.as_ref().is_ok_and(|group| next.group.as_ref() == Ok(group));
-        if !is_alike || count > self.block.0 || held > self.block.1 {
+        if !self.group.as_ref().is_ok_and(|group| next.group.as_ref() == Ok(group)) {
             return Some(next);
         }
-        let Asked { job, group, held: of_next, count: count_of_next, block } = next;
-        if let Some(job) = self.job.join(job) {
-            return Some(Asked { job, group, held: of_next, count: count_of_next, block });
+        let Asked { job, group, held, count, block } = next;
+        let job = self.take(job, held)?;
+        Some(Asked { job, group, held, count, block })
+    }
+
+    /// The same for a job of the block's group, which holds so much.
+    #[inline]
+    pub(super) fn take(&mut self, next: J, held: u64) -> Option<J> {
+        let (held, count) = (self.held.saturating_add(held), self.count + next.count());
+        if count > self.block.0 || held > self.block.1 {
+            return Some(next);
         }
-        (self.held, self.count) = (held, count);
-        None
+        let apart = self.job.join(next);
+        if apart.is_none() {
+            (self.held, self.count) = (held, count);
+        }
+        apart
     }
 }
 

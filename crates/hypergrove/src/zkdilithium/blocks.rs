@@ -1,7 +1,8 @@
-//! zkDilithium's jobs, one by one or in blocks, as the scheduler sees them, and how a device runs them.
+//! zkDilithium's jobs, as the scheduler sees them, and how a device runs them.
 
 use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use crate::Error;
+use crate::block::Block;
 use crate::jobs::{JobKey, owned};
 use hypergrove_engine::programs::{Facts, Kind, Ready};
 use hypergrove_engine::scheduler::{Asked, Job, Place};
@@ -11,7 +12,7 @@ use hypergrove_zkdilithium::{Op, SigningKeyWords};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::slice;
+use std::vec::IntoIter;
 use zeroize::{Zeroize, Zeroizing};
 
 /// Keys that one thread copies together, 62 kB.
@@ -45,7 +46,7 @@ pub(super) struct KeygenIntoBlock<'a> {
     pub(super) keys: &'a mut [SigningKeyWords],
 }
 
-/// A signature to be made or judged: alone or in a block.
+/// A signature to be made or judged.
 pub(super) trait ZkJob: Send + Sync + Sized {
     const OP: Op;
     /// Bytes of the result.
@@ -57,63 +58,30 @@ pub(super) trait ZkJob: Send + Sync + Sized {
     /// Bytes that the job owns.
     fn owned(&self) -> usize;
     /// An answer for each job, in their order; an error is the device's or the call's.
-    fn run(place: &Place<'_>, jobs: &[&[Self]]) -> Result<Vec<Self::Answer>, Error>;
+    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<Self::Answer>, Error>;
     /// The job's result.
     fn result(answer: Self::Answer) -> Result<Self::Out, Error>;
     /// Does away with a result that nobody gets.
     fn discard(out: Self::Out);
 }
 
-/// A job whose result is handed out as soon as it is there, although the source of jobs blocks.
-pub(super) struct One<J>(pub(super) J);
-
-/// Jobs at hand.
-pub(super) struct Block<'a, J>(pub(super) &'a [J]);
-
-/// What the scheduler asks of blocks whose jobs and results are the caller's memory: the call asks for it before it begins.
-macro_rules! block {
-    ($op:expr, $self:ident => $count:expr) => {
-        fn ask(&self) -> Result<Kind, Error> {
-            Ok(Kind::ZkDilithium($op))
-        }
-        fn count(&$self) -> usize {
-            $count
-        }
-        fn owned(&self) -> usize {
-            0
-        }
-        fn output(&self, _: &Facts) -> usize {
-            0
-        }
-    };
-}
-
-impl<J: ZkJob> Job for One<J> {
+/// A job of a list. The list and the results are the caller's memory: the call asks for it before it begins.
+impl<J: ZkJob> ZkJob for &J {
+    const OP: Op = J::OP;
+    const OUTPUT: usize = 0;
+    type Answer = J::Answer;
     type Out = J::Out;
 
-    fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::ZkDilithium(J::OP))
-    }
-
-    fn count(&self) -> usize {
-        1
-    }
-
     fn owned(&self) -> usize {
-        self.0.owned()
+        0
     }
 
-    fn output(&self, _: &Facts) -> usize {
-        J::OUTPUT
+    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<J::Answer>, Error> {
+        J::run(place, &jobs.iter().map(|job| **job).collect::<Vec<_>>())
     }
 
-    fn run(
-        place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<J::Out, Error>>, Error> {
-        let jobs: Vec<&[J]> = jobs.iter().map(|(_, asked)| slice::from_ref(&asked.job.0)).collect();
-        Ok(answers(place, &jobs)?.into_iter().map(J::result).collect())
+    fn result(answer: J::Answer) -> Result<J::Out, Error> {
+        J::result(answer)
     }
 
     fn discard(out: J::Out) {
@@ -121,34 +89,74 @@ impl<J: ZkJob> Job for One<J> {
     }
 }
 
-impl<J: ZkJob> Job for Block<'_, J> {
-    type Out = Vec<J::Answer>;
-    block!(J::OP, self => self.0.len());
+/// The results of a block: its answers, which may be far smaller.
+pub(super) struct Results<J: ZkJob>(IntoIter<J::Answer>);
 
-    fn run(
-        place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Vec<J::Answer>, Error>>, Error> {
-        let blocks: Vec<&[J]> = jobs.iter().map(|(_, asked)| asked.job.0).collect();
-        let mut answers = answers(place, &blocks)?.into_iter();
-        Ok(blocks.iter().map(|block| Ok(answers.by_ref().take(block.len()).collect())).collect())
+impl<J: ZkJob> Iterator for Results<J> {
+    type Item = Result<J::Out, Error>;
+
+    fn next(&mut self) -> Option<Result<J::Out, Error>> {
+        self.0.next().map(J::result)
     }
 
-    fn discard(answers: Vec<J::Answer>) {
-        answers.into_iter().flat_map(J::result).for_each(J::discard);
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
     }
 }
 
-/// An answer for each job, in their order.
-fn answers<J: ZkJob>(place: &Place<'_>, blocks: &[&[J]]) -> Result<Vec<J::Answer>, Error> {
-    let (answers, jobs) = (J::run(place, blocks)?, blocks.iter().map(|jobs| jobs.len()).sum::<usize>());
-    if answers.len() == jobs {
-        return Ok(answers);
+/// Signatures to be made or judged, as the scheduler sees them.
+pub(super) struct Zk<J>(Block<J>);
+
+impl<J> Zk<J> {
+    pub(super) fn one(job: J) -> Zk<J> {
+        Zk(Block::One(job))
     }
-    let what = format!("it gave {} results for {jobs} jobs", answers.len());
-    answers.into_iter().flat_map(J::result).for_each(J::discard);
-    Err(Error::Inconsistent { device: place.worker.device().id(), what })
+}
+
+impl<J: ZkJob> Job for Zk<J> {
+    type Out = Results<J>;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::ZkDilithium(J::OP))
+    }
+
+    fn count(&self) -> usize {
+        self.0.jobs().len()
+    }
+
+    fn join(&mut self, next: Self) -> Option<Self> {
+        self.0.join(next.0);
+        None
+    }
+
+    fn owned(&self) -> usize {
+        self.0.jobs().iter().map(J::owned).sum()
+    }
+
+    fn output(&self, _: &Facts) -> usize {
+        self.count() * J::OUTPUT
+    }
+
+    fn run(
+        place: &Place<'_>,
+        blocks: &mut [(usize, Asked<Self>)],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
+        let jobs: Vec<&J> = blocks.iter().flat_map(|(_, asked)| asked.job.0.jobs()).collect();
+        let answers = J::run(place, &jobs)?;
+        if answers.len() != jobs.len() {
+            let what = format!("it gave {} results for {} jobs", answers.len(), jobs.len());
+            Self::discard(Results(answers.into_iter()));
+            return Err(Error::Inconsistent { device: place.worker.device().id(), what });
+        }
+        let mut answers = answers.into_iter();
+        let mut of_block = |count| Results(answers.by_ref().take(count).collect::<Vec<_>>().into_iter());
+        Ok(blocks.iter().map(|(_, asked)| Ok(of_block(asked.count))).collect())
+    }
+
+    fn discard(results: Results<J>) {
+        results.flatten().for_each(J::discard);
+    }
 }
 
 impl Job for KeygenBlock<'_> {
@@ -198,7 +206,23 @@ impl Job for KeygenBlock<'_> {
 
 impl Job for KeygenIntoBlock<'_> {
     type Out = ();
-    block!(Op::Keygen, self => self.seeds.len());
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::ZkDilithium(Op::Keygen))
+    }
+
+    fn count(&self) -> usize {
+        self.seeds.len()
+    }
+
+    // Seeds and keys are the caller's memory: the call asks for it before it begins.
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn output(&self, _: &Facts) -> usize {
+        0
+    }
 
     fn run(
         place: &Place<'_>,
@@ -263,24 +287,15 @@ impl ZkJob for SignJob<'_> {
         self.message.owned()
     }
 
-    fn run(place: &Place<'_>, jobs: &[&[Self]]) -> Result<Vec<Result<Signature, Error>>, Error> {
+    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<Result<Signature, Error>>, Error> {
         let of_keys = by_key(jobs, |job| &job.key);
         let expands = uses_expanded_keys(place, Op::Sign)?;
-        // Jobs with one key may span blocks.
-        let (mut keys, mut key_of) = (Vec::<&SigningKey>::new(), Vec::with_capacity(of_keys.len()));
-        for jobs in &of_keys {
-            let key = &*jobs[0].key;
-            if keys.last().is_none_or(|last| !std::ptr::eq(*last, key)) {
-                keys.push(key);
-            }
-            key_of.push(keys.len() - 1);
-        }
-        let checked = each(place, &keys, |key| match expands {
-            true => key.expanded().map(drop),
-            false => key.check_again(),
+        let checked = each(place, &of_keys, |jobs| match expands {
+            true => jobs[0].key.expanded().map(drop),
+            false => jobs[0].key.check_again(),
         });
-        let sound = of_keys.iter().zip(&key_of).filter(|(_, key)| checked[**key].is_ok());
-        let sound: Vec<&SignJob<'_>> = sound.flat_map(|(jobs, _)| jobs.iter()).collect();
+        let sound = of_keys.iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
+        let sound: Vec<&SignJob<'_>> = sound.flat_map(|(jobs, _)| *jobs).copied().collect();
         let sign = |place: &Place<'_>| {
             let (mut asked, mut signatures) = (Vec::with_capacity(sound.len()), Vec::with_capacity(sound.len()));
             for SignJob { key, message } in &sound {
@@ -305,11 +320,11 @@ impl ZkJob for SignJob<'_> {
             check(place, &sound, &signatures).inspect_err(|_| wipe(&mut signatures))?;
         }
         let mut signatures = signatures.into_iter();
-        let mut results = Vec::with_capacity(jobs.iter().map(|jobs| jobs.len()).sum());
-        for (jobs, key) in of_keys.iter().zip(key_of) {
-            match &checked[key] {
+        let mut results = Vec::with_capacity(jobs.len());
+        for (jobs, checked) in of_keys.iter().zip(checked) {
+            match checked {
                 Ok(()) => results.extend(signatures.by_ref().take(jobs.len()).map(Ok)),
-                Err(why) => results.extend(std::iter::repeat_n(Err(why.clone()), jobs.len())),
+                Err(why) => results.extend(std::iter::repeat_n(Err(why), jobs.len())),
             }
         }
         Ok(results)
@@ -335,9 +350,8 @@ impl ZkJob for VerifyJob<'_> {
         self.message.owned() + owned(&self.signature)
     }
 
-    fn run(place: &Place<'_>, jobs: &[&[Self]]) -> Result<Vec<bool>, Error> {
-        let of_keys = by_key(jobs, |job| &job.key);
-        let judge = |place: &Place<'_>| verify(place, &of_keys);
+    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<bool>, Error> {
+        let judge = |place: &Place<'_>| verify(place, jobs);
         place.checked(judge, |first, second| compare(place, "verdict", first, &second?))
     }
 
@@ -349,8 +363,8 @@ impl ZkJob for VerifyJob<'_> {
 }
 
 /// Runs of jobs with one key each. Keys are told apart by where they lie: each is checked there.
-fn by_key<'a, J, K: 'a>(jobs: &[&'a [J]], key: impl Fn(&J) -> &JobKey<'_, K> + Copy) -> Vec<&'a [J]> {
-    jobs.iter().flat_map(|jobs| jobs.chunk_by(move |a, b| std::ptr::eq(&**key(a), &**key(b)))).collect()
+fn by_key<'a, 'j, J, K: 'j>(jobs: &'a [&'j J], key: impl Fn(&J) -> &JobKey<'_, K>) -> Vec<&'a [&'j J]> {
+    jobs.chunk_by(|a, b| std::ptr::eq(&**key(a), &**key(b))).collect()
 }
 
 fn seeds<'a>(blocks: impl Iterator<Item = &'a [[u8; SEED_BYTES]]> + Clone) -> Zeroizing<Vec<[u8; SEED_BYTES]>> {
@@ -400,21 +414,20 @@ fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T
     }
 }
 
-/// The verdicts, by runs of jobs with one key each.
-fn verify(place: &Place<'_>, of_keys: &[&[VerifyJob<'_>]]) -> Result<Vec<bool>, Error> {
+/// The verdicts.
+fn verify(place: &Place<'_>, jobs: &[&VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
     let expands = uses_expanded_keys(place, Op::Verify)?;
     if expands {
-        each(place, of_keys, |jobs| {
+        each(place, &by_key(jobs, |job| &job.key), |jobs| {
             jobs[0].key.expanded();
         });
     }
-    let count = of_keys.iter().map(|jobs| jobs.len()).sum();
-    let (mut verdicts, mut asked) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for VerifyJob { key, message, signature } in of_keys.iter().copied().flatten() {
+    let (mut verdicts, mut asked) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
+    for VerifyJob { key, message, signature } in jobs {
         let expanded = expands.then(|| key.expanded());
         asked.push(ZkVerify { key: key.as_ref(), expanded, message: message.borrowed(), signature });
     }
-    program(place, Op::Verify, count, |program| program.verify(&asked, &mut verdicts))?;
+    program(place, Op::Verify, jobs.len(), |program| program.verify(&asked, &mut verdicts))?;
     Ok(verdicts)
 }
 
@@ -428,7 +441,7 @@ fn check(place: &Place<'_>, jobs: &[&SignJob<'_>], signatures: &[Signature]) -> 
     for (SignJob { key, message }, signature) in jobs.iter().copied().zip(signatures) {
         checks.push(VerifyJob::new(&public[&(&raw const **key)], message.borrowed(), signature.as_bytes()));
     }
-    let verdicts = verify(place, &[&checks])?;
+    let verdicts = verify(place, &checks.iter().collect::<Vec<_>>())?;
     if verdicts.len() == jobs.len() && !verdicts.contains(&false) {
         return Ok(());
     }

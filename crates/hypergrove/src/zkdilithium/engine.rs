@@ -1,7 +1,8 @@
 //! Batches of zkDilithium, over the scheduler that SLH-DSA's go through too.
 
-use super::blocks::{Block, BlockSeeds, KeygenBlock, KeygenIntoBlock, One, ZkJob};
+use super::blocks::{BlockSeeds, KeygenBlock, KeygenIntoBlock, Zk, ZkJob};
 use super::{JobMessage, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey, only};
+use crate::block::one_by_one;
 use crate::flow::Flow;
 use crate::jobs::random;
 use crate::run::host_isa;
@@ -252,7 +253,7 @@ impl Engine {
     pub fn from_seeds(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
         self.ask(Op::Keygen, seeds.len())?;
         let mut keys = Vec::with_capacity(seeds.len());
-        let size = self.block(Op::Keygen);
+        let size = self.block();
         self.run(&mut seeds.chunks(size).map(|seeds| KeygenBlock(BlockSeeds::Borrowed(seeds))), |made| {
             keys.extend(made);
             ControlFlow::Continue(())
@@ -264,7 +265,7 @@ impl Engine {
     /// more than ever before; after an error there are none.
     pub fn from_seeds_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
-        let size = self.block(Op::Keygen);
+        let size = self.block();
         let room = keys.room(seeds.len()).chunks_mut(size);
         let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| KeygenIntoBlock { seeds, keys });
         match self.run(&mut all, |()| ControlFlow::Continue(())) {
@@ -281,7 +282,7 @@ impl Engine {
 
     /// A signature.
     pub fn sign<'a>(&self, key: &'a SigningKey, message: impl Into<JobMessage<'a>>) -> Result<Signature, Error> {
-        self.scheduler().one(One(SignJob::new(key, message)))
+        self.one(SignJob::new(key, message))
     }
 
     /// Signs any number of messages in bounded memory. `sink` gets every job's index and result, in order, on this thread, as
@@ -299,8 +300,7 @@ impl Engine {
         self.feed(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
     }
 
-    /// The same for jobs that are at hand: a result for each, in their order. That is faster, for the scheduler gets the jobs in
-    /// blocks.
+    /// The same for jobs that are at hand: a result for each, in their order.
     pub fn sign_batch_to_vec<'a>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
@@ -315,7 +315,7 @@ impl Engine {
         message: impl Into<JobMessage<'a>>,
         signature: &'a [u8],
     ) -> Result<bool, Error> {
-        self.scheduler().one(One(VerifyJob::new(key, message, signature)))
+        self.one(VerifyJob::new(key, message, signature))
     }
 
     /// Verifies any number of signatures in bounded memory, as [`Engine::sign_batch`] signs.
@@ -327,8 +327,7 @@ impl Engine {
         self.feed(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
     }
 
-    /// The same for jobs that are at hand: a verdict for each, in their order. That is faster, for the scheduler gets the jobs in
-    /// blocks.
+    /// The same for jobs that are at hand: a verdict for each, in their order.
     pub fn verify_batch_to_vec<'a>(
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
@@ -344,7 +343,7 @@ impl Engine {
         // Several blocks fit the memory budget.
         let room = self.scheduler().memory_budget().saturating_sub(self.bytes(Op::Keygen, 0));
         let fit = usize::try_from(room).unwrap_or(usize::MAX) / (8 * self.scheduler().copies() * SK_BYTES);
-        let size = self.block(Op::Keygen).min(fit).max(1);
+        let size = self.block().min(fit).max(1);
         // Without randomness there are no more blocks, and this says why.
         let mut failed = Ok(());
         let mut blocks = (0..count).step_by(size).map_while(|first| match random_seeds(size.min(count - first)) {
@@ -367,25 +366,26 @@ impl Engine {
         jobs: &mut (dyn Iterator<Item = J> + Send),
         sink: &mut dyn FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let mut indices = 0..;
-        let mut sink = |_, result| sink(indices.next().expect("they do not end"), result);
-        self.scheduler().run_blocking(&mut jobs.map(One), &mut sink)
+        self.scheduler().run_blocking(&mut jobs.map(Zk::one), &mut one_by_one(J::discard, sink))
     }
 
     fn to_vec<J: ZkJob>(&self, jobs: &[J]) -> Result<Vec<Result<J::Out, Error>>, Error> {
         self.ask(J::OP, jobs.len())?;
         let mut results = Vec::with_capacity(jobs.len());
-        let size = self.block(J::OP);
-        self.run(&mut jobs.chunks(size).map(Block), |answers| {
-            results.extend(answers.into_iter().map(J::result));
+        self.run(&mut jobs.iter().map(Zk::one), |of_block| {
+            results.extend(of_block);
             ControlFlow::Continue(())
         })?;
         Ok(results)
     }
 
-    /// Jobs of a block: few enough that each device's chunk has several.
-    fn block(&self, op: Op) -> usize {
-        let full = |worker: &Worker| worker.programs.facts(self.group(op)).ok().map(|facts| facts.most());
+    fn one<J: ZkJob>(&self, job: J) -> Result<J::Out, Error> {
+        self.scheduler().one(Zk::one(job))?.next().expect("a result for the job")
+    }
+
+    /// Seeds of a block: few enough that each device's chunk has several.
+    fn block(&self) -> usize {
+        let full = |worker: &Worker| worker.programs.facts(self.group(Op::Keygen)).ok().map(|facts| facts.most());
         self.scheduler().live().filter_map(full).min().map_or(1, block)
     }
 
