@@ -461,13 +461,10 @@ impl Scheduler {
         self.same_process()?;
         let mut asker = Asker::new(self, self.devices().0, Some(total));
         let group = Group { kind, threads: self.options.threads };
-        let (facts, mut block) =
-            asker.known(group).as_ref().map(|known| (known.facts.clone(), known.block)).map_err(Clone::clone)?;
-        let held = output(&facts).saturating_mul(self.copies()) as u64;
-        while block > 1 && held.saturating_mul(block as u64) > asker.memory {
-            block /= 2;
-        }
-        Ok(block)
+        let Known { facts, block: (jobs, memory) } = asker.known(group).as_ref().map_err(Clone::clone)?;
+        let held = output(facts).saturating_mul(self.copies()) as u64;
+        let that_fit = usize::try_from(memory / held.max(1)).unwrap_or(usize::MAX);
+        Ok((*jobs).min(that_fit).max(1))
     }
 
     /// Any number of jobs that are at hand: their source does not block. Results are handed out in order, on this thread.
