@@ -99,9 +99,10 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// A value of a column that was checked; `None` if its offsets are wrong.
+    /// A value of a column that was checked; `None` if its offsets are wrong, or there are fewer.
     pub(super) fn get(&self, row: usize) -> Option<&'a [u8]> {
         match self {
+            Column::Packed { rows, .. } if row >= *rows => None,
             Column::Packed { bytes, width, stride, .. } => bytes.get(row * stride..)?.get(..*width),
             Column::Variable { bytes, offsets } => bytes.get(offsets.get(row)?..offsets.get(row + 1)?),
             Column::Slices(all) => all.get(row).copied(),
