@@ -46,6 +46,26 @@ pub enum PreHash {
     Shake256,
 }
 
+/// Calls one of two functions with the type of a hash function: the first if its output has one length, else the second.
+macro_rules! by_function {
+    ($hash:expr, $fixed:ident($($of_fixed:expr),*), $xof:ident($($of_xof:expr),*)) => {
+        match $hash {
+            PreHash::Sha224 => $fixed::<Sha224>($($of_fixed),*),
+            PreHash::Sha256 => $fixed::<Sha256>($($of_fixed),*),
+            PreHash::Sha384 => $fixed::<Sha384>($($of_fixed),*),
+            PreHash::Sha512 => $fixed::<Sha512>($($of_fixed),*),
+            PreHash::Sha512_224 => $fixed::<Sha512_224>($($of_fixed),*),
+            PreHash::Sha512_256 => $fixed::<Sha512_256>($($of_fixed),*),
+            PreHash::Sha3_224 => $fixed::<Sha3_224>($($of_fixed),*),
+            PreHash::Sha3_256 => $fixed::<Sha3_256>($($of_fixed),*),
+            PreHash::Sha3_384 => $fixed::<Sha3_384>($($of_fixed),*),
+            PreHash::Sha3_512 => $fixed::<Sha3_512>($($of_fixed),*),
+            PreHash::Shake128 => $xof::<Shake128>($($of_xof),*),
+            PreHash::Shake256 => $xof::<Shake256>($($of_xof),*),
+        }
+    };
+}
+
 impl PreHash {
     /// All of them.
     pub const ALL: [PreHash; 12] = [
@@ -124,20 +144,7 @@ impl PreHash {
     /// The same into [`bytes`](PreHash::bytes) bytes of the caller's.
     pub fn hash_into(self, parts: &[&[u8]], out: &mut [u8]) {
         assert_eq!(out.len(), self.bytes(), "{self} gives so many bytes");
-        match self {
-            PreHash::Sha224 => out.copy_from_slice(&fixed::<Sha224>(parts)),
-            PreHash::Sha256 => out.copy_from_slice(&fixed::<Sha256>(parts)),
-            PreHash::Sha384 => out.copy_from_slice(&fixed::<Sha384>(parts)),
-            PreHash::Sha512 => out.copy_from_slice(&fixed::<Sha512>(parts)),
-            PreHash::Sha512_224 => out.copy_from_slice(&fixed::<Sha512_224>(parts)),
-            PreHash::Sha512_256 => out.copy_from_slice(&fixed::<Sha512_256>(parts)),
-            PreHash::Sha3_224 => out.copy_from_slice(&fixed::<Sha3_224>(parts)),
-            PreHash::Sha3_256 => out.copy_from_slice(&fixed::<Sha3_256>(parts)),
-            PreHash::Sha3_384 => out.copy_from_slice(&fixed::<Sha3_384>(parts)),
-            PreHash::Sha3_512 => out.copy_from_slice(&fixed::<Sha3_512>(parts)),
-            PreHash::Shake128 => xof::<Shake128>(parts, out),
-            PreHash::Shake256 => xof::<Shake256>(parts, out),
-        }
+        by_function!(self, fixed_into(parts, out), xof(parts, out));
     }
 
     /// PH of a message that comes in pieces, for [`Mode::Digest`].
@@ -148,20 +155,7 @@ impl PreHash {
         fn xof<X: Default + Update + ExtendableOutput + Send + Sync + 'static>(bytes: usize) -> Box<dyn Absorb> {
             Box::new(Xof(X::default(), bytes))
         }
-        PreHasher(match self {
-            PreHash::Sha224 => fixed::<Sha224>(),
-            PreHash::Sha256 => fixed::<Sha256>(),
-            PreHash::Sha384 => fixed::<Sha384>(),
-            PreHash::Sha512 => fixed::<Sha512>(),
-            PreHash::Sha512_224 => fixed::<Sha512_224>(),
-            PreHash::Sha512_256 => fixed::<Sha512_256>(),
-            PreHash::Sha3_224 => fixed::<Sha3_224>(),
-            PreHash::Sha3_256 => fixed::<Sha3_256>(),
-            PreHash::Sha3_384 => fixed::<Sha3_384>(),
-            PreHash::Sha3_512 => fixed::<Sha3_512>(),
-            PreHash::Shake128 => xof::<Shake128>(self.bytes()),
-            PreHash::Shake256 => xof::<Shake256>(self.bytes()),
-        })
+        PreHasher(by_function!(self, fixed(), xof(self.bytes())))
     }
 }
 
@@ -284,6 +278,10 @@ fn fixed<D: Digest>(parts: &[&[u8]]) -> Output<D> {
     let mut hash = D::new();
     parts.iter().for_each(|part| hash.update(part));
     hash.finalize()
+}
+
+fn fixed_into<D: Digest>(parts: &[&[u8]], out: &mut [u8]) {
+    out.copy_from_slice(&fixed::<D>(parts));
 }
 
 fn xof<X: Default + Update + ExtendableOutput>(parts: &[&[u8]], out: &mut [u8]) {

@@ -9,7 +9,7 @@ use subtle::{Choice, ConstantTimeEq};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// The longest n.
-const MAX_N: usize = 32;
+pub const MAX_N: usize = 32;
 
 /// Why bytes are no key or signature of the set that was asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -49,6 +49,6 @@ pub mod reference;
 pub use adrs::{Adrs, AdrsType};
 pub use digest::{MAX_CONTEXT, MPrime, MessageError, Mode, PreHash, PreHasher, UnknownHash};
 pub use geometry::{ForsLeaves, Position};
-pub use keys::{KeyError, Signature, SigningKey, VerifyingKey};
+pub use keys::{KeyError, MAX_N, Signature, SigningKey, VerifyingKey};
 pub use params::*;
 pub use plan::{Op, Plan, Work};

@@ -176,11 +176,7 @@ fn outputs<J: Job>(
     for (_, facts, members) in &parts {
         starts.push(starts[starts.len() - 1] + members.len() * facts.plan().out_bytes());
     }
-    let total = starts[parts.len()];
-    if out.len() < total {
-        // Zeros that nobody writes; what was there before is overwritten by the programs.
-        *out = vec![0; total];
-    }
+    let out = room(out, starts[parts.len()]);
     let mut failed = Vec::with_capacity(parts.len());
     for (i, (_, facts, members)) in parts.iter().enumerate() {
         match (Run { place: *place, facts }).output(&members[..], &mut out[starts[i]..starts[i + 1]]) {
@@ -198,6 +194,15 @@ fn outputs<J: Job>(
         Ok(Share { start: starts[part] + members.start * size, size, failed: failed.collect() })
     };
     Ok(places.into_iter().map(share).collect())
+}
+
+/// So many bytes of memory that is kept between chunks. They may hold an earlier chunk's output, which programs overwrite.
+pub(crate) fn room(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if memory.len() < bytes {
+        // The operating system zeroes it: nothing is written here.
+        *memory = vec![0; bytes];
+    }
+    &mut memory[..bytes]
 }
 
 /// The host's instruction set: that of the engine's CPU, if it has one.

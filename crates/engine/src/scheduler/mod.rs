@@ -34,6 +34,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stats::Counters;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -477,7 +478,24 @@ impl Scheduler {
         self.run_on(devices, may_switch, jobs, sink)
     }
 
-    /// The same on these devices; `may_switch` if others may take over.
+    /// [`run`](Scheduler::run) of jobs, any of whose errors ends the call; `take` may end it too.
+    pub fn run_until_error<'a, J: Job + 'a>(
+        &'a self,
+        jobs: &mut dyn Iterator<Item = J>,
+        mut take: impl FnMut(J::Out) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let mut failed = Ok(());
+        self.run(jobs, &mut |_, done| match done {
+            Ok(done) => take(done),
+            Err(why) => {
+                failed = Err(why);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed
+    }
+
+    /// [`run`](Scheduler::run) on these devices; `may_switch` if others may take over.
     pub fn run_on<'a, J: Job + 'a>(
         &'a self,
         devices: Vec<&'a Worker>,

@@ -1,7 +1,7 @@
 //! Rows as the scheduler sees them: in blocks.
 
 use super::RowStatus;
-use crate::run::{Failed, Jobs, Run};
+use crate::run::{Failed, Jobs, Run, room};
 use crate::{Error, Op, Params};
 use hypergrove_engine::Key;
 use hypergrove_engine::programs::{Facts, Kind};
@@ -110,7 +110,7 @@ impl<R: Rows> Job for RowBlock<'_, R> {
         };
         let facts = place.worker.programs.facts(group)?;
         let count = blocks.iter().map(|(_, asked)| asked.count).sum();
-        // The rows that are computed, and of each row whether it is one of them. Each block's begin there.
+        // `rows` has the rows that can be computed, `statuses` the status of all rows, `starts` where each block begins in both.
         let (mut rows, mut statuses) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut starts = Vec::with_capacity(blocks.len());
         for (_, asked) in &*blocks {
@@ -123,11 +123,7 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             }
         }
         let size = facts.plan().out_bytes();
-        if memory.len() < rows.len() * size {
-            // The operating system zeroes it; what was there before is overwritten by the program.
-            *memory = vec![0; rows.len() * size];
-        }
-        let out = &mut memory[..rows.len() * size];
+        let out = room(memory, rows.len() * size);
         let failed = match rows.is_empty() {
             true => Failed::new(),
             false => (Run { place: *place, facts: &facts }).output(SomeRows { of, rows: &rows }, out)?,
@@ -238,10 +234,7 @@ impl Job for KeyRowBlock<'_> {
         };
         let facts = place.worker.programs.facts(group)?;
         let keys: Vec<&[u8]> = blocks.iter().flat_map(|(_, asked)| asked.job.private.chunks_exact(4 * n)).collect();
-        if memory.len() < keys.len() * n {
-            *memory = vec![0; keys.len() * n];
-        }
-        let roots = &mut memory[..keys.len() * n];
+        let roots = room(memory, keys.len() * n);
         (Run { place: *place, facts: &facts }).output(PrivateKeys(&keys), roots)?;
         drop(keys);
         let mut roots = roots.chunks_exact(n);

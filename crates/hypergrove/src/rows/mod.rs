@@ -9,16 +9,13 @@ use crate::jobs::{ToSign, ToVerify, check_length, random};
 use crate::run::{Failed, Run};
 use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
 use block::{KeyRowBlock, RowBlock, Rows};
-use hypergrove_fips205::MessageError;
+use hypergrove_fips205::{MAX_N, MessageError};
 use hypergrove_taint::declassify;
 use std::ops::{ControlFlow, Range};
 use std::ptr;
 use zeroize::Zeroize;
 
-/// n is 32 at most.
-const MAX_N: usize = 32;
-
-/// What became of a row.
+/// The status of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -57,7 +54,7 @@ pub enum RowSigningKeys<'a> {
     Table {
         /// The keys, one at least.
         keys: &'a [SigningKey],
-        /// An index a row.
+        /// One index for each row.
         of: &'a [u32],
     },
 }
@@ -71,10 +68,10 @@ pub enum RowVerifyingKeys<'a> {
     Table {
         /// The keys, one at least.
         keys: &'a [VerifyingKey],
-        /// An index a row.
+        /// One index for each row.
         of: &'a [u32],
     },
-    /// A public key a row, PK.seed ‖ PK.root.
+    /// One public key for each row, PK.seed ‖ PK.root.
     Encoded {
         /// Their set.
         params: &'static Params,
@@ -90,9 +87,9 @@ pub struct SignRows<'a> {
     pub keys: RowSigningKeys<'a>,
     /// How messages become M′.
     pub mode: Mode<'a>,
-    /// A message a row.
+    /// One message for each row.
     pub messages: Column<'a>,
-    /// opt_rand. [`Randomizer::Given`] has n bytes a row.
+    /// opt_rand. [`Randomizer::Given`] has n bytes for each row.
     pub randomizer: Randomizer<'a>,
 }
 
@@ -103,18 +100,18 @@ pub struct VerifyRows<'a> {
     pub keys: RowVerifyingKeys<'a>,
     /// How messages become M′.
     pub mode: Mode<'a>,
-    /// A message a row.
+    /// One message for each row.
     pub messages: Column<'a>,
-    /// A signature a row.
+    /// One signature for each row.
     pub signatures: Column<'a>,
 }
 
 impl Engine {
-    /// Signs a message a row. Signature i goes to `signatures[i * sig_bytes..]`, what became of row i to `statuses[i]`. A signature
-    /// is written after the checks of the devices' results; rows that are not signed have zeros.
+    /// Signs one message for each row. The signature of row i goes to `signatures[i * sig_bytes..]`, its status to `statuses[i]`. The
+    /// engine writes a signature after it has checked the device's results. The memory of a row that is not signed is zero.
     ///
-    /// A row that cannot be signed has a status that says why. An error is that of the whole call: columns that do not fit each
-    /// other, no randomness, no device left. Rows that were signed before keep their signatures and statuses.
+    /// A row that cannot be signed has a status that says why. An error concerns the whole call: columns do not fit each other, there
+    /// is no randomness, or no device is left. Rows that were signed before the error keep their signatures and statuses.
     ///
     /// Nothing may change the columns during the call, another process that shares the memory included: the checks of the results
     /// read them again, and a difference is blamed on the device.
@@ -144,17 +141,18 @@ impl Engine {
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
     ) -> Result<(), Error> {
-        // Of an earlier call nothing may be taken for this one's.
+        // A status of an earlier call must not look like one of this call.
         statuses.fill(RowStatus::NotComputed);
         rows.check(signatures.len(), statuses.len())?;
         self.run_rows(*rows, Results { out: signatures, size: rows.out_bytes(), statuses, handed_out: 0 })
     }
 
-    /// Verifies a signature a row; the verdict on row i goes to `statuses[i]`. A row that cannot be verified, a signature of the
-    /// wrong length for example, has a status that says why. An error is that of the whole call, as in [`Engine::sign_rows`].
+    /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
+    /// signature has the wrong length for example, has a status that says why. An error concerns the whole call, as in
+    /// [`Engine::sign_rows`].
     ///
-    /// If another process writes bytes of signatures, messages or encoded keys meanwhile, in memory that it shares, the verdicts on
-    /// these rows may be wrong; with [`redundant`](crate::EngineBuilder::redundant) the difference is blamed on the device. If many
+    /// If another process that shares the memory changes a signature, message or encoded key during the call, the verdict on that row
+    /// may be wrong. An engine with [`redundant`](crate::EngineBuilder::redundant) blames the device for the difference. If many
     /// rows have the same key, use [`RowVerifyingKeys::Table`], or sort the rows by key.
     pub fn verify_rows(&self, rows: &VerifyRows<'_>, statuses: &mut [RowStatus]) -> Result<(), Error> {
         statuses.fill(RowStatus::NotComputed);
@@ -200,38 +198,27 @@ impl Engine {
             check_length("the seeds", rows * 3 * n, seeds.len())?;
         }
         let block = scheduler.block_size(KeyRowBlock::kind(params), rows, KeyRowBlock::held)?;
-        let (mut failed, mut first) = (Ok(()), 0);
-        {
-            let mut of_source = Ok(());
-            let pairs = keys.private.chunks_mut(block * 4 * n).zip(keys.public.chunks_mut(block * 2 * n));
-            // Seeds are put in place block by block, while devices work on earlier ones.
-            let mut blocks = pairs.map_while(|(private, public)| {
-                match seeds {
-                    None => of_source = random(private),
-                    Some(seeds) => {
-                        for (to, from) in private.chunks_exact_mut(4 * n).zip(seeds[first..].chunks_exact(3 * n)) {
-                            to[..3 * n].copy_from_slice(from);
-                        }
-                        first += block * 3 * n;
+        let (mut of_source, mut first) = (Ok(()), 0);
+        let pairs = keys.private.chunks_mut(block * 4 * n).zip(keys.public.chunks_mut(block * 2 * n));
+        // Seeds are put in place block by block, while devices work on earlier ones.
+        let mut blocks = pairs.map_while(|(private, public)| {
+            match seeds {
+                None => of_source = random(private),
+                Some(seeds) => {
+                    for (to, from) in private.chunks_exact_mut(4 * n).zip(seeds[first..].chunks_exact(3 * n)) {
+                        to[..3 * n].copy_from_slice(from);
                     }
+                    first += block * 3 * n;
                 }
-                for key in private.chunks_exact(4 * n) {
-                    // PK.seed is the first half of the public key.
-                    declassify(&key[2 * n..3 * n]);
-                }
-                of_source.is_ok().then_some(KeyRowBlock { params, private, public })
-            });
-            scheduler.run(&mut blocks, &mut |_, done| match done {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(why) => {
-                    failed = Err(why);
-                    ControlFlow::Break(())
-                }
-            })?;
-            drop(blocks);
-            of_source?;
-        }
-        failed?;
+            }
+            for key in private.chunks_exact(4 * n) {
+                // PK.seed is the first half of the public key.
+                declassify(&key[2 * n..3 * n]);
+            }
+            of_source.is_ok().then_some(KeyRowBlock { params, private, public })
+        });
+        scheduler.run_until_error(&mut blocks, |()| ControlFlow::Continue(()))?;
+        of_source?;
         keys.are_whole = true;
         Ok(())
     }
@@ -274,7 +261,8 @@ impl Engine {
     }
 }
 
-/// The caller's memory for results. What the scheduler did not hand out is not trusted, however the call ends: it is zeroed on drop.
+/// The caller's memory for results. Results that the scheduler did not hand out are not trusted: they are zeroed on drop, also after a
+/// panic.
 struct Results<'a> {
     out: &'a mut [u8],
     /// Bytes of a row there.
@@ -315,7 +303,7 @@ impl Drop for Keys<'_> {
     }
 }
 
-/// Only the context is the call's; a digest's length is its row's.
+/// Checks the context, which all rows share. A digest of the wrong length concerns its row alone.
 fn check_mode(mode: Mode<'_>) -> Result<(), Error> {
     match mode.check(b"") {
         Err(why @ MessageError::Context { .. }) => Err(why.into()),

@@ -9,7 +9,7 @@ use crate::run::host_isa;
 use crate::{Error, Fault, Isa, Stats, Work};
 use hypergrove_cpu::Cpu;
 use hypergrove_engine::programs::{Group, Kind};
-use hypergrove_engine::scheduler::{Job, Scheduler, Worker, block};
+use hypergrove_engine::scheduler::{Scheduler, Worker, block};
 use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -254,10 +254,13 @@ impl Engine {
         self.ask(Op::Keygen, seeds.len())?;
         let mut keys = Vec::with_capacity(seeds.len());
         let size = self.block();
-        self.run(&mut seeds.chunks(size).map(|seeds| KeygenBlock(BlockSeeds::Borrowed(seeds))), |made| {
-            keys.extend(made);
-            ControlFlow::Continue(())
-        })?;
+        self.scheduler().run_until_error(
+            &mut seeds.chunks(size).map(|seeds| KeygenBlock(BlockSeeds::Borrowed(seeds))),
+            |made| {
+                keys.extend(made);
+                ControlFlow::Continue(())
+            },
+        )?;
         Ok(keys)
     }
 
@@ -268,7 +271,7 @@ impl Engine {
         let size = self.block();
         let room = keys.room(seeds.len()).chunks_mut(size);
         let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| KeygenIntoBlock { seeds, keys });
-        match self.run(&mut all, |()| ControlFlow::Continue(())) {
+        match self.scheduler().run_until_error(&mut all, |()| ControlFlow::Continue(())) {
             Ok(()) => {
                 keys.come();
                 Ok(())
@@ -354,7 +357,7 @@ impl Engine {
             }
         });
         let mut numbers = 0..count;
-        self.run(&mut blocks, |made| {
+        self.scheduler().run_until_error(&mut blocks, |made| {
             made.into_iter().zip(&mut numbers).try_for_each(|(key, number)| sink(number, key))
         })?;
         failed
@@ -372,7 +375,7 @@ impl Engine {
     fn to_vec<J: ZkJob>(&self, jobs: &[J]) -> Result<Vec<Result<J::Out, Error>>, Error> {
         self.ask(J::OP, jobs.len())?;
         let mut results = Vec::with_capacity(jobs.len());
-        self.run(&mut jobs.iter().map(Zk::one), |of_block| {
+        self.scheduler().run_until_error(&mut jobs.iter().map(Zk::one), |of_block| {
             results.extend(of_block);
             ControlFlow::Continue(())
         })?;
@@ -387,23 +390,6 @@ impl Engine {
     fn block(&self) -> usize {
         let full = |worker: &Worker| worker.programs.facts(self.group(Op::Keygen)).ok().map(|facts| facts.most());
         self.scheduler().live().filter_map(full).min().map_or(1, block)
-    }
-
-    /// Runs blocks, any of whose errors ends the call; `take` may end it too.
-    fn run<J: Job>(
-        &self,
-        blocks: &mut dyn Iterator<Item = J>,
-        mut take: impl FnMut(J::Out) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let mut failed = Ok(());
-        self.scheduler().run(blocks, &mut |_, done| match done {
-            Ok(done) => take(done),
-            Err(why) => {
-                failed = Err(why);
-                ControlFlow::Break(())
-            }
-        })?;
-        failed
     }
 }
 
