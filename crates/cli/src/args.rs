@@ -543,6 +543,18 @@ pub(crate) struct KeyKind {
 pub(crate) enum RowMemory {
     /// Ordinary memory
     Host,
+    /// Memory that devices reach by themselves
+    Device,
+}
+
+impl RowMemory {
+    /// As a record and the command line name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RowMemory::Host => "host",
+            RowMemory::Device => "device",
+        }
+    }
 }
 
 /// A signature scheme.

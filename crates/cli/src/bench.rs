@@ -49,8 +49,8 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
     for p in sets {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
-            let (batch, budget, in_rows) = (args.batch, args.budget(), args.rows.is_some());
-            let question = Question { params: p, op, batch, cached_layers, budget, in_rows };
+            let (batch, budget, rows) = (args.batch, args.budget(), args.rows);
+            let question = Question { params: p, op, batch, cached_layers, budget, rows };
             let measured = measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
             let record = Record { redundant, ..measured.record(&engine, question) };

@@ -382,7 +382,7 @@ mod tests {
             Ok(vec![Device { backend: "unplugged", ..Reference.devices()?.remove(0) }])
         }
         forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+        capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
     }
 
     impl SlhDsaPrograms for Unplugged {

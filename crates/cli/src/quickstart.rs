@@ -255,7 +255,7 @@ fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer:
     let mut table = Table::new("lrrrr", ["measured", "batch", "each", "a second", "of this machine's hash rate"]);
     let mut last: Option<Rates> = None;
     for op in [Op::Keygen, Op::Sign, Op::Verify] {
-        let question = Question { params: p, op, batch: None, cached_layers: 0, budget: MEASURE, in_rows: false };
+        let question = Question { params: p, op, batch: None, cached_layers: 0, budget: MEASURE, rows: None };
         let measured = measure(engine, question, options)?;
         table.row([
             op_name(op).into(),

@@ -61,7 +61,7 @@ pub(crate) struct Record {
     pub(crate) message_bytes: usize,
     /// Whether everything was computed twice and compared.
     pub(crate) redundant: bool,
-    /// Where the rows lay, if it was rows: "host", ordinary memory.
+    /// Where the rows lay, if it was rows: "host", ordinary memory; "device", memory that devices reach by themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rows: Option<String>,
     /// Each stage alone, in runs of their own.

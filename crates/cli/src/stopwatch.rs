@@ -3,7 +3,7 @@
 pub(crate) mod lattice;
 mod rows;
 
-use crate::args::MachineOptions;
+use crate::args::{MachineOptions, RowMemory};
 use crate::explain::{op_name, rates_json, work_json};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
@@ -35,8 +35,8 @@ pub(crate) struct Question {
     pub(crate) cached_layers: usize,
     /// Time for the timed runs.
     pub(crate) budget: Duration,
-    /// Rows in ordinary memory, not jobs of an iterator.
-    pub(crate) in_rows: bool,
+    /// Rows in memory of this kind, not jobs of an iterator.
+    pub(crate) rows: Option<RowMemory>,
 }
 
 impl Question {
@@ -132,7 +132,7 @@ impl Measurement {
             kernels_limit_fraction: self.kernels_limit_fraction(),
             verified: true,
             cached_layers: question.cached_layers_of_keys(),
-            rows: question.in_rows.then(|| "host".into()),
+            rows: question.rows.map(|memory| memory.name().into()),
             build_s: self.build,
             rates: self.limits.core.as_ref().map(rates_json),
             limit: self.limits.all(self.threads).as_ref().map(work_json),
@@ -164,7 +164,7 @@ pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOpti
     let apart = engine.devices().iter().all(|device| device.memory > 0) && engine.devices().len() == 1;
     let program = if apart { Some(question.program(engine)?.min(batch)) } else { None };
     let Answer { times, kernels, build } = match op {
-        _ if question.in_rows => rows::measure(engine, question, batch, program)?,
+        _ if question.rows.is_some() => rows::measure(engine, question, batch, program)?,
         Op::Keygen => keygen(engine, params, batch, budget, program)?,
         Op::Sign => sign(engine, params, batch, budget, (cached_layers, program))?,
         Op::Verify => verify(engine, params, batch, budget, program)?,

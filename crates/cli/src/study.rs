@@ -478,7 +478,7 @@ impl Study<'_> {
                     break;
                 }
                 let budget = self.budget(row.seconds);
-                let question = Question { params, op, batch, cached_layers, budget, in_rows: false };
+                let question = Question { params, op, batch, cached_layers, budget, rows: None };
                 let measured = match measure(&engine, question, self.options) {
                     Ok(measured) => measured,
                     Err(why) if why.is_memory => {

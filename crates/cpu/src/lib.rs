@@ -141,7 +141,7 @@ impl Backend for Cpu {
         None
     }
 
-    capabilities!(has slh_dsa, sha256, zkdilithium;);
+    capabilities!(has slh_dsa, sha256, zkdilithium; lacks host_memory;);
 }
 
 impl SlhDsaPrograms for Cpu {

@@ -8,7 +8,7 @@ use crate::swapped::Swapped;
 use crate::verify::{Group, Kept};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::{Batch, Error, Program, Timing, wiped};
+use hypergrove_engine::{Batch, Error, Program, Timing, forward, wiped};
 use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
@@ -331,10 +331,12 @@ impl Program for CpuProgram {
     }
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        batch.check(&self.plan, out)?;
+        batch.check(&self.plan, out.len())?;
         // Signatures and public keys are no secrets.
         if self.plan.op == Op::Verify { self.execute(batch, out) } else { wiped(|| self.execute(batch, out)) }
     }
+
+    forward!(self => self; holds_nothing);
 
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;

@@ -123,8 +123,8 @@ impl Batch<'_> {
     pub fn is_empty(&self) -> bool {
         self.key_of.is_empty()
     }
-    /// Checks every length against the plan, so that backends may index freely.
-    pub fn check(&self, plan: &Plan, out: &[u8]) -> Result<(), Error> {
+    /// Checks every length against the plan, that of the output in bytes too, so that backends may index freely.
+    pub fn check(&self, plan: &Plan, out: usize) -> Result<(), Error> {
         use hypergrove_fips205::Op;
         let (p, jobs): (&Params, usize) = (plan.params, self.len());
         let length = |what, want, got| if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) };
@@ -156,7 +156,7 @@ impl Batch<'_> {
         for signature in self.signatures {
             length("a signature", p.sig_bytes(), signature.len())?;
         }
-        length("the output", jobs * plan.out_bytes(), out.len())
+        length("the output", jobs * plan.out_bytes(), out)
     }
 }
 
@@ -226,6 +226,23 @@ pub trait Backend: Send + Sync {
     fn sha256(&self) -> Option<&dyn Sha256Programs>;
     /// zkDilithium.
     fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms>;
+    /// Memory of the host that devices reach by themselves.
+    fn host_memory(&self) -> Option<&dyn HostMemory>;
+}
+
+/// Gives memory of the host that every device of a backend reaches by itself: page-locked, and mapped by each of them. What lies
+/// in it no thread has to copy. It keeps what it needs of the driver for as long as it lives.
+pub trait HostMemory: Send + Sync {
+    /// Zeroed memory. `Err(Unsupported)` where the backend's devices reach none but their programs' own.
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn Reached>, Error>;
+}
+
+/// What a [`HostMemory`] gives. It is not wiped when it goes: whoever drops it has done that.
+pub trait Reached: Send + Sync {
+    /// All of it, to read.
+    fn bytes(&self) -> &[u8];
+    /// All of it, to change.
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 /// A capability, or the error that a device lacks it.
@@ -290,12 +307,25 @@ pub trait ZkDilithiumPrograms: Send + Sync {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error>;
 }
 
+/// Says whether what a device computed is right: an error is why not.
+pub type Accept<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
+
 /// A plan prepared for one device.
 pub trait Program: Send {
     /// The plan.
     fn plan(&self) -> &Plan;
     /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, each signature's R is left as it is.
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
+    /// Signs a batch, and holds its signatures back on the device until `accept` agreed: it gets the roots of the trees that were
+    /// grown, as [`read`](Program::read) gives them. `rows` takes them, jobs in order, in as many parts as there are; each
+    /// signature's R is left as it is. After an error nothing of the batch is on the device any more, but some of it may be in
+    /// `rows`. `None` where results are not held back, or not those of so many jobs: nothing has happened then.
+    fn run_held(
+        &mut self,
+        batch: &Batch<'_>,
+        rows: &mut [&mut [u8]],
+        accept: Accept<'_>,
+    ) -> Option<Result<Timing, Error>>;
     /// Whether the next runs put every job in another place of the device than usual, a single job too: another lane of a
     /// vector, another thread. A batch that is run both ways gives different bytes if one place is faulty.
     /// [`read`](Program::read) means nothing after such a run. `run` fails with `OutOfMemory` if there is no room for

@@ -32,7 +32,7 @@ impl Checked {
 }
 
 impl Backend for Checked {
-    forward!(self => self.subject; name, devices, self_test, absent, rates, clock, fingerprint, free);
+    forward!(self => self.subject; name, devices, self_test, absent, rates, clock, fingerprint, free, host_memory);
 
     fn notices(&self) -> Vec<String> {
         [self.subject.notices(), self.reference.notices()].concat()
@@ -256,6 +256,8 @@ impl Program for CheckedProgram {
     fn plan(&self) -> &Plan {
         self.subject.plan()
     }
+    forward!(self => self; holds_nothing);
+
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         let mut expected = out.to_vec();
         let outcome = self.subject.run(batch, out).and_then(|timing| {

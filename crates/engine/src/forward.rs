@@ -47,6 +47,10 @@ macro_rules! forward {
         fn zkdilithium(&$self) -> Option<&dyn $crate::ZkDilithiumPrograms> { $to.zkdilithium() }
     };
 
+    (@ host_memory $self:ident $to:expr) => {
+        fn host_memory(&$self) -> Option<&dyn $crate::HostMemory> { $to.host_memory() }
+    };
+
     (@ space $self:ident $to:expr) => {
         fn space(
             &$self,
@@ -90,6 +94,17 @@ macro_rules! forward {
     (@ elsewhere $self:ident $to:expr) => {
         fn elsewhere(&mut $self, elsewhere: bool) { $to.elsewhere(elsewhere) }
     };
+    // A program that looks at outputs, or changes them, has them where it can.
+    (@ holds_nothing $self:ident $to:expr) => {
+        fn run_held(
+            &mut $self,
+            _: &$crate::Batch<'_>,
+            _: &mut [&mut [u8]],
+            _: $crate::Accept<'_>,
+        ) -> Option<Result<$crate::Timing, $crate::Error>> {
+            None
+        }
+    };
 
     (@ longest $self:ident $to:expr) => {
         fn longest(&$self) -> usize { $to.longest() }
@@ -110,7 +125,7 @@ macro_rules! forward {
     };
 }
 
-/// Says which of [`Backend`](crate::Backend)'s three capabilities a backend has: `capabilities!(has slh_dsa; lacks sha256,
+/// Says which of [`Backend`](crate::Backend)'s capabilities a backend has: `capabilities!(has slh_dsa; lacks sha256,
 /// zkdilithium);`.
 #[doc(hidden)]
 #[macro_export]
@@ -128,6 +143,9 @@ macro_rules! capabilities {
     (@ zkdilithium Some $self:ident) => {
         fn zkdilithium(&$self) -> Option<&dyn $crate::ZkDilithiumPrograms> { Some($self) }
     };
+    (@ host_memory Some $self:ident) => {
+        fn host_memory(&$self) -> Option<&dyn $crate::HostMemory> { Some($self) }
+    };
     (@ slh_dsa None $self:ident) => {
         fn slh_dsa(&$self) -> Option<&dyn $crate::SlhDsaPrograms> { None }
     };
@@ -136,5 +154,8 @@ macro_rules! capabilities {
     };
     (@ zkdilithium None $self:ident) => {
         fn zkdilithium(&$self) -> Option<&dyn $crate::ZkDilithiumPrograms> { None }
+    };
+    (@ host_memory None $self:ident) => {
+        fn host_memory(&$self) -> Option<&dyn $crate::HostMemory> { None }
     };
 }

@@ -19,8 +19,8 @@ mod stack;
 mod zkdilithium;
 
 pub use backend::{
-    Axis, Backend, Batch, Device, Key, Policy, Program, STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS,
-    Timing, ZkDilithiumPrograms,
+    Accept, Axis, Backend, Batch, Device, HostMemory, Key, Policy, Program, Reached, STAGES, Sha256Programs,
+    SlhDsaPrograms, StageTime, THREADS, Timing, ZkDilithiumPrograms,
 };
 pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};

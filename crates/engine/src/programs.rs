@@ -502,8 +502,8 @@ impl Programs {
         facts: &Arc<Facts>,
         jobs: usize,
         (room, all): (u64, u64),
-        work: impl FnOnce(&mut Ready, &Policy) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        work: impl FnOnce(&mut Ready, &Policy) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
         let group = facts.group;
         let (bucket, policy) =
             (group.bucket(jobs), self.with_chosen(facts, jobs, |chosen| chosen.choice.policy.clone()));
@@ -523,6 +523,9 @@ impl Programs {
         drop(run);
         let dropped = lock(&self.shelf).shrink(self.budget);
         drop(dropped);
+        if done.is_none() {
+            return Ok(None);
+        }
         self.with_chosen(facts, jobs, |chosen| {
             // Much fewer jobs than the program is for take longer each: they tell nothing of the prediction.
             if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {

@@ -56,7 +56,7 @@ impl Backend for Reference {
     fn free(&self, _: &Device) -> Option<u64> {
         None
     }
-    crate::capabilities!(has slh_dsa, sha256; lacks zkdilithium;);
+    crate::capabilities!(has slh_dsa, sha256; lacks zkdilithium, host_memory;);
 }
 
 impl SlhDsaPrograms for Reference {
@@ -130,7 +130,7 @@ impl Program for ReferenceProgram {
     }
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        batch.check(&self.plan, out)?;
+        batch.check(&self.plan, out.len())?;
         let (start, p, layers) = (Instant::now(), self.plan.params, self.plan.cached_layers);
         self.kept.clear();
         for (job, out) in out.chunks_exact_mut(self.plan.out_bytes()).enumerate() {
@@ -171,6 +171,8 @@ impl Program for ReferenceProgram {
         }
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
+
+    crate::forward!(self => self; holds_nothing);
 
     /// All jobs have one place.
     fn elsewhere(&mut self, _: bool) {}

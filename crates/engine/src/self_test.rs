@@ -4,8 +4,8 @@
 //! and ever after: nothing that the device computes is handed out.
 
 use crate::{
-    Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms, THREADS,
-    Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward,
+    Accept, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms,
+    THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward,
 };
 use hypergrove_fips205::params::*;
 use hypergrove_fips205::plan::{Op, Plan, Slot};
@@ -298,6 +298,15 @@ impl Program for TestedProgram {
         }
         self.program.run(batch, out)
     }
+    fn run_held(
+        &mut self,
+        batch: &Batch<'_>,
+        rows: &mut [&mut [u8]],
+        accept: Accept<'_>,
+    ) -> Option<Result<Timing, Error>> {
+        // What is not tested yet is, by `run`.
+        if self.has_passed { self.program.run_held(batch, rows, accept) } else { None }
+    }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.program.elsewhere(elsewhere);
     }
@@ -307,7 +316,7 @@ impl Program for TestedProgram {
 }
 
 impl Backend for SelfTested {
-    forward!(self => self.subject; name, devices, absent, notices, rates, clock, fingerprint, free);
+    forward!(self => self.subject; name, devices, absent, notices, rates, clock, fingerprint, free, host_memory);
 
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
@@ -427,7 +436,7 @@ mod tests {
             self.0
         }
         forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa, sha256; lacks zkdilithium;);
+        capabilities!(has slh_dsa, sha256; lacks zkdilithium, host_memory;);
     }
 
     impl SlhDsaPrograms for Lying {
@@ -464,7 +473,7 @@ mod tests {
             }
             Ok(timing)
         }
-        forward!(self => self.0; elsewhere);
+        forward!(self => self.0; elsewhere, holds_nothing);
 
         fn read(&self, slot: Slot) -> Option<Vec<u8>> {
             self.0.read(slot)

@@ -122,7 +122,7 @@ impl Backend for Faulty {
         "faulty"
     }
     forward!(self => Reference; devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
 }
 
 impl SlhDsaPrograms for Faulty {
@@ -145,7 +145,7 @@ impl Program for FaultyProgram {
         (self.1)(None, out);
         Ok(timing)
     }
-    forward!(self => self.0; elsewhere);
+    forward!(self => self.0; elsewhere, holds_nothing);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         let mut value = self.0.read(slot)?;
@@ -220,7 +220,7 @@ impl Backend for Telling {
     fn free(&self, _: &Device) -> Option<u64> {
         Some(83)
     }
-    capabilities!(has slh_dsa, sha256, zkdilithium;);
+    capabilities!(has slh_dsa, sha256, zkdilithium; lacks host_memory;);
 }
 
 impl SlhDsaPrograms for Telling {
@@ -433,13 +433,13 @@ fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
         let work = |program: &mut Ready, _: &Policy| {
             meanwhile();
             let Ready::SlhDsa(program) = program else { panic!("a plan's program") };
-            program.run(&batch, &mut out).map(drop)
+            program.run(&batch, &mut out).map(|_| Some(()))
         };
         programs.with(&keygen, 1, (u64::MAX, u64::MAX), work).unwrap();
         let Choice { source, why, .. } = programs.choice(&keygen, 1);
         (source, why)
     };
-    let signing = || programs.with(&sign, 1, (u64::MAX, u64::MAX), |_, _| Ok(())).unwrap();
+    let signing = || programs.with(&sign, 1, (u64::MAX, u64::MAX), |_, _| Ok(Some(()))).map(drop).unwrap();
     for runs in 1..=5 {
         let why = format!("a row; runs beside other programs, not judged: {runs}");
         assert_eq!(run(&signing), (PolicySource::Table, why));

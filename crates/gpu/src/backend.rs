@@ -8,8 +8,8 @@ use crate::program::{self, GpuProgram};
 use crate::sha256::{GpuHasher, HashPolicy};
 use crate::zk::{ZkGpu, ZkPolicy};
 use hypergrove_engine::{
-    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, ZkDilithium,
-    ZkDilithiumPrograms, capabilities,
+    Axis, Backend, Device, Error, Hasher, HostMemory, Policy, Program, Reached, SelfTest, Sha256Programs,
+    SlhDsaPrograms, ZkDilithium, ZkDilithiumPrograms, capabilities,
 };
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use hypergrove_kernels::{FINGERPRINT, SOLO_FINGERPRINT};
@@ -118,7 +118,7 @@ impl<G: Gpu> Backend for Gpus<G> {
     fn free(&self, device: &Device) -> Option<u64> {
         self.gpu(device).ok()?.0.free().ok()
     }
-    capabilities!(has slh_dsa, sha256, zkdilithium;);
+    capabilities!(has slh_dsa, sha256, zkdilithium, host_memory;);
 }
 
 impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
@@ -166,6 +166,14 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
         let (gpu, cache) = self.gpu(device)?;
         let policy = GpuPolicy::on(gpu.facts(), policy)?;
         Ok(Box::new(GpuProgram::new(gpu, cache, plan, batch, budget(gpu.facts()), policy)?))
+    }
+}
+
+impl<G: Gpu> HostMemory for Gpus<G> {
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn Reached>, Error> {
+        let none =
+            || Error::Unsupported { device: self.name.into(), what: "memory of the host that devices reach".into() };
+        self.gpus.first().and_then(|(gpu, _)| gpu.alloc_reached(bytes)).unwrap_or_else(|| Err(none()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What programs need of a GPU: a driver's crate has the real ones; tests have one that runs the same kernels on the host.
 
-use hypergrove_engine::{Error, Policy, Timing};
+use hypergrove_engine::{Error, Policy, Reached, Timing};
 use hypergrove_fips205::plan::Work;
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::ops::Range;
@@ -123,6 +123,13 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     /// Copies bytes to an offset, none of which is the device's now or used by another thread: several threads may fill
     /// different bytes of the memory. Panics beyond the end.
     fn host_write(memory: &Self::HostMemory, at: usize, bytes: &[u8]);
+    /// Zeroed memory of the host that every device of the driver reaches at its address. `None` where there is no such memory.
+    ///
+    /// Whoever calls an engine owns it and has references to it, also while a device copies from it or to it: he has lent
+    /// the engine what is copied from, and lent it alone what is copied to.
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn Reached>, Error>>;
+    /// Whether all of these bytes of the host lie in such memory.
+    fn reaches(&self, at: u64, bytes: usize) -> bool;
     /// Compiles what is neither loaded nor in the cache. With each kernel come the threads that most of its blocks will have.
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Self::Kernels, Error>;
     /// Whether doubles are multiplied half as fast as words, and not a 32nd part.

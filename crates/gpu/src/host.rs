@@ -4,8 +4,8 @@
 //! (see [`Gpu::HostMemory`]): a program that does not wait reads what is not there yet, or is caught.
 
 use crate::gpu::{Facts, Gpu, Queue, SLOTS, Step};
-use crate::steps::{Access, Place, accesses};
-use hypergrove_engine::{Error, Timing};
+use crate::steps::{Access, Allocations, Place, accesses};
+use hypergrove_engine::{Error, Reached, Timing};
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -29,6 +29,8 @@ pub(crate) struct HostGpu {
     pub(crate) keep_freed: bool,
     /// Queues that were made so far.
     queues: AtomicU64,
+    /// Memory of callers.
+    reached: Mutex<Allocations<()>>,
     /// Bytes of the host that are the device's.
     under_way: Mutex<Vec<UnderWay>>,
 }
@@ -67,8 +69,13 @@ impl HostGpu {
             freed: Mutex::default(),
             keep_freed,
             queues: AtomicU64::new(0),
+            reached: Mutex::default(),
             under_way: Mutex::default(),
         }
+    }
+
+    fn reached(&self) -> MutexGuard<'_, Allocations<()>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn under_way(&self) -> MutexGuard<'_, Vec<UnderWay>> {
@@ -130,6 +137,27 @@ impl Drop for Memory {
     }
 }
 
+/// Memory that a caller has.
+struct HostReached {
+    memory: Memory,
+    bytes: usize,
+}
+
+impl Reached for HostReached {
+    fn bytes(&self) -> &[u8] {
+        HostGpu::host_view(&self.memory, 0..self.bytes)
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        HostGpu::host_bytes(&mut self.memory, 0..self.bytes)
+    }
+}
+
+impl Drop for HostReached {
+    fn drop(&mut self) {
+        self.memory.gpu.reached().remove(self.memory.start as u64);
+    }
+}
+
 impl Gpu for HostGpu {
     type Memory = Memory;
     type HostMemory = Memory;
@@ -177,6 +205,14 @@ impl Gpu for HostGpu {
         memory.gpu.check_host(to as u64, bytes.len(), true);
         // SAFETY: the bytes are inside, the device has none of them, and no other thread uses them.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+    }
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn Reached>, Error>> {
+        let memory = Memory::new(self, bytes, 0);
+        self.reached().insert(memory.start as u64, bytes, Place::Host, ());
+        Some(Ok(Box::new(HostReached { memory, bytes })))
+    }
+    fn reaches(&self, at: u64, bytes: usize) -> bool {
+        self.reached().find(Access { place: Place::Host, at, bytes, writes: false }).is_some()
     }
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Loaded, Error> {
         Ok((config.clone(), kernels.iter().map(|(kernel, _)| *kernel).collect()))

@@ -14,7 +14,7 @@ use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
 use crate::ring::Ring;
-use hypergrove_engine::{Batch, Error, Program, StageTime, Timing};
+use hypergrove_engine::{Accept, Batch, Error, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
 use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel};
@@ -91,6 +91,13 @@ impl<G: Gpu> GpuProgram<G> {
             Err(Error::OutOfMemory { .. }) if cache.drop_unused() => gpu.alloc(layout.device)?,
             memory => memory?,
         };
+        let mut queue = gpu.queue()?;
+        if plan.op == Op::Sign {
+            // No kernel writes R, and whole rows are handed out.
+            let (at, bytes) = (G::address(&memory) + layout.output.at as u64, layout.output.bytes);
+            queue.submit(&kernels, &[Step::Zero { at, bytes }])?;
+            queue.wait()?;
+        }
         Ok(GpuProgram {
             plan: plan.clone(),
             shape,
@@ -98,7 +105,7 @@ impl<G: Gpu> GpuProgram<G> {
             layout,
             gpu: gpu.clone(),
             kernels,
-            queue: gpu.queue()?,
+            queue,
             memory,
             cache: cache.clone(),
             elsewhere: false,
@@ -279,11 +286,11 @@ impl<G: Gpu> GpuProgram<G> {
         steps: impl Fn(&Self) -> Vec<Step>,
         record: Option<(usize, usize, bool)>,
         signatures: &[&[u8]],
-        out: Option<&mut [u8]>,
+        receive: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<Timing, Error> {
         let mut done = self.send(signatures).and_then(|()| self.submit(steps, record));
-        if let (Some(out), Ok(_)) = (out, &done) {
-            done = self.receive(out).and(done);
+        if done.is_ok() {
+            done = receive(self).and(done);
         }
         let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
         let waited = self.queue.wait();
@@ -313,23 +320,66 @@ impl<G: Gpu> GpuProgram<G> {
         self.kept = Kept::default();
     }
 
-    /// Signatures to the device.
+    /// Signatures to the device. It fetches by itself those that it reaches.
     fn send(&mut self, signatures: &[&[u8]]) -> Result<(), Error> {
         if signatures.is_empty() {
             return Ok(());
+        }
+        if let Some(uploads) = self.fetches(signatures) {
+            return self.queue.submit(&self.kernels, &uploads);
         }
         let (shared, to) = (self.cache.clone(), self.device(self.layout.input));
         let _turn = shared.turn();
         self.ring().send(signatures, to)
     }
 
+    /// What copies rows of signatures that the device reaches, if most of them follow each other there.
+    fn fetches(&self, rows: &[&[u8]]) -> Option<Vec<Step>> {
+        let (row, to) = (self.p().sig_bytes(), self.device(self.layout.input));
+        let (mut uploads, mut first) = (Vec::new(), 0);
+        while first < rows.len() {
+            let from = rows[first].as_ptr() as u64;
+            let follows = |(i, next): &(usize, &&[u8])| next.as_ptr() as u64 == from + (i * row) as u64;
+            let count = rows[first..].iter().enumerate().take_while(follows).count();
+            let bytes = count * row;
+            if !self.gpu.reaches(from, bytes) || uploads.len() * ROWS_OF_A_FETCH > rows.len() {
+                return None;
+            }
+            uploads.push(Step::Upload { to: to + (first * row) as u64, from, bytes });
+            first += count;
+        }
+        Some(uploads)
+    }
+
+    /// Waits for the signatures of so many jobs; an error if a check failed.
+    fn wait_for_signatures(&mut self, jobs: usize) -> Result<(), Error> {
+        self.queue.mark(0)?;
+        self.queue.wait_for(0)?;
+        self.checked(jobs)
+    }
+
     /// Signatures from the device, all but R; none of them if a check failed.
     fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
         let (p, from) = (self.p(), self.device(self.layout.output));
-        self.queue.mark(0)?;
-        self.queue.wait_for(0)?;
-        self.checked(out.len() / p.sig_bytes())?;
+        self.wait_for_signatures(out.len() / p.sig_bytes())?;
         self.ring().receive(out, p.n, from)
+    }
+
+    /// The same into several parts, once `accept` agreed. The device writes by itself what it reaches; R is zero there.
+    fn receive_held(&mut self, jobs: usize, rows: &mut [&mut [u8]], accept: Accept<'_>) -> Result<(), Error> {
+        self.wait_for_signatures(jobs)?;
+        self.keep(jobs);
+        accept(&self.read(Slot::XmssRoots).expect("they were kept just now"))?;
+        let (p, mut from) = (self.p(), self.device(self.layout.output));
+        for rows in rows {
+            let (to, bytes) = (rows.as_mut_ptr() as u64, rows.len());
+            match self.gpu.reaches(to, bytes) {
+                true => self.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?,
+                false => self.ring().receive(rows, p.n, from)?,
+            }
+            from += bytes as u64;
+        }
+        Ok(())
     }
 
     fn ring(&mut self) -> Ring<'_, G> {
@@ -466,6 +516,36 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(timing)
     }
 
+    /// Lays keys and positions of a pass out; gives the number of distinct keys.
+    fn lay_out(&mut self, batch: &Batch<'_>, jobs: std::ops::Range<usize>, nodes: &[u64]) -> usize {
+        let of = &batch.key_of[jobs.clone()];
+        let mut numbers = vec![u32::MAX; batch.keys.len()];
+        let keys = self.put_keys(batch, of, &mut numbers, nodes);
+        let flag = self.layout.flag;
+        self.bytes(flag).fill(0);
+        if self.plan.op != Op::Keygen {
+            self.put_positions(of, &numbers, &batch.positions[jobs]);
+        }
+        keys
+    }
+
+    /// A pass that signs, and hands out what `accept` agreed to.
+    fn pass_held(
+        &mut self,
+        batch: &Batch<'_>,
+        nodes: &[u64],
+        rows: &mut [&mut [u8]],
+        accept: Accept<'_>,
+    ) -> Result<Timing, Error> {
+        let (start, count) = (Instant::now(), batch.len());
+        let keys = self.lay_out(batch, 0..count, nodes);
+        let laid_out = start.elapsed();
+        let steps = |program: &Self| program.sign_steps(count, keys);
+        let mut timing = self.go(steps, None, &[], |program| program.receive_held(count, rows, accept))?;
+        timing.upload += laid_out;
+        Ok(timing)
+    }
+
     /// A pass of a batch that signs, verifies or makes keys.
     fn pass(
         &mut self,
@@ -476,14 +556,7 @@ impl<G: Gpu> GpuProgram<G> {
     ) -> Result<Timing, Error> {
         let start = Instant::now();
         let (p, op, count) = (self.p(), self.plan.op, jobs.len());
-        let of = &batch.key_of[jobs.clone()];
-        let mut numbers = vec![u32::MAX; batch.keys.len()];
-        let keys = self.put_keys(batch, of, &mut numbers, nodes);
-        let flag = self.layout.flag;
-        self.bytes(flag).fill(0);
-        if op != Op::Keygen {
-            self.put_positions(of, &numbers, &batch.positions[jobs.clone()]);
-        }
+        let keys = self.lay_out(batch, jobs.clone(), nodes);
         let (few, row) = (count <= MOST_RECORDED, p.sig_bytes());
         let mut sent: &[&[u8]] = if op == Op::Verify { &batch.signatures[jobs.clone()] } else { &[] };
         if few {
@@ -499,8 +572,10 @@ impl<G: Gpu> GpuProgram<G> {
             Op::Sign => program.sign_steps(count, keys),
             _ => program.verify_steps(count, keys),
         };
-        let received = if op == Op::Sign && !few { Some(&mut *out) } else { None };
-        let mut timing = self.go(steps, record, sent, received)?;
+        let mut timing = self.go(steps, record, sent, |program| match op {
+            Op::Sign if !few => program.receive(out),
+            _ => Ok(()),
+        })?;
         let start = Instant::now();
         match op {
             Op::Keygen => {
@@ -546,6 +621,9 @@ const SOLO_LEVELS: u32 = 3;
 /// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
 const MOST_RECORDED: usize = 16;
 
+/// Rows that the device fetches by one copy, on average at least: one of 4 KiB takes as long as copying it twice.
+const ROWS_OF_A_FETCH: usize = 4;
+
 /// Words of a node, as the device keeps them, become bytes.
 fn in_bytes(p: &Params, words: &mut [u8]) {
     if p.family == Family::Sha2 {
@@ -589,14 +667,12 @@ impl<G: Gpu> Program for GpuProgram<G> {
     }
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        batch.check(&self.plan, out)?;
+        batch.check(&self.plan, out.len())?;
         self.kept = Kept { passes: batch.len() > self.layout.jobs, ..Kept::default() };
         if self.plan.op == Op::Cache {
             return self.cache(batch, out);
         }
-        let held = if self.shape.cached > 0 { self.hold_nodes(batch)? } else { Vec::new() };
-        let nodes: Vec<u64> = held.iter().map(|nodes| G::address(&nodes.memory)).collect();
-        self.stored = !held.is_empty() && self.shape.policy.stored > 0 && held.iter().all(|nodes| nodes.stored);
+        let (_held, nodes) = self.nodes_of_keys(batch)?;
         let (each, mut timing) = (self.plan.out_bytes(), Timing::default());
         for first in (0..batch.len()).step_by(self.layout.jobs) {
             let jobs = first..(first + self.layout.jobs).min(batch.len());
@@ -605,14 +681,31 @@ impl<G: Gpu> Program for GpuProgram<G> {
                 true => self.pass_elsewhere(batch, jobs, &nodes, out),
                 false => self.pass(batch, jobs, &nodes, out),
             };
-            let pass = pass.inspect_err(|_| {
-                // Nodes that are damaged would fail every batch of their key.
-                batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
-            })?;
+            let pass = pass.inspect_err(|_| self.drop_nodes(batch))?;
             timing += &pass;
             timing.stages.extend(pass.stages);
         }
         Ok(timing)
+    }
+
+    fn run_held(
+        &mut self,
+        batch: &Batch<'_>,
+        rows: &mut [&mut [u8]],
+        accept: Accept<'_>,
+    ) -> Option<Result<Timing, Error>> {
+        let jobs = batch.len();
+        // Few are copied by the kernels themselves.
+        let fits = jobs > MOST_RECORDED && jobs <= self.layout.jobs;
+        if self.plan.op != Op::Sign || self.elsewhere || !fits {
+            return None;
+        }
+        self.kept = Kept::default();
+        let checked = batch.check(&self.plan, rows.iter().map(|rows| rows.len()).sum());
+        let done = checked.and_then(|()| self.nodes_of_keys(batch)).and_then(|(_held, nodes)| {
+            self.pass_held(batch, &nodes, rows, accept).inspect_err(|_| self.drop_nodes(batch))
+        });
+        Some(done)
     }
 
     fn elsewhere(&mut self, elsewhere: bool) {

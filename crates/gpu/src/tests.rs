@@ -8,7 +8,7 @@ use crate::policy::GpuPolicy;
 use crate::program::GpuProgram;
 use crate::ring::Ring;
 use hypergrove_engine::{Backend, Batch, Device, Error, Key, Messages, Policy, Program, Reference, SlhDsaPrograms};
-use hypergrove_fips205::plan::{Op, Plan};
+use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{
     Family, Params, Position, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHA2_192F, SLH_DSA_SHA2_256F,
     SLH_DSA_SHAKE_128F, SLH_DSA_SHAKE_192F, TOY_SHA2_16,
@@ -210,6 +210,109 @@ fn rows_go_through_the_ring_while_others_are_under_way() {
         queue.wait().unwrap();
         assert_eq!(HostGpu::host_view(&host, at + bytes..at + bytes + 8), [9; 8], "what lies behind the ring");
     }
+}
+
+/// Into memory that the device reaches and into other memory, in parts; nothing before the roots were accepted, and nothing is
+/// left on the device of what was not.
+#[test]
+fn signatures_are_held_back_until_they_are_accepted() {
+    let p = &TOY_SHA2_16;
+    let size = p.sig_bytes();
+    many(40, |plan, batch| {
+        let gpu = Arc::new(HostGpu::new(true));
+        let (gpus, device) = device(gpu.clone());
+        let mut program = gpus.prepare(&device, plan, 64, &Policy::default()).unwrap();
+        let mut expected = vec![0; 40 * size];
+        program.run(batch, &mut expected).unwrap();
+        let roots = program.read(Slot::XmssRoots).unwrap();
+
+        let mut reached = gpu.alloc_reached(30 * size).unwrap().unwrap();
+        let mut ordinary = vec![0; 10 * size];
+        let mut asked = 0;
+        let mut accept = |of: &[u8]| {
+            asked += 1;
+            assert!(of == roots);
+            Ok(())
+        };
+        let (first, last) = reached.bytes_mut().split_at_mut(size);
+        program.run_held(batch, &mut [first, &mut ordinary, last], &mut accept).unwrap().unwrap();
+        assert_eq!(asked, 1);
+        let bytes = reached.bytes();
+        assert!([&bytes[..size], &ordinary, &bytes[size..]].concat() == expected);
+
+        reached.bytes_mut().fill(7);
+        let mut refuse = |_: &[u8]| Err(Error::Value { what: "refused".into() });
+        let (first, last) = reached.bytes_mut().split_at_mut(10 * size);
+        let mut parts = [&mut *last, &mut *first, &mut ordinary[..0]];
+        // The parts have the wrong length, then the roots are refused.
+        program.run_held(batch, &mut parts, &mut refuse).unwrap().unwrap_err();
+        let mut more = vec![7; 10 * size];
+        let why = program.run_held(batch, &mut [last, first, &mut more], &mut refuse).unwrap().unwrap_err();
+        assert!(why.to_string().contains("refused"), "{why}");
+        assert!(reached.bytes().iter().chain(&more).all(|byte| *byte == 7));
+        // Dropping wipes too: it cannot, now.
+        gpu.submissions.store(0, Ordering::Relaxed);
+        drop(program);
+        gpu.submissions.store(u64::MAX, Ordering::Relaxed);
+        let freed = gpu.freed.lock().unwrap();
+        let swapped =
+            |memory: &[u8]| -> Vec<u8> { memory.chunks_exact(4).flat_map(|w| [w[3], w[2], w[1], w[0]]).collect() };
+        let secret = &expected[16..48];
+        assert!(freed.len() >= 2 && freed.iter().all(|m| !contains(m, secret) && !contains(&swapped(m), secret)));
+    });
+    // Few are copied by the kernels themselves, and no other op holds anything back.
+    one(|plan, batch| {
+        let (gpus, device) = device(HostGpu::new(false));
+        let mut program = gpus.prepare(&device, plan, 64, &Policy::default()).unwrap();
+        assert!(program.run_held(batch, &mut [&mut vec![0; size]], &mut |_| Ok(())).is_none());
+    });
+}
+
+/// The device fetches what it reaches, in as many copies as there are gaps, and what has many gaps goes through the ring.
+#[test]
+fn signatures_are_fetched_from_where_they_lie() {
+    let p = &TOY_SHA2_16;
+    let (jobs, size) = (64, p.sig_bytes());
+    let gpu = Arc::new(HostGpu::new(false));
+    let (gpus, device) = device(gpu.clone());
+    let keys = [Key { pk_seed: &[1; 16], sk_seed: &[], cached_nodes: &[], cached_id: 0 }];
+    let position = Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: TREE, idx_leaf: REVEALED as u32 };
+    let (key_of, positions) = (vec![0; jobs], vec![position; jobs]);
+    let bytes: Vec<u8> = (0..jobs * size).map(|i| (i * i >> 3) as u8).collect();
+    let mut reached = gpu.alloc_reached(jobs * size).unwrap().unwrap();
+    reached.bytes_mut().copy_from_slice(&bytes);
+    assert!(gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size));
+    assert!(!gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size + 1) && !gpu.reaches(bytes.as_ptr() as u64, 1));
+    let mut program = gpus.prepare(&device, &Plan::new(p, Op::Verify), jobs, &Policy::default()).unwrap();
+    let mut roots = |signatures: &[&[u8]]| {
+        let mut out = vec![0; jobs * p.n];
+        let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures };
+        program.run(&batch, &mut out).unwrap();
+        out
+    };
+    let elsewhere: Vec<&[u8]> = bytes.chunks(size).collect();
+    let expected = roots(&elsewhere);
+    let here: Vec<&[u8]> = reached.bytes().chunks(size).collect();
+    assert!(roots(&here) == expected);
+    let mut mixed = here.clone();
+    mixed[30] = elsewhere[30];
+    assert!(roots(&mixed) == expected);
+    // Two copies, and one for each row.
+    let halves = [&here[32..], &here[..32]].concat();
+    assert!(roots(&halves) == [&expected[32 * p.n..], &expected[..32 * p.n]].concat());
+    let backwards: Vec<&[u8]> = here.iter().rev().copied().collect();
+    let expected: Vec<u8> = expected.chunks(p.n).rev().flatten().copied().collect();
+    assert!(roots(&backwards) == expected);
+    drop(reached);
+    assert!(!gpu.reaches(here_of(&gpu), 1));
+}
+
+/// An address that a freed block began with.
+fn here_of(gpu: &Arc<HostGpu>) -> u64 {
+    let reached = gpu.alloc_reached(64).unwrap().unwrap();
+    let at = reached.bytes().as_ptr() as u64;
+    drop(reached);
+    at
 }
 
 #[test]

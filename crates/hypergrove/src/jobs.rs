@@ -1,13 +1,14 @@
 //! What the engine is asked to do, and how each kind of job is laid before a backend.
 
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::run::{Failed, Run};
-use hypergrove_engine::programs::Group;
+use crate::run::{Failed, Run, room};
+use hypergrove_engine::programs::{Group, Ready};
 use hypergrove_engine::{Batch, Error, Key, wiped};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
 use hypergrove_taint::{classify, declassified, declassify};
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -223,9 +224,104 @@ pub(crate) struct ToVerify<'a> {
     pub(crate) signature: &'a [u8],
 }
 
+impl ToSign<'_> {
+    /// Makes the message's R, the first part of its signature. Gives what it selects.
+    ///
+    /// FIPS 205, Algorithm 19: lines 1–10.
+    fn randomized(&self, i: usize, fresh: &[u8], r: &mut [u8]) -> Position {
+        let (p, key) = (self.key.params(), self.key.as_ref());
+        let opt_rand = match self.randomizer {
+            Randomizer::Hedged => &fresh[i * p.n..][..p.n],
+            Randomizer::Deterministic => key.pk_seed(),
+            Randomizer::Given(bytes) => bytes,
+        };
+        let m_prime = MPrime::new(self.mode, self.message).expect("the mode was checked");
+        wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime, r));
+        declassify(&*r);
+        Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime)
+    }
+}
+
+/// What a batch takes of its keys.
+fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
+    let parts = keys.iter().map(|key| Key {
+        pk_seed: key.as_ref().pk_seed(),
+        sk_seed: key.as_ref().sk_seed(),
+        cached_nodes: key.cached_nodes(),
+        cached_id: key.cached_id(),
+    });
+    parts.collect()
+}
+
+/// Signs messages into `rows`, in as many parts as there are, on a device that holds signatures back until the roots of their top
+/// trees were compared with the keys'. `None` where that is not all that is to be checked, where the device does not, or where
+/// something does not fit: [`sign`] is to do it then, and to say what it is. After an error rows may hold some of it. R is made in
+/// `memory`.
+pub(crate) fn sign_held<'a>(
+    run: &Run<'_>,
+    of: impl Fn(usize) -> ToSign<'a> + Send + Sync,
+    keys: &[&SigningKey],
+    key_of: &[u32],
+    rows: &mut [&mut [u8]],
+    memory: &mut Vec<u8>,
+) -> Option<Result<(), Error>> {
+    let (p, options) = (run.plan().params, run.place.scheduler.options);
+    let is_changed = || keys.iter().any(|key| !key.is_unchanged());
+    if options.redundant || options.verify_signatures || !run.place.worker.has_memory() || is_changed() {
+        return None;
+    }
+    let is_hedged = (0..key_of.len()).any(|i| of(i).randomizer == Randomizer::Hedged);
+    let mut fresh = Zeroizing::new(vec![0; if is_hedged { key_of.len() * p.n } else { 0 }]);
+    if let Err(why) = random(&mut fresh) {
+        return Some(Err(why));
+    }
+    let rs = room(memory, key_of.len() * p.n);
+    let positions = run.place.each(rs, p.n, |i, r| of(i).randomized(i, &fresh, r));
+    let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
+    let (compares, mut fits) = (options.check_roots && run.plan().cached_layers == 0, true);
+    let mut accept = |roots: &[u8]| {
+        declassify(roots);
+        let mut pairs = roots.chunks_exact(p.d * p.n).zip(key_of);
+        fits =
+            !compares || pairs.all(|(roots, key)| roots[(p.d - 1) * p.n..] == *keys[*key as usize].as_ref().pk_root());
+        match fits {
+            true => Ok(()),
+            false => Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() }),
+        }
+    };
+    let done = run.place.program_if(run.facts, key_of.len(), |program| {
+        let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
+        program.run_held(&batch, rows, &mut accept).transpose().map(|timing| timing.map(|timing| ((), timing)))
+    });
+    match done {
+        Ok(Some(())) => {}
+        Ok(None) | Err(Error::OutOfMemory { .. }) => return None,
+        Err(_) if !fits => return None,
+        Err(why) => return Some(Err(why)),
+    }
+    let mut left = &*rs;
+    let parts = rows.iter_mut().map(|rows| {
+        let (rs, others) = left.split_at(rows.len() / p.sig_bytes() * p.n);
+        left = others;
+        (&mut **rows, rs)
+    });
+    let put = |(rows, rs): (&mut [u8], &[u8])| {
+        for (row, r) in rows.chunks_exact_mut(p.sig_bytes()).zip(rs.chunks_exact(p.n)) {
+            declassify(&*row);
+            row[p.r_range()].copy_from_slice(r);
+        }
+    };
+    let parts: Vec<_> = parts.collect();
+    match run.place.pool {
+        Some(pool) if parts.len() > 1 => pool.install(|| parts.into_par_iter().for_each(put)),
+        _ => parts.into_iter().for_each(put),
+    }
+    Some(Ok(()))
+}
+
 /// Signs messages whose modes were checked. `key_of` says which of `keys` signs each; `of` gives each message.
 ///
-/// FIPS 205, Algorithm 19: lines 1–10 here, the others in the program.
+/// FIPS 205, Algorithm 19: lines 1–10 in [`ToSign::randomized`], the others in the program.
 pub(crate) fn sign<'a>(
     run: &Run<'_>,
     of: impl Fn(usize) -> ToSign<'a> + Send + Sync,
@@ -238,28 +334,8 @@ pub(crate) fn sign<'a>(
     let changed: Vec<bool> = keys.iter().map(|key| !key.is_unchanged()).collect();
     let of_changed = key_of.iter().enumerate().filter(|(_, key)| changed[**key as usize]);
     let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
-    let positions = run.place.each(out, p.sig_bytes(), |i, sig| {
-        let ToSign { key, mode, message, randomizer } = of(i);
-        let key = key.as_ref();
-        let opt_rand = match randomizer {
-            Randomizer::Hedged => &fresh[i * p.n..][..p.n],
-            Randomizer::Deterministic => key.pk_seed(),
-            Randomizer::Given(bytes) => bytes,
-        };
-        let m_prime = MPrime::new(mode, message).expect("the mode was checked");
-        let r = &mut sig[p.r_range()];
-        wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime, r));
-        // R is the first part of the signature.
-        declassify(&*r);
-        Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime)
-    });
-    let parts = keys.iter().map(|key| Key {
-        pk_seed: key.as_ref().pk_seed(),
-        sk_seed: key.as_ref().sk_seed(),
-        cached_nodes: key.cached_nodes(),
-        cached_id: key.cached_id(),
-    });
-    let batch = Batch { keys: &parts.collect::<Vec<_>>(), key_of, positions: &positions, signatures: &[] };
+    let positions = run.place.each(out, p.sig_bytes(), |i, sig| of(i).randomized(i, fresh, &mut sig[p.r_range()]));
+    let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
     // The second time, all bytes must be those of the first, which was checked.
     let checks = !run.is_second();
     let roots = run.program(&batch, out, checks && run.place.scheduler.options.check_roots)?;

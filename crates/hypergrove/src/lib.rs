@@ -125,8 +125,9 @@ use std::sync::Arc;
 pub mod backend {
     pub use hypergrove_cpu::{Rates, rates};
     pub use hypergrove_engine::{
-        Axis, Batch, Checked, Hasher, Key, Policy, Program, Reference, SelfTest, Sha256Programs, SlhDsaPrograms,
-        THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward,
+        Accept, Axis, Batch, Checked, Hasher, HostMemory, Key, Policy, Program, Reached, Reference, SelfTest,
+        Sha256Programs, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities,
+        forward,
     };
     pub use hypergrove_fips205::plan::{Plan, Slot};
 }

@@ -627,7 +627,7 @@ impl Backend for Tuned {
         "mock"
     }
     forward!(self => self.0; devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
 }
 
 impl SlhDsaPrograms for Tuned {
@@ -655,7 +655,7 @@ impl Backend for Noting {
     fn notices(&self) -> Vec<String> {
         vec!["left out".into()]
     }
-    forward!(self => self.0; devices, self_test, absent, rates, clock, fingerprint, free, slh_dsa, sha256, zkdilithium);
+    forward!(self => self.0; devices, self_test, absent, rates, clock, fingerprint, free, slh_dsa, sha256, zkdilithium, host_memory);
 }
 
 #[test]

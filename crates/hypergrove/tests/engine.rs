@@ -508,7 +508,7 @@ impl Backend for Probe {
         "probe"
     }
     forward!(self => Reference; devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
 }
 
 impl SlhDsaPrograms for Probe {
@@ -540,7 +540,7 @@ impl Program for ProbeProgram {
         (self.1)(self.0.plan(), out)?;
         Ok(timing)
     }
-    forward!(self => self.0; elsewhere);
+    forward!(self => self.0; elsewhere, holds_nothing);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.0.read(slot)

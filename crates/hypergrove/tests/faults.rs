@@ -12,7 +12,7 @@ mod gpu {
     pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step};
 }
 mod steps {
-    pub(crate) use hypergrove_gpu::steps::{Access, Place, accesses};
+    pub(crate) use hypergrove_gpu::steps::{Access, Allocations, Place, accesses};
 }
 
 use hypergrove::backend::*;
@@ -40,7 +40,7 @@ struct FaultyCpu(Cpu, Arc<Faults>);
 
 impl Backend for FaultyCpu {
     forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa, zkdilithium; lacks sha256;);
+    capabilities!(has slh_dsa, zkdilithium; lacks sha256, host_memory;);
 }
 
 impl ZkDilithiumPrograms for FaultyCpu {
@@ -69,7 +69,7 @@ struct Unchecked(Arc<dyn Backend>);
 
 impl Backend for Unchecked {
     forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
 }
 
 impl SlhDsaPrograms for Unchecked {

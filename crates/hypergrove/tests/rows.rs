@@ -412,3 +412,105 @@ fn a_panic_leaves_no_key_and_no_untrusted_signature() {
     catch_unwind(AssertUnwindSafe(|| engine.keygen_rows(P, &mut private, &mut public))).unwrap_err();
     assert!(private.iter().chain(&public).all(|byte| *byte == 0));
 }
+
+/// CUDA's first device, if there is one.
+fn cuda() -> Option<Engine> {
+    #[cfg(feature = "cuda")]
+    {
+        let cuda = backends().into_iter().find(|backend| backend.name() == "cuda")?;
+        match cuda.absent() {
+            None => return Some(Engine::builder().backend(cuda).build().unwrap()),
+            Some(why) => println!("skipped: cuda: {why}"),
+        }
+    }
+    None
+}
+
+/// With and without memory that devices reach: the same bytes, whatever part of the rows lies in it.
+#[test]
+fn rows_may_lie_in_memory_that_devices_reach() {
+    let keys = [1, 2].map(key);
+    let public = keys.each_ref().map(SigningKey::verifying_key);
+    let size = P.sig_bytes();
+    for (what, engine) in engines().into_iter().chain(cuda().map(|engine| ("cuda", engine))) {
+        for count in [1, 17, 300] {
+            let texts = messages(count);
+            let of: Vec<u32> = (0..count as u32).map(|i| i / 7 % 2).collect();
+            let jobs = zip(&texts, &of).map(|(text, key)| SignJob::new(&keys[*key as usize], text).deterministic());
+            let expected: Vec<u8> = engine
+                .sign_batch_to_vec(jobs)
+                .unwrap()
+                .into_iter()
+                .flat_map(|done| done.unwrap().into_bytes())
+                .collect();
+            let slices: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+            let (keys, messages) = (RowSigningKeys::Table { keys: &keys, of: &of }, Column::Slices(&slices));
+            let rows = SignRows { keys, mode: PURE, messages, randomizer: Randomizer::Deterministic };
+            // Twice: the device has signed before, and the memory was used before.
+            for _ in 0..2 {
+                let mut memory = engine.memory(count * size).unwrap();
+                assert!(memory.iter().all(|byte| *byte == 0), "{what}: memory is wiped before it is used again");
+                let mut statuses = vec![RowStatus::default(); count];
+                engine.sign_rows(&rows, &mut memory, &mut statuses).unwrap();
+                assert_eq!(statuses, vec![RowStatus::Signed; count], "{what}, {count}");
+                assert!(*memory == expected, "{what}, {count}");
+
+                let mut verdicts = vec![RowStatus::Valid; count];
+                for bad in (0..count).step_by(5) {
+                    memory[bad * size + 100] ^= 1;
+                    verdicts[bad] = RowStatus::Invalid;
+                }
+                // All of them packed; and some elsewhere, or of another length.
+                let (keys, mode) = (RowVerifyingKeys::Table { keys: &public, of: &of }, PURE);
+                let mut verify = |signatures: Column<'_>, verdicts: &[RowStatus]| {
+                    engine.verify_rows(&VerifyRows { keys, mode, messages, signatures }, &mut statuses).unwrap();
+                    assert_eq!(statuses, verdicts, "{what}, {count}");
+                };
+                verify(Column::packed(&memory, size), &verdicts);
+                let elsewhere = memory.to_vec();
+                let mut mixed: Vec<&[u8]> = memory.chunks(size).collect();
+                mixed[count / 2] = &elsewhere[count / 2 * size..][..size];
+                verify(Column::Slices(&mixed), &verdicts);
+                mixed[count / 2] = &elsewhere[..size - 1];
+                verdicts[count / 2] = RowStatus::SignatureLength;
+                verify(Column::Slices(&mixed), &verdicts);
+            }
+        }
+        assert_eq!(engine.stats().memory_in_use, 0);
+        let seeds: Vec<u8> = (0..100 * 3 * 16).map(|i| i as u8).collect();
+        let (mut private, mut public) = (engine.memory(100 * 64).unwrap(), engine.memory(100 * 32).unwrap());
+        engine.keygen_rows_from_seeds(P, &seeds, &mut private, &mut public).unwrap();
+        for (private, seeds) in private.chunks(64).zip(seeds.chunks(48)) {
+            assert_eq!(private[..48], *seeds);
+            SigningKey::from_bytes(P, private).unwrap();
+        }
+        assert_eq!(engine.stats().memory_in_use, 100 * 96);
+        drop(engine);
+        // It outlives its engine.
+        assert!(private[..48] == seeds[..48] && !format!("{private:?}").contains("[0, 1"));
+    }
+}
+
+/// A root that does not fit is found before anything is written to the caller, and the row that is to blame is named.
+#[test]
+fn signatures_stay_on_the_device_until_their_roots_are_right() {
+    let (good, bad) = (key(1), key(2));
+    let mut bytes = bad.to_bytes().to_vec();
+    bytes[3 * P.n] ^= 1;
+    let damaged = SigningKey::from_bytes(P, &bytes).unwrap();
+    let keys = [good, damaged];
+    for engine in [Some(Mock { memory: 1 << 30, jobs: 64, ..mock(1, 2) }.engine()), cuda()].into_iter().flatten() {
+        let of: Vec<u32> = (0..100).map(|i| u32::from(i == 70)).collect();
+        let texts = messages(100);
+        let slices: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+        let (keys, messages) = (RowSigningKeys::Table { keys: &keys, of: &of }, Column::Slices(&slices));
+        let rows = SignRows { keys, mode: PURE, messages, randomizer: Randomizer::Deterministic };
+        let mut signatures = engine.memory(100 * P.sig_bytes()).unwrap();
+        let mut statuses = vec![RowStatus::default(); 100];
+        engine.sign_rows(&rows, &mut signatures, &mut statuses).unwrap();
+        for (i, (status, signature)) in zip(&statuses, signatures.chunks(P.sig_bytes())).enumerate() {
+            let (expected, is_zero) = if i == 70 { (RowStatus::KeyDamaged, true) } else { (RowStatus::Signed, false) };
+            assert_eq!((*status, signature.iter().all(|byte| *byte == 0)), (expected, is_zero), "row {i}");
+        }
+    }
+}

@@ -33,7 +33,7 @@ impl Backend for Wrong {
         Ok(vec![Device { backend: "wrong", ..self.cpu.devices()?.remove(0) }])
     }
     forward!(self => self.cpu; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa, sha256, zkdilithium;);
+    capabilities!(has slh_dsa, sha256, zkdilithium; lacks host_memory;);
 }
 
 impl SlhDsaPrograms for Wrong {
@@ -71,7 +71,7 @@ impl Program for WrongProgram {
         }
         Ok(timing)
     }
-    forward!(self => self.0; elsewhere);
+    forward!(self => self.0; elsewhere, holds_nothing);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.0.read(slot)

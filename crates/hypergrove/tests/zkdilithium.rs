@@ -32,7 +32,7 @@ impl Backend for Gpu {
         Ok(vec![Device { backend: "gpu", ..Reference.devices()?.remove(0) }])
     }
     forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has zkdilithium; lacks slh_dsa, sha256;);
+    capabilities!(has zkdilithium; lacks slh_dsa, sha256, host_memory;);
 }
 
 impl ZkDilithiumPrograms for Gpu {

@@ -3,7 +3,7 @@
 //! Where a device can be hit is a list of [`Site`]s, found by a run without faults. The CPU's are calls of its hashes or of its
 //! arithmetic, a GPU's are its copies and launches.
 
-use hypergrove_engine::{Error, Timing};
+use hypergrove_engine::{Error, Reached, Timing};
 use hypergrove_fips205::AdrsType;
 use hypergrove_gpu::steps::accesses;
 use hypergrove_gpu::{Facts, Gpu, Queue, Step, Wrapper};
@@ -375,6 +375,12 @@ impl<G: Gpu> Gpu for FaultyGpu<G> {
     }
     fn host_write(memory: &Self::HostMemory, at: usize, bytes: &[u8]) {
         G::host_write(&memory.memory, at, bytes);
+    }
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn Reached>, Error>> {
+        self.gpu.alloc_reached(bytes)
+    }
+    fn reaches(&self, at: u64, bytes: usize) -> bool {
+        self.gpu.reaches(at, bytes)
     }
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Self::Kernels, Error> {
         self.gpu.kernels(config, kernels).map(Arc::new)

@@ -279,7 +279,7 @@ impl Backend for Device1 {
         Some(Work { sha256: 1e9, sha512: 0.0, keccak: 2e8 })
     }
     forward!(self => Reference; self_test, absent, notices, clock, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
 }
 
 impl SlhDsaPrograms for Device1 {
@@ -322,7 +322,7 @@ impl Program for Answers {
         std::thread::sleep(Duration::from_secs_f64(self.seconds));
         Ok(Timing { execute: self.kernels, ..timing })
     }
-    forward!(self => self.inner; elsewhere);
+    forward!(self => self.inner; elsewhere, holds_nothing);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.inner.read(slot)

@@ -248,7 +248,7 @@ fn feed_goes_on() {
     loop {
         let seen = signal.events();
         // Whether to start what is at hand is a question of time; that a feed with room goes on is not.
-        feed.supply(0, 0, None);
+        feed.supply(0, 0, None, std::time::Duration::from_millis(1));
         while let Some(asked) = fed.next() {
             assert_eq!(asked.job, next);
             next += 1;
@@ -256,7 +256,7 @@ fn feed_goes_on() {
         if fed.size_hint() == (0, Some(0)) {
             break;
         }
-        feed.supply(0, 0, None);
+        feed.supply(0, 0, None, std::time::Duration::from_millis(1));
         signal.wait(seen, None);
     }
     assert_eq!(next, JOBS);
@@ -268,7 +268,7 @@ fn feed_stops() {
     let feed = Arc::new(Feed::new(1, u64::MAX));
     let source = feed.clone();
     let pull = thread::spawn(move || source.pull((0..).map(|job| Asked { job, held: 1, count: 1 })));
-    feed.supply(0, 0, None);
+    feed.supply(0, 0, None, std::time::Duration::from_millis(1));
     feed.stop();
     pull.join().unwrap();
 }

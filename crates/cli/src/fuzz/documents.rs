@@ -32,7 +32,7 @@ impl Backend for Measured {
         Ok(vec![Device { backend: "cpu", name: "fuzzed".into(), detail: "lanes".into(), ..device }])
     }
     forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium;);
+    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
 }
 
 impl SlhDsaPrograms for Measured {

@@ -1,10 +1,12 @@
-//! Rows under the stopwatch: columns in ordinary memory, packed but for the signatures that are verified, which are slices. Results
-//! go into memory that is used again.
+//! Rows under the stopwatch: columns in ordinary memory, or in memory that devices reach, packed but for those that are verified,
+//! which are slices of fewer signatures. Results go into memory that is used again.
 
 use super::{Answer, Question, check, distinct, kernels, message, seeds, until_used_up, wrong};
+use crate::args::RowMemory;
 use crate::failure::Failure;
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::{Engine, Mode, Op, Randomizer, Signature, SigningKey};
+use std::ops::DerefMut;
 use std::time::Instant;
 
 /// Measures. An answer that is wrong is an error.
@@ -21,12 +23,27 @@ pub(super) fn measure(
     }
 }
 
+/// Memory for rows, of the kind that is measured.
+fn memory(engine: &Engine, question: Question, bytes: usize) -> Result<Box<dyn DerefMut<Target = [u8]>>, Failure> {
+    Ok(match question.rows {
+        Some(RowMemory::Device) => {
+            let memory = engine.memory(bytes)?;
+            if memory.devices().is_empty() {
+                return Err(Failure::new("no device reaches memory of the host here; measure --rows host"));
+            }
+            Box::new(memory)
+        }
+        _ => Box::new(vec![0; bytes]),
+    })
+}
+
 fn keygen(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
     let p = question.params;
     let each: Vec<_> = (0..batch).map(|number| seeds(p, number)).collect();
     let bytes: Vec<u8> = each.iter().flat_map(|it| [&it.sk_seed[..], &it.sk_prf, &it.pk_seed].concat()).collect();
     let answer: Vec<u8> = engine.from_seeds(p, &each)?.iter().flat_map(|key| key.to_bytes().to_vec()).collect();
-    let (mut private, mut public) = (vec![0; batch * p.sk_bytes()], vec![0; batch * p.pk_bytes()]);
+    let mut private = memory(engine, question, batch * p.sk_bytes())?;
+    let mut public = memory(engine, question, batch * p.pk_bytes())?;
     let mut keygen = |jobs: usize| {
         let (private, public) = (&mut private[..jobs * p.sk_bytes()], &mut public[..jobs * p.pk_bytes()]);
         let start = Instant::now();
@@ -69,7 +86,7 @@ fn sign(engine: &Engine, question: Question, batch: usize, program: Option<usize
     let build = (question.cached_layers > 0).then(|| start.elapsed().as_secs_f64());
     let each: Vec<Vec<u8>> = (0..batch).map(message).collect();
     let (messages, width) = (each.concat(), each[0].len());
-    let (mut signatures, mut statuses) = (vec![0; batch * size], vec![RowStatus::default(); batch]);
+    let (mut signatures, mut statuses) = (memory(engine, question, batch * size)?, vec![RowStatus::default(); batch]);
     let mut sign = |jobs: usize| {
         let (signatures, statuses) = (&mut signatures[..jobs * size], &mut statuses[..jobs]);
         let start = Instant::now();
@@ -97,7 +114,7 @@ fn verify(engine: &Engine, question: Question, batch: usize, program: Option<usi
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
     let each: Vec<Vec<u8>> = (0..distinct(program.is_some(), p, batch)).map(message).collect();
     let (messages, width) = (each.concat(), each[0].len());
-    let mut signatures = vec![0; each.len() * p.sig_bytes()];
+    let mut signatures = memory(engine, question, each.len() * p.sig_bytes())?;
     let cached = engine.cache(&key, 1)?;
     sign_rows(engine, &cached, &messages, width, &mut signatures, &mut vec![RowStatus::default(); each.len()])?;
     let all: Vec<Signature> =

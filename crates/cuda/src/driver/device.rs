@@ -2,15 +2,15 @@
 
 use super::library::Driver;
 use super::lock;
-use super::memory::{CudaHostMemory, CudaMemory};
+use super::memory::{CudaHostMemory, CudaMemory, Owner};
 use super::nvrtc::Nvrtc;
 use super::queue::{CudaQueue, Event};
 use crate::compile::{Capability, Compiler};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUfunction, CUfunction_attribute, CUmodule, CUresult};
-use hypergrove_engine::Error;
+use hypergrove_engine::{Error, Reached};
 use hypergrove_fips205::plan::Work;
 use hypergrove_gpu::cache::Cache;
-use hypergrove_gpu::steps::{Access, Allocations, accesses, check_order};
+use hypergrove_gpu::steps::{Access, Allocations, Place, accesses, check_order};
 use hypergrove_gpu::{Facts, Gpu, Step};
 use hypergrove_kernels::{Config, Kernel};
 use std::collections::HashMap;
@@ -33,7 +33,9 @@ pub(crate) fn devices(cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<CudaGpu>>, S
         0 => return Err("the NVIDIA driver finds no GPU here".to_owned()),
         code => return Err(failed(code)),
     }
-    (0..count).map(|index| CudaGpu::open(&driver, &compiler, index).map(Arc::new).map_err(failed)).collect()
+    let reached = Arc::default();
+    let open = |index| CudaGpu::open(&driver, &compiler, &reached, index).map(Arc::new).map_err(failed);
+    (0..count).map(open).collect()
 }
 
 /// Cycles of one multiprocessor for a compression, at least: 64 lanes of the integer pipe a cycle, all additions moved
@@ -60,6 +62,8 @@ pub(crate) struct CudaGpu {
     /// Loaded kernels, kept until the device goes.
     pub(super) modules: Mutex<HashMap<(Config, Kernel), Slot>>,
     pub(super) allocations: Mutex<Allocations<()>>,
+    /// Callers' memory, which all devices reach.
+    pub(super) reached: Arc<Mutex<Allocations<()>>>,
 }
 
 struct Context(CUcontext);
@@ -116,7 +120,12 @@ pub(super) fn is_final(code: u32) -> bool {
 pub(super) const OUT_OF_MEMORY: u32 = CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
 
 impl CudaGpu {
-    fn open(driver: &Arc<Driver>, compiler: &Arc<Compiler>, index: c_int) -> Result<CudaGpu, u32> {
+    fn open(
+        driver: &Arc<Driver>,
+        compiler: &Arc<Compiler>,
+        reached: &Arc<Mutex<Allocations<()>>>,
+        index: c_int,
+    ) -> Result<CudaGpu, u32> {
         use sys::CUdevice_attribute_enum::*;
         let ok = |code| if code == 0 { Ok(()) } else { Err(code) };
         let (mut device, mut name, mut memory, mut version, mut uuid) = (0, [0u8; 256], 0, 0, [0; 16]);
@@ -172,6 +181,7 @@ impl CudaGpu {
             lost: OnceLock::new(),
             modules: Mutex::default(),
             allocations: Mutex::default(),
+            reached: reached.clone(),
         })
     }
 
@@ -231,7 +241,7 @@ impl CudaGpu {
     pub(super) fn check_accesses(&self, accesses: impl Iterator<Item = Access>) -> Result<(), Error> {
         let allocations = lock(&self.allocations);
         for access in accesses {
-            if allocations.find(access).is_none() {
+            if allocations.find(access).is_none() && lock(&self.reached).find(access).is_none() {
                 return Err(self.error(format!("a program uses memory that it does not have: {access:x?}")));
             }
         }
@@ -337,7 +347,7 @@ impl Gpu for CudaGpu {
     }
 
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<CudaHostMemory, Error> {
-        CudaHostMemory::new(self, bytes)
+        CudaHostMemory::new(self, bytes, Owner::Program)
     }
 
     fn host_address(memory: &CudaHostMemory) -> u64 {
@@ -354,6 +364,14 @@ impl Gpu for CudaGpu {
 
     fn host_write(memory: &CudaHostMemory, at: usize, bytes: &[u8]) {
         memory.write(at, bytes);
+    }
+
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn Reached>, Error>> {
+        Some(CudaHostMemory::new(self, bytes, Owner::Caller).map(|memory| Box::new(memory) as _))
+    }
+
+    fn reaches(&self, at: u64, bytes: usize) -> bool {
+        lock(&self.reached).find(Access { place: Place::Host, at, bytes, writes: false }).is_some()
     }
 
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<CudaKernels, Error> {

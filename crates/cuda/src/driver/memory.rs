@@ -3,12 +3,12 @@
 use super::device::{CudaGpu, OUT_OF_MEMORY};
 use super::lock;
 use cudarc::driver::sys::{self, CUdeviceptr};
-use hypergrove_engine::Error;
+use hypergrove_engine::{Error, Reached};
 use hypergrove_gpu::Gpu;
-use hypergrove_gpu::steps::Place;
+use hypergrove_gpu::steps::{Allocations, Place};
 use std::ops::Range;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Device memory. Whoever drops it has waited for the queues that use it. It comes as the last owner left it, and is not
 /// wiped when it goes: programs do that, by [`Step::Zero`].
@@ -55,6 +55,16 @@ pub(crate) struct CudaHostMemory {
     gpu: Arc<CudaGpu>,
     start: *mut u8,
     bytes: usize,
+    owner: Owner,
+}
+
+/// Whose page-locked memory it is.
+#[derive(Clone, Copy)]
+pub(super) enum Owner {
+    /// A program's: its device alone copies from it and to it.
+    Program,
+    /// A caller's: all devices do.
+    Caller,
 }
 // SAFETY: it owns its memory, which lasts until it is dropped, in whatever thread.
 unsafe impl Send for CudaHostMemory {}
@@ -62,7 +72,7 @@ unsafe impl Send for CudaHostMemory {}
 unsafe impl Sync for CudaHostMemory {}
 
 impl CudaHostMemory {
-    pub(super) fn new(gpu: &Arc<CudaGpu>, bytes: usize) -> Result<CudaHostMemory, Error> {
+    pub(super) fn new(gpu: &Arc<CudaGpu>, bytes: usize, owner: Owner) -> Result<CudaHostMemory, Error> {
         gpu.bind()?;
         let bytes = bytes.max(1);
         let mut start = null_mut();
@@ -74,8 +84,8 @@ impl CudaHostMemory {
             return Err(Error::OutOfMemory { device, needs: bytes as u64, has: 0 });
         }
         gpu.check(code, "allocating page-locked host memory")?;
-        lock(&gpu.allocations).insert(start as u64, bytes, Place::Host, ());
-        let memory = CudaHostMemory { gpu: gpu.clone(), start: start.cast(), bytes };
+        let memory = CudaHostMemory { gpu: gpu.clone(), start: start.cast(), bytes, owner };
+        lock(memory.allocations()).insert(start as u64, bytes, Place::Host, ());
         let mut seen = 0;
         // SAFETY: the memory was allocated just now, as mapped; one address is written.
         let code = unsafe { (gpu.driver.cuMemHostGetDevicePointer_v2)(&mut seen, start, 0) };
@@ -90,6 +100,14 @@ impl CudaHostMemory {
 
     pub(super) fn address(&self) -> u64 {
         self.start as u64
+    }
+
+    /// Where it is entered.
+    fn allocations(&self) -> &Mutex<Allocations<()>> {
+        match self.owner {
+            Owner::Program => &self.gpu.allocations,
+            Owner::Caller => &self.gpu.reached,
+        }
     }
 
     /// The start of a range, which must lie inside.
@@ -118,9 +136,19 @@ impl CudaHostMemory {
     }
 }
 
+impl Reached for CudaHostMemory {
+    fn bytes(&self) -> &[u8] {
+        self.slice(0..self.bytes)
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let bytes = self.bytes;
+        self.slice_mut(0..bytes)
+    }
+}
+
 impl Drop for CudaHostMemory {
     fn drop(&mut self) {
-        lock(&self.gpu.allocations).remove(self.start as u64);
+        lock(self.allocations()).remove(self.start as u64);
         // SAFETY: allocated by `new` and freed once; from now on no step is accepted that uses it.
         self.gpu.release(|driver| unsafe { (driver.cuMemFreeHost)(self.start.cast()) });
     }

@@ -1,6 +1,6 @@
 //! A call's way through the devices: its jobs are cut into chunks, the chunks take turns on devices, results are put in order.
 
-use super::feed::{Feed, Supply};
+use super::feed::{Feed, Supply, patience};
 use super::turns::{Signal, Ticket, Turn, lock};
 use super::worker::{Asked, Scale, Worker, is_fault};
 use super::{Job, Place, Scheduler};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zeroize::Zeroize;
 
 /// Results that are handed out before the devices are looked after again.
@@ -325,7 +325,11 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
             let most = group.and_then(|_| self.lanes.iter().map(|lane| lane.worker.most(group)).max());
             let in_flight = self.lanes.iter().map(|lane| lane.jobs).sum();
             let others = self.jobs.waiting().map_or(0, |(_, asked)| asked.count);
-            if let Supply::Later(wait) = feed.supply(others, in_flight, most) {
+            // A chunk of a discrete device is a full program; others' are small.
+            let discrete = self.lanes.iter().map(|lane| lane.worker).filter(|worker| worker.has_memory());
+            let longest = group.and_then(|group| discrete.filter_map(|worker| worker.full(group)).reduce(f64::max));
+            let longest = longest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            if let Supply::Later(wait) = feed.supply(others, in_flight, most, patience(longest)) {
                 return Started::No(Some(wait));
             }
         }

@@ -136,6 +136,11 @@ impl Scheduler {
         })
     }
 
+    /// All devices, those that are initialised lazily too.
+    pub(super) fn with_lazy(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().chain(self.others()).filter(|worker| !worker.is_disabled())
+    }
+
     /// Those of them that are initialised already.
     pub(super) fn initialised(&self) -> &[Worker] {
         self.lazy.as_ref().and_then(|lazy| lazy.workers.get()).map_or(&[], Vec::as_slice)

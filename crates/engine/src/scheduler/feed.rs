@@ -13,9 +13,16 @@ use std::time::{Duration, Instant};
 
 /// Time without a new job after which those at hand are started although they fill no chunk.
 const QUIET: Duration = Duration::from_micros(200);
-/// Time after which they are started although more keep coming, if no more than they are in flight. So chunks grow as long as the
-/// iterator is faster than the devices, and no device waits until the iterator has filled the first.
+/// Time after which they are started although more keep coming, if no more than they are in flight: this, or a share of the time
+/// that a device takes for a full chunk. So chunks grow as long as the iterator is faster than the devices, and no device waits
+/// until the iterator has filled the first. Chunks that are cut too early are small ones, in which a GPU is slower.
 const PATIENCE: Duration = Duration::from_millis(1);
+const PATIENCE_OF_A_CHUNK: u32 = 8;
+
+/// The time to wait, at most, with chunks that take so long.
+pub(super) fn patience(chunk: Option<Duration>) -> Duration {
+    chunk.map_or(PATIENCE, |chunk| (chunk / PATIENCE_OF_A_CHUNK).clamp(PATIENCE, LONGEST / PATIENCE_OF_A_CHUNK))
+}
 
 /// Time after which they are started in any case.
 const LONGEST: Duration = Duration::from_millis(100);
@@ -141,8 +148,8 @@ impl<J: Job> Feed<J> {
     }
 
     /// Whether the jobs at hand may be started; `others` are those that the call has taken and not started, besides those that
-    /// are in flight. From now on so many may be taken ahead.
-    pub(super) fn supply(&self, others: usize, in_flight: usize, most: Option<usize>) -> Supply {
+    /// are in flight. From now on so many may be taken ahead, and are started after `patience`.
+    pub(super) fn supply(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Supply {
         let mut state = lock(&self.state);
         let (jobs, bytes) = state.ahead;
         let (started, of_bytes) = (self.started.0.swap(0, Relaxed), self.started.1.swap(0, Relaxed));
@@ -163,7 +170,7 @@ impl<J: Job> Feed<J> {
             state.seen = (state.came, now);
         }
         let (quiet, waiting) = (now - state.seen.1, now - *state.first.get_or_insert(now));
-        let is_enough = waiting >= PATIENCE && (state.ahead.0 + others >= in_flight || waiting >= LONGEST);
+        let is_enough = waiting >= patience && (state.ahead.0 + others >= in_flight || waiting >= LONGEST);
         if quiet >= QUIET || is_enough { Supply::Ready } else { Supply::Later(Some(QUIET - quiet)) }
     }
 }

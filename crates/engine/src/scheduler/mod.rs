@@ -9,6 +9,7 @@ mod choice;
 #[cfg(test)]
 mod doubles;
 mod feed;
+mod memory;
 mod stats;
 mod turns;
 mod worker;
@@ -21,6 +22,7 @@ mod sync {
 
 pub use call::Sink;
 pub use choice::{Suited, Wake};
+pub use memory::Memory;
 pub use stats::{DeviceStats, Stats};
 pub use turns::Waits;
 pub use worker::{Asked, Fault, Scale, Worker, is_fault};
@@ -114,6 +116,8 @@ pub struct Scheduler {
     /// Of all programs that ran.
     timing: Mutex<Timing>,
     pub(crate) counters: Counters,
+    /// Memory of callers that devices reach.
+    memory: Arc<memory::Pool>,
     /// The host's threads, started at the first call that has use for them.
     pool: OnceLock<Result<ThreadPool, Error>>,
     /// For the host's own programs whose policy has fewer threads than there are.
@@ -167,11 +171,21 @@ impl Place<'_> {
         jobs: usize,
         work: impl FnOnce(&mut Ready) -> Result<(T, Timing), Error> + Send,
     ) -> Result<T, Error> {
+        self.program_if(facts, jobs, |program| work(program).map(Some)).map(|done| done.expect("it was done"))
+    }
+
+    /// The same, unless `work` says by `None` that it left the program as it was.
+    pub fn program_if<T: Send>(
+        &self,
+        facts: &Arc<Facts>,
+        jobs: usize,
+        work: impl FnOnce(&mut Ready) -> Result<Option<(T, Timing)>, Error> + Send,
+    ) -> Result<Option<T>, Error> {
         let compute = |program: &mut Ready| {
             program.elsewhere(self.elsewhere);
-            let (done, timing) = work(program)?;
+            let Some((done, timing)) = work(program)? else { return Ok(None) };
             *lock(&self.scheduler.timing) += &timing;
-            Ok(done)
+            Ok(Some(done))
         };
         let pool = self.pool.filter(|_| facts.uses_threads());
         self.worker.programs.with(facts, self.scheduler.room_for(jobs), self.room, |program, policy| {
@@ -258,6 +272,7 @@ impl Scheduler {
             faults: Mutex::default(),
             timing: Mutex::default(),
             counters: Counters::default(),
+            memory: Arc::default(),
             pool: OnceLock::new(),
             narrow: Mutex::default(),
             process: OnceLock::new(),

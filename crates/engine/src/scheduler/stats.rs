@@ -25,6 +25,10 @@ pub struct Stats {
     pub faults: u64,
     /// Jobs that were done again after a failure.
     pub retried_jobs: u64,
+    /// Bytes that callers have of [`Scheduler::memory`], and bytes that are kept for the next call of it.
+    pub memory_in_use: u64,
+    /// See [`memory_in_use`](Stats::memory_in_use).
+    pub memory_idle: u64,
     /// Each device.
     pub devices: Vec<DeviceStats>,
 }
@@ -88,7 +92,10 @@ impl Scheduler {
             let (device, waits) = (worker.device().clone(), worker.turns.waits());
             DeviceStats { device, is_disabled: worker.is_disabled(), running, waiting, waits }
         };
+        let (memory_in_use, memory_idle) = self.memory.stats();
         Stats {
+            memory_in_use,
+            memory_idle,
             chunks: it.chunks.load(Relaxed),
             jobs: it.jobs.load(Relaxed),
             chunk_sizes,

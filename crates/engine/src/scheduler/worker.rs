@@ -124,7 +124,7 @@ impl Worker {
     }
 
     /// Predicted time of a full program.
-    fn full(&self, group: Group) -> Option<f64> {
+    pub(super) fn full(&self, group: Group) -> Option<f64> {
         self.programs.facts(group).ok().map(|facts| facts.seconds() * facts.most() as f64)
     }
 

@@ -18,8 +18,21 @@ impl<G: Gpu> GpuProgram<G> {
         cache_bytes(self.p(), self.shape.cached).expect("checked when the plan was made")
     }
 
+    /// What holds the nodes of the batch's keys, if layers are cached, and their addresses.
+    pub(super) fn nodes_of_keys(&mut self, batch: &Batch<'_>) -> Result<(Vec<Arc<Nodes<G>>>, Vec<u64>), Error> {
+        let held = if self.shape.cached > 0 { self.hold_nodes(batch)? } else { Vec::new() };
+        let addresses = held.iter().map(|nodes| G::address(&nodes.memory)).collect();
+        self.stored = !held.is_empty() && self.shape.policy.stored > 0 && held.iter().all(|nodes| nodes.stored);
+        Ok((held, addresses))
+    }
+
+    /// Nodes that are damaged would fail every batch of their key.
+    pub(super) fn drop_nodes(&self, batch: &Batch<'_>) {
+        batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
+    }
+
     /// The cached nodes of the batch's keys in device memory.
-    pub(super) fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<Nodes<G>>>, Error> {
+    fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<Nodes<G>>>, Error> {
         let mut signatures = vec![0; batch.keys.len()];
         batch.key_of.iter().for_each(|key| signatures[*key as usize] += 1);
         // A batch holds the nodes of all its keys at once.
@@ -113,7 +126,7 @@ impl<G: Gpu> GpuProgram<G> {
                         to.copy_from_slice(&word.to_le_bytes());
                     }
                 }
-                let done = self.go(|program| program.store_steps(layer, count), None, &[], None);
+                let done = self.go(|program| program.store_steps(layer, count), None, &[], |_| Ok(()));
                 let flags = self.view(l.flag, flag_words(p, count) * 4);
                 let agrees = |job: usize| flags[4 * (1 + job * p.d + layer)..][..4] == 1u32.to_le_bytes();
                 if done.is_ok() && !(0..count).all(agrees) {
@@ -161,7 +174,7 @@ impl<G: Gpu> GpuProgram<G> {
                     numbers.fill(u32::MAX);
                     self.put_keys(batch, &[*key], &mut numbers, &[]);
                     timing.execute +=
-                        self.go(|program| program.cache_steps(layer, first, count), None, &[], None)?.execute;
+                        self.go(|program| program.cache_steps(layer, first, count), None, &[], |_| Ok(()))?.execute;
                     let (to, left) = std::mem::take(&mut rest).split_at_mut(count * tree);
                     let part = self.layout.output;
                     to.copy_from_slice(&self.bytes(part)[..count * tree]);

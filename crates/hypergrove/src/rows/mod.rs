@@ -4,6 +4,7 @@ mod block;
 mod column;
 
 pub use column::{Column, Offsets};
+pub use hypergrove_engine::scheduler::Memory;
 
 use crate::jobs::{ToSign, ToVerify, check_length, random};
 use crate::run::{Failed, Run};
@@ -107,6 +108,33 @@ pub struct VerifyRows<'a> {
 }
 
 impl Engine {
+    /// Memory for rows that devices copy from and to by themselves: signatures, messages and keys that lie in it are not copied by
+    /// threads. Without a device that can, it is ordinary memory, and serves as well: [`Memory::devices`] says which it is. Rows need
+    /// not lie in it. To get such memory takes long, and to drop it takes the time to wipe it: use it for many calls.
+    ///
+    /// ```
+    /// use hypergrove::rows::{Column, RowVerifyingKeys, RowStatus, VerifyRows};
+    /// use hypergrove::{Engine, Mode, SLH_DSA_SHA2_128F};
+    ///
+    /// let (engine, p) = (Engine::new()?, &SLH_DSA_SHA2_128F);
+    /// let key = engine.generate(p)?;
+    /// let mut signatures = engine.memory(p.sig_bytes())?;
+    /// signatures.copy_from_slice(engine.sign(&key, Mode::default(), b"message", Default::default())?.as_bytes());
+    /// let rows = VerifyRows {
+    ///     keys: RowVerifyingKeys::One(&key.verifying_key()),
+    ///     mode: Mode::default(),
+    ///     messages: Column::packed(b"message", 7),
+    ///     signatures: Column::packed(&signatures, p.sig_bytes()),
+    /// };
+    /// let mut statuses = [RowStatus::default()];
+    /// engine.verify_rows(&rows, &mut statuses)?;
+    /// assert_eq!(statuses, [RowStatus::Valid]);
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn memory(&self, bytes: usize) -> Result<Memory, Error> {
+        self.0.scheduler.memory(bytes)
+    }
+
     /// Signs one message for each row. The signature of row i goes to `signatures[i * sig_bytes..]`, its status to `statuses[i]`. The
     /// engine writes a signature after it has checked the device's results. The memory of a row that is not signed is zero.
     ///
@@ -392,6 +420,28 @@ impl<'a> SignRows<'a> {
         }
     }
 
+    /// The distinct keys of some rows, and which of them each row has.
+    fn keys_of(&self, rows: &[SignRow<'a>]) -> (Vec<&'a SigningKey>, Vec<u32>) {
+        match self.keys {
+            RowSigningKeys::One(key) => (vec![key], vec![0; rows.len()]),
+            RowSigningKeys::Table { keys, .. } => of_table(keys, rows.iter().map(|row| row.key)),
+        }
+    }
+
+    /// The message of each of these rows, whose keys are given.
+    fn message_of<'r>(
+        &self,
+        rows: &'r [SignRow<'a>],
+        keys: &'r [&'a SigningKey],
+        key_of: &'r [u32],
+    ) -> impl Fn(usize) -> ToSign<'a> + Send + Sync + use<'r, 'a> {
+        let mode = self.mode;
+        move |i| {
+            let SignRow { message, randomizer, .. } = rows[i];
+            ToSign { key: keys[key_of[i] as usize], mode, message, randomizer }
+        }
+    }
+
     fn first_key(&self) -> &'a SigningKey {
         match self.keys {
             RowSigningKeys::One(key) => key,
@@ -443,15 +493,19 @@ impl<'a> Rows for SignRows<'a> {
     }
 
     fn run(&self, run: &Run<'_>, rows: &[SignRow<'a>], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let (keys, key_of) = match self.keys {
-            RowSigningKeys::One(key) => (vec![key], vec![0; rows.len()]),
-            RowSigningKeys::Table { keys, .. } => of_table(keys, rows.iter().map(|row| row.key)),
-        };
-        let of = |i: usize| {
-            let SignRow { message, randomizer, .. } = rows[i];
-            ToSign { key: keys[key_of[i] as usize], mode: self.mode, message, randomizer }
-        };
-        crate::jobs::sign(run, of, &keys, &key_of, fresh, out)
+        let (keys, key_of) = self.keys_of(rows);
+        crate::jobs::sign(run, self.message_of(rows, &keys, &key_of), &keys, &key_of, fresh, out)
+    }
+
+    fn run_held(
+        &self,
+        run: &Run<'_>,
+        rows: &[SignRow<'a>],
+        out: &mut [&mut [u8]],
+        memory: &mut Vec<u8>,
+    ) -> Option<Result<(), Error>> {
+        let (keys, key_of) = self.keys_of(rows);
+        crate::jobs::sign_held(run, self.message_of(rows, &keys, &key_of), &keys, &key_of, out, memory)
     }
 
     fn finish(_: &SignRow<'a>, signature: &[u8], to: &mut [u8]) -> RowStatus {

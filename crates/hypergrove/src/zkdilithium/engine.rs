@@ -539,7 +539,7 @@ mod tests {
             SelfTest::Off
         }
         forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has zkdilithium; lacks slh_dsa, sha256;);
+        capabilities!(has zkdilithium; lacks slh_dsa, sha256, host_memory;);
     }
 
     impl ZkDilithiumPrograms for Mock {

@@ -8,7 +8,7 @@ use super::{Instance, lock};
 use ash::{amd, ext, khr, nv, vk};
 use gpu_allocator::AllocationSizes;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
-use hypergrove_engine::Error;
+use hypergrove_engine::{Error, Reached};
 use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{self, Access, Allocations};
 use hypergrove_gpu::{Facts, Gpu, Step};
@@ -485,6 +485,15 @@ impl Gpu for VulkanGpu {
 
     fn host_write(memory: &HostMemory, at: usize, bytes: &[u8]) {
         memory.write(at, bytes);
+    }
+
+    /// Its driver would have to import memory; rows go through staging.
+    fn alloc_reached(self: &Arc<Self>, _: usize) -> Option<Result<Box<dyn Reached>, Error>> {
+        None
+    }
+
+    fn reaches(&self, _: u64, _: usize) -> bool {
+        false
     }
 
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Kernels, Error> {

@@ -1,0 +1,146 @@
+//! Memory that an engine's devices reach by themselves.
+
+use super::turns::lock;
+use super::{Scheduler, Worker};
+use crate::{Error, Reached};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use zeroize::Zeroize;
+
+/// A block of idle memory is used again for one request that is at least this share of it.
+const SHARE_OF_A_BLOCK: usize = 2;
+
+/// Memory for rows, zeroed at first. Devices of one backend, those that [`devices`](Memory::devices) names, copy from it and to it by
+/// themselves: no thread touches what lies in it. It counts against no memory budget.
+///
+/// It is wiped on drop, since it may hold keys, and then kept for the next [`Engine::memory`](Scheduler::memory): to make such memory
+/// takes as long as to copy it several times. It outlives its engine if it has to.
+pub struct Memory {
+    block: Block,
+    /// Bytes that were asked for.
+    bytes: usize,
+    devices: Vec<String>,
+    pool: Weak<Pool>,
+}
+
+/// Bytes somewhere.
+enum Block {
+    Reached(Box<dyn Reached>),
+    /// Where no device reaches memory of the host.
+    Ordinary(Vec<u8>),
+}
+
+/// What callers have, and what is kept for them.
+#[derive(Default)]
+pub(super) struct Pool {
+    idle: Mutex<Vec<Box<dyn Reached>>>,
+    in_use: AtomicU64,
+    /// Bytes that may be kept.
+    most: AtomicU64,
+}
+
+impl Pool {
+    /// The smallest idle block that serves.
+    fn take(&self, bytes: usize) -> Option<Box<dyn Reached>> {
+        let mut idle = lock(&self.idle);
+        let serves =
+            |block: &dyn Reached| (bytes..=bytes.saturating_mul(SHARE_OF_A_BLOCK)).contains(&block.bytes().len());
+        let fitting = idle.iter().enumerate().filter(|(_, block)| serves(&***block));
+        let at = fitting.min_by_key(|(_, block)| block.bytes().len()).map(|(at, _)| at)?;
+        Some(idle.swap_remove(at))
+    }
+
+    fn idle_bytes(&self) -> u64 {
+        lock(&self.idle).iter().map(|block| block.bytes().len() as u64).sum()
+    }
+
+    /// Bytes that callers have, and that are kept.
+    pub(super) fn stats(&self) -> (u64, u64) {
+        (self.in_use.load(Relaxed), self.idle_bytes())
+    }
+}
+
+impl Memory {
+    /// The devices that reach it, as [`Device::id`](crate::Device::id) names them. With none, it is ordinary memory.
+    pub fn devices(&self) -> &[String] {
+        &self.devices
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.block {
+            Block::Reached(block) => &block.bytes()[..self.bytes],
+            Block::Ordinary(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.block {
+            Block::Reached(block) => &mut block.bytes_mut()[..self.bytes],
+            Block::Ordinary(bytes) => bytes,
+        }
+    }
+}
+
+/// Its size alone: it may hold keys.
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("bytes", &self.bytes).field("devices", &self.devices).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let (words, rest) = self.as_chunks_mut::<64>();
+        words.iter_mut().for_each(|word| word.zeroize());
+        rest.zeroize();
+        let Some(pool) = self.pool.upgrade() else { return };
+        pool.in_use.fetch_sub(self.bytes as u64, Relaxed);
+        if let Block::Reached(block) = std::mem::replace(&mut self.block, Block::Ordinary(Vec::new()))
+            && pool.idle_bytes() + block.bytes().len() as u64 <= pool.most.load(Relaxed)
+        {
+            lock(&pool.idle).push(block);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Memory for rows; see [`Memory`]. Devices that are initialised lazily are initialised now.
+    pub fn memory(&self, bytes: usize) -> Result<Memory, Error> {
+        let workers = || self.with_lazy().filter(|worker| worker.has_memory());
+        let (mut block, mut devices) = (None, Vec::new());
+        for worker in workers() {
+            let backend = worker.programs.backend();
+            let Some(memory) = backend.host_memory() else { continue };
+            let of_backend = |other: &&Worker| Arc::ptr_eq(other.programs.backend(), backend);
+            // Blocks of several backends are not told apart: those of the first that has some are all there are.
+            match self.memory.take(bytes).map_or_else(|| memory.allocate(bytes), Ok) {
+                Err(Error::Unsupported { .. }) => continue,
+                made => block = Some(made?),
+            }
+            devices = workers().filter(of_backend).map(|worker| worker.device().id()).collect();
+            break;
+        }
+        let block = match block {
+            Some(block) => Block::Reached(block),
+            None => {
+                let mut ordinary = Vec::new();
+                let has = 0;
+                let refused = |_| Error::OutOfMemory { device: "the host".into(), needs: bytes as u64, has };
+                ordinary.try_reserve_exact(bytes).map_err(refused)?;
+                ordinary.resize(bytes, 0);
+                Block::Ordinary(ordinary)
+            }
+        };
+        self.memory.most.store(self.memory_budget(), Relaxed);
+        self.memory.in_use.fetch_add(bytes as u64, Relaxed);
+        Ok(Memory { block, bytes, devices, pool: Arc::downgrade(&self.memory) })
+    }
+}
