@@ -325,12 +325,16 @@ impl<G: Gpu> GpuProgram<G> {
         if signatures.is_empty() {
             return Ok(());
         }
-        if let Some(uploads) = self.fetches(signatures) {
-            return self.queue.submit(&self.kernels, &uploads);
-        }
         let (shared, to) = (self.cache.clone(), self.device(self.layout.input));
         let _turn = shared.turn();
-        self.ring().send(signatures, to)
+        match self.fetches(signatures) {
+            Some(uploads) => {
+                self.queue.submit(&self.kernels, &uploads)?;
+                self.queue.mark(0)?;
+                self.queue.wait_for(0)
+            }
+            None => self.ring().send(signatures, to),
+        }
     }
 
     /// What copies rows of signatures that the device reaches, if most of them follow each other there.
