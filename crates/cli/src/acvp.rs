@@ -1,16 +1,16 @@
 //! `hypergrove acvp`: answers NIST's ACVP tests of SLH-DSA, revision FIPS205.
 
 use crate::args::{Acvp, MachineOptions};
-use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Sources, Target};
 use crate::hexadecimal;
-use crate::machine::{self, Watched};
-use crate::printer::{Bar, Printer, brief, grouped};
 use hypergrove::{
     Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, UnknownHash, UnknownSet, VerifyJob,
     VerifyingKey,
 };
-use hypergrove_tune::table::shortened;
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine::{self, Watched};
+use hypergrove_lab::printer::shortened;
+use hypergrove_lab::printer::{Bar, Printer, brief, grouped};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;

@@ -1,17 +1,16 @@
 //! `hypergrove devices`.
 
 use crate::args::{Devices, MachineOptions};
-use crate::failure::{Exit, Failure};
-use crate::machine;
-use crate::printer::{Printer, Table, significant};
-use hypergrove::Device;
-use hypergrove_cpu::Isa;
-use hypergrove_tune::table::{InUse, Known, Source, Table as Tuned};
+use hypergrove::{Device, Isa, TableSource};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine::{self, InUse, Known, PolicyTable};
+use hypergrove_lab::printer::{Printer, Table, significant};
+
 use serde_json::json;
 
 pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     // Nobody knows what device a damaged table is of: the engine warns of it.
-    let is_whole = |table: &Source| Tuned::parse(&table.text).is_ok();
+    let is_whole = |table: &TableSource| PolicyTable::parse(&table.text).is_ok();
     let (tables, damaged): (Vec<_>, Vec<_>) = machine::tables().into_iter().partition(is_whole);
     let engine = machine::engine_with(options, printer, |builder| builder.tables(damaged))?;
     let (mut devices, mut absent) = (Vec::new(), Vec::new());

@@ -1,13 +1,12 @@
 //! `hypergrove explain`.
 
 use crate::args::{Explain, MachineOptions};
-use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits};
-use crate::printer::{Printer, grouped, seconds, significant};
-use hypergrove::{Op, PolicySource, Work};
-use hypergrove_cpu::Rates;
-use hypergrove_engine::Size;
-use hypergrove_fips205::plan::{Forest, Stage};
+use hypergrove::backend::{Forest, Rates, Size, Stage};
+use hypergrove::{PolicySource, Work};
+use hypergrove_lab::args::op_name;
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine::{self, Limits, rates_json, work_json};
+use hypergrove_lab::printer::{Printer, grouped, seconds, significant};
 use serde_json::json;
 
 pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -113,24 +112,6 @@ fn shown(work: &Work, number: impl Fn(f64) -> String, unit: &str) -> String {
     let hashes = [("SHA-256", work.sha256), ("SHA-512", work.sha512), ("Keccak", work.keccak)];
     let used = hashes.iter().filter(|(_, calls)| *calls > 0.0);
     used.map(|(hash, calls)| format!("{} {hash}{unit}", number(*calls))).collect::<Vec<_>>().join(", ")
-}
-
-/// An operation, as it is typed.
-pub(crate) fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Keygen => "keygen",
-        Op::Sign => "sign",
-        Op::Verify => "verify",
-        Op::Cache => "cache",
-    }
-}
-
-pub(crate) fn work_json(work: &Work) -> serde_json::Value {
-    json!({ "sha256": work.sha256, "sha512": work.sha512, "keccak": work.keccak })
-}
-
-pub(crate) fn rates_json(rates: &Rates) -> serde_json::Value {
-    json!({ "sha256": rates.sha256, "sha512": rates.sha512, "keccak": rates.keccak })
 }
 
 fn describe(stage: &Stage) -> String {

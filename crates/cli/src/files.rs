@@ -1,17 +1,13 @@
 //! Files: read whole, written whole.
 
-use crate::failure::Failure;
-use crate::printer::{Printer, escape, grouped};
 use crate::staged::{self, About, Staged};
+use hypergrove_lab::failure::Failure;
+use hypergrove_lab::printer::{Printer, Shown, grouped, unbuffered};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read, Write};
-#[cfg(unix)]
-use std::os::fd::AsFd;
-#[cfg(windows)]
-use std::os::windows::io::AsHandle;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -23,15 +19,6 @@ const SPARE: usize = 64;
 
 /// Bytes of a file that are read without asking for the free memory, which takes longer than to read a small file.
 const SHORT: u64 = 16 << 20;
-
-/// A path as it is shown: characters that nobody sees are escaped.
-pub(crate) struct Shown<'a>(pub(crate) &'a Path);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escape(&self.0.to_string_lossy(), "", f)
-    }
-}
 
 /// Where bytes come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -143,17 +130,6 @@ pub(crate) fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// A standard stream without its buffer, which nobody wipes.
-#[cfg(unix)]
-pub(crate) fn unbuffered(stream: impl AsFd) -> io::Result<File> {
-    stream.as_fd().try_clone_to_owned().map(File::from)
-}
-
-#[cfg(windows)]
-pub(crate) fn unbuffered(stream: impl AsHandle) -> io::Result<File> {
-    stream.as_handle().try_clone_to_owned().map(File::from)
 }
 
 /// The paths that a list names, one a line; at least one.

@@ -9,8 +9,8 @@ mod lists;
 mod signatures;
 mod zkdilithium;
 
-use crate::failure::Failure;
 use hypergrove::{Cpu, Engine};
+use hypergrove_lab::failure::Failure;
 use peak_alloc::PeakAlloc;
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hasher};

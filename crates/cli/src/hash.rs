@@ -1,11 +1,11 @@
 //! `hypergrove hash`.
 
 use crate::args::{self, Hash, MachineOptions};
-use crate::failure::{Exit, Failure};
 use crate::files::{Source, path_of};
-use crate::machine;
-use crate::printer::{Printer, Visible};
 use hypergrove::{Engine, MerkleTree};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::{Printer, Visible};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 

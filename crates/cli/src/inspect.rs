@@ -1,14 +1,14 @@
 //! `hypergrove inspect`.
 
 use crate::args::{Inspect, KeyKind, Scheme, known_sets};
-use crate::failure::{Exit, Failure};
 use crate::files::Source;
 use crate::keys::{self, Element, Encoding, Found, Key, KeyFile, elements};
-use crate::printer::{Printer, Table, grouped};
 use crate::{pem, zkdilithium};
 use hypergrove::Params;
 use hypergrove::pkcs8::der::Tag;
 use hypergrove::zkdilithium::params::*;
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::printer::{Printer, Table, grouped};
 use serde::Serialize;
 use std::ops::Range;
 

@@ -1,14 +1,14 @@
 //! `hypergrove kat`: computes known answers of zkDilithium.
 
 use crate::args::{Kat, MachineOptions};
-use crate::failure::{Exit, Failure};
 use crate::files::Source;
 use crate::hexadecimal;
-use crate::printer::{Printer, brief};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove::zkdilithium::{Engine, SignJob, VerifyJob, VerifyingKey};
-use hypergrove_tune::table::shortened;
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::printer::shortened;
+use hypergrove_lab::printer::{Printer, brief};
 use serde::{Deserialize, Serialize};
 
 /// Cases computed together: how often the progress bar moves.

@@ -1,13 +1,14 @@
 //! `hypergrove keygen`.
 
 use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
-use crate::failure::{Exit, Failure};
 use crate::files::{Access, Target, commit_pair};
 use crate::keys::{Encoding, check_encoding, encode_private, encode_public};
-use crate::printer::Printer;
-use crate::{machine, zkdilithium};
+use crate::zkdilithium;
 use hypergrove::zkdilithium::params::NAME;
 use hypergrove::{Params, Seeds};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::Printer;
 use zeroize::Zeroizing;
 
 pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {

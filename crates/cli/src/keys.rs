@@ -1,14 +1,14 @@
 //! Keys in files, whatever their form.
 
 use crate::args::{KeyKind, Scheme, known_sets};
-use crate::failure::Failure;
 use crate::files::Source;
 use crate::pem::{Pem, is_pem, mixed};
-use crate::printer::brief;
 use crate::zkdilithium;
 use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
-use hypergrove::{KeyError, Params, SigningKey, VerifyingKey};
+use hypergrove::{Params, SigningKey, VerifyingKey};
+use hypergrove_lab::failure::Failure;
+use hypergrove_lab::printer::brief;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
@@ -201,18 +201,6 @@ fn unknown(got: usize, set: Option<&'static Params>) -> Failure {
             }
             Failure::new(format!("these {got} raw bytes do not name their set"))
                 .hint(format!("name it with --set; by its length this is {}", fits.join(", or ")))
-        }
-    }
-}
-
-impl From<KeyError> for Failure {
-    fn from(error: KeyError) -> Failure {
-        let failure = Failure::new(error.to_string());
-        match error {
-            KeyError::Malformed { .. } => {
-                failure.hint("it may be cut short or have bytes too many; if it is a raw key, name its set with --set")
-            }
-            _ => failure,
         }
     }
 }

@@ -6,10 +6,8 @@
 
 mod acvp;
 mod args;
-mod bench;
 mod devices;
 mod explain;
-mod failure;
 mod files;
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
@@ -20,32 +18,24 @@ mod inspect;
 mod kat;
 mod keygen;
 mod keys;
-mod loader;
-mod machine;
 mod message;
 mod pem;
-mod printer;
 mod pubkey;
 mod quickstart;
-mod record;
 mod report;
-mod sha256;
 mod sign;
 mod staged;
-mod stopwatch;
-mod study;
 mod tagged;
-mod tune;
 mod verdicts;
 mod verify;
 mod zkdilithium;
 
 use args::{Cli, Command};
 use clap::Parser;
-use failure::{Exit, Failure};
-use files::Shown;
-use hypergrove_engine::wiped;
-use printer::Printer;
+use hypergrove::backend::wiped;
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::printer::{Printer, Shown};
+use hypergrove_lab::{bench, tune};
 use std::process::ExitCode;
 
 /// Runs the tool by this process's arguments.
@@ -90,7 +80,7 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Bench(args) => bench::run(args, machine, printer),
         Command::Hash(args) => hash::run(args, machine, printer),
         Command::Report(args) => report::run(args, printer),
-        Command::Tune(args) => tune::run(args, machine, printer),
+        Command::Tune(args) => tune::run(args, machine, printer, &report::written),
         Command::Acvp(args) => acvp::run(args, machine, printer),
         Command::Kat(args) => kat::run(args, machine, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),

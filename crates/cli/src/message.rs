@@ -1,10 +1,10 @@
 //! Messages: read whole where a scheme needs that, hashed in pieces where a hash is signed.
 
 use crate::args::MachineOptions;
-use crate::failure::Failure;
 use crate::files::{Source, available};
-use crate::printer::grouped;
 use hypergrove::Mode;
+use hypergrove_lab::failure::Failure;
+use hypergrove_lab::printer::grouped;
 use std::io::{self, Read};
 
 /// Bytes of a message that are hashed at a time. Shorter messages are hashed by the engine, on all its threads.

@@ -1,8 +1,8 @@
 //! PEM as it is met: text around it, several blocks in a file, a byte order mark, lines of any length.
 
-use crate::failure::Failure;
-use crate::printer::brief;
 use hypergrove::pkcs8::der::pem;
+use hypergrove_lab::failure::Failure;
+use hypergrove_lab::printer::brief;
 use std::fmt::Display;
 use zeroize::Zeroizing;
 

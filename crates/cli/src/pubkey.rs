@@ -1,12 +1,13 @@
 //! `hypergrove pubkey`.
 
 use crate::args::{KeyKind, MachineOptions, Pubkey, Scheme};
-use crate::failure::{Exit, Failure};
 use crate::files::{Access, Source, Sources, Target};
 use crate::keys::{Encoding, Key, KeyFile, encode_public};
-use crate::printer::Printer;
-use crate::{machine, zkdilithium};
+use crate::zkdilithium;
 use hypergrove::zkdilithium::params::NAME;
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::Printer;
 
 pub(crate) fn run(args: &Pubkey, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let (source, target) = (Source::from(args.key.as_path()), Target::from(args.output.as_path()));

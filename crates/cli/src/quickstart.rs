@@ -1,18 +1,18 @@
 //! `hypergrove quickstart`: the whole of it, on one's own files.
 
 use crate::args::{MachineOptions, Quickstart};
-use crate::explain::op_name;
-use crate::failure::{Exit, Failure};
-use crate::files::{Access, Batch, Shown, Source, Target, commit_pair};
+use crate::files::{Access, Batch, Source, Target, commit_pair};
 use crate::keys::{Encoding, encode_private, encode_public};
-use crate::machine;
 use crate::message::Messages;
-use crate::printer::{Printer, Table, grouped, seconds, significant};
 use crate::sign::signature_path;
-use crate::stopwatch::{Question, measure};
 use crate::tagged::tagged;
+use hypergrove::backend::Rates;
 use hypergrove::{Engine, Op, Params, SignJob, SigningKey, VerifyJob};
-use hypergrove_cpu::Rates;
+use hypergrove_lab::args::op_name;
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::{Printer, Shown, Table, grouped, seconds, significant};
+use hypergrove_lab::stopwatch::{Question, measure};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -1,18 +1,18 @@
 //! `hypergrove sign`.
 
 use crate::args::{self, MachineOptions, Scheme, Sign};
-use crate::failure::{Exit, Failure};
-use crate::files::{Access, Batch, Fate, Shown, Source, Sources, Target, is_directory};
+use crate::files::{Access, Batch, Fate, Source, Sources, Target, is_directory};
 use crate::keys::KeyFile;
-use crate::machine::{self, Watched};
 use crate::message::Messages;
-use crate::printer::Printer;
 use crate::tagged::tagged;
 use crate::verdicts::{Verdict, Verdicts};
 use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine::{self, Watched};
+use hypergrove_lab::printer::{Printer, Shown};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,8 @@
 //! One verdict for each of many files, in the order in which they were given.
 
-use crate::failure::{Exit, Failure};
 use crate::files::Source;
-use crate::printer::{Bar, Printer, grouped};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::printer::{Bar, Printer, grouped};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 

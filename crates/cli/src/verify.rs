@@ -1,17 +1,18 @@
 //! `hypergrove verify`.
 
 use crate::args::{self, MachineOptions, Scheme, Verify, known_sets};
-use crate::failure::{Exit, Failure};
-use crate::files::{Shown, Source, is_directory};
+use crate::files::{Source, is_directory};
 use crate::keys::KeyFile;
 use crate::message::Messages;
-use crate::printer::{Printer, grouped};
 use crate::sign::signature_path;
 use crate::tagged::tagged;
 use crate::verdicts::{Verdict, Verdicts};
-use crate::{machine, zkdilithium};
+use crate::zkdilithium;
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Error, VerifyJob, VerifyingKey};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::{Printer, Shown, grouped};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,17 +1,15 @@
 //! What zkDilithium has of its own at the command line: the forms of its keys, and its engine.
 
 use crate::args::{MachineOptions, MessageOptions};
-use crate::failure::Failure;
 use crate::keys::{Encoding, KeyFile};
-use crate::machine::{self, Warns, Watched};
 use crate::pem::{Pem, is_pem, mixed};
-use crate::printer::{Printer, brief};
 use crate::tagged::tagged;
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
-use hypergrove::zkdilithium::{
-    Engine, EngineBuilder, KeyError, PRIVATE_LABEL, PUBLIC_LABEL, SigningKey, VerifyJob, VerifyingKey,
-};
+use hypergrove::zkdilithium::{Engine, KeyError, PRIVATE_LABEL, PUBLIC_LABEL, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove::{Error, Params};
+use hypergrove_lab::failure::Failure;
+use hypergrove_lab::printer::{Printer, brief};
+pub(crate) use hypergrove_lab::zkdilithium::{engine, engine_with, refuse};
 use zeroize::Zeroizing;
 
 /// Half of a key pair, or all of it.
@@ -127,12 +125,6 @@ pub(crate) fn private(file: &KeyFile) -> Result<SigningKey, Failure> {
     }
 }
 
-impl From<KeyError> for Failure {
-    fn from(error: KeyError) -> Failure {
-        Failure::new(error.to_string())
-    }
-}
-
 /// A key from the system's randomness, or from a seed.
 pub(crate) fn generate(
     seed: Option<&Vec<u8>>,
@@ -176,14 +168,6 @@ pub(crate) fn has_no_sets(p: &Params) -> Failure {
     Failure::new(format!("{NAME} has no parameter sets, --set says {p}")).hint("leave --set or --scheme out")
 }
 
-/// Refuses options that are another scheme's.
-pub(crate) fn refuse(options: &[(bool, &str)]) -> Result<(), Failure> {
-    match options.iter().find(|(given, _)| *given) {
-        None => Ok(()),
-        Some((_, option)) => Err(Failure::new(format!("{NAME} knows no {option}")).hint("leave it out")),
-    }
-}
-
 /// Refuses what turns a message into another.
 pub(crate) fn check_message(options: &MessageOptions) -> Result<(), Failure> {
     refuse(&[
@@ -192,36 +176,6 @@ pub(crate) fn check_message(options: &MessageOptions) -> Result<(), Failure> {
         (options.prehash.is_some(), "--prehash"),
         (options.internal, "--internal"),
     ])
-}
-
-impl Warns for Engine {
-    fn warnings(&self) -> Vec<String> {
-        self.faults().into_iter().map(machine::set_aside).chain(self.notices()).collect()
-    }
-}
-
-/// The engine that was asked for.
-pub(crate) fn engine<'p>(options: &MachineOptions, printer: &'p Printer) -> Result<Watched<'p, Engine>, Failure> {
-    engine_with(options, printer, |builder| builder)
-}
-
-/// The same, with more asked for.
-pub(crate) fn engine_with<'p>(
-    options: &MachineOptions,
-    printer: &'p Printer,
-    more: impl FnOnce(EngineBuilder) -> EngineBuilder,
-) -> Result<Watched<'p, Engine>, Failure> {
-    let mut builder = more(Engine::builder()).devices(machine::devices(options)?.unwrap_or_default());
-    if let Some(isa) = options.isa.0 {
-        builder = builder.isa(isa);
-    }
-    if let Some(threads) = options.threads {
-        builder = builder.threads(threads.into());
-    }
-    if let Some(memory) = options.memory {
-        builder = builder.memory_budget(memory);
-    }
-    Ok(Watched::new(builder.build()?, printer))
 }
 
 /// Judges messages and signatures, each pair with its index; strictly, other encodings than those that are written are

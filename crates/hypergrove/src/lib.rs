@@ -112,7 +112,7 @@ pub use hypergrove_engine::scheduler::{DeviceStats, Fault, Stats, Waits, Wake};
 pub use hypergrove_engine::{Backend, Device, Error, ErrorKind, Messages, PolicySource, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Work, cache_bytes};
-pub use hypergrove_fips205::{KeyError, Mode, PreHash, PreHasher, UnknownHash};
+pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, UnknownHash};
 pub use hypergrove_tune::table::Source as TableSource;
 pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
@@ -126,10 +126,10 @@ pub mod backend {
     pub use hypergrove_cpu::{Rates, rates};
     pub use hypergrove_engine::{
         Accept, Axis, Batch, Checked, Hasher, HostMemory, Key, Policy, Program, Reached, Reference, SelfTest,
-        Sha256Programs, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities,
-        forward,
+        Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities,
+        forward, wiped,
     };
-    pub use hypergrove_fips205::plan::{Plan, Slot};
+    pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};
 }
 
 /// A backend that can be made.

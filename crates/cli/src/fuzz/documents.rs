@@ -3,15 +3,15 @@
 
 use super::{Extent, brief, brief_failure, engine};
 use crate::files::Source;
-use crate::machine::Watched;
-use crate::printer::Printer;
-use crate::report::page::{page, parts};
-use crate::report::read::{Run, record};
 use crate::{acvp as prompts, kat as cases};
 use hypergrove::backend::{Axis, Plan, Policy, THREADS};
 use hypergrove::{Backend, Device, Engine, Error, Op, zkdilithium};
 use hypergrove_engine::{Knowledge, Program, Reference, SlhDsaPrograms, capabilities, forward};
 use hypergrove_fips205::PARAMETER_SETS;
+use hypergrove_lab::machine::Watched;
+use hypergrove_lab::printer::Printer;
+use hypergrove_lab::report::Report;
+use hypergrove_lab::report::read::{Run, record};
 use hypergrove_tune::journal::{Head, Samples};
 use hypergrove_tune::table::{Known, Source as TableSource, Table};
 use serde::Deserialize;
@@ -119,7 +119,7 @@ pub(super) fn records(data: &[u8], extent: Extent) {
     }
     if extent == Extent::Use && !run.records.is_empty() {
         let runs = [run];
-        let shown = page(&runs, &parts(&runs));
+        let shown = Report::new(&runs).page();
         // The corpus has names with these words in them.
         for markup in ["<run", "<setup", "<fuzz", "\"fuzz\""] {
             assert!(!shown.contains(markup), "{markup} is in the page");

@@ -225,7 +225,7 @@ fn quickstart_signs_a_directory_and_leaves_it_alone() {
 fn policies_are_tuned_kept_and_used() {
     let place = Place::new();
     // A table holds for one instruction set, and on a machine under load another may be the fastest the next time.
-    let isa = hypergrove_cpu::Isa::fastest().name();
+    let isa = hypergrove::Isa::fastest().name();
     let run = |args: &[&str]| -> crate::place::Run {
         let mut command = place.command(&[args, &["--isa", isa]].concat());
         command.env("XDG_CONFIG_HOME", place.path("config")).env("XDG_STATE_HOME", place.path("state"));

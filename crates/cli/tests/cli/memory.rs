@@ -7,8 +7,8 @@
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 use crate::place::{Place, Run};
+use hypergrove::Isa;
 use hypergrove::{Params, SigningKey, zkdilithium};
-use hypergrove_cpu::Isa;
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::field::Fe;
 use hypergrove_zkdilithium::params::{ETA_BYTES, HASH_BYTES, MUSIZE, Q};

@@ -2,13 +2,16 @@
 
 use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
-use crate::files::Shown;
 use crate::loader::{self, NotLoaded};
 use crate::printer::Printer;
+use crate::printer::Shown;
+use hypergrove::backend::Rates;
 use hypergrove::backend::Reference;
 use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Work};
-use hypergrove_cpu::{Cpu, Isa, Rates};
+use hypergrove::{Cpu, Isa};
 use hypergrove_tune::table::Source;
+pub use hypergrove_tune::table::{InUse, Known, Table as PolicyTable};
+use serde_json::{Value, json};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,13 +22,14 @@ use std::{env, fs};
 const RATES_TIME: Duration = Duration::from_millis(60);
 
 /// An engine; once done with it, the user learns which devices failed.
-pub(crate) struct Watched<'p, E: Warns = Engine> {
+pub struct Watched<'p, E: Warns = Engine> {
     engine: E,
     printer: &'p Printer,
 }
 
 /// What has to be said of an engine's devices.
-pub(crate) trait Warns {
+pub trait Warns {
+    /// One line for each thing.
     fn warnings(&self) -> Vec<String>;
 }
 
@@ -40,7 +44,8 @@ impl Warns for Engine {
 }
 
 impl<'p, E: Warns> Watched<'p, E> {
-    pub(crate) fn new(engine: E, printer: &'p Printer) -> Watched<'p, E> {
+    /// Watches this engine.
+    pub fn new(engine: E, printer: &'p Printer) -> Watched<'p, E> {
         Watched { engine, printer }
     }
 }
@@ -59,17 +64,17 @@ impl<E: Warns> Drop for Watched<'_, E> {
 }
 
 /// What is to be said of a device that failed.
-pub(crate) fn set_aside(Fault { device, error, jobs }: Fault) -> String {
+pub fn set_aside(Fault { device, error, jobs }: Fault) -> String {
     format!("{error}; {} was set aside, jobs that others do in its place: {jobs}", device.id())
 }
 
 /// The engine that was asked for.
-pub(crate) fn engine<'p>(options: &MachineOptions, printer: &'p Printer) -> Result<Watched<'p>, Failure> {
+pub fn engine<'p>(options: &MachineOptions, printer: &'p Printer) -> Result<Watched<'p>, Failure> {
     engine_with(options, printer, |builder| builder)
 }
 
 /// The same, with more asked for.
-pub(crate) fn engine_with<'p>(
+pub fn engine_with<'p>(
     options: &MachineOptions,
     printer: &'p Printer,
     more: impl FnOnce(EngineBuilder) -> EngineBuilder,
@@ -101,17 +106,17 @@ pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
 }
 
 /// Devices and threads, in a line.
-pub(crate) fn describe(engine: &Engine) -> String {
+pub fn describe(engine: &Engine) -> String {
     let device = |device: &Device| format!("{} {}, {}", device.id(), device.name, device.detail);
     let devices: Vec<_> = engine.devices().iter().map(device).collect();
     format!("{}, {} threads", devices.join("; "), engine.threads())
 }
 
 /// Devices by backend and index.
-pub(crate) type Devices = Vec<(Arc<dyn Backend>, u32)>;
+pub type Devices = Vec<(Arc<dyn Backend>, u32)>;
 
 /// The devices that were asked for; `None` for the first that there is.
-pub(crate) fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
+pub fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
     let first;
     let names = match (options.backend, options.isa) {
         (BackendName(None), IsaName(None)) if options.device.is_empty() => return Ok(None),
@@ -190,7 +195,7 @@ fn make(name: &str, isa: IsaName) -> Result<Arc<dyn Backend>, Failure> {
 }
 
 /// All backends of the library.
-pub(crate) fn backends() -> Vec<Arc<dyn Backend>> {
+pub fn backends() -> Vec<Arc<dyn Backend>> {
     BACKENDS.iter().map(made).collect()
 }
 
@@ -262,7 +267,7 @@ fn base(name: &str, at_home: &str) -> Option<PathBuf> {
 static SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
 
 /// The user's tables, and after them those that came with the tool.
-pub(crate) fn tables() -> Vec<Source> {
+pub fn tables() -> Vec<Source> {
     let directories = tuning().into_iter().flat_map(|tuning| BACKENDS.iter().map(move |entry| tuning.join(entry.name)));
     let files = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
     let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
@@ -278,16 +283,16 @@ pub(crate) fn tables() -> Vec<Source> {
 
 /// How fast what is used can hash.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Compressions a second of one core, if cores are used.
-    pub(crate) core: Option<Rates>,
+    pub core: Option<Rates>,
     /// Compressions a second of all other devices together, if that is known.
     others: Option<Work>,
 }
 
 impl Limits {
     /// Measures.
-    pub(crate) fn measure(engine: &Engine, options: &MachineOptions) -> Limits {
+    pub fn measure(engine: &Engine, options: &MachineOptions) -> Limits {
         Limits::of(engine.rates(), options)
     }
 
@@ -317,7 +322,7 @@ impl Limits {
     }
 
     /// Compressions a second of so many threads and all other devices.
-    pub(crate) fn all(&self, threads: usize) -> Option<Work> {
+    pub fn all(&self, threads: usize) -> Option<Work> {
         let threads = threads as f64;
         let core = self.core.unwrap_or(Rates { sha256: 0.0, sha512: 0.0, keccak: 0.0 });
         let Rates { sha256, sha512, keccak } = core;
@@ -326,7 +331,7 @@ impl Limits {
     }
 
     /// Seconds that this work takes at these rates, nothing else being done.
-    pub(crate) fn seconds(&self, work: &Work, threads: usize) -> Option<f64> {
+    pub fn seconds(&self, work: &Work, threads: usize) -> Option<f64> {
         let all = self.all(threads)?;
         let of = |calls: f64, rate: f64| if calls > 0.0 { calls / rate } else { 0.0 };
         Some(of(work.sha256, all.sha256) + of(work.sha512, all.sha512) + of(work.keccak, all.keccak))
@@ -355,7 +360,7 @@ fn rates(options: &MachineOptions) -> Rates {
             several => several.into_iter().filter(|isa| *isa != Isa::Portable).collect(),
         },
     };
-    let measured = sets.into_iter().filter_map(|isa| hypergrove_cpu::rates(isa, RATES_TIME));
+    let measured = sets.into_iter().filter_map(|isa| hypergrove::backend::rates(isa, RATES_TIME));
     measured.fold(Rates { sha256: 0.0, sha512: 0.0, keccak: 0.0 }, |a, b| best(&a, &b))
 }
 
@@ -363,12 +368,21 @@ fn best(a: &Rates, b: &Rates) -> Rates {
     Rates { sha256: a.sha256.max(b.sha256), sha512: a.sha512.max(b.sha512), keccak: a.keccak.max(b.keccak) }
 }
 
+/// Compressions, or rates of them, by hash.
+pub fn work_json(work: &Work) -> Value {
+    json!({ "sha256": work.sha256, "sha512": work.sha512, "keccak": work.keccak })
+}
+
+/// Rates of one core by hash.
+pub fn rates_json(rates: &Rates) -> Value {
+    json!({ "sha256": rates.sha256, "sha512": rates.sha512, "keccak": rates.keccak })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove::backend::{Plan, Policy};
+    use hypergrove::backend::{Plan, Policy, Program, SlhDsaPrograms, capabilities, forward};
     use hypergrove::{Error, SLH_DSA_SHA2_128F};
-    use hypergrove_engine::{Program, SlhDsaPrograms, capabilities, forward};
     use hypergrove_tune::table::{Table, file_name};
 
     /// A device that was there when it was listed.

@@ -1,9 +1,8 @@
 //! SHA-256 of equal messages, measured: `hypergrove bench --sha256`.
 
 use crate::args::{Bench, MachineOptions};
-use crate::explain::{rates_json, work_json};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits};
+use crate::machine::{self, Limits, rates_json, work_json};
 use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::Times;

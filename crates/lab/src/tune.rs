@@ -2,9 +2,9 @@
 
 use crate::args::{MachineOptions, Tune};
 use crate::failure::{Exit, Failure};
-use crate::files::{self, Access, Target};
 use crate::machine;
-use crate::printer::{Bar, Printer, grouped, seconds};
+use crate::printer::{Bar, Printer, Shown, grouped, seconds};
+use crate::record::{COMMIT, VERSION};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Backend, Device, Op, Params};
 use hypergrove_engine::{Axis, THREADS};
@@ -16,7 +16,7 @@ use hypergrove_tune::workload::{Timed, Workload};
 use hypergrove_tune::{Outcome, find, space};
 use std::fmt;
 use std::iter::successors;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,11 @@ struct Tuner<'a> {
     budget: Duration,
 }
 
-pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+/// Writes a text to a file in place of what is there.
+pub type Write<'a> = &'a dyn Fn(&Path, &str, &Printer) -> Result<(), Failure>;
+
+/// Tunes. The table is handed to `write` with its path.
+pub fn run(args: &Tune, options: &MachineOptions, printer: &Printer, write: Write<'_>) -> Result<Exit, Failure> {
     let (backend, device) = machine::one_device(options)?;
     let sets: Vec<&'static Params> = args.set.iter().flat_map(|sets| sets.0.iter().copied()).collect();
     let threads =
@@ -103,7 +107,7 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
     let old = rows_of(&target, &head)?;
     let state = machine::state().unwrap_or_else(|| target.with_extension(""));
     let state = state.join(format!("{}-{}.jsonl", device.backend, file_name(&device)));
-    let failed = |error: std::io::Error| Failure::io("write", files::Shown(&state), &error);
+    let failed = |error: std::io::Error| Failure::io("write", Shown(&state), &error);
     let mut journal = Journal::open(&state, &head).map_err(failed)?;
 
     printer.note(format_args!("{} {}, {}; {threads} host threads", device.id(), device.name, device.detail));
@@ -132,13 +136,16 @@ pub(crate) fn run(args: &Tune, options: &MachineOptions, printer: &Printer) -> R
         detail: head.detail,
         space: head.space,
         threads: head.threads,
-        version: format!("{} at {}", env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT")),
+        version: format!("{} at {}", VERSION, COMMIT),
         rows,
     };
     table.take_over(old, args.batch.is_empty());
-    write(&target, &table, printer)?;
+    if let Some(directory) = target.parent() {
+        std::fs::create_dir_all(directory).map_err(|error| Failure::io("make", Shown(directory), &error))?;
+    }
+    write(&target, &table.text(), printer)?;
     journal.close().map_err(failed)?;
-    printer.note(format_args!("{} rows in {}", table.rows.len(), files::Shown(&target)));
+    printer.note(format_args!("{} rows in {}", table.rows.len(), Shown(&target)));
     Ok(Exit::Good)
 }
 
@@ -147,10 +154,10 @@ fn rows_of(target: &Path, head: &Head) -> Result<Vec<Row>, Failure> {
     let text = match std::fs::read_to_string(target) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::io("read", files::Shown(target), &error)),
+        Err(error) => return Err(Failure::io("read", Shown(target), &error)),
     };
     let kept = |what: String| {
-        Failure::new(format!("{} {what}", files::Shown(target))).hint("remove it, or name another file with --output")
+        Failure::new(format!("{} {what}", Shown(target))).hint("remove it, or name another file with --output")
     };
     let table =
         Table::parse(&text).map_err(|why| kept(format!("is no table of policies, and is not replaced: {why}")))?;
@@ -159,13 +166,6 @@ fn rows_of(target: &Path, head: &Head) -> Result<Vec<Row>, Failure> {
     }
     let is_current = (&table.detail, &table.space) == (&head.detail, &head.space);
     Ok(if is_current { table.rows } else { Vec::new() })
-}
-
-fn write(target: &Path, table: &Table, printer: &Printer) -> Result<(), Failure> {
-    if let Some(directory) = target.parent() {
-        std::fs::create_dir_all(directory).map_err(|error| Failure::io("make", files::Shown(directory), &error))?;
-    }
-    Target::File(PathBuf::from(target)).write(table.text().as_bytes(), Access::Public, true, printer)
 }
 
 impl Tuner<'_> {
@@ -355,7 +355,7 @@ impl Tuner<'_> {
         let mut workload = Workload::new(&self.backend, &self.device, &plan, one.jobs, &base)?;
         let question = one.question();
         let timed = Timed::new(&mut workload, start + share.mul_f64(1.0 - CONFIRMED));
-        let mut lab = Recorded { journal, question, lab: Shown { lab: timed, tuner: self, one, questions } };
+        let mut lab = Recorded { journal, question, lab: Watched { lab: timed, tuner: self, one, questions } };
         let found = find(search, &space, &base, seeds, &mut lab, |lab| lab.lab.lab.until = start + share);
         match found {
             Ok((mut outcome, _)) => {
@@ -451,14 +451,14 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// A lab that moves the bar.
-struct Shown<'a, L> {
+struct Watched<'a, L> {
     lab: L,
     tuner: &'a Tuner<'a>,
     one: &'a Asked,
     questions: usize,
 }
 
-impl<L: Lab> Lab for Shown<'_, L> {
+impl<L: Lab> Lab for Watched<'_, L> {
     fn expect(&mut self, policies: &[Policy]) {
         self.lab.expect(policies);
     }

@@ -5,17 +5,15 @@ mod definition;
 pub(crate) use definition::definition;
 
 use self::definition::{EngineRow, HashRow, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Value, choices};
-use crate::args::{Bench, IsaName, MachineOptions};
-use crate::explain::{op_name, rates_json, work_json};
+use crate::args::{Bench, IsaName, MachineOptions, op_name};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits};
+use crate::machine::{self, Limits, rates_json, work_json};
 use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
 use hypergrove::backend::{Plan, Policy};
-use hypergrove::{Backend, Device, Engine, Op, PARAMETER_SETS, Params, UnknownSet, cache_bytes};
-use hypergrove_cpu::Isa;
+use hypergrove::{Backend, Device, Engine, Isa, Op, PARAMETER_SETS, Params, UnknownSet, cache_bytes};
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
 use hypergrove_tune::trial::{self, Jobs, Trial};
 use std::collections::VecDeque;
@@ -531,7 +529,7 @@ impl Study<'_> {
             self.begin(sets.len());
             for isa in sets {
                 let base = Record { shape: Some(isa.name().into()), threads: 1, ..base.clone() };
-                match hypergrove_cpu::rates(isa, RATES_TIME) {
+                match hypergrove::backend::rates(isa, RATES_TIME) {
                     Some(rates) => self.emit(Record { rates: Some(rates_json(&rates)), ..base })?,
                     None => self.skip_many(base, "this CPU lacks it".into(), 1)?,
                 }

@@ -1,10 +1,9 @@
 //! `hypergrove bench`.
 
-use crate::args::{Bench, MachineOptions, Scheme};
-use crate::explain::op_name;
+use crate::args::{Bench, MachineOptions, Scheme, op_name};
 use crate::failure::{Exit, Failure};
 use crate::printer::{Printer, grouped, percent, seconds, significant};
-use crate::record::Record;
+use crate::record::{COMMIT, Record, VERSION};
 use crate::stopwatch::{Measurement, Question, lattice, measure};
 use crate::{machine, sha256, study, zkdilithium};
 use hypergrove::backend::Policy;
@@ -15,7 +14,8 @@ use std::time::Duration;
 /// Seconds for each measurement, unless told otherwise.
 const SECONDS: f64 = 1.0;
 
-pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+/// Measures what the arguments ask for.
+pub fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     if let Some(name) = &args.study {
         return study::run(name, args, options, printer);
     }
@@ -112,8 +112,7 @@ fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {
     if args.json {
         return Ok(());
     }
-    let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("HYPERGROVE_COMMIT"));
-    printer.note(format_args!("{machine}; hypergrove {version} at {commit}"));
+    printer.note(format_args!("{machine}; hypergrove {VERSION} at {COMMIT}"));
     printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "of limit", "kernels/s"]))
 }
 

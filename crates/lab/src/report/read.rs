@@ -1,15 +1,15 @@
 //! Runs: folders or files of JSON lines.
 
 use crate::failure::Failure;
-use crate::files::Shown;
+use crate::printer::Shown;
+use crate::printer::shortened;
 use crate::record::Record;
-use hypergrove_tune::table::shortened;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// The file, or all `.jsonl` files of the folder in the order of their names.
-pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |why| failed(path, &why);
     if !fs::metadata(path).map_err(failed)?.is_dir() {
         return Ok(vec![path.into()]);
@@ -27,20 +27,22 @@ fn failed(path: &Path, why: &std::io::Error) -> Failure {
 }
 
 /// Measurements that belong together.
-pub(crate) struct Run {
-    pub(crate) name: String,
+pub struct Run {
+    /// The name of its file or folder.
+    pub name: String,
     /// What is said of it in `setup.md`.
-    pub(crate) setup: String,
-    pub(crate) records: Vec<Record>,
+    pub setup: String,
+    /// What was measured.
+    pub records: Vec<Record>,
     /// What a study left out.
-    pub(crate) skipped: Vec<Record>,
+    pub skipped: Vec<Record>,
     /// Lines that are no records: file, line number and reason.
-    pub(crate) bad: Vec<String>,
+    pub bad: Vec<String>,
 }
 
 impl Run {
     /// Reads the files that [`files`] names.
-    pub(crate) fn read(path: &Path) -> Result<Run, Failure> {
+    pub fn read(path: &Path) -> Result<Run, Failure> {
         let files = files(path)?;
         let setup = fs::read_to_string(path.join("setup.md")).unwrap_or_default();
         let whole = fs::canonicalize(path).map_err(|why| failed(path, &why))?;
@@ -72,7 +74,7 @@ impl Run {
 const SENSIBLE: RangeInclusive<f64> = 1e-30..=1e30;
 
 /// A line as a record that holds together; or why it does not.
-pub(crate) fn record(line: &[u8]) -> Result<Record, String> {
+pub fn record(line: &[u8]) -> Result<Record, String> {
     let record: Record = serde_json::from_slice(line).map_err(|why| shortened(&why.to_string()))?;
     if record.skipped.is_some() {
         return Ok(record);

@@ -4,9 +4,8 @@
 //! `LD_LIBRARY_PATH`, then into those that root has configured. Whoever may write to one of the former chooses what a process
 //! executes that loads a driver, so that no driver is loaded while another user may.
 
-use hypergrove::backend::SelfTest;
+use hypergrove::backend::{SelfTest, capabilities};
 use hypergrove::{Backend, Device, Error, Work};
-use hypergrove_engine::capabilities;
 use std::sync::OnceLock;
 
 /// Why no driver is loaded: a sentence without its full stop.

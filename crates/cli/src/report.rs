@@ -1,16 +1,13 @@
 //! `hypergrove report`.
 
-mod charts;
-pub(crate) mod page;
-mod plot;
-pub(crate) mod read;
-
 use crate::args::Report;
-use crate::failure::{Exit, Failure};
-use crate::files::{Access, Batch, Shown, Source, Sources, Target};
-use crate::printer::{Printer, grouped};
-use read::Run;
+use crate::files::{Access, Batch, Source, Sources, Target};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::printer::{Printer, Shown, grouped};
+use hypergrove_lab::report::Report as Drawn;
+use hypergrove_lab::report::read::{self, Run};
 use std::fs;
+use std::path::Path;
 
 pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
     let target = Target::from(args.output.as_path());
@@ -24,18 +21,13 @@ pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
     for bad in runs.iter().flat_map(|run| &run.bad) {
         printer.warning(format_args!("left out: {bad}"));
     }
-    let parts = page::parts(&runs);
+    let drawn = Drawn::new(&runs);
     // Everything lies ready before anything shows.
-    let page = page::page(&runs, &parts);
+    let page = drawn.page();
     if let Some(folder) = &args.svg {
         fs::create_dir_all(folder).map_err(|error| Failure::io("make", Shown(folder), &error))?;
-        let mut files = Vec::new();
-        for part in &parts {
-            for figure in part.sections.iter().flat_map(|section| &section.groups).flat_map(|group| &group.figures) {
-                let path = folder.join(format!("{}{}.svg", part.prefix, figure.name));
-                files.push((Target::File(path), plot::file(&figure.picture)));
-            }
-        }
+        let file = |(name, text)| (Target::File(folder.join(format!("{name}.svg"))), text);
+        let files: Vec<(Target, String)> = drawn.pictures().map(file).collect();
         for (target, _) in &files {
             target.check(Access::Public, false, force)?;
             target.spare(&read)?;
@@ -51,4 +43,9 @@ pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
     }
     target.write(page.as_bytes(), Access::Public, force, printer)?;
     Ok(Exit::Good)
+}
+
+/// Writes a table of the tuner.
+pub(crate) fn written(path: &Path, text: &str, printer: &Printer) -> Result<(), Failure> {
+    Target::File(path.into()).write(text.as_bytes(), Access::Public, true, printer)
 }

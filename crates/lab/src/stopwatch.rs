@@ -3,13 +3,12 @@
 pub(crate) mod lattice;
 mod rows;
 
-use crate::args::{MachineOptions, RowMemory};
-use crate::explain::{op_name, rates_json, work_json};
+use crate::args::{MachineOptions, RowMemory, op_name};
 use crate::failure::Failure;
-use crate::machine::{self, Limits};
-use crate::record::Record;
+use crate::machine::{self, Limits, rates_json, work_json};
+use crate::record::{COMMIT, Record, VERSION};
 use hypergrove::backend::Plan;
-use hypergrove::{Engine, Op, Params, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
+use hypergrove::{Device, Engine, Op, Params, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove_fips205::reference;
 use std::time::{Duration, Instant};
 
@@ -26,17 +25,19 @@ pub(crate) const MESSAGE_BYTES: usize = 32;
 
 /// What is measured.
 #[derive(Clone, Copy)]
-pub(crate) struct Question {
-    pub(crate) params: &'static Params,
-    pub(crate) op: Op,
+pub struct Question {
+    /// The parameter set.
+    pub params: &'static Params,
+    /// The operation.
+    pub op: Op,
     /// `None`: enough jobs to fill the machine.
-    pub(crate) batch: Option<usize>,
+    pub batch: Option<usize>,
     /// Signing with this many cached layers.
-    pub(crate) cached_layers: usize,
+    pub cached_layers: usize,
     /// Time for the timed runs.
-    pub(crate) budget: Duration,
+    pub budget: Duration,
     /// Rows in memory of this kind, not jobs of an iterator.
-    pub(crate) rows: Option<RowMemory>,
+    pub rows: Option<RowMemory>,
 }
 
 impl Question {
@@ -73,45 +74,49 @@ impl Question {
 
 /// Seconds of some runs, ascending; at least one.
 #[derive(Clone)]
-pub(crate) struct Times(Vec<f64>);
+pub struct Times(Vec<f64>);
 
 impl Times {
     pub(crate) fn new(mut seconds: Vec<f64>) -> Times {
         seconds.sort_by(f64::total_cmp);
         Times(seconds)
     }
-    pub(crate) fn all(&self) -> &[f64] {
+    /// All of them.
+    pub fn all(&self) -> &[f64] {
         &self.0
     }
-    pub(crate) fn median(&self) -> f64 {
+    /// Half of the runs take longer.
+    pub fn median(&self) -> f64 {
         let middle = self.0.len() / 2;
         if self.0.len() % 2 == 1 { self.0[middle] } else { (self.0[middle - 1] + self.0[middle]) / 2.0 }
     }
-    pub(crate) fn min(&self) -> f64 {
+    /// The shortest run.
+    pub fn min(&self) -> f64 {
         self.0[0]
     }
     /// From the first quartile to the third, as a share of the median.
-    pub(crate) fn spread(&self) -> f64 {
+    pub fn spread(&self) -> f64 {
         let last = self.0.len() - 1;
         (self.0[last * 3 / 4] - self.0[last / 4]) / self.median()
     }
 }
 
 /// A measurement whose answers were right.
-pub(crate) struct Measurement {
-    pub(crate) times: Times,
+pub struct Measurement {
+    /// Of whole runs.
+    pub times: Times,
     /// Jobs of a run.
-    pub(crate) batch: usize,
+    pub batch: usize,
     /// Threads that worked.
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// How fast the machine hashes, measured before and after.
-    pub(crate) limits: Limits,
+    pub limits: Limits,
     /// Seconds at these rates, if they are known.
-    pub(crate) ideal: Option<f64>,
+    pub ideal: Option<f64>,
     /// Seconds a job of a device's kernels alone, its inputs being in its memory: median, with one program at a time.
-    pub(crate) kernels: Option<f64>,
+    pub kernels: Option<f64>,
     /// Seconds that growing the nodes of cached layers took, if there are some.
-    pub(crate) build: Option<f64>,
+    pub build: Option<f64>,
 }
 
 impl Measurement {
@@ -123,7 +128,7 @@ impl Measurement {
             set: question.params.name.into(),
             op: op_name(question.op).into(),
             batch: self.batch,
-            devices: engine.devices().iter().map(hypergrove::Device::id).collect(),
+            devices: engine.devices().iter().map(Device::id).collect(),
             threads: self.threads,
             ops_per_s: self.ops_per_s(),
             ideal_s: self.ideal,
@@ -140,7 +145,8 @@ impl Measurement {
             ..Record::of(device).timed(times)
         }
     }
-    pub(crate) fn ops_per_s(&self) -> f64 {
+    /// Jobs a second, by the median.
+    pub fn ops_per_s(&self) -> f64 {
         self.batch as f64 / self.times.median()
     }
     pub(crate) fn kernels_per_s(&self) -> Option<f64> {
@@ -149,13 +155,39 @@ impl Measurement {
     pub(crate) fn kernels_limit_fraction(&self) -> Option<f64> {
         Some(self.ideal? / self.batch as f64 / self.kernels?)
     }
-    pub(crate) fn limit_fraction(&self) -> Option<f64> {
+    /// The ideal time over the median.
+    pub fn limit_fraction(&self) -> Option<f64> {
         self.ideal.map(|ideal| ideal / self.times.median())
     }
 }
 
+impl Record {
+    /// With what every record has.
+    pub(crate) fn of(device: &Device) -> Record {
+        Record {
+            scheme: "SLH-DSA".into(),
+            backend: device.backend.into(),
+            device: device.name.clone(),
+            detail: device.detail.clone(),
+            devices: vec![device.id()],
+            message_bytes: MESSAGE_BYTES,
+            cores: Some(device.cores),
+            version: VERSION.into(),
+            commit: COMMIT.into(),
+            ..Record::default()
+        }
+    }
+
+    /// With what was timed.
+    #[must_use]
+    pub(crate) fn timed(self, times: &Times) -> Record {
+        let (median_s, min_s, spread, runs) = (times.median(), times.min(), times.spread(), times.all().len());
+        Record { median_s, min_s, spread, runs, times_s: times.all().to_vec(), ..self }
+    }
+}
+
 /// Measures. An answer that is wrong is an error.
-pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOptions) -> Result<Measurement, Failure> {
+pub fn measure(engine: &Engine, question: Question, options: &MachineOptions) -> Result<Measurement, Failure> {
     let Question { params, op, budget, cached_layers, .. } = question;
     let before = Limits::measure(engine, options);
     let batch = question.batch.map_or_else(|| question.filling(engine, &before), Ok)?;

@@ -1,65 +1,72 @@
 //! Results go to standard output; everything said about them goes to standard error.
 
 use crate::failure::Failure;
-use crate::files::unbuffered;
+pub use hypergrove_tune::table::shortened;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::{self, Display, Write as _};
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+#[cfg(unix)]
+use std::os::fd::AsFd;
+#[cfg(windows)]
+use std::os::windows::io::AsHandle;
+use std::path::Path;
 use std::time::Duration;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Speaks to the user.
-pub(crate) struct Printer {
+pub struct Printer {
     /// Only results and errors.
-    pub(crate) quiet: bool,
+    pub quiet: bool,
     /// Also what was chosen, and why.
-    pub(crate) verbose: bool,
+    pub verbose: bool,
     /// Whether results appear among what standard error says.
-    pub(crate) shared: bool,
+    pub shared: bool,
     bold: bool,
 }
 
 impl Printer {
-    pub(crate) fn new(quiet: bool, verbose: bool) -> Printer {
+    /// Colours depend on the terminal and on what its user set.
+    pub fn new(quiet: bool, verbose: bool) -> Printer {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Printer { quiet, verbose, shared: io::stdout().is_terminal(), bold: io::stderr().is_terminal() && !plain }
     }
 
     /// A line of the result.
-    pub(crate) fn line(&self, line: impl Display) -> Result<(), Failure> {
+    pub fn line(&self, line: impl Display) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdout.flush()).map_err(lost)
     }
 
     /// The result itself, as it is. It may be a private key, so it does not go through standard output's buffer.
-    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.flush().and_then(|()| unbuffered(&stdout)?.write_all(bytes)).map_err(lost)
     }
 
     /// A remark, for people who watch.
-    pub(crate) fn note(&self, note: impl Display) {
+    pub fn note(&self, note: impl Display) {
         if !self.quiet {
             say(Visible(note));
         }
     }
 
     /// A remark for people who asked for more of them.
-    pub(crate) fn detail(&self, detail: impl Display) {
+    pub fn detail(&self, detail: impl Display) {
         if self.verbose {
             say(Visible(detail));
         }
     }
 
     /// What went wrong without stopping the command.
-    pub(crate) fn warning(&self, warning: impl Display) {
+    pub fn warning(&self, warning: impl Display) {
         let (yellow, off) = if self.bold { ("\x1b[1;33m", "\x1b[0m") } else { ("", "") };
         say(format_args!("{yellow}warning:{off} {}", Visible(warning)));
     }
 
     /// An error, with the way out.
-    pub(crate) fn failure(&self, failure: &Failure) {
+    pub fn failure(&self, failure: &Failure) {
         let (red, cyan, off) = if self.bold { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
         say(format_args!("{red}error:{off} {}", Visible(&failure.message)));
         if let Some(hint) = &failure.hint {
@@ -68,7 +75,7 @@ impl Printer {
     }
 
     /// A bar on a terminal, nothing elsewhere.
-    pub(crate) fn progress(&self, length: usize, doing: &'static str) -> Bar {
+    pub fn progress(&self, length: usize, doing: &'static str) -> Bar {
         // One file is done before anybody could read the bar.
         if self.quiet || length < 2 {
             return Bar::hidden();
@@ -78,7 +85,7 @@ impl Printer {
     }
 
     /// A bar of seconds that some work takes at most, on a terminal.
-    pub(crate) fn progress_of_time(&self, budget: Duration, doing: &'static str) -> Bar {
+    pub fn progress_of_time(&self, budget: Duration, doing: &'static str) -> Bar {
         if self.quiet {
             return Bar::hidden();
         }
@@ -89,10 +96,11 @@ impl Printer {
 
 /// How far some work is, shown on a terminal; elsewhere nothing.
 #[derive(Clone)]
-pub(crate) struct Bar(Option<ProgressBar>);
+pub struct Bar(Option<ProgressBar>);
 
 impl Bar {
-    pub(crate) fn hidden() -> Bar {
+    /// A bar that does not show.
+    pub fn hidden() -> Bar {
         Bar(None)
     }
 
@@ -106,19 +114,21 @@ impl Bar {
         Some(ProgressBar::with_draw_target(Some(length), target).with_style(style))
     }
 
-    pub(crate) fn is_hidden(&self) -> bool {
+    /// Whether the bar does not show.
+    pub fn is_hidden(&self) -> bool {
         self.0.is_none()
     }
 
     /// Runs `work` while the bar does not show.
-    pub(crate) fn suspend<R>(&self, work: impl FnOnce() -> R) -> R {
+    pub fn suspend<R>(&self, work: impl FnOnce() -> R) -> R {
         match &self.0 {
             Some(bar) => bar.suspend(work),
             None => work(),
         }
     }
 
-    pub(crate) fn inc(&self, by: u64) {
+    /// So many more are done.
+    pub fn inc(&self, by: u64) {
         self.0.iter().for_each(|bar| bar.inc(by));
     }
 
@@ -138,7 +148,8 @@ impl Bar {
         self.0.iter().for_each(|bar| bar.set_message(message.clone()));
     }
 
-    pub(crate) fn finish_and_clear(&self) {
+    /// Removes the bar.
+    pub fn finish_and_clear(&self) {
         self.0.iter().for_each(ProgressBar::finish_and_clear);
     }
 }
@@ -150,13 +161,24 @@ fn lost(error: io::Error) -> Failure {
     failure
 }
 
+/// A standard stream without its buffer, which nobody wipes.
+#[cfg(unix)]
+pub fn unbuffered(stream: impl AsFd) -> io::Result<File> {
+    stream.as_fd().try_clone_to_owned().map(File::from)
+}
+
+#[cfg(windows)]
+pub fn unbuffered(stream: impl AsHandle) -> io::Result<File> {
+    stream.as_handle().try_clone_to_owned().map(File::from)
+}
+
 /// Standard error may be closed; that is no reason to fail.
 fn say(line: impl Display) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// A text with line ends of its own, which may quote what others wrote: other characters that nobody sees are escaped.
-pub(crate) struct Visible<T>(pub(crate) T);
+pub struct Visible<T>(pub T);
 
 impl<T: Display> Display for Visible<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,7 +188,7 @@ impl<T: Display> Display for Visible<T> {
 
 /// Writes the text with the characters escaped that control a terminal, order what is beside them or cannot be seen, all of
 /// which could forge a verdict; those in `kept` stay.
-pub(crate) fn escape(text: &str, kept: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub fn escape(text: &str, kept: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     text.chars().try_for_each(|c| match c.general_category() {
         GeneralCategory::Control
         | GeneralCategory::Format
@@ -180,8 +202,17 @@ pub(crate) fn escape(text: &str, kept: &str, f: &mut fmt::Formatter<'_>) -> fmt:
     })
 }
 
+/// A path as it is shown: characters that nobody sees are escaped.
+pub struct Shown<'a>(pub &'a Path);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escape(&self.0.to_string_lossy(), "", f)
+    }
+}
+
 /// A text from a file as messages show it: without control characters, and only its beginning if it is long.
-pub(crate) fn brief(text: &str) -> String {
+pub fn brief(text: &str) -> String {
     const BRIEF: usize = 64;
     let mut shown: String = text.chars().take(BRIEF).flat_map(char::escape_debug).collect();
     if text.chars().nth(BRIEF).is_some() {
@@ -191,7 +222,7 @@ pub(crate) fn brief(text: &str) -> String {
 }
 
 /// 1234567 → `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -204,7 +235,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// Three significant digits of a time.
-pub(crate) fn seconds(s: f64) -> String {
+pub fn seconds(s: f64) -> String {
     let (value, unit) = match s {
         s if s >= 1.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),
@@ -215,12 +246,12 @@ pub(crate) fn seconds(s: f64) -> String {
 }
 
 /// A share of 1, to a tenth of a percent.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
 /// Three significant digits, all digits before the point.
-pub(crate) fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     match value {
         v if v >= 100.0 => grouped(v.round() as u64),
         v if v >= 10.0 => format!("{v:.1}"),
@@ -229,17 +260,18 @@ pub(crate) fn significant(value: f64) -> String {
 }
 
 /// A table with a head.
-pub(crate) struct Table {
+pub struct Table {
     align: &'static str,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// `align` has a letter for each column: `l` for words, `r` for numbers.
-    pub(crate) fn new<const N: usize>(align: &'static str, heads: [&str; N]) -> Table {
+    pub fn new<const N: usize>(align: &'static str, heads: [&str; N]) -> Table {
         Table { align, rows: vec![heads.map(String::from).to_vec()] }
     }
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    /// Adds a row.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.to_vec());
     }
 }

@@ -7,34 +7,36 @@ use std::process::ExitCode;
 
 /// An error for the user: what failed, with its value, and if there is one the way out.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// After `error:`.
-    pub(crate) message: String,
+    pub message: String,
     /// After `hint:`.
-    pub(crate) hint: Option<String>,
+    pub hint: Option<String>,
     /// The reader of standard output has gone: nobody is left to be told.
-    pub(crate) silent: bool,
+    pub silent: bool,
     /// Memory did not suffice: less of the same may do.
-    pub(crate) is_memory: bool,
+    pub is_memory: bool,
 }
 
 impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Failure {
+    /// An error without a hint.
+    pub fn new(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), hint: None, silent: false, is_memory: false }
     }
+    /// Names the way out.
     #[must_use]
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
     }
     /// Puts the name of the thing before what is wrong with it.
     #[must_use]
-    pub(crate) fn of(mut self, thing: impl Display) -> Failure {
+    pub fn of(mut self, thing: impl Display) -> Failure {
         self.message = format!("{thing}: {}", self.message);
         self
     }
     /// What was attempted with which file, and what the system answered.
-    pub(crate) fn io(action: &str, thing: impl Display, error: &io::Error) -> Failure {
+    pub fn io(action: &str, thing: impl Display, error: &io::Error) -> Failure {
         let text = error.to_string();
         let reason = match error.kind() {
             io::ErrorKind::NotFound => "there is no such file or directory",
@@ -66,6 +68,24 @@ impl From<hypergrove::Error> for Failure {
     }
 }
 
+impl From<hypergrove::KeyError> for Failure {
+    fn from(error: hypergrove::KeyError) -> Failure {
+        let failure = Failure::new(error.to_string());
+        match error {
+            hypergrove::KeyError::Malformed { .. } => {
+                failure.hint("it may be cut short or have bytes too many; if it is a raw key, name its set with --set")
+            }
+            _ => failure,
+        }
+    }
+}
+
+impl From<hypergrove::zkdilithium::KeyError> for Failure {
+    fn from(error: hypergrove::zkdilithium::KeyError) -> Failure {
+        Failure::new(error.to_string())
+    }
+}
+
 /// A round budget for jobs of which the first needs so many bytes: others of the same command may need more.
 fn enough(needs: u64) -> String {
     match needs.saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 63) >> 20 {
@@ -77,7 +97,7 @@ fn enough(needs: u64) -> String {
 
 /// The exit code, better before worse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// All went well; every signature verified.
     Good,
     /// A well-formed signature did not verify.

@@ -1,0 +1,32 @@
+//! The measuring half of the tool: records of measurements, the stopwatch, studies, the tuner and reports; and what the other
+//! commands share with it, the machine, the printer and errors.
+//!
+//! This is a part of the tool and no interface: programs use the crate `hypergrove`. Without the feature `measure` it is the
+//! form of records alone.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "measure")]
+pub mod args;
+#[cfg(feature = "measure")]
+pub mod bench;
+#[cfg(feature = "measure")]
+pub mod failure;
+#[cfg(feature = "measure")]
+mod loader;
+#[cfg(feature = "measure")]
+pub mod machine;
+#[cfg(feature = "measure")]
+pub mod printer;
+pub mod record;
+#[cfg(feature = "measure")]
+pub mod report;
+#[cfg(feature = "measure")]
+mod sha256;
+#[cfg(feature = "measure")]
+pub mod stopwatch;
+#[cfg(feature = "measure")]
+mod study;
+#[cfg(feature = "measure")]
+pub mod tune;
+#[cfg(feature = "measure")]
+pub mod zkdilithium;
