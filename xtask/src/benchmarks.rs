@@ -1,6 +1,7 @@
 //! BENCHMARKS.md, rendered from the records in `bench/runs`: no figure in prose is typed by hand.
 
 use crate::process::{Outcome, Step};
+use hypergrove_lab::record::Record;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -79,166 +80,108 @@ struct Rates {
     keccak: f64,
 }
 
-/// One measurement.
-struct Record {
-    set: String,
-    op: String,
-    batch: u64,
-    device: String,
-    detail: String,
-    /// All that worked.
-    devices: Vec<String>,
-    threads: u64,
-    median_s: f64,
-    min_s: f64,
-    spread: f64,
-    ops_per_s: f64,
-    limit_fraction: Option<f64>,
-    kernels_per_s: Option<f64>,
-    kernels_limit_fraction: Option<f64>,
-    cached_layers: u64,
-    redundant: bool,
-    /// Of one core, if cores were used.
-    rates: Option<Rates>,
-    /// Of all devices together.
-    limit: Option<Rates>,
-    commit: String,
-}
-
 /// The records of JSON lines; or which line is wrong, and why.
 fn records(lines: &str) -> Result<Vec<Record>, String> {
     let numbered = lines.lines().enumerate();
     let found: Vec<_> = numbered
-        .map(|(i, line)| {
-            let value = serde_json::from_str(line).map_err(|error| error.to_string());
-            value.and_then(|value| Record::read(&Fields(value))).map_err(|why| format!("line {}: {why}", i + 1))
-        })
+        .map(|(i, line)| read(line).map_err(|why| format!("line {}: {why}", i + 1)))
         .collect::<Result<_, _>>()?;
     if found.is_empty() { Err("no record in it".into()) } else { Ok(found) }
 }
 
-/// A record's fields; what is missing reads as null.
-struct Fields(Value);
-
-impl Fields {
-    fn get<T>(&self, field: &str, kind: &str, read: impl FnOnce(&Value) -> Option<T>) -> Result<T, String> {
-        read(&self.0[field]).ok_or_else(|| format!("`{field}` is {}, not {kind}", self.0[field]))
-    }
-    fn text(&self, field: &str) -> Result<String, String> {
-        self.get(field, "a text", |value| Some(value.as_str()?.to_owned()))
-    }
-    fn count(&self, field: &str) -> Result<u64, String> {
-        self.get(field, "a whole number", Value::as_u64)
-    }
-    fn positive(&self, field: &str) -> Result<f64, String> {
-        self.get(field, "a positive number", positive)
-    }
-    /// `None` where the field is null or, as in records older than it, missing.
-    fn optional<T>(
-        &self,
-        field: &str,
-        kind: &str,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, String> {
-        if self.0[field].is_null() { Ok(None) } else { self.get(field, kind, read).map(Some) }
-    }
-    fn known(&self, field: &str) -> Result<Option<f64>, String> {
-        self.optional(field, "a positive number", positive)
-    }
-    fn rates(&self, field: &str) -> Result<Option<Rates>, String> {
-        self.optional(field, "the rates of three hashes", |value| {
-            let of = |hash: &str| positive(&value[hash]);
-            Some(Rates { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")? })
-        })
-    }
+/// The rates in a record.
+fn rates(field: &Option<Value>) -> Option<Rates> {
+    let of = |hash: &str| field.as_ref()?[hash].as_f64().filter(|rate| *rate > 0.0);
+    Some(Rates { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")? })
 }
 
-fn positive(value: &Value) -> Option<f64> {
-    value.as_f64().filter(|number| *number > 0.0)
+/// A line as a record. Records older than `devices` name the one device by its backend.
+fn read(line: &str) -> Result<Record, String> {
+    let mut record: Record = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    if record.devices.is_empty() {
+        record.devices = vec![format!("{}:0", record.backend)];
+    }
+    if record.scheme == "SHA-256" {
+        record.set = format!("SHA-256 of {} B", record.message_bytes);
+    }
+    check(&record)?;
+    Ok(record)
 }
 
-impl Record {
-    fn read(fields: &Fields) -> Result<Record, String> {
-        let (backend, devices) = (fields.text("backend")?, |value: &Value| {
-            let ids: Option<Vec<String>> = value.as_array()?.iter().map(|id| Some(id.as_str()?.to_owned())).collect();
-            ids.filter(|ids| !ids.is_empty())
-        });
-        let record = Record {
-            set: match &fields.0["scheme"] {
-                Value::String(scheme) if scheme == "SHA-256" => {
-                    format!("SHA-256 of {} B", fields.count("message_bytes")?)
-                }
-                _ => fields.text("set")?,
-            },
-            op: fields.text("op")?,
-            batch: fields.count("batch")?,
-            device: fields.text("device")?,
-            detail: fields.text("detail")?,
-            devices: fields.optional("devices", "a list of devices", devices)?.unwrap_or_else(|| vec![backend + ":0"]),
-            threads: fields.count("threads")?,
-            median_s: fields.positive("median_s")?,
-            min_s: fields.positive("min_s")?,
-            spread: fields.get("spread", "a share", |value| value.as_f64().filter(|share| *share >= 0.0))?,
-            ops_per_s: fields.positive("ops_per_s")?,
-            limit_fraction: fields.known("limit_fraction")?,
-            kernels_per_s: fields.known("kernels_per_s")?,
-            kernels_limit_fraction: fields.known("kernels_limit_fraction")?,
-            cached_layers: fields.count("cached_layers")?,
-            redundant: fields.optional("redundant", "true or false", Value::as_bool)?.unwrap_or(false),
-            rates: fields.rates("rates")?,
-            limit: fields.rates("limit")?,
-            commit: fields.text("commit")?,
-        };
-        record.check(fields)?;
-        Ok(record)
+/// Whether everything is there that the page shows, and the figures agree with one another.
+fn check(record: &Record) -> Result<(), String> {
+    let agree = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-6;
+    let wrong = |field: &str, why: &str| Err(format!("`{field}` {why}"));
+    if !record.verified {
+        return wrong("verified", "is not true, and what was not verified does not count");
     }
+    let texts = [
+        ("set", &record.set),
+        ("op", &record.op),
+        ("backend", &record.backend),
+        ("device", &record.device),
+        ("detail", &record.detail),
+        ("commit", &record.commit),
+    ];
+    if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.is_empty()) {
+        return wrong(field, "is missing or empty");
+    }
+    if record.batch == 0 || record.threads == 0 {
+        return wrong(if record.batch == 0 { "batch" } else { "threads" }, "is 0 or missing");
+    }
+    let positive = [
+        ("median_s", Some(record.median_s)),
+        ("min_s", Some(record.min_s)),
+        ("ops_per_s", Some(record.ops_per_s)),
+        ("limit_fraction", record.limit_fraction),
+        ("kernels_per_s", record.kernels_per_s),
+        ("kernels_limit_fraction", record.kernels_limit_fraction),
+    ];
+    if let Some((field, _)) = positive.into_iter().find(|(_, value)| value.is_some_and(|value| value <= 0.0)) {
+        return wrong(field, "is missing or no positive number");
+    }
+    if record.spread < 0.0 {
+        return wrong("spread", "is below 0");
+    }
+    for (field, value) in [("rates", &record.rates), ("limit", &record.limit)] {
+        if value.is_some() && rates(value).is_none() {
+            return wrong(field, "lacks the rate of a hash");
+        }
+    }
+    if record.min_s > record.median_s {
+        return wrong("min_s", "is more than the median");
+    }
+    if !agree(record.ops_per_s, record.batch as f64 / record.median_s) {
+        return wrong("ops_per_s", "is not the batch over the median");
+    }
+    match (record.ideal_s, record.limit_fraction) {
+        (Some(ideal), Some(fraction)) if agree(fraction, ideal / record.median_s) => {}
+        (None, None) => {}
+        _ => return wrong("limit_fraction", "is not the ideal time over the median"),
+    }
+    if record.kernels_per_s.is_none() && record.kernels_limit_fraction.is_some() {
+        return wrong("kernels_limit_fraction", "is there, but the kernels' time is not known");
+    }
+    // Hash rates say nothing about zkDilithium.
+    if record.scheme != "zkDilithium" && !uses_gpu(record) && record.rates.is_none() {
+        return wrong("rates", "is missing, but the host's cores worked");
+    }
+    Ok(())
+}
 
-    /// Whether the figures agree with one another.
-    fn check(&self, fields: &Fields) -> Result<(), String> {
-        let agree = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-6;
-        let wrong = |field: &str, why: &str| Err(format!("`{field}` is {}, {why}", fields.0[field]));
-        if fields.0["verified"] != Value::Bool(true) {
-            return wrong("verified", "and what was not verified does not count");
-        }
-        if self.batch == 0 {
-            return wrong("batch", "a measurement of nothing");
-        }
-        if self.min_s > self.median_s {
-            return wrong("min_s", "more than the median");
-        }
-        if !agree(self.ops_per_s, self.batch as f64 / self.median_s) {
-            return wrong("ops_per_s", "not the batch over the median");
-        }
-        match (fields.known("ideal_s")?, self.limit_fraction) {
-            (Some(ideal), Some(fraction)) if agree(fraction, ideal / self.median_s) => {}
-            (None, None) => {}
-            _ => return wrong("limit_fraction", "not the ideal time over the median"),
-        }
-        if self.kernels_per_s.is_none() && self.kernels_limit_fraction.is_some() {
-            return wrong("kernels_limit_fraction", "but the kernels' time is not known");
-        }
-        // Hash rates say nothing about zkDilithium.
-        let hashes = fields.0["scheme"] != "zkDilithium";
-        if hashes && !self.uses_gpu() && self.rates.is_none() {
-            return wrong("rates", "but the host's cores worked");
-        }
-        Ok(())
-    }
+fn uses_gpu(record: &Record) -> bool {
+    let backend = |id: &String| id.split(':').next().is_some_and(|name| HOSTS.contains(&name));
+    !record.devices.iter().all(backend)
+}
 
-    fn uses_gpu(&self) -> bool {
-        let backend = |id: &str| id.split(':').next().is_some_and(|name| HOSTS.contains(&name));
-        !self.devices.iter().all(|id| backend(id))
-    }
-
-    /// Seconds a job.
-    fn job(&self, seconds: f64) -> String {
-        time(seconds / self.batch as f64)
-    }
+/// Seconds a job.
+fn job(record: &Record, seconds: f64) -> String {
+    time(seconds / record.batch as f64)
 }
 
 fn page(runs: &[Run]) -> String {
     let mut page = String::from(INTRODUCTION);
-    if runs.iter().flat_map(|run| &run.records).any(Record::uses_gpu) {
+    if runs.iter().flat_map(|run| &run.records).any(uses_gpu) {
         page += OF_GPUS;
     }
     for run in runs {
@@ -262,7 +205,7 @@ struct Section<'a> {
 fn sections(records: &[Record]) -> Vec<Section<'_>> {
     let mut sections = Vec::<Section<'_>>::new();
     for record in records {
-        let gpu = record.uses_gpu();
+        let gpu = uses_gpu(record);
         let mut heading = format!("{}, {}", record.device, record.detail);
         if !gpu {
             let _ = write!(heading, ", threads {}", record.threads);
@@ -281,7 +224,7 @@ fn sections(records: &[Record]) -> Vec<Section<'_>> {
 fn host(page: &mut String, records: &[&Record]) {
     if let Some(Record { commit, rates, .. }) = records.first() {
         let _ = write!(page, "Commit {commit}.");
-        if let Some(rates) = rates {
+        if let Some(rates) = self::rates(rates) {
             let [sha256, sha512, keccak] = [rates.sha256, rates.sha512, rates.keccak].map(|rate| rate / 1e6);
             let _ = write!(
                 page,
@@ -303,7 +246,7 @@ fn host(page: &mut String, records: &[&Record]) {
             record.set.clone(),
             op,
             record.batch.to_string(),
-            record.job(record.median_s),
+            job(record, record.median_s),
             significant(record.ops_per_s),
             spread(record),
             share(record.limit_fraction),
@@ -330,7 +273,7 @@ fn gpu(page: &mut String, records: &[&Record]) {
         let _ = write!(page, " Host threads: {}.", threads.join(", "));
     }
     let alone = records.iter().filter(|record| record.devices.len() == 1);
-    if let Some(limit) = alone.clone().find_map(|record| record.limit) {
+    if let Some(limit) = alone.clone().find_map(|record| rates(&record.limit)) {
         let [sha256, sha512, keccak] = [limit.sha256, limit.sha512, limit.keccak].map(|rate| significant(rate / 1e9));
         let _ =
             write!(page, " The limit: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak} thousand million a second.");
@@ -368,7 +311,7 @@ fn gpu(page: &mut String, records: &[&Record]) {
     if !one.is_empty() {
         *page += "\nLatency of one job:\n\n";
         table(page, ["set", "op", "median", "min"], &one, |record| {
-            [record.set.clone(), op(record), record.job(record.median_s), record.job(record.min_s)]
+            [record.set.clone(), op(record), job(record, record.median_s), job(record, record.min_s)]
         });
     }
     if !special.is_empty() {
@@ -395,7 +338,7 @@ fn gpu(page: &mut String, records: &[&Record]) {
                 if record.redundant { "yes" } else { "no" }.into(),
                 record.devices.join(", "),
                 record.batch.to_string(),
-                record.job(record.median_s),
+                job(record, record.median_s),
                 significant(record.ops_per_s),
                 spread(record),
                 share(record.limit_fraction),
@@ -487,12 +430,12 @@ mod test {
         with(record, changes)
     }
 
-    fn read(all: &[Value]) -> Result<Vec<Record>, String> {
+    fn read_all(all: &[Value]) -> Result<Vec<Record>, String> {
         records(&all.iter().map(|record| format!("{record}\n")).collect::<String>())
     }
 
     fn rendered(all: &[Value]) -> String {
-        page(&[Run { name: "day-machine".into(), setup: "What it is.\n".into(), records: read(all).unwrap() }])
+        page(&[Run { name: "day-machine".into(), setup: "What it is.\n".into(), records: read_all(all).unwrap() }])
     }
 
     #[test]
@@ -581,27 +524,27 @@ mod test {
     #[test]
     fn records_that_do_not_hold_together() {
         for (changes, why) in [
-            (json!({ "verified": false }), "`verified` is false"),
-            (json!({ "set": null }), "`set` is null, not a text"),
+            (json!({ "verified": false }), "`verified` is not true"),
+            (json!({ "set": null }), "invalid type: null, expected a string"),
             (json!({ "batch": 0 }), "`batch` is 0"),
-            (json!({ "median_s": 0 }), "`median_s` is 0, not a positive number"),
-            (json!({ "spread": -0.5 }), "`spread` is -0.5"),
-            (json!({ "min_s": 0.75 }), "`min_s` is 0.75, more than the median"),
-            (json!({ "ops_per_s": 9.0 }), "`ops_per_s` is 9.0"),
-            (json!({ "limit_fraction": 0.75 }), "`limit_fraction` is 0.75"),
-            (json!({ "limit_fraction": null }), "`limit_fraction` is null"),
-            (json!({ "kernels_limit_fraction": 0.5 }), "`kernels_limit_fraction` is 0.5"),
-            (json!({ "kernels_per_s": "many" }), "`kernels_per_s` is \"many\""),
-            (json!({ "devices": [] }), "`devices` is []"),
-            (json!({ "rates": null }), "`rates` is null, but the host's cores worked"),
-            (json!({ "rates": { "sha256": 1.0 } }), "`rates` is {"),
+            (json!({ "median_s": 0 }), "`median_s` is missing or no positive number"),
+            (json!({ "spread": -0.5 }), "`spread` is below 0"),
+            (json!({ "min_s": 0.75 }), "`min_s` is more than the median"),
+            (json!({ "ops_per_s": 9.0 }), "`ops_per_s` is not the batch"),
+            (json!({ "limit_fraction": 0.75 }), "`limit_fraction` is not the ideal"),
+            (json!({ "limit_fraction": null }), "`limit_fraction` is not the ideal"),
+            (json!({ "kernels_limit_fraction": 0.5 }), "`kernels_limit_fraction` is there, but"),
+            (json!({ "kernels_per_s": "many" }), "invalid type: string \"many\", expected f64"),
+            (json!({ "device": "" }), "`device` is missing or empty"),
+            (json!({ "rates": null }), "`rates` is missing, but the host's cores worked"),
+            (json!({ "rates": { "sha256": 1.0 } }), "`rates` lacks the rate of a hash"),
         ] {
-            let error = read(&[cpu(), with(cpu(), changes)]).err().unwrap_or_default();
+            let error = read_all(&[cpu(), with(cpu(), changes)]).err().unwrap_or_default();
             assert!(error.starts_with(&format!("line 2: {why}")), "{error}");
         }
         assert!(records("").is_err() && records("[]\n").is_err() && records("{\n").is_err());
-        assert!(read(&[cpu(), gpu(), one(gpu())]).is_ok());
+        assert!(read_all(&[cpu(), gpu(), one(gpu())]).is_ok());
         let lattice = json!({ "scheme": "zkDilithium", "rates": null, "ideal_s": null, "limit_fraction": null });
-        assert!(read(&[with(cpu(), lattice)]).is_ok());
+        assert!(read_all(&[with(cpu(), lattice)]).is_ok());
     }
 }
