@@ -6,6 +6,7 @@ pub mod backend;
 mod checked;
 mod choice;
 mod error;
+pub mod estimate;
 #[doc(hidden)]
 pub mod forward;
 pub mod hash;

@@ -4,8 +4,8 @@
 //! before one of any set; the caller's tables go before those that were shipped. Where no row holds, a model of the rows
 //! next to it gives an estimate.
 
-use crate::model::{Sample, Shape, line};
 use crate::space;
+use hypergrove_engine::estimate::{Point, Unmeasured, line};
 use hypergrove_engine::{Axis, Backend, Choice, Device, Knowledge, Policy, PolicySource, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Work};
 use hypergrove_fips205::{Family, PARAMETER_SETS, Params};
@@ -166,6 +166,7 @@ impl Table {
     }
 
     /// The file's text.
+    #[cfg(feature = "search")]
     pub fn text(&self) -> String {
         let body = toml::to_string(self).expect("a table has nothing that TOML lacks");
         format!("# Measured by `hypergrove tune`; seconds are of a whole batch of `jobs` jobs.\n{body}")
@@ -355,12 +356,11 @@ impl Known {
         // Rows of the set itself tell more than those of others, if there are some.
         let own = |entry: &&Entry| entry.row.set.as_deref() == Some(plan.params.name);
         let only_own = alike().filter(own).count() > 1;
-        let seen: Vec<(f64, Sample)> = alike()
+        let seen: Vec<Point> = alike()
             .filter(|entry| !only_own || own(entry))
             .map(|Entry { row, work, .. }| {
                 let sigma = row.spread * row.seconds;
-                let shape = Shape::threads(1);
-                (row.jobs as f64 * work, Sample { shape, seconds: row.seconds, sigma })
+                Point { x: row.jobs as f64 * work, seconds: row.seconds, sigma }
             })
             .collect();
         let estimate = line(&seen, jobs as f64 * work)?;
@@ -414,21 +414,11 @@ impl Knowledge for Known {
             let why = format!("{}: {} {} of {of} jobs", entry.source, entry.row.set(), entry.row.op);
             return Some(Choice { policy: entry.policy.clone(), source: PolicySource::Table, seconds, why });
         }
-        self.estimate(plan, jobs).or_else(|| {
-            // The roofline: nothing is faster.
-            let (work, rates) = (plan.work(), backend.rates(device)?);
-            let of = |calls: f64, rate: f64| if calls > 0.0 { calls / rate } else { 0.0 };
-            let seconds = of(work.sha256, rates.sha256) + of(work.sha512, rates.sha512) + of(work.keccak, rates.keccak);
-            let why = "at the device's rates, which nothing exceeds".into();
-            let (policy, source) = (Policy::default(), PolicySource::Default);
-            Some(Choice { policy, source, seconds: Some((seconds, seconds)), why })
-        })
+        self.estimate(plan, jobs).or_else(|| Unmeasured.choose(backend, device, plan, jobs))
     }
 
     fn interpolate(&self, times: &[(usize, f64)], jobs: usize) -> Option<f64> {
-        let sample = |seconds| Sample { shape: Shape::threads(1), seconds, sigma: 0.0 };
-        let samples: Vec<_> = times.iter().map(|(jobs, seconds)| (*jobs as f64, sample(*seconds))).collect();
-        line(&samples, jobs as f64).map(|estimate| estimate.seconds)
+        Unmeasured.interpolate(times, jobs)
     }
 }
 

@@ -7,7 +7,7 @@ use hypergrove_engine::{
 use hypergrove_fips205::plan::{Op, Plan, Slot, Work};
 use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_192F, TOY_SHA2_16};
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
-use hypergrove_tune::model::{Kernel, Model, Sample, Shape, adaptive, regret};
+use hypergrove_tune::model::{Kernel, Sample, Shape, adaptive, regret};
 use hypergrove_tune::search::halving::CANDIDATES;
 use hypergrove_tune::search::{Lab, SEARCHES, Search, Seen, Stop, grid, same};
 use hypergrove_tune::table::{Known, Row, Sizes, Source, Table, sizes};
@@ -158,8 +158,8 @@ fn the_model_of_a_sweep_over_threads_finds_its_optimum() {
             Sample { shape: Shape::threads(threads), seconds, sigma: 0.01 * seconds }
         })
         .collect();
-    let kernel = Kernel { units: 100, cores: 64, ideal: Some(1e-3) };
-    let fit = Model::by_name("adaptive").unwrap().fit(kernel, &sweep).unwrap();
+    let kernel = Kernel { units: 100, cores: 64 };
+    let fit = adaptive::MODEL.fit(kernel, &sweep).unwrap();
     let best = adaptive::optimum(&fit, (1.0, 64.0)).unwrap();
     // √(0.1 / 1e-4) = 31.6.
     assert!(best.inside && (best.threads - 31.6).abs() < 3.0 * best.sigma.max(0.5), "{best:?}");

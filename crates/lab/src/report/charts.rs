@@ -17,7 +17,7 @@ use crate::report::read::Run;
 use crate::stopwatch::Times;
 use hypergrove::{PARAMETER_SETS, Params};
 use hypergrove_tune::model::adaptive::optimum;
-use hypergrove_tune::model::{Fit, Kernel, Model, Sample, Shape, regret};
+use hypergrove_tune::model::{Fit, Kernel, Sample, Shape, adaptive, regret, staircase};
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 

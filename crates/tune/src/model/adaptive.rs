@@ -2,13 +2,12 @@
 
 use super::{Fit, Kernel, Model, Shape};
 
-/// Its row.
-pub const MODEL: Model = Model {
+/// The model.
+pub static MODEL: Model = Model {
     name: "adaptive",
     law: "α + β/t + γ·t",
     parameters: &["α", "β", "γ"],
-    features: |_: &Kernel, shape: Shape| Some(vec![1.0, shape.total().recip(), shape.total()]),
-    known: None,
+    features: |_: &Kernel, shape: Shape| vec![1.0, shape.total().recip(), shape.total()],
 };
 
 /// The number of threads with the least time.

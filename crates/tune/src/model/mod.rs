@@ -1,17 +1,13 @@
 //! How a kernel's time depends on its parallelism: laws that are linear in their parameters, fitted to samples.
 //!
-//! A model is one file beside this one with its features, and its row in [`MODELS`]. What all have in common is here:
+//! A model is one file beside this one with its features. What all have in common is here:
 //! weighted least squares with parameters that cannot be negative, covariance, R², and [`regret`].
 
 pub mod adaptive;
-pub mod roofline;
 pub mod staircase;
 
+use hypergrove_engine::estimate::{Estimate, LEAST_SIGMA};
 use nalgebra::{DMatrix, DVector};
-
-/// The largest share of the seconds that two timings of the same thing differ by on a quiet machine: no sample is
-/// taken to be surer than this, so that one lucky timing does not bend a curve.
-const LEAST_SIGMA: f64 = 0.003;
 
 /// A launch shape. On a CPU, whose threads are scheduled one by one, a thread is a block of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -40,8 +36,6 @@ pub struct Kernel {
     pub units: u64,
     /// Cores, or multiprocessors.
     pub cores: u32,
-    /// Seconds that all units take at the device's rates, nothing being idle; `None` where rates are not known.
-    pub ideal: Option<f64>,
 }
 
 /// A measured time.
@@ -55,15 +49,6 @@ pub struct Sample {
     pub sigma: f64,
 }
 
-/// A predicted time.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Estimate {
-    /// Seconds.
-    pub seconds: f64,
-    /// Standard deviation: of the parameters, and of the samples around the law.
-    pub sigma: f64,
-}
-
 /// A law of time: Σ parameter · feature(kernel, shape), no parameter below 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
@@ -73,36 +58,20 @@ pub struct Model {
     pub law: &'static str,
     /// What the features are multiplied by.
     pub parameters: &'static [&'static str],
-    /// One feature a parameter; `None` where the kernel lacks what the law needs.
-    pub features: fn(&Kernel, Shape) -> Option<Vec<f64>>,
-    /// Parameters that hold without any sample, and how far off they may be: (value, standard deviation).
-    pub known: Option<&'static [(f64, f64)]>,
+    /// One feature a parameter.
+    pub features: fn(&Kernel, Shape) -> Vec<f64>,
 }
 
-/// All models. The one place where they are listed.
-pub static MODELS: &[Model] = &[adaptive::MODEL, staircase::MODEL, roofline::MODEL];
-
 impl Model {
-    /// The model of this name.
-    pub fn by_name(name: &str) -> Option<&'static Model> {
-        MODELS.iter().find(|model| model.name == name)
-    }
-
-    /// The law for these samples; from no sample, what is known without.
+    /// The law for these samples.
     pub fn fit(&'static self, kernel: Kernel, samples: &[Sample]) -> Result<Fit, Unfit> {
         if samples.is_empty() {
-            let known = self.known.ok_or(Unfit::Few { has: 0, needs: 1 })?;
-            let (parameters, sigmas): (Vec<f64>, Vec<f64>) = known.iter().copied().unzip();
-            let covariance =
-                DMatrix::from_diagonal(&DVector::from_iterator(sigmas.len(), sigmas.iter().map(|s| s * s)));
-            (self.features)(&kernel, Shape::threads(1)).ok_or(Unfit::Unknown)?;
-            return Ok(Fit { model: self, kernel, parameters, covariance, r2: f64::NAN, scatter: 0.0, range: None });
+            return Err(Unfit::Few { has: 0, needs: 1 });
         }
         if let Some(bad) = samples.iter().find(|s| !(s.seconds > 0.0 && s.seconds.is_finite() && s.sigma >= 0.0)) {
             return Err(Unfit::Sample(*bad));
         }
-        let rows: Option<Vec<Vec<f64>>> = samples.iter().map(|s| (self.features)(&kernel, s.shape)).collect();
-        let rows = rows.ok_or(Unfit::Unknown)?;
+        let rows: Vec<Vec<f64>> = samples.iter().map(|s| (self.features)(&kernel, s.shape)).collect();
         let sigmas: Vec<f64> = samples.iter().map(|s| s.sigma.max(LEAST_SIGMA * s.seconds)).collect();
         let few = Unfit::Few { has: samples.len(), needs: 1 + self.parameters.len() };
         let Least { parameters, covariance, r2, scatter } = least_squares(&rows, samples, &sigmas).ok_or(few)?;
@@ -124,8 +93,6 @@ pub enum Unfit {
     },
     /// A time that cannot be.
     Sample(Sample),
-    /// The kernel lacks what the law is made of, such as rates.
-    Unknown,
 }
 
 impl std::fmt::Display for Unfit {
@@ -135,7 +102,6 @@ impl std::fmt::Display for Unfit {
             Unfit::Sample(Sample { shape, seconds, sigma }) => {
                 write!(f, "a sample of {seconds} ± {sigma} s at {}×{}", shape.blocks, shape.threads)
             }
-            Unfit::Unknown => f.write_str("the device's rates are not known"),
         }
     }
 }
@@ -170,7 +136,7 @@ impl Fit {
 
     /// Time at a shape.
     pub fn predict(&self, shape: Shape) -> Estimate {
-        let features = (self.model.features)(&self.kernel, shape).expect("they were there for the samples");
+        let features = (self.model.features)(&self.kernel, shape);
         let features = DVector::from_vec(features);
         let seconds = features.iter().zip(&self.parameters).map(|(f, p)| f * p).sum();
         let variance = (features.transpose() * &self.covariance * &features)[(0, 0)].max(0.0);
@@ -204,22 +170,6 @@ pub fn regret(fit: &Fit, sweep: &[Sample]) -> Option<Regret> {
     };
     let (best, of_chosen) = (fastest(None)?, fastest(Some(chosen))?);
     Some(Regret { chosen, best: best.shape, excess: of_chosen.seconds / best.seconds - 1.0 })
-}
-
-/// T = α + τ·x through samples at some x each, none below 0: the time at `x`. `None` without samples.
-pub fn line(seen: &[(f64, Sample)], x: f64) -> Option<Estimate> {
-    let rows: Vec<Vec<f64>> = seen.iter().map(|(x, _)| vec![*x, 1.0]).collect();
-    let (samples, sigmas): (Vec<Sample>, Vec<f64>) =
-        seen.iter().map(|(_, s)| (*s, s.sigma.max(LEAST_SIGMA * s.seconds))).unzip();
-    let Least { parameters, covariance, scatter, .. } = if rows.is_empty() {
-        return None;
-    } else {
-        least_squares(&rows, &samples, &sigmas)?
-    };
-    let features = DVector::from_vec(vec![x, 1.0]);
-    let seconds = x * parameters[0] + parameters[1];
-    let variance = (features.transpose() * covariance * &features)[(0, 0)].max(0.0);
-    Some(Estimate { seconds, sigma: (variance + (scatter * seconds).powi(2)).sqrt() })
 }
 
 /// What least squares give; see [`Fit`].
@@ -305,14 +255,9 @@ fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Optio
 mod tests {
     use super::adaptive::optimum;
     use super::*;
+    use hypergrove_engine::estimate::{Point, line};
 
-    const KERNEL: Kernel = Kernel { units: 6160, cores: 132, ideal: Some(1e-4) };
-    const NAMES: [&str; 3] = ["adaptive", "staircase", "roofline"];
-
-    fn model(name: &str) -> &'static Model {
-        Model::by_name(name).unwrap()
-    }
-
+    const KERNEL: Kernel = Kernel { units: 6160, cores: 132 };
     /// Pseudo-random deviates, nearly normal: the sum of twelve uniform ones.
     fn normal(state: &mut u64) -> f64 {
         let mut uniform = || {
@@ -333,15 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn all_models_are_listed_once() {
-        assert_eq!(MODELS.iter().map(|model| model.name).collect::<Vec<_>>(), NAMES);
-        assert!(MODELS.iter().all(|m| (m.features)(&KERNEL, Shape::threads(7)).unwrap().len() == m.parameters.len()));
-    }
-
-    #[test]
     fn exact_samples_give_exact_parameters() {
         let (alpha, beta, gamma) = (3e-5, 2e-2, 8e-9);
-        let fit = model("adaptive").fit(KERNEL, &samples(|t| alpha + beta / t + gamma * t, 0.0, 1)).unwrap();
+        let fit = adaptive::MODEL.fit(KERNEL, &samples(|t| alpha + beta / t + gamma * t, 0.0, 1)).unwrap();
         for (found, want) in fit.parameters.iter().zip([alpha, beta, gamma]) {
             assert!((found / want - 1.0).abs() < 1e-6, "{found} for {want}");
         }
@@ -358,7 +297,7 @@ mod tests {
         let (mut of_optimum, rounds) = (0.0, 200);
         for seed in 0..rounds {
             let seen = samples(|t| truth[0] + truth[1] / t + truth[2] * t, 0.02, seed + 1);
-            let fit = model("adaptive").fit(KERNEL, &seen).unwrap();
+            let fit = adaptive::MODEL.fit(KERNEL, &seen).unwrap();
             for (j, variance) in fit.covariance.diagonal().iter().enumerate() {
                 off[j] += (fit.parameters[j] - truth[j]).powi(2) / variance;
             }
@@ -374,18 +313,18 @@ mod tests {
 
     #[test]
     fn what_falls_or_rises_all_the_way_is_said_to() {
-        let falling = model("adaptive").fit(KERNEL, &samples(|t| 1e-5 + 2e-2 / t, 0.0, 1)).unwrap();
+        let falling = adaptive::MODEL.fit(KERNEL, &samples(|t| 1e-5 + 2e-2 / t, 0.0, 1)).unwrap();
         assert_eq!(falling.parameter("γ"), Some(0.0));
         let best = optimum(&falling, (1.0, 8192.0)).unwrap();
         assert_eq!((best.threads, best.inside), (8192.0, false));
         // Faster than 1/t: without bounds γ would be negative and t* no number.
-        let steep = model("adaptive").fit(KERNEL, &samples(|t| 1e-2 / t - 1e-10 * t, 0.0, 1)).unwrap();
+        let steep = adaptive::MODEL.fit(KERNEL, &samples(|t| 1e-2 / t - 1e-10 * t, 0.0, 1)).unwrap();
         assert!(steep.parameters.iter().all(|p| *p >= 0.0), "{:?}", steep.parameters);
         assert_eq!(optimum(&steep, (1.0, 8192.0)).unwrap().threads, 8192.0);
-        let rising = model("adaptive").fit(KERNEL, &samples(|t| 1e-5 + 1e-7 * t, 0.0, 1)).unwrap();
+        let rising = adaptive::MODEL.fit(KERNEL, &samples(|t| 1e-5 + 1e-7 * t, 0.0, 1)).unwrap();
         let best = optimum(&rising, (1.0, 8192.0)).unwrap();
         assert_eq!((best.threads, best.inside), (1.0, false));
-        let turned = model("adaptive").fit(KERNEL, &samples(|t| 1e-2 / t + 1e-12 * t, 0.0, 1)).unwrap();
+        let turned = adaptive::MODEL.fit(KERNEL, &samples(|t| 1e-2 / t + 1e-12 * t, 0.0, 1)).unwrap();
         assert_eq!(optimum(&turned, (1.0, 64.0)).unwrap().threads, 64.0);
     }
 
@@ -401,40 +340,61 @@ mod tests {
         };
         let sweep: Vec<Sample> =
             shapes.map(|shape| Sample { shape, seconds: law(shape), sigma: 0.01 * law(shape) }).collect();
-        let fit = model("staircase").fit(kernel, &sweep).unwrap();
+        let fit = staircase::MODEL.fit(kernel, &sweep).unwrap();
         for (found, want) in fit.parameters.iter().zip([5e-6, 2e-6, 4e-9]) {
             assert!((found / want - 1.0).abs() < 1e-6, "{found} for {want}");
         }
         let exact = regret(&fit, &sweep).unwrap();
         assert_eq!((exact.excess, exact.chosen), (0.0, exact.best));
         // A smooth curve cannot follow steps; its choice is no better than the staircase's, and its regret is told.
-        let smooth = model("adaptive").fit(kernel, &sweep).unwrap();
+        let smooth = adaptive::MODEL.fit(kernel, &sweep).unwrap();
         assert!(smooth.r2 < fit.r2 && regret(&smooth, &sweep).unwrap().excess >= 0.0);
     }
 
     #[test]
-    fn the_roofline_needs_rates_and_no_sample() {
-        let roofline = model("roofline");
-        let guess = roofline.fit(KERNEL, &[]).unwrap();
-        let full = guess.predict(Shape { blocks: 132, threads: 128 });
-        assert_eq!((full.seconds, full.sigma), (1e-4, 1e-4));
-        assert_eq!(guess.predict(Shape { blocks: 66, threads: 128 }).seconds, 2e-4);
-        let unknown = Kernel { ideal: None, ..KERNEL };
-        assert_eq!(roofline.fit(unknown, &[]).unwrap_err(), Unfit::Unknown);
-        let half = Sample { shape: Shape { blocks: 264, threads: 128 }, seconds: 2e-4, sigma: 0.0 };
-        assert_eq!(roofline.fit(KERNEL, &[half]).unwrap().parameters, [2.0]);
-    }
-
-    #[test]
     fn what_cannot_be_fitted_is_refused() {
-        let adaptive = model("adaptive");
-        assert_eq!(adaptive.fit(KERNEL, &[]).unwrap_err(), Unfit::Few { has: 0, needs: 1 });
+        assert_eq!(adaptive::MODEL.fit(KERNEL, &[]).unwrap_err(), Unfit::Few { has: 0, needs: 1 });
         for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let bad = Sample { shape: Shape::threads(1), seconds, sigma: 0.0 };
-            assert!(matches!(adaptive.fit(KERNEL, &[bad]), Err(Unfit::Sample(_))), "{seconds}");
+            assert!(matches!(adaptive::MODEL.fit(KERNEL, &[bad]), Err(Unfit::Sample(_))), "{seconds}");
         }
         // One shape tells one parameter.
-        let alone = adaptive.fit(KERNEL, &samples(|_| 1e-3, 0.0, 1)[..1]).unwrap();
+        let alone = adaptive::MODEL.fit(KERNEL, &samples(|_| 1e-3, 0.0, 1)[..1]).unwrap();
         assert!((alone.predict(Shape::threads(1)).seconds - 1e-3).abs() < 1e-15);
+    }
+
+    /// The engine's own fit of a line, which has no matrices, gives what the general one gives: also where a bound holds.
+    #[test]
+    fn lines_are_fitted_alike() {
+        static LINE: Model = Model {
+            name: "line",
+            law: "τ·t + α",
+            parameters: &["τ", "α"],
+            features: |_, shape| vec![shape.total(), 1.0],
+        };
+        let laws: [fn(f64) -> f64; 4] = [|t| 1e-3 + 2e-6 * t, |t| 2e-6 * t, |t| 1e-3 + 1e-4 / t, |t| 1e-9 * t * t];
+        let (mut bounds, mut both) = (0, 0);
+        for (seed, law) in (1..).zip(laws.into_iter().cycle().take(40)) {
+            let noise = [0.0, 0.02, 0.3][seed as usize % 3];
+            let all = samples(law, noise, seed);
+            for seen in [&all[..], &all[..1], &all[..2], &all[5..9]] {
+                let fit = LINE.fit(KERNEL, seen).unwrap();
+                if fit.parameters.contains(&0.0) {
+                    bounds += 1
+                } else {
+                    both += 1
+                }
+                let of = |s: &Sample| Point { x: s.shape.total(), seconds: s.seconds, sigma: s.sigma };
+                let points: Vec<Point> = seen.iter().map(of).collect();
+                for threads in [1, 100, 50_000] {
+                    let (general, own) =
+                        (fit.predict(Shape::threads(threads)), line(&points, f64::from(threads)).unwrap());
+                    assert!((own.seconds / general.seconds - 1.0).abs() < 1e-9, "{own:?} {general:?}");
+                    assert!((own.sigma - general.sigma).abs() <= 1e-6 * general.seconds, "{own:?} {general:?}");
+                }
+            }
+        }
+        assert!(bounds > 10 && both > 10, "{bounds} {both}");
+        assert_eq!(line(&[], 1.0), None);
     }
 }

@@ -6,16 +6,15 @@
 
 use super::{Kernel, Model, Shape};
 
-/// Its row.
-pub const MODEL: Model = Model {
+/// The model.
+pub static MODEL: Model = Model {
     name: "staircase",
     law: "α + λ·⌈units/t⌉ + τ·⌈blocks/cores⌉·threads·⌈units/t⌉",
     parameters: &["α", "λ", "τ"],
     features: |kernel: &Kernel, shape: Shape| {
         let (steps, waves) = (steps(kernel, shape), waves(kernel, shape));
-        Some(vec![1.0, steps, waves * f64::from(shape.threads) * steps])
+        vec![1.0, steps, waves * f64::from(shape.threads) * steps]
     },
-    known: None,
 };
 
 /// Units that the busiest thread works on, one after the other.

@@ -1,7 +1,7 @@
 //! One axis after the other, each by successive halving, until no step on any axis is an improvement.
 
 use super::{Lab, Search, Seen, Stop, distinct, halving};
-use crate::model::{Kernel, Model, Sample, Shape, adaptive};
+use crate::model::{Kernel, Sample, Shape, adaptive};
 use hypergrove_engine::{Axis, Policy};
 
 /// Its row.
@@ -62,10 +62,10 @@ fn curve(axis: &Axis, best: &Policy, lab: &mut dyn Lab, seen: &mut Seen) -> Resu
             samples.push(Sample { shape: Shape::threads((*value).max(1)), seconds, sigma: 0.0 });
         }
     }
-    let kernel = Kernel { units: 1, cores: 1, ideal: None };
+    let kernel = Kernel { units: 1, cores: 1 };
     let fastest = samples.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).map(|s| s.shape.blocks);
     let (first, last) = (f64::from(axis.values[0].max(1)), f64::from(axis.values[last]));
-    let fit = Model::by_name("adaptive").and_then(|model| model.fit(kernel, &samples).ok());
+    let fit = adaptive::MODEL.fit(kernel, &samples).ok();
     let turn = fit.and_then(|fit| adaptive::optimum(&fit, (first, last))).map(|best| best.threads);
     let near = turn.map(|turn| {
         let after = axis.values.partition_point(|value| f64::from(*value) < turn);

@@ -150,10 +150,10 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
     }
     let set = PARAMETER_SETS.iter().find(|p| p.name == record.set);
     let units = set.and_then(|p| units(p, &record.op, name, record.batch as u64));
-    let kernel = Kernel { units: units.unwrap_or(0), cores: record.cores.unwrap_or(1), ideal: None };
-    let adaptive = Model::by_name("adaptive").and_then(|model| model.fit(kernel, &samples).ok());
+    let kernel = Kernel { units: units.unwrap_or(0), cores: record.cores.unwrap_or(1) };
+    let adaptive = adaptive::MODEL.fit(kernel, &samples).ok();
     let gpu = samples.iter().any(|s| s.shape.blocks > 1);
-    let staircase = units.filter(|_| gpu).and_then(|_| Model::by_name("staircase")?.fit(kernel, &samples).ok());
+    let staircase = units.filter(|_| gpu).and_then(|_| staircase::MODEL.fit(kernel, &samples).ok());
     let star = adaptive.as_ref().and_then(|fit| optimum(fit, ends));
     let told = |m: &Measured| {
         let Shape { blocks, threads } = m.sample.shape;
