@@ -15,16 +15,16 @@ use hypergrove_engine::wiped;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::keys::Opened;
-use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES, ZETA};
+use hypergrove_zkdilithium::params::{SEED_BYTES, ZETA};
 use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors};
-use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey, SigningKeyWords};
+use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey, SigningKeyBytes};
 use lanes::{Lanes, Scratch};
 use next::Next;
 pub(crate) use program::CpuZk;
 pub use program::Over;
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroize;
 
 /// zkDilithium by one instruction set.
 pub struct ZkDilithium {
@@ -128,30 +128,12 @@ impl ZkDilithium {
 
     /// The keys of these seeds, in their order.
     pub fn keygen(&self, seeds: &[[u8; SEED_BYTES]]) -> Vec<SigningKey> {
-        self.chunks(seeds, Then::Wipe, |lanes, seeds, out| {
-            let keys = vec![[0; SK_BYTES / 8]; lanes.lanes.min(seeds.len())];
-            let mut keys = Zeroizing::new(keys.into_boxed_slice());
-            for seeds in seeds.chunks(lanes.lanes) {
-                lanes.keygen(seeds, &mut keys[..seeds.len()]);
-                out.extend(keys[..seeds.len()].iter().map(SigningKey::from_words));
-            }
-        })
+        let mut keys: Vec<SigningKey> = seeds.iter().map(|_| SigningKey::zeros()).collect();
+        self.keygen_into(seeds, &mut keys.iter_mut().map(SigningKey::secret_bytes_mut).collect::<Vec<_>>());
+        keys
     }
-    /// The same on this thread, handed out as they are made: some at a time, from memory that stays in the cache.
-    pub(crate) fn keygen_each(&self, seeds: &[[u8; SEED_BYTES]], take: &mut dyn FnMut(&[SigningKeyWords])) {
-        for seeds in seeds.chunks(MOST) {
-            self.on_lanes(seeds.len(), Then::Wipe, |lanes| {
-                let keys = vec![[0; SK_BYTES / 8]; lanes.lanes.min(seeds.len())];
-                let mut keys = Zeroizing::new(keys.into_boxed_slice());
-                for seeds in seeds.chunks(lanes.lanes) {
-                    lanes.keygen(seeds, &mut keys[..seeds.len()]);
-                    take(&keys[..seeds.len()]);
-                }
-            });
-        }
-    }
-    /// The same into memory of the caller's, as much as there are seeds.
-    pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
+    /// The same into the caller's memory: a place for each seed.
+    pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) {
         assert_eq!(seeds.len(), keys.len(), "seeds and keys");
         let chunk = self.chunk(seeds.len());
         let one = |(seeds, keys): (&[_], &mut [_])| {

@@ -2,11 +2,11 @@
 
 use crate::{
     Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms, Timing,
-    ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward,
+    ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
 };
 use hypergrove_fips205::plan::{Plan, Slot};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Op, Signature, SigningKey, SigningKeyWords};
+use hypergrove_zkdilithium::{Op, Signature, SigningKey, SigningKeyBytes};
 use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroize;
@@ -175,22 +175,10 @@ impl ZkDilithium for CheckedZk {
         self.subject.elsewhere(elsewhere);
         self.reference.elsewhere(elsewhere);
     }
-    fn keygen(
-        &mut self,
-        seeds: &[[u8; SEED_BYTES]],
-        take: &mut dyn FnMut(&[SigningKeyWords]),
-    ) -> Result<Timing, Error> {
-        let (mut expected, mut seen, mut differs) = (Vec::with_capacity(seeds.len()), 0, None);
-        self.reference.keygen(seeds, &mut |keys| expected.extend(keys.iter().map(SigningKey::from_words)))?;
-        let timing = self.subject.keygen(seeds, &mut |keys| {
-            let is_wrong = |(i, key): (usize, &SigningKeyWords)| expected.get(i) != Some(&SigningKey::from_words(key));
-            differs = differs.or((seen..).zip(keys).position(is_wrong).map(|at| seen + at));
-            seen += keys.len();
-            if differs.is_none() {
-                take(keys);
-            }
-        })?;
-        match differs.or((seen != expected.len()).then_some(seen)) {
+    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+        let expected = keygen_to_vec(&mut *self.reference, seeds)?;
+        let timing = self.subject.keygen(seeds, keys)?;
+        match keys.iter().zip(expected).position(|(key, expected)| SigningKey::from_bytes(&key[..]) != Ok(expected)) {
             None => Ok(timing),
             Some(at) => Err(self.inconsistent(format!("the key of seed {at} differs"))),
         }

@@ -5,7 +5,7 @@
 
 use crate::{
     Accept, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms,
-    THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward,
+    THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
 };
 use hypergrove_fips205::params::*;
 use hypergrove_fips205::plan::{Op, Plan, Slot};
@@ -174,11 +174,7 @@ fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
     let silent = || wrong(device, "zkDilithium");
     zkdilithium(
         device,
-        |seed| {
-            let mut key = None;
-            zk.borrow_mut().keygen(&[*seed], &mut |words| key = words.first().map(SigningKey::from_words))?;
-            key.ok_or_else(silent)
-        },
+        |seed| keygen_to_vec(*zk.borrow_mut(), &[*seed])?.pop().ok_or_else(silent),
         |key, message| {
             let mut made = Vec::new();
             zk.borrow_mut().sign(&[ZkSign::new(key, message)], &mut made)?;

@@ -3,7 +3,7 @@
 use crate::{Axis, Error, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{
-    ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SigningKey, SigningKeyWords, VerifyingKey,
+    ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SigningKey, SigningKeyBytes, VerifyingKey,
 };
 
 /// A signature to be made.
@@ -44,7 +44,8 @@ impl<'a> ZkVerify<'a> {
     }
 }
 
-/// A device made ready for zkDilithium. Results are appended in the order of the jobs; after an error there are none.
+/// A device made ready for zkDilithium. Results are in the order of the jobs; signatures and verdicts are appended, and after an error
+/// there are none.
 /// Keys that are the same in memory are made ready once.
 pub trait ZkDilithium: Send {
     /// What can be chosen by a policy.
@@ -66,12 +67,19 @@ pub trait ZkDilithium: Send {
     /// [`Program::elsewhere`](crate::Program::elsewhere). Elsewhere, a program expands signing keys anew, whatever the caller
     /// passes: so a batch that is run both ways has its expansions compared as well.
     fn elsewhere(&mut self, elsewhere: bool);
-    /// The keys of these seeds: handed out some at a time, in their order, from where they arrive. Whoever takes them is
-    /// waited for, and forgets them after an error.
-    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], take: &mut dyn FnMut(&[SigningKeyWords]))
-    -> Result<Timing, Error>;
+    /// Writes the key of each seed to its place in the caller's memory. There are as many places as seeds. After an error, the caller
+    /// wipes them.
+    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error>;
     /// The signatures.
     fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error>;
     /// The verdicts.
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error>;
+}
+
+/// The keys of these seeds, each in memory of its own.
+pub fn keygen_to_vec(program: &mut dyn ZkDilithium, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
+    let mut keys: Vec<SigningKey> = seeds.iter().map(|_| SigningKey::zeros()).collect();
+    let mut places: Vec<_> = keys.iter_mut().map(SigningKey::secret_bytes_mut).collect();
+    program.keygen(seeds, &mut places)?;
+    Ok(keys)
 }

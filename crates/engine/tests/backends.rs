@@ -10,7 +10,7 @@ use hypergrove_engine::{
 use hypergrove_fips205::plan::{Op, Plan, Slot, Work, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType, PARAMETER_SETS, Params, Position, TOY_SHA2_16, TOY_SHAKE_24};
-use hypergrove_zkdilithium::{Message, Op as ZkOp, Signature, SigningKey, SigningKeyWords, Trace, reference};
+use hypergrove_zkdilithium::{Message, Op as ZkOp, Signature, SigningKey, SigningKeyBytes, Trace, reference};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -306,15 +306,10 @@ impl ZkDilithium for Telling {
     fn elsewhere(&mut self, elsewhere: bool) {
         MOVED.fetch_add(usize::from(elsewhere), Ordering::Relaxed);
     }
-    fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
-        for (i, seed) in seeds.iter().enumerate() {
-            let key = reference::keygen(seed);
-            let mut words: SigningKeyWords = [0; _];
-            for (word, bytes) in words.iter_mut().zip(key.secret_bytes().as_chunks::<8>().0) {
-                *word = u64::from_ne_bytes(*bytes);
-            }
-            words[0] ^= if i == 1 { u64::from(self.0) } else { 0 };
-            take(&[words]);
+    fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+        for (i, (seed, key)) in seeds.iter().zip(keys).enumerate() {
+            key.copy_from_slice(reference::keygen(seed).secret_bytes());
+            key[0] ^= if i == 1 { self.0 } else { 0 };
         }
         Ok(Timing::default())
     }
@@ -391,10 +386,13 @@ fn checked_compares_hashes_keys_signatures_and_verdicts() {
         );
 
         let mut zk = checked.zkdilithium().unwrap().prepare(device, &policy).unwrap();
-        let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut take = |words: &[SigningKeyWords]| keys.extend(words.iter().map(SigningKey::from_words));
-        says(zk.keygen(&[[1; 32], [2; 32], [3; 32]], &mut take).map(drop), "the key of seed 1 differs");
-        assert_eq!(keys.len(), if wrong == 0 { 3 } else { 1 }, "none from the first that differs on");
+        let (mut signatures, mut verdicts) = (Vec::new(), Vec::new());
+        let mut keys = [(); 3].map(|()| SigningKey::zeros());
+        let seeds = [[1; 32], [2; 32], [3; 32]];
+        says(
+            zk.keygen(&seeds, &mut keys.each_mut().map(SigningKey::secret_bytes_mut)).map(drop),
+            "the key of seed 1 differs",
+        );
         let job = ZkSign::new(&keys[0], Message::Bytes(b"message"));
         says(zk.sign(&[job; 2], &mut signatures).map(drop), "the signature of job 1 differs");
         assert_eq!(signatures.len(), if wrong == 0 { 2 } else { 0 });

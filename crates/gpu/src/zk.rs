@@ -18,7 +18,7 @@ use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSig
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Message, Op, Signature, SigningKeyWords};
+use hypergrove_zkdilithium::{Message, Op, Signature, SigningKeyBytes};
 use pass::Memory;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -289,13 +289,14 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
     fn elsewhere(&mut self, elsewhere: bool) {
         self.pad = usize::from(elsewhere);
     }
-    fn keygen(
-        &mut self,
-        seeds: &[[u8; SEED_BYTES]],
-        take: &mut dyn FnMut(&[SigningKeyWords]),
-    ) -> Result<Timing, Error> {
+    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
         let cut = |limits: &Limits, seeds: &[_]| limits.keys.min(seeds.len());
-        self.passes(seeds, true, cut, |zk, seeds| zk.keygen_pass(seeds, take))
+        let mut keys = keys;
+        self.passes(seeds, true, cut, |zk, seeds| {
+            let (of_pass, others) = std::mem::take(&mut keys).split_at_mut(seeds.len());
+            keys = others;
+            zk.keygen_pass(seeds, of_pass)
+        })
     }
     fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
         let cut = |limits: &Limits, jobs: &[ZkSign<'_>]| cut(limits, jobs.iter().map(|job| (job.key, job.message)));

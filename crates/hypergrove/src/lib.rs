@@ -126,8 +126,8 @@ pub mod backend {
     pub use hypergrove_cpu::{Rates, rates};
     pub use hypergrove_engine::{
         Accept, Axis, Batch, Checked, Hasher, HostMemory, Key, Policy, Program, Reached, Reference, SelfTest,
-        Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities,
-        forward, wiped,
+        Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
+        capabilities, forward, wiped,
     };
     pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};
 }

@@ -5,7 +5,7 @@ use hypergrove::zkdilithium;
 use hypergrove::*;
 use hypergrove_engine::{Batch, Program, ZkDilithium, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_fips205::plan::Slot;
-use hypergrove_zkdilithium::{SigningKeyWords, Trace, reference};
+use hypergrove_zkdilithium::{SigningKeyBytes, Trace, reference};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
@@ -114,12 +114,9 @@ impl ZkDilithium for Wrong {
     /// The reference has one place.
     fn elsewhere(&mut self, _: bool) {}
 
-    fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
-        for seed in seeds {
-            let (key, mut words) = (reference::keygen(seed), [0; size_of::<SigningKeyWords>() / 8]);
-            let bytes = key.secret_bytes().as_chunks().0;
-            words.iter_mut().zip(bytes).for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
-            take(&[words]);
+    fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+        for (seed, key) in seeds.iter().zip(keys) {
+            key.copy_from_slice(reference::keygen(seed).secret_bytes());
         }
         Ok(Timing::default())
     }

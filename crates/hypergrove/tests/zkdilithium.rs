@@ -9,7 +9,7 @@ use hypergrove::zkdilithium::{
 };
 use hypergrove::{Backend, Device, Error, ErrorKind, Timing};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
-use hypergrove_zkdilithium::{SigningKeyWords, Trace, reference};
+use hypergrove_zkdilithium::{SigningKeyBytes, Trace, reference};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -63,7 +63,7 @@ impl ZkDilithium for Gpu {
     /// The reference has one place.
     fn elsewhere(&mut self, _: bool) {}
 
-    fn keygen(&mut self, _: &[[u8; 32]], _: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
+    fn keygen(&mut self, _: &[[u8; 32]], _: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
         unimplemented!("no test makes keys here")
     }
     fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {

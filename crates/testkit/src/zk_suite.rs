@@ -1,7 +1,7 @@
 //! What every device that computes zkDilithium must pass. One line proves it, [`zk_tests!`](crate::zk_tests).
 
 use crate::zkdilithium::{boundary, public, special, verify_only};
-use hypergrove_engine::{ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_engine::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec};
 use hypergrove_zkdilithium::{Fe, Message, Signature, SigningKey, Trace, VerifyingKey, reference};
 
 /// Makes a module of tests that all call this suite; `$zk` is an `Option` of something that computes zkDilithium,
@@ -42,10 +42,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn keygen(zk: &mut dyn ZkDilithium, seeds: &[[u8; 32]]) -> Vec<SigningKey> {
-    let mut keys = Vec::new();
-    zk.keygen(seeds, &mut |words| keys.extend(words.iter().map(SigningKey::from_words))).expect("keys");
-    assert_eq!(keys.len(), seeds.len());
-    keys
+    keygen_to_vec(zk, seeds).expect("keys")
 }
 
 fn sign(zk: &mut dyn ZkDilithium, jobs: &[ZkSign<'_>]) -> Vec<Signature> {

@@ -139,13 +139,13 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
-/// The bytes of a private key as they lie in memory. In words, for what wipes and compares goes element by element.
-pub type SigningKeyWords = [u64; SK_BYTES / 8];
+/// The bytes of a private key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
+pub type SigningKeyBytes = [u8; SK_BYTES];
 
 /// A private key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t. It is wiped on drop, compared in constant time, and `Debug` shows ρ alone.
 #[derive(Clone)]
 pub struct SigningKey {
-    /// As many as [`SigningKeyWords`] has.
+    /// Its bytes. In words, for what wipes and compares goes element by element.
     words: Zeroizing<Box<[u64]>>,
 }
 
@@ -162,13 +162,13 @@ impl SigningKey {
     /// see [`SigningKey::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         check_length("a private key", SK_BYTES, bytes.len())?;
-        let mut words = Zeroizing::new(vec![0; SK_BYTES / 8].into_boxed_slice());
-        bytemuck::cast_slice_mut(&mut words).copy_from_slice(bytes);
-        Ok(SigningKey { words })
+        let mut key = SigningKey::zeros();
+        key.secret_bytes_mut().copy_from_slice(bytes);
+        Ok(key)
     }
-    /// The same bytes as they lie in memory.
-    pub fn from_words(words: &SigningKeyWords) -> SigningKey {
-        SigningKey { words: Zeroizing::new(Box::from(&words[..])) }
+    /// Memory for a key: until its [bytes](SigningKey::secret_bytes_mut) are written, no key that [`SigningKey::check`] accepts.
+    pub fn zeros() -> SigningKey {
+        SigningKey { words: Zeroizing::new(vec![0; SK_BYTES / 8].into_boxed_slice()) }
     }
     /// Whether the key is one that key generation can have made: s₁ and s₂ in their ranges, t and tr those of ρ, s₁ and s₂.
     pub fn check(&self) -> Result<(), KeyError> {
@@ -192,6 +192,10 @@ impl SigningKey {
     /// The same, not copied. Secret.
     pub fn secret_bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.words)
+    }
+    /// The bytes, to be written.
+    pub fn secret_bytes_mut(&mut self) -> &mut SigningKeyBytes {
+        bytemuck::cast_slice_mut(&mut self.words).try_into().expect("a key's bytes")
     }
     /// ρ.
     pub fn rho(&self) -> &[u8; HASH_BYTES] {

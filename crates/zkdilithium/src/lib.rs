@@ -39,7 +39,7 @@ pub mod work;
 pub use digest::Message;
 pub use field::Fe;
 pub use keys::{
-    ExpandedSigningKey, ExpandedVerifyingKey, KeyError, Signature, SigningKey, SigningKeyWords, VerifyingKey,
+    ExpandedSigningKey, ExpandedVerifyingKey, KeyError, Signature, SigningKey, SigningKeyBytes, VerifyingKey,
 };
 #[cfg(feature = "pem")]
 pub use pem::{PRIVATE_LABEL, PUBLIC_LABEL};

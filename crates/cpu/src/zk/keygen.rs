@@ -3,7 +3,7 @@
 use super::lanes::{A_BLOCKS, Lanes, S_BLOCKS, VECTOR};
 use hypergrove_lanes::Shake;
 use hypergrove_taint::declassify;
-use hypergrove_zkdilithium::SigningKeyWords;
+use hypergrove_zkdilithium::SigningKeyBytes;
 use hypergrove_zkdilithium::pack::pack_codes;
 use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::sample::{expand_a, expand_s};
@@ -22,14 +22,14 @@ const S_PACKED: usize = 3 * HASH_BYTES;
 const T_PACKED: usize = S_PACKED + (L + K) * ETA_BYTES;
 
 impl Lanes<'_> {
-    pub(super) fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
+    pub(super) fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) {
         for (seeds, keys) in seeds.chunks(self.lanes).zip(keys.chunks_mut(self.lanes)) {
             self.keygen_group(seeds, keys);
         }
     }
 
     /// As many keys as there are lanes, at most.
-    fn keygen_group(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [SigningKeyWords]) {
+    fn keygen_group(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) {
         let (lanes, count) = (self.lanes, seeds.len());
         // ρ ‖ ρ′ ‖ key
         let mut e = Zeroizing::new(vec![[0u64; Shake::Shake256.rate() / 8]; count]);
@@ -39,12 +39,11 @@ impl Lanes<'_> {
         // ρ is the first half of the public key.
         seeds.iter().for_each(|seed| declassify(&seed[RHO]));
         // sk = ρ ‖ key ‖ tr ‖ eta3(s₁) ‖ eta3(s₂) ‖ fe24(t), part by part.
-        let sks = bytemuck::cast_slice_mut(keys.as_flattened_mut()).as_chunks_mut::<SK_BYTES>().0;
-        for (sk, seed) in sks.iter_mut().zip(seeds) {
+        for (sk, seed) in keys.iter_mut().zip(seeds) {
             sk[..HASH_BYTES].copy_from_slice(&seed[RHO]);
             sk[HASH_BYTES..2 * HASH_BYTES].copy_from_slice(&seed[KEY]);
         }
-        self.expand_s(seeds, sks);
+        self.expand_s(seeds, keys);
         // t = INTT(Â·NTT(s₁)) + s₂, a row at a time: all of Â, or of t, would leave the cache.
         let (row, size) = (N * lanes, VECTOR * lanes);
         for i in 0..K {
@@ -57,7 +56,7 @@ impl Lanes<'_> {
             self.lattice.columns(t, columns);
             // t is the second half of the public key.
             declassify(columns);
-            for (instance, sk) in sks.iter_mut().enumerate() {
+            for (instance, sk) in keys.iter_mut().enumerate() {
                 const BYTES: usize = N * FE_BYTES;
                 let t = &self.s.columns[self.lane(instance) * N..][..N];
                 pack_codes::<24>(t, |x| x as u32, &mut sk[T_PACKED + i * BYTES..][..BYTES]);
@@ -65,13 +64,13 @@ impl Lanes<'_> {
         }
         // tr = H(pk), pk = ρ ‖ fe24(t)
         let publics = &mut self.s.inputs[..count * PK_BYTES];
-        for (public, sk) in publics.chunks_exact_mut(PK_BYTES).zip(&*sks) {
+        for (public, sk) in publics.chunks_exact_mut(PK_BYTES).zip(&*keys) {
             public[..HASH_BYTES].copy_from_slice(&sk[..HASH_BYTES]);
             public[HASH_BYTES..].copy_from_slice(&sk[T_PACKED..]);
         }
         let trs = &mut self.s.bytes[..count * Shake::Shake256.rate()];
         self.lattice.shake(Shake::Shake256, publics, PK_BYTES, trs, 1);
-        for (sk, tr) in sks.iter_mut().zip(trs.chunks_exact(Shake::Shake256.rate())) {
+        for (sk, tr) in keys.iter_mut().zip(trs.chunks_exact(Shake::Shake256.rate())) {
             sk[2 * HASH_BYTES..][..HASH_BYTES].copy_from_slice(&tr[..HASH_BYTES]);
         }
     }
@@ -83,7 +82,7 @@ impl Lanes<'_> {
     }
 
     /// NTT(s₁) to `values` and s₂ to `w1`, and the vectors to the private keys.
-    fn expand_s(&mut self, seeds: &[Seeds], sks: &mut [[u8; SK_BYTES]]) {
+    fn expand_s(&mut self, seeds: &[Seeds], sks: &mut [&mut SigningKeyBytes]) {
         const BYTES: usize = S_BLOCKS * Shake::Shake256.rate();
         let of_lanes = self.of_lanes(seeds.len());
         let (rows, s) = (N * self.lanes, &mut *self.s);

@@ -4,13 +4,12 @@
 use super::{MOST, ZkDilithium};
 use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkSign, ZkVerify, wiped};
 use hypergrove_lanes::{Isa, Lattice};
-use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES};
-use hypergrove_zkdilithium::{Op, Signature, SigningKeyWords};
+use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::{Op, Signature, SigningKeyBytes};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-use zeroize::{Zeroize, Zeroizing};
 
 /// Jobs of one call for each thread that keep lanes filled.
 const JOBS_OF_A_THREAD: usize = 2 * MOST;
@@ -26,8 +25,6 @@ pub(crate) struct CpuZk {
     lanes: Vec<ZkDilithium>,
     /// Which of them compute.
     place: usize,
-    /// Room for keys on their way to the caller: zeros between calls.
-    keys: Zeroizing<Vec<SigningKeyWords>>,
 }
 
 impl CpuZk {
@@ -45,7 +42,7 @@ impl CpuZk {
                 }
             }
         }
-        let mut zk = CpuZk { isa, threads, over, lanes: Vec::new(), place: 0, keys: Zeroizing::default() };
+        let mut zk = CpuZk { isa, threads, over, lanes: Vec::new(), place: 0 };
         zk.lanes.push(zk.make());
         Ok(zk)
     }
@@ -102,7 +99,7 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
     }
     fn bytes(&self) -> u64 {
         let lanes: usize = self.lanes.iter().map(ZkDilithium::thread_bytes).sum();
-        ((lanes + JOBS_OF_A_THREAD * SK_BYTES) * self.threads) as u64
+        (lanes * self.threads) as u64
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         if elsewhere && self.lanes.len() == 1 {
@@ -110,29 +107,9 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
         }
         self.place = usize::from(elsewhere);
     }
-    fn keygen(
-        &mut self,
-        seeds: &[[u8; SEED_BYTES]],
-        take: &mut dyn FnMut(&[SigningKeyWords]),
-    ) -> Result<Timing, Error> {
+    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
         let start = Instant::now();
-        if self.lanes().threads() == 1 {
-            self.lanes().keygen_each(seeds, take);
-            return Ok(since(start));
-        }
-        let most = JOBS_OF_A_THREAD * self.threads;
-        let mut keys = std::mem::take(&mut self.keys);
-        if keys.len() < most.min(seeds.len()) {
-            *keys = vec![[0; SK_BYTES / 8]; most.min(seeds.len())];
-        }
-        for seeds in seeds.chunks(most) {
-            let keys = &mut keys[..seeds.len()];
-            self.lanes().keygen_into(seeds, keys);
-            take(keys);
-        }
-        let used = &mut keys[..most.min(seeds.len())];
-        used.par_chunks_mut(MOST).for_each(|keys| keys.as_flattened_mut().zeroize());
-        self.keys = keys;
+        self.lanes().keygen_into(seeds, keys);
         Ok(since(start))
     }
     fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {

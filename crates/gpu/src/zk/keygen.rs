@@ -6,14 +6,18 @@ use crate::gpu::Gpu;
 use hypergrove_engine::Error;
 use hypergrove_kernels::zk::*;
 use hypergrove_kernels::{Args, Kernel};
-use hypergrove_zkdilithium::SigningKeyWords;
+use hypergrove_zkdilithium::SigningKeyBytes;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES};
+use rayon::prelude::*;
+
+/// Keys that one thread copies together, 62 kB.
+const SHARE: usize = 16;
 
 impl<G: Gpu> ZkGpu<G> {
     pub(super) fn keygen_pass(
         &mut self,
         seeds: &[[u8; SEED_BYTES]],
-        take: &mut dyn FnMut(&[SigningKeyWords]),
+        keys_to: &mut [&mut SigningKeyBytes],
     ) -> Result<(), Error> {
         let pad = self.pad;
         let (count, mut layout) = (pad + seeds.len(), Layout::default());
@@ -48,9 +52,16 @@ impl<G: Gpu> ZkGpu<G> {
             self.blocks(Kernel::ZkPublic, count, Args { keys, jobs: grown, nodes: short, outs, ..Args::default() }),
             self.threads(Kernel::ZkTr, count, tr),
         ])?;
-        let mut skip = pad;
+        let (mut skip, mut left, parallel) = (pad, keys_to, self.policy.threads > 1);
         self.fetch(pieces, private, (count, SK_BYTES), |keys| {
-            take(&bytemuck::cast_slice(keys).as_chunks().0[std::mem::take(&mut skip)..]);
+            let keys = &keys.as_chunks().0[std::mem::take(&mut skip)..];
+            let (places, others) = std::mem::take(&mut left).split_at_mut(keys.len());
+            left = others;
+            let copy = |(to, from): (&mut &mut SigningKeyBytes, &SigningKeyBytes)| to.copy_from_slice(from);
+            match parallel {
+                true => places.par_iter_mut().zip(keys).with_min_len(SHARE).for_each(copy),
+                false => places.iter_mut().zip(keys).for_each(copy),
+            }
         })
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Limits, ZkGpu, ZkPolicy, pass};
 use crate::host::HostGpu;
-use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec};
 use hypergrove_zkdilithium::sample::expand_a;
-use hypergrove_zkdilithium::{Message, Signature, SigningKey, SigningKeyWords};
+use hypergrove_zkdilithium::{Message, Signature, SigningKey};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,16 +26,11 @@ hypergrove_testkit::zk_tests!(in_doubles, host(1));
 
 const SEED: [u8; 32] = *b"no one may know where keys begin";
 
-/// What takes keys.
-fn to(keys: &mut Vec<SigningKey>) -> impl FnMut(&[SigningKeyWords]) {
-    |words| keys.extend(words.iter().map(SigningKey::from_words))
-}
-
 /// A key of the seed, and a signature by it, with what was freed since.
 fn made(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> (SigningKey, Signature) {
     let mut zk = on_host(gpu, policy);
-    let (mut keys, mut signatures) = (Vec::new(), Vec::new());
-    zk.keygen(&[SEED], &mut to(&mut keys)).unwrap();
+    let mut signatures = Vec::new();
+    let mut keys = keygen_to_vec(&mut *zk, &[SEED]).unwrap();
     zk.sign(&[ZkSign::new(&keys[0], Message::Bytes(b"message"))], &mut signatures).unwrap();
     // What the passes themselves have wiped is the question, not what dropping might.
     gpu.submissions.store(0, Relaxed);
@@ -87,18 +82,18 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
     for left in 0..8 {
         let mut zk = on_host(&gpu, policy(0));
         gpu.submissions.store(left, Relaxed);
-        let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut signatures, mut verdicts) = (Vec::new(), Vec::new());
         let lost = |why: Error| assert!(matches!(&why, Error::Device { device, .. } if device == "host:0"), "{why}");
         let job = ZkVerify::new(&public, message, signature.as_bytes());
         match left {
-            0 | 1 => lost(zk.keygen(&[SEED, [1; 32]], &mut to(&mut keys)).unwrap_err()),
+            0 | 1 => lost(keygen_to_vec(&mut *zk, &[SEED, [1; 32]]).unwrap_err()),
             2 | 3 => lost(zk.sign(&[ZkSign::new(&key, message); 40], &mut signatures).unwrap_err()),
             _ => {
                 gpu.submissions.store(left % 2, Relaxed);
                 lost(zk.verify(&[job; 40], &mut verdicts).unwrap_err());
             }
         }
-        assert!(keys.is_empty() && signatures.is_empty() && verdicts.is_empty());
+        assert!(signatures.is_empty() && verdicts.is_empty());
         gpu.submissions.store(u64::MAX, Relaxed);
         zk.verify(&[job], &mut verdicts).unwrap();
         assert_eq!(verdicts, [true]);
@@ -111,8 +106,8 @@ fn passes_are_cut_by_every_limit() {
     let gpu = Arc::new(HostGpu::new(false));
     let texts = [vec![7; 90], vec![8; 3], Vec::new(), vec![9; 200], vec![10; 47]];
     let run = |zk: &mut ZkGpu<HostGpu>| {
-        let (mut keys, mut signatures, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
-        zk.keygen(&[[1; 32], [2; 32], [3; 32]], &mut to(&mut keys)).unwrap();
+        let (mut signatures, mut verdicts) = (Vec::new(), Vec::new());
+        let keys = keygen_to_vec(zk, &[[1; 32], [2; 32], [3; 32]]).unwrap();
         let jobs: Vec<_> =
             (texts.iter().enumerate()).map(|(i, text)| ZkSign::new(&keys[i % 3], Message::Bytes(text))).collect();
         zk.sign(&jobs, &mut signatures).unwrap();
@@ -150,7 +145,7 @@ fn memory_that_does_not_suffice_is_an_error() {
     assert!(pass::most_bytes(few.limits) <= 8 << 20 && few.limits.jobs > 1);
     gpu.most.store(1 << 16, Relaxed);
     let mut zk = on_host(&gpu, policy(0));
-    let why = zk.keygen(&[SEED; 9], &mut |_| ()).unwrap_err();
+    let why = keygen_to_vec(&mut *zk, &[SEED; 9]).unwrap_err();
     assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
 }
 

@@ -8,15 +8,12 @@ use hypergrove_engine::programs::{Facts, Kind, Ready};
 use hypergrove_engine::scheduler::{Asked, Job, Place};
 use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
-use hypergrove_zkdilithium::{Op, SigningKeyWords};
+use hypergrove_zkdilithium::{Op, SigningKey as RawSigningKey, SigningKeyBytes};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::vec::IntoIter;
 use zeroize::{Zeroize, Zeroizing};
-
-/// Keys that one thread copies together, 62 kB.
-const SHARE: usize = 16;
 
 /// Seeds of a block.
 pub(super) enum BlockSeeds<'a> {
@@ -43,7 +40,7 @@ pub(super) struct KeygenBlock<'a>(pub(super) BlockSeeds<'a>);
 /// Seeds, and where their keys go.
 pub(super) struct KeygenIntoBlock<'a> {
     pub(super) seeds: &'a [[u8; SEED_BYTES]],
-    pub(super) keys: &'a mut [SigningKeyWords],
+    pub(super) keys: &'a mut [SigningKeyBytes],
 }
 
 /// A signature to be made or judged.
@@ -186,16 +183,12 @@ impl Job for KeygenBlock<'_> {
     ) -> Result<Vec<Result<Vec<SigningKey>, Error>>, Error> {
         let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.0));
         let make = |place: &Place<'_>| {
-            let mut keys = Vec::with_capacity(seeds.len());
-            program(place, Op::Keygen, seeds.len(), |program| {
-                program.keygen(&seeds, &mut |made| match has_threads(place) {
-                    false => keys.extend(made.iter().map(SigningKey::from_words)),
-                    true => keys.par_extend(made.par_iter().with_min_len(SHARE).map(SigningKey::from_words)),
-                })
-            })?;
+            let mut keys = each(place, &seeds, |_| RawSigningKey::zeros());
+            keygen(place, &seeds, keys.iter_mut().map(RawSigningKey::secret_bytes_mut).collect())?;
             Ok(keys)
         };
-        let mut keys = place.checked(make, |first, second| compare(place, "key", first, &second?))?.into_iter();
+        let keys = place.checked(make, |first, second| compare(place, "key", first, &second?))?;
+        let mut keys = keys.into_iter().map(SigningKey::from);
         Ok(jobs.iter().map(|(_, asked)| Ok(keys.by_ref().take(asked.count).collect())).collect())
     }
 
@@ -230,40 +223,11 @@ impl Job for KeygenIntoBlock<'_> {
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
         let seeds = seeds(jobs.iter().map(|(_, asked)| asked.job.seeds));
-        {
-            let mut rooms = jobs.iter_mut().map(|(_, asked)| &mut *asked.job.keys);
-            let mut room: &mut [SigningKeyWords] = &mut [];
-            program(place, Op::Keygen, seeds.len(), |program| {
-                program.keygen(&seeds, &mut |mut made| {
-                    let mut copies = Vec::with_capacity(made.len() / SHARE + 1);
-                    while !made.is_empty() {
-                        if room.is_empty() {
-                            room = rooms.next().expect("room for every seed's key");
-                        }
-                        let count = made.len().min(room.len());
-                        let (to, others) = std::mem::take(&mut room).split_at_mut(count);
-                        let (from, later) = made.split_at(count);
-                        copies.extend(to.chunks_mut(SHARE).zip(from.chunks(SHARE)));
-                        (room, made) = (others, later);
-                    }
-                    let copy = |(to, from): (&mut [SigningKeyWords], &[SigningKeyWords])| to.copy_from_slice(from);
-                    match has_threads(place) {
-                        false => copies.into_iter().for_each(copy),
-                        true => copies.into_par_iter().for_each(copy),
-                    }
-                })
-            })?;
-        }
+        keygen(place, &seeds, jobs.iter_mut().flat_map(|(_, asked)| &mut *asked.job.keys).collect())?;
         if place.scheduler.options.redundant {
-            let (mut second, mut at) = (SigningKeys::new(), 0);
+            let mut second = SigningKeys::new();
             let place = Place { elsewhere: true, ..*place };
-            let room = second.room(seeds.len());
-            program(&place, Op::Keygen, seeds.len(), |program| {
-                program.keygen(&seeds, &mut |made| {
-                    room[at..at + made.len()].copy_from_slice(made);
-                    at += made.len();
-                })
-            })?;
+            keygen(&place, &seeds, second.room(seeds.len()).iter_mut().collect())?;
             let mut again = second.room_again();
             for (_, asked) in &*jobs {
                 let (mine, others) = again.split_at(asked.count);
@@ -373,8 +337,9 @@ fn seeds<'a>(blocks: impl Iterator<Item = &'a [[u8; SEED_BYTES]]> + Clone) -> Ze
     all
 }
 
-fn has_threads(place: &Place<'_>) -> bool {
-    place.pool.is_some()
+/// Writes the key of each seed to its place.
+fn keygen(place: &Place<'_>, seeds: &[[u8; SEED_BYTES]], mut places: Vec<&mut SigningKeyBytes>) -> Result<(), Error> {
+    program(place, Op::Keygen, seeds.len(), |program| program.keygen(seeds, &mut places))
 }
 
 /// What `work` makes of each, on the threads of the place.

@@ -412,7 +412,7 @@ mod tests {
     use super::*;
     use crate::zkdilithium::Message;
     use hypergrove_engine::{Reference, SelfTest, ZkDilithium, ZkDilithiumPrograms, capabilities, forward};
-    use hypergrove_zkdilithium::{SigningKeyWords, Trace, VerifyingKey as RawVerifyingKey, reference};
+    use hypergrove_zkdilithium::{SigningKeyBytes, Trace, VerifyingKey as RawVerifyingKey, reference};
     use rayon::ThreadPoolBuilder;
     use rayon::prelude::*;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -484,15 +484,10 @@ mod tests {
         /// The reference has one place.
         fn elsewhere(&mut self, _: bool) {}
 
-        fn keygen(&mut self, seeds: &[[u8; 32]], take: &mut dyn FnMut(&[SigningKeyWords])) -> Result<Timing, Error> {
-            let words = |seed| {
-                let mut words: SigningKeyWords = [0; SK_BYTES / 8];
-                bytemuck::cast_slice_mut(&mut words).copy_from_slice(reference::keygen(seed).secret_bytes());
-                words
-            };
-            let keys: Vec<_> = seeds.iter().map(words).collect();
-            // Not all together, as they may arrive.
-            keys.chunks(2).for_each(take);
+        fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+            for (seed, key) in seeds.iter().zip(keys) {
+                key.copy_from_slice(reference::keygen(seed).secret_bytes());
+            }
             if self.1.is_slow.load(Relaxed) {
                 std::thread::sleep(Duration::from_millis(2));
             }

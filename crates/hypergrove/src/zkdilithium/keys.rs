@@ -1,8 +1,8 @@
 //! Private keys of a batch in one piece of memory.
 
 use super::SigningKey;
+use hypergrove_zkdilithium::SigningKeyBytes;
 use hypergrove_zkdilithium::params::SK_BYTES;
-use hypergrove_zkdilithium::{SigningKey as RawSigningKey, SigningKeyWords};
 use std::fmt;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -33,16 +33,16 @@ impl SigningKeys {
         self.len == 0
     }
     /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t of each key. Secret.
-    pub fn secret_bytes(&self) -> &[[u8; SK_BYTES]] {
-        bytemuck::cast_slice(self.keys()).as_chunks().0
+    pub fn secret_bytes(&self) -> &[SigningKeyBytes] {
+        bytes_of(self.keys())
     }
     /// A key of its own, if there are so many.
     pub fn get(&self, number: usize) -> Option<SigningKey> {
-        self.keys().as_chunks().0.get(number).map(SigningKey::from_words)
+        self.secret_bytes().get(number).map(of_bytes)
     }
     /// All of them, one after the other.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = SigningKey> {
-        self.keys().as_chunks().0.iter().map(SigningKey::from_words)
+        self.secret_bytes().iter().map(of_bytes)
     }
     /// Wipes all, and keeps the memory.
     pub fn clear(&mut self) {
@@ -55,7 +55,7 @@ impl SigningKeys {
 
     /// Room for so many keys, in the place of those there were; until they have [come](SigningKeys::come), there are none. The
     /// memory for more is zeros that nobody has touched yet: the threads that write keys do so first.
-    pub(super) fn room(&mut self, keys: usize) -> &mut [SigningKeyWords] {
+    pub(super) fn room(&mut self, keys: usize) -> &mut [SigningKeyBytes] {
         self.len = 0;
         let (words, used) = (keys * WORDS, self.used);
         if words > self.words.len() {
@@ -67,12 +67,12 @@ impl SigningKeys {
             self.words[words..used].zeroize();
         }
         self.used = words;
-        self.words[..words].as_chunks_mut().0
+        bytemuck::cast_slice_mut(&mut self.words[..words]).as_chunks_mut().0
     }
 
     /// What is in the room that was given.
-    pub(super) fn room_again(&self) -> &[SigningKeyWords] {
-        self.words[..self.used].as_chunks().0
+    pub(super) fn room_again(&self) -> &[SigningKeyBytes] {
+        bytes_of(&self.words[..self.used])
     }
 
     /// All that there was room for.
@@ -84,10 +84,12 @@ impl SigningKeys {
 /// Words of a key.
 const WORDS: usize = SK_BYTES / 8;
 
-impl SigningKey {
-    pub(super) fn from_words(words: &SigningKeyWords) -> SigningKey {
-        RawSigningKey::from_words(words).into()
-    }
+fn bytes_of(words: &[u64]) -> &[SigningKeyBytes] {
+    bytemuck::cast_slice(words).as_chunks().0
+}
+
+fn of_bytes(bytes: &SigningKeyBytes) -> SigningKey {
+    SigningKey::from_bytes(bytes).expect("a key's bytes")
 }
 
 impl ConstantTimeEq for SigningKeys {
@@ -142,7 +144,7 @@ mod tests {
         assert!(keys.is_empty() && keys.words.iter().all(|word| *word == 0) && keys.get(0).is_none());
         assert_eq!(keys, SigningKeys::new());
         // Half made: nobody sees them, and they are wiped.
-        keys.room(3)[1] = [7; WORDS];
+        keys.room(3)[1] = [7; SK_BYTES];
         assert!(keys.is_empty());
         keys.clear();
         assert!(keys.words.iter().all(|word| *word == 0));
