@@ -3,6 +3,7 @@
 use crate::{Error, Hasher, SelfTest, ZkDilithium};
 use hypergrove_fips205::plan::{Plan, Slot, Work};
 use hypergrove_fips205::{Params, Position};
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -101,6 +102,9 @@ pub struct Key<'a> {
     pub cached_id: u64,
 }
 
+/// Positions that the threads of the current pool check together: fewer take no longer than it takes to wake them.
+const MANY_POSITIONS: usize = 2048;
+
 /// Jobs submitted together. Every list but `keys` has one entry a job, or none where the op does not need it.
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
@@ -141,16 +145,23 @@ impl Batch<'_> {
         let positions = if matches!(plan.op, Op::Sign | Op::Verify) { jobs } else { 0 };
         length("the list of positions", positions, self.positions.len())?;
         let fits = |number: u64, bits: usize| bits >= 64 || number >> bits == 0;
-        for Position { fors, idx_tree, idx_leaf } in self.positions {
-            length("a position's list of FORS leaves", p.k, fors.len())?;
-            let inside = fits(*idx_tree, p.h - p.hp)
+        let is_right = |Position { fors, idx_tree, idx_leaf }: &Position| {
+            fors.len() == p.k
+                && fits(*idx_tree, p.h - p.hp)
                 && fits(u64::from(*idx_leaf), p.hp)
-                && fors.iter().all(|leaf| fits(u64::from(*leaf), p.a));
-            if !inside {
-                return Err(Error::Value {
-                    what: format!("a position outside the trees of {p}: {idx_tree}, {idx_leaf}, {fors:?}"),
-                });
+                && fors.iter().all(|leaf| fits(u64::from(*leaf), p.a))
+        };
+        let wrong = match rayon::current_thread_index() {
+            Some(_) if self.positions.len() >= MANY_POSITIONS => {
+                self.positions.par_iter().with_min_len(MANY_POSITIONS / 4).find_first(|position| !is_right(position))
             }
+            _ => self.positions.iter().find(|position| !is_right(position)),
+        };
+        if let Some(Position { fors, idx_tree, idx_leaf }) = wrong {
+            length("a position's list of FORS leaves", p.k, fors.len())?;
+            return Err(Error::Value {
+                what: format!("a position outside the trees of {p}: {idx_tree}, {idx_leaf}, {fors:?}"),
+            });
         }
         length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
         for signature in self.signatures {

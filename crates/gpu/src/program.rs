@@ -603,9 +603,14 @@ impl<G: Gpu> GpuProgram<G> {
                 self.keep(count);
                 let row = (p.d + 1) * p.n;
                 let roots = self.view(self.layout.roots, count * row);
-                for (to, roots) in out.chunks_exact_mut(p.n).zip(roots.chunks_exact(row)) {
+                let take = |(to, roots): (&mut [u8], &[u8])| {
                     to.copy_from_slice(&roots[p.d * p.n..]);
                     in_bytes(p, to);
+                };
+                if self.shape.policy.threads > 1 {
+                    out.par_chunks_exact_mut(p.n).zip(roots.par_chunks_exact(row)).with_min_len(1024).for_each(take);
+                } else {
+                    out.chunks_exact_mut(p.n).zip(roots.chunks_exact(row)).for_each(take);
                 }
             }
         }

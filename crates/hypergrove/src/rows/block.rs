@@ -10,6 +10,9 @@ use hypergrove_fips205::Position;
 use rayon::prelude::*;
 use std::ops::Range;
 
+/// Rows that a thread reads, at least: reading one takes less than a microsecond.
+const ROWS_OF_A_THREAD: usize = 512;
+
 /// Rows of a call, by their columns.
 pub(super) trait Rows: Copy + Send + Sync {
     const OP: Op;
@@ -121,18 +124,20 @@ impl<R: Rows> Job for RowBlock<'_, R> {
         };
         let facts = place.worker.programs.facts(group)?;
         let count = blocks.iter().map(|(_, asked)| asked.count).sum();
-        // `rows` has the rows that can be computed, `statuses` the status of all rows, `starts` where each block begins in both.
-        let (mut rows, mut statuses) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut starts = Vec::with_capacity(blocks.len());
+        let read = read(place, of, blocks, count);
+        // The status of every row if some cannot be computed, and where each block begins among those that can and among all.
+        let statuses: Vec<RowStatus> = match read.iter().all(Result::is_ok) {
+            true => Vec::new(),
+            false => read.iter().map(|row| row.map_or_else(|why| why, |_| RowStatus::NotComputed)).collect(),
+        };
+        let (mut starts, mut start) = (Vec::with_capacity(blocks.len()), (0, 0));
         for (_, asked) in &*blocks {
-            starts.push((rows.len(), statuses.len()));
-            let first = asked.job.first;
-            for row in first..first + asked.count {
-                let read = of.read(row);
-                statuses.push(read.map_or_else(|why| why, |_| RowStatus::NotComputed));
-                rows.extend(read);
-            }
+            starts.push(start);
+            let computed = statuses.get(start.1..start.1 + asked.count);
+            let computed = computed.map(|all| all.iter().filter(|status| **status == RowStatus::NotComputed).count());
+            start = (start.0 + computed.unwrap_or(asked.count), start.1 + asked.count);
         }
+        let rows: Vec<R::Row> = read.into_iter().filter_map(Result::ok).collect();
         let run = Run { place: *place, facts: &facts };
         if !rows.is_empty() && rows.len() == count {
             let mut out: Vec<&mut [u8]> = blocks.iter_mut().map(|(_, asked)| &mut *asked.job.out).collect();
@@ -153,7 +158,8 @@ impl<R: Rows> Job for RowBlock<'_, R> {
         let hand_over = |((_, asked), (mut nth, start)): (&mut (usize, Asked<Self>), (usize, usize))| {
             let RowBlock { statuses: to_statuses, out: to, .. } = &mut asked.job;
             for (i, to_status) in to_statuses.iter_mut().enumerate() {
-                let (mut status, to) = (statuses[start + i], &mut to[i * to_size..][..to_size]);
+                let mut status = statuses.get(start + i).copied().unwrap_or(RowStatus::NotComputed);
+                let to = &mut to[i * to_size..][..to_size];
                 if status == RowStatus::NotComputed {
                     status = match failed.contains_key(&nth) {
                         true => RowStatus::KeyDamaged,
@@ -177,6 +183,25 @@ impl<R: Rows> Job for RowBlock<'_, R> {
     }
 
     fn discard((): ()) {}
+}
+
+/// Reads the rows of successive blocks, in the threads that there are.
+fn read<R: Rows>(
+    place: &Place<'_>,
+    of: R,
+    blocks: &[(usize, Asked<RowBlock<'_, R>>)],
+    count: usize,
+) -> Vec<Result<R::Row, RowStatus>> {
+    let of_block = |(_, asked): &(usize, Asked<RowBlock<'_, R>>)| asked.job.first..asked.job.first + asked.count;
+    let (first, last) = (of_block(&blocks[0]), of_block(&blocks[blocks.len() - 1]));
+    let all = first.start..last.end;
+    match place.pool {
+        Some(pool) if blocks.len() > 1 && all.len() == count => {
+            pool.install(|| all.into_par_iter().with_min_len(ROWS_OF_A_THREAD).map(|row| of.read(row)).collect())
+        }
+        // Blocks that were given back may have others between them.
+        _ => blocks.iter().flat_map(of_block).map(|row| of.read(row)).collect(),
+    }
 }
 
 /// Keys whose seeds are in `private`, 4n bytes each; `public` has 2n bytes each.
