@@ -28,9 +28,11 @@ pub use hypergrove_zkdilithium::{
 mod blocks;
 mod engine;
 mod keys;
+mod rows;
 
 pub use engine::{Engine, EngineBuilder};
 pub use keys::SigningKeys;
+pub use rows::{RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
 
 use crate::jobs::{JobKey, owned, random};
 use crate::{Error, Isa};

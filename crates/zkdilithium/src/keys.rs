@@ -157,6 +157,11 @@ const S1: Range<usize> = TR.end..TR.end + L * ETA_BYTES;
 const S2: Range<usize> = S1.end..S1.end + K * ETA_BYTES;
 const T_PACKED: Range<usize> = S2.end..SK_BYTES;
 
+/// ρ and t, which the public key is, of a private key's bytes.
+pub fn public_parts(private: &[u8]) -> [&[u8]; 2] {
+    [&private[RHO], &private[T_PACKED]]
+}
+
 impl SigningKey {
     /// Reads 3,936 bytes. As every implementation does, it takes the codes 5 to 7 of s₁ and s₂, and tr as it stands:
     /// see [`SigningKey::check`].
@@ -219,7 +224,7 @@ impl SigningKey {
     }
     /// The public key: ρ ‖ t.
     pub fn verifying_key(&self) -> VerifyingKey {
-        VerifyingKey { bytes: [&self.secret_bytes()[RHO], &self.secret_bytes()[T_PACKED]].concat() }
+        VerifyingKey { bytes: public_parts(self.secret_bytes()).concat() }
     }
     /// The key made ready to sign with.
     pub fn expand(&self) -> ExpandedSigningKey {

@@ -4,7 +4,7 @@ use super::RowStatus;
 use crate::run::{Failed, Jobs, Run, room};
 use crate::{Error, Op, Params};
 use hypergrove_engine::Key;
-use hypergrove_engine::programs::{Facts, Kind};
+use hypergrove_engine::programs::{Facts, Group, Kind};
 use hypergrove_engine::scheduler::{Asked, Job, Place};
 use hypergrove_fips205::Position;
 use rayon::prelude::*;
@@ -14,15 +14,52 @@ use std::ops::Range;
 const ROWS_OF_A_THREAD: usize = 512;
 
 /// Rows of a call, by their columns.
-pub(super) trait Rows: Copy + Send + Sync {
-    const OP: Op;
+pub(crate) trait Rows: Copy + Send + Sync {
     /// What the columns have of a row.
+    type Row: Copy + Send + Sync;
+    /// Results of some rows, before the caller gets them.
+    type Answers<'m>: Sync;
+    fn kind(&self) -> Kind;
+    /// Bytes of the caller's memory for a row's result.
+    fn out_bytes(&self) -> usize {
+        0
+    }
+    /// A row, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
+    fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
+    /// Results of rows, one at least, that passed the checks. `memory` is kept between chunks.
+    fn compute<'m>(
+        &self,
+        place: &Place<'_>,
+        group: Group,
+        rows: &[Self::Row],
+        memory: &'m mut Vec<u8>,
+    ) -> Result<Self::Answers<'m>, Error>;
+    /// The same for a device that holds results back until they were checked: they go to `out` at once, the caller's memory for these
+    /// rows, and all rows have [`RowStatus::Signed`]. `None` where it does not, or where something is wrong with a row.
+    fn compute_held(
+        &self,
+        _: &Place<'_>,
+        _: Group,
+        _: &[Self::Row],
+        _out: &mut [&mut [u8]],
+        _memory: &mut Vec<u8>,
+    ) -> Option<Result<(), Error>> {
+        None
+    }
+    /// Takes the result of row `nth` of those.
+    fn finish(answers: &Self::Answers<'_>, nth: usize, row: &Self::Row, to: &mut [u8]) -> RowStatus;
+    /// Bytes of memory for a row's output, and for what is kept of the row meanwhile.
+    fn held(facts: &Facts) -> usize;
+}
+
+/// Rows of SLH-DSA.
+pub(crate) trait SlhRows: Copy + Send + Sync {
+    const OP: Op;
     type Row: Copy + Send + Sync;
     fn params(&self) -> &'static Params;
     fn cached_layers(&self) -> usize {
         0
     }
-    /// Bytes of the caller's memory for a row's result.
     fn out_bytes(&self) -> usize {
         0
     }
@@ -30,12 +67,10 @@ pub(super) trait Rows: Copy + Send + Sync {
     fn is_hedged(&self) -> bool {
         false
     }
-    /// A row, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
     fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
     /// [`Jobs::run`] of some rows.
     fn run(&self, run: &Run<'_>, rows: &[Self::Row], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
-    /// The same for a device that holds results back until they were checked: they go to `out` at once, the caller's memory for these
-    /// rows, and all rows have [`RowStatus::Signed`]. `None` where it does not, or where something is wrong with a row.
+    /// [`Rows::compute_held`].
     fn run_held(
         &self,
         _: &Run<'_>,
@@ -47,19 +82,76 @@ pub(super) trait Rows: Copy + Send + Sync {
     }
     /// Takes a row's share of the program's output.
     fn finish(row: &Self::Row, out: &[u8], to: &mut [u8]) -> RowStatus;
+}
 
-    /// Bytes of memory for a row's output, and for what is kept of the row meanwhile.
-    fn held(facts: &Facts) -> usize {
-        facts.plan().out_bytes() + size_of::<(Self::Row, RowStatus, Position, &[u8], u32)>()
-    }
+/// Output of a program of SLH-DSA.
+pub(crate) struct Output<'m> {
+    bytes: &'m [u8],
+    /// Bytes of a row.
+    size: usize,
+    /// The rows that have none.
+    failed: Failed,
+}
+
+impl<R: SlhRows> Rows for R {
+    type Row = R::Row;
+    type Answers<'m> = Output<'m>;
 
     fn kind(&self) -> Kind {
-        Kind::SlhDsa { params: self.params(), op: Self::OP, cached_layers: self.cached_layers() }
+        Kind::SlhDsa { params: self.params(), op: R::OP, cached_layers: self.cached_layers() }
+    }
+
+    fn out_bytes(&self) -> usize {
+        SlhRows::out_bytes(self)
+    }
+
+    fn read(&self, row: usize) -> Result<R::Row, RowStatus> {
+        SlhRows::read(self, row)
+    }
+
+    fn compute<'m>(
+        &self,
+        place: &Place<'_>,
+        group: Group,
+        rows: &[R::Row],
+        memory: &'m mut Vec<u8>,
+    ) -> Result<Output<'m>, Error> {
+        let facts = place.worker.programs.facts(group)?;
+        let size = facts.plan().out_bytes();
+        let out = room(memory, rows.len() * size);
+        let failed = (Run { place: *place, facts: &facts }).output(SomeRows { of: *self, rows }, out)?;
+        Ok(Output { bytes: out, size, failed })
+    }
+
+    fn compute_held(
+        &self,
+        place: &Place<'_>,
+        group: Group,
+        rows: &[R::Row],
+        out: &mut [&mut [u8]],
+        memory: &mut Vec<u8>,
+    ) -> Option<Result<(), Error>> {
+        let facts = match place.worker.programs.facts(group) {
+            Ok(facts) => facts,
+            Err(why) => return Some(Err(why)),
+        };
+        self.run_held(&Run { place: *place, facts: &facts }, rows, out, memory)
+    }
+
+    fn finish(output: &Output<'_>, nth: usize, row: &R::Row, to: &mut [u8]) -> RowStatus {
+        match output.failed.contains_key(&nth) {
+            true => RowStatus::KeyDamaged,
+            false => <R as SlhRows>::finish(row, &output.bytes[nth * output.size..][..output.size], to),
+        }
+    }
+
+    fn held(facts: &Facts) -> usize {
+        facts.plan().out_bytes() + size_of::<(R::Row, RowStatus, Position, &[u8], u32)>()
     }
 }
 
 /// Successive rows, and where their results go.
-pub(super) struct RowBlock<'a, R> {
+pub(crate) struct RowBlock<'a, R> {
     pub(super) rows: R,
     pub(super) first: usize,
     pub(super) statuses: &'a mut [RowStatus],
@@ -68,12 +160,12 @@ pub(super) struct RowBlock<'a, R> {
 
 /// Some rows of a call.
 #[derive(Clone, Copy)]
-struct SomeRows<'a, R: Rows> {
+struct SomeRows<'a, R: SlhRows> {
     of: R,
     rows: &'a [R::Row],
 }
 
-impl<R: Rows> Jobs for SomeRows<'_, R> {
+impl<R: SlhRows> Jobs for SomeRows<'_, R> {
     const OP: Op = R::OP;
 
     fn len(&self) -> usize {
@@ -122,7 +214,6 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             Some((_, Asked { job, group: Ok(group), .. })) => (job.rows, *group),
             _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
         };
-        let facts = place.worker.programs.facts(group)?;
         let count = blocks.iter().map(|(_, asked)| asked.count).sum();
         let read = read(place, of, blocks, count);
         // The status of every row if some cannot be computed, and where each block begins among those that can and among all.
@@ -138,20 +229,17 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             start = (start.0 + computed.unwrap_or(asked.count), start.1 + asked.count);
         }
         let rows: Vec<R::Row> = read.into_iter().filter_map(Result::ok).collect();
-        let run = Run { place: *place, facts: &facts };
         if !rows.is_empty() && rows.len() == count {
             let mut out: Vec<&mut [u8]> = blocks.iter_mut().map(|(_, asked)| &mut *asked.job.out).collect();
-            if let Some(done) = of.run_held(&run, &rows, &mut out, memory) {
+            if let Some(done) = of.compute_held(place, group, &rows, &mut out, memory) {
                 done?;
                 blocks.iter_mut().for_each(|(_, asked)| asked.job.statuses.fill(RowStatus::Signed));
                 return Ok(blocks.iter().map(|_| Ok(())).collect());
             }
         }
-        let size = facts.plan().out_bytes();
-        let out = room(memory, rows.len() * size);
-        let failed = match rows.is_empty() {
-            true => Failed::new(),
-            false => run.output(SomeRows { of, rows: &rows }, out)?,
+        let answers = match rows.is_empty() {
+            true => None,
+            false => Some(of.compute(place, group, &rows, memory)?),
         };
         // Only now that the checks have passed are results written to the caller.
         let (statuses, to_size) = (&statuses, of.out_bytes());
@@ -160,11 +248,8 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             for (i, to_status) in to_statuses.iter_mut().enumerate() {
                 let mut status = statuses.get(start + i).copied().unwrap_or(RowStatus::NotComputed);
                 let to = &mut to[i * to_size..][..to_size];
-                if status == RowStatus::NotComputed {
-                    status = match failed.contains_key(&nth) {
-                        true => RowStatus::KeyDamaged,
-                        false => R::finish(&rows[nth], &out[nth * size..][..size], to),
-                    };
+                if let (RowStatus::NotComputed, Some(answers)) = (status, &answers) {
+                    status = R::finish(answers, nth, &rows[nth], to);
                     nth += 1;
                 }
                 if status != RowStatus::Signed {

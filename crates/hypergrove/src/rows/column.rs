@@ -72,7 +72,7 @@ impl<'a> Column<'a> {
     }
 
     /// Whether there are so many values, and where they are said to be. Only offsets are left to be looked at row by row.
-    pub(super) fn check(&self, what: &str, rows: usize) -> Result<(), Error> {
+    pub(crate) fn check(&self, what: &str, rows: usize) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Value { what: format!("the column of {what}: {why}") });
         if let Column::Variable { offsets, .. } = self
             && offsets.len() == 0
@@ -100,7 +100,7 @@ impl<'a> Column<'a> {
     }
 
     /// A value of a column that was checked; `None` if its offsets are wrong, or there are fewer.
-    pub(super) fn get(&self, row: usize) -> Option<&'a [u8]> {
+    pub(crate) fn get(&self, row: usize) -> Option<&'a [u8]> {
         match self {
             Column::Packed { rows, .. } if row >= *rows => None,
             Column::Packed { bytes, width, stride, .. } => bytes.get(row * stride..)?.get(..*width),

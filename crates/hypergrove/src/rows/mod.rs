@@ -1,4 +1,5 @@
-//! Rows: batches as columns. No object is made for a job, and results go into the caller's memory.
+//! Rows: batches as columns. No object is made for a job, and results go into the caller's memory. zkDilithium's rows have keys and
+//! messages of their own: [`zkdilithium::SignRows`](crate::zkdilithium::SignRows).
 
 mod block;
 mod column;
@@ -9,7 +10,8 @@ pub use hypergrove_engine::scheduler::Memory;
 use crate::jobs::{ToSign, ToVerify, check_length, random};
 use crate::run::{Failed, Run};
 use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
-use block::{KeyRowBlock, RowBlock, Rows};
+pub(crate) use block::Rows;
+use block::{KeyRowBlock, RowBlock, SlhRows};
 use hypergrove_fips205::{MAX_N, MessageError};
 use hypergrove_taint::declassify;
 use std::ops::{ControlFlow, Range};
@@ -46,18 +48,53 @@ pub enum RowStatus {
     OutOfMemory = 10,
 }
 
-/// The keys that sign rows. All are of one set and have the same number of cached layers.
-#[derive(Clone, Copy, Debug)]
-pub enum RowSigningKeys<'a> {
+/// The keys that sign rows. Those of SLH-DSA are all of one set and have the same number of cached layers.
+#[derive(Debug)]
+pub enum RowSigningKeys<'a, K = SigningKey> {
     /// One key for all rows.
-    One(&'a SigningKey),
+    One(&'a K),
     /// Row i is signed by `keys[of[i]]`.
     Table {
         /// The keys, one at least.
-        keys: &'a [SigningKey],
+        keys: &'a [K],
         /// One index for each row.
         of: &'a [u32],
     },
+}
+
+impl<K> Clone for RowSigningKeys<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for RowSigningKeys<'_, K> {}
+
+impl<'a, K> RowSigningKeys<'a, K> {
+    /// Checks that each row has an index, and that there is a key.
+    pub(crate) fn check(&self, rows: usize) -> Result<(), Error> {
+        match self {
+            RowSigningKeys::One(_) => Ok(()),
+            RowSigningKeys::Table { keys: [], .. } => Err(no_keys()),
+            RowSigningKeys::Table { of, .. } => check_length("the list of key indices", rows, of.len()),
+        }
+    }
+
+    /// Which of the keys signs a row.
+    pub(crate) fn index(&self, row: usize) -> Result<u32, RowStatus> {
+        match self {
+            RowSigningKeys::One(_) => Ok(0),
+            RowSigningKeys::Table { keys, of } => index_in(keys, of, row),
+        }
+    }
+
+    /// The distinct keys of some rows, given their indices, and which of them each row has.
+    pub(crate) fn distinct(&self, of: impl ExactSizeIterator<Item = u32>) -> (Vec<&'a K>, Vec<u32>) {
+        match self {
+            RowSigningKeys::One(key) => (vec![key], vec![0; of.len()]),
+            RowSigningKeys::Table { keys, .. } => of_table(keys, of),
+        }
+    }
 }
 
 /// The keys that rows are verified with. All are of one set.
@@ -172,7 +209,7 @@ impl Engine {
         // A status of an earlier call must not look like one of this call.
         statuses.fill(RowStatus::NotComputed);
         rows.check(signatures.len(), statuses.len())?;
-        self.run_rows(*rows, Results { out: signatures, size: rows.out_bytes(), statuses, handed_out: 0 })
+        self.run_rows(*rows, Results::new(signatures, Rows::out_bytes(rows), statuses))
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -185,7 +222,7 @@ impl Engine {
     pub fn verify_rows(&self, rows: &VerifyRows<'_>, statuses: &mut [RowStatus]) -> Result<(), Error> {
         statuses.fill(RowStatus::NotComputed);
         rows.check(statuses.len())?;
-        self.run_rows(*rows, Results { out: &mut [], size: 0, statuses, handed_out: 0 })
+        self.run_rows(*rows, Results::new(&mut [], 0, statuses))
     }
 
     /// New keys from the operating system's randomness, as many as the columns have room for: private keys (SK.seed ‖ SK.prf ‖
@@ -252,7 +289,7 @@ impl Engine {
     }
 
     /// Runs rows whose columns were checked.
-    fn run_rows<R: Rows>(&self, rows: R, mut results: Results<'_>) -> Result<(), Error> {
+    pub(crate) fn run_rows<R: Rows>(&self, rows: R, mut results: Results<'_>) -> Result<(), Error> {
         let (scheduler, count, size) = (&self.0.scheduler, results.statuses.len(), results.size);
         let block = scheduler.block_size(rows.kind(), count, R::held)?;
         let mut refused = Vec::new();
@@ -291,7 +328,7 @@ impl Engine {
 
 /// The caller's memory for results. Results that the scheduler did not hand out are not trusted: they are zeroed on drop, also after a
 /// panic.
-struct Results<'a> {
+pub(crate) struct Results<'a> {
     out: &'a mut [u8],
     /// Bytes of a row there.
     size: usize,
@@ -300,7 +337,12 @@ struct Results<'a> {
     handed_out: usize,
 }
 
-impl Results<'_> {
+impl<'a> Results<'a> {
+    /// Memory for results of `size` bytes each.
+    pub(crate) fn new(out: &'a mut [u8], size: usize, statuses: &'a mut [RowStatus]) -> Results<'a> {
+        Results { out, size, statuses, handed_out: 0 }
+    }
+
     fn forget(&mut self, rows: Range<usize>, status: RowStatus) {
         if let Some(out) = self.out.get_mut(rows.start * self.size..rows.end * self.size) {
             out.fill(0);
@@ -316,10 +358,10 @@ impl Drop for Results<'_> {
 }
 
 /// The caller's memory for keys, wiped on drop unless all of them are there.
-struct Keys<'a> {
-    private: &'a mut [u8],
-    public: &'a mut [u8],
-    are_whole: bool,
+pub(crate) struct Keys<'a> {
+    pub(crate) private: &'a mut [u8],
+    pub(crate) public: &'a mut [u8],
+    pub(crate) are_whole: bool,
 }
 
 impl Drop for Keys<'_> {
@@ -339,10 +381,14 @@ fn check_mode(mode: Mode<'_>) -> Result<(), Error> {
     }
 }
 
+pub(crate) fn no_keys() -> Error {
+    Error::Value { what: "a table without keys; give one at least".into() }
+}
+
 /// The set of a table's keys.
 fn set_of_table(sets: impl Iterator<Item = &'static Params>) -> Result<&'static Params, Error> {
     let mut sets = sets.peekable();
-    let first = *sets.peek().ok_or_else(|| Error::Value { what: "a table without keys; give one at least".into() })?;
+    let first = *sets.peek().ok_or_else(no_keys)?;
     match sets.find(|set| *set != first) {
         Some(other) => {
             let what = format!("a table with keys of {first} and of {other}; make a call for each set");
@@ -353,7 +399,10 @@ fn set_of_table(sets: impl Iterator<Item = &'static Params>) -> Result<&'static 
 }
 
 /// The distinct keys of some rows, and which of them each row has. Equal keys in succession count once.
-fn in_succession<K: Copy>(keys: impl Iterator<Item = K>, is_same: impl Fn(K, K) -> bool) -> (Vec<K>, Vec<u32>) {
+pub(crate) fn in_succession<K: Copy>(
+    keys: impl Iterator<Item = K>,
+    is_same: impl Fn(K, K) -> bool,
+) -> (Vec<K>, Vec<u32>) {
     let mut distinct: Vec<K> = Vec::new();
     let key_of = keys
         .map(|key| {
@@ -367,7 +416,7 @@ fn in_succession<K: Copy>(keys: impl Iterator<Item = K>, is_same: impl Fn(K, K) 
 }
 
 /// The keys that some rows take of a table, given their indices, and which of them each row has.
-fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) -> (Vec<&K>, Vec<u32>) {
+pub(crate) fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) -> (Vec<&K>, Vec<u32>) {
     if keys.len() > 2 * of.len() {
         return in_succession(of.map(|key| &keys[key as usize]), |a, b| ptr::eq(a, b));
     }
@@ -385,7 +434,7 @@ fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) -> (Vec<&K>, 
 }
 
 /// A row's index into a table of keys.
-fn index_in<K>(keys: &[K], of: &[u32], row: usize) -> Result<u32, RowStatus> {
+pub(crate) fn index_in<K>(keys: &[K], of: &[u32], row: usize) -> Result<u32, RowStatus> {
     of.get(row).copied().filter(|key| (*key as usize) < keys.len()).ok_or(RowStatus::NoSuchKey)
 }
 
@@ -400,8 +449,8 @@ impl<'a> SignRows<'a> {
     fn check(&self, signatures: usize, rows: usize) -> Result<(), Error> {
         check_mode(self.mode)?;
         self.messages.check("messages", rows)?;
-        if let RowSigningKeys::Table { keys, of } = self.keys {
-            check_length("the list of key indices", rows, of.len())?;
+        self.keys.check(rows)?;
+        if let RowSigningKeys::Table { keys, .. } = self.keys {
             set_of_table(keys.iter().map(|key| key.params()))?;
             let layers = keys[0].cached_layers();
             if let Some(other) = keys.iter().find(|key| key.cached_layers() != layers) {
@@ -417,14 +466,6 @@ impl<'a> SignRows<'a> {
         match self.randomizer {
             Randomizer::Given(bytes) => check_length("opt_rand", rows.saturating_mul(p.n), bytes.len()),
             _ => Ok(()),
-        }
-    }
-
-    /// The distinct keys of some rows, and which of them each row has.
-    fn keys_of(&self, rows: &[SignRow<'a>]) -> (Vec<&'a SigningKey>, Vec<u32>) {
-        match self.keys {
-            RowSigningKeys::One(key) => (vec![key], vec![0; rows.len()]),
-            RowSigningKeys::Table { keys, .. } => of_table(keys, rows.iter().map(|row| row.key)),
         }
     }
 
@@ -459,7 +500,7 @@ pub(crate) struct SignRow<'a> {
     randomizer: Randomizer<'a>,
 }
 
-impl<'a> Rows for SignRows<'a> {
+impl<'a> SlhRows for SignRows<'a> {
     const OP: Op = Op::Sign;
     type Row = SignRow<'a>;
 
@@ -481,10 +522,7 @@ impl<'a> Rows for SignRows<'a> {
 
     fn read(&self, row: usize) -> Result<SignRow<'a>, RowStatus> {
         let n = self.params().n;
-        let key = match self.keys {
-            RowSigningKeys::One(_) => 0,
-            RowSigningKeys::Table { keys, of } => index_in(keys, of, row)?,
-        };
+        let key = self.keys.index(row)?;
         let randomizer = match self.randomizer {
             Randomizer::Given(bytes) => Randomizer::Given(&bytes[row * n..][..n]),
             other => other,
@@ -493,7 +531,7 @@ impl<'a> Rows for SignRows<'a> {
     }
 
     fn run(&self, run: &Run<'_>, rows: &[SignRow<'a>], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let (keys, key_of) = self.keys_of(rows);
+        let (keys, key_of) = self.keys.distinct(rows.iter().map(|row| row.key));
         crate::jobs::sign(run, self.message_of(rows, &keys, &key_of), &keys, &key_of, fresh, out)
     }
 
@@ -504,7 +542,7 @@ impl<'a> Rows for SignRows<'a> {
         out: &mut [&mut [u8]],
         memory: &mut Vec<u8>,
     ) -> Option<Result<(), Error>> {
-        let (keys, key_of) = self.keys_of(rows);
+        let (keys, key_of) = self.keys.distinct(rows.iter().map(|row| row.key));
         crate::jobs::sign_held(run, self.message_of(rows, &keys, &key_of), &keys, &key_of, out, memory)
     }
 
@@ -541,7 +579,7 @@ pub(crate) struct VerifyRow<'a> {
     signature: &'a [u8],
 }
 
-impl<'a> Rows for VerifyRows<'a> {
+impl<'a> SlhRows for VerifyRows<'a> {
     const OP: Op = Op::Verify;
     type Row = VerifyRow<'a>;
 

@@ -1,16 +1,17 @@
 //! zkDilithium's jobs, as the scheduler sees them, and how a device runs them.
 
-use super::{SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
+use super::{Message, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use crate::Error;
 use crate::block::Block;
 use crate::jobs::{JobKey, owned};
+use crate::rows::in_succession;
 use hypergrove_engine::programs::{Facts, Kind, Ready};
 use hypergrove_engine::scheduler::{Asked, Job, Place};
 use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
-use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove_zkdilithium::keys::public_parts;
+use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SigningKey as RawSigningKey, SigningKeyBytes};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::vec::IntoIter;
 use zeroize::{Zeroize, Zeroizing};
@@ -39,8 +40,12 @@ pub(super) struct KeygenBlock<'a>(pub(super) BlockSeeds<'a>);
 
 /// Seeds, and where their keys go.
 pub(super) struct KeygenIntoBlock<'a> {
-    pub(super) seeds: &'a [[u8; SEED_BYTES]],
+    pub(super) seeds: BlockSeeds<'a>,
     pub(super) keys: &'a mut [SigningKeyBytes],
+    /// Where the public keys go, if anybody asks for them.
+    pub(super) public: Option<&'a mut [[u8; PK_BYTES]]>,
+    /// Bytes of memory for a key besides the caller's.
+    pub(super) held: usize,
 }
 
 /// A signature to be made or judged.
@@ -141,11 +146,6 @@ impl<J: ZkJob> Job for Zk<J> {
     ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
         let jobs: Vec<&J> = blocks.iter().flat_map(|(_, asked)| asked.job.0.jobs()).collect();
         let answers = J::run(place, &jobs)?;
-        if answers.len() != jobs.len() {
-            let what = format!("it gave {} results for {} jobs", answers.len(), jobs.len());
-            Self::discard(Results(answers.into_iter()));
-            return Err(Error::Inconsistent { device: place.worker.device().id(), what });
-        }
         let mut answers = answers.into_iter();
         let mut of_block = |count| Results(answers.by_ref().take(count).collect::<Vec<_>>().into_iter());
         Ok(blocks.iter().map(|(_, asked)| Ok(of_block(asked.count))).collect())
@@ -208,13 +208,12 @@ impl Job for KeygenIntoBlock<'_> {
         self.seeds.len()
     }
 
-    // Seeds and keys are the caller's memory: the call asks for it before it begins.
     fn owned(&self) -> usize {
         0
     }
 
     fn output(&self, _: &Facts) -> usize {
-        0
+        self.count() * self.held
     }
 
     fn run(
@@ -222,7 +221,7 @@ impl Job for KeygenIntoBlock<'_> {
         jobs: &mut [(usize, Asked<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        let seeds = seeds(jobs.iter().map(|(_, asked)| asked.job.seeds));
+        let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.seeds));
         keygen(place, &seeds, jobs.iter_mut().flat_map(|(_, asked)| &mut *asked.job.keys).collect())?;
         if place.scheduler.options.redundant {
             let mut second = SigningKeys::new();
@@ -234,6 +233,19 @@ impl Job for KeygenIntoBlock<'_> {
                 compare(&place, "key", asked.job.keys, mine)?;
                 again = others;
             }
+        }
+        let write_public = |(_, asked): &mut (usize, Asked<Self>)| {
+            let KeygenIntoBlock { keys, public: Some(public), .. } = &mut asked.job else { return };
+            for (public, private) in public.iter_mut().zip(&**keys) {
+                let [rho, t] = public_parts(private);
+                let (to_rho, to_t) = public.split_at_mut(rho.len());
+                to_rho.copy_from_slice(rho);
+                to_t.copy_from_slice(t);
+            }
+        };
+        match place.pool {
+            Some(pool) if jobs.len() > 1 => pool.install(|| jobs.par_iter_mut().for_each(write_public)),
+            _ => jobs.iter_mut().for_each(write_public),
         }
         Ok(jobs.iter().map(|_| Ok(())).collect())
     }
@@ -252,46 +264,8 @@ impl ZkJob for SignJob<'_> {
     }
 
     fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<Result<Signature, Error>>, Error> {
-        let of_keys = by_key(jobs, |job| &job.key);
-        let expands = uses_expanded_keys(place, Op::Sign)?;
-        let checked = each(place, &of_keys, |jobs| match expands {
-            true => jobs[0].key.expanded().map(drop),
-            false => jobs[0].key.check_again(),
-        });
-        let sound = of_keys.iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
-        let sound: Vec<&SignJob<'_>> = sound.flat_map(|(jobs, _)| *jobs).copied().collect();
-        let sign = |place: &Place<'_>| {
-            let (mut asked, mut signatures) = (Vec::with_capacity(sound.len()), Vec::with_capacity(sound.len()));
-            for SignJob { key, message } in &sound {
-                let expanded = expands.then(|| key.made());
-                asked.push(ZkSign { key: key.as_ref(), expanded, message: message.borrowed() });
-            }
-            program(place, Op::Sign, sound.len(), |program| program.sign(&asked, &mut signatures))?;
-            Ok(signatures)
-        };
-        let mut signatures = match sound.is_empty() {
-            true => Vec::new(),
-            false => place.checked(sign, |first, second| {
-                let compared = second.and_then(|mut second| {
-                    let compared = compare(place, "signature", first, &second);
-                    wipe(&mut second);
-                    compared
-                });
-                compared.inspect_err(|_| wipe(first))
-            })?,
-        };
-        if place.scheduler.options.verify_signatures && !sound.is_empty() {
-            check(place, &sound, &signatures).inspect_err(|_| wipe(&mut signatures))?;
-        }
-        let mut signatures = signatures.into_iter();
-        let mut results = Vec::with_capacity(jobs.len());
-        for (jobs, checked) in of_keys.iter().zip(checked) {
-            match checked {
-                Ok(()) => results.extend(signatures.by_ref().take(jobs.len()).map(Ok)),
-                Err(why) => results.extend(std::iter::repeat_n(Err(why), jobs.len())),
-            }
-        }
-        Ok(results)
+        let (keys, of) = by_key(jobs, |job| &job.key);
+        sign(place, &keys, &of, |i| jobs[i].message.borrowed())
     }
 
     fn result(answer: Result<Signature, Error>) -> Result<Signature, Error> {
@@ -315,8 +289,8 @@ impl ZkJob for VerifyJob<'_> {
     }
 
     fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<bool>, Error> {
-        let judge = |place: &Place<'_>| verify(place, jobs);
-        place.checked(judge, |first, second| compare(place, "verdict", first, &second?))
+        let (keys, of) = by_key(jobs, |job| &job.key);
+        verify(place, &keys, &of, |i| (jobs[i].message.borrowed(), &jobs[i].signature))
     }
 
     fn result(verdict: bool) -> Result<bool, Error> {
@@ -326,9 +300,75 @@ impl ZkJob for VerifyJob<'_> {
     fn discard(_: bool) {}
 }
 
-/// Runs of jobs with one key each. Keys are told apart by where they lie: each is checked there.
-fn by_key<'a, 'j, J, K: 'j>(jobs: &'a [&'j J], key: impl Fn(&J) -> &JobKey<'_, K>) -> Vec<&'a [&'j J]> {
-    jobs.chunk_by(|a, b| std::ptr::eq(&**key(a), &**key(b))).collect()
+/// The keys of jobs, and which of them each job has: one for jobs in succession whose key lies in one place. Each is checked there.
+fn by_key<'j, J, K: 'j>(jobs: &[&'j J], key: impl Fn(&'j J) -> &'j JobKey<'j, K>) -> (Vec<&'j K>, Vec<u32>) {
+    in_succession(jobs.iter().map(|job| &**key(job)), |a, b| std::ptr::eq(a, b))
+}
+
+/// A signature of each message, by the key that `of` names, that passed the engine's checks. Jobs of a damaged key fail alone.
+pub(super) fn sign<'m>(
+    place: &Place<'_>,
+    keys: &[&SigningKey],
+    of: &[u32],
+    message: impl Fn(usize) -> Message<'m>,
+) -> Result<Vec<Result<Signature, Error>>, Error> {
+    let expands = uses_expanded_keys(place, Op::Sign)?;
+    let checked = each(place, keys, |key| match expands {
+        true => key.expanded().map(drop),
+        false => key.check_again(),
+    });
+    let key = |i: usize| keys[of[i] as usize];
+    let sound: Vec<usize> = (0..of.len()).filter(|i| checked[of[*i] as usize].is_ok()).collect();
+    let make = |place: &Place<'_>| {
+        let expanded = |i| expands.then(|| key(i).made());
+        let one = |i: &usize| ZkSign { key: key(*i).as_ref(), expanded: expanded(*i), message: message(*i) };
+        let (asked, mut signatures) = (sound.iter().map(one).collect::<Vec<_>>(), Vec::with_capacity(sound.len()));
+        program(place, Op::Sign, sound.len(), |program| program.sign(&asked, &mut signatures))?;
+        if signatures.len() != sound.len() {
+            let why = too_few(place, signatures.len(), sound.len());
+            wipe(&mut signatures);
+            return Err(why);
+        }
+        Ok(signatures)
+    };
+    let mut signatures = match sound.is_empty() {
+        true => Vec::new(),
+        false => place.checked(make, |first, second| {
+            let compared = second.and_then(|mut second| {
+                let compared = compare(place, "signature", first, &second);
+                wipe(&mut second);
+                compared
+            });
+            compared.inspect_err(|_| wipe(first))
+        })?,
+    };
+    if place.scheduler.options.verify_signatures && !sound.is_empty() {
+        let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
+        let of: Vec<u32> = sound.iter().map(|i| of[*i]).collect();
+        let job = |i: usize| (message(sound[i]), signatures[i].as_bytes());
+        let verdicts = judge(place, &public.iter().collect::<Vec<_>>(), &of, job);
+        if let Err(why) = verdicts.and_then(|verdicts| all_valid(place, &verdicts)) {
+            wipe(&mut signatures);
+            return Err(why);
+        }
+    }
+    let mut signatures = signatures.into_iter();
+    let result = |of: &u32| match &checked[*of as usize] {
+        Ok(()) => Ok(signatures.next().expect("a signature for each sound job")),
+        Err(why) => Err(why.clone()),
+    };
+    Ok(of.iter().map(result).collect())
+}
+
+/// A verdict on each signature of a message, by the key that `of` names, that passed the engine's checks.
+pub(super) fn verify<'m>(
+    place: &Place<'_>,
+    keys: &[&VerifyingKey],
+    of: &[u32],
+    job: impl Fn(usize) -> (Message<'m>, &'m [u8]),
+) -> Result<Vec<bool>, Error> {
+    let work = |place: &Place<'_>| judge(place, keys, of, &job);
+    place.checked(work, |first, second| compare(place, "verdict", first, &second?))
 }
 
 fn seeds<'a>(blocks: impl Iterator<Item = &'a [[u8; SEED_BYTES]]> + Clone) -> Zeroizing<Vec<[u8; SEED_BYTES]>> {
@@ -379,35 +419,40 @@ fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T
     }
 }
 
-/// The verdicts.
-fn verify(place: &Place<'_>, jobs: &[&VerifyJob<'_>]) -> Result<Vec<bool>, Error> {
+/// The verdicts, as the device gives them.
+fn judge<'m>(
+    place: &Place<'_>,
+    keys: &[&VerifyingKey],
+    of: &[u32],
+    job: impl Fn(usize) -> (Message<'m>, &'m [u8]),
+) -> Result<Vec<bool>, Error> {
     let expands = uses_expanded_keys(place, Op::Verify)?;
     if expands {
-        each(place, &by_key(jobs, |job| &job.key), |jobs| {
-            jobs[0].key.expanded();
+        each(place, keys, |key| {
+            key.expanded();
         });
     }
-    let (mut verdicts, mut asked) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
-    for VerifyJob { key, message, signature } in jobs {
-        let expanded = expands.then(|| key.expanded());
-        asked.push(ZkVerify { key: key.as_ref(), expanded, message: message.borrowed(), signature });
+    let one = |(i, of): (usize, &u32)| {
+        let (key, (message, signature)) = (keys[*of as usize], job(i));
+        ZkVerify { key: key.as_ref(), expanded: expands.then(|| key.expanded()), message, signature }
+    };
+    let asked: Vec<ZkVerify<'_>> = of.iter().enumerate().map(one).collect();
+    let mut verdicts = Vec::with_capacity(of.len());
+    program(place, Op::Verify, of.len(), |program| program.verify(&asked, &mut verdicts))?;
+    match verdicts.len() == of.len() {
+        true => Ok(verdicts),
+        false => Err(too_few(place, verdicts.len(), of.len())),
     }
-    program(place, Op::Verify, jobs.len(), |program| program.verify(&asked, &mut verdicts))?;
-    Ok(verdicts)
+}
+
+fn too_few(place: &Place<'_>, results: usize, jobs: usize) -> Error {
+    let what = format!("it gave {results} results for {jobs} jobs");
+    Error::Inconsistent { device: place.worker.device().id(), what }
 }
 
 /// An error if one of the signatures does not verify.
-fn check(place: &Place<'_>, jobs: &[&SignJob<'_>], signatures: &[Signature]) -> Result<(), Error> {
-    let mut public: BTreeMap<*const SigningKey, VerifyingKey> = BTreeMap::new();
-    for job in jobs {
-        public.entry(&raw const *job.key).or_insert_with(|| job.key.verifying_key());
-    }
-    let mut checks = Vec::with_capacity(jobs.len());
-    for (SignJob { key, message }, signature) in jobs.iter().copied().zip(signatures) {
-        checks.push(VerifyJob::new(&public[&(&raw const **key)], message.borrowed(), signature.as_bytes()));
-    }
-    let verdicts = verify(place, &checks.iter().collect::<Vec<_>>())?;
-    if verdicts.len() == jobs.len() && !verdicts.contains(&false) {
+fn all_valid(place: &Place<'_>, verdicts: &[bool]) -> Result<(), Error> {
+    if !verdicts.contains(&false) {
         return Ok(());
     }
     let what = "a signature that it made does not verify".into();

@@ -105,7 +105,7 @@ impl EngineBuilder {
 /// Makes keys, signs and verifies by the batch: on the CPU, or on the devices that are named. Cheap to clone. It shares devices,
 /// threads and their turns with the engine of SLH-DSA that it comes from ([`Engine::zkdilithium`](crate::Engine::zkdilithium)).
 #[derive(Clone)]
-pub struct Engine(crate::Engine);
+pub struct Engine(pub(super) crate::Engine);
 
 impl crate::Engine {
     /// The same engine for zkDilithium: calls of both share its devices.
@@ -123,7 +123,7 @@ impl Engine {
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
     }
-    fn scheduler(&self) -> &Scheduler {
+    pub(super) fn scheduler(&self) -> &Scheduler {
         &self.0.0.scheduler
     }
     fn is_redundant(&self) -> bool {
@@ -270,7 +270,10 @@ impl Engine {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
         let size = self.block();
         let room = keys.room(seeds.len()).chunks_mut(size);
-        let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| KeygenIntoBlock { seeds, keys });
+        let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| {
+            // The memory was asked for.
+            KeygenIntoBlock { seeds: BlockSeeds::Borrowed(seeds), keys, public: None, held: 0 }
+        });
         match self.scheduler().run_until_error(&mut all, |()| ControlFlow::Continue(())) {
             Ok(()) => {
                 keys.come();
@@ -394,7 +397,7 @@ impl Engine {
 }
 
 /// Seeds of a block from the system's randomness.
-fn random_seeds(count: usize) -> Result<BlockSeeds<'static>, Error> {
+pub(super) fn random_seeds(count: usize) -> Result<BlockSeeds<'static>, Error> {
     let mut seeds = Zeroizing::new(vec![[0; SEED_BYTES]; count]);
     random(seeds.as_flattened_mut())?;
     Ok(BlockSeeds::Owned(seeds))

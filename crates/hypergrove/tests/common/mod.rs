@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use hypergrove::backend::*;
+use hypergrove::rows::{Column, Offsets};
 use hypergrove::*;
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
 use std::collections::HashSet;
@@ -262,4 +263,30 @@ pub(crate) fn tell_the_way(count: i32, ways: &[(&str, &dyn Fn() -> usize)]) {
         assert_eq!(verify(), 0);
         println!("checked: {way}: {:.0} ns", began.elapsed().as_secs_f64() * 1e9 / f64::from(count));
     }
+}
+
+/// Values as a column of every kind: packed if they have one length, with room between them, with offsets, and as slices.
+pub(crate) fn columns<T>(values: &[Vec<u8>], mut with: impl FnMut(&str, Column<'_>) -> T) -> Vec<T> {
+    let (bytes, rows) = (values.concat(), values.len());
+    let mut ends = vec![0];
+    for value in values {
+        ends.push(ends[ends.len() - 1] + value.len());
+    }
+    let small: Vec<i32> = ends.iter().map(|end| *end as i32).collect();
+    let large: Vec<i64> = ends.iter().map(|end| *end as i64).collect();
+    let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+    let mut done = vec![
+        with("offsets of 32 bits", Column::Variable { bytes: &bytes, offsets: Offsets::I32(&small) }),
+        with("offsets of 64 bits", Column::Variable { bytes: &bytes, offsets: Offsets::I64(&large) }),
+        with("slices", Column::Slices(&slices)),
+    ];
+    let width = values.first().map_or(1, Vec::len);
+    if values.iter().all(|value| value.len() == width) {
+        done.push(with("packed", Column::Packed { bytes: &bytes, width, stride: width, rows }));
+        // What lies between the values identifies the row to its owner, say; the last one needs nothing after it.
+        let mut spaced: Vec<u8> = values.iter().flat_map(|value| [&value[..], &[0xff; 5]].concat()).collect();
+        spaced.truncate(spaced.len().saturating_sub(5));
+        done.push(with("spaced", Column::Packed { bytes: &spaced, width, stride: width + 5, rows }));
+    }
+    done
 }

@@ -1,0 +1,354 @@
+//! Rows of zkDilithium: batches as columns.
+
+use super::blocks::{self, BlockSeeds, KeygenIntoBlock};
+use super::engine::random_seeds;
+use super::{Engine, Message, SigningKey, VerifyingKey};
+use crate::Error;
+use crate::jobs::check_length;
+use crate::rows::{Column, Keys, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, of_table};
+use hypergrove_engine::programs::{Facts, Group, Kind};
+use hypergrove_engine::scheduler::Place;
+use hypergrove_engine::{ZkSign, ZkVerify};
+use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove_zkdilithium::{Fe, Op, Signature, SigningKeyBytes};
+use std::ops::ControlFlow;
+
+/// One message for each row.
+#[derive(Clone, Copy, Debug)]
+pub enum RowMessages<'a> {
+    /// Bytes of any number.
+    Bytes(Column<'a>),
+    /// See [`Message::Block`].
+    Blocks(&'a [[Fe; MUSIZE]]),
+    /// See [`Message::Mu`].
+    Mus(&'a [[Fe; MUSIZE]]),
+}
+
+impl<'a> From<Column<'a>> for RowMessages<'a> {
+    fn from(bytes: Column<'a>) -> RowMessages<'a> {
+        RowMessages::Bytes(bytes)
+    }
+}
+
+impl<'a> RowMessages<'a> {
+    fn check(&self, rows: usize) -> Result<(), Error> {
+        match self {
+            RowMessages::Bytes(column) => column.check("messages", rows),
+            RowMessages::Blocks(all) | RowMessages::Mus(all) => check_length("the list of messages", rows, all.len()),
+        }
+    }
+
+    fn get(&self, row: usize) -> Result<Message<'a>, RowStatus> {
+        let message = match self {
+            RowMessages::Bytes(column) => column.get(row).map(Message::Bytes),
+            RowMessages::Blocks(all) => all.get(row).map(Message::Block),
+            RowMessages::Mus(all) => all.get(row).map(Message::Mu),
+        };
+        message.ok_or(RowStatus::BadOffsets)
+    }
+}
+
+/// The keys that rows are verified with.
+#[derive(Clone, Copy, Debug)]
+pub enum RowVerifyingKeys<'a> {
+    /// One key for all rows.
+    One(&'a VerifyingKey),
+    /// Row i is verified with `keys[of[i]]`.
+    Table {
+        /// The keys, one at least.
+        keys: &'a [VerifyingKey],
+        /// One index for each row.
+        of: &'a [u32],
+    },
+    /// One public key for each row, ρ ‖ t. A key that differs from that of the row before is made ready anew, which takes memory.
+    Encoded(Column<'a>),
+}
+
+/// Messages to be signed; see [`Engine::sign_rows`].
+#[derive(Clone, Copy, Debug)]
+pub struct SignRows<'a> {
+    /// The keys.
+    pub keys: RowSigningKeys<'a, SigningKey>,
+    /// One message for each row.
+    pub messages: RowMessages<'a>,
+}
+
+/// Signatures to be verified; see [`Engine::verify_rows`].
+#[derive(Clone, Copy, Debug)]
+pub struct VerifyRows<'a> {
+    /// The keys.
+    pub keys: RowVerifyingKeys<'a>,
+    /// One message for each row.
+    pub messages: RowMessages<'a>,
+    /// One signature for each row.
+    pub signatures: Column<'a>,
+}
+
+impl Engine {
+    /// Signs one message for each row. The signature of row i goes to `signatures[i * SIG_BYTES..]`, its status to `statuses[i]`. All
+    /// else is as in [`Engine::sign_rows`](crate::Engine::sign_rows) of SLH-DSA.
+    ///
+    /// ```
+    /// use hypergrove::rows::{Column, RowSigningKeys, RowStatus};
+    /// use hypergrove::zkdilithium::params::SIG_BYTES;
+    /// use hypergrove::zkdilithium::{Engine, SignRows};
+    ///
+    /// let engine = Engine::new()?;
+    /// let key = engine.generate()?;
+    /// // Two messages of eight bytes.
+    /// let rows = SignRows { keys: RowSigningKeys::One(&key), messages: Column::packed(b"message1message2", 8).into() };
+    /// let mut signatures = vec![0; 2 * SIG_BYTES];
+    /// let mut statuses = [RowStatus::default(); 2];
+    /// engine.sign_rows(&rows, &mut signatures, &mut statuses)?;
+    /// assert_eq!(statuses, [RowStatus::Signed; 2]);
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn sign_rows(
+        &self,
+        rows: &SignRows<'_>,
+        signatures: &mut [u8],
+        statuses: &mut [RowStatus],
+    ) -> Result<(), Error> {
+        // A status of an earlier call must not look like one of this call.
+        statuses.fill(RowStatus::NotComputed);
+        rows.messages.check(statuses.len())?;
+        rows.keys.check(statuses.len())?;
+        check_length("the memory for signatures", statuses.len().saturating_mul(SIG_BYTES), signatures.len())?;
+        self.0.run_rows(*rows, Results::new(signatures, SIG_BYTES, statuses))
+    }
+
+    /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`: see
+    /// [`Engine::verify_rows`](crate::Engine::verify_rows) of SLH-DSA. A signature of another length has the status
+    /// [`RowStatus::SignatureLength`].
+    ///
+    /// ```
+    /// use hypergrove::rows::{Column, RowStatus};
+    /// use hypergrove::zkdilithium::params::SIG_BYTES;
+    /// use hypergrove::zkdilithium::{Engine, RowVerifyingKeys, VerifyRows};
+    ///
+    /// let engine = Engine::new()?;
+    /// let key = engine.generate()?;
+    /// let mut signatures = engine.sign(&key, b"message1")?.into_bytes();
+    /// signatures.extend(vec![0; SIG_BYTES]);
+    /// let public = key.verifying_key();
+    /// let rows = VerifyRows {
+    ///     keys: RowVerifyingKeys::One(&public),
+    ///     messages: Column::packed(b"message1message2", 8).into(),
+    ///     signatures: Column::packed(&signatures, SIG_BYTES),
+    /// };
+    /// let mut statuses = [RowStatus::default(); 2];
+    /// engine.verify_rows(&rows, &mut statuses)?;
+    /// assert_eq!(statuses, [RowStatus::Valid, RowStatus::Invalid]);
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn verify_rows(&self, rows: &VerifyRows<'_>, statuses: &mut [RowStatus]) -> Result<(), Error> {
+        statuses.fill(RowStatus::NotComputed);
+        rows.check(statuses.len())?;
+        self.0.run_rows(*rows, Results::new(&mut [], 0, statuses))
+    }
+
+    /// New keys from the operating system's randomness, as many as the columns have room for: private keys
+    /// (ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, 3,936 bytes each) and, if there is a column for them, public keys (ρ ‖ t, 3,104 bytes each). Private
+    /// keys contain ρ and t: without a column of public keys, less memory is written. After an error both columns are zero. The caller
+    /// wipes `private` in the end.
+    ///
+    /// ```
+    /// use hypergrove::zkdilithium::params::{PK_BYTES, SK_BYTES};
+    /// use hypergrove::zkdilithium::{Engine, SigningKey};
+    ///
+    /// let (mut private, mut public) = (vec![0; 2 * SK_BYTES], vec![0; 2 * PK_BYTES]);
+    /// Engine::new()?.keygen_rows(&mut private, Some(&mut public))?;
+    /// let first = SigningKey::from_bytes(&private[..SK_BYTES])?;
+    /// assert_eq!(first.verifying_key().as_bytes(), &public[..PK_BYTES]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keygen_rows(&self, private: &mut [u8], public: Option<&mut [u8]>) -> Result<(), Error> {
+        self.grow_rows(None, private, public)
+    }
+
+    /// The same from given seeds, 32 bytes a row.
+    pub fn keygen_rows_from_seeds(
+        &self,
+        seeds: &[[u8; SEED_BYTES]],
+        private: &mut [u8],
+        public: Option<&mut [u8]>,
+    ) -> Result<(), Error> {
+        self.grow_rows(Some(seeds), private, public)
+    }
+
+    fn grow_rows(
+        &self,
+        seeds: Option<&[[u8; SEED_BYTES]]>,
+        private: &mut [u8],
+        public: Option<&mut [u8]>,
+    ) -> Result<(), Error> {
+        let has_public = public.is_some();
+        let mut keys = Keys { private, public: public.unwrap_or_default(), are_whole: false };
+        let rows = keys.private.len() / SK_BYTES;
+        check_length("the column of private keys", rows * SK_BYTES, keys.private.len())?;
+        if has_public {
+            check_length("the column of public keys", rows * PK_BYTES, keys.public.len())?;
+        }
+        if let Some(seeds) = seeds {
+            check_length("the list of seeds", rows, seeds.len())?;
+        }
+        // The seed, and what a redundant engine compares with.
+        let again = if self.scheduler().options.redundant { SK_BYTES } else { 0 };
+        let held = SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again;
+        let block = self.scheduler().block_size(Kind::ZkDilithium(Op::Keygen), rows, |_| held)?;
+        let mut of_source = Ok(());
+        let (all, mut left) = (keys.private.as_chunks_mut().0, keys.public.as_chunks_mut().0);
+        let numbers = (0..rows).step_by(block);
+        // Seeds are drawn block by block, while devices work on earlier ones.
+        let mut blocks = all.chunks_mut(block).zip(numbers).map_while(|(keys, first)| {
+            let seeds = match seeds {
+                Some(seeds) => BlockSeeds::Borrowed(&seeds[first..][..keys.len()]),
+                None => random_seeds(keys.len()).map_err(|why| of_source = Err(why)).ok()?,
+            };
+            let public = has_public.then(|| {
+                let (public, others) = std::mem::take(&mut left).split_at_mut(keys.len());
+                left = others;
+                public
+            });
+            Some(KeygenIntoBlock { seeds, keys, public, held })
+        });
+        self.scheduler().run_until_error(&mut blocks, |()| ControlFlow::Continue(()))?;
+        of_source?;
+        keys.are_whole = true;
+        Ok(())
+    }
+}
+
+/// A row to be signed.
+#[derive(Clone, Copy)]
+pub(crate) struct SignRow<'a> {
+    /// Which of a table's keys signs.
+    key: u32,
+    message: Message<'a>,
+}
+
+impl<'a> Rows for SignRows<'a> {
+    type Row = SignRow<'a>;
+    type Answers<'m> = Vec<Result<Signature, Error>>;
+
+    fn kind(&self) -> Kind {
+        Kind::ZkDilithium(Op::Sign)
+    }
+
+    fn out_bytes(&self) -> usize {
+        SIG_BYTES
+    }
+
+    fn read(&self, row: usize) -> Result<SignRow<'a>, RowStatus> {
+        Ok(SignRow { key: self.keys.index(row)?, message: self.messages.get(row)? })
+    }
+
+    fn compute(
+        &self,
+        place: &Place<'_>,
+        _: Group,
+        rows: &[SignRow<'a>],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<Result<Signature, Error>>, Error> {
+        let (keys, of) = self.keys.distinct(rows.iter().map(|row| row.key));
+        blocks::sign(place, &keys, &of, |i| rows[i].message)
+    }
+
+    fn finish(answers: &Vec<Result<Signature, Error>>, nth: usize, _: &SignRow<'a>, to: &mut [u8]) -> RowStatus {
+        match &answers[nth] {
+            Ok(signature) => {
+                to.copy_from_slice(signature.as_bytes());
+                RowStatus::Signed
+            }
+            Err(_) => RowStatus::KeyDamaged,
+        }
+    }
+
+    fn held(_: &Facts) -> usize {
+        SIG_BYTES + size_of::<(SignRow<'_>, RowStatus, u32, usize, ZkSign<'_>, Result<Signature, Error>, Signature)>()
+    }
+}
+
+impl VerifyRows<'_> {
+    fn check(&self, rows: usize) -> Result<(), Error> {
+        self.messages.check(rows)?;
+        self.signatures.check("signatures", rows)?;
+        match self.keys {
+            RowVerifyingKeys::One(_) => Ok(()),
+            RowVerifyingKeys::Table { keys: [], .. } => Err(no_keys()),
+            RowVerifyingKeys::Table { of, .. } => check_length("the list of key indices", rows, of.len()),
+            RowVerifyingKeys::Encoded(keys) => keys.check("public keys", rows),
+        }
+    }
+}
+
+/// A row to be verified.
+#[derive(Clone, Copy)]
+pub(crate) struct VerifyRow<'a> {
+    /// Which of a table's keys it is, if there is a table.
+    index: u32,
+    /// The row's own key, if there is a column of keys.
+    encoded: &'a [u8],
+    message: Message<'a>,
+    signature: &'a [u8],
+}
+
+impl<'a> Rows for VerifyRows<'a> {
+    type Row = VerifyRow<'a>;
+    type Answers<'m> = Vec<bool>;
+
+    fn kind(&self) -> Kind {
+        Kind::ZkDilithium(Op::Verify)
+    }
+
+    fn read(&self, row: usize) -> Result<VerifyRow<'a>, RowStatus> {
+        let (index, encoded) = match self.keys {
+            RowVerifyingKeys::One(_) => (0, &[][..]),
+            RowVerifyingKeys::Table { keys, of } => (index_in(keys, of, row)?, &[][..]),
+            RowVerifyingKeys::Encoded(keys) => match keys.get(row) {
+                None => return Err(RowStatus::BadOffsets),
+                Some(key) if key.len() == PK_BYTES => (0, key),
+                Some(_) => return Err(RowStatus::KeyLength),
+            },
+        };
+        let signature = self.signatures.get(row).ok_or(RowStatus::BadOffsets)?;
+        if signature.len() != SIG_BYTES {
+            return Err(RowStatus::SignatureLength);
+        }
+        Ok(VerifyRow { index, encoded, message: self.messages.get(row)?, signature })
+    }
+
+    fn compute(
+        &self,
+        place: &Place<'_>,
+        _: Group,
+        rows: &[VerifyRow<'a>],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<bool>, Error> {
+        // Copies: what is written to one row's key meanwhile is to change no other row's verdict.
+        let mut copies = Vec::<VerifyingKey>::new();
+        let (keys, of) = match self.keys {
+            RowVerifyingKeys::One(key) => (vec![key], vec![0; rows.len()]),
+            RowVerifyingKeys::Table { keys, .. } => of_table(keys, rows.iter().map(|row| row.index)),
+            RowVerifyingKeys::Encoded(_) => {
+                let number = |row: &VerifyRow<'_>| {
+                    if copies.last().is_none_or(|last| last.as_bytes() != row.encoded) {
+                        copies.push(VerifyingKey::from_bytes(row.encoded).expect("its length was checked"));
+                    }
+                    copies.len() as u32 - 1
+                };
+                let of = rows.iter().map(number).collect();
+                (copies.iter().collect(), of)
+            }
+        };
+        blocks::verify(place, &keys, &of, |i| (rows[i].message, rows[i].signature))
+    }
+
+    fn finish(verdicts: &Vec<bool>, nth: usize, _: &VerifyRow<'a>, _: &mut [u8]) -> RowStatus {
+        if verdicts[nth] { RowStatus::Valid } else { RowStatus::Invalid }
+    }
+
+    fn held(_: &Facts) -> usize {
+        size_of::<(VerifyRow<'_>, RowStatus, u32, ZkVerify<'_>, bool)>()
+    }
+}

@@ -1,0 +1,418 @@
+//! Rows of zkDilithium give what jobs give, whatever the columns are like; hostile columns are errors or statuses; devices that fail lose
+//! no row.
+
+mod common;
+
+use common::columns;
+use hypergrove::backend::{Axis, Checked, Policy, Reference};
+use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus};
+use hypergrove::zkdilithium::params::{MUSIZE, PK_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove::zkdilithium::{
+    Engine, EngineBuilder, Fe, Message, Op, RowVerifyingKeys, SignJob, SignRows, Signature, SigningKey, VerifyJob,
+    VerifyRows,
+};
+use hypergrove::{Backend, Cpu, Device, Error, Isa, Timing};
+use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
+use hypergrove_zkdilithium::{SigningKeyBytes, Trace, reference};
+use std::iter::zip;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+/// What happens after a run: given the device, and how many it ran so far.
+type After = dyn Fn(u32, usize) -> Result<Answer, Error> + Send + Sync;
+
+#[derive(PartialEq)]
+enum Answer {
+    Right,
+    Wrong,
+}
+
+/// Two devices that compute what the reference does, eight jobs at a time.
+#[derive(Clone)]
+struct Gpu {
+    after: Arc<After>,
+    runs: Arc<[AtomicUsize; 2]>,
+}
+
+impl Gpu {
+    fn new(after: impl Fn(u32, usize) -> Result<Answer, Error> + Send + Sync + 'static) -> Gpu {
+        Gpu { after: Arc::new(after), runs: Arc::default() }
+    }
+
+    fn builder(&self, devices: u32) -> EngineBuilder {
+        let backend: Arc<dyn Backend> = Arc::new(self.clone());
+        Engine::builder().threads(2).devices((0..devices).map(|index| (backend.clone(), index)).collect())
+    }
+
+    fn engine(&self, devices: u32) -> Engine {
+        self.builder(devices).build().unwrap()
+    }
+}
+
+fn sound() -> Gpu {
+    Gpu::new(|_, _| Ok(Answer::Right))
+}
+
+fn dead(device: u32) -> Error {
+    Error::Device { device: format!("gpu:{device}"), what: "dead".into() }
+}
+
+impl Backend for Gpu {
+    fn name(&self) -> &'static str {
+        "gpu"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        let device = Reference.devices()?.remove(0);
+        let of = |index| Device { backend: "gpu", index, queue: 2, memory: 1 << 30, ..device.clone() };
+        Ok((0..2).map(of).collect())
+    }
+    fn self_test(&self) -> hypergrove::backend::SelfTest {
+        hypergrove::backend::SelfTest::Off
+    }
+    forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has zkdilithium; lacks slh_dsa, sha256, host_memory;);
+}
+
+impl ZkDilithiumPrograms for Gpu {
+    fn prepare(&self, device: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(Program(device.index, self.clone())))
+    }
+}
+
+struct Program(u32, Gpu);
+
+impl Program {
+    fn after(&self) -> Result<Answer, Error> {
+        (self.1.after)(self.0, self.1.runs[self.0 as usize].fetch_add(1, SeqCst))
+    }
+}
+
+impl ZkDilithium for Program {
+    fn space(&self) -> Vec<Axis> {
+        Vec::new()
+    }
+    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
+        None
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        false
+    }
+    fn queue(&self, _: Op) -> u32 {
+        2
+    }
+    fn bytes(&self) -> u64 {
+        0
+    }
+    fn jobs(&self, _: Op) -> usize {
+        8
+    }
+    /// The reference has one place.
+    fn elsewhere(&mut self, _: bool) {}
+
+    fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+        for (seed, key) in zip(seeds, keys) {
+            key.copy_from_slice(reference::keygen(seed).secret_bytes());
+        }
+        self.after().map(|_| Timing::default())
+    }
+    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+        let answer = self.after()?;
+        for job in jobs {
+            let mut bytes = reference::sign(&job.key.expand(), job.message, &mut Trace::default()).into_bytes();
+            bytes[700] ^= u8::from(answer == Answer::Wrong);
+            out.push(Signature::from_bytes(bytes).unwrap());
+        }
+        Ok(Timing::default())
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+        let judge = |job: &ZkVerify<'_>| {
+            reference::verify(&job.key.expand(), job.message, job.signature, &mut Trace::default())
+        };
+        out.extend(jobs.iter().map(judge));
+        self.after().map(|_| Timing::default())
+    }
+}
+
+fn engines() -> Vec<(String, Engine)> {
+    let cpu = |threads| Engine::builder().threads(threads);
+    let checked: Arc<dyn Backend> =
+        Arc::new(Checked { subject: Arc::new(Cpu::new()), reference: Arc::new(Cpu::new()) });
+    let mut builders = vec![
+        ("one thread".into(), cpu(1)),
+        ("verified".into(), cpu(2).verify_signatures(true)),
+        ("redundant".into(), cpu(2).redundant(true)),
+        ("checked".into(), cpu(2).devices(vec![(checked, 0)])),
+        ("two devices".into(), sound().builder(2)),
+        ("redundant devices".into(), sound().builder(2).redundant(true).verify_signatures(true)),
+    ];
+    builders.extend(Isa::available().into_iter().map(|isa| (isa.name().to_string(), cpu(2).isa(isa))));
+    builders.into_iter().map(|(what, builder)| (what, builder.build().unwrap())).collect()
+}
+
+fn keys() -> [SigningKey; 3] {
+    [1, 2, 3].map(|of| SigningKey::from_seed(&[of; 32]))
+}
+
+/// Messages of which every third has a length of its own.
+fn messages(count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|i| vec![i as u8; if i % 3 == 0 { i } else { 5 }]).collect()
+}
+
+fn sign(engine: &Engine, rows: &SignRows<'_>, count: usize) -> (Vec<u8>, Vec<RowStatus>) {
+    // What was there before is overwritten.
+    let (mut signatures, mut statuses) = (vec![1; count * SIG_BYTES], vec![RowStatus::Valid; count]);
+    engine.sign_rows(rows, &mut signatures, &mut statuses).unwrap();
+    (signatures, statuses)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+#[test]
+fn rows_are_signed_and_verified_as_jobs_are() {
+    let keys = keys();
+    let public = keys.each_ref().map(SigningKey::verifying_key);
+    for (what, engine) in engines() {
+        for count in [0, 1, 2, 70] {
+            let messages = messages(count);
+            let of: Vec<u32> = (0..count as u32).map(|i| i * i % 3).collect();
+            let jobs = zip(&messages, &of).map(|(message, key)| SignJob::new(&keys[*key as usize], message));
+            let signed = engine.sign_batch_to_vec(jobs).unwrap();
+            let expected: Vec<Vec<u8>> = signed.into_iter().map(|signature| signature.unwrap().into_bytes()).collect();
+            // Every fifth is not valid.
+            let mut given = expected.clone();
+            given.iter_mut().step_by(5).for_each(|signature| signature[100] ^= 1);
+            let jobs = zip(&messages, zip(&of, &given));
+            let jobs = jobs.map(|(message, (key, given))| VerifyJob::new(&public[*key as usize], message, given));
+            let verdict = |valid| if valid { RowStatus::Valid } else { RowStatus::Invalid };
+            let verdicts = engine.verify_batch_to_vec(jobs).unwrap();
+            let verdicts: Vec<RowStatus> = verdicts.into_iter().map(|valid| verdict(valid.unwrap())).collect();
+            assert!(verdicts.iter().enumerate().all(|(i, valid)| *valid == verdict(i % 5 != 0)));
+            columns(&messages, |kind, column| {
+                let keys = RowSigningKeys::Table { keys: &keys, of: &of };
+                let (signatures, statuses) = sign(&engine, &SignRows { keys, messages: column.into() }, count);
+                assert_eq!(statuses, vec![RowStatus::Signed; count], "{what}, {count} rows, {kind}");
+                assert!(signatures == expected.concat(), "{what}, {count} rows, {kind}");
+            });
+            let slices: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+            let verify = |keys: RowVerifyingKeys<'_>, signatures: Column<'_>, kind: &str| {
+                let mut statuses = vec![RowStatus::default(); count];
+                let messages = Column::Slices(&slices).into();
+                engine.verify_rows(&VerifyRows { keys, messages, signatures }, &mut statuses).unwrap();
+                assert_eq!(statuses, verdicts, "{what}, {count} rows, {kind}");
+            };
+            let table = RowVerifyingKeys::Table { keys: &public, of: &of };
+            columns(&given, |kind, signatures| verify(table, signatures, kind));
+            let encoded: Vec<Vec<u8>> = of.iter().map(|key| public[*key as usize].as_bytes().to_vec()).collect();
+            let packed = given.concat();
+            columns(&encoded, |kind, keys| {
+                verify(RowVerifyingKeys::Encoded(keys), Column::packed(&packed, SIG_BYTES), kind);
+            });
+        }
+    }
+}
+
+#[test]
+fn rows_of_one_key_and_of_field_elements() {
+    let key = &keys()[0];
+    let public = key.verifying_key();
+    let elements: Vec<[Fe; MUSIZE]> = (0..40).map(|i| [Fe::new(i); MUSIZE]).collect();
+    type Rows<'a> = hypergrove::zkdilithium::RowMessages<'a>;
+    for (what, engine) in engines() {
+        let last = &elements[39];
+        let kinds = [(Rows::Blocks(&elements), Message::Block(last)), (Rows::Mus(&elements), Message::Mu(last))];
+        for (messages, last) in kinds {
+            let rows = SignRows { keys: RowSigningKeys::One(key), messages };
+            let (signatures, statuses) = sign(&engine, &rows, 40);
+            assert_eq!(statuses, [RowStatus::Signed; 40], "{what}");
+            let alone = key.sign_message(last).unwrap();
+            assert!(signatures.ends_with(alone.as_bytes()), "{what}");
+            let signatures = Column::packed(&signatures, SIG_BYTES);
+            let mut statuses = [RowStatus::default(); 40];
+            let rows = VerifyRows { keys: RowVerifyingKeys::One(&public), messages, signatures };
+            engine.verify_rows(&rows, &mut statuses).unwrap();
+            assert_eq!(statuses, [RowStatus::Valid; 40], "{what}");
+        }
+    }
+}
+
+#[test]
+fn keys_are_made_in_rows() {
+    for (what, engine) in engines() {
+        for count in [0, 1, 100] {
+            let seeds: Vec<[u8; 32]> = (0..count).map(|i| [i as u8; 32]).collect();
+            let keys = engine.from_seeds(&seeds).unwrap();
+            let expected: Vec<u8> = keys.iter().flat_map(|key| key.to_bytes().to_vec()).collect();
+            let encoded: Vec<u8> = keys.iter().flat_map(|key| key.verifying_key().as_bytes().to_vec()).collect();
+            let (mut private, mut public) = (vec![1; count * SK_BYTES], vec![1; count * PK_BYTES]);
+            engine.keygen_rows_from_seeds(&seeds, &mut private, Some(&mut public)).unwrap();
+            assert!(private == expected && public == encoded, "{what}");
+            private.fill(1);
+            engine.keygen_rows_from_seeds(&seeds, &mut private, None).unwrap();
+            assert!(private == expected, "{what}");
+
+            engine.keygen_rows(&mut private, Some(&mut public)).unwrap();
+            for (private, public) in zip(private.chunks(SK_BYTES), public.chunks(PK_BYTES)) {
+                let key = SigningKey::from_bytes(private).unwrap();
+                assert!(key.check().is_ok() && key.verifying_key().as_bytes() == public, "{what}");
+            }
+            let distinct: std::collections::BTreeSet<_> = private.chunks(SK_BYTES).map(|key| &key[..32]).collect();
+            assert_eq!(distinct.len(), count, "{what}");
+        }
+    }
+    // Nothing is left of a call that fails, be it by an error or by a panic.
+    let (mut private, mut public) = (vec![1; 100 * SK_BYTES], vec![1; 100 * PK_BYTES]);
+    let fails = Gpu::new(|device, nth| if nth < 3 { Ok(Answer::Right) } else { Err(dead(device)) });
+    assert_eq!(fails.engine(1).keygen_rows(&mut private, Some(&mut public)), Err(dead(0)));
+    assert!(is_zero(&private) && is_zero(&public));
+    (private[0], public[0]) = (1, 1);
+    let panics = Gpu::new(|_, nth| if nth < 3 { Ok(Answer::Right) } else { panic!("a broken backend") }).engine(1);
+    catch_unwind(AssertUnwindSafe(|| panics.keygen_rows(&mut private, Some(&mut public)))).unwrap_err();
+    assert!(is_zero(&private) && is_zero(&public));
+    let engine = sound().engine(1);
+    for (private, public) in
+        [(SK_BYTES - 1, PK_BYTES), (SK_BYTES, PK_BYTES - 1), (0, PK_BYTES), (2 * SK_BYTES, PK_BYTES)]
+    {
+        let (mut private, mut public) = (vec![1; private], vec![1; public]);
+        let why = engine.keygen_rows(&mut private, Some(&mut public)).unwrap_err().to_string();
+        assert!(is_zero(&private) && is_zero(&public) && why.contains("the column of "), "{why}");
+    }
+    let why = engine.keygen_rows_from_seeds(&[[0; 32]], &mut [1; 2 * SK_BYTES], None).unwrap_err().to_string();
+    assert!(why.contains("the list of seeds"), "{why}");
+}
+
+#[test]
+fn each_bad_row_has_a_status_of_its_own() {
+    use RowStatus::{BadOffsets, Invalid, KeyDamaged, KeyLength, NoSuchKey, SignatureLength, Signed, Valid};
+    let sound_key = &keys()[0];
+    let mut bytes = sound_key.to_bytes().to_vec();
+    bytes[1000] ^= 1;
+    let keys = [sound_key.clone(), SigningKey::from_bytes(&bytes).unwrap()];
+    let public = [sound_key.verifying_key(), self::keys()[1].verifying_key()];
+    let good = sound_key.sign_message(Message::Bytes(b"m")).unwrap().into_bytes();
+    let (short, encoded) = (&good[1..], public[0].as_bytes());
+    for (what, engine) in engines() {
+        let bytes = b"mmmmm";
+        let offsets = Offsets::I64(&[0, 1, 2, 3, 4, 3, 9, 5]);
+        let messages = Column::Variable { bytes, offsets }.into();
+        let of = [0, 1, 2, 0, 0, 0, u32::MAX];
+        let rows = SignRows { keys: RowSigningKeys::Table { keys: &keys, of: &of }, messages };
+        let (signatures, statuses) = sign(&engine, &rows, 7);
+        assert_eq!(statuses, [Signed, KeyDamaged, NoSuchKey, Signed, BadOffsets, BadOffsets, NoSuchKey], "{what}");
+        for (status, signature) in zip(statuses, signatures.chunks(SIG_BYTES)) {
+            assert!(if status == Signed { signature == good } else { is_zero(signature) }, "{what}");
+        }
+
+        let bytes = [&good[..], short, &good].concat();
+        let sizes = [0, good.len(), good.len() + short.len(), bytes.len(), bytes.len() + 1, 0, -1_i64 as usize];
+        let offsets = sizes.map(|at| at as i64);
+        let rows = VerifyRows {
+            keys: RowVerifyingKeys::Table { keys: &public, of: &[0, 0, 1, 0, 0, 0] },
+            messages: Column::packed(b"mmmmmm", 1).into(),
+            signatures: Column::Variable { bytes: &bytes, offsets: Offsets::I64(&offsets) },
+        };
+        let mut statuses = [RowStatus::default(); 6];
+        engine.verify_rows(&rows, &mut statuses).unwrap();
+        assert_eq!(statuses, [Valid, SignatureLength, Invalid, BadOffsets, BadOffsets, BadOffsets], "{what}");
+        let keys = RowVerifyingKeys::Table { keys: &public, of: &[0, 2, 0, 9, 1, 1] };
+        engine.verify_rows(&VerifyRows { keys, ..rows }, &mut statuses).unwrap();
+        assert_eq!(statuses, [Valid, NoSuchKey, Valid, NoSuchKey, BadOffsets, BadOffsets], "{what}");
+
+        let keys = RowVerifyingKeys::Encoded(Column::Slices(&[encoded, &encoded[1..], &[], encoded]));
+        let messages = Column::packed(b"mmmm", 1).into();
+        let rows = VerifyRows { keys, messages, signatures: Column::Slices(&[&good, &good, &good, short]) };
+        let mut statuses = [RowStatus::default(); 4];
+        engine.verify_rows(&rows, &mut statuses).unwrap();
+        assert_eq!(statuses, [Valid, KeyLength, KeyLength, SignatureLength], "{what}");
+    }
+    // All of them bad: no device is asked.
+    let idle = sound();
+    let signatures = Column::Slices(&[&b""[..]; 4]);
+    let rows =
+        VerifyRows { keys: RowVerifyingKeys::One(&public[0]), messages: Column::packed(b"mmmm", 1).into(), signatures };
+    let mut statuses = [Valid; 4];
+    idle.engine(1).verify_rows(&rows, &mut statuses).unwrap();
+    assert_eq!((statuses, idle.runs[0].load(SeqCst)), ([SignatureLength; 4], 0));
+}
+
+#[test]
+fn calls_that_do_not_fit_are_errors() {
+    let (engine, keys) = (sound().engine(1), keys());
+    let public = keys.each_ref().map(SigningKey::verifying_key);
+    let sign = |rows: SignRows<'_>, signatures: usize, count: usize, why: &str| {
+        let (mut signatures, mut statuses) = (vec![1; signatures], vec![RowStatus::Signed; count]);
+        let error = engine.sign_rows(&rows, &mut signatures, &mut statuses).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        assert_eq!(statuses, vec![RowStatus::NotComputed; count], "nothing of an earlier call is left");
+    };
+    let good = SignRows { keys: RowSigningKeys::One(&keys[0]), messages: Column::packed(b"ab", 1).into() };
+    sign(good, 2 * SIG_BYTES, 3, "the column of messages: it has 2 rows, the call has 3");
+    sign(good, 2 * SIG_BYTES - 1, 2, "the memory for signatures");
+    sign(SignRows { keys: RowSigningKeys::Table { keys: &[], of: &[0, 0] }, ..good }, 2 * SIG_BYTES, 2, "without keys");
+    sign(SignRows { keys: RowSigningKeys::Table { keys: &keys, of: &[0] }, ..good }, 2 * SIG_BYTES, 2, "key indices");
+    let many = Column::Packed { bytes: b"ab", width: 1, stride: 1, rows: 1 << 32 };
+    sign(SignRows { messages: many.into(), ..good }, 2 * SIG_BYTES, 2, "it has 4294967296 rows");
+    let elements = hypergrove::zkdilithium::RowMessages::Mus(&[[Fe::ZERO; MUSIZE]]);
+    sign(SignRows { messages: elements, ..good }, 2 * SIG_BYTES, 2, "the list of messages");
+
+    let good = VerifyRows {
+        keys: RowVerifyingKeys::One(&public[0]),
+        messages: Column::packed(b"ab", 1).into(),
+        signatures: Column::Slices(&[b"", b""]),
+    };
+    let verify = |rows: VerifyRows<'_>, why: &str| {
+        let mut statuses = [RowStatus::Valid; 2];
+        let error = engine.verify_rows(&rows, &mut statuses).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        assert_eq!(statuses, [RowStatus::NotComputed; 2], "nothing of an earlier call is left");
+    };
+    verify(VerifyRows { messages: Column::packed(b"abc", 1).into(), ..good }, "messages: it has 3 rows");
+    verify(VerifyRows { signatures: Column::Slices(&[b""]), ..good }, "the column of signatures");
+    let bytes = vec![0; 2 * PK_BYTES];
+    let overlap = Column::Packed { bytes: &bytes, width: PK_BYTES, stride: 16, rows: 2 };
+    verify(VerifyRows { keys: RowVerifyingKeys::Encoded(overlap), ..good }, "the rows overlap");
+    verify(VerifyRows { keys: RowVerifyingKeys::Table { keys: &[], of: &[0, 0] }, ..good }, "without keys");
+    verify(VerifyRows { keys: RowVerifyingKeys::Table { keys: &public, of: &[] }, ..good }, "key indices");
+}
+
+/// Rows of a device that fails, or computes wrongly, are done by another; without another, what was not done says so.
+#[test]
+fn devices_that_fail_lose_no_row() {
+    let key = &keys()[0];
+    let texts: Vec<Vec<u8>> = (0..200u8).map(|i| vec![i; 3]).collect();
+    let bytes = texts.concat();
+    let rows = SignRows { keys: RowSigningKeys::One(key), messages: Column::packed(&bytes, 3).into() };
+    let cpu = Engine::new().unwrap();
+    let (expected, _) = sign(&cpu, &rows, 200);
+    let fails = |device, nth| if device == 1 && nth >= 3 { Err(dead(1)) } else { Ok(Answer::Right) };
+    let lies = |device, nth| Ok(if device == 0 && nth >= 3 { Answer::Wrong } else { Answer::Right });
+    for engine in [Gpu::new(fails).engine(2), Gpu::new(lies).builder(2).verify_signatures(true).build().unwrap()] {
+        let (signatures, statuses) = sign(&engine, &rows, 200);
+        assert!(signatures == expected && statuses == [RowStatus::Signed; 200]);
+        assert_eq!(engine.devices().len(), 1);
+    }
+    let engine = Gpu::new(fails).engine(2);
+    let seeds: Vec<[u8; 32]> = (0..200).map(|i| [i; 32]).collect();
+    let [mut first, mut second] = [(); 2].map(|()| vec![1; 200 * SK_BYTES]);
+    engine.keygen_rows_from_seeds(&seeds, &mut first, None).unwrap();
+    cpu.keygen_rows_from_seeds(&seeds, &mut second, None).unwrap();
+    assert!(first == second && engine.devices().len() == 1);
+
+    let is_done = |statuses: &[RowStatus], signatures: &[u8]| {
+        let done = statuses.iter().take_while(|status| **status == RowStatus::Signed).count();
+        assert!(done < 200 && statuses[done..].iter().all(|status| *status == RowStatus::NotComputed));
+        let (signed, others) = signatures.split_at(done * SIG_BYTES);
+        assert!(signed == &expected[..signed.len()] && is_zero(others));
+    };
+    let dies = Gpu::new(|device, nth| if nth >= 5 { Err(dead(device)) } else { Ok(Answer::Right) }).engine(1);
+    let (mut signatures, mut statuses) = (vec![1; 200 * SIG_BYTES], vec![RowStatus::Valid; 200]);
+    assert_eq!(dies.sign_rows(&rows, &mut signatures, &mut statuses), Err(dead(0)));
+    is_done(&statuses, &signatures);
+    let panics = Gpu::new(|_, nth| if nth >= 5 { panic!("a broken backend") } else { Ok(Answer::Right) }).engine(1);
+    let (mut signatures, mut statuses) = (vec![1; 200 * SIG_BYTES], vec![RowStatus::Valid; 200]);
+    let call = AssertUnwindSafe(|| panics.sign_rows(&rows, &mut signatures, &mut statuses));
+    catch_unwind(call).unwrap_err();
+    is_done(&statuses, &signatures);
+}
