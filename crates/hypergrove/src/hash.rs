@@ -1,6 +1,8 @@
 //! SHA-256 of many messages (FIPS 180-4), and Merkle trees over them (RFC 9162).
 
 use crate::engine::{Engine, Inner};
+use crate::jobs::check_length;
+use crate::rows::{Column, Results, RowStatus};
 use crate::run::host_isa;
 use hypergrove_cpu::{Cpu, Isa, Part, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::{Facts, Group, Kind, Ready};
@@ -9,7 +11,7 @@ use hypergrove_engine::{Backend, Error, Messages, Policy, SelfTested, Sha256Prog
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, TryLockError};
@@ -28,6 +30,9 @@ const PIECE: usize = 128 << 10;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes that the padding adds to a message on average: end mark, length, and half a block.
 const PADDING: usize = 40;
+
+/// Bytes of a sum.
+const SUM: usize = 32;
 
 /// Bytes of a block: the unit of work.
 const BLOCK: usize = 64;
@@ -166,6 +171,57 @@ impl Inner {
         Ok(())
     }
 
+    /// Bytes of messages that are put together. Bytes, where they end, and digests take a quarter each of what a batch may, at most.
+    fn room(&self) -> usize {
+        usize::try_from(self.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE)
+    }
+
+    /// Hashes rows whose column was checked, some at a time.
+    fn hash_rows(&self, column: Column<'_>, mut results: Results<'_>) -> Result<(), Error> {
+        if let (Column::Packed { width: width @ 1.., .. }, Some(span)) = (column, column.span(results.left())) {
+            let rows = results.left().len();
+            self.hash(Messages::equal(span, width)?, results.memory(rows).as_chunks_mut().0)?;
+            results.hand_out(rows, RowStatus::Hashed);
+            return Ok(());
+        }
+        let room = self.room();
+        let (mut ends, mut copies) = (Vec::new(), Vec::new());
+        while !results.left().is_empty() {
+            let Range { start, end } = results.left();
+            ends.clear();
+            let mut length = 0;
+            let most = end.min(start + room / size_of::<usize>());
+            for message in (start..most).map_while(|row| column.get(row)) {
+                if !ends.is_empty() && length + message.len() > room {
+                    break;
+                }
+                length += message.len();
+                ends.push(length);
+            }
+            let rows = start..start + ends.len();
+            let bytes = match (column.get(start), column.span(rows.clone())) {
+                (None, _) => {
+                    results.memory(1).fill(0);
+                    results.hand_out(1, RowStatus::BadOffsets);
+                    continue;
+                }
+                (_, Some(span)) => span,
+                // One alone may be of any length.
+                (Some(message), None) if rows.len() == 1 => message,
+                _ => {
+                    copies.clear();
+                    rows.clone()
+                        .filter_map(|row| column.get(row))
+                        .for_each(|message| copies.extend_from_slice(message));
+                    &copies
+                }
+            };
+            self.hash(Messages::new(bytes, &ends)?, results.memory(rows.len()).as_chunks_mut().0)?;
+            results.hand_out(rows.len(), RowStatus::Hashed);
+        }
+        Ok(())
+    }
+
     fn hash_piece(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
         let scheduler = &self.scheduler;
         let bytes = padded(messages);
@@ -192,11 +248,34 @@ impl Engine {
         self.0.hash(messages, digests)
     }
 
+    /// SHA-256 of one message for each row. The sum of row i goes to `sums[32 * i..]`, its status to `statuses[i]`: [`RowStatus::Hashed`],
+    /// or why there is none; its sum is zero then. An error concerns the whole call. Rows that were hashed before the error keep their
+    /// sums.
+    ///
+    /// Messages that lie one after the other are hashed where they are. Others are copied together first, in bounded memory.
+    ///
+    /// ```
+    /// use hypergrove::Engine;
+    /// use hypergrove::rows::{Column, Offsets, RowStatus};
+    ///
+    /// // As Arrow has them: three messages, the second of which is empty.
+    /// let messages = Column::Variable { bytes: b"abcdefgh", offsets: Offsets::I32(&[0, 3, 3, 8]) };
+    /// let (mut sums, mut statuses) = ([0; 3 * 32], [RowStatus::default(); 3]);
+    /// Engine::new()?.sha256_rows(messages, &mut sums, &mut statuses)?;
+    /// assert_eq!((statuses, sums[32]), ([RowStatus::Hashed; 3], 0xe3));
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn sha256_rows(&self, messages: Column<'_>, sums: &mut [u8], statuses: &mut [RowStatus]) -> Result<(), Error> {
+        // A status of an earlier call must not look like one of this call.
+        statuses.fill(RowStatus::NotComputed);
+        messages.check("messages", statuses.len())?;
+        check_length("the memory for sums", statuses.len().saturating_mul(SUM), sums.len())?;
+        self.0.hash_rows(messages, Results::new(sums, SUM, statuses))
+    }
+
     /// SHA-256 of messages that come one after the other, in bounded memory; `sink` gets each with its number, in order.
     pub fn sha256_stream<F: FnMut(usize, [u8; 32])>(&self, sink: F) -> Sha256Stream<'_, F> {
-        // Bytes, where they end, and digests take a quarter each of what a batch may, at most.
-        let room = usize::try_from(self.0.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
-        Sha256Stream { engine: &self.0, sink, room, bytes: Vec::new(), ends: Vec::new(), next: 0 }
+        Sha256Stream { engine: &self.0, sink, room: self.0.room(), bytes: Vec::new(), ends: Vec::new(), next: 0 }
     }
 
     /// SHA-256 of `count` things that are read, of any lengths: `open` opens number i, on any of the engine's threads,
@@ -453,8 +532,8 @@ impl Inner {
             let index: usize = numbers.borrow()[number];
             sink.borrow_mut()(index, Ok(digest));
         };
-        let room = usize::try_from(self.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE);
-        let mut stream = Sha256Stream { engine, sink: tell, room, bytes: Vec::new(), ends: Vec::new(), next: 0 };
+        let mut stream =
+            Sha256Stream { engine, sink: tell, room: self.room(), bytes: Vec::new(), ends: Vec::new(), next: 0 };
         for index in 0..count {
             numbers.borrow_mut().push(index);
             let read = match open(index) {

@@ -7,6 +7,7 @@ use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, Sign
 use hypergrove::{Engine, Mode, PreHash, Randomizer};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The system's allocator, and how often it was asked.
 struct Counting(AtomicUsize);
@@ -28,11 +29,43 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// One test counts at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Allocations of a call.
 fn allocations(work: impl FnOnce()) -> usize {
     let before = ALLOCATOR.0.load(Relaxed);
     work();
     ALLOCATOR.0.load(Relaxed) - before
+}
+
+#[test]
+fn a_row_that_is_hashed_allocates_nothing() {
+    let _alone = alone();
+    let engine = Engine::builder().backend(std::sync::Arc::new(hypergrove::Cpu::new())).threads(1).build().unwrap();
+    let hash = |rows: usize, kind: usize| {
+        let (mut sums, mut statuses) = (vec![0; 32 * rows], vec![RowStatus::default(); rows]);
+        let offsets: Vec<i64> = (0..=rows as i64).collect();
+        let bytes = vec![7; 2 * rows];
+        let slices = vec![&b"message"[..]; rows];
+        let column = match kind {
+            0 => Column::packed(&bytes, 2),
+            1 => Column::Packed { bytes: &bytes, width: 1, stride: 2, rows },
+            2 => Column::Variable { bytes: &bytes, offsets: hypergrove::rows::Offsets::I64(&offsets) },
+            _ => Column::Slices(&slices),
+        };
+        allocations(|| engine.sha256_rows(column, &mut sums, &mut statuses).unwrap())
+    };
+    for kind in 0..4 {
+        let [_, few] = [1000; 2].map(|rows| hash(rows, kind));
+        let many = hash(1_000_000, kind);
+        println!("checked: hash: {few} allocations for 1,000 rows, {many} for 1,000,000");
+        // The CPU's lanes take 256 messages together.
+        assert!(many < few + 10_000, "column {kind}: {few} allocations for 1,000 rows, {many} for 1,000,000");
+    }
 }
 
 /// A device that computes nothing: what is counted is the engine's.
@@ -42,6 +75,7 @@ fn engine(jobs: usize) -> Engine {
 
 #[test]
 fn a_row_allocates_nothing() {
+    let _alone = alone();
     let (one, context) = (key(1), &b"context"[..]);
     let public = one.verifying_key();
     let signature = [0; 2000];

@@ -1,6 +1,10 @@
 //! SHA-256 of messages through the engine, Merkle trees, and which device takes what.
 
+mod common;
+
+use common::columns;
 use hypergrove::backend::{Axis, Hasher, Policy, Reference, Sha256Programs, THREADS};
+use hypergrove::rows::{Column, Offsets, RowStatus};
 use hypergrove::{Backend, Device, Engine, Error, MerkleTree, Messages, Timing};
 use hypergrove_engine::{capabilities, forward};
 use sha2::{Digest, Sha256};
@@ -34,6 +38,64 @@ fn batches() {
             assert!(matches!(engine.sha256_batch(messages, &mut digests[1..]), Err(Error::Length { .. })));
         }
     }
+}
+
+#[test]
+fn rows_are_hashed_whatever_the_column_is_like() {
+    let data = bytes(1 << 20);
+    let small = Engine::builder().memory_budget(1 << 20).build().unwrap();
+    let gpu = Engine::builder().backend(Arc::new(Gpu::new(Duration::ZERO))).build().unwrap();
+    let broken = both(&Gpu { fails: true, ..Gpu::new(Duration::ZERO) });
+    for engine in [engine(1), engine(3), small, gpu, broken] {
+        for (count, longest) in [(0, 1), (1, 1), (3, 500_000), (40_000, 100), (2000, 1)] {
+            let length = |i: usize| if longest == 1 { 7 } else { i * i % longest };
+            let values: Vec<Vec<u8>> = (0..count).map(|i| data[i..][..length(i)].to_vec()).collect();
+            let expected: Vec<u8> = values.iter().flat_map(|value| sum(value)).collect();
+            columns(&values, |kind, column| {
+                // What was there before is overwritten.
+                let (mut sums, mut statuses) = (vec![1; 32 * count], vec![RowStatus::Signed; count]);
+                engine.sha256_rows(column, &mut sums, &mut statuses).unwrap();
+                assert!(sums == expected, "{count} messages, {kind}");
+                assert_eq!(statuses, vec![RowStatus::Hashed; count], "{count} messages, {kind}");
+            });
+        }
+    }
+}
+
+#[test]
+fn rows_that_do_not_fit_have_no_sum() {
+    let (engine, data) = (engine(1), b"abcdefgh");
+    let (mut sums, mut statuses) = ([1; 32 * 7], [RowStatus::Signed; 7]);
+    let offsets = [0, 5, 3, 9, -1, 0, 3, 8];
+    let column = Column::Variable { bytes: data, offsets: Offsets::I64(&offsets) };
+    engine.sha256_rows(column, &mut sums, &mut statuses).unwrap();
+    let expected = [Some(&b"abcde"[..]), None, None, None, None, Some(b"abc"), Some(b"defgh")];
+    for ((status, sum_of), message) in statuses.iter().zip(sums.chunks(32)).zip(expected) {
+        assert_eq!(*status, if message.is_some() { RowStatus::Hashed } else { RowStatus::BadOffsets });
+        assert_eq!(sum_of, message.map_or([0; 32], sum));
+    }
+    // Any number of empty messages.
+    let empty = Column::Packed { bytes: b"", width: 0, stride: 0, rows: 7 };
+    engine.sha256_rows(empty, &mut sums, &mut statuses).unwrap();
+    assert!(sums.chunks(32).all(|of| of == sum(b"")) && statuses == [RowStatus::Hashed; 7]);
+
+    let refused = |column, sums: usize, why: &str| {
+        let mut statuses = [RowStatus::Hashed; 2];
+        let error = engine.sha256_rows(column, &mut vec![0; sums], &mut statuses).unwrap_err().to_string();
+        assert!(error.contains(why) && statuses == [RowStatus::NotComputed; 2], "{error}");
+    };
+    refused(Column::packed(data, 4), 63, "the memory for sums");
+    refused(Column::packed(data, 2), 64, "the column of messages: it has 4 rows, the call has 2");
+    refused(Column::Packed { bytes: data, width: 4, stride: 2, rows: 2 }, 64, "the rows overlap");
+    refused(Column::Packed { bytes: data, width: 4, stride: 5, rows: 2 }, 64, "do not fit");
+    refused(Column::Variable { bytes: data, offsets: Offsets::I32(&[]) }, 64, "it has no offsets");
+
+    // A device that fails without another: what was not hashed says so.
+    let broken = Gpu { fails: true, ..Gpu::new(Duration::ZERO) };
+    let alone = Engine::builder().backend(Arc::new(broken)).build().unwrap();
+    let (mut sums, mut statuses) = ([1; 64], [RowStatus::Hashed; 2]);
+    alone.sha256_rows(Column::packed(data, 4), &mut sums, &mut statuses).unwrap_err();
+    assert!(sums == [0; 64] && statuses == [RowStatus::NotComputed; 2]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Columns: one value for each row, in memory that the caller has.
 
 use crate::Error;
+use std::ops::Range;
 
 /// One value for each row.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +109,17 @@ impl<'a> Column<'a> {
             Column::Slices(all) => all.get(row).copied(),
         }
     }
+
+    /// The bytes of successive values, where these lie one after the other in memory.
+    pub(crate) fn span(&self, rows: Range<usize>) -> Option<&'a [u8]> {
+        match self {
+            Column::Packed { bytes, width, stride, .. } if width == stride => {
+                bytes.get(rows.start * width..rows.end * width)
+            }
+            Column::Variable { bytes, offsets } => bytes.get(offsets.get(rows.start)?..offsets.get(rows.end)?),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +147,10 @@ mod tests {
             assert_eq!(column.rows(), values.len());
             assert!((0..values.len()).map(|row| column.get(row).unwrap()).eq(values.iter().copied()));
             assert_eq!(column.get(values.len()), None);
+            let span = column.span(0..values.len());
+            assert!(span.is_none_or(|span| span == values.concat()), "{column:?}");
+            let is_apart = matches!(column, Column::Slices(_) | Column::Packed { width: 2, stride: 3, .. });
+            assert_eq!(span.is_none(), is_apart, "{column:?}");
         }
     }
 

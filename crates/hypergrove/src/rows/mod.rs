@@ -46,6 +46,8 @@ pub enum RowStatus {
     KeyDamaged = 9,
     /// The row needs more memory than the engine's budget.
     OutOfMemory = 10,
+    /// The message is hashed.
+    Hashed = 11,
 }
 
 /// The keys that sign rows. Those of SLH-DSA are all of one set and have the same number of cached layers.
@@ -341,6 +343,22 @@ impl<'a> Results<'a> {
     /// Memory for results of `size` bytes each.
     pub(crate) fn new(out: &'a mut [u8], size: usize, statuses: &'a mut [RowStatus]) -> Results<'a> {
         Results { out, size, statuses, handed_out: 0 }
+    }
+
+    /// The rows that have no results yet.
+    pub(crate) fn left(&self) -> Range<usize> {
+        self.handed_out..self.statuses.len()
+    }
+
+    /// The memory of the next rows' results.
+    pub(crate) fn memory(&mut self, rows: usize) -> &mut [u8] {
+        &mut self.out[self.handed_out * self.size..][..rows * self.size]
+    }
+
+    /// Hands out the results of the next rows, which are in their memory.
+    pub(crate) fn hand_out(&mut self, rows: usize, status: RowStatus) {
+        self.statuses[self.handed_out..][..rows].fill(status);
+        self.handed_out += rows;
     }
 
     fn forget(&mut self, rows: Range<usize>, status: RowStatus) {
