@@ -8,11 +8,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
-use digest::{Digest, ExtendableOutput, KeyInit, Output, Update, XofReader};
-use hmac::{Hmac, Mac};
+use digest::{Digest, ExtendableOutput, Output, Update, XofReader};
 use sha2::{Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
 use shake::{Shake128, Shake256};
+use zeroize::{Zeroize, Zeroizing};
 
 /// The longest context string, in bytes.
 pub const MAX_CONTEXT: usize = 255;
@@ -450,18 +450,23 @@ impl<'a> MPrime<'a> {
 
 /// PRF_msg: R, into n bytes (FIPS 205, 11.1 and 11.2).
 pub fn prf_msg(p: &Params, sk_prf: &[u8], opt_rand: &[u8], m_prime: &MPrime<'_>, r: &mut [u8]) {
-    fn hmac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]], r: &mut [u8]) {
-        let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
-        parts.iter().for_each(|part| Mac::update(&mut mac, part));
-        r.copy_from_slice(&mac.finalize().into_bytes()[..r.len()]);
+    /// HMAC (RFC 2104) with a key that is no longer than a block of the hash function.
+    fn hmac<D: Digest, const BLOCK: usize>(key: &[u8], message: [&[u8]; 5], r: &mut [u8]) {
+        let mut block = Zeroizing::new([0x36; BLOCK]);
+        block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
+        let [a, b, c, d, e] = message;
+        let mut inner = fixed::<D>(&[&block[..], a, b, c, d, e]);
+        block.iter_mut().for_each(|byte| *byte ^= 0x36 ^ 0x5c);
+        r.copy_from_slice(&fixed::<D>(&[&block[..], &inner])[..r.len()]);
+        inner.as_mut_slice().zeroize();
     }
     assert_eq!(r.len(), p.n, "R has n bytes");
     let [a, b, c, d] = m_prime.parts();
     let message = [opt_rand, a, b, c, d];
     match p.family {
         Family::Shake => xof::<Shake256>(&[sk_prf, opt_rand, a, b, c, d], r),
-        Family::Sha2 if p.n == 16 => hmac::<Hmac<Sha256>>(sk_prf, &message, r),
-        Family::Sha2 => hmac::<Hmac<Sha512>>(sk_prf, &message, r),
+        Family::Sha2 if p.n == 16 => hmac::<Sha256, 64>(sk_prf, message, r),
+        Family::Sha2 => hmac::<Sha512, 128>(sk_prf, message, r),
     }
 }
 

@@ -346,7 +346,7 @@ impl Order {
 /// Files that this call may have open: some of those that the process may open are the rest of the program's.
 fn most_files() -> usize {
     #[cfg(unix)]
-    if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+    if let Some(limit) = rlimit::Resource::NOFILE.get_soft().ok().filter(|limit| *limit != rlimit::INFINITY) {
         return usize::try_from(limit / 4 * 3).unwrap_or(usize::MAX).max(1);
     }
     usize::MAX
@@ -356,8 +356,8 @@ fn most_files() -> usize {
 fn is_full(error: &io::Error) -> bool {
     #[cfg(unix)]
     {
-        use rustix::io::Errno;
-        matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+        // EMFILE and ENFILE: the same numbers on every Unix.
+        matches!(error.raw_os_error(), Some(24 | 23))
     }
     #[cfg(not(unix))]
     {

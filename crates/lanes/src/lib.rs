@@ -44,13 +44,24 @@ pub enum Family {
 pub type AdrsWords = [u32; 8];
 
 /// What hashing needs of one key: its seeds, and the states after the block that PK.seed fills alone.
-#[derive(Zeroize, ZeroizeOnDrop)]
 pub struct KeyState {
     pk_seed: [u8; 32],
     sk_seed: [u8; 32],
     mid256: [u32; 8],
     mid512: [u64; 8],
 }
+
+impl Drop for KeyState {
+    fn drop(&mut self) {
+        let KeyState { pk_seed, sk_seed, mid256, mid512 } = self;
+        pk_seed.zeroize();
+        sk_seed.zeroize();
+        mid256.zeroize();
+        mid512.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for KeyState {}
 
 impl KeyState {
     /// From PK.seed and, for keygen and signing, SK.seed: n bytes each, or none.

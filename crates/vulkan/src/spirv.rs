@@ -1,8 +1,7 @@
 //! The kernels' modules, and how drivers are asked to compile them.
 
-use flate2::read::GzDecoder;
 use hypergrove_kernels::{Config, Kernel};
-use std::io::Read;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
 // `MODULES`: names and files, sorted.
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
@@ -35,14 +34,24 @@ impl Module {
     pub(crate) fn code(&self) -> Result<Vec<u32>, String> {
         let missing = || format!("this build has no module {}", self.name);
         let at = MODULES.binary_search_by(|(name, _)| (*name).cmp(&self.name)).map_err(|_| missing())?;
-        let mut bytes = Vec::new();
-        GzDecoder::new(MODULES[at].1).read_to_end(&mut bytes).map_err(|error| format!("{}: {error}", self.name))?;
-        let mut words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let mut words = unpacked(MODULES[at].1).ok_or_else(|| format!("{} is damaged in this build", self.name))?;
         match hint(&mut words, if self.unrolled { UNROLL } else { DONT_UNROLL }) {
             Some(_) => Ok(words),
             None => Err(format!("{} is no SPIR-V", self.name)),
         }
     }
+}
+
+/// The words of a module that `cargo xtask shaders` packed: gzip (RFC 1952) without optional fields, whose trailer ends with the
+/// length. `None` if it is damaged.
+fn unpacked(file: &[u8]) -> Option<Vec<u32>> {
+    let (head, rest) = file.split_first_chunk::<10>()?;
+    let (deflated, trailer) = rest.split_last_chunk::<8>()?;
+    let [.., a, b, c, d] = *trailer;
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    let bytes = decompress_to_vec_with_limit(deflated, length).ok()?;
+    let is_whole = head.starts_with(&[0x1f, 0x8b, 8, 0]) && bytes.len() == length;
+    is_whole.then(|| bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
 }
 
 /// Asks for `control` wherever a loop asks for nothing: those are the loops over a hash's rounds (`dialect.h`). Gives their
@@ -91,10 +100,7 @@ mod tests {
         let rounds = |kernel: Kernel| {
             let name = hypergrove_kernels::module_name(kernel, Family::Sha2, 16);
             let file = MODULES.iter().find(|(other, _)| *other == name).unwrap().1;
-            let mut bytes = Vec::new();
-            GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
-            let mut words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-            hint(&mut words, UNROLL).unwrap()
+            hint(&mut unpacked(file).unwrap(), UNROLL).unwrap()
         };
         assert_eq!(rounds(Kernel::Select), 0);
         assert_eq!(rounds(Kernel::ForsPk), 1);

@@ -7,12 +7,24 @@ use core::array;
 use zeroize::Zeroize;
 
 /// A ring element by its coefficients, the constant one first.
-#[derive(Clone, PartialEq, Eq, Zeroize)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RingElement(pub [Fe; N]);
 
 /// A ring element by its values at the roots of X²⁵⁶ + 1, in the order of [`ntt`].
-#[derive(Clone, PartialEq, Eq, Zeroize)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NttElement(pub [Fe; N]);
+
+impl Zeroize for RingElement {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl Zeroize for NttElement {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 /// Â, row by row.
 pub type Matrix = [[NttElement; L]; K];
