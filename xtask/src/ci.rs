@@ -2,8 +2,8 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    benchmarks, dependent, foreign, fuzz, kernels, licences, magic, negative, outputs, secrets, shaders, sources,
-    supply, tests, threads,
+    benchmarks, dependent, features, foreign, fuzz, kernels, licences, magic, negative, outputs, secrets, shaders,
+    sources, supply, tests, threads,
 };
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "negative",  about: "the negative corpus is what its generator makes",            run: |_, extent| negative::check(extent) },
     CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
+    CiStep { name: "features",  about: "the library with each feature alone and left out; its packages", run: |_, _| features::check() },
     CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },

@@ -6,6 +6,7 @@ mod benchmarks;
 mod ci;
 mod coverage;
 mod dependent;
+mod features;
 mod foreign;
 mod fuzz;
 mod kernels;

@@ -7,12 +7,15 @@ use crate::hash::HostHashing;
 use crate::jobs::{CacheJob, CheckJob, Job, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::Slh;
+#[cfg(feature = "tables")]
+use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Kind};
 use hypergrove_engine::scheduler::{Asked, Fault, Know, Options, Scale, Scheduler, Stats, Wake, Worker, slots};
-use hypergrove_engine::{Backend, Device, Error, Knowledge, Policy, PolicySource, Timing};
+use hypergrove_engine::{Backend, Device, Error, Policy, PolicySource, Timing};
 use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
+#[cfg(feature = "tables")]
 use hypergrove_tune::table::{Known, Source};
 use std::borrow::Cow;
 use std::fmt;
@@ -42,6 +45,7 @@ pub struct EngineBuilder {
     skip_root_check: bool,
     verify_signatures: bool,
     redundant: bool,
+    #[cfg(feature = "tables")]
     tables: Vec<Source>,
     cache: Option<PathBuf>,
     automatic: Option<(Arc<dyn Backend>, Wake)>,
@@ -75,6 +79,7 @@ impl EngineBuilder {
     }
     /// Tables of measured policies, as `hypergrove tune` writes them, the most trusted first. Those that do not hold for
     /// a device are left out: see [`Engine::notices`].
+    #[cfg(feature = "tables")]
     pub fn tables(mut self, tables: Vec<Source>) -> EngineBuilder {
         self.tables = tables;
         self
@@ -116,6 +121,7 @@ impl EngineBuilder {
         self
     }
     /// Choices for zkDilithium that change the time which GPUs take, never bytes.
+    #[cfg(feature = "zkdilithium")]
     pub(crate) fn zkdilithium_policy(mut self, policy: Policy) -> EngineBuilder {
         self.zkdilithium_policy = policy;
         self
@@ -148,10 +154,13 @@ impl EngineBuilder {
         let has_memory = devices.iter().any(|(device, _)| device.memory > 0);
         let memory_budget = self.memory_budget.unwrap_or(if has_memory { DEVICE_MEMORY_BUDGET } else { MEMORY_BUDGET });
         let notices = Arc::new(Mutex::default());
+        #[cfg(feature = "tables")]
         let know: Know = {
             let (tables, notices) = (self.tables, notices.clone());
             Arc::new(move |backend, device| know(&tables, backend, device, &notices))
         };
+        #[cfg(not(feature = "tables"))]
+        let know: Know = Arc::new(|_, _| Arc::new(hypergrove_engine::estimate::Unmeasured));
         let options = Options {
             threads,
             memory_budget,
@@ -206,6 +215,7 @@ impl EngineBuilder {
 }
 
 /// What the tables know of a device.
+#[cfg(feature = "tables")]
 fn know(
     tables: &[Source],
     backend: &Arc<dyn Backend>,

@@ -91,6 +91,7 @@
 //! overflow-checks = false
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod block;
 mod engine;
@@ -101,6 +102,7 @@ mod jobs;
 mod keys;
 pub mod rows;
 mod run;
+#[cfg(feature = "zkdilithium")]
 pub mod zkdilithium;
 
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
@@ -113,6 +115,7 @@ pub use hypergrove_engine::{Backend, Device, Error, ErrorKind, Messages, PolicyS
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, UnknownHash};
+#[cfg(feature = "tables")]
 pub use hypergrove_tune::table::Source as TableSource;
 pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
@@ -168,9 +171,15 @@ const _: () = {
     is_shared::<(SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
     is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Messages<'_>, Mode<'_>, Randomizer<'_>)>();
     is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
-    is_shared::<(BackendEntry, Device, TableSource, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
+    is_shared::<(BackendEntry, Device, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
     is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Rates, backend::Reference)>(
     );
+    #[cfg(feature = "tables")]
+    is_shared::<TableSource>();
+};
+#[cfg(feature = "zkdilithium")]
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
     use zkdilithium as zk;
     is_shared::<(zk::Engine, zk::EngineBuilder, zk::SignJob<'_>, zk::VerifyJob<'_>, zk::JobMessage<'_>, zk::Message<'_>)>(
     );
