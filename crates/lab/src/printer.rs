@@ -167,6 +167,7 @@ pub fn unbuffered(stream: impl AsFd) -> io::Result<File> {
     stream.as_fd().try_clone_to_owned().map(File::from)
 }
 
+/// A standard stream without its buffer, which nobody wipes.
 #[cfg(windows)]
 pub fn unbuffered(stream: impl AsHandle) -> io::Result<File> {
     stream.as_handle().try_clone_to_owned().map(File::from)
