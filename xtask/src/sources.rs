@@ -128,6 +128,51 @@ mod test {
         }
     }
 
+    /// ARCHITECTURE.md: a crate depends on crates before it in this order, tests aside; the tool on the facade and the lab, its fuzz
+    /// targets aside.
+    #[test]
+    fn dependencies_point_left() {
+        let order = [
+            "taint",
+            "fips205",
+            "zkdilithium",
+            "lanes",
+            "engine",
+            "kernels",
+            "cpu",
+            "gpu",
+            "cuda",
+            "vulkan",
+            "tune",
+            "hypergrove",
+            "lab",
+            "cli",
+            "testkit",
+        ];
+        let at = |name: &str| {
+            let folder = name.strip_prefix("hypergrove-").unwrap_or(name);
+            order.iter().position(|known| *known == folder).unwrap_or_else(|| panic!("{name} is not in the order"))
+        };
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let folders: Vec<_> = fs::read_dir(&crates).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(folders.len(), order.len());
+        for folder in folders {
+            let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+            let name = manifest["package"]["name"].as_str().unwrap();
+            let is_always = |entry: &toml::Value| entry.get("optional").is_none_or(|it| it.as_bool() == Some(false));
+            let ours = manifest.get("dependencies").and_then(|it| it.as_table()).into_iter().flatten();
+            let ours: Vec<_> = ours.filter(|(other, _)| other.starts_with("hypergrove")).collect();
+            for (other, _) in &ours {
+                assert!(at(other) < at(name), "{name} depends on {other}, which is to the right of it");
+            }
+            if name == "hypergrove-cli" {
+                let always: Vec<_> =
+                    ours.iter().filter(|(_, entry)| is_always(entry)).map(|(other, _)| *other).collect();
+                assert_eq!(always, ["hypergrove", "hypergrove-lab"]);
+            }
+        }
+    }
+
     #[test]
     fn roots_forbid_or_deny() {
         assert!(holds_exceptions("crates/cuda/src/lib.rs") && holds_exceptions("crates/kernels/src/lib.rs"));
