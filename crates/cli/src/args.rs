@@ -7,7 +7,7 @@ use hypergrove::{MAX_CONTEXT, Mode, Params, PreHash};
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune, known_sets};
 use hypergrove_lab::args::{at_least_one, size};
 use hypergrove_lab::failure::Failure;
-use hypergrove_lab::record::BUILD;
+use hypergrove_lab::version::BUILD;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 

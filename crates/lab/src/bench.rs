@@ -3,8 +3,9 @@
 use crate::args::{Bench, MachineOptions, Scheme, op_name};
 use crate::failure::{Exit, Failure};
 use crate::printer::{Printer, grouped, percent, seconds, significant};
-use crate::record::{COMMIT, Record, VERSION};
+use crate::record::Record;
 use crate::stopwatch::{Measurement, Question, lattice, measure};
+use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
 use hypergrove::backend::Policy;
 use hypergrove::zkdilithium::params::NAME;

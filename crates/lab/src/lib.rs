@@ -29,4 +29,6 @@ mod study;
 #[cfg(feature = "measure")]
 pub mod tune;
 #[cfg(feature = "measure")]
+pub mod version;
+#[cfg(feature = "measure")]
 pub mod zkdilithium;

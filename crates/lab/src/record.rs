@@ -4,13 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The version of the tool.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit that the tool is built from.
-pub const COMMIT: &str = env!("HYPERGROVE_COMMIT");
-/// The tool's version and commit, as `--version` shows them.
-pub const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HYPERGROVE_COMMIT"), ")");
-
 /// One measurement. What a kind of measurement does not have is null or left out.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
 #[serde(default)]

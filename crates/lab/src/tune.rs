@@ -4,7 +4,7 @@ use crate::args::{MachineOptions, Tune};
 use crate::failure::{Exit, Failure};
 use crate::machine;
 use crate::printer::{Bar, Printer, Shown, grouped, seconds};
-use crate::record::{COMMIT, VERSION};
+use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Backend, Device, Op, Params};
 use hypergrove_engine::{Axis, THREADS};
