@@ -17,7 +17,9 @@ use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::keys::Opened;
 use hypergrove_zkdilithium::params::{SEED_BYTES, ZETA};
 use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors};
-use hypergrove_zkdilithium::{ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey, SigningKeyBytes};
+use hypergrove_zkdilithium::{
+    ExpandedSigningKey, ExpandedVerifyingKey, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
+};
 use lanes::{Lanes, Scratch};
 use next::Next;
 pub(crate) use program::CpuZk;
@@ -134,38 +136,25 @@ impl ZkDilithium {
     }
     /// The same into the caller's memory: a place for each seed.
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) {
-        assert_eq!(seeds.len(), keys.len(), "seeds and keys");
-        let chunk = self.chunk(seeds.len());
-        let one = |(seeds, keys): (&[_], &mut [_])| {
-            self.on_lanes(seeds.len(), Then::Wipe, |lanes| lanes.keygen(seeds, keys));
-        };
-        match self.threads() {
-            1 => seeds.chunks(chunk).zip(keys.chunks_mut(chunk)).for_each(one),
-            _ => seeds.par_chunks(chunk).zip(keys.par_chunks_mut(chunk)).for_each(one),
-        }
+        self.chunks_into(seeds, keys, |lanes, seeds, keys| lanes.keygen(seeds, keys));
     }
     /// The signatures, in the order of the jobs.
     pub fn sign(&self, jobs: &[Sign<'_>]) -> Vec<Signature> {
-        self.chunks(jobs, Then::Wipe, |lanes, jobs, out| lanes.sign(jobs, out))
+        let mut signatures: Vec<Signature> = jobs.iter().map(|_| Signature::zeros()).collect();
+        self.sign_into(jobs, &mut signatures.iter_mut().map(Signature::bytes_mut).collect::<Vec<_>>());
+        signatures
+    }
+    /// The same into the caller's memory: a place for each job.
+    pub fn sign_into(&self, jobs: &[Sign<'_>], signatures: &mut [&mut SignatureBytes]) {
+        self.chunks_into(jobs, signatures, |lanes, jobs, signatures| lanes.sign(jobs, signatures));
     }
     /// The verdicts, in the order of the jobs.
     pub fn verify(&self, jobs: &[Verify<'_>]) -> Vec<bool> {
-        self.chunks(jobs, Then::Keep, |lanes, jobs, out| lanes.verify(jobs, out))
-    }
-
-    /// A chunk of jobs for each thread of the current pool, in lanes of the width that suits their number. Outside of any
-    /// pool, chunk after chunk on the calling thread.
-    fn chunks<J: Sync, R: Send>(
-        &self,
-        jobs: &[J],
-        then: Then,
-        run: impl Fn(&mut Lanes<'_>, &[J], &mut Vec<R>) + Sync,
-    ) -> Vec<R> {
         let chunk = self.chunk(jobs.len());
-        let one = |jobs: &[J]| {
-            let mut out = Vec::with_capacity(jobs.len());
-            self.on_lanes(jobs.len(), then, |lanes| run(lanes, jobs, &mut out));
-            out
+        let one = |jobs: &[Verify<'_>]| {
+            let mut verdicts = Vec::with_capacity(jobs.len());
+            self.on_lanes(jobs.len(), Then::Keep, |lanes| lanes.verify(jobs, &mut verdicts));
+            verdicts
         };
         if jobs.len() <= chunk {
             return one(jobs);
@@ -173,6 +162,25 @@ impl ZkDilithium {
         match self.threads() {
             1 => jobs.chunks(chunk).flat_map(one).collect(),
             _ => jobs.par_chunks(chunk).map(one).collect::<Vec<_>>().into_iter().flatten().collect(),
+        }
+    }
+
+    /// A chunk of jobs for each thread of the current pool, in lanes of the width that suits their number. Outside of any
+    /// pool, chunk after chunk on the calling thread. `run` gets the jobs' places; secrets are wiped after it.
+    fn chunks_into<J: Sync, T: Send>(
+        &self,
+        jobs: &[J],
+        places: &mut [T],
+        run: impl Fn(&mut Lanes<'_>, &[J], &mut [T]) + Sync,
+    ) {
+        assert_eq!(jobs.len(), places.len(), "a place for each job");
+        let chunk = self.chunk(jobs.len());
+        let one = |(jobs, places): (&[J], &mut [T])| {
+            self.on_lanes(jobs.len(), Then::Wipe, |lanes| run(lanes, jobs, places));
+        };
+        match self.threads() {
+            1 => jobs.chunks(chunk).zip(places.chunks_mut(chunk)).for_each(one),
+            _ => jobs.par_chunks(chunk).zip(places.par_chunks_mut(chunk)).for_each(one),
         }
     }
 

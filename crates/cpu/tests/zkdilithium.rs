@@ -2,7 +2,7 @@
 
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
 use hypergrove_cpu::{Cpu, Isa};
-use hypergrove_engine::{Backend, Policy, THREADS, ZkSign, ZkVerify, keygen_to_vec};
+use hypergrove_engine::{Backend, Policy, THREADS, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use hypergrove_testkit::zk_suite::{LENGTHS, bytes};
 use hypergrove_testkit::zk_tests;
 use hypergrove_testkit::zkdilithium::{boundary, public, special, verify_only};
@@ -176,8 +176,7 @@ fn expanded_keys_are_used_and_elsewhere_made_anew() {
         [(false, [true, true, false, true]), (true, [true; 4]), (false, [true, true, false, true])]
     {
         zk.elsewhere(elsewhere);
-        let mut signatures = Vec::new();
-        pool.install(|| zk.sign(&jobs, &mut signatures)).expect("signatures");
+        let signatures = pool.install(|| sign_to_vec(&mut *zk, &jobs)).expect("signatures");
         assert_eq!(signatures.iter().map(|signature| *signature == right).collect::<Vec<_>>(), expected);
     }
     assert!(zk.bytes() > one_place, "lanes of both places are kept");

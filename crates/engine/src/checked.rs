@@ -2,11 +2,11 @@
 
 use crate::{
     Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms, Timing,
-    ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
+    ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec, sign_to_vec,
 };
 use hypergrove_fips205::plan::{Plan, Slot};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Op, Signature, SigningKey, SigningKeyBytes};
+use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey, SigningKeyBytes};
 use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroize;
@@ -183,19 +183,18 @@ impl ZkDilithium for CheckedZk {
             Some(at) => Err(self.inconsistent(format!("the key of seed {at} differs"))),
         }
     }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
-        let (before, mut expected) = (out.len(), Vec::with_capacity(jobs.len()));
-        let timing = self.subject.sign(jobs, out)?;
-        let compared =
-            self.reference.sign(jobs, &mut expected).and_then(|_| match differs(&out[before..], &expected) {
-                None => Ok(timing),
-                Some(at) => Err(self.inconsistent(format!("the signature of job {at} differs"))),
-            });
+    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
+        let timing = self.subject.sign(jobs, signatures)?;
+        let expected = sign_to_vec(&mut *self.reference, jobs);
+        let compared = expected.and_then(|mut expected| {
+            let differs =
+                signatures.iter().zip(&expected).position(|(made, expected)| made[..] != *expected.as_bytes());
+            let Some(at) = differs else { return Ok(timing) };
+            expected.iter_mut().for_each(|signature| signature.bytes_mut().zeroize());
+            Err(self.inconsistent(format!("the signature of job {at} differs")))
+        });
         // Two signatures of one message that differ may give the private key away: neither may leave.
-        if compared.is_err() {
-            out.drain(before..).chain(expected).for_each(|signature| signature.into_bytes().zeroize());
-        }
-        compared
+        compared.inspect_err(|_| signatures.iter_mut().for_each(|signature| signature.zeroize()))
     }
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
         let (before, mut expected) = (out.len(), Vec::with_capacity(jobs.len()));

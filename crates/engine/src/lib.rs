@@ -30,4 +30,4 @@ pub use hash::{Hasher, Messages};
 pub use reference::Reference;
 pub use self_test::{SelfTest, SelfTested};
 pub use stack::wiped;
-pub use zkdilithium::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec};
+pub use zkdilithium::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};

@@ -5,7 +5,7 @@
 
 use crate::{
     Accept, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms,
-    THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
+    THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec, sign_to_vec,
 };
 use hypergrove_fips205::params::*;
 use hypergrove_fips205::plan::{Op, Plan, Slot};
@@ -175,11 +175,7 @@ fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
     zkdilithium(
         device,
         |seed| keygen_to_vec(*zk.borrow_mut(), &[*seed])?.pop().ok_or_else(silent),
-        |key, message| {
-            let mut made = Vec::new();
-            zk.borrow_mut().sign(&[ZkSign::new(key, message)], &mut made)?;
-            made.pop().ok_or_else(silent)
-        },
+        |key, message| sign_to_vec(*zk.borrow_mut(), &[ZkSign::new(key, message)])?.pop().ok_or_else(silent),
         |key, message, signature| {
             let mut verdicts = Vec::new();
             zk.borrow_mut().verify(&[ZkVerify::new(key, message, signature)], &mut verdicts)?;

@@ -3,7 +3,8 @@
 use crate::{Axis, Error, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{
-    ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SigningKey, SigningKeyBytes, VerifyingKey,
+    ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
+    VerifyingKey,
 };
 
 /// A signature to be made.
@@ -44,8 +45,7 @@ impl<'a> ZkVerify<'a> {
     }
 }
 
-/// A device made ready for zkDilithium. Results are in the order of the jobs; signatures and verdicts are appended, and after an error
-/// there are none.
+/// A device made ready for zkDilithium. Results are in the order of the jobs; verdicts are appended, and after an error there are none.
 /// Keys that are the same in memory are made ready once.
 pub trait ZkDilithium: Send {
     /// What can be chosen by a policy.
@@ -70,8 +70,8 @@ pub trait ZkDilithium: Send {
     /// Writes the key of each seed to its place in the caller's memory. There are as many places as seeds. After an error, the caller
     /// wipes them.
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error>;
-    /// The signatures.
-    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error>;
+    /// Writes the signature of each job to its place in the caller's memory, as keys.
+    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error>;
     /// The verdicts.
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error>;
 }
@@ -82,4 +82,11 @@ pub fn keygen_to_vec(program: &mut dyn ZkDilithium, seeds: &[[u8; SEED_BYTES]]) 
     let mut places: Vec<_> = keys.iter_mut().map(SigningKey::secret_bytes_mut).collect();
     program.keygen(seeds, &mut places)?;
     Ok(keys)
+}
+
+/// The signatures of these jobs, each in memory of its own.
+pub fn sign_to_vec(program: &mut dyn ZkDilithium, jobs: &[ZkSign<'_>]) -> Result<Vec<Signature>, Error> {
+    let mut signatures: Vec<Signature> = jobs.iter().map(|_| Signature::zeros()).collect();
+    program.sign(jobs, &mut signatures.iter_mut().map(Signature::bytes_mut).collect::<Vec<_>>())?;
+    Ok(signatures)
 }

@@ -18,7 +18,7 @@ use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSig
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Message, Op, Signature, SigningKeyBytes};
+use hypergrove_zkdilithium::{Message, Op, SignatureBytes, SigningKeyBytes};
 use pass::Memory;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -298,10 +298,14 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
             zk.keygen_pass(seeds, of_pass)
         })
     }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
         let cut = |limits: &Limits, jobs: &[ZkSign<'_>]| cut(limits, jobs.iter().map(|job| (job.key, job.message)));
-        let before = out.len();
-        self.passes(jobs, true, cut, |zk, jobs| zk.sign_pass(jobs, out)).inspect_err(|_| out.truncate(before))
+        let mut left = signatures;
+        self.passes(jobs, true, cut, |zk, jobs| {
+            let (of_pass, others) = std::mem::take(&mut left).split_at_mut(jobs.len());
+            left = others;
+            zk.sign_pass(jobs, of_pass)
+        })
     }
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
         let cut = |limits: &Limits, jobs: &[ZkVerify<'_>]| {

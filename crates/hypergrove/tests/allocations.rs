@@ -3,11 +3,17 @@
 mod common;
 
 use common::{Mock, P, PURE, key, mock};
+use hypergrove::backend::{Axis, Policy, Reference, SelfTest};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
+use hypergrove::zkdilithium::params::{SIG_BYTES, SK_BYTES};
+use hypergrove::zkdilithium::{self, Op};
+use hypergrove::{Backend, Device, Error, Timing};
 use hypergrove::{Engine, Mode, PreHash, Randomizer};
+use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
+use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The system's allocator, and how often it was asked.
 struct Counting(AtomicUsize);
@@ -45,7 +51,7 @@ fn allocations(work: impl FnOnce()) -> usize {
 #[test]
 fn a_row_that_is_hashed_allocates_nothing() {
     let _alone = alone();
-    let engine = Engine::builder().backend(std::sync::Arc::new(hypergrove::Cpu::new())).threads(1).build().unwrap();
+    let engine = Engine::builder().backend(Arc::new(hypergrove::Cpu::new())).threads(1).build().unwrap();
     let hash = |rows: usize, kind: usize| {
         let (mut sums, mut statuses) = (vec![0; 32 * rows], vec![RowStatus::default(); rows]);
         let offsets: Vec<i64> = (0..=rows as i64).collect();
@@ -114,5 +120,99 @@ fn a_row_allocates_nothing() {
                 assert!(many < few + 50 * chunks, "{op}: {few} allocations for 1,000 rows, {many} for 100,000");
             }
         }
+    }
+}
+
+/// A device that answers at once, 4,096 jobs at a time.
+#[derive(Clone)]
+struct Idle;
+
+impl Backend for Idle {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        Ok(vec![Device { backend: "idle", queue: 2, memory: 1 << 30, ..Reference.devices()?.remove(0) }])
+    }
+    fn self_test(&self) -> SelfTest {
+        SelfTest::Off
+    }
+    forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has zkdilithium; lacks slh_dsa, sha256, host_memory;);
+}
+
+impl ZkDilithiumPrograms for Idle {
+    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(Idle))
+    }
+}
+
+impl ZkDilithium for Idle {
+    fn space(&self) -> Vec<Axis> {
+        Vec::new()
+    }
+    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
+        None
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        false
+    }
+    fn queue(&self, _: Op) -> u32 {
+        2
+    }
+    fn bytes(&self) -> u64 {
+        0
+    }
+    fn jobs(&self, _: Op) -> usize {
+        1 << 12
+    }
+    fn elsewhere(&mut self, _: bool) {}
+
+    fn keygen(&mut self, _: &[[u8; 32]], _: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+        Ok(Timing::default())
+    }
+    fn sign(&mut self, _: &[ZkSign<'_>], _: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
+        Ok(Timing::default())
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+        out.resize(jobs.len(), true);
+        Ok(Timing::default())
+    }
+}
+
+#[test]
+fn a_row_of_zkdilithium_allocates_nothing() {
+    let _alone = alone();
+    let backend: Arc<dyn Backend> = Arc::new(Idle);
+    let engine = zkdilithium::Engine::builder().threads(2).memory_budget(8 << 30).devices(vec![(backend, 0)]);
+    let engine = engine.build().unwrap();
+    let keys = [1, 2].map(|of| zkdilithium::SigningKey::from_seed(&[of; 32]));
+    let public = keys.each_ref().map(zkdilithium::SigningKey::verifying_key);
+    let sign = |rows: usize| {
+        let (mut statuses, mut signatures) = (vec![RowStatus::default(); rows], vec![0; rows * SIG_BYTES]);
+        let (bytes, of) = (vec![7; rows], (0..rows as u32).map(|i| i % 2).collect::<Vec<_>>());
+        let keys = RowSigningKeys::Table { keys: &keys, of: &of };
+        let rows = zkdilithium::SignRows { keys, messages: Column::packed(&bytes, 1).into() };
+        allocations(|| engine.sign_rows(&rows, &mut signatures, &mut statuses).unwrap())
+    };
+    let verify = |rows: usize| {
+        let (mut statuses, signature) = (vec![RowStatus::default(); rows], [0; SIG_BYTES]);
+        let (bytes, of) = (vec![7; rows], (0..rows as u32).map(|i| i % 2).collect::<Vec<_>>());
+        let keys = zkdilithium::RowVerifyingKeys::Table { keys: &public, of: &of };
+        let signatures = vec![&signature[..]; rows];
+        let signatures = Column::Slices(&signatures);
+        let rows = zkdilithium::VerifyRows { keys, messages: Column::packed(&bytes, 1).into(), signatures };
+        allocations(|| engine.verify_rows(&rows, &mut statuses).unwrap())
+    };
+    let keygen = |rows: usize| {
+        let mut private = vec![0; rows * SK_BYTES];
+        allocations(|| engine.keygen_rows(&mut private, None).unwrap())
+    };
+    for (op, call) in [("sign", &sign as &dyn Fn(_) -> _), ("verify", &verify), ("keygen", &keygen)] {
+        let [_, _, few] = [1000; 3].map(call);
+        let many = call(100_000);
+        println!("checked: zkDilithium, {op}: {few} allocations for 1,000 rows, {many} for 100,000");
+        // A chunk has 4,096 rows.
+        assert!(many < few + 80 * 25, "{op}: {few} allocations for 1,000 rows, {many} for 100,000");
     }
 }

@@ -1,7 +1,7 @@
 //! What every device that computes zkDilithium must pass. One line proves it, [`zk_tests!`](crate::zk_tests).
 
 use crate::zkdilithium::{boundary, public, special, verify_only};
-use hypergrove_engine::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec};
+use hypergrove_engine::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use hypergrove_zkdilithium::{Fe, Message, Signature, SigningKey, Trace, VerifyingKey, reference};
 
 /// Makes a module of tests that all call this suite; `$zk` is an `Option` of something that computes zkDilithium,
@@ -46,10 +46,7 @@ fn keygen(zk: &mut dyn ZkDilithium, seeds: &[[u8; 32]]) -> Vec<SigningKey> {
 }
 
 fn sign(zk: &mut dyn ZkDilithium, jobs: &[ZkSign<'_>]) -> Vec<Signature> {
-    let mut signatures = Vec::new();
-    zk.sign(jobs, &mut signatures).expect("signatures");
-    assert_eq!(signatures.len(), jobs.len());
-    signatures
+    sign_to_vec(zk, jobs).expect("signatures")
 }
 
 fn verify(zk: &mut dyn ZkDilithium, jobs: &[ZkVerify<'_>]) -> Vec<bool> {

@@ -284,7 +284,18 @@ pub struct Signature {
     bytes: Vec<u8>,
 }
 
+/// The bytes of a signature.
+pub type SignatureBytes = [u8; SIG_BYTES];
+
 impl Signature {
+    /// Memory for a signature, whose [bytes](Signature::bytes_mut) are to be written.
+    pub fn zeros() -> Signature {
+        Signature { bytes: vec![0; SIG_BYTES] }
+    }
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut SignatureBytes {
+        (&mut self.bytes[..]).try_into().expect("a signature's bytes")
+    }
     /// Takes bytes for a signature; only their number is checked.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Signature, KeyError> {
         let bytes = bytes.into();

@@ -39,7 +39,8 @@ pub mod work;
 pub use digest::Message;
 pub use field::Fe;
 pub use keys::{
-    ExpandedSigningKey, ExpandedVerifyingKey, KeyError, Signature, SigningKey, SigningKeyBytes, VerifyingKey,
+    ExpandedSigningKey, ExpandedVerifyingKey, KeyError, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
+    VerifyingKey,
 };
 #[cfg(feature = "pem")]
 pub use pem::{PRIVATE_LABEL, PUBLIC_LABEL};

@@ -5,7 +5,7 @@ use super::{MOST, ZkDilithium};
 use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkSign, ZkVerify, wiped};
 use hypergrove_lanes::{Isa, Lattice};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Op, Signature, SigningKeyBytes};
+use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
         self.lanes().keygen_into(seeds, keys);
         Ok(since(start))
     }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<Timing, Error> {
+    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
         let start = Instant::now();
         // Elsewhere a key is expanded anew: with redundancy, the first expansion is compared as well.
         let given = |job: &ZkSign<'_>| job.expanded.is_some() && self.place == 0;
@@ -123,7 +123,7 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
             let key = expanded.filter(|_| given(job)).unwrap_or_else(|| &made[&std::ptr::from_ref(key)]);
             super::Sign { key, message }
         };
-        out.extend(self.lanes().sign(&jobs.iter().map(job).collect::<Vec<_>>()));
+        self.lanes().sign_into(&jobs.iter().map(job).collect::<Vec<_>>(), signatures);
         Ok(since(start))
     }
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {

@@ -4,7 +4,7 @@ use super::Sign;
 use super::lanes::{Lanes, VECTOR, Y_BLOCKS, column};
 use hypergrove_lanes::{Rows, Shake};
 use hypergrove_taint::{declassified, declassify};
-use hypergrove_zkdilithium::Signature;
+use hypergrove_zkdilithium::SignatureBytes;
 use hypergrove_zkdilithium::pack::{pack_codes, pack_fes, unpack_codes};
 use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::poseidon::State;
@@ -24,14 +24,14 @@ struct Open {
 }
 
 impl Lanes<'_> {
-    pub(super) fn sign(&mut self, jobs: &[Sign<'_>], out: &mut Vec<Signature>) {
+    pub(super) fn sign(&mut self, jobs: &[Sign<'_>], out: &mut [&mut SignatureBytes]) {
         let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
         let starts: Vec<Start> = jobs
             .iter()
             .zip(after_mu)
             .map(|(job, (mu, after_mu))| Start { after_mu, rho2: job.message.rho2(job.key.key(), job.key.tr(), &mu) })
             .collect();
-        let mut signatures: Vec<Option<Signature>> = vec![None; jobs.len()];
+        let mut signed = vec![false; jobs.len()];
         let (mut held, mut keys) = (Vec::new(), Vec::with_capacity(self.lanes));
         let (mut open, mut lanes): (Vec<Open>, _) = (Vec::new(), Vec::with_capacity(self.lanes));
         let mut queue = 0..jobs.len();
@@ -53,14 +53,20 @@ impl Lanes<'_> {
             let same = self.load_keys(&mut held, &keys, |key| {
                 key.a_hat().as_flattened().iter().chain(key.s1_hat()).chain(key.s2_hat()).map(|a| (a, 1.0))
             });
-            self.attempt(same, &lanes, &starts, &mut signatures);
-            open.retain(|open| signatures[open.job].is_none());
+            self.attempt(same, &lanes, &starts, &mut signed, out);
+            open.retain(|open| !signed[open.job]);
         }
-        out.extend(signatures.into_iter().map(|signature| signature.expect("no message is left open")));
     }
 
     /// One attempt in each lane. Lanes of a message come with rising κ: the first that passes is its signature.
-    fn attempt(&mut self, same: bool, lanes: &[Open], starts: &[Start], signatures: &mut [Option<Signature>]) {
+    fn attempt(
+        &mut self,
+        same: bool,
+        lanes: &[Open],
+        starts: &[Start],
+        signed: &mut [bool],
+        out: &mut [&mut SignatureBytes],
+    ) {
         self.expand_y(lanes, starts);
         // w = INTT(Â·NTT(y))
         let size = VECTOR * self.lanes;
@@ -88,15 +94,15 @@ impl Lanes<'_> {
             let passes = !self.s.failed[lane]
                 && declassified(self.s.r0_norms[lane] < f64::from(GAMMA2 - BETA))
                 && declassified(self.s.z_norms[lane] < f64::from(GAMMA1 - BETA));
-            if passes && signatures[open.job].is_none() {
-                let mut bytes = vec![0; SIG_BYTES];
+            if passes && !signed[open.job] {
+                let bytes = &mut *out[open.job];
                 let (c_packed, z_packed) = bytes.split_at_mut(C_TILDE_BYTES);
                 pack_fes(&self.c_tilde(lane), c_packed);
                 let z: Vec<i32> = column(&self.s.values[..size], self.lanes, lane).map(|x| x as i32).collect();
                 pack_codes::<18>(&z, |x| GAMMA1.wrapping_sub(x as u32), z_packed);
                 // z passed both tests: it tells nothing of s₁.
                 declassify(&bytes[..]);
-                signatures[open.job] = Some(Signature::from_bytes(bytes).expect("a signature has its length"));
+                signed[open.job] = true;
             }
         }
     }

@@ -8,10 +8,6 @@ use hypergrove_kernels::zk::*;
 use hypergrove_kernels::{Args, Kernel};
 use hypergrove_zkdilithium::SigningKeyBytes;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES};
-use rayon::prelude::*;
-
-/// Keys that one thread copies together, 62 kB.
-const SHARE: usize = 16;
 
 impl<G: Gpu> ZkGpu<G> {
     pub(super) fn keygen_pass(
@@ -52,16 +48,6 @@ impl<G: Gpu> ZkGpu<G> {
             self.blocks(Kernel::ZkPublic, count, Args { keys, jobs: grown, nodes: short, outs, ..Args::default() }),
             self.threads(Kernel::ZkTr, count, tr),
         ])?;
-        let (mut skip, mut left, parallel) = (pad, keys_to, self.policy.threads > 1);
-        self.fetch(pieces, private, (count, SK_BYTES), |keys| {
-            let keys = &keys.as_chunks().0[std::mem::take(&mut skip)..];
-            let (places, others) = std::mem::take(&mut left).split_at_mut(keys.len());
-            left = others;
-            let copy = |(to, from): (&mut &mut SigningKeyBytes, &SigningKeyBytes)| to.copy_from_slice(from);
-            match parallel {
-                true => places.par_iter_mut().zip(keys).with_min_len(SHARE).for_each(copy),
-                false => places.iter_mut().zip(keys).for_each(copy),
-            }
-        })
+        self.fetch_to(pieces, private, (pad, keys_to))
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const PIECE_BYTES: usize = 8 << 20;
 const PIECES: usize = 4;
 
-/// Bytes that one thread wipes at a time.
+/// Bytes that one thread copies or wipes at a time.
 const SHARE: usize = 64 << 10;
 
 /// A part of a pass's memory: where it begins on the device and on the host.
@@ -245,6 +245,27 @@ impl<G: Gpu> ZkGpu<G> {
         let (to, parallel, kernels) = (self.memory.at(to), self.policy.threads > 1, &self.kernels);
         let Memory { queue, host, .. } = &mut self.memory;
         Ring::<G> { queue, kernels, host, at: ring.host, bytes, row: SIG_BYTES, parallel }.send(rows, to)
+    }
+
+    /// Fetches rows from the device to their places, behind `pad` rows that nobody wants.
+    pub(super) fn fetch_to<const ROW: usize>(
+        &mut self,
+        pieces: Part,
+        from: Part,
+        (pad, places): (usize, &mut [&mut [u8; ROW]]),
+    ) -> Result<(), Error> {
+        let (rows, parallel) = (pad + places.len(), self.policy.threads > 1);
+        let (mut skip, mut left) = (pad, places);
+        self.fetch(pieces, from, (rows, ROW), |rows| {
+            let rows = &rows.as_chunks().0[std::mem::take(&mut skip)..];
+            let (places, others) = std::mem::take(&mut left).split_at_mut(rows.len());
+            left = others;
+            let copy = |(to, from): (&mut &mut [u8; ROW], &[u8; ROW])| to.copy_from_slice(from);
+            match parallel {
+                true => places.par_iter_mut().zip(rows).with_min_len(SHARE / ROW).for_each(copy),
+                false => places.iter_mut().zip(rows).for_each(copy),
+            }
+        })
     }
 
     /// Fetches rows from the device, in order, and hands them out some at a time.

@@ -7,9 +7,8 @@ use hypergrove_engine::{Error, ZkSign};
 use hypergrove_kernels::zk::flags::{OF_BALL, OF_COM, OF_MU, OF_TR};
 use hypergrove_kernels::zk::*;
 use hypergrove_kernels::{Args, Kernel};
-use hypergrove_zkdilithium::Signature;
+use hypergrove_zkdilithium::SignatureBytes;
 use hypergrove_zkdilithium::params::{L, SIG_BYTES, SK_BYTES};
-use rayon::prelude::*;
 
 /// A job without its signature, and the κ to try next.
 #[derive(Clone, Copy)]
@@ -37,7 +36,7 @@ fn round(open: &mut [Open], most: usize, fill: usize, width: usize) -> Vec<[u32;
 }
 
 impl<G: Gpu> ZkGpu<G> {
-    pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut Vec<Signature>) -> Result<(), Error> {
+    pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut [&mut SignatureBytes]) -> Result<(), Error> {
         let pad = self.pad;
         let jobs = &padded(pad, jobs)[..];
         let (count, mut layout) = (jobs.len(), Layout::default());
@@ -116,16 +115,7 @@ impl<G: Gpu> ZkGpu<G> {
             }
             open.retain(|open| !signed[open.job as usize]);
         }
-        let signature = |bytes: &[u8]| Signature::from_bytes(bytes).expect("a signature has its length");
-        let parallel = self.policy.threads > 1;
-        let mut skip = pad * SIG_BYTES;
-        self.fetch(pieces, signatures, (count, SIG_BYTES), |rows| {
-            let rows = &rows[std::mem::take(&mut skip)..];
-            match parallel {
-                true => out.par_extend(rows.par_chunks_exact(SIG_BYTES).map(signature)),
-                false => out.extend(rows.chunks_exact(SIG_BYTES).map(signature)),
-            }
-        })
+        self.fetch_to(pieces, signatures, (pad, out))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Limits, ZkGpu, ZkPolicy, pass};
 use crate::host::HostGpu;
-use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec};
+use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use hypergrove_zkdilithium::sample::expand_a;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey};
 use std::sync::Arc;
@@ -29,9 +29,8 @@ const SEED: [u8; 32] = *b"no one may know where keys begin";
 /// A key of the seed, and a signature by it, with what was freed since.
 fn made(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> (SigningKey, Signature) {
     let mut zk = on_host(gpu, policy);
-    let mut signatures = Vec::new();
     let mut keys = keygen_to_vec(&mut *zk, &[SEED]).unwrap();
-    zk.sign(&[ZkSign::new(&keys[0], Message::Bytes(b"message"))], &mut signatures).unwrap();
+    let mut signatures = sign_to_vec(&mut *zk, &[ZkSign::new(&keys[0], Message::Bytes(b"message"))]).unwrap();
     // What the passes themselves have wiped is the question, not what dropping might.
     gpu.submissions.store(0, Relaxed);
     (keys.remove(0), signatures.remove(0))
@@ -67,10 +66,8 @@ fn a_message_that_kernels_cannot_count_is_refused_by_its_length() {
     // Nothing reads it, so that it takes no memory.
     let message = vec![0; (1 << 31) + 1];
     let job = ZkSign::new(&key, Message::Bytes(&message));
-    let mut signatures = Vec::new();
-    let why = on_host(&gpu, policy(0)).sign(&[job], &mut signatures).unwrap_err();
+    let why = sign_to_vec(&mut *on_host(&gpu, policy(0)), &[job]).unwrap_err();
     assert!(matches!(&why, Error::Value { what } if what.contains("host:0 takes 2147483648")), "{why}");
-    assert!(signatures.is_empty());
 }
 
 #[test]
@@ -82,18 +79,18 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
     for left in 0..8 {
         let mut zk = on_host(&gpu, policy(0));
         gpu.submissions.store(left, Relaxed);
-        let (mut signatures, mut verdicts) = (Vec::new(), Vec::new());
+        let mut verdicts = Vec::new();
         let lost = |why: Error| assert!(matches!(&why, Error::Device { device, .. } if device == "host:0"), "{why}");
         let job = ZkVerify::new(&public, message, signature.as_bytes());
         match left {
             0 | 1 => lost(keygen_to_vec(&mut *zk, &[SEED, [1; 32]]).unwrap_err()),
-            2 | 3 => lost(zk.sign(&[ZkSign::new(&key, message); 40], &mut signatures).unwrap_err()),
+            2 | 3 => lost(sign_to_vec(&mut *zk, &[ZkSign::new(&key, message); 40]).unwrap_err()),
             _ => {
                 gpu.submissions.store(left % 2, Relaxed);
                 lost(zk.verify(&[job; 40], &mut verdicts).unwrap_err());
             }
         }
-        assert!(signatures.is_empty() && verdicts.is_empty());
+        assert!(verdicts.is_empty());
         gpu.submissions.store(u64::MAX, Relaxed);
         zk.verify(&[job], &mut verdicts).unwrap();
         assert_eq!(verdicts, [true]);
@@ -106,11 +103,11 @@ fn passes_are_cut_by_every_limit() {
     let gpu = Arc::new(HostGpu::new(false));
     let texts = [vec![7; 90], vec![8; 3], Vec::new(), vec![9; 200], vec![10; 47]];
     let run = |zk: &mut ZkGpu<HostGpu>| {
-        let (mut signatures, mut verdicts) = (Vec::new(), Vec::new());
+        let mut verdicts = Vec::new();
         let keys = keygen_to_vec(zk, &[[1; 32], [2; 32], [3; 32]]).unwrap();
         let jobs: Vec<_> =
             (texts.iter().enumerate()).map(|(i, text)| ZkSign::new(&keys[i % 3], Message::Bytes(text))).collect();
-        zk.sign(&jobs, &mut signatures).unwrap();
+        let signatures = sign_to_vec(zk, &jobs).unwrap();
         let public: Vec<_> = keys.iter().map(SigningKey::verifying_key).collect();
         let jobs: Vec<_> = (texts.iter().zip(&signatures).enumerate())
             .map(|(i, (text, signature))| ZkVerify {

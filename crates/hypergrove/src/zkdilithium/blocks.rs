@@ -10,7 +10,7 @@ use hypergrove_engine::scheduler::{Asked, Job, Place};
 use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
-use hypergrove_zkdilithium::{Op, SigningKey as RawSigningKey, SigningKeyBytes};
+use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey as RawSigningKey, SigningKeyBytes};
 use rayon::prelude::*;
 use std::ops::Deref;
 use std::vec::IntoIter;
@@ -265,7 +265,11 @@ impl ZkJob for SignJob<'_> {
 
     fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<Result<Signature, Error>>, Error> {
         let (keys, of) = by_key(jobs, |job| &job.key);
-        sign(place, &keys, &of, |i| jobs[i].message.borrowed())
+        let mut signatures = each(place, jobs, |_| Signature::zeros());
+        let places = signatures.iter_mut().map(Signature::bytes_mut).collect();
+        let checked = sign(place, &keys, &of, |i| jobs[i].message.borrowed(), places)?;
+        let result = |(signature, of): (Signature, u32)| checked[of as usize].clone().map(|()| signature);
+        Ok(signatures.into_iter().zip(of).map(result).collect())
     }
 
     fn result(answer: Result<Signature, Error>) -> Result<Signature, Error> {
@@ -305,59 +309,70 @@ fn by_key<'j, J, K: 'j>(jobs: &[&'j J], key: impl Fn(&'j J) -> &'j JobKey<'j, K>
     in_succession(jobs.iter().map(|job| &**key(job)), |a, b| std::ptr::eq(a, b))
 }
 
-/// A signature of each message, by the key that `of` names, that passed the engine's checks. Jobs of a damaged key fail alone.
+/// Writes a signature of each message, by the key that `of` names, to its place. What is there passed the engine's checks, and is zero
+/// after an error and for a damaged key. Says of each key whether it is sound.
 pub(super) fn sign<'m>(
     place: &Place<'_>,
     keys: &[&SigningKey],
     of: &[u32],
     message: impl Fn(usize) -> Message<'m>,
-) -> Result<Vec<Result<Signature, Error>>, Error> {
+    places: Vec<&mut SignatureBytes>,
+) -> Result<Vec<Result<(), Error>>, Error> {
     let expands = uses_expanded_keys(place, Op::Sign)?;
     let checked = each(place, keys, |key| match expands {
         true => key.expanded().map(drop),
         false => key.check_again(),
     });
-    let key = |i: usize| keys[of[i] as usize];
-    let sound: Vec<usize> = (0..of.len()).filter(|i| checked[of[*i] as usize].is_ok()).collect();
-    let make = |place: &Place<'_>| {
-        let expanded = |i| expands.then(|| key(i).made());
-        let one = |i: &usize| ZkSign { key: key(*i).as_ref(), expanded: expanded(*i), message: message(*i) };
-        let (asked, mut signatures) = (sound.iter().map(one).collect::<Vec<_>>(), Vec::with_capacity(sound.len()));
-        program(place, Op::Sign, sound.len(), |program| program.sign(&asked, &mut signatures))?;
-        if signatures.len() != sound.len() {
-            let why = too_few(place, signatures.len(), sound.len());
-            wipe(&mut signatures);
-            return Err(why);
-        }
-        Ok(signatures)
-    };
-    let mut signatures = match sound.is_empty() {
-        true => Vec::new(),
-        false => place.checked(make, |first, second| {
-            let compared = second.and_then(|mut second| {
-                let compared = compare(place, "signature", first, &second);
-                wipe(&mut second);
-                compared
-            });
-            compared.inspect_err(|_| wipe(first))
-        })?,
-    };
-    if place.scheduler.options.verify_signatures && !sound.is_empty() {
-        let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
-        let of: Vec<u32> = sound.iter().map(|i| of[*i]).collect();
-        let job = |i: usize| (message(sound[i]), signatures[i].as_bytes());
-        let verdicts = judge(place, &public.iter().collect::<Vec<_>>(), &of, job);
-        if let Err(why) = verdicts.and_then(|verdicts| all_valid(place, &verdicts)) {
-            wipe(&mut signatures);
-            return Err(why);
+    let (mut sound, mut signatures) = (Vec::with_capacity(of.len()), Vec::with_capacity(of.len()));
+    for ((i, of), signature) in of.iter().enumerate().zip(places) {
+        match &checked[*of as usize] {
+            Ok(()) => {
+                sound.push((keys[*of as usize], *of, message(i)));
+                signatures.push(signature);
+            }
+            Err(_) => signature.fill(0),
         }
     }
-    let mut signatures = signatures.into_iter();
-    let result = |of: &u32| match &checked[*of as usize] {
-        Ok(()) => Ok(signatures.next().expect("a signature for each sound job")),
-        Err(why) => Err(why.clone()),
+    if !sound.is_empty() {
+        let made = sign_sound(place, keys, &sound, expands, &mut signatures);
+        made.inspect_err(|_| signatures.iter_mut().for_each(|signature| signature.zeroize()))?;
+    }
+    Ok(checked)
+}
+
+/// The same of sound keys, each with its number.
+fn sign_sound(
+    place: &Place<'_>,
+    keys: &[&SigningKey],
+    jobs: &[(&SigningKey, u32, Message<'_>)],
+    expands: bool,
+    signatures: &mut [&mut SignatureBytes],
+) -> Result<(), Error> {
+    let make = |place: &Place<'_>, signatures: &mut [&mut SignatureBytes]| {
+        let mut asked = Vec::with_capacity(jobs.len());
+        for &(key, _, message) in jobs {
+            asked.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
+        }
+        program(place, Op::Sign, jobs.len(), |program| program.sign(&asked, signatures))
     };
-    Ok(of.iter().map(result).collect())
+    make(place, signatures)?;
+    if place.scheduler.options.redundant {
+        let place = Place { elsewhere: true, ..*place };
+        let mut second = vec![[0; SIG_BYTES]; jobs.len()];
+        let compared = make(&place, &mut second.iter_mut().collect::<Vec<_>>()).and_then(|()| {
+            let second: Vec<_> = second.iter_mut().collect();
+            compare(&place, "signature", signatures, &second)
+        });
+        second.as_flattened_mut().zeroize();
+        compared?;
+    }
+    if place.scheduler.options.verify_signatures {
+        let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
+        let of: Vec<u32> = jobs.iter().map(|(_, of, _)| *of).collect();
+        let made = |i: usize| (jobs[i].2, &signatures[i][..]);
+        all_valid(place, &judge(place, &public.iter().collect::<Vec<_>>(), &of, made)?)?;
+    }
+    Ok(())
 }
 
 /// A verdict on each signature of a message, by the key that `of` names, that passed the engine's checks.
@@ -457,8 +472,4 @@ fn all_valid(place: &Place<'_>, verdicts: &[bool]) -> Result<(), Error> {
     }
     let what = "a signature that it made does not verify".into();
     Err(Error::Inconsistent { device: place.worker.device().id(), what })
-}
-
-fn wipe(signatures: &mut Vec<Signature>) {
-    signatures.drain(..).for_each(|signature| signature.into_bytes().zeroize());
 }

@@ -6,11 +6,12 @@ use super::{Engine, Message, SigningKey, VerifyingKey};
 use crate::Error;
 use crate::jobs::check_length;
 use crate::rows::{Column, Keys, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, of_table};
+use crate::run::room;
 use hypergrove_engine::programs::{Facts, Group, Kind};
 use hypergrove_engine::scheduler::Place;
 use hypergrove_engine::{ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
-use hypergrove_zkdilithium::{Fe, Op, Signature, SigningKeyBytes};
+use hypergrove_zkdilithium::{Fe, Op, SignatureBytes, SigningKeyBytes};
 use std::ops::ControlFlow;
 
 /// One message for each row.
@@ -229,7 +230,7 @@ pub(crate) struct SignRow<'a> {
 
 impl<'a> Rows for SignRows<'a> {
     type Row = SignRow<'a>;
-    type Answers<'m> = Vec<Result<Signature, Error>>;
+    type Answers<'m> = Signed<'m>;
 
     fn kind(&self) -> Kind {
         Kind::ZkDilithium(Op::Sign)
@@ -243,30 +244,39 @@ impl<'a> Rows for SignRows<'a> {
         Ok(SignRow { key: self.keys.index(row)?, message: self.messages.get(row)? })
     }
 
-    fn compute(
+    fn compute<'m>(
         &self,
         place: &Place<'_>,
         _: Group,
         rows: &[SignRow<'a>],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Signature, Error>>, Error> {
+        memory: &'m mut Vec<u8>,
+    ) -> Result<Signed<'m>, Error> {
         let (keys, of) = self.keys.distinct(rows.iter().map(|row| row.key));
-        blocks::sign(place, &keys, &of, |i| rows[i].message)
+        let signatures = room(memory, rows.len() * SIG_BYTES).as_chunks_mut().0;
+        let keys = blocks::sign(place, &keys, &of, |i| rows[i].message, signatures.iter_mut().collect())?;
+        Ok(Signed { signatures, keys, of })
     }
 
-    fn finish(answers: &Vec<Result<Signature, Error>>, nth: usize, _: &SignRow<'a>, to: &mut [u8]) -> RowStatus {
-        match &answers[nth] {
-            Ok(signature) => {
-                to.copy_from_slice(signature.as_bytes());
-                RowStatus::Signed
-            }
-            Err(_) => RowStatus::KeyDamaged,
+    fn finish(signed: &Signed<'_>, nth: usize, _: &SignRow<'a>, to: &mut [u8]) -> RowStatus {
+        if signed.keys[signed.of[nth] as usize].is_err() {
+            return RowStatus::KeyDamaged;
         }
+        to.copy_from_slice(&signed.signatures[nth]);
+        RowStatus::Signed
     }
 
     fn held(_: &Facts) -> usize {
-        SIG_BYTES + size_of::<(SignRow<'_>, RowStatus, u32, usize, ZkSign<'_>, Result<Signature, Error>, Signature)>()
+        SIG_BYTES + size_of::<(SignRow<'_>, RowStatus, u32, ZkSign<'_>, (&SigningKey, u32, Message<'_>), &[u8])>()
     }
+}
+
+/// Rows that are signed, but for those of damaged keys.
+pub(crate) struct Signed<'m> {
+    signatures: &'m [SignatureBytes],
+    /// Whether each key is sound.
+    keys: Vec<Result<(), Error>>,
+    /// Which of them each row has.
+    of: Vec<u32>,
 }
 
 impl VerifyRows<'_> {
