@@ -423,6 +423,8 @@ fn rows_may_lie_in_memory_that_devices_reach() {
             // Twice: the device has signed before, and the memory was used before.
             for _ in 0..2 {
                 let mut memory = engine.memory(count * size).unwrap();
+                let is_reached = !memory.devices().is_empty();
+                assert_eq!(is_reached, ["discrete devices", "cuda"].contains(&what), "{what}");
                 assert!(memory.iter().all(|byte| *byte == 0), "{what}: memory is wiped before it is used again");
                 let mut statuses = vec![RowStatus::default(); count];
                 engine.sign_rows(&rows, &mut memory, &mut statuses).unwrap();
@@ -450,6 +452,11 @@ fn rows_may_lie_in_memory_that_devices_reach() {
                 verify(Column::Slices(&mixed), &verdicts);
             }
         }
+        let memory = engine.memory(299 * size).unwrap();
+        let (of_devices, idle) = (!memory.devices().is_empty(), engine.stats().memory_idle);
+        drop(memory);
+        let more = engine.stats().memory_idle - idle;
+        assert_eq!(more, if of_devices { 300 * size as u64 } else { 0 }, "{what}: a block that was given back served");
         assert_eq!(engine.stats().memory_in_use, 0);
         let seeds: Vec<u8> = (0..100 * 3 * 16).map(|i| i as u8).collect();
         let (mut private, mut public) = (engine.memory(100 * 64).unwrap(), engine.memory(100 * 32).unwrap());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use zeroize::Zeroize;
 
-/// A block of idle memory is used again for one request that is at least this share of it.
+/// An idle block serves a request of at least one part in so many of it.
 const SHARE_OF_A_BLOCK: usize = 2;
 
 /// Memory for rows, zeroed at first. Devices of one backend, those that [`devices`](Memory::devices) names, copy from it and to it by
@@ -27,7 +27,8 @@ pub struct Memory {
 
 /// Bytes somewhere.
 enum Block {
-    Reached(Box<dyn Reached>),
+    /// Of this backend.
+    Reached(&'static str, Box<dyn Reached>),
     /// Where no device reaches memory of the host.
     Ordinary(Vec<u8>),
 }
@@ -35,25 +36,27 @@ enum Block {
 /// What callers have, and what is kept for them.
 #[derive(Default)]
 pub(super) struct Pool {
-    idle: Mutex<Vec<Box<dyn Reached>>>,
+    /// With the backend of each.
+    idle: Mutex<Vec<(&'static str, Box<dyn Reached>)>>,
     in_use: AtomicU64,
     /// Bytes that may be kept.
     most: AtomicU64,
 }
 
 impl Pool {
-    /// The smallest idle block that serves.
-    fn take(&self, bytes: usize) -> Option<Box<dyn Reached>> {
+    /// The smallest idle block of a backend that serves.
+    fn take(&self, backend: &str, bytes: usize) -> Option<Box<dyn Reached>> {
         let mut idle = lock(&self.idle);
-        let serves =
-            |block: &dyn Reached| (bytes..=bytes.saturating_mul(SHARE_OF_A_BLOCK)).contains(&block.bytes().len());
-        let fitting = idle.iter().enumerate().filter(|(_, block)| serves(&***block));
-        let at = fitting.min_by_key(|(_, block)| block.bytes().len()).map(|(at, _)| at)?;
-        Some(idle.swap_remove(at))
+        let serves = |(of, block): &(&str, Box<dyn Reached>)| {
+            *of == backend && (bytes..=bytes.saturating_mul(SHARE_OF_A_BLOCK)).contains(&block.bytes().len())
+        };
+        let fitting = idle.iter().enumerate().filter(|(_, it)| serves(it));
+        let at = fitting.min_by_key(|(_, (_, block))| block.bytes().len()).map(|(at, _)| at)?;
+        Some(idle.swap_remove(at).1)
     }
 
     fn idle_bytes(&self) -> u64 {
-        lock(&self.idle).iter().map(|block| block.bytes().len() as u64).sum()
+        lock(&self.idle).iter().map(|(_, block)| block.bytes().len() as u64).sum()
     }
 
     /// Bytes that callers have, and that are kept.
@@ -74,7 +77,7 @@ impl Deref for Memory {
 
     fn deref(&self) -> &[u8] {
         match &self.block {
-            Block::Reached(block) => &block.bytes()[..self.bytes],
+            Block::Reached(_, block) => &block.bytes()[..self.bytes],
             Block::Ordinary(bytes) => bytes,
         }
     }
@@ -83,7 +86,7 @@ impl Deref for Memory {
 impl DerefMut for Memory {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.block {
-            Block::Reached(block) => &mut block.bytes_mut()[..self.bytes],
+            Block::Reached(_, block) => &mut block.bytes_mut()[..self.bytes],
             Block::Ordinary(bytes) => bytes,
         }
     }
@@ -98,15 +101,17 @@ impl fmt::Debug for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let (words, rest) = self.as_chunks_mut::<64>();
-        words.iter_mut().for_each(|word| word.zeroize());
-        rest.zeroize();
+        match &mut self.block {
+            // The driver's memory, which others may look at: no compiler leaves these stores out.
+            Block::Reached(_, block) => block.bytes_mut()[..self.bytes].fill(0),
+            Block::Ordinary(bytes) => bytes.zeroize(),
+        }
         let Some(pool) = self.pool.upgrade() else { return };
         pool.in_use.fetch_sub(self.bytes as u64, Relaxed);
-        if let Block::Reached(block) = std::mem::replace(&mut self.block, Block::Ordinary(Vec::new()))
+        if let Block::Reached(backend, block) = std::mem::replace(&mut self.block, Block::Ordinary(Vec::new()))
             && pool.idle_bytes() + block.bytes().len() as u64 <= pool.most.load(Relaxed)
         {
-            lock(&pool.idle).push(block);
+            lock(&pool.idle).push((backend, block));
         }
     }
 }
@@ -120,20 +125,18 @@ impl Scheduler {
             let backend = worker.programs.backend();
             let Some(memory) = backend.host_memory() else { continue };
             let of_backend = |other: &&Worker| Arc::ptr_eq(other.programs.backend(), backend);
-            // Blocks of several backends are not told apart: those of the first that has some are all there are.
-            match self.memory.take(bytes).map_or_else(|| memory.allocate(bytes), Ok) {
+            match self.memory.take(backend.name(), bytes).map_or_else(|| memory.allocate(bytes), Ok) {
                 Err(Error::Unsupported { .. }) => continue,
-                made => block = Some(made?),
+                made => block = Some(Block::Reached(backend.name(), made?)),
             }
             devices = workers().filter(of_backend).map(|worker| worker.device().id()).collect();
             break;
         }
         let block = match block {
-            Some(block) => Block::Reached(block),
+            Some(block) => block,
             None => {
                 let mut ordinary = Vec::new();
-                let has = 0;
-                let refused = |_| Error::OutOfMemory { device: "the host".into(), needs: bytes as u64, has };
+                let refused = |_| Error::OutOfMemory { device: "the host".into(), needs: bytes as u64, has: 0 };
                 ordinary.try_reserve_exact(bytes).map_err(refused)?;
                 ordinary.resize(bytes, 0);
                 Block::Ordinary(ordinary)

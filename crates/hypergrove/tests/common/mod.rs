@@ -139,7 +139,28 @@ impl Backend for Mock {
         Ok((0..self.count).map(of).collect())
     }
     forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+    capabilities!(has slh_dsa, host_memory; lacks sha256, zkdilithium;);
+}
+
+/// Memory of its devices' host, if they have memory of their own.
+impl HostMemory for Mock {
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn Reached>, Error> {
+        match self.memory {
+            0 => Err(Error::Unsupported { device: self.name.into(), what: "memory of the host".into() }),
+            _ => Ok(Box::new(Page(vec![0; bytes]))),
+        }
+    }
+}
+
+struct Page(Vec<u8>);
+
+impl Reached for Page {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
 }
 
 impl SlhDsaPrograms for Mock {
