@@ -21,7 +21,7 @@ use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel};
 use rayon::prelude::*;
 use std::sync::Arc;
 use std::time::Instant;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroize;
 
 pub(crate) struct GpuProgram<G: Gpu> {
     plan: Plan,
@@ -511,11 +511,17 @@ impl<G: Gpu> GpuProgram<G> {
         let positions: Vec<Position> = order.iter().filter_map(|job| batch.positions.get(*job)).cloned().collect();
         let signatures: Vec<&[u8]> = order.iter().filter_map(|job| batch.signatures.get(*job)).copied().collect();
         let moved = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
-        let mut rows = Zeroizing::new(vec![0; order.len() * each]);
-        let timing = self.pass(&moved, 0..order.len(), nodes, &mut rows)?;
+        // They are the caller's, or after an error nobody's.
+        let mut rows = vec![0; order.len() * each];
+        let timing = self.pass(&moved, 0..order.len(), nodes, &mut rows).inspect_err(|_| wipe(&mut rows))?;
         let head = if self.plan.op == Op::Sign { self.p().n } else { 0 };
-        for (job, row) in order.iter().zip(rows.chunks_exact(each)) {
-            out[(job - first) * each..][..each][head..].copy_from_slice(&row[head..]);
+        // Of a single job the second place counts.
+        let moved_to = |i: usize| if jobs.len() == 1 { 1 } else { (i + jobs.len() - 1) % jobs.len() };
+        let back = |(i, out): (usize, &mut [u8])| out[head..].copy_from_slice(&rows[moved_to(i) * each..][head..each]);
+        if self.shape.policy.threads > 1 {
+            out.par_chunks_exact_mut(each).enumerate().with_min_len(ROWS_OF_A_TASK).for_each(back);
+        } else {
+            out.chunks_exact_mut(each).enumerate().for_each(back);
         }
         Ok(timing)
     }
@@ -632,6 +638,9 @@ const MOST_RECORDED: usize = 16;
 
 /// Rows that the device fetches by one copy, on average at least: one of 4 KiB takes as long as copying it twice.
 const ROWS_OF_A_FETCH: usize = 4;
+
+/// Rows that a thread copies back from other places, at least.
+const ROWS_OF_A_TASK: usize = 64;
 
 /// Words of a node, as the device keeps them, become bytes.
 fn in_bytes(p: &Params, words: &mut [u8]) {

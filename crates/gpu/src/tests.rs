@@ -278,7 +278,7 @@ fn signatures_are_fetched_from_where_they_lie() {
     let keys = [Key { pk_seed: &[1; 16], sk_seed: &[], cached_nodes: &[], cached_id: 0 }];
     let position = Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: TREE, idx_leaf: REVEALED as u32 };
     let (key_of, positions) = (vec![0; jobs], vec![position; jobs]);
-    let bytes: Vec<u8> = (0..jobs * size).map(|i| (i * i >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..jobs * size).map(|i| ((i * i) >> 3) as u8).collect();
     let mut reached = gpu.alloc_reached(jobs * size).unwrap().unwrap();
     reached.bytes_mut().copy_from_slice(&bytes);
     assert!(gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size));

@@ -271,15 +271,21 @@ impl Run<'_> {
             match first.take() {
                 Some(out) => jobs.run(&run, &fresh, out).map(|failed| (failed, Output::Caller(out))),
                 None => {
-                    let mut second = Zeroizing::new(vec![0; jobs.len() * self.plan().out_bytes()]);
-                    jobs.run(&run, &fresh, &mut second).map(|failed| (failed, Output::Own(second)))
+                    let mut second = vec![0; jobs.len() * self.plan().out_bytes()];
+                    let done = jobs.run(&run, &fresh, &mut second).inspect_err(|_| second.zeroize());
+                    done.map(|failed| (failed, Output::Own(second)))
                 }
             }
         };
         let done = self.place.checked(work, |(failed, first), second| {
-            let (again, second) = second?;
+            let (again, mut second) = second?;
             failed.extend(again);
-            self.compare(first.bytes(), second.bytes(), failed)
+            // What is the same is wiped nowhere: the caller gets it.
+            let is_same = self.compare(first.bytes(), second.bytes(), failed);
+            if is_same.is_err() || !failed.is_empty() {
+                second.wipe();
+            }
+            is_same
         });
         done.map(|(failed, _)| failed)
     }
@@ -287,10 +293,15 @@ impl Run<'_> {
     /// An error if the jobs that did not fail gave other bytes when they were computed again.
     fn compare(&self, first: &[u8], second: &[u8], failed: &Failed) -> Result<(), Error> {
         let (plan, size) = (self.plan(), self.plan().out_bytes());
-        let mut pairs = first.chunks_exact(size).zip(second.chunks_exact(size)).enumerate();
-        let Some((job, (first, second))) = pairs.find(|(job, (a, b))| a != b && !failed.contains_key(job)) else {
-            return Ok(());
+        let differs = |(job, (a, b)): &(usize, (&[u8], &[u8]))| a != b && !failed.contains_key(job);
+        let found = match self.place.pool {
+            Some(pool) if first.len() > size => pool.install(|| {
+                let pairs = first.par_chunks_exact(size).zip(second.par_chunks_exact(size)).enumerate();
+                pairs.with_min_len(SHARE).find_first(differs)
+            }),
+            _ => first.chunks_exact(size).zip(second.chunks_exact(size)).enumerate().find(differs),
         };
+        let Some((job, (first, second))) = found else { return Ok(()) };
         let r = plan.params.r_range();
         let (device, what) = match plan.op {
             Op::Sign if first[r.clone()] != second[r] => ("host".into(), "R".into()),
@@ -364,10 +375,17 @@ impl Run<'_> {
 /// Where an output lies: the first in the caller's memory, the second in memory of its own.
 enum Output<'o> {
     Caller(&'o mut [u8]),
-    Own(Zeroizing<Vec<u8>>),
+    Own(Vec<u8>),
 }
 
 impl Output<'_> {
+    fn wipe(&mut self) {
+        match self {
+            Output::Caller(bytes) => bytes.zeroize(),
+            Output::Own(bytes) => bytes.zeroize(),
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
             Output::Caller(bytes) => bytes,

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Passes in which signatures are stored, at most: a program of few jobs leaves that to another.
 const MOST_PASSES: usize = 1024;
 
+/// What holds the nodes of a batch's keys, and their addresses.
+type HeldNodes<G> = (Vec<Arc<Nodes<G>>>, Vec<u64>);
+
 impl<G: Gpu> GpuProgram<G> {
     /// Bytes of a key's cached nodes.
     pub(super) fn node_bytes(&self) -> usize {
@@ -19,7 +22,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// What holds the nodes of the batch's keys, if layers are cached, and their addresses.
-    pub(super) fn nodes_of_keys(&mut self, batch: &Batch<'_>) -> Result<(Vec<Arc<Nodes<G>>>, Vec<u64>), Error> {
+    pub(super) fn nodes_of_keys(&mut self, batch: &Batch<'_>) -> Result<HeldNodes<G>, Error> {
         let held = if self.shape.cached > 0 { self.hold_nodes(batch)? } else { Vec::new() };
         let addresses = held.iter().map(|nodes| G::address(&nodes.memory)).collect();
         self.stored = !held.is_empty() && self.shape.policy.stored > 0 && held.iter().all(|nodes| nodes.stored);
