@@ -235,7 +235,7 @@ fn host(page: &mut String, records: &[&Record]) {
     }
     let columns = ["set", "op", "batch", "median", "per second", "spread", "of limit"];
     table(page, columns, records, |record| {
-        let mut op = record.op.clone();
+        let mut op = op_of(record);
         if record.cached_layers > 0 {
             let _ = write!(op, ", {} cached", record.cached_layers);
         }
@@ -252,6 +252,14 @@ fn host(page: &mut String, records: &[&Record]) {
             share(record.limit_fraction),
         ]
     });
+}
+
+/// The operation, and where its rows lay, if it was rows.
+fn op_of(record: &Record) -> String {
+    match &record.rows {
+        Some(memory) => format!("{}, rows in {memory} memory", record.op),
+        None => record.op.clone(),
+    }
 }
 
 /// Adds a GPU's section: many jobs, one job, and whatever is not one device's plain work.
@@ -282,9 +290,15 @@ fn gpu(page: &mut String, records: &[&Record]) {
     }
     *page += "\n";
 
-    let op = |record: &Record| match &threads[..] {
-        [_, _, ..] if record.batch > 1 => format!("{}, {} threads", record.op, record.threads),
-        _ => record.op.clone(),
+    let op = |record: &Record| {
+        let mut op = op_of(record);
+        if threads.len() > 1 && record.batch > 1 {
+            let _ = write!(op, ", {} threads", record.threads);
+        }
+        if commits.len() > 1 {
+            let _ = write!(op, ", {}", record.commit.get(..7).unwrap_or(&record.commit));
+        }
+        op
     };
     let per_second = |rate: Option<f64>| rate.map_or(UNKNOWN.into(), significant);
     let special = |record: &Record| record.cached_layers > 0 || record.redundant || record.devices.len() > 1;
