@@ -453,6 +453,9 @@ fn rows_may_lie_in_memory_that_devices_reach() {
             }
         }
         let memory = engine.memory(299 * size).unwrap();
+        if what == "discrete devices" {
+            assert_eq!(memory.devices(), ["mock:0", "mock:1", "mock:2"]);
+        }
         let (of_devices, idle) = (!memory.devices().is_empty(), engine.stats().memory_idle);
         drop(memory);
         let more = engine.stats().memory_idle - idle;

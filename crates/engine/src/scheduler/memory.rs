@@ -124,7 +124,8 @@ impl Scheduler {
         for worker in workers() {
             let backend = worker.programs.backend();
             let Some(memory) = backend.host_memory() else { continue };
-            let of_backend = |other: &&Worker| Arc::ptr_eq(other.programs.backend(), backend);
+            // Each worker may have its backend in a wrapper of its own.
+            let of_backend = |other: &&Worker| other.programs.backend().name() == backend.name();
             match self.memory.take(backend.name(), bytes).map_or_else(|| memory.allocate(bytes), Ok) {
                 Err(Error::Unsupported { .. }) => continue,
                 made => block = Some(Block::Reached(backend.name(), made?)),
