@@ -278,16 +278,17 @@ pub(crate) fn sign_held<'a>(
     let rs = room(memory, key_of.len() * p.n);
     let positions = run.place.each(rs, p.n, |i, r| of(i).randomized(i, &fresh, r));
     let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
-    let (compares, mut fits) = (options.check_roots && run.plan().cached_layers == 0, true);
+    let compares = options.check_roots && run.plan().cached_layers == 0;
+    let of_key = |key: &u32| keys[*key as usize];
+    let mut refused = None;
     let mut accept = |roots: &[u8]| {
         declassify(roots);
-        let mut pairs = roots.chunks_exact(p.d * p.n).zip(key_of);
-        fits =
-            !compares || pairs.all(|(roots, key)| roots[(p.d - 1) * p.n..] == *keys[*key as usize].as_ref().pk_root());
-        match fits {
-            true => Ok(()),
-            false => Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() }),
+        let roots = || roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
+        if !compares || roots().zip(key_of).all(|(root, key)| root == of_key(key).as_ref().pk_root()) {
+            return Ok(());
         }
+        refused = Some(roots().collect::<Vec<_>>().concat());
+        Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
     };
     let done = run.place.program_if(run.facts, key_of.len(), |program| {
         let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
@@ -296,8 +297,12 @@ pub(crate) fn sign_held<'a>(
     match done {
         Ok(Some(())) => {}
         Ok(None) | Err(Error::OutOfMemory { .. }) => return None,
-        Err(_) if !fits => return None,
-        Err(why) => return Some(Err(why)),
+        Err(why) => {
+            let Some(roots) = refused else { return Some(Err(why)) };
+            // A device that is wrong is blamed, also if it would be right the next time; damaged keys are named by `sign`.
+            let compared = run.compare_roots(roots.chunks_exact(p.n), key_of.iter().map(of_key), "the top tree's root");
+            return compared.err().map(Err);
+        }
     }
     let mut left = &*rs;
     let parts = rows.iter_mut().map(|rows| {

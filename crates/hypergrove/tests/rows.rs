@@ -498,3 +498,22 @@ fn signatures_stay_on_the_device_until_their_roots_are_right() {
         }
     }
 }
+
+/// Also if it would have been right the next time.
+#[test]
+fn a_device_whose_root_is_wrong_is_blamed() {
+    let key = key(1);
+    let texts = messages(100);
+    let slices: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+    let (keys, messages) = (RowSigningKeys::One(&key), Column::Slices(&slices));
+    let rows = SignRows { keys, mode: PURE, messages, randomizer: Randomizer::Deterministic };
+    let device = Mock { memory: 1 << 30, jobs: 64, wrong_roots: Arc::new(1.into()), ..mock(2, 2) };
+    let engine = device.engine();
+    let (signatures, statuses) = sign(&engine, &rows, 100);
+    assert_eq!(statuses, [RowStatus::Signed; 100]);
+    let jobs = texts.iter().map(|text| SignJob::new(&key, text).deterministic());
+    let expected = mock(1, 1).engine().sign_batch_to_vec(jobs).unwrap();
+    assert!(expected.into_iter().flat_map(|done| done.unwrap().into_bytes()).eq(signatures));
+    let faults = engine.faults();
+    assert!(matches!(&faults[..], [Fault { error: Error::Inconsistent { .. }, .. }]), "{faults:?}");
+}

@@ -76,6 +76,8 @@ pub(crate) struct Mock {
     pub(crate) is_idle: bool,
     /// What else happens after a run.
     pub(crate) answer: Arc<Answer>,
+    /// Batches of which it gives a wrong root before it hands them out.
+    pub(crate) wrong_roots: Arc<AtomicUsize>,
     /// Device 0 declines SHAKE.
     pub(crate) picky: bool,
     /// Whether its devices may be chosen without being named, and what device 0 is known by.
@@ -96,6 +98,7 @@ pub(crate) fn mock(count: u32, queue: u32) -> Mock {
         delay: [Duration::from_micros(100); 4],
         is_idle: false,
         answer: Arc::new(|_| Ok(())),
+        wrong_roots: Arc::default(),
         picky: false,
         automatic: true,
         uuid: None,
@@ -246,7 +249,10 @@ impl Program for MockProgram {
         let mut out = vec![0; batch.len() * p.sig_bytes()];
         let done = self.run(batch, &mut out).and_then(|timing| {
             if !self.mock.is_idle {
-                accept(&self.read(Slot::XmssRoots).unwrap())?;
+                let mut roots = self.read(Slot::XmssRoots).unwrap();
+                let is_wrong = self.mock.wrong_roots.try_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+                *roots.last_mut().unwrap() ^= u8::from(is_wrong);
+                accept(&roots)?;
             }
             let mut from = out.chunks_exact(p.sig_bytes());
             for to in rows.iter_mut().flat_map(|rows| rows.chunks_exact_mut(p.sig_bytes())) {
