@@ -486,7 +486,7 @@ mod test {
             cpu(),
             gpu(),
             with(gpu(), json!({ "op": "sign", "cached_layers": 8, "commit": "decaf" })),
-            with(gpu(), json!({ "redundant": true, "ideal_s": null, "limit_fraction": null })),
+            with(gpu(), json!({ "redundant": true, "rows": "host", "ideal_s": null, "limit_fraction": null })),
             with(
                 plain,
                 json!({ "devices": ["cuda:0", "cuda:1"], "limit": { "sha256": 9e10, "sha512": 9e10, "keccak": 9e10 } }),
@@ -504,19 +504,19 @@ mod test {
              Throughput:\n\n\
              | set | op | batch | end to end, per second | spread | of limit | kernels alone, per second | of limit |\n\
              | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n\
-             | A | sign | 65536 | 131072 | 12.5 % | 50 % | 140000 | 75 % |\n\n\
+             | A | sign, c0ffee | 65536 | 131072 | 12.5 % | 50 % | 140000 | 75 % |\n\n\
              Latency of one job:\n\n\
              | set | op | median | min |\n\
              | --- | --- | ---: | ---: |\n\
-             | A | sign | 1.00 ms | 500 µs |\n\n\
+             | A | sign, c0ffee | 1.00 ms | 500 µs |\n\n\
              With layers cached, redundant, or by several devices; the median is a job's share of the time:\n\n\
              | set | op | cached layers | redundant | devices | batch | median | end to end, per second | spread | of limit \
              | kernels alone, per second | of limit |\n\
              | --- | --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n\
-             | A | sign | 8 | no | cuda:0 | 65536 | 7.63 µs | 131072 | 12.5 % | 50 % | 140000 | 75 % |\n\
-             | A | sign | 0 | yes | cuda:0 | 65536 | 7.63 µs | 131072 | 12.5 % | – | 140000 | 75 % |\n\
-             | A | sign | 0 | no | cuda:0, cuda:1 | 65536 | 7.63 µs | 131072 | 12.5 % | 50 % | – | – |\n\
-             | A | sign | 1 | no | cuda:0 | 1 | 1.00 ms | 1000 | 12.5 % | 50 % | 140000 | – |\n"
+             | A | sign, decaf | 8 | no | cuda:0 | 65536 | 7.63 µs | 131072 | 12.5 % | 50 % | 140000 | 75 % |\n\
+             | A | sign, rows in host memory, c0ffee | 0 | yes | cuda:0 | 65536 | 7.63 µs | 131072 | 12.5 % | – | 140000 | 75 % |\n\
+             | A | sign, c0ffee | 0 | no | cuda:0, cuda:1 | 65536 | 7.63 µs | 131072 | 12.5 % | 50 % | – | – |\n\
+             | A | sign, c0ffee | 1 | no | cuda:0 | 1 | 1.00 ms | 1000 | 12.5 % | 50 % | 140000 | – |\n"
         );
         assert!(cpu.starts_with("A CPU, isa, threads 2\n"));
     }
