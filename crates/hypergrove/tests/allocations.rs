@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Mock, P, PURE, key, mock};
-use hypergrove::backend::{Axis, Policy, Reference, SelfTest};
+use hypergrove::backend::{Policy, Reference, SelfTest};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{self, Op};
@@ -148,21 +148,8 @@ impl ZkDilithiumPrograms for Idle {
 }
 
 impl ZkDilithium for Idle {
-    fn space(&self) -> Vec<Axis> {
-        Vec::new()
-    }
-    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
-        None
-    }
-    fn uses_expanded_keys(&self) -> bool {
-        false
-    }
-    fn queue(&self, _: Op) -> u32 {
-        2
-    }
-    fn bytes(&self) -> u64 {
-        0
-    }
+    common::zk_facts!();
+
     fn jobs(&self, _: Op) -> usize {
         1 << 12
     }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::columns;
-use hypergrove::backend::{Axis, Checked, Policy, Reference};
+use hypergrove::backend::{Checked, Policy, Reference};
 use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{MUSIZE, PK_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
@@ -88,21 +88,8 @@ impl Program {
 }
 
 impl ZkDilithium for Program {
-    fn space(&self) -> Vec<Axis> {
-        Vec::new()
-    }
-    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
-        None
-    }
-    fn uses_expanded_keys(&self) -> bool {
-        false
-    }
-    fn queue(&self, _: Op) -> u32 {
-        2
-    }
-    fn bytes(&self) -> u64 {
-        0
-    }
+    common::zk_facts!();
+
     fn jobs(&self, _: Op) -> usize {
         8
     }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use hypergrove::backend::{Axis, Policy, Reference};
+use hypergrove::backend::{Policy, Reference};
 use hypergrove::signature::Signer;
 use hypergrove::zkdilithium::{
     Engine, JobMessage, Message, Op, SignJob, SigningKey, SigningKeys, VerifyJob, VerifyingKey,
@@ -42,21 +42,8 @@ impl ZkDilithiumPrograms for Gpu {
 }
 
 impl ZkDilithium for Gpu {
-    fn space(&self) -> Vec<Axis> {
-        Vec::new()
-    }
-    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
-        None
-    }
-    fn uses_expanded_keys(&self) -> bool {
-        false
-    }
-    fn queue(&self, _: Op) -> u32 {
-        2
-    }
-    fn bytes(&self) -> u64 {
-        0
-    }
+    common::zk_facts!();
+
     fn jobs(&self, _: Op) -> usize {
         if self.is_idle { 1 << 16 } else { 4 }
     }

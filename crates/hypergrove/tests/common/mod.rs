@@ -270,6 +270,30 @@ impl Program for MockProgram {
     }
 }
 
+/// What doubles of zkDilithium's programs have in common: nothing to choose, no memory, and two in flight.
+#[allow(unused_macros, reason = "some test files use it")]
+macro_rules! zk_facts {
+    () => {
+        fn space(&self) -> Vec<hypergrove::backend::Axis> {
+            Vec::new()
+        }
+        fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
+            None
+        }
+        fn uses_expanded_keys(&self) -> bool {
+            false
+        }
+        fn queue(&self, _: hypergrove_zkdilithium::Op) -> u32 {
+            2
+        }
+        fn bytes(&self) -> u64 {
+            0
+        }
+    };
+}
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use zk_facts;
+
 /// Signs messages 0 to `count`, deterministically; every signature that comes out is right, and in its place.
 pub(crate) fn sign(engine: &Engine, key: &SigningKey, count: usize) -> (Result<(), Error>, usize) {
     let mut next = 0;
