@@ -94,7 +94,7 @@ pub struct Bench {
     /// Whether everything is computed twice.
     #[command(flatten)]
     pub redundancy: Redundancy,
-    /// A study instead: throughput, ladder, functions, sha256, crossover, cache-depth, multi-gpu or limits. What there is no
+    /// A study instead: throughput, ladder, functions, sha256, crossover, cache-depth, multi-gpu, host or limits. What there is no
     /// device for is named and left out; --set, --op and --batch leave out the rest
     #[arg(long, value_name = "NAME", conflicts_with_all = ["cache_layers", "redundant"])]
     pub study: Option<String>,

@@ -4,8 +4,10 @@ mod definition;
 
 pub(crate) use definition::definition;
 
-use self::definition::{EngineRow, HashRow, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Value, choices};
-use crate::args::{Bench, IsaName, MachineOptions, op_name};
+use self::definition::{
+    EngineRow, HashRow, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Through, Value, choices,
+};
+use crate::args::{Bench, IsaName, MachineOptions, RowMemory, op_name};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json, work_json};
 use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
@@ -179,7 +181,7 @@ impl Study<'_> {
             Row::Engine(row) => {
                 let of = |kind| row.devices.iter().filter(|number| **number <= most(kind, places(kind))).count();
                 let numbers: usize = kinds(row.on).into_iter().map(of).sum();
-                self.subjects(&row.sets, &row.ops, &row.cached_layers)?.len() * numbers
+                self.subjects(&row.sets, &row.ops, &row.cached_layers)?.len() * numbers * row.through.len()
             }
             Row::Hash(row) if places(row.on) > 0 => {
                 self.some(&row.policies).len() * self.some(&row.streams).len().max(1)
@@ -445,14 +447,26 @@ impl Study<'_> {
                     self.skip(Record::of(&places[0].device), why)?;
                     continue;
                 }
-                self.engine(row, &places[..number])?;
+                let engine = engine_on(&places[..number], self.options)?;
+                for through in row.through.iter().copied() {
+                    if through == Through::Device && engine.memory(1)?.devices().is_empty() {
+                        self.skip(Record::of(&places[0].device), "no device reaches memory of the host".into())?;
+                        continue;
+                    }
+                    self.engine(row, &places[..number], &engine, through.memory())?;
+                }
             }
         }
         Ok(())
     }
 
-    fn engine(&mut self, row: &EngineRow, places: &[Place]) -> Result<(), Failure> {
-        let engine = engine_on(places, self.options)?;
+    fn engine(
+        &mut self,
+        row: &EngineRow,
+        places: &[Place],
+        engine: &Engine,
+        rows: Option<RowMemory>,
+    ) -> Result<(), Failure> {
         let subjects = self.subjects(&row.sets, &row.ops, &row.cached_layers)?;
         let batches = match &row.batches {
             Some(numbers) => self.batches(numbers, || 1).into_iter().map(Some).collect(),
@@ -468,6 +482,7 @@ impl Study<'_> {
                     op: op_name(op).into(),
                     batch: batch.unwrap_or(0),
                     cached_layers,
+                    rows: rows.map(|memory| memory.name().into()),
                     ..Record::of(&places[0].device)
                 };
                 let foreseen = before.zip(batch).map_or(0.0, |((of, took), batch)| took * batch as f64 / of as f64);
@@ -476,8 +491,8 @@ impl Study<'_> {
                     break;
                 }
                 let budget = self.budget(row.seconds);
-                let question = Question { params, op, batch, cached_layers, budget, rows: None };
-                let measured = match measure(&engine, question, self.options) {
+                let question = Question { params, op, batch, cached_layers, budget, rows };
+                let measured = match measure(engine, question, self.options) {
                     Ok(measured) => measured,
                     Err(why) if why.is_memory => {
                         self.skip_many(base, why.message, batches.len() - i)?;
@@ -488,7 +503,7 @@ impl Study<'_> {
                 let record = Record {
                     cache_bytes: (cached_layers > 0).then(|| cache_bytes(params, cached_layers)).flatten(),
                     clock_hz: places[0].clock(),
-                    ..measured.record(&engine, question)
+                    ..measured.record(engine, question)
                 };
                 self.emit(record)?;
                 let took = measured.times.median();

@@ -62,6 +62,14 @@ fn run(slower: f64) -> String {
             let devices: Vec<String> = (0..number).map(|i| format!("cuda:{i}")).collect();
             records.push(json!({ "study": "multi-gpu", "op": op, "batch": 1000 * number, "devices": devices, "median_s": slower }));
         }
+        for (rows, factor) in [(None, 3.0), (Some("host"), 2.0), (Some("device"), 1.25)] {
+            for batch in [64, 1024] {
+                records.push(json!({
+                    "study": "host", "op": op, "batch": batch, "rows": rows, "kernels_per_s": 8000.0,
+                    "median_s": slower * factor * f64::from(batch) / 8000.0
+                }));
+            }
+        }
         records.push(
             json!({ "op": op, "kernels_per_s": 7000.0, "kernels_limit_fraction": 0.9, "median_s": slower * 0.01 }),
         );
@@ -138,10 +146,12 @@ fn the_page_is_whole_and_needs_nothing_else() {
         let anchor = attributes.split("href=\"#").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(page.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
     }
-    for id in ["throughput", "crossover", "ladder", "functions", "roofline", "cache-depth", "multi-gpu"] {
+    for id in ["throughput", "crossover", "ladder", "functions", "roofline", "cache-depth", "multi-gpu", "host"] {
         assert!(page.contains(&format!("id=\"r1-{id}\"")) && page.contains(&format!("id=\"r2-{id}\"")), "{id}");
     }
-    for words in ["second beside first", "2.00×", "t* ", "2 lines are no record", "there is no GPU", "100 %"] {
+    for words in
+        ["second beside first", "2.00×", "t* ", "2 lines are no record", "there is no GPU", "100 %", "device-reachable"]
+    {
         assert!(page.contains(words), "{words}");
     }
     let broken = format!("studies.jsonl, line {}: EOF", run(1.0).lines().count() + 1);

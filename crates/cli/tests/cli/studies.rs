@@ -52,8 +52,10 @@ fn studies_measure_and_name_what_they_leave_out() {
     let (measured, skipped) = study("limits", &["--op", "keygen", "--batch", "64"]);
     assert!(measured.iter().any(|record| record["op"] == "rates" && record["rates"]["sha256"].as_f64().unwrap() > 1e5));
     assert_eq!(skipped.len(), 2);
-    let (measured, skipped) = study("multi-gpu", &[]);
-    assert!(measured.is_empty() && skipped.len() == 1);
+    for of_gpus in ["multi-gpu", "host"] {
+        let (measured, skipped) = study(of_gpus, &[]);
+        assert!(measured.is_empty() && skipped.len() == 1, "{of_gpus}");
+    }
     let (measured, skipped) = study("crossover", &["--op", "verify", "--within", "0.000001"]);
     assert!(
         measured.is_empty() && skipped.iter().any(|record| record["skipped"].as_str().unwrap().contains("time is up"))

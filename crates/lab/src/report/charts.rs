@@ -5,6 +5,7 @@ mod compared;
 mod crossover;
 mod functions;
 mod hashing;
+mod host;
 mod ladder;
 mod multi_gpu;
 mod roofline;
@@ -69,6 +70,7 @@ pub(crate) fn sections(run: &Run) -> Vec<Section> {
         roofline::roofline(run),
         cache_depth::cache_depth(run),
         multi_gpu::multi_gpu(run),
+        host::host(run),
         hashing::hashing(run),
     ];
     all.into_iter().filter(|section| !section.groups.is_empty()).collect()
@@ -136,6 +138,15 @@ fn rate(record: &Record, x: f64) -> Point {
 
 fn shape_name(record: &Record) -> String {
     record.shape.clone().unwrap_or_else(|| record.devices.join(", "))
+}
+
+/// How a record's jobs reached the engine.
+fn through(record: &Record) -> &'static str {
+    match record.rows.as_deref() {
+        None => "an iterator",
+        Some("device") => "rows, device-reachable memory",
+        Some(_) => "rows, ordinary memory",
+    }
 }
 
 fn of_limit(fraction: Option<f64>) -> String {

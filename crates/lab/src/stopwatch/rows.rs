@@ -5,9 +5,9 @@ use super::{Answer, Question, check, distinct, kernels, message, seeds, until_us
 use crate::args::RowMemory;
 use crate::failure::Failure;
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
-use hypergrove::{Engine, Mode, Op, Randomizer, Signature, SigningKey};
+use hypergrove::{Engine, Mode, Op, Randomizer, Signature, SigningKey, VerifyingKey};
 use std::ops::DerefMut;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Measures. An answer that is wrong is an error.
 pub(super) fn measure(
@@ -109,6 +109,29 @@ fn sign(engine: &Engine, question: Question, batch: usize, program: Option<usize
     Ok(Answer { times, kernels, build })
 }
 
+/// Verifies valid signatures; gives the time that it took.
+pub(super) fn verify_all(
+    engine: &Engine,
+    key: &VerifyingKey,
+    messages: &[&[u8]],
+    signatures: &[&[u8]],
+) -> Result<Duration, Failure> {
+    let rows = VerifyRows {
+        keys: RowVerifyingKeys::One(key),
+        mode: Mode::default(),
+        messages: Column::Slices(messages),
+        signatures: Column::Slices(signatures),
+    };
+    let mut statuses = vec![RowStatus::default(); messages.len()];
+    let start = Instant::now();
+    engine.verify_rows(&rows, &mut statuses)?;
+    let time = start.elapsed();
+    match statuses.iter().all(|status| *status == RowStatus::Valid) {
+        true => Ok(time),
+        false => Err(wrong("a row with a valid signature is not valid")),
+    }
+}
+
 fn verify(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
     let p = question.params;
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
@@ -122,23 +145,8 @@ fn verify(engine: &Engine, question: Question, batch: usize, program: Option<usi
     check(engine, &key, &each, &all)?;
     let messages: Vec<&[u8]> = messages.chunks(width).cycle().take(batch).collect();
     let signatures: Vec<&[u8]> = signatures.chunks(p.sig_bytes()).cycle().take(batch).collect();
-    let (public, mut statuses) = (key.verifying_key(), vec![RowStatus::default(); batch]);
-    let mut verify = |jobs: usize| {
-        let rows = VerifyRows {
-            keys: RowVerifyingKeys::One(&public),
-            mode: Mode::default(),
-            messages: Column::Slices(&messages[..jobs]),
-            signatures: Column::Slices(&signatures[..jobs]),
-        };
-        let statuses = &mut statuses[..jobs];
-        let start = Instant::now();
-        engine.verify_rows(&rows, statuses)?;
-        let time = start.elapsed();
-        match statuses.iter().all(|status| *status == RowStatus::Valid) {
-            true => Ok(time),
-            false => Err(wrong("a row with a valid signature is not valid")),
-        }
-    };
+    let public = key.verifying_key();
+    let verify = |jobs: usize| verify_all(engine, &public, &messages[..jobs], &signatures[..jobs]);
     verify(batch)?;
     let times = until_used_up(question.budget, || verify(batch))?;
     let kernels = kernels(|| engine.timing().execute, program, |jobs| verify(jobs).map(drop))?;

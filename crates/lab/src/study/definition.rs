@@ -1,6 +1,6 @@
 //! What a study is: `bench/definitions/*.toml`.
 
-use crate::args::OpName;
+use crate::args::{OpName, RowMemory};
 use crate::failure::Failure;
 use hypergrove::Op;
 use hypergrove::backend::{Plan, Policy};
@@ -14,7 +14,7 @@ macro_rules! definitions {
 
 /// All studies. The one place where they are listed.
 static DEFINITIONS: &[(&str, &str)] =
-    definitions! { "throughput" "ladder" "functions" "sha256" "crossover" "cache-depth" "multi-gpu" "limits" };
+    definitions! { "throughput" "ladder" "functions" "sha256" "crossover" "cache-depth" "multi-gpu" "host" "limits" };
 
 /// A study.
 #[derive(Deserialize)]
@@ -87,9 +87,34 @@ pub(super) struct EngineRow {
     pub(super) batches: Option<Numbers>,
     #[serde(default = "no_layers")]
     pub(super) cached_layers: Vec<usize>,
+    /// How jobs reach the engine.
+    #[serde(default = "as_jobs")]
+    pub(super) through: Vec<Through>,
     pub(super) seconds: f64,
     #[serde(default = "endless")]
     pub(super) longest: f64,
+}
+
+/// How jobs reach the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Through {
+    /// An iterator gives them.
+    Jobs,
+    /// Rows in ordinary memory.
+    Host,
+    /// Rows in memory that devices reach.
+    Device,
+}
+
+impl Through {
+    pub(super) fn memory(self) -> Option<RowMemory> {
+        match self {
+            Through::Jobs => None,
+            Through::Host => Some(RowMemory::Host),
+            Through::Device => Some(RowMemory::Device),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -116,6 +141,9 @@ fn endless() -> f64 {
 }
 fn no_layers() -> Vec<usize> {
     vec![0]
+}
+fn as_jobs() -> Vec<Through> {
+    vec![Through::Jobs]
 }
 fn one_device() -> Vec<usize> {
     vec![1]

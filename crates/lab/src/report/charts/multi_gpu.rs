@@ -5,7 +5,8 @@ use super::*;
 pub(super) fn multi_gpu(run: &Run) -> Section {
     let mut group = Group::default();
     let mut rows = Vec::new();
-    for ((set, op), records) in by(of_study(run, "multi-gpu"), |record| (record.set.clone(), record.op.clone())) {
+    let key = |record: &&Record| (record.set.clone(), record.op.clone(), through(record));
+    for ((set, op, through), records) in by(of_study(run, "multi-gpu"), key) {
         let Some(one) = records.iter().find(|record| record.devices.len() == 1).map(|record| record.ops_per_s) else {
             continue;
         };
@@ -17,6 +18,7 @@ pub(super) fn multi_gpu(run: &Run) -> Section {
             rows.push(vec![
                 short(&set).into(),
                 op.clone(),
+                through.into(),
                 devices.to_string(),
                 significant(record.ops_per_s),
                 ratio(times),
@@ -25,7 +27,7 @@ pub(super) fn multi_gpu(run: &Run) -> Section {
         }
         let ideal = (1..=most).map(|n| Point { x: n as f64, y: one * n as f64, range: None, told: String::new() });
         let plot = Plot {
-            title: format!("{} {op}", short(&set)),
+            title: format!("{} {op}, {through}", short(&set)),
             x: counts("GPUs", Scale::Linear),
             y: axis("per second", Scale::Linear, counted),
             series: vec![
@@ -34,14 +36,14 @@ pub(super) fn multi_gpu(run: &Run) -> Section {
             ],
             rules: Vec::new(),
         };
-        group.figures.push(Figure { name: slug(&["multi-gpu", &set, &op]), picture: plot.svg() });
+        group.figures.push(Figure { name: slug(&["multi-gpu", &set, &op, through]), picture: plot.svg() });
     }
     let groups = if rows.is_empty() {
         Vec::new()
     } else {
         group.table = Some(Table {
-            heads: vec!["set", "op", "GPUs", "per second", "of one", "a GPU's share of that"],
-            words: 2,
+            heads: vec!["set", "op", "through", "GPUs", "per second", "of one", "a GPU's share of that"],
+            words: 3,
             rows,
         });
         vec![group]
