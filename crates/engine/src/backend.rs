@@ -321,21 +321,34 @@ pub trait ZkDilithiumPrograms: Send + Sync {
 /// Says whether what a device computed is right: an error is why not.
 pub type Accept<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 
+/// Computes the positions of a batch's jobs, in their order.
+pub type Positions<'a> = &'a mut dyn FnMut() -> Vec<Position>;
+
 /// A plan prepared for one device.
 pub trait Program: Send {
     /// The plan.
     fn plan(&self) -> &Plan;
     /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, each signature's R is left as it is.
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
-    /// Signs a batch, and holds its signatures back on the device until `accept` agreed: it gets the roots of the trees that were
-    /// grown, as [`read`](Program::read) gives them. `rows` takes them, jobs in order, in as many parts as there are; each
-    /// signature's R is left as it is. After an error nothing of the batch is on the device any more, but some of it may be in
-    /// `rows`. `None` where results are not held back, or not those of so many jobs: nothing has happened then.
+    /// Signs a batch, and holds its signatures back on the device until `accept` agreed: it gets the root of the highest tree that
+    /// was grown for each job, n bytes each. The batch has no positions: `positions` gives them. `rows` takes the signatures, jobs in
+    /// order, in as many parts as there are; each signature's R is left as it is. After an error nothing of the batch is on the
+    /// device any more, but some of it may be in `rows`. `None` where results are not held back, or not those of so many jobs:
+    /// nothing has happened then.
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
+        positions: Positions<'_>,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
+    ) -> Option<Result<Timing, Error>>;
+    /// Verifies a batch whose signatures the device fetches by itself. The batch has no positions: `positions` computes them while
+    /// the device fetches. `None` where the device does not fetch these signatures: nothing has happened then.
+    fn run_fetched(
+        &mut self,
+        batch: &Batch<'_>,
+        positions: Positions<'_>,
+        out: &mut [u8],
     ) -> Option<Result<Timing, Error>>;
     /// Whether the next runs put every job in another place of the device than usual, a single job too: another lane of a
     /// vector, another thread. A batch that is run both ways gives different bytes if one place is faulty.

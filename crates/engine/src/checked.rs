@@ -243,7 +243,7 @@ impl Program for CheckedProgram {
     fn plan(&self) -> &Plan {
         self.subject.plan()
     }
-    forward!(self => self; holds_nothing);
+    forward!(self => self; only_run);
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         let mut expected = out.to_vec();

@@ -95,12 +95,21 @@ macro_rules! forward {
         fn elsewhere(&mut $self, elsewhere: bool) { $to.elsewhere(elsewhere) }
     };
     // A program that looks at outputs, or changes them, has them where it can.
-    (@ holds_nothing $self:ident $to:expr) => {
+    (@ only_run $self:ident $to:expr) => {
         fn run_held(
             &mut $self,
             _: &$crate::Batch<'_>,
+            _: $crate::Positions<'_>,
             _: &mut [&mut [u8]],
             _: $crate::Accept<'_>,
+        ) -> Option<Result<$crate::Timing, $crate::Error>> {
+            None
+        }
+        fn run_fetched(
+            &mut $self,
+            _: &$crate::Batch<'_>,
+            _: $crate::Positions<'_>,
+            _: &mut [u8],
         ) -> Option<Result<$crate::Timing, $crate::Error>> {
             None
         }

@@ -172,7 +172,7 @@ impl Program for ReferenceProgram {
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
 
-    crate::forward!(self => self; holds_nothing);
+    crate::forward!(self => self; only_run);
 
     /// All jobs have one place.
     fn elsewhere(&mut self, _: bool) {}

@@ -4,8 +4,9 @@
 //! and ever after: nothing that the device computes is handed out.
 
 use crate::{
-    Accept, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms,
-    THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec, sign_to_vec,
+    Accept, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Positions, Program, Sha256Programs,
+    SlhDsaPrograms, THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
+    sign_to_vec,
 };
 use hypergrove_fips205::params::*;
 use hypergrove_fips205::plan::{Op, Plan, Slot};
@@ -293,11 +294,20 @@ impl Program for TestedProgram {
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
+        positions: Positions<'_>,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>> {
         // What is not tested yet is, by `run`.
-        if self.has_passed { self.program.run_held(batch, rows, accept) } else { None }
+        if self.has_passed { self.program.run_held(batch, positions, rows, accept) } else { None }
+    }
+    fn run_fetched(
+        &mut self,
+        batch: &Batch<'_>,
+        positions: Positions<'_>,
+        out: &mut [u8],
+    ) -> Option<Result<Timing, Error>> {
+        if self.has_passed { self.program.run_fetched(batch, positions, out) } else { None }
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.program.elsewhere(elsewhere);
@@ -465,7 +475,7 @@ mod tests {
             }
             Ok(timing)
         }
-        forward!(self => self.0; elsewhere, holds_nothing);
+        forward!(self => self.0; elsewhere, only_run);
 
         fn read(&self, slot: Slot) -> Option<Vec<u8>> {
             self.0.read(slot)

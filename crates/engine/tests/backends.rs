@@ -147,7 +147,7 @@ impl Program for FaultyProgram {
         (self.1)(None, out);
         Ok(timing)
     }
-    forward!(self => self.0; elsewhere, holds_nothing);
+    forward!(self => self.0; elsewhere, only_run);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         let mut value = self.0.read(slot)?;

@@ -13,13 +13,13 @@ use crate::gpu::{Gpu, Launch, Queue, Step, wipe};
 use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
-use crate::ring::Ring;
-use hypergrove_engine::{Accept, Batch, Error, Program, StageTime, Timing};
+use crate::ring::{Ring, in_threads};
+use hypergrove_engine::{Accept, Batch, Error, Positions, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
 use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel};
 use rayon::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 use zeroize::Zeroize;
 
@@ -39,16 +39,28 @@ pub(crate) struct GpuProgram<G: Gpu> {
     keys_laid_out: bool,
     /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
     stored: bool,
+    /// What the last pass had that could have been recorded.
+    last: Option<What>,
     /// Steps that were recorded, for some number of jobs and keys: of usual runs, and of those elsewhere.
     recorded: [Option<Recorded<<G::Queue as Queue>::Recording>>; 2],
     /// Roots and FORS roots of the last run, as words.
     kept: Kept,
 }
 
+/// Jobs, keys, and whether signatures are stored.
+type What = (usize, usize, bool);
+
 struct Recorded<R> {
-    /// Jobs, keys, and whether signatures are stored.
-    what: (usize, usize, bool),
+    what: What,
     steps: R,
+}
+
+/// Signatures that a pass verifies.
+enum Sent<'a> {
+    /// Those that are still to be sent; none if the pass signs, or has them among its other inputs.
+    Later(&'a [&'a [u8]]),
+    /// The device fetches them, and the link is this program's until it has them.
+    UnderWay(MutexGuard<'a, ()>),
 }
 
 #[derive(Default)]
@@ -111,6 +123,7 @@ impl<G: Gpu> GpuProgram<G> {
             elsewhere: false,
             keys_laid_out: false,
             stored: false,
+            last: None,
             recorded: [None, None],
             kept: Kept::default(),
         })
@@ -221,11 +234,7 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// Submits steps; or with `record` replays what was recorded for the same. Gives the time of each launch
     /// if they are timed alone.
-    fn submit(
-        &mut self,
-        steps: impl Fn(&Self) -> Vec<Step>,
-        record: Option<(usize, usize, bool)>,
-    ) -> Result<Vec<StageTime>, Error> {
+    fn submit(&mut self, steps: impl Fn(&Self) -> Vec<Step>, record: Option<What>) -> Result<Vec<StageTime>, Error> {
         let steps = |program: &Self| merged(&program.bounded(steps(program)));
         let Some(what) = record.filter(|_| self.shape.policy.stages == 0) else {
             let steps = steps(self);
@@ -284,11 +293,19 @@ impl<G: Gpu> GpuProgram<G> {
     fn go(
         &mut self,
         steps: impl Fn(&Self) -> Vec<Step>,
-        record: Option<(usize, usize, bool)>,
-        signatures: &[&[u8]],
+        record: Option<What>,
+        signatures: Sent<'_>,
         receive: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<Timing, Error> {
-        let mut done = self.send(signatures).and_then(|()| self.submit(steps, record));
+        let (sent, turn) = match signatures {
+            Sent::Later(signatures) => (self.send(signatures), None),
+            Sent::UnderWay(turn) => (Ok(()), Some(turn)),
+        };
+        let mut done = sent.and_then(|()| self.submit(steps, record));
+        if let (Ok(_), Some(_turn)) = (&done, turn) {
+            // What else this pass copies to the device is ahead of the next program's signatures.
+            done = self.queue.wait_for(0).and(done);
+        }
         if done.is_ok() {
             done = receive(self).and(done);
         }
@@ -320,21 +337,14 @@ impl<G: Gpu> GpuProgram<G> {
         self.kept = Kept::default();
     }
 
-    /// Signatures to the device. It fetches by itself those that it reaches.
+    /// Signatures to the device, through the ring.
     fn send(&mut self, signatures: &[&[u8]]) -> Result<(), Error> {
         if signatures.is_empty() {
             return Ok(());
         }
         let (shared, to) = (self.cache.clone(), self.device(self.layout.input));
         let _turn = shared.turn();
-        match self.fetches(signatures) {
-            Some(uploads) => {
-                self.queue.submit(&self.kernels, &uploads)?;
-                self.queue.mark(0)?;
-                self.queue.wait_for(0)
-            }
-            None => self.ring().send(signatures, to),
-        }
+        self.ring().send(signatures, to)
     }
 
     /// What copies rows of signatures that the device reaches, if most of them follow each other there.
@@ -373,7 +383,7 @@ impl<G: Gpu> GpuProgram<G> {
     fn receive_held(&mut self, jobs: usize, rows: &mut [&mut [u8]], accept: Accept<'_>) -> Result<(), Error> {
         self.wait_for_signatures(jobs)?;
         self.keep(jobs);
-        accept(&self.read(Slot::XmssRoots).expect("they were kept just now"))?;
+        accept(&self.highest_roots(jobs))?;
         let (p, mut from) = (self.p(), self.device(self.layout.output));
         for rows in rows {
             let (to, bytes) = (rows.as_mut_ptr() as u64, rows.len());
@@ -386,8 +396,19 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(())
     }
 
+    /// The root of the highest tree that was grown for each job of the pass at hand.
+    fn highest_roots(&self, jobs: usize) -> Vec<u8> {
+        let (p, grown) = (self.p(), self.shape.grown);
+        let row = (p.d + 1) * p.n;
+        let of_jobs = self.view(self.layout.roots, jobs * row).chunks_exact(row);
+        let mut roots = Vec::with_capacity(jobs * p.n);
+        of_jobs.for_each(|of_job| roots.extend_from_slice(&of_job[grown * p.n..][..p.n]));
+        in_bytes(p, &mut roots);
+        roots
+    }
+
     fn ring(&mut self) -> Ring<'_, G> {
-        let (row, parallel, part) = (self.p().sig_bytes(), self.shape.policy.threads > 1, self.layout.ring);
+        let (row, parallel, part) = (self.p().sig_bytes(), in_threads(self.shape.policy.threads), self.layout.ring);
         let (queue, kernels, host) = (&mut self.queue, &self.kernels, &self.host);
         Ring { queue, kernels, host, at: part.on_host, bytes: part.host_bytes, row, parallel }
     }
@@ -430,7 +451,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let (p, few, seeds) = (self.p(), distinct.len() <= FEW_KEYS, self.layout.seeds);
         let row = if few { KEY_WORDS * 4 } else { 2 * p.n + 8 };
-        let parallel = self.shape.policy.threads > 1 && distinct.len() >= 1024;
+        let parallel = in_threads(self.shape.policy.threads) && distinct.len() >= 1024;
         let put = |(to, key): (&mut [u8], &usize)| {
             let (key, nodes) = (&batch.keys[*key], nodes.get(*key).copied().unwrap_or(0));
             if few {
@@ -453,7 +474,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     fn put_positions(&mut self, of: &[u32], numbers: &[u32], positions: &[Position]) {
-        let (k, part, parallel) = (self.p().k, self.layout.positions, self.shape.policy.threads > 1);
+        let (k, part, parallel) = (self.p().k, self.layout.positions, in_threads(self.shape.policy.threads));
         let row = (JOB_WORDS + k) * 4;
         let put = |((to, key), at): ((&mut [u8], &u32), &Position)| {
             let head = [numbers[*key as usize], (at.idx_tree >> 32) as u32, at.idx_tree as u32, at.idx_leaf];
@@ -513,12 +534,14 @@ impl<G: Gpu> GpuProgram<G> {
         let moved = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
         // They are the caller's, or after an error nobody's.
         let mut rows = vec![0; order.len() * each];
-        let timing = self.pass(&moved, 0..order.len(), nodes, &mut rows).inspect_err(|_| wipe(&mut rows))?;
+        let signatures = Sent::Later(moved.signatures);
+        let timing =
+            self.pass(&moved, 0..order.len(), nodes, signatures, &mut rows).inspect_err(|_| wipe(&mut rows))?;
         let head = if self.plan.op == Op::Sign { self.p().n } else { 0 };
         // Of a single job the second place counts.
         let moved_to = |i: usize| if jobs.len() == 1 { 1 } else { (i + jobs.len() - 1) % jobs.len() };
         let back = |(i, out): (usize, &mut [u8])| out[head..].copy_from_slice(&rows[moved_to(i) * each..][head..each]);
-        if self.shape.policy.threads > 1 {
+        if in_threads(self.shape.policy.threads) {
             out.par_chunks_exact_mut(each).enumerate().with_min_len(ROWS_OF_A_TASK).for_each(back);
         } else {
             out.chunks_exact_mut(each).enumerate().for_each(back);
@@ -549,11 +572,46 @@ impl<G: Gpu> GpuProgram<G> {
     ) -> Result<Timing, Error> {
         let (start, count) = (Instant::now(), batch.len());
         let keys = self.lay_out(batch, 0..count, nodes);
+        let record = self.recordable(count, keys);
         let laid_out = start.elapsed();
         let steps = |program: &Self| program.sign_steps(count, keys);
-        let mut timing = self.go(steps, None, &[], |program| program.receive_held(count, rows, accept))?;
+        let mut timing =
+            self.go(steps, record, Sent::Later(&[]), |program| program.receive_held(count, rows, accept))?;
         timing.upload += laid_out;
         Ok(timing)
+    }
+
+    /// What a pass may be recorded as: one of few jobs always, one of more if it is like the last.
+    fn recordable(&mut self, jobs: usize, keys: usize) -> Option<What> {
+        let what = (jobs, keys, self.stored);
+        let is_again = self.last.replace(what) == Some(what) && jobs <= MOST_RECORDED_AGAIN;
+        (self.shape.policy.record == 1 && (jobs <= MOST_RECORDED || is_again)).then_some(what)
+    }
+
+    /// Whether a batch is one pass of more than a few jobs, in their usual places.
+    fn takes_whole(&self, batch: &Batch<'_>) -> bool {
+        !self.elsewhere && batch.len() > MOST_RECORDED && batch.len() <= self.layout.jobs
+    }
+
+    /// A pass that verifies what `uploads` fetch.
+    fn verify_fetched(
+        &mut self,
+        batch: &Batch<'_>,
+        uploads: &[Step],
+        positions: Positions<'_>,
+        out: &mut [u8],
+    ) -> Result<Timing, Error> {
+        self.kept = Kept::default();
+        let shared = self.cache.clone();
+        let turn = shared.turn();
+        let under_way = self.queue.submit(&self.kernels, uploads).and_then(|()| self.queue.mark(0));
+        let batch = &Batch { positions: &positions(), ..*batch };
+        if let Err(why) = under_way.and_then(|()| batch.check(&self.plan, out.len())) {
+            // The signatures are the caller's again when this returns.
+            let _ = self.queue.wait();
+            return Err(why);
+        }
+        self.pass(batch, 0..batch.len(), &[], Sent::UnderWay(turn), out)
     }
 
     /// A pass of a batch that signs, verifies or makes keys.
@@ -562,27 +620,27 @@ impl<G: Gpu> GpuProgram<G> {
         batch: &Batch<'_>,
         jobs: std::ops::Range<usize>,
         nodes: &[u64],
+        mut signatures: Sent<'_>,
         out: &mut [u8],
     ) -> Result<Timing, Error> {
         let start = Instant::now();
         let (p, op, count) = (self.p(), self.plan.op, jobs.len());
         let keys = self.lay_out(batch, jobs.clone(), nodes);
         let (few, row) = (count <= MOST_RECORDED, p.sig_bytes());
-        let mut sent: &[&[u8]] = if op == Op::Verify { &batch.signatures[jobs.clone()] } else { &[] };
-        if few {
+        if let (Sent::Later(few), true) = (&mut signatures, few) {
             let input = self.layout.input;
-            for (to, from) in self.bytes(input).chunks_exact_mut(row).zip(std::mem::take(&mut sent)) {
+            for (to, from) in self.bytes(input).chunks_exact_mut(row).zip(std::mem::take(few)) {
                 to.copy_from_slice(from);
             }
         }
-        let record = (self.shape.policy.record == 1 && few).then_some((count, keys, self.stored));
+        let record = self.recordable(count, keys);
         let laid_out = start.elapsed();
         let steps = |program: &Self| match op {
             Op::Keygen => program.keygen_steps(count),
             Op::Sign => program.sign_steps(count, keys),
             _ => program.verify_steps(count, keys),
         };
-        let mut timing = self.go(steps, record, sent, |program| match op {
+        let mut timing = self.go(steps, record, signatures, |program| match op {
             Op::Sign if !few => program.receive(out),
             _ => Ok(()),
         })?;
@@ -613,7 +671,7 @@ impl<G: Gpu> GpuProgram<G> {
                     to.copy_from_slice(&roots[p.d * p.n..]);
                     in_bytes(p, to);
                 };
-                if self.shape.policy.threads > 1 {
+                if in_threads(self.shape.policy.threads) {
                     out.par_chunks_exact_mut(p.n).zip(roots.par_chunks_exact(row)).with_min_len(1024).for_each(take);
                 } else {
                     out.chunks_exact_mut(p.n).zip(roots.chunks_exact(row)).for_each(take);
@@ -635,6 +693,10 @@ const SOLO_LEVELS: u32 = 3;
 
 /// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
 const MOST_RECORDED: usize = 16;
+
+/// Jobs of a batch that is submitted as a recording if the batch before was like it. Making a recording takes longer than the launches
+/// that one replay saves: on an H200, 90 of the 570 µs that 64 signatures of 128f take.
+const MOST_RECORDED_AGAIN: usize = 1024;
 
 /// Rows that the device fetches by one copy, on average at least: every copy takes a call of the driver. Chosen, not measured.
 const ROWS_OF_A_FETCH: usize = 4;
@@ -697,7 +759,10 @@ impl<G: Gpu> Program for GpuProgram<G> {
             let out = &mut out[jobs.start * each..jobs.end * each];
             let pass = match self.elsewhere {
                 true => self.pass_elsewhere(batch, jobs, &nodes, out),
-                false => self.pass(batch, jobs, &nodes, out),
+                false => {
+                    let signatures = Sent::Later(batch.signatures.get(jobs.clone()).unwrap_or_default());
+                    self.pass(batch, jobs, &nodes, signatures, out)
+                }
             };
             let pass = pass.inspect_err(|_| self.drop_nodes(batch))?;
             timing += &pass;
@@ -709,21 +774,37 @@ impl<G: Gpu> Program for GpuProgram<G> {
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
+        positions: Positions<'_>,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>> {
-        let jobs = batch.len();
         // Few are copied by the kernels themselves.
-        let fits = jobs > MOST_RECORDED && jobs <= self.layout.jobs;
-        if self.plan.op != Op::Sign || self.elsewhere || !fits {
+        if self.plan.op != Op::Sign || !self.takes_whole(batch) {
             return None;
         }
         self.kept = Kept::default();
+        let batch = &Batch { positions: &positions(), ..*batch };
         let checked = batch.check(&self.plan, rows.iter().map(|rows| rows.len()).sum());
         let done = checked.and_then(|()| self.nodes_of_keys(batch)).and_then(|(_held, nodes)| {
             self.pass_held(batch, &nodes, rows, accept).inspect_err(|_| self.drop_nodes(batch))
         });
         Some(done)
+    }
+
+    fn run_fetched(
+        &mut self,
+        batch: &Batch<'_>,
+        positions: Positions<'_>,
+        out: &mut [u8],
+    ) -> Option<Result<Timing, Error>> {
+        let row = self.p().sig_bytes();
+        // What has another length is for `run` to refuse.
+        let fits = self.takes_whole(batch) && batch.signatures.iter().all(|signature| signature.len() == row);
+        if self.plan.op != Op::Verify || !fits {
+            return None;
+        }
+        let uploads = self.fetches(batch.signatures)?;
+        Some(self.verify_fetched(batch, &uploads, positions, out))
     }
 
     fn elsewhere(&mut self, elsewhere: bool) {

@@ -9,6 +9,11 @@ use std::sync::mpsc::{Receiver, channel};
 /// Bytes of one slot, at most: little enough for all slots to stay in the host's cache until they are read.
 const SLOT_BYTES: usize = 4 << 20;
 
+/// Whether the host's share is done by the threads of a pool: a caller that is in none has little to do.
+pub(crate) fn in_threads(threads: usize) -> bool {
+    threads > 1 && rayon::current_thread_index().is_some()
+}
+
 /// Bytes of a ring for `bytes` bytes.
 pub(crate) fn ring_bytes(bytes: usize) -> usize {
     SLOTS * bytes.div_ceil(SLOTS).min(SLOT_BYTES)

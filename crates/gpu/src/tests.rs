@@ -225,17 +225,20 @@ fn signatures_are_held_back_until_they_are_accepted() {
         let mut expected = vec![0; 40 * size];
         program.run(batch, &mut expected).unwrap();
         let roots = program.read(Slot::XmssRoots).unwrap();
+        let highest: Vec<u8> =
+            roots.chunks_exact(p.d * p.n).flat_map(|of_job| &of_job[(p.d - 1) * p.n..]).copied().collect();
+        let (bare, mut positions) = (Batch { positions: &[], ..*batch }, || batch.positions.to_vec());
 
         let mut reached = gpu.alloc_reached(30 * size).unwrap().unwrap();
         let mut ordinary = vec![0; 10 * size];
         let mut asked = 0;
         let mut accept = |of: &[u8]| {
             asked += 1;
-            assert!(of == roots);
+            assert!(of == highest);
             Ok(())
         };
         let (first, last) = reached.bytes_mut().split_at_mut(size);
-        program.run_held(batch, &mut [first, &mut ordinary, last], &mut accept).unwrap().unwrap();
+        program.run_held(&bare, &mut positions, &mut [first, &mut ordinary, last], &mut accept).unwrap().unwrap();
         assert_eq!(asked, 1);
         let bytes = reached.bytes();
         assert!([&bytes[..size], &ordinary, &bytes[size..]].concat() == expected);
@@ -245,9 +248,10 @@ fn signatures_are_held_back_until_they_are_accepted() {
         let (first, last) = reached.bytes_mut().split_at_mut(10 * size);
         let mut parts = [&mut *last, &mut *first, &mut ordinary[..0]];
         // The parts have the wrong length, then the roots are refused.
-        program.run_held(batch, &mut parts, &mut refuse).unwrap().unwrap_err();
+        program.run_held(&bare, &mut positions, &mut parts, &mut refuse).unwrap().unwrap_err();
         let mut more = vec![7; 10 * size];
-        let why = program.run_held(batch, &mut [last, first, &mut more], &mut refuse).unwrap().unwrap_err();
+        let why =
+            program.run_held(&bare, &mut positions, &mut [last, first, &mut more], &mut refuse).unwrap().unwrap_err();
         assert!(why.to_string().contains("refused"), "{why}");
         assert!(reached.bytes().iter().chain(&more).all(|byte| *byte == 7));
         // Dropping wipes too: it cannot, now.
@@ -264,7 +268,8 @@ fn signatures_are_held_back_until_they_are_accepted() {
     one(|plan, batch| {
         let (gpus, device) = device(HostGpu::new(false));
         let mut program = gpus.prepare(&device, plan, 64, &Policy::default()).unwrap();
-        assert!(program.run_held(batch, &mut [&mut vec![0; size]], &mut |_| Ok(())).is_none());
+        let mut unasked = || panic!("positions are wanted of a batch that is not held back");
+        assert!(program.run_held(batch, &mut unasked, &mut [&mut vec![0; size]], &mut |_| Ok(())).is_none());
     });
 }
 
@@ -284,25 +289,35 @@ fn signatures_are_fetched_from_where_they_lie() {
     assert!(gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size));
     assert!(!gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size + 1) && !gpu.reaches(bytes.as_ptr() as u64, 1));
     let mut program = gpus.prepare(&device, &Plan::new(p, Op::Verify), jobs, &Policy::default()).unwrap();
-    let mut roots = |signatures: &[&[u8]]| {
+    // In both ways, where the device fetches these signatures by itself.
+    let mut roots = |signatures: &[&[u8]], fetches: bool| {
         let mut out = vec![0; jobs * p.n];
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures };
         program.run(&batch, &mut out).unwrap();
+        let (mut again, bare) = (vec![0; jobs * p.n], Batch { positions: &[], ..batch });
+        let done = program.run_fetched(&bare, &mut || positions.clone(), &mut again);
+        assert_eq!(done.is_some(), fetches);
+        if let Some(done) = done {
+            done.unwrap();
+            assert!(again == out);
+            let why = program.run_fetched(&bare, &mut || positions[1..].to_vec(), &mut again).unwrap().unwrap_err();
+            assert!(why.to_string().contains("positions"), "{why}");
+        }
         out
     };
     let elsewhere: Vec<&[u8]> = bytes.chunks(size).collect();
-    let expected = roots(&elsewhere);
+    let expected = roots(&elsewhere, false);
     let here: Vec<&[u8]> = reached.bytes().chunks(size).collect();
-    assert!(roots(&here) == expected);
+    assert!(roots(&here, true) == expected);
     let mut mixed = here.clone();
     mixed[30] = elsewhere[30];
-    assert!(roots(&mixed) == expected);
+    assert!(roots(&mixed, false) == expected);
     // Two copies, and one for each row.
     let halves = [&here[32..], &here[..32]].concat();
-    assert!(roots(&halves) == [&expected[32 * p.n..], &expected[..32 * p.n]].concat());
+    assert!(roots(&halves, true) == [&expected[32 * p.n..], &expected[..32 * p.n]].concat());
     let backwards: Vec<&[u8]> = here.iter().rev().copied().collect();
     let expected: Vec<u8> = expected.chunks(p.n).rev().flatten().copied().collect();
-    assert!(roots(&backwards) == expected);
+    assert!(roots(&backwards, false) == expected);
     drop(reached);
     assert!(!gpu.reaches(here_of(&gpu), 1));
 }

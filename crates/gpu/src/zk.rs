@@ -14,6 +14,7 @@ mod tests;
 mod verify;
 
 use crate::gpu::{Gpu, Launch, Queue, Step};
+use crate::ring::in_threads;
 use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
@@ -185,8 +186,11 @@ impl<G: Gpu> ZkGpu<G> {
             let (now, later) = rest.split_at(cut(&self.limits, rest));
             let done = pass(self, now);
             // What was secret goes in any case, and what failed leaves nothing.
-            let wiped =
-                if secret || done.is_err() { self.memory.wipe(&self.kernels, self.policy.threads > 1) } else { Ok(()) };
+            let wiped = if secret || done.is_err() {
+                self.memory.wipe(&self.kernels, in_threads(self.policy.threads))
+            } else {
+                Ok(())
+            };
             done.and(wiped)?;
             rest = later;
         }

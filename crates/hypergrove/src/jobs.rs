@@ -11,7 +11,7 @@ use hypergrove_taint::{classify, declassified, declassify};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr;
 use std::sync::Arc;
 use zeroize::{Zeroize, Zeroizing};
@@ -225,7 +225,7 @@ pub(crate) struct ToVerify<'a> {
 }
 
 impl ToSign<'_> {
-    /// Makes the message's R, the first part of its signature. Gives what it selects.
+    /// Makes the message's R, the first part of its signature. Gives what it selects. The caller wipes the stack.
     ///
     /// FIPS 205, Algorithm 19: lines 1–10.
     fn randomized(&self, i: usize, fresh: &[u8], r: &mut [u8]) -> Position {
@@ -236,10 +236,31 @@ impl ToSign<'_> {
             Randomizer::Given(bytes) => bytes,
         };
         let m_prime = MPrime::new(self.mode, self.message).expect("the mode was checked");
-        wiped(|| prf_msg(p, key.sk_prf(), opt_rand, &m_prime, r));
+        prf_msg(p, key.sk_prf(), opt_rand, &m_prime, r);
         declassify(&*r);
         Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime)
     }
+}
+
+/// Messages whose R a thread makes before it wipes its stack, which takes longer than one R.
+const MESSAGES_OF_A_WIPE: usize = 16;
+
+/// Makes the R of every message, each at `r` of its `size` bytes of `out`. Gives what they select.
+fn randomize<'a>(
+    run: &Run<'_>,
+    of: impl Fn(usize) -> ToSign<'a> + Send + Sync,
+    fresh: &[u8],
+    (out, size): (&mut [u8], usize),
+    r: Range<usize>,
+) -> Vec<Position> {
+    let positions = run.place.each(out, MESSAGES_OF_A_WIPE * size, |group, out| {
+        let of = |(nth, out): (usize, &mut [u8])| {
+            let i = group * MESSAGES_OF_A_WIPE + nth;
+            of(i).randomized(i, fresh, &mut out[r.clone()])
+        };
+        wiped(|| out.chunks_exact_mut(size).enumerate().map(of).collect::<Vec<_>>())
+    });
+    positions.into_iter().flatten().collect()
 }
 
 /// What a batch takes of its keys.
@@ -276,23 +297,26 @@ pub(crate) fn sign_held<'a>(
         return Some(Err(why));
     }
     let rs = room(memory, key_of.len() * p.n);
-    let positions = run.place.each(rs, p.n, |i, r| of(i).randomized(i, &fresh, r));
-    let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
+    let mut positions = || randomize(run, &of, &fresh, (rs, p.n), 0..p.n);
+    let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
     let compares = options.check_roots && run.plan().cached_layers == 0;
     let of_key = |key: &u32| keys[*key as usize];
     let mut refused = None;
     let mut accept = |roots: &[u8]| {
         declassify(roots);
-        let roots = || roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
-        if !compares || roots().zip(key_of).all(|(root, key)| root == of_key(key).as_ref().pk_root()) {
+        let is_right = |(root, key): (&[u8], &u32)| root == of_key(key).as_ref().pk_root();
+        if !compares || roots.chunks_exact(p.n).zip(key_of).all(is_right) {
             return Ok(());
         }
-        refused = Some(roots().collect::<Vec<_>>().concat());
+        refused = Some(roots.to_vec());
         Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
     };
     let done = run.place.program_if(run.facts, key_of.len(), |program| {
         let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
-        program.run_held(&batch, rows, &mut accept).transpose().map(|timing| timing.map(|timing| ((), timing)))
+        program
+            .run_held(&batch, &mut positions, rows, &mut accept)
+            .transpose()
+            .map(|timing| timing.map(|timing| ((), timing)))
     });
     match done {
         Ok(Some(())) => {}
@@ -339,7 +363,7 @@ pub(crate) fn sign<'a>(
     let changed: Vec<bool> = keys.iter().map(|key| !key.is_unchanged()).collect();
     let of_changed = key_of.iter().enumerate().filter(|(_, key)| changed[**key as usize]);
     let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
-    let positions = run.place.each(out, p.sig_bytes(), |i, sig| of(i).randomized(i, fresh, &mut sig[p.r_range()]));
+    let positions = randomize(run, &of, fresh, (out, p.sig_bytes()), p.r_range());
     let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
     // The second time, all bytes must be those of the first, which was checked.
     let checks = !run.is_second();
@@ -376,16 +400,26 @@ pub(crate) fn verify<'a>(
     roots: &mut [u8],
 ) -> Result<(), Error> {
     let p = run.plan().params;
-    let positions = run.place.each(roots, p.n, |i, _| {
-        let ToVerify { pk_seed, pk_root, mode, message, signature } = of(i);
-        let m_prime = MPrime::new(mode, message).expect("the mode was checked");
-        Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime)
-    });
+    let mut positions = || {
+        run.place.map(key_of.len(), |i| {
+            let ToVerify { pk_seed, pk_root, mode, message, signature } = of(i);
+            let m_prime = MPrime::new(mode, message).expect("the mode was checked");
+            Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime)
+        })
+    };
     let keys: Vec<Key<'_>> =
         pk_seeds.iter().map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
     let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
-    run.program(&Batch { keys: &keys, key_of, positions: &positions, signatures: &signatures }, roots, false)?;
-    Ok(())
+    let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
+    run.place.program(run.facts, key_of.len(), |program| {
+        let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
+        let done = match program.run_fetched(&batch, &mut positions, roots) {
+            Some(done) => done,
+            None => program.run(&Batch { positions: &positions(), ..batch }, roots),
+        };
+        declassify(&*roots);
+        done.map(|timing| ((), timing))
+    })
 }
 
 /// One kind of job: how it is checked, laid before a program, and read from the program's output.

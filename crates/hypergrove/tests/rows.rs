@@ -517,3 +517,38 @@ fn a_device_whose_root_is_wrong_is_blamed() {
     let faults = engine.faults();
     assert!(matches!(&faults[..], [Fault { error: Error::Inconsistent { .. }, .. }]), "{faults:?}");
 }
+
+/// A device computes early, and has full chunks later.
+#[test]
+fn a_long_call_begins_with_small_chunks() {
+    let key = key(1);
+    let (messages, device) = (messages(400), Mock { memory: 1 << 30, jobs: 64, ..mock(1, 2) });
+    let rows = SignRows {
+        keys: RowSigningKeys::One(&key),
+        mode: Mode::default(),
+        messages: Column::Slices(&messages.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+        randomizer: Randomizer::Deterministic,
+    };
+    let engine = device.engine();
+    let (signatures, _) = sign(&engine, &rows, 400);
+    let public = key.verifying_key();
+    let verify = |count: usize| {
+        device.log.runs.lock().unwrap().clear();
+        let messages: Vec<&[u8]> = messages[..count].iter().map(Vec::as_slice).collect();
+        let rows = VerifyRows {
+            keys: RowVerifyingKeys::One(&public),
+            mode: Mode::default(),
+            messages: Column::Slices(&messages),
+            signatures: Column::packed(&signatures[..count * P.sig_bytes()], P.sig_bytes()),
+        };
+        let mut statuses = vec![RowStatus::default(); count];
+        engine.verify_rows(&rows, &mut statuses).unwrap();
+        assert!(statuses.iter().all(|status| *status == RowStatus::Valid));
+        let mut runs: Vec<usize> = device.log.runs.lock().unwrap().iter().map(|(_, jobs)| *jobs).collect();
+        runs.sort_unstable();
+        runs
+    };
+    verify(400);
+    assert_eq!(verify(400), [8, 16, 24, 32, 64, 64, 64, 64, 64]);
+    assert_eq!(verify(64), [64]);
+}

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Threads a multiprocessor of launches that take turns with those of other queues: side by side they would end together,
-/// and leave the device idle while all copy. Smaller ones have room beside each other.
-const FULL: u64 = 256;
+/// and leave the device idle while all copy. Smaller ones have room beside each other. A multiprocessor holds so many.
+const FULL: u64 = 2048;
 
 /// Destroyed once what was submitted to it is done.
 struct Stream {
@@ -97,6 +97,8 @@ pub(crate) struct CudaRecording {
     gpu: Arc<CudaGpu>,
     graph: CUgraphExec,
     accesses: Vec<Access>,
+    /// Whether it takes turns with others that fill the device.
+    fills: bool,
 }
 // SAFETY: an instantiated graph is a handle that any thread may launch; queues launch it one at a time by `&mut self`,
 // and CUDA orders launches of one graph in different streams.
@@ -217,6 +219,32 @@ impl CudaQueue {
         self.gpu.check(code, "ordering its streams")
     }
 
+    /// Whether these steps leave other queues' no room on the device.
+    fn fills(&self, steps: &[Step]) -> bool {
+        let threads = |step: &Step| match step {
+            Step::Launch(launch) | Step::Beside(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
+            _ => 0,
+        };
+        steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.multiprocessors))
+    }
+
+    /// Runs what launches, after the launches of other queues that fill the device if these do.
+    fn in_turn(&self, fills: bool, launch: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut last_computed = lock(&self.gpu.last_computed);
+        if let (true, Some(computed)) = (fills, last_computed.upgrade()) {
+            // SAFETY: the stream is this queue's, the event another's or its own, which lives.
+            let code = unsafe { (self.gpu.driver.cuStreamWaitEvent)(self.main.stream, computed.event, 0) };
+            self.gpu.check(code, "taking turns")?;
+        }
+        self.mark_event(&self.launched)?;
+        launch()?;
+        self.mark_event(&self.computed)?;
+        if fills {
+            *last_computed = Arc::downgrade(&self.computed);
+        }
+        Ok(())
+    }
+
     /// The steps must have been checked.
     fn enqueue(&self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
         let (driver, main) = (&self.gpu.driver, self.main.stream);
@@ -267,26 +295,10 @@ impl Queue for CudaQueue {
             return self.measured(|queue| queue.enqueue(kernels, steps));
         }
         self.launches += 1;
-        let threads = |step: &Step| match step {
-            Step::Launch(launch) | Step::Beside(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
-            _ => 0,
-        };
-        let fills = steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.multiprocessors));
+        let fills = self.fills(steps);
         self.measured(|queue| {
             queue.enqueue(kernels, &steps[..first])?;
-            let mut last_computed = lock(&queue.gpu.last_computed);
-            if let (true, Some(computed)) = (fills, last_computed.upgrade()) {
-                // SAFETY: the stream is this queue's, the event another's or its own, which lives.
-                let code = unsafe { (queue.gpu.driver.cuStreamWaitEvent)(queue.main.stream, computed.event, 0) };
-                queue.gpu.check(code, "taking turns")?;
-            }
-            queue.mark_event(&queue.launched)?;
-            queue.enqueue(kernels, &steps[first..last])?;
-            queue.mark_event(&queue.computed)?;
-            if fills {
-                *last_computed = Arc::downgrade(&queue.computed);
-            }
-            drop(last_computed);
+            queue.in_turn(fills, || queue.enqueue(kernels, &steps[first..last]))?;
             queue.enqueue(kernels, &steps[last..])
         })
     }
@@ -318,18 +330,23 @@ impl Queue for CudaQueue {
             self.settle();
         }
         let accesses = steps.iter().flat_map(accesses).collect();
-        made.map(|graph| CudaRecording { gpu: gpu.clone(), graph, accesses })
+        made.map(|graph| CudaRecording { gpu: gpu.clone(), graph, accesses, fills: self.fills(steps) })
     }
 
     fn replay(&mut self, recording: &CudaRecording) -> Result<(), Error> {
         self.gpu.bind()?;
         self.check_gpu(&recording.gpu)?;
         self.gpu.check_accesses(recording.accesses.iter().copied())?;
-        self.measured(|queue| {
+        let replay = |queue: &CudaQueue| {
             // SAFETY: the graph lives as long as the recording, and CUDA keeps it while it runs; its memory is allocated.
             let code = unsafe { (queue.gpu.driver.cuGraphLaunch)(recording.graph, queue.main.stream) };
             queue.gpu.check(code, "replaying a recording")
-        })
+        };
+        // A small one costs no more calls of the driver than it must.
+        match recording.fills {
+            true => self.measured(|queue| queue.in_turn(true, || replay(queue))),
+            false => self.measured(replay),
+        }
     }
 
     fn mark(&mut self, slot: usize) -> Result<(), Error> {

@@ -145,7 +145,8 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Does the host's share of every job, given its index and its `size` bytes of the output.
+    /// Does the host's share of jobs that have `size` bytes of the output together, the last of them perhaps fewer. `work` gets the
+    /// number of these jobs' part of the output, and the part.
     pub fn each<T: Send>(
         &self,
         out: &mut [u8],
@@ -155,12 +156,20 @@ impl Place<'_> {
         let mut all = Vec::new();
         match self.pool {
             Some(pool) if out.len() > size => {
-                let outputs = out.par_chunks_exact_mut(size).enumerate();
+                let outputs = out.par_chunks_mut(size).enumerate();
                 pool.install(|| outputs.map(|(i, out)| work(i, out)).collect_into_vec(&mut all));
             }
-            _ => all.extend(out.chunks_exact_mut(size).enumerate().map(|(i, out)| work(i, out))),
+            _ => all.extend(out.chunks_mut(size).enumerate().map(|(i, out)| work(i, out))),
         }
         all
+    }
+
+    /// Does the host's share of so many jobs.
+    pub fn map<T: Send>(&self, jobs: usize, work: impl Fn(usize) -> T + Send + Sync) -> Vec<T> {
+        match self.pool {
+            Some(pool) if jobs > 1 => pool.install(|| (0..jobs).into_par_iter().map(work).collect()),
+            _ => (0..jobs).map(work).collect(),
+        }
     }
 
     /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks

@@ -1,7 +1,7 @@
 //! Keys whose top layers are cached: nodes and WOTS+ signatures in device memory, and how they are made.
 
-use super::GpuProgram;
 use super::layout::{Layout, flag_words};
+use super::{GpuProgram, Sent};
 use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::nodes::{self, Nodes};
 use hypergrove_engine::{Batch, Error, Key, Timing};
@@ -129,7 +129,7 @@ impl<G: Gpu> GpuProgram<G> {
                         to.copy_from_slice(&word.to_le_bytes());
                     }
                 }
-                let done = self.go(|program| program.store_steps(layer, count), None, &[], |_| Ok(()));
+                let done = self.go(|program| program.store_steps(layer, count), None, Sent::Later(&[]), |_| Ok(()));
                 let flags = self.view(l.flag, flag_words(p, count) * 4);
                 let agrees = |job: usize| flags[4 * (1 + job * p.d + layer)..][..4] == 1u32.to_le_bytes();
                 if done.is_ok() && !(0..count).all(agrees) {
@@ -176,8 +176,9 @@ impl<G: Gpu> GpuProgram<G> {
                     let count = self.layout.jobs.min(trees - first);
                     numbers.fill(u32::MAX);
                     self.put_keys(batch, &[*key], &mut numbers, &[]);
-                    timing.execute +=
-                        self.go(|program| program.cache_steps(layer, first, count), None, &[], |_| Ok(()))?.execute;
+                    timing.execute += self
+                        .go(|program| program.cache_steps(layer, first, count), None, Sent::Later(&[]), |_| Ok(()))?
+                        .execute;
                     let (to, left) = std::mem::take(&mut rest).split_at_mut(count * tree);
                     let part = self.layout.output;
                     to.copy_from_slice(&self.bytes(part)[..count * tree]);

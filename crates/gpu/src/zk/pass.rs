@@ -2,7 +2,7 @@
 
 use super::{Keys, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step, wipe};
-use crate::ring::{Ring, ring_bytes};
+use crate::ring::{Ring, in_threads, ring_bytes};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::Message;
@@ -206,7 +206,7 @@ impl<G: Gpu> ZkGpu<G> {
         messages: &[Message<'_>],
     ) -> Vec<Step> {
         let keys_bytes = self.memory.bytes(at.raw, keys.keys.len() * raw_bytes);
-        if self.policy.threads > 1 {
+        if in_threads(self.policy.threads) {
             let rows = keys_bytes.par_chunks_exact_mut(raw_bytes).zip(&keys.keys);
             rows.for_each(|(to, key)| raw(key, to));
         } else {
@@ -242,7 +242,7 @@ impl<G: Gpu> ZkGpu<G> {
     /// Sends signatures to the device.
     pub(super) fn send(&mut self, ring: Part, rows: &[&[u8]], to: Part) -> Result<(), Error> {
         let bytes = ring_bytes(rows.len() * SIG_BYTES).max(crate::SLOTS * SIG_BYTES);
-        let (to, parallel, kernels) = (self.memory.at(to), self.policy.threads > 1, &self.kernels);
+        let (to, parallel, kernels) = (self.memory.at(to), in_threads(self.policy.threads), &self.kernels);
         let Memory { queue, host, .. } = &mut self.memory;
         Ring::<G> { queue, kernels, host, at: ring.host, bytes, row: SIG_BYTES, parallel }.send(rows, to)
     }
@@ -254,7 +254,7 @@ impl<G: Gpu> ZkGpu<G> {
         from: Part,
         (pad, places): (usize, &mut [&mut [u8; ROW]]),
     ) -> Result<(), Error> {
-        let (rows, parallel) = (pad + places.len(), self.policy.threads > 1);
+        let (rows, parallel) = (pad + places.len(), in_threads(self.policy.threads));
         let (mut skip, mut left) = (pad, places);
         self.fetch(pieces, from, (rows, ROW), |rows| {
             let rows = &rows.as_chunks().0[std::mem::take(&mut skip)..];

@@ -239,6 +239,7 @@ impl Program for MockProgram {
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
+        positions: Positions<'_>,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>> {
@@ -246,10 +247,16 @@ impl Program for MockProgram {
         if op != Op::Sign || self.elsewhere || self.mock.memory == 0 {
             return None;
         }
+        let batch = &Batch { positions: &positions(), ..*batch };
         let mut out = vec![0; batch.len() * p.sig_bytes()];
         let done = self.run(batch, &mut out).and_then(|timing| {
             if !self.mock.is_idle {
-                let mut roots = self.read(Slot::XmssRoots).unwrap();
+                let roots = self.read(Slot::XmssRoots).unwrap();
+                let mut roots: Vec<u8> = roots
+                    .chunks_exact(roots.len() / batch.len())
+                    .flat_map(|roots| &roots[roots.len() - p.n..])
+                    .copied()
+                    .collect();
                 let is_wrong = self.mock.wrong_roots.try_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
                 *roots.last_mut().unwrap() ^= u8::from(is_wrong);
                 accept(&roots)?;
@@ -261,6 +268,18 @@ impl Program for MockProgram {
             Ok(timing)
         });
         Some(done)
+    }
+    /// As a GPU does: positions are computed meanwhile.
+    fn run_fetched(
+        &mut self,
+        batch: &Batch<'_>,
+        positions: Positions<'_>,
+        out: &mut [u8],
+    ) -> Option<Result<Timing, Error>> {
+        if self.plan().op != Op::Verify || self.elsewhere || self.mock.memory == 0 {
+            return None;
+        }
+        Some(self.run(&Batch { positions: &positions(), ..*batch }, out))
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;
