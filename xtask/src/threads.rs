@@ -7,7 +7,7 @@ use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Those of an engine's devices, of calls that share them, and of what the crates have of their own.
-const TESTS: [&str; 5] = ["--lib", "--test", "sharing", "--test", "devices"];
+const TESTS: [&str; 7] = ["--lib", "--test", "sharing", "--test", "devices", "--test", "tickets"];
 /// What those that are skipped hash takes minutes, and they share nothing.
 const SKIPPED: &str = "zkdilithium::tests::batches_are_the";
 /// The test whose race must be reported, and what the report looks like.

@@ -24,11 +24,11 @@ pub enum ErrorKind {
     Randomness,
     /// The operating system refused something else: a thread, a file.
     Io,
-    /// A queue has no room for the job now. Reserved: no call of this release reports it.
+    /// The queue of tickets has no room for the job now.
     QueueFull,
-    /// The job's deadline passed before the job was done. Reserved: no call of this release reports it.
+    /// The deadline passed before the job was done.
     DeadlineExceeded,
-    /// The caller cancelled the job. Reserved: no call of this release reports it.
+    /// The job was cancelled before it began: its engine was drained or dropped.
     Cancelled,
 }
 
@@ -101,12 +101,32 @@ pub enum Error {
         /// What was asked for, what the system answered, and the way out.
         what: String,
     },
+    /// The queue of tickets has no room for the job now.
+    QueueFull {
+        /// Jobs that the queue holds at most.
+        jobs: usize,
+        /// Bytes that they may own.
+        bytes: u64,
+    },
+    /// The deadline passed before the job was done.
+    DeadlineExceeded,
+    /// The job was cancelled before it began.
+    Cancelled {
+        /// Why.
+        what: String,
+    },
 }
 
 impl Error {
     /// Threads that could not be started, and why.
     pub fn no_threads(threads: usize, why: impl core::fmt::Display) -> Error {
         Error::Io { what: format!("{threads} threads could not be started: {why}; use fewer") }
+    }
+
+    /// What belongs to the process that this one was forked from.
+    pub(crate) fn of_parent() -> Error {
+        let what = "this engine's threads belong to the process that this one was forked from; make a new engine";
+        Error::Io { what: what.into() }
     }
 
     /// A private key of this scheme or set that is not in memory what it was.
@@ -128,6 +148,9 @@ impl Error {
             Error::Inconsistent { .. } => ErrorKind::Withheld,
             Error::Randomness => ErrorKind::Randomness,
             Error::Io { .. } => ErrorKind::Io,
+            Error::QueueFull { .. } => ErrorKind::QueueFull,
+            Error::DeadlineExceeded => ErrorKind::DeadlineExceeded,
+            Error::Cancelled { .. } => ErrorKind::Cancelled,
         }
     }
 }
@@ -152,6 +175,13 @@ impl core::fmt::Display for Error {
             Error::Randomness => f.write_str(
                 "the operating system gave no randomness, without which no key and no hedged signature is made",
             ),
+            Error::QueueFull { jobs, bytes } => write!(
+                f,
+                "the engine's queue is full, which holds {jobs} jobs and {} of theirs; wait for `ready`, or make it larger",
+                Size(*bytes)
+            ),
+            Error::DeadlineExceeded => f.write_str("the deadline passed before the job was done"),
+            Error::Cancelled { what } => write!(f, "cancelled: {what}"),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::run::Slh;
 use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Kind};
-use hypergrove_engine::scheduler::{Asked, Fault, Know, Options, Scale, Scheduler, Stats, Wake, Worker, slots};
+use hypergrove_engine::scheduler::{Asked, Fault, Know, Options, Queue, Scale, Scheduler, Stats, Wake, Worker, slots};
 use hypergrove_engine::{Backend, Device, Error, Policy, PolicySource, Timing};
 use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
@@ -30,6 +30,9 @@ pub const MEMORY_BUDGET: u64 = 256 << 20;
 /// The same, if one of its devices has memory of its own: it takes that many signatures in flight to keep it busy.
 pub const DEVICE_MEMORY_BUDGET: u64 = 2 << 30;
 
+/// Jobs that an engine's queue of tickets holds, unless told otherwise.
+pub const QUEUED_JOBS: usize = 1 << 16;
+
 /// Signs, verifies and makes keys, on one device or several. Cheap to clone: the clones share programs and threads.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
@@ -42,6 +45,7 @@ pub struct EngineBuilder {
     devices: Option<Vec<(Arc<dyn Backend>, u32)>>,
     threads: Option<usize>,
     memory_budget: Option<u64>,
+    queue: Option<(usize, u64)>,
     skip_root_check: bool,
     verify_signatures: bool,
     redundant: bool,
@@ -100,6 +104,12 @@ impl EngineBuilder {
     /// is larger than that is worked on alone.
     pub fn memory_budget(mut self, bytes: u64) -> EngineBuilder {
         self.memory_budget = Some(bytes);
+        self
+    }
+    /// What the queue of [tickets](Engine::submit) holds: jobs, and bytes that they own; otherwise [`QUEUED_JOBS`], and as much as
+    /// the memory budget. One job is never too large.
+    pub fn queue(mut self, jobs: usize, bytes: u64) -> EngineBuilder {
+        self.queue = Some((jobs, bytes));
         self
     }
     /// Whether the top root that signing grows anew is compared with PK.root (the default; it costs nothing).
@@ -171,8 +181,10 @@ impl EngineBuilder {
             redundant: self.redundant,
         };
         let devices = devices.into_iter().map(|(device, backend)| (backend, device)).collect();
-        let scheduler = Scheduler::new(devices, wake, options, know, self.zkdilithium_policy);
-        Ok(Engine(Arc::new(Inner { scheduler, notices, host_hashing: HostHashing::default() })))
+        let scheduler = Arc::new(Scheduler::new(devices, wake, options, know, self.zkdilithium_policy));
+        let (jobs, bytes) = self.queue.unwrap_or((QUEUED_JOBS, memory_budget));
+        let queue = Queue::new(scheduler.clone(), jobs, bytes);
+        Ok(Engine(Arc::new(Inner { queue, scheduler, notices, host_hashing: HostHashing::default() })))
     }
 
     /// Makes the host the only device at first, unless the caller said which.
@@ -293,7 +305,7 @@ impl Engine {
     /// What the engine did so far, and what it does now: chunks and their sizes, waits, faults, retries. Counting costs nothing
     /// that could be measured, and is always on.
     pub fn stats(&self) -> Stats {
-        self.0.scheduler.stats()
+        Stats { tickets: self.0.queue.stats(), ..self.0.scheduler.stats() }
     }
 
     /// What each of the [`devices`](Engine::devices) devices could do at most, if its backend knows: compressions a
@@ -499,7 +511,9 @@ pub(crate) fn wrong_root(key: &SigningKey) -> Error {
 }
 
 pub(crate) struct Inner {
-    pub(crate) scheduler: Scheduler,
+    /// Its threads end before all else does.
+    pub(crate) queue: Queue,
+    pub(crate) scheduler: Arc<Scheduler>,
     notices: Arc<Mutex<Vec<String>>>,
     pub(crate) host_hashing: HostHashing,
 }

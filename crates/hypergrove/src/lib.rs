@@ -102,15 +102,16 @@ mod jobs;
 mod keys;
 pub mod rows;
 mod run;
+mod tickets;
 #[cfg(feature = "zkdilithium")]
 pub mod zkdilithium;
 
-pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET};
+pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET, QUEUED_JOBS};
 pub use explain::{Explanation, Memory};
 pub use flow::Flow;
 pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa};
-pub use hypergrove_engine::scheduler::{DeviceStats, Fault, Stats, Waits, Wake};
+pub use hypergrove_engine::scheduler::{DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake};
 pub use hypergrove_engine::{Backend, Device, Error, ErrorKind, Messages, PolicySource, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Work, cache_bytes};
@@ -119,6 +120,7 @@ pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, Un
 pub use hypergrove_tune::table::Source as TableSource;
 pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
+pub use tickets::{GenerateJob, Refused, Submit};
 pub use {pkcs8, signature};
 
 use std::path::Path;
@@ -171,6 +173,7 @@ const _: () = {
     is_shared::<(SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
     is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Messages<'_>, Mode<'_>, Randomizer<'_>)>();
     is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
+    is_shared::<(Ticket<Signature>, Room, Refused<SignJob<'_>>, GenerateJob)>();
     is_shared::<(BackendEntry, Device, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
     is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Rates, backend::Reference)>(
     );

@@ -29,10 +29,12 @@ mod blocks;
 mod engine;
 mod keys;
 mod rows;
+mod tickets;
 
 pub use engine::{Engine, EngineBuilder};
 pub use keys::SigningKeys;
 pub use rows::{RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
+pub use tickets::GenerateJob;
 
 use crate::jobs::{JobKey, owned, random};
 use crate::{Error, Isa};

@@ -8,28 +8,31 @@ use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, Sign
 use hypergrove::zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{self, Op};
 use hypergrove::{Backend, Device, Error, Timing};
-use hypergrove::{Engine, Mode, PreHash, Randomizer};
+use hypergrove::{Engine, Mode, PreHash, Randomizer, VerifyJob};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// The system's allocator, and how often it was asked.
-struct Counting(AtomicUsize);
+/// The system's allocator, how often it was asked, and how many of its bytes are in use.
+struct Counting(AtomicUsize, AtomicUsize);
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting(AtomicUsize::new(0));
+static ALLOCATOR: Counting = Counting(AtomicUsize::new(0), AtomicUsize::new(0));
 
 // SAFETY: every call is the system's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.0.fetch_add(1, Relaxed);
+        self.1.fetch_add(layout.size(), Relaxed);
         // SAFETY: the caller keeps the rules of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        self.1.fetch_sub(layout.size(), Relaxed);
         // SAFETY: the caller keeps the rules of `dealloc`.
         unsafe { System.dealloc(at, layout) }
     }
@@ -202,4 +205,45 @@ fn a_row_of_zkdilithium_allocates_nothing() {
         // A chunk has 4,096 rows.
         assert!(many < few + 80 * 25, "{op}: {few} allocations for 1,000 rows, {many} for 100,000");
     }
+}
+
+/// Tickets, so many as there are in `HYPERGROVE_TICKETS`, of every end: memory does not grow with their number.
+#[test]
+fn tickets_leave_nothing_behind() {
+    let _alone = alone();
+    let count = std::env::var("HYPERGROVE_TICKETS").map_or(100_000, |count| count.parse().expect("a number"));
+    let device = Mock { is_idle: true, jobs: 64, memory: 1 << 30, ..mock(1, 2) };
+    let engine = device.builder().queue(1000, 1 << 24).build().unwrap();
+    let (public, signature) = (Arc::new(key(1).verifying_key()), vec![0; P.sig_bytes()]);
+    let job = || VerifyJob::new(public.clone(), &b"message"[..], &signature);
+    let round = || {
+        let called = Arc::new(AtomicUsize::new(0));
+        let mut held = Vec::with_capacity(1000);
+        for i in 0..1000 {
+            let ticket = engine.submit(job()).unwrap();
+            match i % 5 {
+                0 => assert_eq!(ticket.wait(), Ok(false)),
+                1 => drop(ticket),
+                2 => {
+                    let called = called.clone();
+                    ticket.on_done(move |_| {
+                        called.fetch_add(1, Relaxed);
+                    });
+                }
+                3 => held.push(ticket.deadline(Instant::now() + Duration::from_secs(3600))),
+                _ => held.push(ticket),
+            }
+            engine.ready().wait().unwrap();
+        }
+        held.into_iter().for_each(|ticket| assert_eq!(ticket.wait(), Ok(false)));
+        while called.load(Relaxed) < 200 || engine.stats().tickets.running > 0 {
+            std::thread::yield_now();
+        }
+        ALLOCATOR.1.load(Relaxed)
+    };
+    let first = (0..10).map(|_| round()).max().unwrap();
+    let last = (0..count / 1000).map(|_| round()).next_back().unwrap();
+    println!("checked: tickets: {first} bytes in use after 10,000 tickets, {last} after {count} more");
+    // Queues and buffers keep what they grew to.
+    assert!(last < first + (64 << 10), "{first} bytes in use after 10,000 tickets, {last} after {count} more");
 }

@@ -48,6 +48,12 @@ fn are_refused(engine: &Engine, key: &SigningKey) {
     refused(sign(engine, key, 20).0);
     refused(sign(engine, key, 1).0);
     refused(engine.sign(key, PURE, b"message", Randomizer::Hedged).map(drop));
+    tickets_are_refused(engine, key);
+}
+
+fn tickets_are_refused(engine: &Engine, key: &SigningKey) {
+    let refused = engine.submit(job(key, 0)).unwrap_err();
+    assert!(refused.why.to_string().contains("make a new engine"), "{refused}");
 }
 
 /// One test: nothing else happens in this process.
@@ -77,6 +83,26 @@ fn a_child_computes_or_is_told_that_it_cannot() {
     let alone = Engine::builder().backend(Arc::new(Cpu::new())).threads(1).build().unwrap();
     assert_eq!(sign(&alone, &key, 20), (Ok(()), 20));
     in_child("one thread", || assert_eq!(sign(&alone, &key, 20), (Ok(()), 20)));
+
+    // A ticket starts a thread, which the child has not. What the parent was waiting for, nobody in the child gets.
+    let first = alone.submit(job(&key, 0)).unwrap();
+    let mut tickets: Vec<_> = (0..4).map(|i| Some(alone.submit(job(&key, i)).unwrap())).collect();
+    in_child("tickets", || {
+        tickets_are_refused(&alone, &key);
+        assert_eq!(sign(&alone, &key, 20), (Ok(()), 20), "calls go on");
+        let is_parents = |why: Error| why.to_string().contains("make a new engine");
+        assert!(tickets[0].take().unwrap().wait().is_err_and(is_parents));
+        assert!(tickets[1].as_mut().unwrap().try_take().unwrap().is_err_and(is_parents));
+        assert!(tickets[2].take().unwrap().deadline(Instant::now()).wait().is_err_and(is_parents));
+        tickets[3].take().unwrap().on_done(move |result| assert!(result.is_err_and(is_parents)));
+        assert!(alone.drain(Instant::now()).is_err_and(is_parents));
+        tickets.clear();
+        let own = Engine::builder().backend(Arc::new(Cpu::new())).threads(1).build().unwrap();
+        own.submit(job(&key, 0)).unwrap().wait().unwrap();
+        drop(own);
+    });
+    first.wait().unwrap();
+    tickets.into_iter().flatten().for_each(|ticket| drop(ticket.wait().unwrap()));
 
     // The next chunks are under way while results are handed out: in the child, their turns never end.
     let slow = mock(1, 2).answering(|call| {

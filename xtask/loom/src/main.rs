@@ -1,9 +1,12 @@
 //! The scheduler's queues under loom: every order in which threads can take the locks, up to a number of preemptions.
 //!
-//! `turns.rs` and `feed.rs` are compiled here as they are, with loom's locks. Loom reports a thread that is never woken as a
+//! `cell.rs`, `turns.rs` and `feed.rs` are compiled here as they are, with loom's locks. Loom reports a thread that is never woken as a
 //! deadlock.
 #![forbid(unsafe_code)]
 
+#[allow(dead_code, reason = "the models use some of it")]
+#[path = "../../../crates/engine/src/scheduler/cell.rs"]
+mod cell;
 #[allow(dead_code, reason = "the models use some of it")]
 #[path = "../../../crates/engine/src/scheduler/feed.rs"]
 mod feed;
@@ -66,10 +69,15 @@ mod worker {
     }
 }
 
+/// Why there is no result.
+#[derive(Debug)]
+struct Error;
+
 trait Job {}
 
 impl Job for usize {}
 
+use cell::Cell;
 use feed::{Fed, Feed};
 use loom::sync::atomic::AtomicUsize;
 use loom::thread::{self, JoinHandle};
@@ -79,7 +87,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use sync::Mutex;
-use turns::{Signal, Ticket, Turn, Turns, lock};
+use turns::{Signal, Request, Turn, Turns, lock};
 use worker::Asked;
 
 /// Preemptions in one execution: each one more multiplies the executions.
@@ -87,19 +95,23 @@ const PREEMPTIONS: usize = 3;
 
 type Model = (&'static str, fn());
 
-const MODELS: [Model; 6] = [
-    ("chunks come one at a time, in the order of their tickets", chunks_in_order),
+const MODELS: [Model; 9] = [
+    ("chunks come one at a time, in the order of their requests", chunks_in_order),
     ("a call that gives up leaves its turn to the next", giving_up),
     ("a call that steps aside for its sink comes back", stepping_aside),
     ("single jobs wait for single jobs alone", singles),
     ("a feed that is full goes on when there is room", feed_goes_on),
     ("a feed that is stopped ends, whatever it waits for", feed_stops),
+    ("of two results one reaches the thread that waits", one_result),
+    ("a ticket that is dropped leaves its result to one", dropping),
+    ("a callback is called once", calling),
 ];
 
 /// Faults that loom must find.
-const CONTROLS: [Model; 2] = [
+const CONTROLS: [Model; 3] = [
     ("a call that looks for its turn before it asks what happened", careless),
     ("a call that keeps the turn that it gave up", keeping),
+    ("a result of which nobody is told", untold),
 ];
 
 fn main() -> ExitCode {
@@ -134,27 +146,27 @@ fn granted<'a>(turns: &'a Turns, signal: &Signal) -> Turn<'a> {
     }
 }
 
-/// A device with one slot, and which tickets had it so far.
+/// A device with one slot, and which requests had it so far.
 struct Device {
     turns: Turns,
     inside: AtomicUsize,
-    tickets: Mutex<Vec<Ticket>>,
+    requests: Mutex<Vec<Request>>,
 }
 
 impl Device {
     fn new() -> Arc<Device> {
-        Arc::new(Device { turns: Turns::new(1, 1), inside: AtomicUsize::new(0), tickets: Mutex::new(Vec::new()) })
+        Arc::new(Device { turns: Turns::new(1, 1), inside: AtomicUsize::new(0), requests: Mutex::new(Vec::new()) })
     }
 
     /// A chunk.
     fn run(&self) {
         let signal = Arc::new(Signal::default());
-        let (turn, ticket) = match self.turns.chunk(&signal, 0, None) {
+        let (turn, request) = match self.turns.chunk(&signal, 0, None) {
             Ok(turn) => (turn, None),
-            Err(ticket) => (granted(&self.turns, &signal), Some(ticket)),
+            Err(request) => (granted(&self.turns, &signal), Some(request)),
         };
         assert_eq!(self.inside.fetch_add(1, SeqCst), 0, "one at a time");
-        lock(&self.tickets).extend(ticket);
+        lock(&self.requests).extend(request);
         self.inside.fetch_sub(1, SeqCst);
         drop(turn);
     }
@@ -175,15 +187,15 @@ fn chunks_in_order() {
     let others = [(); 2].map(|()| device.spawn(Device::run));
     device.run();
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert!(lock(&device.tickets).is_sorted());
+    assert!(lock(&device.requests).is_sorted());
     device.is_idle();
 }
 
 /// A call asks for a turn and ends before it has it.
 fn gives_up(device: &Device, returns: bool) {
     let signal = Arc::new(Signal::default());
-    let ticket = device.turns.chunk(&signal, 0, None).err();
-    if ticket.is_some_and(|ticket| !device.turns.withdraw(ticket)) && returns {
+    let request = device.turns.chunk(&signal, 0, None).err();
+    if request.is_some_and(|request| !device.turns.withdraw(request)) && returns {
         for (_, slot) in signal.granted() {
             drop(device.turns.granted(slot));
         }
@@ -203,13 +215,13 @@ fn stepping_aside() {
     let signal = Arc::new(Signal::default());
     let Ok(first) = device.turns.chunk(&signal, 0, None) else { panic!("nobody is there") };
     let aside = Arc::new(Signal::default());
-    let Err(ticket) = device.turns.chunk(&aside, 0, None) else { panic!("the slot is in use") };
+    let Err(request) = device.turns.chunk(&aside, 0, None) else { panic!("the slot is in use") };
     let other = device.spawn(Device::run);
     let end = device.spawn(|device| drop(device.turns.granted(0)));
     std::mem::forget(first);
-    let turn = match device.turns.withdraw(ticket) {
-        true => device.turns.chunk(&aside, 0, Some(ticket)).unwrap_or_else(|same| {
-            assert_eq!(same, ticket);
+    let turn = match device.turns.withdraw(request) {
+        true => device.turns.chunk(&aside, 0, Some(request)).unwrap_or_else(|same| {
+            assert_eq!(same, request);
             granted(&device.turns, &aside)
         }),
         false => granted(&device.turns, &aside),
@@ -291,4 +303,49 @@ fn keeping() {
     let others = [device.spawn(|device| gives_up(device, false)), device.spawn(Device::run)];
     device.run();
     others.into_iter().for_each(|other| other.join().unwrap());
+}
+
+/// Sets a result in a thread of its own, and tells of it: whether it was accepted.
+fn resolves(cell: &Arc<Cell<u32>>, result: Result<u32, Error>) -> JoinHandle<bool> {
+    let cell = cell.clone();
+    thread::spawn(move || cell.resolve(result).map(|wake| cell.wake(wake)).is_ok())
+}
+
+fn one_result() {
+    let cell = Arc::new(Cell::new());
+    let setters = [resolves(&cell, Ok(1)), resolves(&cell, Err(Error))];
+    let result = cell.wait(None).expect("nobody else takes it");
+    let accepted = setters.map(|setter| setter.join().unwrap());
+    assert_eq!(accepted, [result.is_ok(), result.is_err()]);
+    assert!(cell.is_resolved() && cell.take().is_none());
+}
+
+fn dropping() {
+    let cell = Arc::new(Cell::new());
+    let setter = resolves(&cell, Ok(1));
+    let dropped = cell.abandon().is_some();
+    assert_eq!(setter.join().unwrap(), dropped, "a result that was accepted is given to the ticket");
+}
+
+fn calling() {
+    let cell = Arc::new(Cell::new());
+    let setters = [resolves(&cell, Ok(1)), resolves(&cell, Err(Error))];
+    let called = Arc::new(AtomicUsize::new(0));
+    let counts = called.clone();
+    let callback = move |_| {
+        counts.fetch_add(1, SeqCst);
+    };
+    if let Some((callback, result)) = cell.on_done(Box::new(callback)) {
+        callback(result);
+    }
+    let accepted = setters.map(|setter| usize::from(setter.join().unwrap()));
+    assert_eq!((accepted[0] + accepted[1], called.load(SeqCst)), (1, 1));
+}
+
+fn untold() {
+    let cell = Arc::new(Cell::new());
+    let silent = cell.clone();
+    let setter = thread::spawn(move || silent.resolve(Ok(1)).is_ok());
+    cell.wait(None).unwrap().unwrap();
+    setter.join().unwrap();
 }

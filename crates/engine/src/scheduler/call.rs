@@ -1,7 +1,7 @@
 //! A call's way through the devices: its jobs are cut into chunks, the chunks take turns on devices, results are put in order.
 
 use super::feed::{Feed, Supply, patience};
-use super::turns::{Signal, Ticket, Turn, lock};
+use super::turns::{Request, Signal, Turn, lock};
 use super::worker::{Asked, Scale, Worker, is_fault};
 use super::{Job, Place, Scheduler};
 use crate::Error;
@@ -85,9 +85,9 @@ struct Lane<'a> {
     /// Chunks that it began so far.
     begun: usize,
     /// The turn that it waits for.
-    ticket: Option<Ticket>,
+    request: Option<Request>,
     /// The place in the queue that it left for a while.
-    place: Option<Ticket>,
+    place: Option<Request>,
     /// Slots that it was granted.
     granted: Vec<usize>,
     /// Output buffers: what one of them holds was zeroed by the operating system once, not for every chunk.
@@ -102,7 +102,16 @@ impl Drop for Lane<'_> {
 
 impl<'a> Lane<'a> {
     fn new(worker: &'a Worker) -> Lane<'a> {
-        Lane { worker, chunks: 0, jobs: 0, begun: 0, ticket: None, place: None, granted: Vec::new(), spare: Vec::new() }
+        Lane {
+            worker,
+            chunks: 0,
+            jobs: 0,
+            begun: 0,
+            request: None,
+            place: None,
+            granted: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// Returns what it was granted.
@@ -117,13 +126,13 @@ impl<'a> Lane<'a> {
         if let Some(slot) = self.granted.pop() {
             return Some(self.worker.turns.granted(slot));
         }
-        if self.ticket.is_some() {
+        if self.request.is_some() {
             return None;
         }
         match self.worker.turns.chunk(signal, number, self.place.take()) {
             Ok(turn) => Some(turn),
-            Err(ticket) => {
-                self.ticket = Some(ticket);
+            Err(request) => {
+                self.request = Some(request);
                 None
             }
         }
@@ -297,13 +306,13 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
 
     /// Nothing is in flight, and no turn is waited for.
     fn is_idle(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.chunks == 0 && lane.ticket.is_none())
+        self.lanes.iter().all(|lane| lane.chunks == 0 && lane.request.is_none())
     }
 
     fn take_grants(&mut self) {
         for (number, slot) in self.signal.granted() {
             let lane = &mut self.lanes[number];
-            lane.ticket = None;
+            lane.request = None;
             lane.granted.push(slot);
         }
     }
@@ -312,11 +321,11 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
     /// granted meanwhile.
     fn step_aside(&mut self) -> bool {
         for lane in &mut self.lanes {
-            if let Some(ticket) = lane.ticket.take_if(|ticket| lane.worker.turns.withdraw(*ticket)) {
-                lane.place = Some(ticket);
+            if let Some(request) = lane.request.take_if(|request| lane.worker.turns.withdraw(*request)) {
+                lane.place = Some(request);
             }
         }
-        self.lanes.iter().all(|lane| lane.ticket.is_none() && lane.granted.is_empty())
+        self.lanes.iter().all(|lane| lane.request.is_none() && lane.granted.is_empty())
     }
 
     /// Starts a chunk, if a device has room for it.
@@ -663,8 +672,8 @@ impl<J: Job, I: Iterator<Item = Asked<J>>> Drop for Call<'_, J, I> {
     /// Also where a sink panics: no turn is waited for any more, none is kept.
     fn drop(&mut self) {
         for lane in &mut self.lanes {
-            if let Some(ticket) = lane.ticket.take() {
-                lane.worker.turns.withdraw(ticket);
+            if let Some(request) = lane.request.take() {
+                lane.worker.turns.withdraw(request);
             }
         }
         self.take_grants();

@@ -187,6 +187,13 @@ impl Scheduler {
         if theirs <= ours { stay(compared) } else { Suited { workers: both(), why: compared } }
     }
 
+    /// Jobs for which other devices are initialised, if they are not yet.
+    pub(super) fn jobs_to_wake(&self, group: Group) -> Option<usize> {
+        self.lazy.as_ref().filter(|lazy| lazy.workers.get().is_none())?;
+        let each = self.workers[0].programs.facts(group).ok()?.seconds();
+        Some((2.0 * WAKE / each) as usize)
+    }
+
     /// Whether the host takes part in so many jobs beside discrete devices; `None` where that is no choice, or not all of them
     /// have shown how fast they are.
     pub(super) fn wants_host(&self, devices: &[&Worker], kind: Kind, jobs: usize) -> Option<bool> {

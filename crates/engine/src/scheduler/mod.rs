@@ -5,16 +5,19 @@
 //! devices, cuts chunks that fit the memory budget, shares devices among calls, does again what a device lost, and counts.
 
 mod call;
+mod cell;
 mod choice;
+mod deadlines;
 #[cfg(test)]
 mod doubles;
 mod feed;
 mod memory;
 mod stats;
+mod tickets;
 mod turns;
 mod worker;
 
-/// The locks of `turns` and `feed`. `xtask/loom` has loom's in their place.
+/// The locks of `cell`, `turns` and `feed`. `xtask/loom` has loom's in their place.
 mod sync {
     pub(super) use std::sync::atomic::AtomicU64;
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
@@ -23,7 +26,8 @@ mod sync {
 pub use call::Sink;
 pub use choice::{Suited, Wake};
 pub use memory::Memory;
-pub use stats::{DeviceStats, Stats};
+pub use stats::{DeviceStats, Stats, TicketStats};
+pub use tickets::{Queue, Queued, Room, Ticket};
 pub use turns::Waits;
 pub use worker::{Asked, Fault, Scale, Worker, is_fault};
 
@@ -671,10 +675,7 @@ impl Scheduler {
         }
         let process = std::process::id();
         match *self.process.get_or_init(|| process) {
-            first if first != process => Err(Error::Io {
-                what: "this engine's threads belong to the process that this one was forked from; make a new engine"
-                    .into(),
-            }),
+            first if first != process => Err(Error::of_parent()),
             _ => Ok(()),
         }
     }

@@ -31,6 +31,33 @@ pub struct Stats {
     pub memory_idle: u64,
     /// Each device.
     pub devices: Vec<DeviceStats>,
+    /// Jobs that were submitted for a ticket.
+    pub tickets: TicketStats,
+}
+
+/// What went through an engine's queue of tickets. Histograms are by powers of two: entry i counts what is 2^i up to twice as much.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TicketStats {
+    /// Jobs that wait now, and bytes that they own.
+    pub queued: usize,
+    /// See [`queued`](TicketStats::queued).
+    pub queued_bytes: u64,
+    /// Batches that run now, with jobs that run on the thread that waits for them.
+    pub running: usize,
+    /// Jobs that were accepted.
+    pub submitted: u64,
+    /// Jobs that were not: most often the queue was full.
+    pub refused: u64,
+    /// Jobs that were cancelled before they began, since their ticket was dropped.
+    pub cancelled: u64,
+    /// Tickets whose deadline passed.
+    pub expired: u64,
+    /// Batches by their jobs.
+    pub batch_sizes: Vec<u64>,
+    /// Jobs by the nanoseconds from their submission to the start of their batch.
+    pub waits: Vec<u64>,
+    /// Jobs by the nanoseconds that their batch took.
+    pub service_times: Vec<u64>,
 }
 
 /// What a device does for the calls of an engine.
@@ -53,7 +80,7 @@ pub struct DeviceStats {
 pub(crate) struct Counters {
     chunks: AtomicU64,
     jobs: AtomicU64,
-    sizes: [AtomicU64; 32],
+    sizes: Histogram,
     singles: AtomicU64,
     nanoseconds: AtomicU64,
     faults: AtomicU64,
@@ -64,8 +91,8 @@ impl Counters {
     pub(crate) fn chunk(&self, jobs: usize, took: Duration) {
         self.chunks.fetch_add(1, Relaxed);
         self.jobs.fetch_add(jobs as u64, Relaxed);
-        self.sizes[(jobs.max(1).ilog2() as usize).min(31)].fetch_add(1, Relaxed);
-        self.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.sizes.add(jobs as u64, 1);
+        self.nanoseconds.fetch_add(nanoseconds(took), Relaxed);
     }
 
     pub(crate) fn single(&self) {
@@ -81,12 +108,89 @@ impl Counters {
     }
 }
 
+/// A histogram that any thread adds to.
+struct Histogram([AtomicU64; 64]);
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram([const { AtomicU64::new(0) }; 64])
+    }
+}
+
+impl Histogram {
+    fn add(&self, value: u64, times: u64) {
+        self.0[value.max(1).ilog2() as usize].fetch_add(times, Relaxed);
+    }
+
+    /// Its entries up to the last that is not zero.
+    fn read(&self) -> Vec<u64> {
+        let mut counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
+        counts.truncate(counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
+        counts
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The same for tickets.
+#[derive(Default)]
+pub(super) struct TicketCounters {
+    submitted: AtomicU64,
+    refused: AtomicU64,
+    cancelled: AtomicU64,
+    expired: AtomicU64,
+    sizes: Histogram,
+    waits: Histogram,
+    service: Histogram,
+}
+
+impl TicketCounters {
+    pub(super) fn submitted(&self) {
+        self.submitted.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn cancelled(&self) {
+        self.cancelled.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn expired(&self) {
+        self.expired.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn waited(&self, time: Duration) {
+        self.waits.add(nanoseconds(time), 1);
+    }
+
+    pub(super) fn batch(&self, jobs: usize, took: Duration) {
+        self.sizes.add(jobs as u64, 1);
+        self.service.add(nanoseconds(took), jobs as u64);
+    }
+
+    /// All but what the queue itself knows.
+    pub(super) fn stats(&self) -> TicketStats {
+        TicketStats {
+            submitted: self.submitted.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            cancelled: self.cancelled.load(Relaxed),
+            expired: self.expired.load(Relaxed),
+            batch_sizes: self.sizes.read(),
+            waits: self.waits.read(),
+            service_times: self.service.read(),
+            ..TicketStats::default()
+        }
+    }
+}
+
 impl Scheduler {
-    /// What this engine did so far.
+    /// What this engine did so far, but for its tickets.
     pub fn stats(&self) -> Stats {
         let it = &self.counters;
-        let mut chunk_sizes: Vec<u64> = it.sizes.iter().map(|count| count.load(Relaxed)).collect();
-        chunk_sizes.truncate(chunk_sizes.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
         let device = |worker: &Worker| {
             let (running, waiting) = worker.turns.load();
             let (device, waits) = (worker.device().clone(), worker.turns.waits());
@@ -98,13 +202,14 @@ impl Scheduler {
             memory_idle,
             chunks: it.chunks.load(Relaxed),
             jobs: it.jobs.load(Relaxed),
-            chunk_sizes,
+            chunk_sizes: it.sizes.read(),
             single_jobs: it.singles.load(Relaxed),
             run_time: Duration::from_nanos(it.nanoseconds.load(Relaxed)),
             device: self.timing(),
             faults: it.faults.load(Relaxed),
             retried_jobs: it.again.load(Relaxed),
             devices: self.all().map(device).collect(),
+            tickets: TicketStats::default(),
         }
     }
 }

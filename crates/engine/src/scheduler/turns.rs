@@ -75,7 +75,7 @@ struct State {
     waiting_singles: BTreeMap<u64, Waiter>,
     waiting_chunks: BTreeMap<u64, Waiter>,
     /// Tickets given out so far.
-    tickets: u64,
+    requests: u64,
     waits: Waits,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Turns {
 }
 
 /// A place in the queue for a chunk's turn.
-pub(crate) type Ticket = u64;
+pub(crate) type Request = u64;
 
 /// The right to use a slot of a device, until this is dropped.
 pub(crate) struct Turn<'a> {
@@ -158,9 +158,9 @@ impl Turns {
             return Turn { turns: self, slot: None, crowded };
         }
         let signal = Arc::new(Signal::default());
-        state.tickets += 1;
-        let ticket = state.tickets;
-        state.waiting_singles.insert(ticket, Waiter { signal: signal.clone(), device: 0, since: Instant::now() });
+        state.requests += 1;
+        let request = state.requests;
+        state.waiting_singles.insert(request, Waiter { signal: signal.clone(), device: 0, since: Instant::now() });
         drop(state);
         loop {
             let seen = signal.events();
@@ -172,32 +172,32 @@ impl Turns {
     }
 
     /// A turn for a chunk, if there is one now; otherwise `signal` is told of it later, with `device`. A call that comes back
-    /// gives its ticket, and has the place in the queue that it had.
+    /// gives its request, and has the place in the queue that it had.
     pub(crate) fn chunk(
         &self,
         signal: &Arc<Signal>,
         device: usize,
-        ticket: Option<Ticket>,
-    ) -> Result<Turn<'_>, Ticket> {
+        request: Option<Request>,
+    ) -> Result<Turn<'_>, Request> {
         let mut state = lock(&self.state);
-        let ticket = ticket.unwrap_or_else(|| {
-            state.tickets += 1;
-            state.tickets
+        let request = request.unwrap_or_else(|| {
+            state.requests += 1;
+            state.requests
         });
-        let is_next = state.waiting_chunks.first_key_value().is_none_or(|(first, _)| ticket < *first);
+        let is_next = state.waiting_chunks.first_key_value().is_none_or(|(first, _)| request < *first);
         if is_next && !state.slots.is_empty() {
             state.waits.turns += 1;
             let slot = state.slots.pop();
             return Ok(Turn { turns: self, slot, crowded: false });
         }
-        state.waiting_chunks.insert(ticket, Waiter { signal: signal.clone(), device, since: Instant::now() });
+        state.waiting_chunks.insert(request, Waiter { signal: signal.clone(), device, since: Instant::now() });
         self.serve(&mut state);
-        Err(ticket)
+        Err(request)
     }
 
     /// Takes a request back; `false` if the turn was granted meanwhile.
-    pub(crate) fn withdraw(&self, ticket: Ticket) -> bool {
-        lock(&self.state).waiting_chunks.remove(&ticket).is_some()
+    pub(crate) fn withdraw(&self, request: Request) -> bool {
+        lock(&self.state).waiting_chunks.remove(&request).is_some()
     }
 
     /// The turn that a call was told of.

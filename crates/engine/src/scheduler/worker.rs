@@ -128,6 +128,15 @@ impl Worker {
         self.programs.facts(group).ok().map(|facts| facts.seconds() * facts.most() as f64)
     }
 
+    /// Jobs of a chunk, at most: results are to come out now and then.
+    fn jobs_of_a_chunk(&self, group: Group) -> Option<usize> {
+        let facts = self.programs.facts(group).ok()?;
+        let of_time = (CHUNK_TIME.as_secs_f64() / facts.seconds()) as usize;
+        // A device that has memory of its own is not fast with few.
+        let least = if self.has_memory() { facts.most().div_ceil(8) } else { 1 };
+        Some(of_time.clamp(least, facts.most().max(least)))
+    }
+
     /// The threads that run the chunks of a slot.
     pub(super) fn pool<'a>(&'a self, scheduler: &'a Scheduler, slot: usize) -> Result<&'a ThreadPool, Error> {
         match &self.pools {
@@ -138,6 +147,16 @@ impl Worker {
                 pools[slot].get_or_init(|| scheduler.new_pool(threads)).as_ref().map_err(Clone::clone)
             }
         }
+    }
+}
+
+impl Scheduler {
+    /// Jobs of a batch that somebody waits for, at most: more would make others wait and be no faster.
+    pub(super) fn jobs_that_pay(&self, kind: Kind) -> usize {
+        let group = Group { kind, threads: self.options.threads };
+        let jobs = self.live().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
+        // A flood shows that other devices are worth initialising.
+        jobs.max(self.jobs_to_wake(group).unwrap_or(1))
     }
 }
 

@@ -28,6 +28,7 @@ pub struct EngineBuilder {
     verify_signatures: bool,
     redundant: bool,
     memory_budget: Option<u64>,
+    queue: Option<(usize, u64)>,
 }
 
 impl EngineBuilder {
@@ -76,6 +77,11 @@ impl EngineBuilder {
         self.memory_budget = Some(bytes);
         self
     }
+    /// What the queue of tickets holds: see [`crate::EngineBuilder::queue`].
+    pub fn queue(mut self, jobs: usize, bytes: u64) -> EngineBuilder {
+        self.queue = Some((jobs, bytes));
+        self
+    }
     /// The engine. Nothing is prepared and no thread started before the first call.
     pub fn build(self) -> Result<Engine, Error> {
         let lacking =
@@ -97,6 +103,9 @@ impl EngineBuilder {
         }
         if let Some(bytes) = self.memory_budget {
             builder = builder.memory_budget(bytes);
+        }
+        if let Some((jobs, bytes)) = self.queue {
+            builder = builder.queue(jobs, bytes);
         }
         Ok(builder.build()?.zkdilithium())
     }

@@ -1,0 +1,168 @@
+//! The result of a ticket: set once, by whoever is first, and taken once.
+
+use super::sync::{Condvar, Mutex};
+use super::turns::lock;
+use crate::Error;
+use std::mem::replace;
+use std::sync::PoisonError;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+/// What a ticket's holder has called when the result is there.
+pub(super) type Callback<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+
+enum State<T> {
+    Pending(Waiter<T>),
+    Resolved(Result<T, Error>),
+    /// The result was taken, or nobody wants it.
+    Over,
+}
+
+/// Who is to be told of the result.
+enum Waiter<T> {
+    Nobody,
+    /// A thread that is blocked.
+    Thread,
+    Task(Waker),
+    Callback(Callback<T>),
+}
+
+/// A result that is not there yet.
+pub(super) struct Cell<T> {
+    state: Mutex<State<T>>,
+    resolved: Condvar,
+}
+
+/// Whom [`Cell::wake`] tells of the result. That runs code of others, so no lock may be held.
+#[must_use]
+pub(super) enum Wake<T> {
+    /// Nobody waits.
+    Nobody,
+    /// The thread that is blocked.
+    Thread,
+    /// The task that polled.
+    Task(Waker),
+    /// What is to be called, and the result.
+    Callback(Callback<T>, Result<T, Error>),
+}
+
+/// Whether a result was accepted; the result, if there was one already or nobody wants it.
+pub(super) type Resolved<T> = Result<Wake<T>, Result<T, Error>>;
+
+impl<T> Cell<T> {
+    pub(super) fn new() -> Cell<T> {
+        Cell { state: Mutex::new(State::Pending(Waiter::Nobody)), resolved: Condvar::new() }
+    }
+
+    /// Sets the result, if there is none.
+    pub(super) fn resolve(&self, result: Result<T, Error>) -> Resolved<T> {
+        let mut state = lock(&self.state);
+        match replace(&mut *state, State::Over) {
+            State::Pending(waiter) => {
+                let wake = match waiter {
+                    // Its ticket is gone: nobody else takes the result.
+                    Waiter::Callback(callback) => return Ok(Wake::Callback(callback, result)),
+                    Waiter::Nobody => Wake::Nobody,
+                    Waiter::Thread => Wake::Thread,
+                    Waiter::Task(waker) => Wake::Task(waker),
+                };
+                *state = State::Resolved(result);
+                Ok(wake)
+            }
+            before => {
+                *state = before;
+                Err(result)
+            }
+        }
+    }
+
+    /// Tells whoever waits.
+    pub(super) fn wake(&self, wake: Wake<T>) {
+        match wake {
+            Wake::Nobody => {}
+            Wake::Thread => self.resolved.notify_all(),
+            Wake::Task(waker) => waker.wake(),
+            Wake::Callback(callback, result) => callback(result),
+        }
+    }
+
+    /// Whether the result is there, or was.
+    pub(super) fn is_resolved(&self) -> bool {
+        !matches!(*lock(&self.state), State::Pending(_))
+    }
+
+    /// The result, if it is there: once.
+    pub(super) fn take(&self) -> Option<Result<T, Error>> {
+        take(&mut lock(&self.state))
+    }
+
+    /// Waits for the result, until this time if one is given. `None` if it is not there then, or was taken before.
+    pub(super) fn wait(&self, until: Option<Instant>) -> Option<Result<T, Error>> {
+        let mut state = lock(&self.state);
+        if let State::Pending(waiter) = &mut *state {
+            let before = replace(waiter, Waiter::Thread);
+            let is_pending = |state: &mut State<T>| matches!(state, State::Pending(_));
+            state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.resolved.wait_while(state, is_pending).unwrap_or_else(PoisonError::into_inner),
+                Some(most) => {
+                    drop(self.resolved.wait_timeout_while(state, most, is_pending));
+                    lock(&self.state)
+                }
+            };
+            if let State::Pending(waiter) = &mut *state {
+                *waiter = Waiter::Nobody;
+            }
+            let result = take(&mut state);
+            drop(state);
+            // A task's waker, which may be anybody's code.
+            drop(before);
+            return result;
+        }
+        take(&mut state)
+    }
+
+    /// The result, or `waker` is told of it. `None` if it was taken before.
+    pub(super) fn poll(&self, waker: &Waker) -> Poll<Option<Result<T, Error>>> {
+        let mut state = lock(&self.state);
+        let State::Pending(waiter) = &mut *state else { return Poll::Ready(take(&mut state)) };
+        let before = match waiter {
+            Waiter::Task(known) if known.will_wake(waker) => None,
+            _ => Some(replace(waiter, Waiter::Task(waker.clone()))),
+        };
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Has `callback` called with the result; gives it back with the result if that is there already. Nobody but the callback
+    /// gets the result then.
+    pub(super) fn on_done(&self, callback: Callback<T>) -> Option<(Callback<T>, Result<T, Error>)> {
+        let mut state = lock(&self.state);
+        if let State::Pending(waiter) = &mut *state {
+            let before = replace(waiter, Waiter::Callback(callback));
+            drop(state);
+            drop(before);
+            return None;
+        }
+        take(&mut state).map(|result| (callback, result))
+    }
+
+    /// Nobody wants the result any more. Gives it, if it is there.
+    pub(super) fn abandon(&self) -> Option<Result<T, Error>> {
+        let before = replace(&mut *lock(&self.state), State::Over);
+        match before {
+            State::Resolved(result) => Some(result),
+            State::Pending(_) | State::Over => None,
+        }
+    }
+}
+
+fn take<T>(state: &mut State<T>) -> Option<Result<T, Error>> {
+    match replace(state, State::Over) {
+        State::Resolved(result) => Some(result),
+        before => {
+            *state = before;
+            None
+        }
+    }
+}

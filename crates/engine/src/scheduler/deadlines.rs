@@ -1,0 +1,91 @@
+//! Deadlines of tickets, on a thread that starts with the first of them.
+
+use super::turns::lock;
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+/// What has a deadline.
+pub(super) trait Expires: Send + Sync {
+    /// The deadline passed.
+    fn expire(&self);
+}
+
+/// A deadline, and a number that no other deadline has.
+pub(super) type When = (Instant, u64);
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeMap<When, Weak<dyn Expires>>,
+    /// Deadlines so far.
+    count: u64,
+    /// The thread is there.
+    is_watched: bool,
+    /// The engine is gone.
+    is_over: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Deadlines {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Deadlines {
+    /// Adds a deadline, and has the thread started if there is none yet.
+    pub(super) fn add<E>(
+        &self,
+        at: Instant,
+        of: Weak<dyn Expires>,
+        start: impl FnOnce() -> Result<(), E>,
+    ) -> Result<When, E> {
+        let mut state = lock(&self.state);
+        if !state.is_watched {
+            start()?;
+            state.is_watched = true;
+        }
+        state.count += 1;
+        let when = (at, state.count);
+        let is_next = state.waiting.first_key_value().is_none_or(|(first, _)| when < *first);
+        state.waiting.insert(when, of);
+        if is_next {
+            self.changed.notify_one();
+        }
+        Ok(when)
+    }
+
+    /// What had this deadline needs it no more.
+    pub(super) fn remove(&self, when: When) {
+        lock(&self.state).waiting.remove(&when);
+    }
+
+    /// Lets whatever has a deadline know that it passed, until the engine is gone.
+    pub(super) fn watch(&self) {
+        let mut state = lock(&self.state);
+        while !state.is_over {
+            let now = Instant::now();
+            let first = state.waiting.first_key_value().map(|(when, _)| *when);
+            state = match first {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some((at, _)) if at > now => {
+                    let waited = self.changed.wait_timeout(state, at - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                Some(when) => {
+                    let expired = state.waiting.remove(&when);
+                    drop(state);
+                    if let Some(expired) = expired.and_then(|expired| expired.upgrade()) {
+                        expired.expire();
+                    }
+                    lock(&self.state)
+                }
+            };
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn end(&self) {
+        lock(&self.state).is_over = true;
+        self.changed.notify_all();
+    }
+}

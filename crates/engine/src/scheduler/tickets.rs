@@ -1,0 +1,900 @@
+//! Tickets: many callers bring one job each, and their jobs share batches.
+//!
+//! A submitted job waits in the line of its kind. Dispatchers, threads of the engine, take what waits in one line when a device has
+//! a free slot, and run it as a call of the scheduler: one job at once if the engine is idle, otherwise whatever came while
+//! the devices were busy. Lines take turns. Results go to the jobs' [`Ticket`]s first, and whoever waits is told afterwards, when the slot
+//! is free again: a callback may wait for any other ticket.
+
+use super::Scheduler;
+use super::cell::{Callback, Cell, Resolved, Wake};
+use super::deadlines::{Deadlines, Expires, When};
+use super::stats::{TicketCounters, TicketStats};
+use super::turns::lock;
+use crate::Error;
+use crate::programs::Kind;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::process::id;
+use std::slice::from_ref;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::thread::{Builder, JoinHandle, current};
+use std::time::{Duration, Instant};
+
+/// Jobs of a line's first batch, at most: how many pay is known afterwards.
+const FIRST_BATCH: usize = 256;
+
+/// Jobs that were withdrawn may stay in their line as long as they are no more than this and half of the line.
+const FEW: isize = 64;
+
+/// A job that waits for its turn. It owns all that it needs.
+pub trait Queued: Send + Sync + Sized + 'static {
+    /// What becomes of it.
+    type Out: Send + 'static;
+    /// What kind of program does it, or why none can.
+    fn ask(&self) -> Result<Kind, Error>;
+    /// Runs jobs of one kind. `sink` gets each job's index and result; an error is that of all jobs whose result it did not get.
+    fn run(
+        scheduler: &Scheduler,
+        jobs: &[Self],
+        sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
+    ) -> Result<(), Error>;
+    /// Does away with a result that nobody gets.
+    fn discard(out: Self::Out);
+}
+
+/// A job and its result.
+struct Entry<J: Queued> {
+    /// Whoever takes it runs it, or does away with it.
+    job: Mutex<Option<J>>,
+    cell: Cell<J::Out>,
+    kind: Kind,
+    bytes: u64,
+    since: Instant,
+    shared: Weak<Shared>,
+}
+
+impl<J: Queued> Entry<J> {
+    fn take(&self) -> Option<J> {
+        lock(&self.job).take()
+    }
+
+    /// Sets the result, unless the ticket has one. Whom to tell.
+    fn resolve(&self, result: Result<J::Out, Error>) -> Wake<J::Out> {
+        told::<J>(self.cell.resolve(result))
+    }
+}
+
+/// A result that comes too late is nobody's.
+fn told<J: Queued>(resolved: Resolved<J::Out>) -> Wake<J::Out> {
+    resolved.unwrap_or_else(|late| {
+        let _ = late.map(J::discard);
+        Wake::Nobody
+    })
+}
+
+/// An entry, as its ticket sees it.
+trait Holds<T>: Send + Sync {
+    fn cell(&self) -> &Cell<T>;
+    fn shared(&self) -> Option<Arc<Shared>>;
+    /// Takes the job out of the queue; `false` if it has begun.
+    fn withdraw(&self) -> bool;
+    /// Runs the job on this thread, unless it has begun.
+    fn run_here(&self, shared: &Arc<Shared>) -> Option<Result<T, Error>>;
+    fn discard(&self, result: Result<T, Error>);
+    fn expires(self: Arc<Self>) -> Weak<dyn Expires>;
+}
+
+impl<J: Queued> Holds<J::Out> for Entry<J> {
+    fn cell(&self) -> &Cell<J::Out> {
+        &self.cell
+    }
+
+    fn shared(&self) -> Option<Arc<Shared>> {
+        self.shared.upgrade()
+    }
+
+    fn withdraw(&self) -> bool {
+        let is_withdrawn = self.take().is_some();
+        if is_withdrawn && let Some(shared) = self.shared() {
+            shared.left(self.kind, self.bytes);
+        }
+        is_withdrawn
+    }
+
+    fn run_here(&self, shared: &Arc<Shared>) -> Option<Result<J::Out, Error>> {
+        let job = self.take()?;
+        shared.left(self.kind, self.bytes);
+        let began = Instant::now();
+        let mut result = None;
+        let done = J::run(&shared.scheduler, from_ref(&job), &mut |_, out| result = Some(out));
+        shared.counters.batch(1, began.elapsed());
+        shared.counters.waited(began - self.since);
+        done.err().map(Err).or(result)
+    }
+
+    fn discard(&self, result: Result<J::Out, Error>) {
+        let _ = result.map(J::discard);
+    }
+
+    fn expires(self: Arc<Self>) -> Weak<dyn Expires> {
+        Arc::downgrade(&self) as Weak<dyn Expires>
+    }
+}
+
+impl<J: Queued> Expires for Entry<J> {
+    fn expire(&self) {
+        self.withdraw();
+        if let Ok(wake) = self.cell.resolve(Err(Error::DeadlineExceeded)) {
+            if let Some(shared) = self.shared() {
+                shared.counters.expired();
+            }
+            quietly(|| self.cell.wake(wake));
+        }
+    }
+}
+
+/// Runs code of others, whose panic is theirs.
+fn quietly(work: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(work));
+}
+
+/// The jobs of one kind that wait.
+struct Line {
+    kind: Kind,
+    /// Jobs of a batch, at most.
+    most: usize,
+    /// Entries whose job was withdrawn. Below zero while one of them is not counted yet.
+    withdrawn: isize,
+    entries: Box<dyn Entries>,
+}
+
+trait Entries: Any + Send {
+    /// Takes a batch of jobs; also how many entries had none any more.
+    fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn Batch>>, isize);
+    fn len(&self) -> usize;
+    /// Removes entries without a job: how many.
+    fn compact(&mut self) -> isize;
+}
+
+impl<J: Queued> Entries for VecDeque<Arc<Entry<J>>> {
+    fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn Batch>>, isize) {
+        let (mut batch, mut withdrawn) = (Jobs { jobs: Vec::new(), entries: Vec::new() }, 0);
+        let now = Instant::now();
+        while batch.jobs.len() < most {
+            let Some(entry) = self.pop_front() else { break };
+            match entry.take() {
+                Some(job) => {
+                    counters.waited(now - entry.since);
+                    batch.jobs.push(job);
+                    batch.entries.push(entry);
+                }
+                None => withdrawn += 1,
+            }
+        }
+        let batch: Option<Box<dyn Batch>> = if batch.jobs.is_empty() { None } else { Some(Box::new(batch)) };
+        (batch, withdrawn)
+    }
+
+    fn len(&self) -> usize {
+        VecDeque::len(self)
+    }
+
+    fn compact(&mut self) -> isize {
+        let before = self.len();
+        self.retain(|entry| lock(&entry.job).is_some());
+        (before - self.len()) as isize
+    }
+}
+
+/// Jobs of one kind that are taken out of the queue.
+struct Jobs<J: Queued> {
+    jobs: Vec<J>,
+    entries: Vec<Arc<Entry<J>>>,
+}
+
+/// Tells those who wait for results.
+type Tell = Box<dyn FnOnce()>;
+
+trait Batch: Send {
+    fn kind(&self) -> Kind;
+    fn len(&self) -> usize;
+    fn bytes(&self) -> u64;
+    /// Runs the jobs, and sets their results.
+    fn run(self: Box<Self>, shared: &Shared) -> Tell;
+    /// Sets an error as the result of all.
+    fn refuse(self: Box<Self>, why: Error) -> Tell;
+}
+
+impl<J: Queued> Batch for Jobs<J> {
+    fn kind(&self) -> Kind {
+        self.entries[0].kind
+    }
+
+    fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.bytes).sum()
+    }
+
+    fn run(self: Box<Self>, shared: &Shared) -> Tell {
+        let Jobs { jobs, entries } = *self;
+        let mut wakes: Vec<Wake<J::Out>> = Vec::with_capacity(entries.len());
+        let began = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            J::run(&shared.scheduler, &jobs, &mut |index, result| {
+                debug_assert_eq!(index, wakes.len(), "results come in order");
+                wakes.push(entries[index].resolve(result));
+            })
+        }));
+        shared.counters.batch(jobs.len(), began.elapsed());
+        if wakes.len() < entries.len() {
+            let why = match done {
+                Ok(done) => done.err().unwrap_or_else(|| cancelled("its batch ended before it")),
+                Err(_) => Error::Device {
+                    device: shared.scheduler.first().device().id(),
+                    what: "a thread that ran this job panicked".into(),
+                },
+            };
+            wakes.extend(entries[wakes.len()..].iter().map(|entry| entry.resolve(Err(why.clone()))));
+        }
+        tell(entries, wakes)
+    }
+
+    fn refuse(self: Box<Self>, why: Error) -> Tell {
+        let wakes = self.entries.iter().map(|entry| entry.resolve(Err(why.clone()))).collect();
+        tell(self.entries, wakes)
+    }
+}
+
+/// Threads and tasks are woken first: a callback may wait for another ticket of the batch.
+fn tell<J: Queued>(entries: Vec<Arc<Entry<J>>>, wakes: Vec<Wake<J::Out>>) -> Tell {
+    Box::new(|| {
+        let all = entries.into_iter().zip(wakes);
+        let (callbacks, others): (Vec<_>, Vec<_>) = all.partition(|(_, wake)| matches!(wake, Wake::Callback(..)));
+        let all = others.into_iter().chain(callbacks);
+        all.for_each(|(entry, wake)| quietly(|| entry.cell.wake(wake)));
+    })
+}
+
+fn cancelled(what: &str) -> Error {
+    Error::Cancelled { what: what.into() }
+}
+
+fn gone() -> Error {
+    cancelled("the engine was dropped before the job began")
+}
+
+/// What is queued, and who works on it.
+#[derive(Default)]
+struct State {
+    lines: Vec<Line>,
+    /// The line whose turn it is.
+    next: usize,
+    /// Jobs in the queue, and those about to enter it; bytes that they own.
+    jobs: usize,
+    bytes: u64,
+    /// Jobs in lines.
+    queued: usize,
+    /// Batches that run, and jobs that run on the threads that wait for them.
+    running: usize,
+    alone: usize,
+    /// Jobs of the latest batch.
+    latest: usize,
+    /// Dispatchers: all, those that sleep, those that were woken or started and did not look yet, and those that tell of results.
+    dispatchers: usize,
+    asleep: usize,
+    woken: usize,
+    started: usize,
+    telling: usize,
+    threads: Vec<JoinHandle<()>>,
+    /// Nothing more is taken; and the engine is gone.
+    is_closed: bool,
+    is_gone: bool,
+    /// Tasks that wait for room, by number, and the latest number.
+    rooms: BTreeMap<u64, Waker>,
+    latest_room: u64,
+    /// Threads that wait for `changed`.
+    blocked: usize,
+}
+
+impl State {
+    fn is_quiet(&self) -> bool {
+        self.jobs == 0 && self.running == 0 && self.alone == 0 && self.telling == 0
+    }
+
+    fn count_out(&mut self, jobs: usize, bytes: u64) {
+        self.jobs -= jobs;
+        self.bytes -= bytes;
+        self.queued -= jobs;
+    }
+
+    /// Takes a batch out of the queue: of the line whose turn it is, or `all` of it.
+    fn take(&mut self, all: bool, counters: &TicketCounters) -> Option<Box<dyn Batch>> {
+        for at in (self.next..self.lines.len()).chain(0..self.next) {
+            let line = &mut self.lines[at];
+            let (batch, withdrawn) = line.entries.take(if all { usize::MAX } else { line.most }, counters);
+            line.withdrawn -= withdrawn;
+            if let Some(batch) = batch {
+                self.next = (at + 1) % self.lines.len();
+                self.count_out(batch.len(), batch.bytes());
+                return Some(batch);
+            }
+        }
+        None
+    }
+}
+
+/// What dispatchers, tickets and the engine share.
+struct Shared {
+    scheduler: Arc<Scheduler>,
+    /// Jobs and bytes in the queue, at most.
+    capacity: (usize, u64),
+    state: Mutex<State>,
+    /// What dispatchers sleep on, and what others are blocked on.
+    work: Condvar,
+    changed: Condvar,
+    deadlines: Deadlines,
+    counters: TicketCounters,
+    /// The process whose threads the dispatchers are.
+    process: OnceLock<u32>,
+}
+
+thread_local! {
+    /// The queue whose callbacks this thread calls.
+    static SERVES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+impl Shared {
+    fn address(self: &Arc<Self>) -> usize {
+        Arc::as_ptr(self) as usize
+    }
+
+    /// Whether this thread calls this queue's callbacks: it must not wait for what they hold up.
+    fn is_served_here(self: &Arc<Self>) -> bool {
+        SERVES.get() == self.address()
+    }
+
+    fn in_callback(self: &Arc<Self>) -> Result<(), Error> {
+        match self.is_served_here() {
+            true => Err(Error::Value {
+                what: "a ticket's callback waits for the engine that called it; let the callback return first".into(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// In a process that was forked off there are no dispatchers, and locks may be held for ever.
+    fn same_process(&self) -> Result<(), Error> {
+        let first = self.process.get();
+        if first.is_some_and(|first| *first != id()) { Err(Error::of_parent()) } else { Ok(()) }
+    }
+
+    /// Batches that run at a time.
+    fn slots(&self) -> usize {
+        let of = |worker: &super::Worker| if worker.is_host() { 1 } else { worker.queue() };
+        self.scheduler.live().map(of).sum::<usize>().max(1)
+    }
+
+    fn has_room(&self, state: &State) -> bool {
+        state.jobs < self.capacity.0 && (state.bytes < self.capacity.1 || state.jobs == 0)
+    }
+
+    /// A place in the queue for a job of so many bytes.
+    fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), Error> {
+        self.scheduler.same_process()?;
+        self.same_process()?;
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            return Err(cancelled("the engine takes no more tickets: it was drained"));
+        }
+        // One job is never too large.
+        let fits = state.jobs < self.capacity.0 && (state.bytes.saturating_add(bytes) <= self.capacity.1);
+        if state.jobs > 0 && !fits {
+            let (jobs, bytes) = self.capacity;
+            return Err(Error::QueueFull { jobs, bytes });
+        }
+        if state.dispatchers == 0 {
+            self.start(&mut state)?;
+        }
+        state.jobs += 1;
+        state.bytes += bytes;
+        Ok(())
+    }
+
+    /// Starts a dispatcher.
+    fn start(self: &Arc<Self>, state: &mut State) -> Result<(), Error> {
+        self.process.get_or_init(id);
+        self.spawn(state, "hypergrove-tickets", |shared| shared.serve())?;
+        state.dispatchers += 1;
+        state.started += 1;
+        Ok(())
+    }
+
+    fn spawn(self: &Arc<Self>, state: &mut State, name: &str, work: fn(&Arc<Shared>)) -> Result<(), Error> {
+        let shared = self.clone();
+        let body = move || {
+            SERVES.set(shared.address());
+            work(&shared);
+        };
+        let thread = Builder::new().name(name.into()).spawn(body).map_err(|why| Error::no_threads(1, why))?;
+        state.threads.push(thread);
+        Ok(())
+    }
+
+    /// Adds a job for which there is a place.
+    fn add<J: Queued>(self: &Arc<Self>, entry: Arc<Entry<J>>) {
+        let mut state = lock(&self.state);
+        let known = state.lines.iter().position(|line| line.kind == entry.kind);
+        let at = known.unwrap_or_else(|| {
+            let entries: Box<dyn Entries> = Box::new(VecDeque::<Arc<Entry<J>>>::new());
+            state.lines.push(Line { kind: entry.kind, most: FIRST_BATCH, withdrawn: 0, entries });
+            state.lines.len() - 1
+        });
+        state.queued += 1;
+        let entries: &mut dyn Any = &mut *state.lines[at].entries;
+        let entries: &mut VecDeque<Arc<Entry<J>>> = entries.downcast_mut().expect("a kind is done by one type of job");
+        entries.push_back(entry);
+        self.rouse(&mut state);
+    }
+
+    /// Has a dispatcher look, if one could begin.
+    fn rouse(self: &Arc<Self>, state: &mut State) {
+        let slots = self.slots();
+        if state.queued == 0 || state.running + state.woken + state.started >= slots {
+            return;
+        }
+        if state.asleep > 0 {
+            state.asleep -= 1;
+            state.woken += 1;
+            self.work.notify_one();
+        } else if state.dispatchers <= slots {
+            // One more than there are slots: it works while another tells of results. Without it others do both.
+            let _ = self.start(state);
+        }
+    }
+
+    /// A job left the queue without a batch.
+    fn left(&self, kind: Kind, bytes: u64) {
+        let mut state = lock(&self.state);
+        state.count_out(1, bytes);
+        let is_empty = state.queued == 0;
+        if let Some(line) = state.lines.iter_mut().find(|line| line.kind == kind) {
+            line.withdrawn += 1;
+            if is_empty || (line.withdrawn > FEW && line.withdrawn as usize > line.entries.len() / 2) {
+                line.withdrawn -= line.entries.compact();
+            }
+        }
+        self.release(state);
+    }
+
+    /// Gives the lock back, and tells those who wait that the queue changed.
+    fn release(&self, mut state: MutexGuard<'_, State>) {
+        let is_over = state.is_closed || self.has_room(&state);
+        let rooms = if is_over { std::mem::take(&mut state.rooms) } else { BTreeMap::new() };
+        let is_blocked = state.blocked > 0;
+        drop(state);
+        if is_blocked {
+            self.changed.notify_all();
+        }
+        rooms.into_values().for_each(|waker| quietly(|| waker.wake()));
+    }
+
+    /// Blocks until this is so, or until the time is over: whether it is so.
+    fn wait_until<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        until: Option<Instant>,
+        is_so: impl Fn(&State) -> bool,
+    ) -> (MutexGuard<'s, State>, bool) {
+        state.blocked += 1;
+        let goes_on = |state: &mut State| !is_so(state);
+        let mut state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            None => self.changed.wait_while(state, goes_on).unwrap_or_else(PoisonError::into_inner),
+            Some(most) => {
+                let waited = self.changed.wait_timeout_while(state, most, goes_on);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        state.blocked -= 1;
+        let is_so = is_so(&state);
+        (state, is_so)
+    }
+
+    /// A dispatcher.
+    fn serve(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        state.started -= 1;
+        loop {
+            let may = state.is_gone || state.running < self.slots();
+            let all = state.is_gone;
+            let batch = if may { state.take(all, &self.counters) } else { None };
+            state = match batch {
+                Some(batch) if all => {
+                    self.release(state);
+                    batch.refuse(gone())();
+                    lock(&self.state)
+                }
+                Some(batch) => {
+                    state.running += 1;
+                    self.release(state);
+                    self.run(batch)
+                }
+                None if state.is_gone => break,
+                None => {
+                    state.asleep += 1;
+                    let sleeps = |state: &mut State| state.woken == 0 && !state.is_gone;
+                    let mut state = self.work.wait_while(state, sleeps).unwrap_or_else(PoisonError::into_inner);
+                    state.woken = state.woken.saturating_sub(1);
+                    state
+                }
+            };
+        }
+    }
+
+    /// Runs a batch, and tells of its results when its slot is free again.
+    fn run(self: &Arc<Self>, batch: Box<dyn Batch>) -> MutexGuard<'_, State> {
+        let (kind, jobs) = (batch.kind(), batch.len());
+        let tell = batch.run(self);
+        let most = self.scheduler.jobs_that_pay(kind);
+        let mut state = lock(&self.state);
+        if let Some(line) = state.lines.iter_mut().find(|line| line.kind == kind) {
+            line.most = most;
+        }
+        state.running -= 1;
+        state.latest = jobs;
+        state.telling += 1;
+        self.rouse(&mut state);
+        drop(state);
+        tell();
+        let mut state = lock(&self.state);
+        state.telling -= 1;
+        self.release(state);
+        lock(&self.state)
+    }
+
+    /// The ticket's result, if this thread does best to compute it: where the engine has nothing else to do, another thread would only
+    /// have to be woken. In a callback nobody else might.
+    fn alone<T>(self: &Arc<Self>, entry: &dyn Holds<T>) -> Option<Result<T, Error>> {
+        let mut state = lock(&self.state);
+        if !self.is_served_here() {
+            let threads = self.scheduler.options.threads;
+            let is_idle = state.queued == 1 && state.running == 0 && state.alone < threads;
+            // Where there are many callers, they are faster together. A thread of a pool would have to hand the job over.
+            if !is_idle || state.latest > 1 || rayon::current_thread_index().is_some() {
+                return None;
+            }
+        }
+        state.alone += 1;
+        drop(state);
+        let _alone = Alone(self);
+        entry.run_here(self)
+    }
+}
+
+/// A job that runs on the thread that waits for it.
+struct Alone<'a>(&'a Shared);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.alone -= 1;
+        self.0.release(state);
+    }
+}
+
+/// The queue of an engine.
+pub struct Queue(Arc<Shared>);
+
+impl Queue {
+    /// A queue with room for so many jobs, which own so many bytes. Threads start with the first job.
+    pub fn new(scheduler: Arc<Scheduler>, jobs: usize, bytes: u64) -> Queue {
+        Queue(Arc::new(Shared {
+            scheduler,
+            capacity: (jobs, bytes),
+            state: Mutex::default(),
+            work: Condvar::new(),
+            changed: Condvar::new(),
+            deadlines: Deadlines::default(),
+            counters: TicketCounters::default(),
+            process: OnceLock::new(),
+        }))
+    }
+
+    /// Queues a job that owns so many bytes. It is made if there is room.
+    pub fn submit<J: Queued>(&self, bytes: usize, make: impl FnOnce() -> J) -> Result<Ticket<J::Out>, Error> {
+        let (shared, bytes) = (&self.0, bytes as u64);
+        shared.reserve(bytes).inspect_err(|_| shared.counters.refused())?;
+        shared.counters.submitted();
+        let job = make();
+        let asked = job.ask();
+        // A job that no program does enters no line.
+        let kind = asked.as_ref().copied().unwrap_or(Kind::Sha256);
+        let (cell, since) = (Cell::new(), Instant::now());
+        let entry = |job| Arc::new(Entry { job, cell, kind, bytes, since, shared: Arc::downgrade(shared) });
+        let entry = match asked {
+            Ok(_) => {
+                let entry = entry(Mutex::new(Some(job)));
+                shared.add(entry.clone());
+                entry
+            }
+            Err(why) => {
+                let entry = entry(Mutex::new(None));
+                let Wake::Nobody = entry.resolve(Err(why)) else { unreachable!("nobody has the ticket yet") };
+                let mut state = lock(&shared.state);
+                (state.jobs, state.bytes) = (state.jobs - 1, state.bytes - bytes);
+                shared.release(state);
+                entry
+            }
+        };
+        Ok(Ticket { entry, process: id(), deadline: None, is_released: false })
+    }
+
+    /// Resolves when the queue has room again.
+    pub fn ready(&self) -> Room {
+        Room { shared: Arc::downgrade(&self.0), number: None }
+    }
+
+    /// Takes no more jobs, and waits for those that it has. Jobs that have not begun at `until` are cancelled.
+    pub fn drain(&self, until: Instant) -> Result<(), Error> {
+        let shared = &self.0;
+        shared.same_process()?;
+        shared.in_callback()?;
+        let mut state = lock(&shared.state);
+        state.is_closed = true;
+        shared.release(state);
+        let (mut state, is_quiet) = shared.wait_until(lock(&shared.state), Some(until), State::is_quiet);
+        if is_quiet {
+            return Ok(());
+        }
+        while let Some(batch) = state.take(true, &shared.counters) {
+            shared.release(state);
+            batch.refuse(cancelled("the engine was drained, and the time for it was over"))();
+            state = lock(&shared.state);
+        }
+        Err(Error::DeadlineExceeded)
+    }
+
+    /// What went through the queue.
+    pub fn stats(&self) -> TicketStats {
+        let mut stats = self.0.counters.stats();
+        if self.0.same_process().is_ok() {
+            let state = lock(&self.0.state);
+            (stats.queued, stats.queued_bytes, stats.running) =
+                (state.queued, state.bytes, state.running + state.alone);
+        }
+        stats
+    }
+}
+
+impl Drop for Queue {
+    /// Jobs that run are completed, the others are cancelled.
+    fn drop(&mut self) {
+        let shared = &self.0;
+        if shared.same_process().is_err() {
+            return;
+        }
+        shared.deadlines.end();
+        let mut state = lock(&shared.state);
+        (state.is_closed, state.is_gone) = (true, true);
+        let threads = std::mem::take(&mut state.threads);
+        shared.release(state);
+        shared.work.notify_all();
+        // In a callback this thread is one of them: they end by themselves.
+        if !threads.iter().any(|thread| thread.thread().id() == current().id()) {
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+        }
+    }
+}
+
+/// A job that was submitted, and its result to come: a `Future`, or something to wait for. A ticket that is dropped cancels its
+/// job, unless that has begun.
+#[must_use = "a ticket that is dropped cancels its job"]
+pub struct Ticket<T> {
+    entry: Arc<dyn Holds<T>>,
+    process: u32,
+    deadline: Option<Deadline>,
+    /// A callback takes the result.
+    is_released: bool,
+}
+
+impl<T> Ticket<T> {
+    fn same_process(&self) -> Result<(), Error> {
+        if self.process == id() { Ok(()) } else { Err(Error::of_parent()) }
+    }
+
+    /// Waits for the result. If the engine has nothing else to do, this thread computes it.
+    pub fn wait(self) -> Result<T, Error> {
+        self.same_process()?;
+        let alone = self.entry.shared().and_then(|shared| shared.alone(&*self.entry));
+        alone.or_else(|| self.entry.cell().wait(None)).unwrap_or_else(taken)
+    }
+
+    /// Waits for the result, but no longer than this. `None` if it is not there then, or was taken before.
+    pub fn wait_timeout(&mut self, most: Duration) -> Option<Result<T, Error>> {
+        if let Err(why) = self.same_process() {
+            return Some(Err(why));
+        }
+        self.entry.cell().wait(Some(Instant::now() + most))
+    }
+
+    /// The result, if it is there: once.
+    pub fn try_take(&mut self) -> Option<Result<T, Error>> {
+        match self.same_process() {
+            Ok(()) => self.entry.cell().take(),
+            Err(why) => Some(Err(why)),
+        }
+    }
+
+    /// Whether the result is there, or was taken.
+    pub fn is_done(&self) -> bool {
+        self.same_process().is_err() || self.entry.cell().is_resolved()
+    }
+
+    /// The result is [`Error::DeadlineExceeded`] if there is no other at this time. A job that has not begun then does not begin. The
+    /// first deadline of an engine starts a thread.
+    pub fn deadline(mut self, at: Instant) -> Ticket<T> {
+        let shared = self.entry.shared().filter(|_| self.same_process().is_ok());
+        let Some(shared) = shared else { return self };
+        let start = || {
+            let mut state = lock(&shared.state);
+            shared.spawn(&mut state, "hypergrove-deadlines", |shared| shared.deadlines.watch())
+        };
+        self.deadline = match shared.deadlines.add(at, self.entry.clone().expires(), start) {
+            Ok(when) => Some(Deadline { shared: Arc::downgrade(&shared), when, process: self.process }),
+            Err(why) => {
+                self.entry.withdraw();
+                if let Err(late) = self.entry.cell().resolve(Err(why)) {
+                    self.entry.discard(late);
+                }
+                None
+            }
+        };
+        self
+    }
+}
+
+impl<T: Send + 'static> Ticket<T> {
+    /// Has `callback` called with the result: on a thread of the engine, or at once on this one if the result is there. A callback
+    /// should be short, since others' results wait for it; its panic ends it alone. It may use the engine, submit jobs, wait for other
+    /// tickets, and drop the engine.
+    pub fn on_done(mut self, callback: impl FnOnce(Result<T, Error>) + Send + 'static) {
+        if let Err(why) = self.same_process() {
+            return callback(Err(why));
+        }
+        let deadline = self.deadline.take();
+        let callback: Callback<T> = Box::new(move |result| {
+            drop(deadline);
+            callback(result);
+        });
+        self.is_released = true;
+        if let Some((callback, result)) = self.entry.cell().on_done(callback) {
+            callback(result);
+        }
+    }
+}
+
+impl<T> Future for Ticket<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Err(why) = self.same_process() {
+            return Poll::Ready(Err(why));
+        }
+        self.entry.cell().poll(context.waker()).map(|result| result.unwrap_or_else(taken))
+    }
+}
+
+fn taken<T>() -> Result<T, Error> {
+    Err(Error::Value { what: "the ticket's result was taken before; take it once".into() })
+}
+
+impl<T> Drop for Ticket<T> {
+    fn drop(&mut self) {
+        if self.is_released || self.same_process().is_err() {
+            return;
+        }
+        if self.entry.withdraw()
+            && let Some(shared) = self.entry.shared()
+        {
+            shared.counters.cancelled();
+        }
+        if let Some(result) = self.entry.cell().abandon() {
+            self.entry.discard(result);
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Ticket<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").field("is_done", &self.is_done()).finish_non_exhaustive()
+    }
+}
+
+/// A ticket's deadline, as long as it matters.
+struct Deadline {
+    shared: Weak<Shared>,
+    when: When,
+    process: u32,
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        if self.process == id()
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.deadlines.remove(self.when);
+        }
+    }
+}
+
+/// Resolves when the queue has room again. Others may take the room first.
+#[must_use = "it does nothing unless it is awaited or waited for"]
+pub struct Room {
+    shared: Weak<Shared>,
+    /// The number by which the queue knows the task.
+    number: Option<u64>,
+}
+
+impl Room {
+    /// Whether there is room, or an error where there never will be.
+    fn look(shared: &Shared, state: &State) -> Option<Result<(), Error>> {
+        match state.is_closed {
+            true => Some(Err(if state.is_gone { gone() } else { cancelled("the engine was drained") })),
+            false => shared.has_room(state).then_some(Ok(())),
+        }
+    }
+
+    /// Waits for room, on this thread. Not in a callback of a ticket, whose thread may have to make the room.
+    pub fn wait(self) -> Result<(), Error> {
+        let shared = self.shared.upgrade().ok_or_else(gone)?;
+        shared.same_process()?;
+        let state = lock(&shared.state);
+        if let Some(known) = Room::look(&shared, &state) {
+            return known;
+        }
+        shared.in_callback()?;
+        let (state, _) = shared.wait_until(state, None, |state| Room::look(&shared, state).is_some());
+        Room::look(&shared, &state).unwrap_or(Ok(()))
+    }
+}
+
+impl Future for Room {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Some(shared) = self.shared.upgrade() else { return Poll::Ready(Err(gone())) };
+        shared.same_process()?;
+        let waker = context.waker().clone();
+        let mut state = lock(&shared.state);
+        if let Some(known) = Room::look(&shared, &state) {
+            return Poll::Ready(known);
+        }
+        let number = self.number.unwrap_or_else(|| {
+            state.latest_room += 1;
+            state.latest_room
+        });
+        let before = state.rooms.insert(number, waker);
+        drop(state);
+        drop(before);
+        self.number = Some(number);
+        Poll::Pending
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        if let Some(shared) = self.shared.upgrade()
+            && shared.same_process().is_ok()
+        {
+            let before = lock(&shared.state).rooms.remove(&number);
+            drop(before);
+        }
+    }
+}

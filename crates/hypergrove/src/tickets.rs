@@ -1,0 +1,311 @@
+//! Jobs of tickets: they own what they need, since their callers may go on before they are done.
+
+use crate::block::one_by_one;
+use crate::engine::Engine;
+use crate::jobs::{Job, JobKey, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
+use crate::keys::{Signature, SigningKey, VerifyingKey};
+use crate::run::Slh;
+use hypergrove_engine::Error;
+use hypergrove_engine::programs::Kind;
+use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Ticket};
+use hypergrove_fips205::{Mode, Params};
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::Instant;
+use zeroize::Zeroizing;
+
+/// A job that can be [submitted](Engine::submit): a [`SignJob`], a [`VerifyJob`] or a [`GenerateJob`], and those of zkDilithium.
+/// What the job borrows is copied, keys too: share them by `Arc`.
+pub trait Submit: Sized {
+    /// What becomes of it.
+    type Out: Send + 'static;
+    /// The job with all that it needs.
+    #[doc(hidden)]
+    type Owned: Queued<Out = Self::Out>;
+    /// Bytes that count in the queue.
+    #[doc(hidden)]
+    fn bytes(&self) -> usize;
+    #[doc(hidden)]
+    fn own(self) -> Self::Owned;
+}
+
+/// A job that was not queued, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused<J> {
+    /// The job, as it was.
+    pub job: J,
+    /// Why: [`Error::QueueFull`], [`Error::Cancelled`] after [`Engine::drain`], or an [`Error::Io`].
+    pub why: Error,
+}
+
+impl<J> fmt::Display for Refused<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why.fmt(f)
+    }
+}
+
+impl<J: fmt::Debug> std::error::Error for Refused<J> {}
+
+impl<J> From<Refused<J>> for Error {
+    fn from(refused: Refused<J>) -> Error {
+        refused.why
+    }
+}
+
+/// A key to be made.
+#[derive(Clone, Debug)]
+pub struct GenerateJob {
+    params: &'static Params,
+    seeds: Option<Seeds>,
+}
+
+impl GenerateJob {
+    /// A key from the operating system's randomness.
+    pub fn new(params: &'static Params) -> GenerateJob {
+        GenerateJob { params, seeds: None }
+    }
+
+    /// The key of these seeds.
+    pub fn from_seeds(params: &'static Params, seeds: Seeds) -> GenerateJob {
+        GenerateJob { params, seeds: Some(seeds) }
+    }
+}
+
+impl Engine {
+    /// Queues a job, and gives a [`Ticket`] for its result. Jobs of all callers that wait at the same time share batches; a job alone
+    /// begins at once. If the queue is full, the job is given back.
+    ///
+    /// ```
+    /// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};
+    /// use std::sync::Arc;
+    ///
+    /// let engine = Engine::new()?;
+    /// let key = Arc::new(engine.generate(&SLH_DSA_SHA2_128F)?);
+    /// let first = engine.submit(SignJob::new(key.clone(), b"Dear reader"))?;
+    /// let second = engine.submit(SignJob::new(key, b"Dear writer"))?;
+    /// assert_ne!(first.wait()?, second.wait()?);
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn submit<J: Submit>(&self, job: J) -> Result<Ticket<J::Out>, Refused<J>> {
+        let bytes = job.bytes();
+        let mut job = Some(job);
+        let own = || job.take().expect("it is made once").own();
+        match self.0.queue.submit(bytes, own) {
+            Ok(ticket) => Ok(ticket),
+            Err(why) => Err(Refused { job: job.expect("it was not made"), why }),
+        }
+    }
+
+    /// Resolves when the queue of tickets has room again; others may take the room first.
+    pub fn ready(&self) -> Room {
+        self.0.queue.ready()
+    }
+
+    /// Takes no more tickets from now on, and waits until those that there are have their results. At `until` jobs that have not begun
+    /// are cancelled, and this is [`Error::DeadlineExceeded`]. Not in a callback of a ticket. Calls without a ticket go on.
+    pub fn drain(&self, until: Instant) -> Result<(), Error> {
+        self.0.queue.drain(until)
+    }
+}
+
+/// Runs jobs of SLH-DSA.
+fn run<'a, J: Job + 'a>(
+    scheduler: &'a Scheduler,
+    jobs: impl Iterator<Item = J>,
+    sink: &mut dyn FnMut(usize, Result<J::Out, Error>),
+) -> Result<(), Error> {
+    let mut give = |index, result| {
+        sink(index, result);
+        ControlFlow::Continue(())
+    };
+    scheduler.run(&mut jobs.map(Slh::one), &mut one_by_one(J::discard, &mut give))
+}
+
+fn ask<J: Job>(job: J) -> Result<Kind, Error> {
+    scheduler::Job::ask(&Slh::one(job))
+}
+
+pub(crate) fn own_key<K: Clone>(key: JobKey<'_, K>) -> JobKey<'static, K> {
+    match key {
+        JobKey::Borrowed(key) => JobKey::Owned(key.clone()),
+        JobKey::Owned(key) => JobKey::Owned(key),
+        JobKey::Shared(key) => JobKey::Shared(key),
+    }
+}
+
+/// A mode that owns its context.
+struct OwnedMode {
+    mode: Mode<'static>,
+    context: Box<[u8]>,
+}
+
+fn context<'a>(mode: &Mode<'a>) -> &'a [u8] {
+    match *mode {
+        Mode::Pure { context } | Mode::PreHash { context, .. } | Mode::Digest { context, .. } => context,
+        Mode::Internal => &[],
+    }
+}
+
+impl OwnedMode {
+    fn new(mode: Mode<'_>) -> OwnedMode {
+        let context = context(&mode).into();
+        let mode = match mode {
+            Mode::Internal => Mode::Internal,
+            with_context => with_context.with_context(&[]),
+        };
+        OwnedMode { mode, context }
+    }
+
+    fn borrowed(&self) -> Mode<'_> {
+        match self.mode {
+            Mode::Internal => Mode::Internal,
+            mode => mode.with_context(&self.context),
+        }
+    }
+}
+
+/// A [`SignJob`] that borrows nothing.
+pub struct OwnedSign {
+    key: JobKey<'static, SigningKey>,
+    mode: OwnedMode,
+    message: Vec<u8>,
+    randomizer: Randomizer<'static>,
+    /// opt_rand, where it is given.
+    given: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl OwnedSign {
+    fn borrowed(&self) -> SignJob<'_> {
+        let randomizer = self.given.as_ref().map_or(self.randomizer, |given| Randomizer::Given(given));
+        SignJob::new(&*self.key, &self.message).mode(self.mode.borrowed()).randomizer(randomizer)
+    }
+}
+
+impl Queued for OwnedSign {
+    type Out = Signature;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        ask(self.borrowed())
+    }
+
+    fn run(
+        scheduler: &Scheduler,
+        jobs: &[Self],
+        sink: &mut dyn FnMut(usize, Result<Signature, Error>),
+    ) -> Result<(), Error> {
+        run(scheduler, jobs.iter().map(OwnedSign::borrowed), sink)
+    }
+
+    fn discard(signature: Signature) {
+        <SignJob<'_> as Job>::discard(signature);
+    }
+}
+
+impl Submit for SignJob<'_> {
+    type Out = Signature;
+    type Owned = OwnedSign;
+
+    fn bytes(&self) -> usize {
+        self.message.len() + context(&self.mode).len()
+    }
+
+    fn own(self) -> OwnedSign {
+        let (randomizer, given) = match self.randomizer {
+            Randomizer::Hedged => (Randomizer::Hedged, None),
+            Randomizer::Deterministic => (Randomizer::Deterministic, None),
+            Randomizer::Given(bytes) => (Randomizer::Given(&[]), Some(Zeroizing::new(bytes.to_vec()))),
+        };
+        let (key, mode, message) = (own_key(self.key), OwnedMode::new(self.mode), self.message.into_owned());
+        OwnedSign { key, mode, message, randomizer, given }
+    }
+}
+
+/// A [`VerifyJob`] that borrows nothing.
+pub struct OwnedVerify {
+    key: JobKey<'static, VerifyingKey>,
+    mode: OwnedMode,
+    message: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl OwnedVerify {
+    fn borrowed(&self) -> VerifyJob<'_> {
+        VerifyJob::new(&*self.key, &self.message, &self.signature).mode(self.mode.borrowed())
+    }
+}
+
+impl Queued for OwnedVerify {
+    type Out = bool;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        ask(self.borrowed())
+    }
+
+    fn run(
+        scheduler: &Scheduler,
+        jobs: &[Self],
+        sink: &mut dyn FnMut(usize, Result<bool, Error>),
+    ) -> Result<(), Error> {
+        run(scheduler, jobs.iter().map(OwnedVerify::borrowed), sink)
+    }
+
+    fn discard(_: bool) {}
+}
+
+impl Submit for VerifyJob<'_> {
+    type Out = bool;
+    type Owned = OwnedVerify;
+
+    fn bytes(&self) -> usize {
+        self.message.len() + self.signature.len() + context(&self.mode).len()
+    }
+
+    fn own(self) -> OwnedVerify {
+        let (key, mode) = (own_key(self.key), OwnedMode::new(self.mode));
+        OwnedVerify { key, mode, message: self.message.into_owned(), signature: self.signature.into_owned() }
+    }
+}
+
+/// A [`GenerateJob`] with its seeds, or why there are none.
+pub struct OwnedGenerate(&'static Params, Result<Seeds, Error>);
+
+impl OwnedGenerate {
+    fn seeds(&self) -> Result<KeygenJob<'_>, Error> {
+        let seeds = self.1.as_ref().map_err(Clone::clone)?;
+        Ok(KeygenJob(self.0, Cow::Borrowed(seeds)))
+    }
+}
+
+impl Queued for OwnedGenerate {
+    type Out = SigningKey;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        self.seeds().and_then(ask)
+    }
+
+    fn run(
+        scheduler: &Scheduler,
+        jobs: &[Self],
+        sink: &mut dyn FnMut(usize, Result<SigningKey, Error>),
+    ) -> Result<(), Error> {
+        run(scheduler, jobs.iter().map(|job| job.seeds().expect("they were asked")), sink)
+    }
+
+    fn discard(key: SigningKey) {
+        drop(key);
+    }
+}
+
+impl Submit for GenerateJob {
+    type Out = SigningKey;
+    type Owned = OwnedGenerate;
+
+    fn bytes(&self) -> usize {
+        3 * self.params.n
+    }
+
+    fn own(self) -> OwnedGenerate {
+        OwnedGenerate(self.params, self.seeds.map_or_else(|| Seeds::random(self.params), Ok))
+    }
+}

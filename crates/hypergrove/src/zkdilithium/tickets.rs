@@ -1,0 +1,242 @@
+//! Jobs of tickets for zkDilithium.
+
+use super::blocks::{BlockSeeds, KeygenBlock, Zk, ZkJob};
+use super::{Engine, Fe, JobMessage, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey, params};
+use crate::Error;
+use crate::block::one_by_one;
+use crate::jobs::JobKey;
+use crate::tickets::{Refused, Submit, own_key};
+use hypergrove_engine::programs::Kind;
+use hypergrove_engine::scheduler::{Queued, Room, Scheduler, Ticket};
+use hypergrove_zkdilithium::Op;
+use hypergrove_zkdilithium::params::SEED_BYTES;
+use std::ops::ControlFlow;
+use std::time::Instant;
+use zeroize::Zeroizing;
+
+/// Seeds that a program gets together.
+const BLOCK: usize = 256;
+
+impl Engine {
+    /// Queues a job, and gives a [`Ticket`] for its result: see [`crate::Engine::submit`], whose queue this is.
+    pub fn submit<J: Submit>(&self, job: J) -> Result<Ticket<J::Out>, Refused<J>> {
+        self.0.submit(job)
+    }
+
+    /// Resolves when the queue of tickets has room again; others may take the room first.
+    pub fn ready(&self) -> Room {
+        self.0.ready()
+    }
+
+    /// See [`crate::Engine::drain`].
+    pub fn drain(&self, until: Instant) -> Result<(), Error> {
+        self.0.drain(until)
+    }
+}
+
+/// A key to be made.
+#[derive(Clone, Default)]
+pub struct GenerateJob(Option<Box<Zeroizing<[u8; SEED_BYTES]>>>);
+
+impl GenerateJob {
+    /// A key from the operating system's randomness.
+    pub fn new() -> GenerateJob {
+        GenerateJob(None)
+    }
+
+    /// The key of this seed, which must be secret and uniformly random.
+    pub fn from_seed(seed: &[u8; SEED_BYTES]) -> GenerateJob {
+        GenerateJob(Some(Box::new(Zeroizing::new(*seed))))
+    }
+}
+
+impl std::fmt::Debug for GenerateJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GenerateJob").finish_non_exhaustive()
+    }
+}
+
+fn run<'a, J: ZkJob + 'a>(
+    scheduler: &'a Scheduler,
+    jobs: impl Iterator<Item = J>,
+    sink: &mut dyn FnMut(usize, Result<J::Out, Error>),
+) -> Result<(), Error> {
+    let mut give = |index, result| {
+        sink(index, result);
+        ControlFlow::Continue(())
+    };
+    scheduler.run(&mut jobs.map(Zk::one), &mut one_by_one(J::discard, &mut give))
+}
+
+/// A message that is the job's own.
+enum OwnedMessage {
+    Bytes(Vec<u8>),
+    Block(Box<[Fe; params::MUSIZE]>),
+    Mu(Box<[Fe; params::MUSIZE]>),
+}
+
+impl OwnedMessage {
+    fn new(message: JobMessage<'_>) -> OwnedMessage {
+        match message {
+            JobMessage::Bytes(bytes) => OwnedMessage::Bytes(bytes.into_owned()),
+            JobMessage::Block(block) => OwnedMessage::Block(Box::new(*block)),
+            JobMessage::Mu(mu) => OwnedMessage::Mu(Box::new(*mu)),
+        }
+    }
+
+    fn borrowed(&self) -> JobMessage<'_> {
+        match self {
+            OwnedMessage::Bytes(bytes) => bytes.into(),
+            OwnedMessage::Block(block) => JobMessage::Block(block),
+            OwnedMessage::Mu(mu) => JobMessage::Mu(mu),
+        }
+    }
+}
+
+fn length(message: &JobMessage<'_>) -> usize {
+    match message {
+        JobMessage::Bytes(bytes) => bytes.len(),
+        JobMessage::Block(fes) | JobMessage::Mu(fes) => size_of_val(*fes),
+    }
+}
+
+/// A [`SignJob`] that borrows nothing.
+pub struct OwnedSign {
+    key: JobKey<'static, SigningKey>,
+    message: OwnedMessage,
+}
+
+impl OwnedSign {
+    fn borrowed(&self) -> SignJob<'_> {
+        SignJob::new(&*self.key, self.message.borrowed())
+    }
+}
+
+impl Queued for OwnedSign {
+    type Out = Signature;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::ZkDilithium(Op::Sign))
+    }
+
+    fn run(
+        scheduler: &Scheduler,
+        jobs: &[Self],
+        sink: &mut dyn FnMut(usize, Result<Signature, Error>),
+    ) -> Result<(), Error> {
+        run(scheduler, jobs.iter().map(OwnedSign::borrowed), sink)
+    }
+
+    fn discard(signature: Signature) {
+        <SignJob<'_> as ZkJob>::discard(signature);
+    }
+}
+
+impl Submit for SignJob<'_> {
+    type Out = Signature;
+    type Owned = OwnedSign;
+
+    fn bytes(&self) -> usize {
+        length(&self.message)
+    }
+
+    fn own(self) -> OwnedSign {
+        OwnedSign { key: own_key(self.key), message: OwnedMessage::new(self.message) }
+    }
+}
+
+/// A [`VerifyJob`] that borrows nothing.
+pub struct OwnedVerify {
+    key: JobKey<'static, VerifyingKey>,
+    message: OwnedMessage,
+    signature: Vec<u8>,
+}
+
+impl OwnedVerify {
+    fn borrowed(&self) -> VerifyJob<'_> {
+        VerifyJob::new(&*self.key, self.message.borrowed(), &self.signature)
+    }
+}
+
+impl Queued for OwnedVerify {
+    type Out = bool;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::ZkDilithium(Op::Verify))
+    }
+
+    fn run(
+        scheduler: &Scheduler,
+        jobs: &[Self],
+        sink: &mut dyn FnMut(usize, Result<bool, Error>),
+    ) -> Result<(), Error> {
+        run(scheduler, jobs.iter().map(OwnedVerify::borrowed), sink)
+    }
+
+    fn discard(_: bool) {}
+}
+
+impl Submit for VerifyJob<'_> {
+    type Out = bool;
+    type Owned = OwnedVerify;
+
+    fn bytes(&self) -> usize {
+        length(&self.message) + self.signature.len()
+    }
+
+    fn own(self) -> OwnedVerify {
+        let (key, message) = (own_key(self.key), OwnedMessage::new(self.message));
+        OwnedVerify { key, message, signature: self.signature.into_owned() }
+    }
+}
+
+/// A [`GenerateJob`] with its seed, or why there is none.
+pub struct OwnedGenerate(Result<Box<Zeroizing<[u8; SEED_BYTES]>>, Error>);
+
+impl Queued for OwnedGenerate {
+    type Out = SigningKey;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        self.0.as_ref().map(|_| Kind::ZkDilithium(Op::Keygen)).map_err(Clone::clone)
+    }
+
+    fn run(
+        scheduler: &Scheduler,
+        jobs: &[Self],
+        sink: &mut dyn FnMut(usize, Result<SigningKey, Error>),
+    ) -> Result<(), Error> {
+        let mut blocks = jobs.chunks(BLOCK).map(|jobs| {
+            let mut seeds = Zeroizing::new(vec![[0; SEED_BYTES]; jobs.len()]);
+            for (seed, job) in seeds.iter_mut().zip(jobs) {
+                *seed = **job.0.as_ref().expect("it was asked").as_ref();
+            }
+            KeygenBlock(BlockSeeds::Owned(seeds))
+        });
+        let mut indices = 0..;
+        scheduler.run(&mut blocks, &mut |count, made| {
+            let mut give = |key| sink(indices.next().expect("they do not end"), key);
+            match made {
+                Ok(keys) => keys.into_iter().map(Ok).for_each(&mut give),
+                Err(why) => (0..count).for_each(|_| give(Err(why.clone()))),
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn discard(key: SigningKey) {
+        drop(key);
+    }
+}
+
+impl Submit for GenerateJob {
+    type Out = SigningKey;
+    type Owned = OwnedGenerate;
+
+    fn bytes(&self) -> usize {
+        SEED_BYTES
+    }
+
+    fn own(self) -> OwnedGenerate {
+        OwnedGenerate(self.0.map_or_else(SigningKey::random_seed, Ok))
+    }
+}

@@ -1,0 +1,603 @@
+//! Tickets: each has one result, whatever happens to devices, callers and the engine.
+
+mod common;
+
+use common::{Mock, P, PURE, job, key, message, mock, sign};
+use hypergrove::zkdilithium::{self, Message};
+use hypergrove::*;
+use hypergrove_fips205::reference::slh_sign;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{Thread, current, park, scope, sleep, spawn};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// Wakes a thread, and counts.
+struct Unpark(Thread, AtomicUsize);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, SeqCst);
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(current(), AtomicUsize::new(0))));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(out) => return out,
+            Poll::Pending => park(),
+        }
+    }
+}
+
+/// Engines of each shape.
+fn engines() -> Vec<Engine> {
+    let cpu = |threads| Engine::builder().backend(Arc::new(Cpu::new())).threads(threads).build().unwrap();
+    let mocks = [(1, 1), (1, 2), (2, 2)].map(|(devices, queue)| mock(devices, queue).engine());
+    [cpu(1), cpu(2)].into_iter().chain(mocks).collect()
+}
+
+fn expected(key: &SigningKey, i: usize) -> Vec<u8> {
+    slh_sign(&message(i), b"", key.as_ref(), None).unwrap().as_bytes().to_vec()
+}
+
+fn is_right(key: &SigningKey, i: usize, signature: Result<Signature, Error>) {
+    assert!(signature.unwrap().as_bytes() == expected(key, i), "signature {i}");
+}
+
+/// A device that computes when the gate is open.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<(bool, usize)>, Condvar)>);
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        state.1 += 1;
+        self.0.1.notify_all();
+        drop(self.0.1.wait_while(state, |state| !state.0).unwrap());
+    }
+    fn open(&self) {
+        self.0.0.lock().unwrap().0 = true;
+        self.0.1.notify_all();
+    }
+    fn close(&self) {
+        *self.0.0.lock().unwrap() = (false, 0);
+    }
+    /// Waits until so many runs have come to it.
+    fn wait_for(&self, runs: usize) {
+        let state = self.0.0.lock().unwrap();
+        let waited = self.0.1.wait_timeout_while(state, SOON, |state| state.1 < runs).unwrap();
+        assert!(!waited.1.timed_out(), "{runs} runs");
+    }
+    /// A device whose known answer was asked already.
+    fn device(&self, mock: Mock) -> (Engine, Mock) {
+        self.open();
+        let gate = self.clone();
+        let device = Mock { jobs: 64, ..mock }.answering(move |_| {
+            gate.pass();
+            Ok(())
+        });
+        let engine = device.engine();
+        engine.sign(&key(9), PURE, b"first", Randomizer::Hedged).unwrap();
+        device.log.runs.lock().unwrap().clear();
+        self.close();
+        (engine, device)
+    }
+}
+
+/// What a callback of each ticket got.
+fn collected<T: Send + 'static>(tickets: Vec<Ticket<T>>) -> Vec<Result<T, Error>> {
+    let (sender, results) = mpsc::channel();
+    let count = tickets.len();
+    for (i, ticket) in tickets.into_iter().enumerate() {
+        let sender = sender.clone();
+        ticket.on_done(move |result| sender.send((i, result)).unwrap());
+    }
+    drop(sender);
+    let all: BTreeMap<_, _> = std::iter::from_fn(|| results.recv_timeout(SOON).ok()).collect();
+    assert_eq!(all.len(), count, "each callback is called once");
+    all.into_values().collect()
+}
+
+#[test]
+fn every_job_of_every_scheme_gives_what_its_call_gives() {
+    let key = Arc::new(key(1));
+    let public = key.verifying_key();
+    let zk = zkdilithium::SigningKey::from_seed(&[3; 32]);
+    for engine in engines() {
+        let context = b"context".to_vec();
+        let opt_rand = [7; 16];
+        let modes = [Mode::Pure { context: &context }, Mode::Internal, PURE];
+        for mode in modes {
+            let given = Randomizer::Given(&opt_rand);
+            let sign =
+                |key: hypergrove::JobKey<'static, SigningKey>| SignJob::new(key, b"m").mode(mode).randomizer(given);
+            let right = engine.sign(&key, mode, b"m", given).unwrap();
+            let signed = engine.submit(sign(key.clone().into())).unwrap().wait().unwrap();
+            assert_eq!(signed, right);
+            assert_eq!(block_on(engine.submit(sign((*key).clone().into())).unwrap()).unwrap(), right);
+            let verify = |text: &'static [u8]| VerifyJob::new(&public, text, right.as_bytes()).mode(mode);
+            assert_eq!(engine.submit(verify(b"m")).unwrap().wait(), Ok(true));
+            assert_eq!(block_on(engine.submit(verify(b"n")).unwrap()), Ok(false));
+        }
+        let hedged = || SignJob::new(key.clone(), b"m");
+        let [first, second] = [(); 2].map(|()| engine.submit(hedged()).unwrap().wait().unwrap());
+        assert!(first != second);
+        let seeds = Seeds { sk_seed: vec![1; 16].into(), sk_prf: vec![2; 16].into(), pk_seed: vec![3; 16] };
+        let made = engine.submit(GenerateJob::from_seeds(P, seeds.clone())).unwrap();
+        assert!(made.wait().unwrap() == engine.from_seeds(P, &[seeds]).unwrap()[0]);
+        let mut fresh = engine.submit(GenerateJob::new(P)).unwrap();
+        assert!(
+            fresh.wait_timeout(SOON).unwrap().unwrap() != engine.submit(GenerateJob::new(P)).unwrap().wait().unwrap()
+        );
+        assert!(fresh.is_done() && fresh.try_take().is_none() && fresh.wait().is_err(), "it is taken once");
+
+        // What a job is to blame for itself.
+        let bad = engine.submit(VerifyJob::new(&public, b"m", &[1, 2][..])).unwrap();
+        assert!(bad.is_done() && bad.wait().is_err_and(|why| why.kind() == ErrorKind::BadInput));
+        let stats = engine.stats().tickets;
+        assert_eq!((stats.queued, stats.queued_bytes, stats.running, stats.refused), (0, 0, 0, 0));
+    }
+    for engine in [zkdilithium::Engine::builder().threads(1).build().unwrap(), zkdilithium::Engine::new().unwrap()] {
+        let right = zk.sign_message(Message::Bytes(b"m")).unwrap();
+        assert!(engine.submit(zkdilithium::SignJob::new(&zk, b"m")).unwrap().wait().unwrap() == right);
+        let many: Vec<_> =
+            (0..40).map(|_| engine.submit(zkdilithium::SignJob::new(zk.clone(), b"m")).unwrap()).collect();
+        assert!(collected(many).into_iter().all(|signature| signature.unwrap() == right));
+        let public = Arc::new(zk.verifying_key());
+        let verify = |text: &'static [u8]| zkdilithium::VerifyJob::new(public.clone(), text, right.as_bytes());
+        assert_eq!(engine.submit(verify(b"m")).unwrap().wait(), Ok(true));
+        assert_eq!(engine.submit(verify(b"n")).unwrap().wait(), Ok(false));
+        let seeds: Vec<[u8; 32]> = (0..20).map(|i| [i; 32]).collect();
+        let made = seeds.iter().map(|seed| engine.submit(zkdilithium::GenerateJob::from_seed(seed)).unwrap()).collect();
+        let made: Vec<_> = collected(made).into_iter().map(Result::unwrap).collect();
+        assert!(made == engine.from_seeds(&seeds).unwrap());
+        assert!(engine.submit(zkdilithium::GenerateJob::new()).unwrap().wait().is_ok());
+    }
+}
+
+#[test]
+fn a_lone_job_begins_at_once_and_what_waits_is_the_next_batch() {
+    let (gate, key) = (Gate::default(), key(1));
+    let (engine, device) = gate.device(mock(1, 1));
+    let first = engine.submit(job(&key, 0)).unwrap();
+    gate.wait_for(1);
+    let others: Vec<_> = (1..31).map(|i| engine.submit(job(&key, i)).unwrap()).collect();
+    assert_eq!((engine.stats().tickets.queued, engine.stats().tickets.running), (30, 1));
+    assert!(!first.is_done());
+    gate.open();
+    is_right(&key, 0, first.wait());
+    for (i, ticket) in others.into_iter().enumerate() {
+        is_right(&key, i + 1, block_on(ticket));
+    }
+    assert_eq!(device.log.runs.lock().unwrap().iter().map(|run| run.1).collect::<Vec<_>>(), [1, 30]);
+    let stats = engine.stats().tickets;
+    assert_eq!((stats.submitted, &stats.batch_sizes[..]), (31, &[1, 0, 0, 0, 1][..]));
+    assert_eq!((stats.waits.iter().sum::<u64>(), stats.service_times.iter().sum::<u64>()), (31, 31));
+}
+
+#[test]
+fn a_full_queue_gives_the_job_back() {
+    let (gate, key) = (Gate::default(), key(1));
+    gate.open();
+    let device = {
+        let gate = gate.clone();
+        mock(1, 1).answering(move |_| {
+            gate.pass();
+            Ok(())
+        })
+    };
+    for capacity in [(3, 1 << 20), (1000, 3 * message(0).len() as u64)] {
+        let engine = device.builder().queue(capacity.0, capacity.1).build().unwrap();
+        engine.sign(&key, PURE, b"first", Randomizer::Hedged).unwrap();
+        gate.close();
+        block_on(engine.ready()).unwrap();
+        let mut tickets = vec![engine.submit(job(&key, 0)).unwrap()];
+        gate.wait_for(1);
+        tickets.extend((1..4).map(|i| engine.submit(job(&key, i)).unwrap()));
+        let refused = engine.submit(job(&key, 4)).unwrap_err();
+        assert!(refused.why.kind() == ErrorKind::QueueFull && refused.job.message == message(4), "{refused}");
+        scope(|scope| {
+            let room = [scope.spawn(|| engine.ready().wait()), scope.spawn(|| block_on(engine.ready()))];
+            sleep(Duration::from_millis(20));
+            assert!(room.iter().all(|room| !room.is_finished()));
+            // One that is cancelled makes room.
+            drop(tickets.pop());
+            for room in room {
+                room.join().unwrap().unwrap();
+            }
+        });
+        tickets.push(engine.submit(refused.job).unwrap());
+        assert!(engine.submit(job(&key, 5)).is_err());
+        gate.open();
+        for (i, ticket) in [0, 1, 2, 4].into_iter().zip(tickets) {
+            is_right(&key, i, ticket.wait());
+        }
+        engine.ready().wait().unwrap();
+        let stats = engine.stats().tickets;
+        assert_eq!((stats.submitted, stats.refused, stats.cancelled, stats.queued_bytes), (5, 2, 1, 0));
+    }
+    // One job is never too large.
+    let engine = device.builder().queue(0, 0).build().unwrap();
+    is_right(&key, 7, engine.submit(job(&key, 7)).unwrap().wait());
+}
+
+#[test]
+fn a_dropped_ticket_cancels_what_has_not_begun() {
+    let (gate, key) = (Gate::default(), key(1));
+    let (engine, device) = gate.device(mock(1, 1));
+    let first = engine.submit(job(&key, 0)).unwrap();
+    gate.wait_for(1);
+    // Many more than may stay in the queue.
+    for round in 0..1000 {
+        drop(engine.submit(job(&key, round)).unwrap());
+    }
+    let kept = engine.submit(job(&key, 1)).unwrap();
+    assert_eq!((engine.stats().tickets.queued, engine.stats().tickets.cancelled), (1, 1000));
+    // One that has begun is completed, for nobody.
+    drop(first);
+    gate.open();
+    is_right(&key, 1, kept.wait());
+    assert_eq!(device.log.runs.lock().unwrap().iter().map(|run| run.1).sum::<usize>(), 2);
+}
+
+#[test]
+fn a_deadline_is_kept_whatever_the_device_does() {
+    let (gate, key) = (Gate::default(), key(1));
+    let (engine, device) = gate.device(mock(1, 1));
+    let soon = || Instant::now() + Duration::from_millis(30);
+    let running = engine.submit(job(&key, 0)).unwrap();
+    gate.wait_for(1);
+    let running = running.deadline(soon());
+    let waiting = engine.submit(job(&key, 1)).unwrap().deadline(soon());
+    let polled = engine.submit(job(&key, 2)).unwrap().deadline(soon());
+    let called = engine.submit(job(&key, 3)).unwrap().deadline(soon());
+    let patient = engine.submit(job(&key, 4)).unwrap().deadline(Instant::now() + SOON);
+    let exceeded = Err(Error::DeadlineExceeded);
+    assert_eq!(running.wait(), exceeded);
+    assert_eq!(waiting.wait(), exceeded);
+    assert_eq!(block_on(polled), exceeded);
+    assert_eq!(collected(vec![called]), std::slice::from_ref(&exceeded));
+    assert_eq!(engine.submit(job(&key, 5)).unwrap().deadline(Instant::now()).wait(), exceeded);
+    assert_eq!((engine.stats().tickets.queued, engine.stats().tickets.expired), (1, 5));
+    gate.open();
+    is_right(&key, 4, patient.wait());
+    assert_eq!(
+        device.log.runs.lock().unwrap().iter().map(|run| run.1).sum::<usize>(),
+        2,
+        "what expired does not begin"
+    );
+}
+
+/// Devices that fail, that are wrong, that have no memory: results are right or errors, and each ticket has one.
+#[test]
+fn every_ticket_has_one_result_whatever_devices_do() {
+    let key = key(1);
+    type Fault = fn(usize) -> Mock;
+    let lost: Fault = |after| {
+        mock(2, 2).answering(move |call| match call.nth >= after && call.device == 1 {
+            true => call.fails("no answer"),
+            false => Ok(()),
+        })
+    };
+    let wrong: Fault = |after| {
+        mock(2, 2).answering(move |call| {
+            call.out[40] ^= u8::from(call.nth >= after && call.device == 0);
+            Ok(())
+        })
+    };
+    let full: Fault = |_| Mock { capacity: 1, memory: 1 << 30, ..mock(2, 1) };
+    let slow: Fault = |_| Mock { delay: [1, 3, 0, 0].map(Duration::from_millis), ..mock(2, 1) };
+    for (name, fault) in [("lost", lost), ("wrong", wrong), ("without memory", full), ("slow", slow)] {
+        for after in [0, 3] {
+            let engine = fault(after).builder().verify_signatures(true).build().unwrap();
+            let tickets: Vec<_> = (0..60).map(|i| engine.submit(job(&key, i)).unwrap()).collect();
+            for (i, ticket) in tickets.into_iter().enumerate() {
+                is_right(&key, i, ticket.wait());
+            }
+            assert_eq!(engine.stats().tickets.running, 0, "{name}");
+        }
+    }
+    // No device is left.
+    let broken = mock(2, 1).answering(|call| if call.nth < 4 { Ok(()) } else { call.fails("no answer") });
+    let engine = broken.engine();
+    let tickets: Vec<_> = (0..60).map(|i| engine.submit(job(&key, i)).unwrap()).collect();
+    let (mut right, mut lost) = (0, 0);
+    for (i, result) in collected(tickets).into_iter().enumerate() {
+        match result {
+            Ok(signature) => {
+                is_right(&key, i, Ok(signature));
+                right += 1;
+            }
+            Err(why) => {
+                assert_eq!(why.kind(), ErrorKind::DeviceFailed, "{why}");
+                lost += 1;
+            }
+        }
+    }
+    assert!(right + lost == 60 && lost > 0, "{right} {lost}");
+    // A device that panics.
+    let panics = AtomicUsize::new(0);
+    let broken = mock(1, 1).answering(move |_| match panics.fetch_add(1, SeqCst) {
+        2 => panic!("a fault of the device"),
+        _ => Ok(()),
+    });
+    let engine = broken.engine();
+    let results = collected((0..20).map(|i| engine.submit(job(&key, i)).unwrap()).collect());
+    assert!(results.iter().any(|result| result.as_ref().is_err_and(|why| why.to_string().contains("panicked"))));
+    is_right(&key, 1, engine.submit(job(&key, 1)).unwrap().wait());
+}
+
+/// Panics when it is woken.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a fault of the waker");
+    }
+}
+
+#[test]
+fn the_panic_of_a_waker_or_a_callback_is_its_own() {
+    let (gate, key) = (Gate::default(), key(1));
+    let (engine, _) = gate.device(mock(1, 1));
+    let mut first = engine.submit(job(&key, 0)).unwrap();
+    gate.wait_for(1);
+    let mut second = engine.submit(job(&key, 1)).unwrap();
+    let waker = Waker::from(Arc::new(Panics));
+    for ticket in [&mut first, &mut second] {
+        assert!(pin!(ticket).poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    engine.submit(job(&key, 2)).unwrap().on_done(|_| panic!("a fault of the callback"));
+    let last = engine.submit(job(&key, 3)).unwrap();
+    gate.open();
+    is_right(&key, 3, last.wait());
+    is_right(&key, 0, first.wait());
+    is_right(&key, 1, block_on(second));
+    // A task that polls again with another waker is woken by that one.
+    gate.close();
+    let mut moved = engine.submit(job(&key, 4)).unwrap();
+    assert!(pin!(&mut moved).poll(&mut Context::from_waker(&waker)).is_pending());
+    let counted = Arc::new(Unpark(current(), AtomicUsize::new(0)));
+    assert!(pin!(&mut moved).poll(&mut Context::from_waker(&counted.clone().into())).is_pending());
+    gate.open();
+    while counted.1.load(SeqCst) == 0 {
+        park();
+    }
+    is_right(&key, 4, moved.try_take().unwrap());
+}
+
+#[test]
+fn a_dropped_engine_completes_what_runs_and_cancels_the_rest() {
+    let (gate, key) = (Gate::default(), key(1));
+    let (engine, _) = gate.device(mock(1, 1));
+    let first = engine.submit(job(&key, 0)).unwrap();
+    gate.wait_for(1);
+    let waits = engine.submit(job(&key, 1)).unwrap();
+    let polled = engine.submit(job(&key, 2)).unwrap().deadline(Instant::now() + SOON);
+    let called = engine.submit(job(&key, 3)).unwrap();
+    let (sender, result) = mpsc::channel();
+    called.on_done(move |result| sender.send(result).unwrap());
+    let room = engine.ready();
+    let gone = spawn(move || drop(engine));
+    sleep(Duration::from_millis(20));
+    assert!(!gone.is_finished(), "it waits for the device");
+    gate.open();
+    gone.join().unwrap();
+    is_right(&key, 0, first.wait());
+    let is_cancelled = |why: Error| why.kind() == ErrorKind::Cancelled;
+    assert!(waits.wait().is_err_and(is_cancelled) && block_on(polled).is_err_and(is_cancelled));
+    assert!(result.recv_timeout(SOON).unwrap().is_err_and(is_cancelled));
+    assert!(room.wait().is_err_and(is_cancelled));
+}
+
+#[test]
+fn the_last_clone_may_go_in_a_callback() {
+    let key = Arc::new(key(1));
+    for engine in engines() {
+        let ticket = engine.submit(SignJob::new(key.clone(), b"m")).unwrap();
+        let (sender, done) = mpsc::channel();
+        ticket.on_done(move |signature| {
+            drop(engine);
+            sender.send(signature.is_ok()).unwrap();
+        });
+        assert!(done.recv_timeout(SOON).unwrap());
+    }
+}
+
+#[test]
+fn a_callback_may_use_the_engine() {
+    let key = Arc::new(key(1));
+    for engine in engines() {
+        let (sender, done) = mpsc::channel();
+        // As many as there are dispatchers, and more.
+        for round in 0..8 {
+            let (inner, key, sender) = (engine.clone(), key.clone(), sender.clone());
+            let ticket = engine.submit(SignJob::new(key.clone(), message(round)).deterministic()).unwrap();
+            ticket.on_done(move |signature| {
+                is_right(&key, round, signature);
+                let job = |i| SignJob::new(key.clone(), message(i)).deterministic();
+                let [first, second] = [20, 21].map(|i| inner.submit(job(i)).unwrap());
+                is_right(&key, 21, second.wait());
+                is_right(&key, 20, first.wait());
+                assert_eq!(sign(&inner, &key, 5), (Ok(()), 5));
+                assert_eq!(inner.ready().wait(), Ok(()), "there is room");
+                let why = inner.drain(Instant::now() + SOON).unwrap_err();
+                assert_eq!(why.kind(), ErrorKind::BadInput, "{why}");
+                let again = inner.submit(job(30)).unwrap();
+                again.on_done(move |signature| sender.send(signature.is_ok()).unwrap());
+            });
+        }
+        drop(sender);
+        let results: Vec<_> = (0..8).map(|_| done.recv_timeout(SOON).expect("no callback waits for ever")).collect();
+        assert_eq!(results, [true; 8]);
+    }
+}
+
+#[test]
+fn tickets_are_waited_for_in_a_pool_and_in_a_sink() {
+    let key = Arc::new(key(1));
+    for engine in engines() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let one = |i| is_right(&key, i, engine.submit(job(&key, i)).unwrap().wait());
+        pool.install(|| (0..16).into_par_iter().for_each(one));
+        let mut count = 0;
+        let jobs = (0..30).map(|i| job(&key, i));
+        engine
+            .sign_batch(jobs, |index, signature| {
+                is_right(&key, index, signature);
+                one(index);
+                count += 1;
+            })
+            .unwrap();
+        assert_eq!(count, 30);
+    }
+}
+
+#[test]
+fn draining_completes_or_cancels() {
+    let (gate, key) = (Gate::default(), key(1));
+    let (engine, _) = gate.device(mock(1, 1));
+    let tickets: Vec<_> = (0..20).map(|i| engine.submit(job(&key, i)).unwrap()).collect();
+    scope(|scope| {
+        let drained = scope.spawn(|| engine.drain(Instant::now() + SOON));
+        gate.wait_for(1);
+        gate.open();
+        assert_eq!(drained.join().unwrap(), Ok(()));
+    });
+    for (i, mut ticket) in tickets.into_iter().enumerate() {
+        is_right(&key, i, ticket.try_take().expect("all are done"));
+    }
+    let refused = engine.submit(job(&key, 0)).unwrap_err();
+    assert_eq!(
+        (refused.why.kind(), engine.ready().wait().unwrap_err().kind()),
+        (ErrorKind::Cancelled, ErrorKind::Cancelled)
+    );
+    assert_eq!(sign(&engine, &key, 3), (Ok(()), 3), "calls go on");
+
+    let (engine, _) = gate.device(mock(1, 1));
+    let first = engine.submit(job(&key, 0)).unwrap();
+    gate.wait_for(1);
+    let others: Vec<_> = (1..9).map(|i| engine.submit(job(&key, i)).unwrap()).collect();
+    assert_eq!(engine.drain(Instant::now() + Duration::from_millis(20)), Err(Error::DeadlineExceeded));
+    assert!(others.into_iter().all(|ticket| ticket.wait().is_err_and(|why| why.kind() == ErrorKind::Cancelled)));
+    gate.open();
+    is_right(&key, 0, first.wait());
+}
+
+/// Of kinds that wait, each has its turn.
+#[test]
+fn a_flood_of_one_kind_starves_no_other() {
+    let slow = Mock { delay: [Duration::from_millis(1); 4], jobs: 64, memory: 1 << 30, ..mock(1, 1) };
+    let (engine, key) = (slow.engine(), key(1));
+    engine.sign(&key, PURE, b"first", Randomizer::Hedged).unwrap();
+    let flood: Vec<_> = (0..1500).map(|i| engine.submit(job(&key, i)).unwrap()).collect();
+    let began = Instant::now();
+    let other = engine.submit(GenerateJob::new(P)).unwrap();
+    other.wait().unwrap();
+    let took = began.elapsed();
+    let left = flood.iter().filter(|ticket| !ticket.is_done()).count();
+    // What runs, the batch whose turn is next, and whatever else this machine does: the flood takes more than 1.5 s.
+    assert!(left > 300, "{left} of the flood are left after {took:?}");
+}
+
+/// Callers that come and go, tickets of every end, and devices that fail now and then.
+#[test]
+fn callers_that_vanish_leave_nothing_behind() {
+    let failures = Arc::new(AtomicUsize::new(0));
+    let device = {
+        let failures = failures.clone();
+        mock(2, 2).answering(move |call| match call.nth % 97 == 96 && failures.fetch_add(1, SeqCst) == 0 {
+            true => call.fails("no answer"),
+            false => Ok(()),
+        })
+    };
+    let engine = Mock { delay: [Duration::from_micros(10); 4], jobs: 16, ..device }
+        .builder()
+        .queue(64, 1 << 20)
+        .build()
+        .unwrap();
+    let key = Arc::new(key(1));
+    let (right, refused, called) = (expected(&key, 0), AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let is_over = AtomicBool::new(false);
+    let mut awaited = 0;
+    scope(|scope| {
+        let callers: Vec<_> = (0..8)
+            .map(|caller| {
+                let (engine, key, right, refused, called) = (&engine, &key, &right, &refused, called.clone());
+                scope.spawn(move || {
+                    let mut held = Vec::new();
+                    let mut awaited = 0;
+                    for round in 0..150 {
+                        let job = SignJob::new(key.clone(), message(0)).deterministic();
+                        let mut ticket = match engine.submit(job) {
+                            Ok(ticket) => ticket,
+                            Err(full) => {
+                                assert_eq!(full.why.kind(), ErrorKind::QueueFull);
+                                refused.fetch_add(1, SeqCst);
+                                engine.ready().wait().unwrap();
+                                continue;
+                            }
+                        };
+                        let is_right =
+                            |signature: Result<Signature, Error>| assert!(signature.unwrap().as_bytes() == right);
+                        match (caller + round) % 7 {
+                            0 => is_right(ticket.wait()),
+                            1 => is_right(block_on(ticket)),
+                            2 => drop(ticket),
+                            3 => {
+                                awaited += 1;
+                                let called = called.clone();
+                                ticket.on_done(move |signature| {
+                                    signature.unwrap();
+                                    called.fetch_add(1, SeqCst);
+                                });
+                            }
+                            4 => drop(ticket.wait_timeout(Duration::from_micros(200)).map(is_right)),
+                            5 => match ticket.deadline(Instant::now() + Duration::from_micros(300)).wait() {
+                                Err(why) => assert_eq!(why, Error::DeadlineExceeded),
+                                signature => is_right(signature),
+                            },
+                            _ => held.push(ticket),
+                        }
+                    }
+                    held.into_iter().step_by(2).for_each(|ticket| assert!(ticket.wait().unwrap().as_bytes() == right));
+                    awaited
+                })
+            })
+            .collect();
+        awaited = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+        is_over.store(true, SeqCst);
+    });
+    engine.drain(Instant::now() + SOON).unwrap();
+    assert_eq!(called.load(SeqCst), awaited);
+    let stats = engine.stats();
+    assert_eq!((stats.tickets.queued, stats.tickets.queued_bytes, stats.tickets.running), (0, 0, 0));
+    assert!(stats.devices.iter().all(|device| (device.running, device.waiting) == (0, 0)));
+    println!("checked: {} refused, {:?}", refused.load(SeqCst), stats.tickets);
+}
+
+#[test]
+fn a_panic_of_the_caller_leaves_the_engine_whole() {
+    let key = key(1);
+    for engine in engines() {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let _ticket = engine.submit(job(&key, 0)).unwrap();
+            panic!("a fault of the caller");
+        }));
+        assert!(caught.is_err());
+        is_right(&key, 1, engine.submit(job(&key, 1)).unwrap().wait());
+        engine.drain(Instant::now() + SOON).unwrap();
+    }
+}
