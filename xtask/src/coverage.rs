@@ -15,6 +15,9 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("crates/fips205/src/encoding.rs", &[
         "fn by_algorithm(", "fn der_of<", "pub fn read_pkcs8(", "fn from_info(", "pub fn write_pkcs8(", "pub fn read_spki(", "pub fn write_spki(",
     ]),
+    ("crates/fips205/src/encrypted.rs", &[
+        "pub fn looks_like_it(", "pub fn read(", "pub fn to_der(", "pub fn to_pem(", "fn is_encrypted(", "fn supported(", "fn check_costs(",
+    ]),
     ("crates/fips205/src/keys.rs", &["fn check_length(", "fn widen(", "pub fn from_bytes(", "pub fn to_bytes(", "impl fmt::Display for KeyError"]),
     ("crates/zkdilithium/src/pem.rs", &["fn decode(", "pub fn read_pem("]),
     ("crates/zkdilithium/src/keys.rs", &[

@@ -2,8 +2,9 @@
 
 use crate::files::read_list;
 use crate::keys::Encoding;
-use clap::{ArgGroup, Args, Parser, Subcommand};
-use hypergrove::{MAX_CONTEXT, Mode, Params, PreHash};
+use crate::passphrase::PassphraseOptions;
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash};
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune, known_sets};
 use hypergrove_lab::args::{at_least_one, size};
 use hypergrove_lab::failure::Failure;
@@ -80,8 +81,35 @@ pub(crate) struct Keygen {
     /// For tests: other users of the machine can read a command line
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     pub(crate) seeds: Option<Bytes>,
+    /// Encrypt the private key under a passphrase, which is asked for twice: PKCS#8 with PBES2 and AES-256-CBC, as OpenSSL
+    /// reads it
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) encrypt: bool,
+    /// What makes guessing the passphrase expensive
+    #[arg(long, value_name = "NAME", default_value = "scrypt", requires = "encrypt")]
+    pub(crate) kdf: Kdf,
+    #[command(flatten)]
+    pub(crate) passphrase: PassphraseOptions,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
+}
+
+/// How the key that encrypts comes from a passphrase.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Kdf {
+    /// N = 16384, r = 8, p = 5
+    Scrypt,
+    /// HMAC-SHA-256, 600,000 iterations
+    Pbkdf2,
+}
+
+impl From<Kdf> for PassphraseKdf {
+    fn from(kdf: Kdf) -> PassphraseKdf {
+        match kdf {
+            Kdf::Scrypt => PassphraseKdf::Scrypt,
+            Kdf::Pbkdf2 => PassphraseKdf::Pbkdf2,
+        }
+    }
 }
 
 /// Write the public key of a private key
@@ -95,6 +123,8 @@ pub(crate) struct Pubkey {
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) encoding: EncodingOptions,
+    #[command(flatten)]
+    pub(crate) passphrase: PassphraseOptions,
     #[command(flatten)]
     pub(crate) of: KeyKind,
     #[command(flatten)]
@@ -136,6 +166,8 @@ pub(crate) struct Sign {
     #[command(flatten)]
     pub(crate) redundancy: Redundancy,
     #[command(flatten)]
+    pub(crate) passphrase: PassphraseOptions,
+    #[command(flatten)]
     pub(crate) of: KeyKind,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
@@ -165,6 +197,8 @@ pub(crate) struct Verify {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) message: MessageOptions,
+    #[command(flatten)]
+    pub(crate) passphrase: PassphraseOptions,
     #[command(flatten)]
     pub(crate) of: KeyKind,
     #[command(flatten)]
@@ -225,6 +259,8 @@ pub(crate) struct Hash {
 pub(crate) struct Inspect {
     /// A key (PEM, DER or raw) or a signature; `-` is standard input
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) passphrase: PassphraseOptions,
     #[command(flatten)]
     pub(crate) of: KeyKind,
     /// Show the secrets of a private key as well
@@ -333,19 +369,18 @@ pub(crate) struct Inputs {
 
 /// How a file becomes M′.
 #[derive(Args)]
-#[command(next_help_heading = "Message")]
 pub(crate) struct MessageOptions {
     /// Context string, at most 255 bytes
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["context_hex", "internal"])]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["context_hex", "internal"], help_heading = "Message")]
     pub(crate) context: Option<String>,
     /// Context string in hexadecimal
-    #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with = "internal")]
+    #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with = "internal", help_heading = "Message")]
     pub(crate) context_hex: Option<Bytes>,
     /// Hash the file first (HashSLH-DSA), for example with SHA2-256 or SHAKE-128
-    #[arg(long, value_name = "HASH", conflicts_with = "internal")]
+    #[arg(long, value_name = "HASH", conflicts_with = "internal", help_heading = "Message")]
     pub(crate) prehash: Option<PreHash>,
     /// The internal interface: the file is M′ itself
-    #[arg(long)]
+    #[arg(long, help_heading = "Message")]
     pub(crate) internal: bool,
 }
 

@@ -1,8 +1,8 @@
 //! `hypergrove inspect`.
 
-use crate::args::{Inspect, KeyKind, Scheme, known_sets};
+use crate::args::{self, Inspect, KeyKind, Scheme, known_sets};
 use crate::files::Source;
-use crate::keys::{self, Element, Encoding, Found, Key, KeyFile, elements};
+use crate::keys::{Element, Encoding, Found, Key, KeyFile, elements};
 use crate::{pem, zkdilithium};
 use hypergrove::Params;
 use hypergrove::pkcs8::der::Tag;
@@ -24,7 +24,10 @@ pub(crate) struct Report {
     sets: Vec<&'static str>,
     /// `PEM`, `DER` or `raw`.
     format: &'static str,
-    /// Bytes, without the PEM around them.
+    /// How it was encrypted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encryption: Option<String>,
+    /// Bytes, without the PEM around them; of what was encrypted, those that were decrypted.
     pub(crate) bytes: usize,
     pub(crate) parts: Vec<Part>,
 }
@@ -55,8 +58,9 @@ enum Value {
 }
 
 pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
+    args::one_stdin([Some(args.file.as_path()), args.passphrase.path().as_deref()].into_iter().flatten())?;
     let source = Source::from(args.file.as_path());
-    let report = report(&KeyFile::read(source.clone())?, &args.of, args.show_secrets)?;
+    let report = report(&KeyFile::read(source.clone(), Some(&args.passphrase))?, &args.of, args.show_secrets)?;
     if args.json {
         let json = serde_json::to_string_pretty(&report).map_err(|error| Failure::new(error.to_string()))?;
         printer.line(json)?;
@@ -64,7 +68,11 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     }
     printer.line(format_args!("file    {source}"))?;
     printer.line(format_args!("kind    {} of {}", report.kind, report.sets.join(" or ")))?;
-    printer.line(format_args!("format  {}, {} bytes\n", report.format, grouped(report.bytes as u64)))?;
+    printer.line(format_args!("format  {}, {} bytes", report.format, grouped(report.bytes as u64)))?;
+    if let Some(encryption) = &report.encryption {
+        printer.line(format_args!("cipher  {encryption}; what follows is decrypted"))?;
+    }
+    printer.line("")?;
     let mut table = Table::new("rrll", ["offset", "bytes", "part", "value"]);
     for part in &report.parts {
         let value = match &part.value {
@@ -81,15 +89,14 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
 }
 
 /// What a file is, and what its parts are.
-pub(crate) fn report(file: &KeyFile, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
+pub(crate) fn report(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
     if file.scheme(of)? == Scheme::ZkDilithium {
         return of_zkdilithium(file, show_secrets);
     }
-    let KeyFile { source, bytes } = file;
+    let KeyFile { source, bytes, .. } = file;
     let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
     if fitting.is_empty() || pem::is_pem(bytes) {
-        let found = keys::recognise(bytes, of.set).map_err(|failure| failure.of(source))?;
-        return Ok(key(&found, show_secrets));
+        return Ok(key(&file.found(of.set)?, show_secrets));
     }
     let sets = match of.set {
         None => fitting,
@@ -129,11 +136,11 @@ fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
         parts.push(part(bytes, path..end, &format!("layer {layer}: authentication path")));
     }
     let sets = sets.iter().map(|p| p.name).collect();
-    Report { kind: "signature", sets, format: "raw", bytes: bytes.len(), parts }
+    Report { kind: "signature", sets, format: "raw", encryption: None, bytes: bytes.len(), parts }
 }
 
 fn key(found: &Found, show_secrets: bool) -> Report {
-    let Found { key, encoding, bytes } = found;
+    let Found { key, encoding, encryption, bytes } = found;
     let p = key.params();
     let (kind, names): (_, &[&str]) = match key {
         Key::Private(_) => ("private key", &["SK.seed", "SK.prf", "PK.seed", "PK.root"]),
@@ -183,11 +190,11 @@ fn key(found: &Found, show_secrets: bool) -> Report {
         Encoding::Der => "DER",
         Encoding::Raw => "raw",
     };
-    Report { kind, sets: vec![p.name], format, bytes: bytes.len(), parts }
+    Report { kind, sets: vec![p.name], format, encryption: encryption.clone(), bytes: bytes.len(), parts }
 }
 
 /// A key or a signature of zkDilithium: fields of fixed lengths, one after the other.
-fn of_zkdilithium(file: &KeyFile, show_secrets: bool) -> Result<Report, Failure> {
+fn of_zkdilithium(file: &KeyFile<'_>, show_secrets: bool) -> Result<Report, Failure> {
     let found = zkdilithium::recognise(file)?;
     let t = ("t", T_BYTES);
     let (kind, fields): (_, Vec<(&str, usize)>) = match found.kind {
@@ -207,5 +214,5 @@ fn of_zkdilithium(file: &KeyFile, show_secrets: bool) -> Result<Report, Failure>
     });
     let parts = parts.collect();
     let format = if found.pem { "PEM" } else { "raw" };
-    Ok(Report { kind, sets: vec![NAME], format, bytes: found.bytes.len(), parts })
+    Ok(Report { kind, sets: vec![NAME], format, encryption: None, bytes: found.bytes.len(), parts })
 }

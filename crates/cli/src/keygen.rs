@@ -2,13 +2,13 @@
 
 use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
 use crate::files::{Access, Target, commit_pair};
-use crate::keys::{Encoding, check_encoding, encode_private, encode_public};
+use crate::keys::{Encoding, check_encoding, encode_encrypted, encode_private, encode_public};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::NAME;
 use hypergrove::{Params, Seeds};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::Printer;
+use hypergrove_lab::printer::{Printer, Shown};
 use zeroize::Zeroizing;
 
 pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -18,11 +18,16 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         return Err(Failure::new(format!("both keys would go to {private}"))
             .hint("name a file for the private key with --output, and another one with --pubout"));
     }
+    if let (false, Some(path)) = (args.encrypt, args.passphrase.path()) {
+        return Err(Failure::new(format!("{} holds a passphrase, and no key is to be encrypted", Shown(&path)))
+            .hint("encrypt the private key with --encrypt, or leave the passphrase out"));
+    }
     let wanted = Wanted::new(args)?;
     private.check(Access::Private, encoding != Encoding::Pem, force)?;
     if let Some(public) = &public {
         public.check(Access::Public, encoding != Encoding::Pem, force)?;
     }
+    let passphrase = args.encrypt.then(|| args.passphrase.choose(&private)).transpose()?;
 
     let (name, private_bytes, public_bytes) = match wanted {
         Wanted::SlhDsa(p, seeds) => {
@@ -31,7 +36,11 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
                 None => engine.generate(p)?,
                 Some(seeds) => engine.from_seeds(p, &[seeds])?.remove(0),
             };
-            (p.name, encode_private(&key, encoding)?, encode_public(&key.verifying_key(), encoding)?)
+            let private = match &passphrase {
+                Some(passphrase) => encode_encrypted(&key.encrypt(passphrase, args.kdf.into())?, encoding)?,
+                None => encode_private(&key, encoding)?,
+            };
+            (p.name, private, encode_public(&key.verifying_key(), encoding)?)
         }
         Wanted::ZkDilithium(seed) => {
             let key = zkdilithium::generate(seed.as_deref(), machine, printer)?;
@@ -50,7 +59,8 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     }
     if let Target::File(_) = &private {
         let readers = if cfg!(unix) { "for its owner's eyes alone" } else { "for whom its directory lets read it" };
-        printer.note(format_args!("wrote {private}: a private key of {name}, {readers}"));
+        let kind = if args.encrypt { "an encrypted private key" } else { "a private key" };
+        printer.note(format_args!("wrote {private}: {kind} of {name}, {readers}"));
     }
     if let Some(public @ Target::File(_)) = &public {
         printer.note(format_args!("wrote {public}: its public key"));
@@ -76,6 +86,7 @@ impl Wanted {
             }
             (Some(Scheme::ZkDilithium), None) => {
                 zkdilithium::check_encoding(encoding)?;
+                zkdilithium::refuse(&[(args.encrypt, "--encrypt")])?;
                 Ok(Wanted::ZkDilithium(args.seeds.as_ref().map(|Bytes(seed)| seed.clone())))
             }
             (Some(Scheme::ZkDilithium), Some(p)) => Err(zkdilithium::has_no_sets(p)),

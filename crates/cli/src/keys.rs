@@ -2,11 +2,12 @@
 
 use crate::args::{KeyKind, Scheme, known_sets};
 use crate::files::Source;
+use crate::passphrase::PassphraseOptions;
 use crate::pem::{Pem, is_pem, mixed};
 use crate::zkdilithium;
 use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
-use hypergrove::{Params, SigningKey, VerifyingKey};
+use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, VerifyingKey};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::brief;
 use std::ops::Range;
@@ -49,20 +50,24 @@ impl Key {
 pub(crate) struct Found {
     pub(crate) key: Key,
     pub(crate) encoding: Encoding,
-    /// The file without its PEM.
+    /// How it was encrypted.
+    pub(crate) encryption: Option<String>,
+    /// The file without its PEM, decrypted.
     pub(crate) bytes: Zeroizing<Vec<u8>>,
 }
 
 /// A file with a key, of whatever scheme.
-pub(crate) struct KeyFile {
+pub(crate) struct KeyFile<'a> {
     pub(crate) source: Source,
     pub(crate) bytes: Zeroizing<Vec<u8>>,
+    /// Where its passphrase comes from, if it has one; None where nobody is to be asked.
+    pub(crate) passphrase: Option<&'a PassphraseOptions>,
 }
 
-impl KeyFile {
-    pub(crate) fn read(source: Source) -> Result<KeyFile, Failure> {
+impl KeyFile<'_> {
+    pub(crate) fn read(source: Source, passphrase: Option<&PassphraseOptions>) -> Result<KeyFile<'_>, Failure> {
         let bytes = source.read_key()?;
-        Ok(KeyFile { source, bytes })
+        Ok(KeyFile { source, bytes, passphrase })
     }
 
     /// What it is a key of: what was said, or what it looks like.
@@ -89,7 +94,16 @@ impl KeyFile {
 
     /// A key of SLH-DSA, of either kind.
     pub(crate) fn key(&self, set: Option<&'static Params>) -> Result<Key, Failure> {
-        recognise(&self.bytes, set).map(|found| found.key).map_err(|failure| failure.of(&self.source))
+        self.found(set).map(|found| found.key)
+    }
+
+    /// A key of SLH-DSA, with what its file is like.
+    pub(crate) fn found(&self, set: Option<&'static Params>) -> Result<Found, Failure> {
+        let passphrase = || match self.passphrase {
+            Some(passphrase) => passphrase.get(&self.source),
+            None => Err(Failure::from(KeyError::Encrypted)),
+        };
+        recognise(&self.bytes, set, passphrase).map_err(|failure| failure.of(&self.source))
     }
 
     /// What is said where a private key is needed.
@@ -99,15 +113,39 @@ impl KeyFile {
     }
 }
 
-/// Makes out what key this is.
-pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Found, Failure> {
+/// Makes out what key this is; the passphrase is asked for if it is encrypted.
+pub(crate) fn recognise(
+    bytes: &[u8],
+    set: Option<&'static Params>,
+    passphrase: impl FnOnce() -> Result<Zeroizing<Vec<u8>>, Failure>,
+) -> Result<Found, Failure> {
     if bytes.is_empty() {
         return Err(Failure::new("the file is empty, a key was expected"));
     }
+    let mut encryption = None;
+    let decrypt = |bytes: &[u8]| -> Result<Zeroizing<Vec<u8>>, Failure> {
+        let encrypted = EncryptedSigningKey::read(bytes)?;
+        encryption = Some(encrypted.to_string());
+        let passphrase = passphrase()?;
+        Ok(encrypted.decrypt_der(&passphrase, |der| {
+            // One of 256 wrong passphrases gives bytes that end as padding does.
+            let is_sequence = AnyRef::from_der(der).is_ok_and(|outer| outer.tag() == Tag::Sequence);
+            if is_sequence { Ok(Zeroizing::new(der.to_vec())) } else { Err(KeyError::Passphrase) }
+        })?)
+    };
     let (encoding, key, bytes) = if is_pem(bytes) {
         let pem = Pem::read(bytes)?;
         let labels = || pem.labels().collect::<Vec<_>>();
-        let (key, der) = match (pem.block("PRIVATE KEY")?, pem.block("PUBLIC KEY")?) {
+        let private_block = match (pem.block("PRIVATE KEY")?, pem.block("ENCRYPTED PRIVATE KEY")?) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::new("this PEM file has a private key and an encrypted one")
+                    .hint("put the key that is meant into a file of its own"));
+            }
+            (plain, encrypted) => {
+                plain.map(Ok).or_else(|| encrypted.map(|encrypted| decrypt(&encrypted))).transpose()?
+            }
+        };
+        let (key, der) = match (private_block, pem.block("PUBLIC KEY")?) {
             (Some(der), beside) => {
                 let key = private(&der)?;
                 if beside
@@ -120,10 +158,6 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
                 (key, der)
             }
             (None, Some(der)) => (public(&der)?, der),
-            (None, None) if labels().contains(&"ENCRYPTED PRIVATE KEY") => {
-                return Err(Failure::new("this private key is encrypted, which hypergrove does not read")
-                    .hint("decrypt it, for example with `openssl pkey -in FILE`"));
-            }
             (None, None) if labels().contains(&"CERTIFICATE") => {
                 return Err(Failure::new("this is a certificate, a key was expected")
                     .hint("take its key out, for example with `openssl x509 -in FILE -noout -pubkey`"));
@@ -137,6 +171,9 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
         (Encoding::Pem, key, der)
     } else if let Some(key) = set.and_then(|p| raw(bytes, p)) {
         (Encoding::Raw, key?, Zeroizing::new(bytes.to_vec()))
+    } else if EncryptedSigningKey::looks_like_it(bytes) {
+        let der = decrypt(bytes)?;
+        (Encoding::Der, private(&der)?, der)
     } else if bytes[0] == DER_SEQUENCE {
         // PKCS#8 begins with a version, SPKI has none; a file that is cut short shows it as well.
         let header = match bytes.get(1) {
@@ -152,7 +189,7 @@ pub(crate) fn recognise(bytes: &[u8], set: Option<&'static Params>) -> Result<Fo
     match set {
         Some(p) if p != key.params() => Err(Failure::new(format!("this is a key of {}, --set says {p}", key.params()))
             .hint("leave --set out, or name the right key")),
-        _ => Ok(Found { key, encoding, bytes }),
+        _ => Ok(Found { key, encoding, encryption, bytes }),
     }
 }
 
@@ -234,6 +271,17 @@ pub(crate) fn check_encoding(p: &Params, encoding: Encoding) -> Result<(), Failu
     }
     Err(Failure::new(format!("{p} has no object identifier yet, so PEM and DER cannot hold its keys"))
         .hint("write the bare bytes with --raw"))
+}
+
+/// The bytes of the file of a private key under a passphrase.
+pub(crate) fn encode_encrypted(
+    encrypted: &EncryptedSigningKey,
+    encoding: Encoding,
+) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    Ok(Zeroizing::new(match encoding {
+        Encoding::Der => encrypted.to_der()?.into_vec(),
+        Encoding::Pem | Encoding::Raw => encrypted.to_pem(LineEnding::LF)?.into_bytes(),
+    }))
 }
 
 /// The bytes of a private key file.

@@ -19,6 +19,7 @@ mod kat;
 mod keygen;
 mod keys;
 mod message;
+mod passphrase;
 mod pem;
 mod pubkey;
 mod quickstart;

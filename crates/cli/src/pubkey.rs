@@ -1,6 +1,6 @@
 //! `hypergrove pubkey`.
 
-use crate::args::{KeyKind, MachineOptions, Pubkey, Scheme};
+use crate::args::{self, KeyKind, MachineOptions, Pubkey, Scheme};
 use crate::files::{Access, Source, Sources, Target};
 use crate::keys::{Encoding, Key, KeyFile, encode_public};
 use crate::zkdilithium;
@@ -10,12 +10,13 @@ use hypergrove_lab::machine;
 use hypergrove_lab::printer::Printer;
 
 pub(crate) fn run(args: &Pubkey, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    args::one_stdin([Some(args.key.as_path()), args.passphrase.path().as_deref()].into_iter().flatten())?;
     let (source, target) = (Source::from(args.key.as_path()), Target::from(args.output.as_path()));
     let (encoding, force) = (args.encoding.encoding(), args.overwrite.force);
     target.spare(&Sources::new([&source]))?;
     let checked = target.check(Access::Public, encoding != Encoding::Pem, force);
     checked.map_err(|failure| compared(failure, &source, &target, &args.of))?;
-    let file = KeyFile::read(source)?;
+    let file = KeyFile::read(source, Some(&args.passphrase))?;
     let (name, bytes) = match file.scheme(&args.of)? {
         Scheme::SlhDsa => {
             let key = file.key(args.of.set)?;
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &Pubkey, machine: &MachineOptions, printer: &Printer) ->
 /// What is refused because a key is there: says whether both are halves of one pair.
 fn compared(failure: Failure, source: &Source, target: &Target, of: &KeyKind) -> Failure {
     let public = |source: Source| -> Result<Vec<u8>, Failure> {
-        let file = KeyFile::read(source)?;
+        let file = KeyFile::read(source, None)?;
         Ok(match file.scheme(of)? {
             Scheme::SlhDsa => file.key(of.set)?.public().to_bytes(),
             Scheme::ZkDilithium => zkdilithium::key(&file)?.public().as_bytes().to_vec(),

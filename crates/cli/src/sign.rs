@@ -22,9 +22,11 @@ use std::sync::{Mutex, PoisonError};
 
 pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
-    args::one_stdin(inputs.files.iter().chain(&inputs.list).chain([&args.key]).map(PathBuf::as_path))?;
+    let passphrase = args.passphrase.path();
+    let given = inputs.files.iter().chain(&inputs.list).chain([&args.key]).chain(&passphrase);
+    args::one_stdin(given.map(PathBuf::as_path))?;
     let mode = args.message.mode()?;
-    let key_file = KeyFile::read(args.key.as_path().into())?;
+    let key_file = KeyFile::read(args.key.as_path().into(), Some(&args.passphrase))?;
     let key = match key_file.scheme(&args.of)? {
         Scheme::SlhDsa => Signer::SlhDsa(key_file.private(args.of.set)?),
         Scheme::ZkDilithium => Signer::ZkDilithium(zkdilithium::private(&key_file)?),

@@ -18,10 +18,11 @@ use std::path::{Path, PathBuf};
 
 pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
-    let given = inputs.files.iter().chain(&inputs.list).chain(&args.signature).chain([&args.key]);
+    let passphrase = args.passphrase.path();
+    let given = inputs.files.iter().chain(&inputs.list).chain(&args.signature).chain([&args.key]).chain(&passphrase);
     args::one_stdin(given.map(PathBuf::as_path))?;
     let mode = args.message.mode()?;
-    let key_file = KeyFile::read(args.key.as_path().into())?;
+    let key_file = KeyFile::read(args.key.as_path().into(), Some(&args.passphrase))?;
     let key = match key_file.scheme(&args.of)? {
         Scheme::SlhDsa if args.strict => {
             return Err(Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out"));

@@ -49,8 +49,8 @@ pub(crate) fn looks_like_it(bytes: &[u8]) -> Result<bool, Failure> {
         return Ok([SK_BYTES, PK_BYTES, SIG_BYTES].contains(&bytes.len()));
     }
     let pem = Pem::read(bytes)?;
-    let any = |labels: [&str; 2]| pem.labels().any(|label| labels.contains(&label));
-    match (any([PRIVATE_LABEL, PUBLIC_LABEL]), any(["PRIVATE KEY", "PUBLIC KEY"])) {
+    let any = |labels: &[&str]| pem.labels().any(|label| labels.contains(&label));
+    match (any(&[PRIVATE_LABEL, PUBLIC_LABEL]), any(&["PRIVATE KEY", "PUBLIC KEY", "ENCRYPTED PRIVATE KEY"])) {
         (true, true) => Err(Failure::new("this PEM file has keys of zkDilithium and others")
             .hint("name the scheme of the one that is meant with --scheme")),
         (is_it, _) => Ok(is_it),
@@ -58,7 +58,7 @@ pub(crate) fn looks_like_it(bytes: &[u8]) -> Result<bool, Failure> {
 }
 
 /// Makes out what this is.
-pub(crate) fn recognise(file: &KeyFile) -> Result<Found, Failure> {
+pub(crate) fn recognise(file: &KeyFile<'_>) -> Result<Found, Failure> {
     if is_pem(&file.bytes) {
         return of_pem(&file.bytes).map_err(|failure| failure.of(&file.source));
     }
@@ -104,7 +104,7 @@ fn of_pem(bytes: &[u8]) -> Result<Found, Failure> {
 }
 
 /// A key of either kind; a private one is checked.
-pub(crate) fn key(file: &KeyFile) -> Result<Key, Failure> {
+pub(crate) fn key(file: &KeyFile<'_>) -> Result<Key, Failure> {
     let Found { kind, bytes, .. } = recognise(file)?;
     let read = match kind {
         Kind::Private => SigningKey::from_bytes(&bytes).and_then(|key| key.check().map(|()| Key::Private(key))),
@@ -118,7 +118,7 @@ pub(crate) fn key(file: &KeyFile) -> Result<Key, Failure> {
 }
 
 /// A key that signs.
-pub(crate) fn private(file: &KeyFile) -> Result<SigningKey, Failure> {
+pub(crate) fn private(file: &KeyFile<'_>) -> Result<SigningKey, Failure> {
     match key(file)? {
         Key::Private(key) => Ok(key),
         Key::Public(_) => Err(file.is_public()),

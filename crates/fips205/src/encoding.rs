@@ -48,7 +48,7 @@ fn malformed(what: &'static str) -> impl Fn(der::Error) -> KeyError {
 }
 
 /// A key's DER.
-enum Der<'a> {
+pub(crate) enum Der<'a> {
     Given(&'a [u8]),
     Decoded(Zeroizing<Vec<u8>>),
 }
@@ -70,7 +70,7 @@ fn is_sequence(bytes: &[u8]) -> bool {
 }
 
 /// The DER in `bytes`, which may be PEM with this label.
-fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Der<'a>, KeyError> {
+pub(crate) fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Der<'a>, KeyError> {
     let begin = b"-----BEGIN ";
     if is_sequence(bytes) || !bytes.windows(begin.len()).any(|window| window == begin) {
         return Ok(Der::Given(bytes));
@@ -83,10 +83,12 @@ fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Der<'a
         room.truncate(length);
         return Ok(Der::Decoded(room));
     }
-    let hint = if found.starts_with("ENCRYPTED") { "; decrypt it first" } else { "" };
+    if found == "ENCRYPTED PRIVATE KEY" && label == "PRIVATE KEY" {
+        return Err(KeyError::Encrypted);
+    }
     // A label may be as long as the file.
     let found = found.chars().take(LONGEST_LABEL).collect::<String>();
-    Err(KeyError::Malformed { what, why: format!("its PEM label is {found:?}, not {label:?}{hint}") })
+    Err(KeyError::Malformed { what, why: format!("its PEM label is {found:?}, not {label:?}") })
 }
 
 impl SigningKey {

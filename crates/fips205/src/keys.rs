@@ -46,6 +46,24 @@ pub enum KeyError {
         /// The set's name.
         set: &'static str,
     },
+    /// The private key is encrypted, and what reads it was given no passphrase.
+    Encrypted,
+    /// The passphrase is wrong, or the encrypted data are damaged: nobody can tell which.
+    Passphrase,
+    /// The private key is encrypted in a way that is not read.
+    Encryption {
+        /// Its name, or its identifier.
+        scheme: String,
+    },
+    /// Decrypting the private key would take too much time or memory.
+    Costly {
+        /// What the file asks for.
+        cost: String,
+        /// The most that is done.
+        limit: String,
+    },
+    /// The operating system gave no randomness to encrypt a private key with.
+    Randomness,
     /// Not the encoding that was expected.
     Malformed {
         /// What was expected.
@@ -79,6 +97,18 @@ impl fmt::Display for KeyError {
                 f,
                 "the public key in this {set} private key file differs from the private key's own; the file is damaged"
             ),
+            KeyError::Encrypted => f.write_str("this private key is encrypted; its passphrase is needed"),
+            KeyError::Passphrase => f.write_str("the passphrase is wrong, or the encrypted key is damaged"),
+            KeyError::Encryption { scheme } => write!(
+                f,
+                "this private key is encrypted with {scheme}; only PBES2 with scrypt or PBKDF2 (HMAC-SHA-2) and AES-CBC is read"
+            ),
+            KeyError::Costly { cost, limit } => {
+                write!(f, "this encrypted private key asks for {cost}, at most {limit} is computed")
+            }
+            KeyError::Randomness => {
+                f.write_str("the operating system gave no randomness, without which no private key is encrypted")
+            }
             KeyError::Malformed { what, why } => write!(f, "this is not {what}: {why}"),
         }
     }

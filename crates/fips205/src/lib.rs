@@ -40,6 +40,8 @@ pub mod adrs;
 pub mod digest;
 #[cfg(feature = "pkcs8")]
 mod encoding;
+#[cfg(feature = "encryption")]
+mod encrypted;
 pub mod geometry;
 pub mod keys;
 pub mod params;
@@ -48,6 +50,8 @@ pub mod reference;
 
 pub use adrs::{Adrs, AdrsType};
 pub use digest::{MAX_CONTEXT, MPrime, MessageError, Mode, PreHash, PreHasher, UnknownHash};
+#[cfg(feature = "encryption")]
+pub use encrypted::{EncryptedSigningKey, PassphraseKdf};
 pub use geometry::{ForsLeaves, Position};
 pub use keys::{KeyError, MAX_N, Signature, SigningKey, VerifyingKey};
 pub use params::*;

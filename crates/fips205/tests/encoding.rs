@@ -336,7 +336,7 @@ fn pem_of_something_else_is_refused() {
     assert_eq!(error, "this is not a PKCS#8 private key: its PEM label is \"PUBLIC KEY\", not \"PRIVATE KEY\"");
     assert!(VerifyingKey::read_spki(private.as_bytes()).is_err());
     let encrypted = private.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
-    assert!(why(SigningKey::read_pkcs8(encrypted.as_bytes()).unwrap_err()).ends_with("; decrypt it first"));
+    assert_eq!(SigningKey::read_pkcs8(encrypted.as_bytes()), Err(KeyError::Encrypted));
     assert!(SigningKey::read_pkcs8(&private.as_bytes()[..private.len() - 30]).is_err());
     assert!(SigningKey::read_pkcs8(private.replace("MFIC", "MF!C").as_bytes()).is_err());
     assert!(SigningKey::read_pkcs8(format!("{}{}", *private, *private).as_bytes()).is_err());

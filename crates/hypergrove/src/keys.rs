@@ -3,6 +3,8 @@
 use crate::engine::Engine;
 use crate::jobs::Randomizer;
 use hypergrove_engine::{Error, wiped};
+#[cfg(feature = "encryption")]
+use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
 use hypergrove_fips205::{KeyError, Mode, PARAMETER_SETS, Params};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use hypergrove_taint::declassified;
@@ -63,6 +65,20 @@ impl SigningKey {
     /// Reads a PKCS#8 private key, PEM or DER; the error says what is wrong with it.
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::read_pkcs8(bytes)).map(SigningKey::from)
+    }
+    /// The key under a passphrase.
+    #[cfg(feature = "encryption")]
+    pub fn encrypt(&self, passphrase: &[u8], kdf: PassphraseKdf) -> Result<EncryptedSigningKey, KeyError> {
+        let (mut salt, mut iv) = ([0; 16], [0; 16]);
+        for random in [&mut salt, &mut iv] {
+            getrandom::fill(random).map_err(|_| KeyError::Randomness)?;
+        }
+        wiped(|| EncryptedSigningKey::encrypt(&self.key, passphrase, kdf, &salt, iv))
+    }
+    /// Decrypts a key. It takes about as long as the one who encrypted it chose, at most some seconds.
+    #[cfg(feature = "encryption")]
+    pub fn decrypt(encrypted: &EncryptedSigningKey, passphrase: &[u8]) -> Result<SigningKey, KeyError> {
+        wiped(|| encrypted.decrypt(passphrase)).map(SigningKey::from)
     }
     /// The set.
     pub fn params(&self) -> &'static Params {

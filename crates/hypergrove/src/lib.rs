@@ -77,6 +77,24 @@
 //! }
 //! ```
 //!
+#![cfg_attr(
+    feature = "encryption",
+    doc = "A private key is kept under a passphrase as OpenSSL keeps it, in PKCS#8's EncryptedPrivateKeyInfo (feature `encryption`):
+
+```
+use hypergrove::pkcs8::LineEnding;
+use hypergrove::{EncryptedSigningKey, Engine, PassphraseKdf, SLH_DSA_SHA2_128F, SigningKey};
+
+let key = Engine::new()?.generate(&SLH_DSA_SHA2_128F)?;
+let pem = key.encrypt(b\"correct horse\", PassphraseKdf::Scrypt)?.to_pem(LineEnding::LF)?;
+assert!(pem.starts_with(\"-----BEGIN ENCRYPTED PRIVATE KEY-----\"));
+let encrypted = EncryptedSigningKey::read(pem.as_bytes())?;
+assert_eq!(SigningKey::decrypt(&encrypted, b\"correct horse\")?, key);
+assert!(SigningKey::decrypt(&encrypted, b\"wrong\").is_err());
+# Ok::<(), Box<dyn std::error::Error>>(())
+```
+"
+)]
 //! # In Cargo's dev profile
 //!
 //! Without optimisation the library works but is far slower, and each batch of hashes runs on a
@@ -115,6 +133,8 @@ pub use hypergrove_engine::scheduler::{DeviceStats, Fault, Room, Stats, Ticket, 
 pub use hypergrove_engine::{Backend, Device, Error, ErrorKind, Messages, PolicySource, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Work, cache_bytes};
+#[cfg(feature = "encryption")]
+pub use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
 pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, UnknownHash};
 #[cfg(feature = "tables")]
 pub use hypergrove_tune::table::Source as TableSource;
@@ -179,6 +199,8 @@ const _: () = {
     );
     #[cfg(feature = "tables")]
     is_shared::<TableSource>();
+    #[cfg(feature = "encryption")]
+    is_shared::<(EncryptedSigningKey, PassphraseKdf)>();
 };
 #[cfg(feature = "zkdilithium")]
 const _: () = {

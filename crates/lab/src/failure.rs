@@ -75,6 +75,15 @@ impl From<hypergrove::KeyError> for Failure {
             hypergrove::KeyError::Malformed { .. } => {
                 failure.hint("it may be cut short or have bytes too many; if it is a raw key, name its set with --set")
             }
+            hypergrove::KeyError::Passphrase => {
+                failure.hint("type it again, or look whether the file that holds it has anything else in it")
+            }
+            hypergrove::KeyError::Encryption { .. } => {
+                failure.hint("encrypt it anew, for example with `openssl pkcs8 -topk8 -scrypt -in FILE`")
+            }
+            hypergrove::KeyError::Costly { .. } => {
+                failure.hint("whoever has the passphrase and the time can encrypt it anew with lower costs")
+            }
             _ => failure,
         }
     }

@@ -7,12 +7,13 @@ use crate::inspect;
 use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
 use hypergrove::pkcs8::der::{Decode, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{LineEnding, PrivateKeyInfoRef};
-use hypergrove::{Mode, Params, Randomizer, Seeds, SigningKey, VerifyingKey};
+use hypergrove::{EncryptedSigningKey, Mode, Params, Randomizer, Seeds, SigningKey, VerifyingKey};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use zeroize::Zeroizing;
 
 /// A private key that is read is written, and read again; DER that could be ours is byte for byte what is written.
 pub(super) fn pkcs8(data: &[u8], extent: Extent) {
+    encrypted(data);
     let key = match RawSigningKey::read_pkcs8(data) {
         Ok(key) => key,
         Err(error) => return brief(&error),
@@ -28,6 +29,20 @@ pub(super) fn pkcs8(data: &[u8], extent: Extent) {
     assert!(RawSigningKey::read_pkcs8(pem.as_bytes()).expect("our PEM") == key);
     if extent == Extent::Use {
         signs(key.into());
+    }
+}
+
+/// An encrypted key that is read is written, and read again. It is not decrypted, which takes as long as the file says.
+fn encrypted(data: &[u8]) {
+    match EncryptedSigningKey::read(data) {
+        Ok(key) => {
+            assert!(EncryptedSigningKey::looks_like_it(data));
+            brief(&key);
+            let (der, pem) = (key.to_der().expect("DER"), key.to_pem(LineEnding::LF).expect("PEM"));
+            assert_eq!(EncryptedSigningKey::read(der.as_bytes()).as_ref(), Ok(&key));
+            assert_eq!(EncryptedSigningKey::read(pem.as_bytes()).as_ref(), Ok(&key));
+        }
+        Err(error) => brief(&error),
     }
 }
 
@@ -93,7 +108,7 @@ pub(super) fn spki(data: &[u8], extent: Extent) {
 pub(super) fn key_file(data: &[u8], _: Extent) {
     let Some((choice, data)) = data.split_first() else { return };
     let set = known_sets().nth(usize::from(*choice));
-    let file = KeyFile { source: Source::Stdin, bytes: Zeroizing::new(data.to_vec()) };
+    let file = KeyFile { source: Source::Stdin, bytes: Zeroizing::new(data.to_vec()), passphrase: None };
     let scheme = match choice {
         0xfd => Some(Scheme::SlhDsa),
         0xfe => Some(Scheme::ZkDilithium),
@@ -107,7 +122,7 @@ pub(super) fn key_file(data: &[u8], _: Extent) {
         }
         Err(failure) => brief_failure(&failure),
     }
-    match recognise(data, set) {
+    match file.found(set) {
         Ok(found) => {
             assert!(found.bytes.len() <= data.len());
             assert!(set.is_none_or(|set| set == found.key.params()));
@@ -124,7 +139,9 @@ pub(super) fn key_file(data: &[u8], _: Extent) {
 /// What is written in this encoding is read as the same key.
 fn is_same(key: &Key, encoding: Encoding) {
     let params: &'static Params = key.params();
-    let read = |bytes: &[u8]| recognise(bytes, Some(params)).unwrap_or_else(|failure| panic!("{}", failure.message));
+    let read = |bytes: &[u8]| {
+        recognise(bytes, Some(params), || unreachable!()).unwrap_or_else(|failure| panic!("{}", failure.message))
+    };
     match key {
         Key::Private(key) => {
             let found = read(&encode_private(key, encoding).expect("it has this encoding"));

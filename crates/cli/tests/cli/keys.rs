@@ -287,7 +287,7 @@ fn bad_keys_are_named() {
         (
             "locked.pem",
             b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
-            &["encrypted", "openssl pkey"],
+            &["not an encrypted PKCS#8 private key"],
         ),
         ("ssh.pem", b"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n", &["'OPENSSH"]),
     ] {

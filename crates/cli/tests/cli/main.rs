@@ -6,6 +6,7 @@ mod hash;
 mod keys;
 mod measure;
 mod memory;
+mod passphrase;
 mod place;
 mod report;
 mod sign_verify;

@@ -8,7 +8,8 @@
 
 use crate::place::{Place, Run};
 use hypergrove::Isa;
-use hypergrove::{Params, SigningKey, zkdilithium};
+use hypergrove::pkcs8::pkcs5::scrypt;
+use hypergrove::{EncryptedSigningKey, Params, SigningKey, zkdilithium};
 use hypergrove_zkdilithium::digest::Message;
 use hypergrove_zkdilithium::field::Fe;
 use hypergrove_zkdilithium::params::{ETA_BYTES, HASH_BYTES, MUSIZE, Q};
@@ -333,6 +334,43 @@ fn slh_dsa_leaves_no_secrets() {
         check.look_for(&secrets, 0, &[(&format!("keygen --set {name} --seeds {}", hex::encode(&seeds)), None)]);
         check.finish();
     }
+}
+
+/// Of a key under a passphrase neither the key is left, nor the passphrase, nor the key that is made from it.
+#[test]
+fn passphrases_leave_no_secrets() {
+    let Some(mut check) = Check::new() else { return };
+    let (passphrase, wrong) = ("correct horse battery staple", "Zk4vQ-8xPw2m-Lr7Tn9s-Bd3");
+    check.place.write("pass", format!("{passphrase}\n"));
+    check.place.write("wrong", wrong);
+    for kdf in ["scrypt", "pbkdf2"] {
+        let keygen = format!("keygen --set sha2-128f -o {kdf}.pem --encrypt --kdf {kdf} --passphrase-file pass");
+        let keygen: Vec<&str> = keygen.split(' ').collect();
+        let (_, memory) = check.run(&keygen, None, 0);
+        let encrypted = EncryptedSigningKey::read(&check.place.read(&format!("{kdf}.pem"))).unwrap();
+        let key = SigningKey::decrypt(&encrypted, passphrase.as_bytes()).unwrap();
+        let mut secrets = Secrets::of_slh_dsa(&key.to_bytes());
+        secrets.add("the passphrase", passphrase.as_bytes());
+        secrets.add("the wrong passphrase", wrong.as_bytes());
+        if kdf == "scrypt" {
+            let document = encrypted.to_der().unwrap();
+            // The last field but the initialization vector's: sixteen bytes of salt.
+            let der = document.as_bytes();
+            let at = der.windows(2).position(|bytes| bytes == [4, 16]).unwrap() + 2;
+            let (mut derived, costs) = ([0; 32], scrypt::Params::new(14, 8, 5).unwrap());
+            scrypt::scrypt(passphrase.as_bytes(), &der[at..at + 16], &costs, &mut derived).unwrap();
+            secrets.add("the key that encrypts", &derived);
+        }
+        check.note(&keygen, &secrets, &memory);
+        let with = |command: &str| format!("{command} --passphrase-file pass").replace("KEY", &format!("{kdf}.pem"));
+        for command in ["pubkey KEY", "sign --force --key KEY m", "verify --key KEY m", "inspect KEY"] {
+            check.look_for(&secrets, 0, &[(&with(command), None)]);
+        }
+        let piped = with("sign --force --key KEY m").replace("--passphrase-file pass", "--passphrase-file -");
+        check.look_for(&secrets, 0, &[(&piped, Some("pass"))]);
+        check.look_for(&secrets, 2, &[(&with("pubkey KEY").replace(" pass", " wrong"), None)]);
+    }
+    check.finish();
 }
 
 /// The only command that makes a key and signs with it.

@@ -1,0 +1,175 @@
+//! Private keys under a passphrase: OpenSSL's are read, what is written is read again, and what would take for ever is refused.
+#![cfg(feature = "encryption")]
+
+use hypergrove_fips205::{EncryptedSigningKey, KeyError, PassphraseKdf, SLH_DSA_SHA2_128F, SigningKey};
+use pkcs8::der::Encode;
+use pkcs8::der::asn1::OctetStringRef;
+use pkcs8::pkcs5::pbes2::{EncryptionScheme, Kdf, Parameters, Pbkdf2Params, Pbkdf2Prf, Salt, ScryptParams};
+use pkcs8::{DecodePrivateKey, EncryptedPrivateKeyInfoRef, LineEnding};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const PASSPHRASE: &[u8] = b"correct_horse";
+
+fn file(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/slh-dsa/encrypted").join(name);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn keys_that_openssl_encrypted_are_read() {
+    let plain = SigningKey::read_pkcs8(&file("key.pem")).unwrap();
+    for (name, scheme) in [
+        ("scrypt-aes-256.pem", "scrypt (N = 16384, r = 8, p = 1), AES-256-CBC"),
+        ("scrypt-aes-128.der", "scrypt (N = 1024, r = 4, p = 2), AES-128-CBC"),
+        ("pbkdf2-sha256-aes-192.pem", "PBKDF2 (HMAC-SHA-256, 2048 iterations), AES-192-CBC"),
+        ("pbkdf2-sha512-aes-256.pem", "PBKDF2 (HMAC-SHA-512, 10000 iterations), AES-256-CBC"),
+        ("pbkdf2-sha384-aes-128.der", "PBKDF2 (HMAC-SHA-384, 2048 iterations), AES-128-CBC"),
+    ] {
+        let bytes = file(name);
+        assert!(EncryptedSigningKey::looks_like_it(&bytes), "{name}");
+        let encrypted = EncryptedSigningKey::read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(encrypted.to_string(), scheme);
+        assert_eq!(encrypted.decrypt(PASSPHRASE).as_ref(), Ok(&plain), "{name}");
+        assert_eq!(encrypted.decrypt(b"correct_horse\n"), Err(KeyError::Passphrase), "{name}");
+        // Read and written again, it is the same.
+        let der = encrypted.to_der().unwrap();
+        if name.ends_with(".der") {
+            assert_eq!(der.as_bytes(), bytes, "{name}");
+        } else {
+            assert_eq!(encrypted.to_pem(LineEnding::LF).unwrap().into_bytes(), bytes, "{name}");
+        }
+    }
+    for name in ["key.pem", "key.pub.pem", "README.md"] {
+        assert!(!EncryptedSigningKey::looks_like_it(&file(name)), "{name}");
+        assert!(EncryptedSigningKey::read(&file(name)).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn schemes_that_are_not_read_are_named() {
+    for (name, scheme) in [
+        ("refused-pbkdf2-sha1.pem", "PBKDF2 with HMAC-SHA-1"),
+        ("refused-des3.pem", "DES-EDE3-CBC"),
+        ("refused-camellia.pem", "the algorithm 1.2.392.200011.61.1.1.1.4"),
+        ("refused-pkcs12-3des.pem", "PKCS#12's SHA-1 and 3DES"),
+    ] {
+        assert!(EncryptedSigningKey::looks_like_it(&file(name)), "{name}");
+        let refused = EncryptedSigningKey::read(&file(name)).unwrap_err();
+        assert_eq!(refused, KeyError::Encryption { scheme: scheme.into() }, "{name}");
+    }
+}
+
+#[test]
+fn what_is_encrypted_is_read_again() {
+    let key = SigningKey::read_pkcs8(&file("key.pem")).unwrap();
+    for kdf in [PassphraseKdf::Scrypt, PassphraseKdf::Pbkdf2] {
+        let encrypt = |salt| EncryptedSigningKey::encrypt(&key, PASSPHRASE, kdf, &[salt; 16], [2; 16]).unwrap();
+        let encrypted = encrypt(1);
+        assert_ne!(encrypt(3), encrypted);
+        let der = encrypted.to_der().unwrap();
+        let pem = encrypted.to_pem(LineEnding::LF).unwrap();
+        assert_eq!(EncryptedSigningKey::read(der.as_bytes()).as_ref(), Ok(&encrypted));
+        assert_eq!(EncryptedSigningKey::read(pem.as_bytes()).as_ref(), Ok(&encrypted));
+        assert_eq!(encrypted.decrypt(PASSPHRASE).as_ref(), Ok(&key));
+        // The crate `pkcs8` reads it through its trait.
+        assert_eq!(SigningKey::from_pkcs8_encrypted_pem(&pem, PASSPHRASE).as_ref(), Ok(&key));
+        assert_eq!(SigningKey::read_pkcs8(pem.as_bytes()), Err(KeyError::Encrypted));
+        for wrong in [&b""[..], b"correct_hors", b"Correct_horse"] {
+            assert_eq!(encrypted.decrypt(wrong), Err(KeyError::Passphrase));
+        }
+        // No prefix is taken for a whole, and no end of another length.
+        for end in 0..der.as_bytes().len() {
+            assert!(EncryptedSigningKey::read(&der.as_bytes()[..end]).is_err(), "the first {end} bytes");
+        }
+        assert!(EncryptedSigningKey::read(&[der.as_bytes(), &[0]].concat()).is_err());
+        // Data that were changed are no key, whatever the padding says.
+        let mut bytes = der.as_bytes().to_vec();
+        let at = bytes.len() - 33;
+        bytes[at] ^= 1;
+        assert_ne!(EncryptedSigningKey::read(&bytes).unwrap().decrypt(PASSPHRASE), Ok(key.clone()));
+    }
+}
+
+/// The DER of a key with these parameters, and data that nobody can decrypt.
+fn with_kdf(kdf: Kdf) -> Vec<u8> {
+    let parameters = Parameters { kdf, encryption: EncryptionScheme::Aes256Cbc { iv: [0; 16] } };
+    let data = OctetStringRef::new(&[7; 96]).unwrap();
+    EncryptedPrivateKeyInfoRef { encryption_algorithm: parameters.into(), encrypted_data: data }.to_der().unwrap()
+}
+
+fn scrypt(cost_parameter: u64, block_size: u16, parallelization: u16) -> Vec<u8> {
+    let salt = Salt::new([1; 16]).unwrap();
+    with_kdf(ScryptParams { salt, cost_parameter, block_size, parallelization, key_length: None }.into())
+}
+
+fn pbkdf2(iteration_count: u32) -> Vec<u8> {
+    let salt = Salt::new([1; 16]).unwrap();
+    let prf = Pbkdf2Prf::HmacWithSha256;
+    with_kdf(Pbkdf2Params { salt, iteration_count, key_length: None, prf }.into())
+}
+
+/// A file decides how long its reader computes: hostile ones are refused before anything is computed.
+#[test]
+fn costs_are_bounded() {
+    let start = Instant::now();
+    for hostile in [
+        scrypt(1 << 63, 8, 1),
+        scrypt(1 << 30, 8, 1),
+        scrypt(1 << 19, 8, 1),
+        scrypt(2, u16::MAX, u16::MAX),
+        scrypt(1 << 18, 8, 5),
+        scrypt(1 << 10, 8, u16::MAX),
+        pbkdf2(10_000_001),
+        pbkdf2(u32::MAX),
+    ] {
+        let refused = EncryptedSigningKey::read(&hostile).unwrap_err();
+        assert!(matches!(refused, KeyError::Costly { .. }), "{refused}");
+        assert!(refused.to_string().contains("at most"), "{refused}");
+    }
+    for nonsense in [scrypt(0, 8, 1), scrypt(1, 8, 1), scrypt(3, 8, 1), scrypt(16, 0, 1), scrypt(16, 8, 0), pbkdf2(0)] {
+        let refused = EncryptedSigningKey::read(&nonsense).unwrap_err();
+        assert!(matches!(refused, KeyError::Malformed { .. }), "{refused}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(5));
+    for allowed in [scrypt(1 << 18, 8, 4), scrypt(1 << 17, 8, 1), pbkdf2(10_000_000)] {
+        assert!(EncryptedSigningKey::read(&allowed).is_ok());
+    }
+    // The smallest are computed.
+    for small in [scrypt(2, 1, 1), pbkdf2(1)] {
+        assert_eq!(EncryptedSigningKey::read(&small).unwrap().decrypt(PASSPHRASE), Err(KeyError::Passphrase));
+    }
+}
+
+/// A key that decrypts and is another scheme's is called that, and no wrong passphrase.
+#[test]
+fn what_was_encrypted_is_judged_as_a_key() {
+    let key = SigningKey::read_pkcs8(&file("key.pem")).unwrap();
+    let mut der = key.write_pkcs8().unwrap().as_bytes().to_vec();
+    let at = der.windows(8).position(|bytes| bytes == [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x03]).unwrap() + 8;
+    der[at] = 99;
+    let parameters: Parameters = Parameters {
+        kdf: ScryptParams {
+            salt: Salt::new([1; 16]).unwrap(),
+            cost_parameter: 2,
+            block_size: 1,
+            parallelization: 1,
+            key_length: None,
+        }
+        .into(),
+        encryption: EncryptionScheme::Aes128Cbc { iv: [0; 16] },
+    };
+    let data = parameters.encrypt(PASSPHRASE, &der).unwrap();
+    let encrypted_data = OctetStringRef::new(&data).unwrap();
+    let bytes =
+        EncryptedPrivateKeyInfoRef { encryption_algorithm: parameters.into(), encrypted_data }.to_der().unwrap();
+    let refused = EncryptedSigningKey::read(&bytes).unwrap().decrypt(PASSPHRASE).unwrap_err();
+    assert_eq!(refused, KeyError::UnknownOid { oid: "2.16.840.1.101.3.4.3.99".into() });
+    // Some of these give bytes that end as padding does.
+    for wrong in 0..1000 {
+        let refused = EncryptedSigningKey::read(&bytes).unwrap().decrypt(format!("{wrong}").as_bytes());
+        assert_eq!(refused, Err(KeyError::Passphrase), "{wrong}");
+    }
+    assert_eq!(key.params(), &SLH_DSA_SHA2_128F);
+}
