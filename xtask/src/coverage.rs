@@ -28,6 +28,7 @@ const DECODERS: &[(&str, &[&str])] = &[
         "pub fn unpack_fes(", "pub fn fes_are_canonical(", "pub(crate) fn unpack_eta_to(", "pub fn pack_codes<", "pub fn unpack_codes<", "fn element<",
     ]),
     ("crates/zkdilithium/src/witness.rs", &["pub fn new(", "fn cyclic_w(", "fn scaled_variable("]),
+    ("crates/hypergrove/src/signers.rs", &["fn quoted(", "pub fn time(", "impl AllowedSigners {", "fn signer("]),
     ("crates/tune/src/table.rs", &[
         "impl TryFrom<String> for Sizes {", "impl From<Sizes> for String {", "pub fn parse(", "pub fn take_over(", "pub(crate) fn is_plausible(",
         "pub fn shortened(", "fn title(", "fn set(", "fn params(", "pub fn new(", "fn take(", "pub fn in_use(", "fn row(", "fn estimate(", "fn policy(",

@@ -4,12 +4,14 @@ use crate::files::read_list;
 use crate::keys::Encoding;
 use crate::passphrase::PassphraseOptions;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use hypergrove::signers::{self, SignersError};
 use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash};
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune, known_sets};
 use hypergrove_lab::args::{at_least_one, size};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::version::BUILD;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use zeroize::Zeroizing;
 
 /// SLH-DSA (FIPS 205) and zkDilithium: post-quantum signatures, as fast as the hardware allows.
@@ -123,6 +125,9 @@ pub(crate) struct Pubkey {
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) encoding: EncodingOptions,
+    /// Write the key as one word: the base64 of its SPKI, as `verify --public-key` and lists of signers take it
+    #[arg(long, conflicts_with_all = ["der", "raw"])]
+    pub(crate) line: bool,
     #[command(flatten)]
     pub(crate) passphrase: PassphraseOptions,
     #[command(flatten)]
@@ -181,10 +186,20 @@ pub(crate) struct Sign {
 /// judge. With --quiet, only bad ones do.
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").args(["files", "list"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("whose").args(["key", "public_key", "allowed_signers"]).required(true).multiple(true))]
 pub(crate) struct Verify {
-    /// The public key, or the private key: PEM, DER or raw; `-` is standard input
+    /// The public key, or the private key: PEM, DER or raw; `-` is standard input. Of several keys, one has to have signed
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    pub(crate) key: Vec<PathBuf>,
+    /// A public key as one word, as `pubkey --line` prints it
+    #[arg(long, value_name = "BASE64")]
+    pub(crate) public_key: Vec<String>,
+    /// A file that lists who may sign, one a line: NAME [valid-after=TIME] [valid-before=TIME] [namespace=CONTEXT]… BASE64
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allowed_signers: Option<PathBuf>,
+    /// When the signers have to be valid, for example 2026-11-23 or 2026-11-23T12:00:00Z; now if not given
+    #[arg(long, value_name = "TIME", requires = "allowed_signers", value_parser = time)]
+    pub(crate) at: Option<SystemTime>,
     /// The signature of the one file; FILE.sig if not given; `-` is standard input
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["signature_dir", "list"])]
     pub(crate) signature: Option<PathBuf>,
@@ -467,6 +482,10 @@ pub(crate) struct Overwrite {
     /// Replace files that exist
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+fn time(text: &str) -> Result<SystemTime, SignersError> {
+    signers::time(text)
 }
 
 /// Bytes given in hexadecimal: one argument, not a list of them.

@@ -22,6 +22,9 @@ pub(crate) struct Report {
     kind: &'static str,
     /// The sets that it may be of: a signature's length fits two.
     sets: Vec<&'static str>,
+    /// Of a key's public half.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
     /// `PEM`, `DER` or `raw`.
     format: &'static str,
     /// How it was encrypted.
@@ -69,6 +72,9 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     printer.line(format_args!("file    {source}"))?;
     printer.line(format_args!("kind    {} of {}", report.kind, report.sets.join(" or ")))?;
     printer.line(format_args!("format  {}, {} bytes", report.format, grouped(report.bytes as u64)))?;
+    if let Some(fingerprint) = &report.fingerprint {
+        printer.line(format_args!("key     {fingerprint}"))?;
+    }
     if let Some(encryption) = &report.encryption {
         printer.line(format_args!("cipher  {encryption}; what follows is decrypted"))?;
     }
@@ -136,7 +142,7 @@ fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
         parts.push(part(bytes, path..end, &format!("layer {layer}: authentication path")));
     }
     let sets = sets.iter().map(|p| p.name).collect();
-    Report { kind: "signature", sets, format: "raw", encryption: None, bytes: bytes.len(), parts }
+    Report { kind: "signature", sets, fingerprint: None, format: "raw", encryption: None, bytes: bytes.len(), parts }
 }
 
 fn key(found: &Found, show_secrets: bool) -> Report {
@@ -190,7 +196,8 @@ fn key(found: &Found, show_secrets: bool) -> Report {
         Encoding::Der => "DER",
         Encoding::Raw => "raw",
     };
-    Report { kind, sets: vec![p.name], format, encryption: encryption.clone(), bytes: bytes.len(), parts }
+    let fingerprint = Some(key.public().fingerprint().to_string());
+    Report { kind, sets: vec![p.name], fingerprint, format, encryption: encryption.clone(), bytes: bytes.len(), parts }
 }
 
 /// A key or a signature of zkDilithium: fields of fixed lengths, one after the other.
@@ -206,6 +213,10 @@ fn of_zkdilithium(file: &KeyFile<'_>, show_secrets: bool) -> Result<Report, Fail
         zkdilithium::Kind::Public => ("public key", vec![("rho", HASH_BYTES), t]),
         zkdilithium::Kind::Signature => ("signature", vec![("c_tilde", C_TILDE_BYTES), ("z", L * GAMMA1_BYTES)]),
     };
+    let fingerprint = match found.kind {
+        zkdilithium::Kind::Signature => None,
+        _ => Some(zkdilithium::key(file)?.public().fingerprint().to_string()),
+    };
     let mut at = 0;
     let parts = fields.into_iter().map(|(name, length)| {
         let of = if ["key", "s1", "s2"].contains(&name) && !show_secrets { hidden } else { part };
@@ -214,5 +225,5 @@ fn of_zkdilithium(file: &KeyFile<'_>, show_secrets: bool) -> Result<Report, Fail
     });
     let parts = parts.collect();
     let format = if found.pem { "PEM" } else { "raw" };
-    Ok(Report { kind, sets: vec![NAME], format, encryption: None, bytes: found.bytes.len(), parts })
+    Ok(Report { kind, sets: vec![NAME], fingerprint, format, encryption: None, bytes: found.bytes.len(), parts })
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     }
     let passphrase = args.encrypt.then(|| args.passphrase.choose(&private)).transpose()?;
 
-    let (name, private_bytes, public_bytes) = match wanted {
+    let (name, fingerprint, private_bytes, public_bytes) = match wanted {
         Wanted::SlhDsa(p, seeds) => {
             let engine = machine::engine(machine, printer)?;
             let key = match seeds {
@@ -40,15 +40,14 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
                 Some(passphrase) => encode_encrypted(&key.encrypt(passphrase, args.kdf.into())?, encoding)?,
                 None => encode_private(&key, encoding)?,
             };
-            (p.name, private, encode_public(&key.verifying_key(), encoding)?)
+            let public = key.verifying_key();
+            (p.name, public.fingerprint(), private, encode_public(&public, encoding)?)
         }
         Wanted::ZkDilithium(seed) => {
             let key = zkdilithium::generate(seed.as_deref(), machine, printer)?;
-            (
-                NAME,
-                zkdilithium::encode_private(&key, encoding),
-                zkdilithium::encode_public(&key.verifying_key(), encoding),
-            )
+            let public = key.verifying_key();
+            let private = zkdilithium::encode_private(&key, encoding);
+            (NAME, public.fingerprint(), private, zkdilithium::encode_public(&public, encoding))
         }
     };
     // Both are on the disk before either has its name.
@@ -65,6 +64,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     if let Some(public @ Target::File(_)) = &public {
         printer.note(format_args!("wrote {public}: its public key"));
     }
+    printer.note(format_args!("its fingerprint is {fingerprint}"));
     Ok(Exit::Good)
 }
 

@@ -24,10 +24,16 @@ pub(crate) fn run(args: &Pubkey, machine: &MachineOptions, printer: &Printer) ->
                 // A wrong root would be handed on as a public key that verifies nothing.
                 machine::engine(machine, printer)?.check(key).map_err(|error| Failure::from(error).of(&file.source))?;
             }
-            (key.params().name, encode_public(&key.public(), encoding)?)
+            let public = key.public();
+            let bytes = match args.line {
+                true => format!("{}\n", public.to_base64()?).into_bytes(),
+                false => encode_public(&public, encoding)?,
+            };
+            (key.params().name, bytes)
         }
         Scheme::ZkDilithium => {
             zkdilithium::check_encoding(encoding)?;
+            zkdilithium::refuse(&[(args.line, "--line")])?;
             (NAME, zkdilithium::encode_public(&zkdilithium::key(&file)?.public(), encoding))
         }
     };

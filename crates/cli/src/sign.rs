@@ -5,11 +5,11 @@ use crate::files::{Access, Batch, Fate, Source, Sources, Target, is_directory};
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::tagged::tagged;
-use crate::verdicts::{Verdict, Verdicts};
+use crate::verdicts::{By, Verdict, Verdicts};
 use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
 use hypergrove::zkdilithium as zk;
-use hypergrove::{Engine, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes};
+use hypergrove::{Engine, Fingerprint, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine::{self, Watched};
 use hypergrove_lab::printer::{Printer, Shown};
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     }
     let key = key.ready(args, machine, files.len(), printer)?;
     let (name, _) = key.signature();
+    let by = Arc::new(By { set: name, fingerprint: key.fingerprint(), name: None });
     let messages = Messages::new(machine);
     let mut existing = match args.skip_existing {
         true => key.judge_existing(mode, &messages, &files, &targets)?,
@@ -82,7 +83,10 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
     let batch = RefCell::new(Batch::default());
-    let tell = |(index, written): Fate| verdicts.tell(index, written.map_or_else(Verdict::Error, |()| Verdict::Good));
+    let tell = |(index, written): Fate| {
+        let verdict = written.map_or_else(Verdict::Error, |()| Verdict::Good(Arc::clone(&by)));
+        verdicts.tell(index, verdict);
+    };
     let write = |index: usize, signature: Result<&[u8], Failure>| {
         let signature = signature.map_err(|failure| failure.of(&files[index]));
         match signature.and_then(|bytes| targets[index].prepare(bytes, Access::Public, force)) {
@@ -178,6 +182,14 @@ impl Ready<'_> {
         }
     }
 
+    /// What its public key is called.
+    fn fingerprint(&self) -> Fingerprint {
+        match self {
+            Ready::SlhDsa(_, key) => key.verifying_key().fingerprint(),
+            Ready::ZkDilithium(_, key) => key.verifying_key().fingerprint(),
+        }
+    }
+
     /// Whether the signatures that are there are those of the files; `None` where there is none.
     fn judge_existing(
         &self,
@@ -200,7 +212,8 @@ impl Ready<'_> {
             let Target::File(path) = &targets[index] else { return None };
             fs::symlink_metadata(path).ok()?;
             let message = messages.hash(&files[index], mode);
-            let both = message.and_then(|message| Ok((message, read_signature(&path.as_path().into(), name, bytes)?)));
+            let both =
+                message.and_then(|message| Ok((message, read_signature(&path.as_path().into(), &[(name, bytes)])?)));
             both.map_err(|failure| tell(index, Err(failure))).ok()
         };
         let both = (0..files.len()).filter_map(|index| Some((index, both(index)?)));
@@ -213,8 +226,9 @@ impl Ready<'_> {
                 judge(engine, jobs, |index, valid| tell(index, valid.map_err(Failure::from)))?;
             }
             Ready::ZkDilithium(engine, key) => {
-                let both = both.map(|(index, ((_, message), signature))| (index, (message, signature)));
-                zkdilithium::verify(engine, &key.verifying_key(), false, both, |index, valid| {
+                let key = &key.verifying_key();
+                let both = both.map(|(index, ((_, message), signature))| (index, (key, (message, signature))));
+                zkdilithium::verify(engine, false, both, |index, valid| {
                     tell(index, valid.map_err(Failure::from));
                 })?;
             }

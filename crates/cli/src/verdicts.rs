@@ -1,17 +1,26 @@
 //! One verdict for each of many files, in the order in which they were given.
 
 use crate::files::Source;
+use hypergrove::Fingerprint;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{Bar, Printer, grouped};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const KEPT: &str = "KEPT";
+
+/// Whose signature it is.
+pub(crate) struct By {
+    pub(crate) set: &'static str,
+    pub(crate) fingerprint: Fingerprint,
+    /// What a list of signers calls the key.
+    pub(crate) name: Option<String>,
+}
 
 /// What became of a file.
 pub(crate) enum Verdict {
     /// Signed, or verified.
-    Good,
+    Good(Arc<By>),
     /// The signature was there before.
     Kept,
     /// The signature is not the key's for this file.
@@ -69,7 +78,7 @@ impl<'a> Verdicts<'a> {
 
     fn say(&self, state: &mut State, index: usize, verdict: &Verdict) {
         let (word, count, quiet) = match verdict {
-            Verdict::Good => (self.good, &mut state.good, self.printer.quiet),
+            Verdict::Good(_) => (self.good, &mut state.good, self.printer.quiet),
             Verdict::Kept => (KEPT, &mut state.kept, self.printer.quiet),
             Verdict::Invalid => ("FAILED", &mut state.invalid, false),
             Verdict::Error(_) => ("ERROR", &mut state.errors, false),
@@ -78,8 +87,17 @@ impl<'a> Verdicts<'a> {
         if let Verdict::Error(failure) = verdict {
             self.bar.suspend(|| self.printer.failure(failure));
         }
+        let name = match verdict {
+            Verdict::Good(by) => {
+                let By { set, fingerprint, .. } = &**by;
+                let detail = format_args!("{}: {word}, with the key {fingerprint} of {set}", self.files[index]);
+                self.bar.suspend(|| self.printer.detail(detail));
+                by.name.as_ref().map_or(String::new(), |name| format!(" ({name})"))
+            }
+            _ => String::new(),
+        };
         if self.lines && !quiet && state.lost.is_none() {
-            let line = || self.printer.line(format_args!("{}: {word}", self.files[index])).err();
+            let line = || self.printer.line(format_args!("{}: {word}{name}", self.files[index])).err();
             state.lost = if self.printer.shared { self.bar.suspend(line) } else { line() };
         }
     }

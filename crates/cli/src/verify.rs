@@ -6,79 +6,92 @@ use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::sign::signature_path;
 use crate::tagged::tagged;
-use crate::verdicts::{Verdict, Verdicts};
+use crate::verdicts::{By, Verdict, Verdicts};
 use crate::zkdilithium;
+use hypergrove::signers::AllowedSigners;
 use hypergrove::zkdilithium as zk;
-use hypergrove::{Engine, Error, VerifyJob, VerifyingKey};
+use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyJob, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Printer, Shown, grouped};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
     let passphrase = args.passphrase.path();
-    let given = inputs.files.iter().chain(&inputs.list).chain(&args.signature).chain([&args.key]).chain(&passphrase);
+    let given = inputs.files.iter().chain(&inputs.list).chain(&args.signature).chain(&args.key);
+    let given = given.chain(&args.allowed_signers).chain(&passphrase);
     args::one_stdin(given.map(PathBuf::as_path))?;
     let mode = args.message.mode()?;
-    let key_file = KeyFile::read(args.key.as_path().into(), Some(&args.passphrase))?;
-    let key = match key_file.scheme(&args.of)? {
-        Scheme::SlhDsa if args.strict => {
-            return Err(Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out"));
-        }
-        Scheme::SlhDsa => Verifier::SlhDsa(key_file.key(args.of.set)?.public()),
-        Scheme::ZkDilithium => {
-            zkdilithium::check_message(&args.message)?;
-            Verifier::ZkDilithium(zkdilithium::key(&key_file)?.public())
-        }
-    };
+    let keys = Keys::read(args, mode, printer)?;
     let paths = inputs.paths()?;
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
     let signatures = signatures(args, &paths)?;
 
     let verdicts = Verdicts::new(printer, &files, true, "verifying", "OK");
-    let (name, bytes) = key.signature();
+    let lengths = keys.signatures();
     let messages = Messages::new(machine);
     let read = |index: usize| {
         let both = messages.hash(&files[index], mode).and_then(|message| {
-            let signature = read_signature(&signatures[index], name, bytes);
+            let signature = read_signature(&signatures[index], &lengths);
             Ok((message, signature.map_err(|failure| missing(failure, &paths[index], &signatures[index]))?))
         });
         both.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
-    let tell = |index: usize, valid: Result<bool, Error>| {
+    // One key that made the signature suffices; the verdict on a file is known with that on its last key.
+    let best = Mutex::new(None);
+    let tell = |Try { index, by, last }: Try, valid: Result<bool, Error>| {
         let verdict = match valid {
-            Ok(true) => Verdict::Good,
+            Ok(true) => Verdict::Good(by),
             Ok(false) => Verdict::Invalid,
             Err(error) => Verdict::Error(Failure::from(error).of(&files[index])),
         };
-        verdicts.tell(index, verdict);
+        let best = &mut *best.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = match (best.take(), verdict) {
+            (Some(good @ Verdict::Good(_)), _) | (_, good @ Verdict::Good(_)) => good,
+            (Some(error @ Verdict::Error(_)), _) => error,
+            (_, verdict) => verdict,
+        };
+        match last {
+            true => verdicts.tell(index, kept),
+            false => *best = Some(kept),
+        }
     };
-    let done = match &key {
-        Verifier::SlhDsa(key) => {
+    let done = match &keys {
+        Keys::SlhDsa(keys) => {
             let engine = machine::engine(machine, printer)?;
-            let jobs = (0..files.len()).filter_map(|index| {
-                let ((mode, message), signature) = read(index)?;
-                Some((index, VerifyJob::new(key, message, signature).mode(mode)))
-            });
-            if let [_] = files[..] {
-                // Alone, it takes the engine's quick way: no threads are started.
-                jobs.for_each(|(index, job)| {
-                    tell(index, engine.verify(&job.key, job.mode, &job.message, &job.signature))
+            let jobs = (0..files.len()).flat_map(|index| {
+                let both = read(index).map(|((mode, message), signature)| {
+                    let fits = |key: &&Candidate<VerifyingKey>| key.key.params().sig_bytes() == signature.len();
+                    let keys: Vec<_> = keys.iter().filter(fits).collect();
+                    let both = std::iter::repeat_n((message, signature), keys.len());
+                    tries(index, keys).zip(both).map(move |((key, one), (message, signature))| {
+                        (one, VerifyJob::new(key, message, signature).mode(mode))
+                    })
                 });
+                both.into_iter().flatten()
+            });
+            if let ([_], [_]) = (&files[..], &keys[..]) {
+                // Alone, it takes the engine's quick way: no threads are started.
+                jobs.for_each(|(one, job)| tell(one, engine.verify(&job.key, job.mode, &job.message, &job.signature)));
                 Ok(())
             } else {
                 judge(&engine, jobs, tell)
             }
         }
-        Verifier::ZkDilithium(key) => {
+        Keys::ZkDilithium(keys) => {
             let engine = zkdilithium::engine(machine, printer)?;
-            let jobs = (0..files.len()).filter_map(|index| {
-                let ((_, message), signature) = read(index)?;
-                Some((index, (message, signature)))
+            let jobs = (0..files.len()).flat_map(|index| {
+                let both = read(index).map(|((_, message), signature)| {
+                    let both = std::iter::repeat_n((message, signature), keys.len());
+                    tries(index, keys.iter().collect()).zip(both).map(|((key, one), both)| (one, (key, both)))
+                });
+                both.into_iter().flatten()
             });
-            zkdilithium::verify(&engine, key, args.strict, jobs, tell)
+            zkdilithium::verify(&engine, args.strict, jobs, tell)
         }
     };
     let exit = verdicts.finish()?;
@@ -86,29 +99,110 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     Ok(exit)
 }
 
-/// Judges signatures of SLH-DSA, each with its index.
-pub(crate) fn judge<'a>(
+/// Judges signatures of SLH-DSA, each with what it is of.
+pub(crate) fn judge<'a, T: Send>(
     engine: &Engine,
-    jobs: impl Iterator<Item = (usize, VerifyJob<'a>)> + Send,
-    judged: impl Fn(usize, Result<bool, Error>),
+    jobs: impl Iterator<Item = (T, VerifyJob<'a>)> + Send,
+    judged: impl Fn(T, Result<bool, Error>),
 ) -> Result<(), Failure> {
-    let (jobs, indices) = tagged(jobs);
-    Ok(engine.verify_batch(jobs, |_, valid| judged(indices.next(), valid))?)
+    let (jobs, tags) = tagged(jobs);
+    Ok(engine.verify_batch(jobs, |_, valid| judged(tags.next(), valid))?)
 }
 
-/// A public key.
-enum Verifier {
-    SlhDsa(VerifyingKey),
-    ZkDilithium(zk::VerifyingKey),
+/// A file with one of the keys that may have signed it.
+struct Try {
+    index: usize,
+    by: Arc<By>,
+    /// No other key follows.
+    last: bool,
 }
 
-impl Verifier {
-    /// Whose signatures it verifies, and their bytes.
-    fn signature(&self) -> (&'static str, usize) {
-        match self {
-            Verifier::SlhDsa(key) => (key.params().name, key.params().sig_bytes()),
-            Verifier::ZkDilithium(_) => (zk::params::NAME, zk::params::SIG_BYTES),
+/// A file with each key.
+fn tries<K>(index: usize, keys: Vec<&Candidate<K>>) -> impl Iterator<Item = (&K, Try)> {
+    let count = keys.len();
+    keys.into_iter().enumerate().map(move |(i, Candidate { key, by })| {
+        let one = Try { index, by: Arc::clone(by), last: i + 1 == count };
+        (key, one)
+    })
+}
+
+/// A public key that may have signed.
+struct Candidate<K> {
+    key: K,
+    by: Arc<By>,
+}
+
+/// The public keys that may have signed, of one scheme.
+enum Keys {
+    SlhDsa(Vec<Candidate<VerifyingKey>>),
+    ZkDilithium(Vec<Candidate<zk::VerifyingKey>>),
+}
+
+impl Keys {
+    /// All that the arguments name; each once.
+    fn read(args: &Verify, mode: Mode<'_>, printer: &Printer) -> Result<Keys, Failure> {
+        let (mut slh_dsa, mut zkdilithium) = (Vec::new(), Vec::new());
+        let by = |set, fingerprint: Fingerprint, name| Arc::new(By { set, fingerprint, name });
+        let of_slh_dsa = |key: VerifyingKey, name| {
+            let by = by(key.params().name, key.fingerprint(), name);
+            Candidate { key, by }
+        };
+        for path in &args.key {
+            let file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
+            match file.scheme(&args.of)? {
+                Scheme::SlhDsa => slh_dsa.push(of_slh_dsa(file.key(args.of.set)?.public(), None)),
+                Scheme::ZkDilithium => {
+                    let key = zkdilithium::key(&file)?.public();
+                    let by = by(zk::params::NAME, key.fingerprint(), None);
+                    zkdilithium.push(Candidate { key, by });
+                }
+            }
         }
+        for word in &args.public_key {
+            let key = VerifyingKey::from_base64(word).map_err(|error| {
+                Failure::new(format!("--public-key: {error}"))
+                    .hint("give the word that `hypergrove pubkey --line` prints, or name a file with --key")
+            })?;
+            slh_dsa.push(of_slh_dsa(key, None));
+        }
+        if let Some(path) = &args.allowed_signers {
+            let source = Source::from(path.as_path());
+            let signers = AllowedSigners::parse(&source.read_key()?).map_err(|error| {
+                Failure::new(error.to_string()).of(&source).hint("mend the line, or comment it out with #")
+            })?;
+            let at = args.at.unwrap_or_else(SystemTime::now);
+            let (allowed, others): (Vec<_>, Vec<_>) = signers.iter().partition(|signer| signer.may_sign(mode, at));
+            for signer in others {
+                printer.detail(format_args!("left out: {}, at this time or with this context", signer.name()));
+            }
+            if allowed.is_empty() && slh_dsa.is_empty() && zkdilithium.is_empty() {
+                return Err(Failure::new(format!("{source} allows nobody to sign at this time with this context"))
+                    .hint("name the signer's context with --context, or another time with --at; --verbose lists who is left out"));
+            }
+            slh_dsa.extend(allowed.iter().map(|signer| of_slh_dsa(signer.key().clone(), Some(signer.name().into()))));
+        }
+        match (slh_dsa.is_empty(), zkdilithium.is_empty()) {
+            (false, false) => {
+                Err(Failure::new("the keys are of SLH-DSA and of zkDilithium, one run takes one scheme's")
+                    .hint("verify twice, with the keys of one scheme each"))
+            }
+            (true, _) => zkdilithium::check_message(&args.message).map(|()| Keys::ZkDilithium(zkdilithium)),
+            (false, true) if args.strict => {
+                Err(Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out"))
+            }
+            (false, true) => Ok(Keys::SlhDsa(slh_dsa)),
+        }
+    }
+
+    /// Whose signatures they verify, and their bytes.
+    fn signatures(&self) -> Vec<(&'static str, usize)> {
+        let mut all: Vec<_> = match self {
+            Keys::SlhDsa(keys) => keys.iter().map(|c| (c.key.params().name, c.key.params().sig_bytes())).collect(),
+            Keys::ZkDilithium(_) => vec![(zk::params::NAME, zk::params::SIG_BYTES)],
+        };
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 }
 
@@ -148,22 +242,26 @@ fn missing(failure: Failure, file: &Path, signature: &Source) -> Failure {
     }
 }
 
-/// A signature, of the length of those of `name`.
-pub(crate) fn read_signature(source: &Source, name: &str, want: usize) -> Result<Vec<u8>, Failure> {
+/// A signature, of the length of those of one of these.
+pub(crate) fn read_signature(source: &Source, of: &[(&str, usize)]) -> Result<Vec<u8>, Failure> {
     let known = || known_sets().map(|p| (p.name, p.sig_bytes())).chain([(zk::params::NAME, zk::params::SIG_BYTES)]);
-    let longest = known().map(|(_, bytes)| bytes).max().unwrap_or(want);
+    let wanted = |length: usize| of.iter().any(|(_, bytes)| *bytes == length);
+    let longest = known().map(|(_, bytes)| bytes).chain(of.iter().map(|(_, bytes)| *bytes)).max().unwrap_or_default();
     let bytes = source.read_up_to(longest as u64 + 1)?;
-    if bytes.len() == want {
+    if wanted(bytes.len()) {
         return Ok(bytes);
     }
     let got = match bytes.len() {
         length if length > longest => format!("more than {}", grouped(longest as u64)),
         length => grouped(length as u64),
     };
-    let failure = Failure::new(format!("{source} has {got} bytes, a signature of {name} has {}", grouped(want as u64)));
+    let want = of.iter().map(|(name, bytes)| format!("a signature of {name} has {}", grouped(*bytes as u64)));
+    let failure = Failure::new(format!("{source} has {got} bytes, {}", want.collect::<Vec<_>>().join(", ")));
     Err(match known().find(|(_, length)| *length == bytes.len()) {
         Some((other, _)) => failure.hint(format!("it has the length of a {other} signature: use the key that made it")),
-        None if bytes.len() < want => failure.hint("it is cut short, or no signature: copy it again"),
+        None if of.iter().all(|(_, want)| bytes.len() < *want) => {
+            failure.hint("it is cut short, or no signature: copy it again")
+        }
         None => failure.hint("it has bytes too many, or is no signature: copy it again"),
     })
 }

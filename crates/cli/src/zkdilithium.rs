@@ -178,21 +178,23 @@ pub(crate) fn check_message(options: &MessageOptions) -> Result<(), Failure> {
     ])
 }
 
-/// Judges messages and signatures, each pair with its index; strictly, other encodings than those that are written are
+/// A key, and a message with its signature.
+type Pair<'k> = (&'k VerifyingKey, (Vec<u8>, Vec<u8>));
+
+/// Judges messages and signatures, each with what it is of; strictly, other encodings than those that are written are
 /// refused.
-pub(crate) fn verify(
+pub(crate) fn verify<'k, T: Send>(
     engine: &Engine,
-    key: &VerifyingKey,
     strict: bool,
-    pairs: impl Iterator<Item = (usize, (Vec<u8>, Vec<u8>))> + Send,
-    judged: impl Fn(usize, Result<bool, Error>),
+    pairs: impl Iterator<Item = (T, Pair<'k>)> + Send,
+    judged: impl Fn(T, Result<bool, Error>),
 ) -> Result<(), Failure> {
-    let (jobs, tags) = tagged(pairs.map(|(index, (message, signature))| {
+    let (jobs, tags) = tagged(pairs.map(|(of, (key, (message, signature)))| {
         let is_acceptable = !strict || key.is_canonical_with(&signature);
-        ((index, is_acceptable), VerifyJob::new(key, message, signature))
+        ((of, is_acceptable), VerifyJob::new(key, message, signature))
     }));
     Ok(engine.verify_batch(jobs, |_, valid| {
-        let (index, is_acceptable) = tags.next();
-        judged(index, valid.map(|valid| valid && is_acceptable));
+        let (of, is_acceptable) = tags.next();
+        judged(of, valid.map(|valid| valid && is_acceptable));
     })?)
 }

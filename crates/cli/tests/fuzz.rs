@@ -81,8 +81,8 @@ macro_rules! replay {
 }
 
 replay! {
-    control pkcs8 spki key_file zkdilithium_keys zkdilithium_signatures signatures_toy signatures_real lists tables journal
-    records acvp kat
+    control pkcs8 spki key_file zkdilithium_keys zkdilithium_signatures signatures_toy signatures_real signers lists tables
+    journal records acvp kat
 }
 
 /// Inputs that nobody chose, for the targets that compute: what is altered needs no search, and without a fuzzer's counters

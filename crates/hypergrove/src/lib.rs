@@ -116,10 +116,13 @@ mod engine;
 mod explain;
 mod flow;
 mod hash;
+mod identity;
 mod jobs;
 mod keys;
 pub mod rows;
 mod run;
+#[cfg(feature = "signers")]
+pub mod signers;
 mod tickets;
 #[cfg(feature = "zkdilithium")]
 pub mod zkdilithium;
@@ -138,6 +141,7 @@ pub use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
 pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, UnknownHash};
 #[cfg(feature = "tables")]
 pub use hypergrove_tune::table::Source as TableSource;
+pub use identity::Fingerprint;
 pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
 pub use tickets::{GenerateJob, Refused, Submit};
@@ -190,7 +194,7 @@ pub fn backends() -> Vec<Arc<dyn Backend>> {
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<(Engine, EngineBuilder, MerkleTree<'_>, Sha256Stream<'_, fn(usize, [u8; 32])>)>();
-    is_shared::<(SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
+    is_shared::<(Fingerprint, SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
     is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Messages<'_>, Mode<'_>, Randomizer<'_>)>();
     is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
     is_shared::<(Ticket<Signature>, Room, Refused<SignJob<'_>>, GenerateJob)>();
@@ -199,6 +203,8 @@ const _: () = {
     );
     #[cfg(feature = "tables")]
     is_shared::<TableSource>();
+    #[cfg(feature = "signers")]
+    is_shared::<(signers::AllowedSigners, signers::SignersError)>();
     #[cfg(feature = "encryption")]
     is_shared::<(EncryptedSigningKey, PassphraseKdf)>();
 };

@@ -244,6 +244,10 @@ pub struct VerifyingKey {
 }
 
 impl VerifyingKey {
+    /// What people and programs compare to know the key.
+    pub fn fingerprint(&self) -> crate::Fingerprint {
+        crate::Fingerprint::of_raw(params::NAME, self.as_bytes())
+    }
     /// Reads 3,104 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         RawVerifyingKey::from_bytes(bytes).map(VerifyingKey::from)

@@ -1,8 +1,11 @@
-//! Lists of files, and of sums.
+//! Lists of files, of sums and of signers.
 
-use super::{Extent, brief_failure};
+use super::{Extent, brief, brief_failure};
 use crate::files::{Source, listed};
 use crate::hash::{Form, Listed, line, read_sums};
+use hypergrove::Mode;
+use hypergrove::signers::{AllowedSigner, AllowedSigners};
+use std::time::SystemTime;
 
 /// What a list names is written and read again, in every form.
 pub(super) fn lists(data: &[u8], _: Extent) {
@@ -41,4 +44,20 @@ fn paths(data: &[u8]) {
     if text.split(|byte| *byte == b'\n').any(|line| !line.is_empty() && !line.ends_with(b"\r")) {
         assert_eq!(listed(&Source::Stdin, &text).map_err(|failure| failure.message), Ok(paths));
     }
+}
+
+/// Who may sign by what is read is a signer without conditions where only names and keys are written again.
+pub(super) fn signers(data: &[u8], _: Extent) {
+    let signers = match AllowedSigners::parse(data) {
+        Ok(signers) => signers,
+        Err(error) => return brief(&error),
+    };
+    assert!(signers.iter().count() <= data.split(|byte| *byte == b'\n').count());
+    let line =
+        |signer: &AllowedSigner| format!("{} {}\n", signer.name(), signer.key().to_base64().expect("it was read"));
+    let text: String = signers.iter().map(line).collect();
+    let again = AllowedSigners::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert!(again.iter().all(|signer| signer.may_sign(Mode::Internal, SystemTime::UNIX_EPOCH)));
+    let named = |signers: &AllowedSigners| signers.iter().map(line).collect::<Vec<_>>();
+    assert_eq!(named(&again), named(&signers));
 }

@@ -3,6 +3,7 @@
 mod acvp;
 mod files;
 mod hash;
+mod identity;
 mod keys;
 mod measure;
 mod memory;

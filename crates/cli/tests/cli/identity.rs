@@ -1,0 +1,131 @@
+//! Which key is meant, and which one has signed: fingerprints, keys as words, lists of signers.
+
+use crate::place::Place;
+use sha2::{Digest, Sha256};
+
+const SET: &str = "sha2-128f";
+
+/// Three signers, `a`, `b` and `c`, with their keys, and messages that the first two have signed.
+fn place() -> Place {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.run(&["keygen", "--set", SET, "-o", &format!("{name}.pem"), "--pubout", &format!("{name}.pub")]).good();
+    }
+    for name in ["a", "b"] {
+        place.write(&format!("by-{name}"), name);
+        place.run(&["sign", "--key", &format!("{name}.pem"), &format!("by-{name}"), "--context", "release"]).good();
+    }
+    place
+}
+
+fn word(place: &Place, key: &str) -> String {
+    place.run(&["pubkey", key, "--line"]).good().text().trim_end().to_string()
+}
+
+/// As `openssl pkey -pubin -outform DER | openssl dgst -sha256 -binary | base64` computes it.
+fn fingerprint(place: &Place, key: &str) -> String {
+    use std::fmt::Write as _;
+    let digest = Sha256::digest(place.run(&["pubkey", key, "--der"]).good().stdout);
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: String = digest.iter().fold(String::new(), |mut bits, byte| {
+        write!(bits, "{byte:08b}").unwrap();
+        bits
+    });
+    let letters = bits.as_bytes().chunks(6).map(|six| {
+        let value = six.iter().fold(0, |value, bit| value << 1 | usize::from(bit - b'0')) << (6 - six.len());
+        char::from(LETTERS[value])
+    });
+    format!("SHA256:{}", letters.collect::<String>())
+}
+
+#[test]
+fn a_key_has_one_fingerprint_wherever_it_is_shown() {
+    let place = place();
+    let shown = fingerprint(&place, "a.pub");
+    assert_eq!(shown.len(), 7 + 43);
+    for key in ["a.pem", "a.pub"] {
+        assert!(place.run(&["inspect", key]).good().text().contains(&shown), "{shown}");
+        let json = place.run(&["inspect", key, "--json"]).good();
+        assert!(json.text().contains(&format!(r#""fingerprint": "{shown}""#)));
+    }
+    let run = place.run(&["sign", "-v", "--key", "a.pem", "by-a", "-o", "s"]).good();
+    assert!(run.stderr.contains(&format!("by-a: SIGNED, with the key {shown} of SLH-DSA-SHA2-128f")), "{}", run.stderr);
+    let run = place.run(&["verify", "-v", "--key", "a.pub", "by-a", "--signature", "s"]).good();
+    assert!(run.stderr.contains(&format!("by-a: OK, with the key {shown}")), "{}", run.stderr);
+    let run = place.run(&["keygen", "--set", SET, "-o", "d.pem"]).good();
+    assert!(run.stderr.contains(&fingerprint(&place, "d.pem")), "{}", run.stderr);
+    assert_ne!(shown, fingerprint(&place, "b.pub"));
+    // zkDilithium has no SPKI: its name and the raw key.
+    place.run(&["keygen", "--scheme", "zkdilithium", "-o", "z.pem", "--pubout", "z.pub"]).good();
+    let line = |key: &str| {
+        let text = place.run(&["inspect", key]).good();
+        text.text().lines().find(|line| line.starts_with("key ")).map(str::to_owned)
+    };
+    assert!(line("z.pem").is_some_and(|line| line.contains("SHA256:")));
+    assert_eq!(line("z.pem"), line("z.pub"));
+    place.run(&["pubkey", "z.pem", "--line"]).refuses(&["zkDilithium", "--line"]);
+}
+
+#[test]
+fn one_of_several_keys_has_to_have_signed() {
+    let place = place();
+    let verify = |more: &[&str]| place.run(&[&["verify", "by-a", "by-b", "--context", "release"], more].concat());
+    let run = verify(&["--key", "a.pub", "--key", "b.pub", "-v"]).good();
+    assert_eq!(run.text(), "by-a: OK\nby-b: OK\n");
+    assert!(run.stderr.contains(&format!("by-b: OK, with the key {}", fingerprint(&place, "b.pub"))), "{}", run.stderr);
+    assert_eq!(verify(&["--key", "c.pub", "--key", "b.pub"]).exits(1).text(), "by-a: FAILED\nby-b: OK\n");
+    assert_eq!(verify(&["--key", "c.pub"]).exits(1).text(), "by-a: FAILED\nby-b: FAILED\n");
+    // Inline, alone and with files; keys of other sets do no harm.
+    let [a, b] = ["a.pub", "b.pub"].map(|key| word(&place, key));
+    verify(&["--public-key", &a, "--public-key", &b]).good();
+    place.run(&["keygen", "--set", "shake-256s", "-o", "s.pem", "--pubout", "s.pub"]).good();
+    verify(&["--key", "s.pub", "--public-key", &a, "--key", "b.pub"]).good();
+    place.write("by-a.sig", "short");
+    let run = verify(&["--key", "s.pub", "--key", "a.pub", "--key", "b.pub"]).exits(2);
+    assert_eq!(run.text(), "by-a: ERROR\nby-b: OK\n");
+    run.says(&["by-a.sig has 5 bytes", "SLH-DSA-SHA2-128f has 17,088", "SLH-DSA-SHAKE-256s has 29,792"]);
+    verify(&["--public-key", "MDAw"]).refuses(&["--public-key: ", "pubkey --line"]);
+    verify(&["--public-key", "a.pub"]).refuses(&["--public-key: this is not a public key in base64"]);
+    place.run(&["keygen", "--scheme", "zkdilithium", "-o", "z.pem"]).good();
+    verify(&["--key", "z.pem", "--key", "a.pub"]).refuses(&["the keys are of SLH-DSA and of zkDilithium"]);
+    verify(&[]).refuses(&["--key", "--public-key", "--allowed-signers"]);
+    // Several keys of zkDilithium.
+    place.run(&["keygen", "--scheme", "zkdilithium", "-o", "y.pem"]).good();
+    place.run(&["sign", "--key", "y.pem", "by-b", "-o", "zs"]).good();
+    let of = |keys: &[&str]| place.run(&[&["verify", "by-b", "--signature", "zs"], keys].concat());
+    of(&["--key", "z.pem", "--key", "y.pem"]).good();
+    of(&["--key", "z.pem"]).exits(1);
+}
+
+#[test]
+fn lists_of_signers_say_who_has_signed() {
+    let place = place();
+    let [a, b, c] = ["a.pub", "b.pub", "c.pub"].map(|key| word(&place, key));
+    let verify = |list: &str, more: &[&str]| {
+        place.write("signers", list);
+        place.run(&[&["verify", "by-a", "by-b", "--allowed-signers", "signers"], more].concat())
+    };
+    let release = ["--context", "release"];
+    let list =
+        format!("# who may\nalice@example.org {a}\nbob namespace=release valid-after=2020-01-01 {b}\ncarol {c}\n");
+    let run = verify(&list, &release).good();
+    assert_eq!(run.text(), "by-a: OK (alice@example.org)\nby-b: OK (bob)\n");
+    // Dates and namespaces.
+    let at = |time: &str| verify(&list, &[&release[..], &["--at", time, "-v"]].concat());
+    let run = at("2019-12-31T23:59:59Z").exits(1);
+    assert_eq!(run.text(), "by-a: OK (alice@example.org)\nby-b: FAILED\n");
+    assert!(run.stderr.contains("left out: bob"), "{}", run.stderr);
+    at("2020-01-01").good();
+    let list_b = format!("bob namespace=other {b}\nalice valid-before=2020-01-01 {a}\n");
+    verify(&list_b, &release).refuses(&["signers allows nobody to sign", "--at"]);
+    let run = verify(&list_b, &[&release[..], &["--at", "2019-01-01"]].concat()).exits(1);
+    assert_eq!(run.text(), "by-a: OK (alice@example.org)\nby-b: FAILED\n".replace("@example.org", ""));
+    // Another key may be named as well.
+    verify(&list_b, &[&release[..], &["--key", "a.pub", "--key", "b.pub"]].concat()).good();
+    // Nothing is verified by half a list.
+    verify(&format!("alice {a}\nbob\n"), &release).refuses(&["signers: line 2: 'bob' is a name without a key"]);
+    verify("", &release).refuses(&["signers: it has no signers"]);
+    verify(&list, &["--at", "noon"]).refuses(&["'noon' is no time"]);
+    place.run(&["verify", "by-a", "--key", "a.pub", "--at", "2020-01-01"]).refuses(&["--allowed-signers"]);
+    place.run(&["verify", "by-a", "--allowed-signers", "absent"]).refuses(&["cannot read absent"]);
+}

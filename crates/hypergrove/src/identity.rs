@@ -1,0 +1,62 @@
+//! What a public key is called: its fingerprint, and the key as one word.
+
+use crate::keys::VerifyingKey;
+use base64ct::{Base64, Base64Unpadded, Encoding};
+use hypergrove_fips205::{KeyError, PreHash};
+use pkcs8::spki::EncodePublicKey;
+use std::fmt;
+
+/// The SHA-256 of a public key's SPKI in DER, which tools compute from a key file too. It is shown as `SHA256:` and base64 without
+/// padding, as OpenSSH shows its keys'.
+///
+/// A key that has no SPKI (zkDilithium's, draft sets') has the SHA-256 of its set's name, a zero byte and the raw key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    fn of(parts: &[&[u8]]) -> Fingerprint {
+        let mut hasher = PreHash::Sha256.hasher();
+        parts.iter().for_each(|part| hasher.update(part));
+        Fingerprint(hasher.finish().try_into().expect("SHA-256 has 32 bytes"))
+    }
+    /// Of a key without SPKI.
+    pub(crate) fn of_raw(name: &str, key: &[u8]) -> Fingerprint {
+        Fingerprint::of(&[name.as_bytes(), &[0], key])
+    }
+    /// The hash.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SHA256:{}", Base64Unpadded::encode_string(&self.0))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+impl VerifyingKey {
+    /// What people and programs compare to know the key.
+    pub fn fingerprint(&self) -> Fingerprint {
+        match self.to_public_key_der() {
+            Ok(spki) => Fingerprint::of(&[spki.as_bytes()]),
+            Err(_) => Fingerprint::of_raw(self.params().name, &self.to_bytes()),
+        }
+    }
+    /// The key as one word: the base64 of its SPKI in DER, as between the lines of a PEM file.
+    pub fn to_base64(&self) -> Result<String, KeyError> {
+        Ok(Base64::encode_string(self.as_ref().write_spki()?.as_bytes()))
+    }
+    /// Reads what [`VerifyingKey::to_base64`] writes.
+    pub fn from_base64(word: &str) -> Result<VerifyingKey, KeyError> {
+        let why =
+            |error: base64ct::Error| KeyError::Malformed { what: "a public key in base64", why: error.to_string() };
+        VerifyingKey::read_spki(&Base64::decode_vec(word).map_err(why)?)
+    }
+}
