@@ -2,8 +2,8 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    benchmarks, dependent, features, foreign, fuzz, kernels, licences, magic, negative, outputs, secrets, shaders,
-    sources, supply, tests, threads,
+    benchmarks, capi, dependent, features, foreign, fuzz, kernels, licences, magic, negative, outputs, secrets,
+    shaders, sources, supply, tests, threads,
 };
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "features",  about: "the library with each feature alone and left out; its packages", run: |_, _| features::check() },
     CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
+    CiStep { name: "capi",      about: "the C library: its ABI, its examples, bad input under sanitizers", run: |_, extent| capi::check(extent) },
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
     CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
     CiStep { name: "faults",    about: "bits flipped while signing: nothing wrong leaves with redundant", run: tests::faults },

@@ -3,6 +3,7 @@
 
 mod acvp;
 mod benchmarks;
+mod capi;
 mod ci;
 mod coverage;
 mod dependent;
@@ -30,6 +31,7 @@ const USAGE: &str = "\
 cargo xtask ci [STEP…]     every step of CI, or those named; --require STEP,… (or all) makes a skip of these a failure
 cargo xtask ci full        every step at full length, and those that take many minutes (`help` lists them)
 cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
+cargo xtask install --prefix P  the C library: header, shared and static library, pkg-config's file
 cargo xtask fuzz ARG…      `cargo fuzz ARG…` as CI calls it: `cargo xtask fuzz run pkcs8`
 cargo xtask coverage       which lines of the decoders the fuzz targets' corpus reaches
 cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let good = match command {
         "ci" => ci::run(rest),
         "test" => tests::run(rest),
+        "install" => capi::install(rest).map(|()| true),
         "vectors" => {
             vectors::print();
             Ok(true)

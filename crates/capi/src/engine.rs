@@ -1,0 +1,139 @@
+//! Engines and devices.
+
+use crate::failure::{Failure, Status, call, value};
+use crate::pointers::{Handle, In, Out, OutHandle, c_structs, put_bytes};
+use hypergrove::{BACKENDS, Backend, Device, zkdilithium};
+use std::ffi::c_char;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// `hg_engine`.
+pub(crate) struct Engine {
+    pub(crate) slh_dsa: hypergrove::Engine,
+    pub(crate) zkdilithium: zkdilithium::Engine,
+}
+
+const VERIFY_SIGNATURES: u32 = 1;
+const REDUNDANT: u32 = 2;
+
+c_structs! {
+    /// `hg_engine_options`.
+    EngineOptions is "hg_engine_options" {
+        size: usize,
+        devices: In<In<c_char>>,
+        device_count: usize,
+        memory: u64,
+        cache: In<c_char>,
+        threads: u32,
+        flags: u32,
+    }
+}
+
+/// Refuses flags that this release does not know.
+pub(crate) fn check_flags(flags: u32, known: u32) -> Result<(), Failure> {
+    match flags & !known {
+        0 => Ok(()),
+        unknown => Err(Failure::bad_input(format!("flags: {unknown:#x} means nothing here"))),
+    }
+}
+
+/// Devices by their names, `cuda:0`; each backend is made once.
+fn devices(names: &[In<c_char>], cache: Option<&Path>) -> Result<Vec<(Arc<dyn Backend>, u32)>, Failure> {
+    let mut made: Vec<Arc<dyn Backend>> = Vec::new();
+    let of_name = |name: &In<c_char>| {
+        let name = name.text("the name of a device")?;
+        let (backend, index) = name.split_once(':').unwrap_or((name, "0"));
+        let entry = BACKENDS.iter().find(|entry| entry.name == backend);
+        let (Some(entry), Ok(index)) = (entry, index.parse()) else {
+            let known: Vec<&str> = BACKENDS.iter().map(|entry| entry.name).collect();
+            let text =
+                format!("device {name:?}: name a backend and a number, such as cpu:0; backends: {}", known.join(", "));
+            return Err(Failure::bad_input(text));
+        };
+        if !made.iter().any(|backend| backend.name() == entry.name) {
+            made.push((entry.make)(cache));
+        }
+        let backend = made.iter().find(|backend| backend.name() == entry.name).expect("it was made");
+        Ok((backend.clone(), index))
+    };
+    names.iter().map(of_name).collect()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_engine_new(options: In<EngineOptions>, mut engine: OutHandle<Engine>) -> Status {
+    call(|| {
+        let place = engine.clear("engine")?;
+        let options = options.versioned("options")?;
+        check_flags(options.flags, VERIFY_SIGNATURES | REDUNDANT)?;
+        let mut builder = hypergrove::Engine::builder()
+            .verify_signatures(options.flags & VERIFY_SIGNATURES != 0)
+            .redundant(options.flags & REDUNDANT != 0);
+        let cache = match options.cache.is_null() {
+            true => None,
+            false => Some(PathBuf::from(options.cache.text("cache")?)),
+        };
+        if options.device_count > 0 {
+            let names = options.devices.slice(options.device_count, "devices")?;
+            builder = builder.devices(devices(names, cache.as_deref())?);
+        } else if !options.devices.is_null() {
+            return Err(Failure::bad_input("devices: none are named; name one or more, or give NULL".into()));
+        } else if let Some(cache) = cache {
+            builder = builder.cache(cache);
+        }
+        if options.memory > 0 {
+            builder = builder.memory_budget(options.memory);
+        }
+        if options.threads > 0 {
+            builder = builder.threads(options.threads as usize);
+        }
+        let slh_dsa = builder.build()?;
+        let zkdilithium = slh_dsa.zkdilithium();
+        place.fill(Engine { slh_dsa, zkdilithium });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_engine_free(engine: Handle<Engine>) {
+    value((), || engine.free());
+}
+
+/// Lines as a string of C.
+fn put_lines(lines: &[String], text: Out<c_char>, room: usize, length: &mut Out<usize>) -> Result<(), Failure> {
+    let mut bytes = lines.join("\n").replace('\0', "\\0").into_bytes();
+    bytes.push(0);
+    put_bytes(&bytes, &mut text.bytes(), room, length)
+}
+
+fn lines_of(devices: &[Device]) -> Vec<String> {
+    devices.iter().map(|device| format!("{} {}", device.id(), device.name)).collect()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_devices(text: Out<c_char>, room: usize, mut length: Out<usize>) -> Status {
+    call(|| {
+        // A backend whose driver is missing has no devices.
+        let backends = BACKENDS.iter().map(|entry| (entry.make)(None));
+        let all: Vec<Device> = backends.flat_map(|backend| backend.devices().unwrap_or_default()).collect();
+        put_lines(&lines_of(&all), text, room, &mut length)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_engine_devices(engine: In<Engine>, text: Out<c_char>, room: usize, mut length: Out<usize>) -> Status {
+    call(|| {
+        let devices = engine.get("engine")?.slh_dsa.devices();
+        put_lines(&lines_of(&devices), text, room, &mut length)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_engine_notices(engine: In<Engine>, text: Out<c_char>, room: usize, mut length: Out<usize>) -> Status {
+    call(|| {
+        let engine = &engine.get("engine")?.slh_dsa;
+        let mut lines = engine.notices();
+        let faults = engine.faults();
+        lines.extend(faults.iter().map(|fault| format!("{}: {}", fault.device.id(), fault.error)));
+        put_lines(&lines, text, room, &mut length)
+    })
+}

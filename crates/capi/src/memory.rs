@@ -1,0 +1,55 @@
+//! Memory that devices reach.
+
+use crate::engine::Engine;
+use crate::failure::{Status, call, value};
+use crate::pointers::{Handle, In, Out, OutHandle, Shared};
+use hypergrove::rows;
+use std::ffi::c_void;
+use zeroize::Zeroize;
+
+/// `hg_memory`.
+pub(crate) struct Memory {
+    memory: rows::Memory,
+    /// Where it is: Rust does not look at the bytes until they are wiped.
+    bytes: Shared,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_memory_new(engine: In<Engine>, length: usize, mut memory: OutHandle<Memory>) -> Status {
+    call(|| {
+        let place = memory.clear("memory")?;
+        let mut memory = engine.get("engine")?.slh_dsa.memory(length)?;
+        let bytes = Shared::new(&mut memory);
+        place.fill(Memory { memory, bytes });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_memory_bytes(memory: In<Memory>) -> Out<c_void> {
+    value(Out::NULL, || memory.get("memory").map_or(Out::NULL, |memory| memory.bytes.given()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_memory_length(memory: In<Memory>) -> usize {
+    value(0, || memory.get("memory").map_or(0, |memory| memory.memory.len()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_memory_is_reached(memory: In<Memory>) -> i32 {
+    value(0, || memory.get("memory").map_or(0, |memory| i32::from(!memory.memory.devices().is_empty())))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_memory_free(memory: Handle<Memory>) {
+    value((), || memory.free());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_wipe(bytes: Out<c_void>, length: usize) {
+    value((), || {
+        if let Ok(bytes) = bytes.bytes().slice(length, "bytes", &[]) {
+            bytes.zeroize();
+        }
+    });
+}

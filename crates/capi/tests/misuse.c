@@ -1,0 +1,620 @@
+/* Bad input of every function: each is a status, never a crash. Then threads that share an engine, and fork. */
+#define _POSIX_C_SOURCE 200809L
+#include <hypergrove.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SET = HG_SLH_DSA_SHA2_128F, SIGNATURE = 17088, ZK_SIGNATURE = 2340, ROWS = 4 };
+
+static int failures;
+
+/* A status that is expected, with a sentence that has these words. */
+static void expect(int line, hg_status got, hg_status wanted, const char *words)
+{
+    if (got == wanted && (wanted == HG_OK || strstr(hg_error_text(), words) != NULL))
+        return;
+    fprintf(stderr, "line %d: '%s', expected '%s' about '%s': %s\n", line, hg_status_text(got), hg_status_text(wanted), words,
+            hg_error_text());
+    failures++;
+}
+
+static void expect_true(int line, int is_true, const char *what)
+{
+    if (!is_true) {
+        fprintf(stderr, "line %d: not so: %s\n", line, what);
+        failures++;
+    }
+}
+
+#define OK(call) expect(__LINE__, call, HG_OK, "")
+#define BAD(call, words) expect(__LINE__, call, HG_BAD_INPUT, words)
+#define IS(status, call, words) expect(__LINE__, call, status, words)
+#define TRUE(fact) expect_true(__LINE__, fact, #fact)
+
+static hg_engine *engine;
+static hg_private_key *key, *zk_key;
+static hg_public_key *public_key, *zk_public_key;
+static uint8_t signature[SIGNATURE], zk_signature[ZK_SIGNATURE];
+static const uint8_t message[] = "a message";
+
+/* A key of a seed that everybody knows: Valgrind, which follows secrets through the library where that is built for it, has nothing to say of
+ * what this program does with the key. */
+static hg_private_key *known_key(hg_set set)
+{
+    uint8_t seed[48], secret[3936], public_bytes[3104];
+    hg_private_key *made = NULL;
+    memset(seed, 5, sizeof seed);
+    OK(hg_keygen_rows(engine, set, 1, seed, hg_seed_size(set), secret, hg_private_key_size(set), public_bytes, hg_public_key_size(set)));
+    OK(hg_private_key_from_raw(set, secret, hg_private_key_size(set), &made));
+    return made;
+}
+
+static void texts(void)
+{
+    TRUE(strcmp(hg_version(), HG_VERSION) == 0);
+    TRUE(strcmp(hg_status_text(HG_OK), "done") == 0 && strcmp(hg_status_text(-1), "unknown status") == 0);
+    TRUE(strcmp(hg_row_status_text(HG_ROW_VALID), "the signature is valid") == 0);
+    TRUE(strcmp(hg_row_status_text(200), "unknown status") == 0);
+    TRUE(strcmp(hg_error_text(), "") == 0);
+    hg_wipe(NULL, 10);
+    uint8_t secret[3] = {1, 2, 3};
+    hg_wipe(secret, 2);
+    TRUE(secret[0] == 0 && secret[1] == 0 && secret[2] == 3);
+}
+
+static void sets(void)
+{
+    hg_set set = 7;
+    BAD(hg_set_by_name(NULL, &set), "name: NULL");
+    TRUE(set == 0);
+    BAD(hg_set_by_name("sha2-128f", NULL), "set: NULL");
+    BAD(hg_set_by_name("sha2-128g", &set), "sha2-128g");
+    BAD(hg_set_by_name("\xff", &set), "UTF-8");
+    OK(hg_set_by_name("slh-dsa-sha2-128F", &set));
+    TRUE(set == SET);
+    OK(hg_set_by_name("zkdilithium", &set));
+    TRUE(set == HG_ZKDILITHIUM);
+    TRUE(hg_set_name(1) == NULL && strcmp(hg_set_name(SET), "SLH-DSA-SHA2-128f") == 0);
+    TRUE(hg_signature_size(SET) == SIGNATURE && hg_public_key_size(SET) == 32 && hg_private_key_size(SET) == 64);
+    TRUE(hg_seed_size(SET) == 48 && hg_seed_size(HG_ZKDILITHIUM) == 32 && hg_signature_size(HG_ZKDILITHIUM) == ZK_SIGNATURE);
+    TRUE(hg_signature_size(0) + hg_public_key_size(0) + hg_private_key_size(1) + hg_seed_size(32) == 0);
+}
+
+static void engines(void)
+{
+    hg_engine *none = (hg_engine *)&failures;
+    hg_engine_options options = HG_ENGINE_OPTIONS_INIT;
+    BAD(hg_engine_new(&options, NULL), "engine: NULL");
+    options.size = 0;
+    BAD(hg_engine_new(&options, &none), "its size is 0");
+    TRUE(none == NULL);
+    options.size = sizeof options - 1;
+    BAD(hg_engine_new(&options, &none), "HG_..._INIT");
+    options.size = (size_t)-1;
+    BAD(hg_engine_new(&options, &none), "HG_..._INIT");
+    struct {
+        hg_engine_options known;
+        uint64_t later;
+    } larger = {HG_ENGINE_OPTIONS_INIT, 0};
+    larger.known.size = sizeof larger;
+    OK(hg_engine_new(&larger.known, &none));
+    hg_engine_free(none);
+    larger.later = 1;
+    IS(HG_UNSUPPORTED, hg_engine_new(&larger.known, &none), "does not have");
+    BAD(hg_engine_new((const hg_engine_options *)((const char *)&larger + 1), &none), "not aligned");
+
+    options.size = sizeof options;
+    options.flags = 4;
+    BAD(hg_engine_new(&options, &none), "flags: 0x4");
+    options.flags = 0;
+    const char *const devices[] = {"cpu:0", "cpu:0", NULL, "abacus:0", "cpu:x", "cpu:7"};
+    options.device_count = 1;
+    BAD(hg_engine_new(&options, &none), "devices: NULL");
+    options.devices = devices;
+    options.device_count = 0;
+    BAD(hg_engine_new(&options, &none), "name one or more");
+    options.device_count = 2;
+    BAD(hg_engine_new(&options, &none), "named twice");
+    options.device_count = 3;
+    BAD(hg_engine_new(&options, &none), "device: NULL");
+    for (int i = 3; i < 5; i++) {
+        options.devices = devices + i;
+        options.device_count = 1;
+        BAD(hg_engine_new(&options, &none), "name a backend and a number");
+    }
+    options.devices = devices + 5;
+    BAD(hg_engine_new(&options, &none), "device 7 of cpu");
+    options.devices = devices;
+    options.memory = 1;
+    OK(hg_engine_new(&options, &none));
+    hg_private_key *made = NULL;
+    IS(HG_OUT_OF_MEMORY, hg_private_key_generate(none, SET, &made), "memory budget");
+    TRUE(made == NULL);
+    hg_engine_free(none);
+    hg_engine_free(NULL);
+
+    size_t length = 0;
+    char text[4096];
+    BAD(hg_devices(text, sizeof text, NULL), "length: NULL");
+    BAD(hg_devices(NULL, 5, &length), "NULL");
+    OK(hg_devices(NULL, 0, &length));
+    IS(HG_BUFFER_TOO_SMALL, hg_devices(text, 1, &length), "the result has");
+    OK(hg_devices(text, sizeof text, &length));
+    TRUE(strncmp(text, "cpu:0 ", 6) == 0 && strlen(text) + 1 == length);
+    BAD(hg_engine_devices(NULL, text, sizeof text, &length), "engine: NULL");
+    OK(hg_engine_devices(engine, text, sizeof text, &length));
+    TRUE(strncmp(text, "cpu:0 ", 6) == 0);
+    BAD(hg_engine_notices(NULL, text, sizeof text, &length), "engine: NULL");
+    OK(hg_engine_notices(engine, text, sizeof text, &length));
+    TRUE(length == 1 && text[0] == '\0');
+}
+
+static void keys(void)
+{
+    hg_private_key *made = (hg_private_key *)&failures;
+    hg_public_key *public_made = (hg_public_key *)&failures;
+    BAD(hg_private_key_generate(NULL, SET, &made), "engine: NULL");
+    TRUE(made == NULL);
+    BAD(hg_private_key_generate(engine, SET, NULL), "key: NULL");
+    BAD(hg_private_key_generate(engine, 3, &made), "no such set");
+    for (int i = 0; i < 2; i++) {
+        OK(hg_private_key_generate(engine, i == 0 ? SET : HG_ZKDILITHIUM, &made));
+        OK(hg_private_key_check(engine, made));
+        hg_private_key_free(made);
+    }
+
+    uint8_t out[8192];
+    size_t length = 0;
+    for (uint32_t format = HG_RAW; format <= HG_PEM; format++) {
+        OK(hg_private_key_write(key, format, NULL, 0, &length));
+        IS(HG_BUFFER_TOO_SMALL, hg_private_key_write(key, format, out, length - 1, &length), "the result has");
+        OK(hg_private_key_write(key, format, out, sizeof out, &length));
+        made = NULL;
+        if (format == HG_RAW)
+            OK(hg_private_key_from_raw(SET, out, length, &made));
+        else
+            OK(hg_private_key_read(out, length, &made));
+        TRUE(hg_private_key_set(made) == SET);
+        hg_private_key_free(made);
+        BAD(hg_private_key_read(out, length / 2, &made), "");
+        TRUE(made == NULL);
+        OK(hg_public_key_write(public_key, format, out, sizeof out, &length));
+        public_made = NULL;
+        if (format == HG_RAW)
+            OK(hg_public_key_from_raw(SET, out, length, &public_made));
+        else
+            OK(hg_public_key_read(out, length, &public_made));
+        TRUE(hg_public_key_set(public_made) == SET);
+        hg_public_key_free(public_made);
+        BAD(hg_public_key_read(out, length / 2, &public_made), "");
+    }
+    IS(HG_UNSUPPORTED, hg_private_key_write(zk_key, HG_DER, out, sizeof out, &length), "no encoding");
+    IS(HG_UNSUPPORTED, hg_public_key_write(zk_public_key, HG_DER, out, sizeof out, &length), "no encoding");
+    OK(hg_public_key_write(zk_public_key, HG_PEM, out, sizeof out, &length));
+    OK(hg_public_key_read(out, length, &public_made));
+    TRUE(hg_public_key_set(public_made) == HG_ZKDILITHIUM);
+    hg_public_key_free(public_made);
+    OK(hg_private_key_write(zk_key, HG_PEM, out, sizeof out, &length));
+    OK(hg_private_key_read(out, length, &made));
+    TRUE(hg_private_key_set(made) == HG_ZKDILITHIUM);
+    OK(hg_private_key_check(engine, made));
+    hg_private_key_free(made);
+
+    BAD(hg_private_key_write(NULL, HG_RAW, out, sizeof out, &length), "key: NULL");
+    BAD(hg_private_key_write(key, 0, out, sizeof out, &length), "format 0");
+    BAD(hg_private_key_write(key, HG_RAW, NULL, 9, &length), "NULL");
+    BAD(hg_private_key_write(key, HG_RAW, out, sizeof out, NULL), "length: NULL");
+    BAD(hg_private_key_write(key, HG_RAW, (uint8_t *)&length, sizeof length, &length), "overlaps length");
+    BAD(hg_public_key_write(NULL, HG_RAW, out, sizeof out, &length), "key: NULL");
+    BAD(hg_public_key_write(public_key, 4, out, sizeof out, &length), "format 4");
+    BAD(hg_private_key_read(NULL, 5, &made), "data: NULL");
+    BAD(hg_private_key_read(NULL, 0, &made), "not a PKCS#8");
+    BAD(hg_private_key_read(out, (size_t)-1, &made), "no memory has room");
+    BAD(hg_private_key_read(out, 5, NULL), "key: NULL");
+    BAD(hg_public_key_read(NULL, 5, &public_made), "data: NULL");
+    BAD(hg_public_key_read(out, 5, NULL), "key: NULL");
+    BAD(hg_private_key_from_raw(SET, out, 63, &made), "has 64 bytes");
+    BAD(hg_private_key_from_raw(0, out, 64, &made), "no such set");
+    BAD(hg_private_key_from_raw(SET, NULL, 64, &made), "data: NULL");
+    BAD(hg_private_key_from_raw(SET, out, 64, NULL), "key: NULL");
+    BAD(hg_private_key_from_raw(HG_ZKDILITHIUM, out, 64, &made), "64");
+    BAD(hg_public_key_from_raw(SET, out, 33, &public_made), "has 32 bytes");
+    BAD(hg_public_key_from_raw(0, out, 32, &public_made), "no such set");
+    BAD(hg_public_key_from_raw(SET, NULL, 32, &public_made), "data: NULL");
+    BAD(hg_public_key_of(NULL, &public_made), "private_key: NULL");
+    BAD(hg_public_key_of(key, NULL), "key: NULL");
+    BAD(hg_private_key_check(NULL, key), "engine: NULL");
+    BAD(hg_private_key_check(engine, NULL), "key: NULL");
+    OK(hg_private_key_check(engine, key));
+    OK(hg_private_key_write(key, HG_RAW, out, sizeof out, &length));
+    out[0] ^= 1;
+    OK(hg_private_key_from_raw(SET, out, length, &made));
+    IS(HG_KEY_DAMAGED, hg_private_key_check(engine, made), "damaged");
+    IS(HG_KEY_DAMAGED, hg_sign(engine, made, NULL, message, 1, signature, SIGNATURE), "damaged");
+    hg_private_key_free(made);
+    TRUE(hg_private_key_set(NULL) == 0 && hg_public_key_set(NULL) == 0);
+    hg_private_key_free(NULL);
+    hg_public_key_free(NULL);
+    hg_wipe(out, sizeof out);
+}
+
+static void messages(void)
+{
+    const size_t length = sizeof message;
+    BAD(hg_sign(NULL, key, NULL, message, length, signature, SIGNATURE), "engine: NULL");
+    BAD(hg_sign(engine, NULL, NULL, message, length, signature, SIGNATURE), "key: NULL");
+    BAD(hg_sign(engine, key, NULL, NULL, length, signature, SIGNATURE), "message: NULL");
+    BAD(hg_sign(engine, key, NULL, message, (size_t)-1, signature, SIGNATURE), "signature: it overlaps message");
+    BAD(hg_sign(engine, key, NULL, message, length, NULL, SIGNATURE), "signature: NULL");
+    BAD(hg_sign(engine, key, NULL, message, length, signature, SIGNATURE - 1), "has 17088 bytes");
+    BAD(hg_sign(engine, key, NULL, signature + 5, 1, signature, SIGNATURE), "signature: it overlaps message");
+
+    uint8_t context[256] = {0}, first[SIGNATURE];
+    hg_message_options options = HG_MESSAGE_OPTIONS_INIT;
+    options.context_length = 1;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "context: NULL");
+    options.context = context;
+    options.context_length = 256;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "256 bytes");
+    options.context = signature;
+    options.context_length = 1;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "overlaps context");
+    options.context = context;
+    options.prehash = 13;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "prehash 13");
+    options.prehash = 0;
+    options.flags = HG_MESSAGE_IS_DIGEST;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "which hash function");
+    options.prehash = HG_SHA2_256;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "");
+    options.flags = HG_INTERNAL_INTERFACE;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "internal interface");
+    options.flags = 8;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "flags: 0x8");
+    options.flags = HG_DETERMINISTIC;
+    options.randomizer = context;
+    options.randomizer_length = 16;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "deterministic");
+    options.flags = 0;
+    options.randomizer_length = 15;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "15");
+    IS(HG_UNSUPPORTED, hg_sign(engine, zk_key, &options, message, length, zk_signature, ZK_SIGNATURE), "give NULL");
+    options.size = 8;
+    BAD(hg_sign(engine, key, &options, message, length, signature, SIGNATURE), "HG_..._INIT");
+
+    /* What options choose is what is signed. */
+    hg_message_options all = HG_MESSAGE_OPTIONS_INIT;
+    all.context = context;
+    all.context_length = 255;
+    all.prehash = HG_SHA2_256;
+    all.flags = HG_DETERMINISTIC;
+    OK(hg_sign(engine, key, &all, message, length, first, SIGNATURE));
+    uint8_t sum[32];
+    OK(hg_sha256(engine, message, length, sum));
+    all.flags |= HG_MESSAGE_IS_DIGEST;
+    OK(hg_sign(engine, key, &all, sum, sizeof sum, signature, SIGNATURE));
+    TRUE(memcmp(first, signature, SIGNATURE) == 0);
+    OK(hg_verify(engine, public_key, &all, sum, sizeof sum, signature, SIGNATURE));
+    all.context_length = 254;
+    IS(HG_INVALID_SIGNATURE, hg_verify(engine, public_key, &all, sum, sizeof sum, signature, SIGNATURE), "not valid");
+
+    OK(hg_sign(engine, key, NULL, NULL, 0, signature, SIGNATURE));
+    OK(hg_verify(engine, public_key, NULL, NULL, 0, signature, SIGNATURE));
+    OK(hg_sign(engine, key, NULL, message, length, signature, SIGNATURE));
+    OK(hg_sign(engine, zk_key, NULL, message, length, zk_signature, ZK_SIGNATURE));
+    OK(hg_verify(engine, public_key, NULL, message, length, signature, SIGNATURE));
+    OK(hg_verify(engine, zk_public_key, NULL, message, length, zk_signature, ZK_SIGNATURE));
+    IS(HG_INVALID_SIGNATURE, hg_verify(engine, zk_public_key, NULL, message, 1, zk_signature, ZK_SIGNATURE), "not valid");
+    BAD(hg_verify(NULL, public_key, NULL, message, length, signature, SIGNATURE), "engine: NULL");
+    BAD(hg_verify(engine, NULL, NULL, message, length, signature, SIGNATURE), "key: NULL");
+    BAD(hg_verify(engine, public_key, NULL, NULL, length, signature, SIGNATURE), "message: NULL");
+    BAD(hg_verify(engine, public_key, NULL, message, length, NULL, SIGNATURE), "signature: NULL");
+    BAD(hg_verify(engine, public_key, NULL, message, length, signature, SIGNATURE - 1), "has 17088 bytes");
+    BAD(hg_verify(engine, zk_public_key, NULL, message, length, zk_signature, 5), "has 2340 bytes");
+    BAD(hg_verify(engine, public_key, &options, message, length, signature, SIGNATURE), "HG_..._INIT");
+    IS(HG_UNSUPPORTED, hg_verify(engine, zk_public_key, &all, message, length, zk_signature, ZK_SIGNATURE), "give NULL");
+
+    BAD(hg_sha256(NULL, message, 1, sum), "engine: NULL");
+    BAD(hg_sha256(engine, NULL, 1, sum), "message: NULL");
+    BAD(hg_sha256(engine, message, 1, NULL), "sum: NULL");
+    BAD(hg_sha256(engine, sum, 1, sum), "sum: it overlaps message");
+    OK(hg_sha256(engine, NULL, 0, sum));
+    TRUE(sum[0] == 0xe3 && sum[31] == 0x55);
+}
+
+static void sign_rows(void)
+{
+    uint8_t texts[ROWS * 3] = "abcdefghijk", statuses[ROWS];
+    uint8_t *signatures = malloc(ROWS * SIGNATURE);
+    const hg_private_key *table[] = {key, key, NULL, zk_key};
+    uint32_t index[ROWS] = {0, 1, 0, 9};
+    hg_sign_batch batch = HG_SIGN_BATCH_INIT;
+    hg_column packed = {texts, sizeof texts, 2, 3, NULL};
+    const size_t all = ROWS * SIGNATURE;
+    batch.rows = ROWS;
+    batch.messages = packed;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "there is no key");
+    batch.key = key;
+    BAD(hg_sign_rows(NULL, &batch, NULL, signatures, all, statuses), "engine: NULL");
+    BAD(hg_sign_rows(engine, NULL, NULL, signatures, all, statuses), "batch: NULL");
+    BAD(hg_sign_rows(engine, &batch, NULL, NULL, all, statuses), "signatures: NULL");
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all - 1, statuses), "signatures");
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, NULL), "statuses: NULL");
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, signatures + 9), "statuses: it overlaps signatures");
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, texts + 2), "statuses: it overlaps messages");
+    batch.messages.bytes = signatures;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "signatures: it overlaps messages");
+    batch.messages.bytes = NULL;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "messages: NULL");
+    batch.messages = packed;
+    batch.messages.length = 10;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "do not fit");
+    batch.messages = packed;
+    batch.messages.stride = 1;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "overlap");
+    batch.messages.stride = (size_t)-1;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "do not fit");
+    batch.messages = packed;
+    batch.rows = (size_t)-1;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "no memory has room");
+    batch.rows = ROWS;
+    batch.table = table;
+    batch.table_length = 2;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "give one of them");
+    batch.key = NULL;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "key_index: NULL");
+    batch.key_index = index;
+    batch.table_length = 0;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "there is no key");
+    batch.table_length = 3;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "a key of the table: NULL");
+    table[2] = zk_key;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "both schemes");
+    batch.size = 1;
+    BAD(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses), "HG_..._INIT");
+    batch.size = sizeof batch;
+
+    batch.table_length = 2;
+    memset(statuses, 0xee, sizeof statuses);
+    OK(hg_sign_rows(engine, &batch, NULL, signatures, all, statuses));
+    TRUE(statuses[0] == HG_ROW_SIGNED && statuses[1] == HG_ROW_SIGNED && statuses[3] == HG_ROW_NO_SUCH_KEY);
+    OK(hg_verify(engine, public_key, NULL, texts + 3, 2, signatures + SIGNATURE, SIGNATURE));
+    batch.table = table + 3;
+    batch.table_length = 1;
+    OK(hg_sign_rows(engine, &batch, NULL, signatures, ROWS * ZK_SIGNATURE, statuses));
+    TRUE(statuses[0] == HG_ROW_SIGNED && statuses[1] == HG_ROW_NO_SUCH_KEY);
+    OK(hg_verify(engine, zk_public_key, NULL, texts, 2, signatures, ZK_SIGNATURE));
+    batch.rows = 0;
+    OK(hg_sign_rows(engine, &batch, NULL, NULL, 0, NULL));
+    free(signatures);
+}
+
+static void verify_rows(void)
+{
+    uint8_t statuses[ROWS], raw[32];
+    size_t length;
+    OK(hg_public_key_write(public_key, HG_RAW, raw, sizeof raw, &length));
+    OK(hg_sign(engine, key, NULL, message, 3, signature, SIGNATURE));
+    const hg_public_key *table[] = {public_key, public_key, NULL};
+    uint32_t index[2] = {1, 5};
+    hg_verify_batch batch = HG_VERIFY_BATCH_INIT;
+    hg_column text = {message, 3, 3, 0, NULL}, signed_text = {signature, SIGNATURE, SIGNATURE, 0, NULL}, none = {NULL, 0, 0, 0, NULL};
+    hg_column encoded = {raw, sizeof raw, sizeof raw, 0, NULL};
+    batch.rows = 1;
+    batch.messages = text;
+    batch.signatures = signed_text;
+    BAD(hg_verify_rows(engine, &batch, NULL, statuses), "there is no key");
+    batch.key = public_key;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_VALID);
+    BAD(hg_verify_rows(NULL, &batch, NULL, statuses), "engine: NULL");
+    BAD(hg_verify_rows(engine, NULL, NULL, statuses), "batch: NULL");
+    BAD(hg_verify_rows(engine, &batch, NULL, NULL), "statuses: NULL");
+    BAD(hg_verify_rows(engine, &batch, NULL, signature), "statuses: it overlaps signatures");
+    batch.reserved = 1;
+    IS(HG_UNSUPPORTED, hg_verify_rows(engine, &batch, NULL, statuses), "reserved");
+    batch.reserved = 0;
+    batch.keys = encoded;
+    BAD(hg_verify_rows(engine, &batch, NULL, statuses), "keys and set");
+    batch.key = NULL;
+    BAD(hg_verify_rows(engine, &batch, NULL, statuses), "no such set");
+    batch.set = SET;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_VALID);
+    BAD(hg_verify_rows(engine, &batch, NULL, raw), "statuses: it overlaps keys");
+    batch.keys.width = 31;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_KEY_LENGTH);
+    batch.keys = encoded;
+    batch.set = HG_ZKDILITHIUM;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_KEY_LENGTH);
+    batch.set = SET;
+    batch.signatures.width = 5;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_SIGNATURE_LENGTH);
+    batch.signatures = none;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_SIGNATURE_LENGTH);
+    batch.signatures = signed_text;
+    batch.messages.bytes = NULL;
+    BAD(hg_verify_rows(engine, &batch, NULL, statuses), "messages: NULL");
+    const int64_t offsets[] = {0, 3, 1, 9};
+    batch.messages = text;
+    batch.messages.offsets = (const int64_t *)((const char *)offsets + 1);
+    BAD(hg_verify_rows(engine, &batch, NULL, statuses), "not aligned");
+    batch.messages.offsets = offsets;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_VALID);
+    batch.messages.offsets = offsets + 1;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_BAD_OFFSETS);
+    batch.messages.offsets = offsets + 2;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_BAD_OFFSETS);
+    batch.messages = text;
+    batch.keys = none;
+    batch.table = table;
+    batch.table_length = 2;
+    batch.key_index = index;
+    BAD(hg_verify_rows(engine, &batch, NULL, statuses), "keys and set");
+    batch.set = 0;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_VALID);
+    batch.key_index = index + 1;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_NO_SUCH_KEY);
+    batch.table_length = 3;
+    BAD(hg_verify_rows(engine, &batch, NULL, statuses), "a key of the table: NULL");
+    batch.table = NULL;
+    batch.key = zk_public_key;
+    OK(hg_verify_rows(engine, &batch, NULL, statuses));
+    TRUE(statuses[0] == HG_ROW_SIGNATURE_LENGTH);
+    batch.rows = 0;
+    OK(hg_verify_rows(engine, &batch, NULL, NULL));
+}
+
+static void keygen_rows(void)
+{
+    uint8_t private_keys[2 * 64], again[2 * 64], public_keys[2 * 32], seeds[2 * 48];
+    memset(seeds, 7, sizeof seeds);
+    BAD(hg_keygen_rows(NULL, SET, 2, NULL, 0, private_keys, 128, public_keys, 64), "engine: NULL");
+    BAD(hg_keygen_rows(engine, 9, 2, NULL, 0, private_keys, 128, public_keys, 64), "no such set");
+    BAD(hg_keygen_rows(engine, SET, 2, NULL, 0, NULL, 128, public_keys, 64), "private_keys: NULL");
+    BAD(hg_keygen_rows(engine, SET, 2, NULL, 0, private_keys, 128, NULL, 64), "public_keys: NULL");
+    BAD(hg_keygen_rows(engine, SET, 2, NULL, 0, private_keys, 127, public_keys, 64), "128 bytes");
+    BAD(hg_keygen_rows(engine, SET, 2, NULL, 0, private_keys, 128, public_keys, 65), "64 bytes");
+    BAD(hg_keygen_rows(engine, SET, (size_t)-1, NULL, 0, private_keys, 128, public_keys, 64), "private_keys");
+    BAD(hg_keygen_rows(engine, SET, 2, seeds, 95, private_keys, 128, public_keys, 64), "96 bytes");
+    BAD(hg_keygen_rows(engine, SET, 2, NULL, 96, private_keys, 128, public_keys, 64), "seeds");
+    BAD(hg_keygen_rows(engine, SET, 2, NULL, 0, private_keys, 128, private_keys + 64, 64), "overlaps private_keys");
+    BAD(hg_keygen_rows(engine, SET, 2, private_keys, 96, private_keys, 128, public_keys, 64), "overlaps seeds");
+    OK(hg_keygen_rows(engine, SET, 2, seeds, 96, private_keys, 128, public_keys, 64));
+    OK(hg_keygen_rows(engine, SET, 2, seeds, 96, again, 128, public_keys, 64));
+    TRUE(memcmp(private_keys, again, 128) == 0 && memcmp(private_keys + 32, public_keys, 32) == 0);
+    OK(hg_keygen_rows(engine, SET, 2, NULL, 0, again, 128, public_keys, 64));
+    TRUE(memcmp(private_keys + 32, public_keys, 32) != 0);
+    OK(hg_keygen_rows(engine, SET, 0, NULL, 0, NULL, 0, NULL, 0));
+    uint8_t zk_private[3936], zk_public[3104];
+    OK(hg_keygen_rows(engine, HG_ZKDILITHIUM, 1, seeds, 32, zk_private, sizeof zk_private, zk_public, sizeof zk_public));
+    hg_wipe(zk_private, sizeof zk_private);
+}
+
+static void sha256_rows(void)
+{
+    uint8_t sums[2 * 32], sum[32], statuses[3];
+    hg_column column = {message, 9, 3, 4, NULL};
+    BAD(hg_sha256_rows(NULL, &column, 2, sums, 64, statuses), "engine: NULL");
+    BAD(hg_sha256_rows(engine, NULL, 2, sums, 64, statuses), "messages: NULL");
+    BAD(hg_sha256_rows(engine, &column, 2, NULL, 64, statuses), "sums: NULL");
+    BAD(hg_sha256_rows(engine, &column, 2, sums, 63, statuses), "sums");
+    BAD(hg_sha256_rows(engine, &column, 2, sums, 64, NULL), "statuses: NULL");
+    BAD(hg_sha256_rows(engine, &column, 2, sums, 64, sums), "overlaps sums");
+    BAD(hg_sha256_rows(engine, &column, 3, sums, 64, statuses), "");
+    OK(hg_sha256_rows(engine, &column, 2, sums, 64, statuses));
+    OK(hg_sha256(engine, message + 4, 3, sum));
+    TRUE(statuses[1] == HG_ROW_HASHED && memcmp(sum, sums + 32, 32) == 0);
+}
+
+static void memory(void)
+{
+    hg_memory *made = (hg_memory *)&failures;
+    BAD(hg_memory_new(NULL, 5, &made), "engine: NULL");
+    TRUE(made == NULL);
+    BAD(hg_memory_new(engine, 5, NULL), "memory: NULL");
+    /* More than there are addresses. */
+    IS(HG_OUT_OF_MEMORY, hg_memory_new(engine, (size_t)1 << 50, &made), "the host has");
+    OK(hg_memory_new(engine, SIGNATURE, &made));
+    uint8_t *bytes = hg_memory_bytes(made);
+    TRUE(bytes != NULL && hg_memory_length(made) == SIGNATURE && bytes[0] == 0 && bytes[SIGNATURE - 1] == 0);
+    TRUE(hg_memory_is_reached(made) == 0);
+    OK(hg_sign(engine, key, NULL, message, 3, bytes, SIGNATURE));
+    OK(hg_verify(engine, public_key, NULL, message, 3, bytes, SIGNATURE));
+    hg_memory_free(made);
+    hg_memory_free(NULL);
+    TRUE(hg_memory_bytes(NULL) == NULL && hg_memory_length(NULL) == 0 && hg_memory_is_reached(NULL) == 0);
+}
+
+static void *in_thread(void *argument)
+{
+    uint8_t *own = malloc(SIGNATURE);
+    hg_status status = hg_sign(engine, key, NULL, argument, 1, own, SIGNATURE);
+    if (status == HG_OK)
+        status = hg_verify(engine, public_key, NULL, argument, 1, own, SIGNATURE);
+    /* A failure of this thread is not another's. */
+    if (hg_error_text()[0] != '\0')
+        status = HG_INTERNAL;
+    free(own);
+    return status == HG_OK ? NULL : argument;
+}
+
+static void threads(void)
+{
+    pthread_t all[4];
+    char names[4] = "abc";
+    for (int i = 0; i < 4; i++)
+        TRUE(pthread_create(&all[i], NULL, in_thread, &names[i]) == 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed;
+        TRUE(pthread_join(all[i], &failed) == 0 && failed == NULL);
+    }
+}
+
+static void after_fork(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        /* The parent's engine refuses, its keys are there, a new engine works. */
+        hg_engine *own = NULL;
+        hg_engine_options options = HG_ENGINE_OPTIONS_INIT;
+        options.threads = 1;
+        IS(HG_IO, hg_sign(engine, key, NULL, message, 3, signature, SIGNATURE), "make a new engine");
+        OK(hg_engine_new(&options, &own));
+        OK(hg_sign(own, key, NULL, message, 3, signature, SIGNATURE));
+        OK(hg_verify(own, public_key, NULL, message, 3, signature, SIGNATURE));
+        hg_engine_free(own);
+        _exit(failures != 0);
+    }
+    int status = -1;
+    TRUE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    OK(hg_sign(engine, key, NULL, message, 3, signature, SIGNATURE));
+}
+
+int main(void)
+{
+    texts();
+    sets();
+    hg_engine_options options = HG_ENGINE_OPTIONS_INIT;
+    const char *const devices[] = {"cpu:0"};
+    options.devices = devices;
+    options.device_count = 1;
+    options.threads = 2;
+    OK(hg_engine_new(&options, &engine));
+    key = known_key(SET);
+    zk_key = known_key(HG_ZKDILITHIUM);
+    OK(hg_public_key_of(key, &public_key));
+    OK(hg_public_key_of(zk_key, &zk_public_key));
+    engines();
+    keys();
+    messages();
+    sign_rows();
+    verify_rows();
+    keygen_rows();
+    sha256_rows();
+    memory();
+    threads();
+    after_fork();
+    hg_public_key_free(zk_public_key);
+    hg_public_key_free(public_key);
+    hg_private_key_free(zk_key);
+    hg_private_key_free(key);
+    hg_engine_free(engine);
+    if (failures == 0)
+        puts("every function refuses bad input");
+    return failures != 0;
+}

@@ -1,0 +1,285 @@
+//! The C library: how it is linked and installed, and its programs under sanitizers and Valgrind.
+
+use crate::ci::Extent;
+use crate::process::{self, Outcome, Step, answers};
+use crate::tests;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The name that programs are bound to. A release that breaks programs gets another.
+const SONAME: &str = "libhypergrove.so.0.1";
+/// What its symbols carry: the node of hypergrove.map.
+const VERSION: &str = "HYPERGROVE_0.1";
+const CRATE: &str = "hypergrove-capi";
+const FOLDER: &str = "crates/capi";
+/// What Rust's standard library takes of the system: `rustc --print native-static-libs`, and `hypergrove.pc`.
+const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+
+/// A program that passes if it exits with 0.
+struct Program {
+    source: &'static str,
+    standard: &'static str,
+    /// Whether Valgrind runs it, too: that takes long.
+    is_for_valgrind: bool,
+}
+
+const PROGRAMS: [Program; 4] = [
+    Program { source: "examples/sign.c", standard: "-std=c99", is_for_valgrind: false },
+    Program { source: "examples/sign.cpp", standard: "-std=c++17", is_for_valgrind: false },
+    Program { source: "examples/node.c", standard: "-std=c99", is_for_valgrind: false },
+    Program { source: "tests/misuse.c", standard: "-std=c99", is_for_valgrind: true },
+];
+
+/// `cargo xtask install --prefix P`.
+pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
+    let [flag, prefix] = arguments else { return Err(USAGE.into()) };
+    if flag != "--prefix" {
+        return Err(USAGE.into());
+    }
+    if !cfg!(target_os = "linux") {
+        return Err("the shared library is linked by GNU's linker or LLVM's for ELF: install it on Linux".into());
+    }
+    if prefix.starts_with('.') {
+        return Err(format!("{prefix}: name a folder by its whole path"));
+    }
+    let prefix = Path::new(prefix);
+    let archive = archive(process::cargo(&["build", "--release", "--locked", "-p", CRATE, MESSAGES]))?;
+    place(&archive, prefix)?;
+    println!("installed in {}: pkg-config finds it with PKG_CONFIG_PATH={0}/lib/pkgconfig", prefix.display());
+    Ok(())
+}
+
+const USAGE: &str = "cargo xtask install --prefix P: name the folder that gets include, lib and lib/pkgconfig";
+
+/// Has Cargo print what it makes.
+const MESSAGES: &str = "--message-format=json-render-diagnostics";
+
+/// The static library that a command of Cargo's makes.
+fn archive(mut command: Command) -> Result<PathBuf, String> {
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{CRATE} could not be built: {}", output.status));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let archives = text.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_ours = message["target"]["name"] == CRATE.replace('-', "_");
+        let files = message["filenames"].as_array().filter(|_| is_ours)?;
+        files.iter().filter_map(|file| file.as_str()).find(|file| file.ends_with(".a")).map(PathBuf::from)
+    });
+    archives.last().ok_or_else(|| format!("Cargo names no static library of {CRATE}"))
+}
+
+/// Links the shared library, and puts all that a C program needs below `prefix`.
+fn place(archive: &Path, prefix: &Path) -> Result<(), String> {
+    let failed = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: std::io::Error| format!("{path}: {error}")
+    };
+    let (include, lib) = (prefix.join("include"), prefix.join("lib"));
+    let pkgconfig = lib.join("pkgconfig");
+    for folder in [&include, &pkgconfig] {
+        fs::create_dir_all(folder).map_err(failed(folder))?;
+    }
+    let copy = |from: &Path, to: PathBuf| fs::copy(from, &to).map(drop).map_err(failed(&to));
+    copy(&Path::new(FOLDER).join("include/hypergrove.h"), include.join("hypergrove.h"))?;
+    copy(archive, lib.join("libhypergrove.a"))?;
+
+    let version = version()?;
+    let shared = lib.join(format!("libhypergrove.so.{version}"));
+    // `nodelete`: threads of an engine that was freed may still be about to end when a program closes the library.
+    let mut link = Command::new("cc");
+    link.args(["-shared", "-o"]).arg(&shared).arg(format!("-Wl,-soname,{SONAME}"));
+    link.arg(format!("-Wl,--version-script={FOLDER}/hypergrove.map"));
+    link.args(["-Wl,--gc-sections,--strip-debug,--no-undefined,-z,relro,-z,now,-z,nodelete", "-Wl,--whole-archive"]);
+    link.arg(archive).arg("-Wl,--no-whole-archive").args(SYSTEM);
+    process::run(link)?;
+    for (link, to) in [(SONAME, shared.file_name().expect("a name")), ("libhypergrove.so", SONAME.as_ref())] {
+        let link = lib.join(link);
+        let _ = fs::remove_file(&link);
+        symlink(to.as_ref(), &link).map_err(failed(&link))?;
+    }
+    let page = Path::new(FOLDER).join("hypergrove.pc");
+    let text = fs::read_to_string(&page).map_err(failed(&page))?.replace("@VERSION@", &version);
+    let page = pkgconfig.join("hypergrove.pc");
+    fs::write(&page, text).map_err(failed(&page))
+}
+
+#[cfg(unix)]
+fn symlink(to: &Path, link: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(to, link)
+}
+
+#[cfg(not(unix))]
+fn symlink(_: &Path, _: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// The workspace's version.
+fn version() -> Result<String, String> {
+    let manifest: toml::Table = fs::read_to_string("Cargo.toml")
+        .map_err(|error| format!("Cargo.toml: {error}"))?
+        .parse()
+        .map_err(|error| format!("Cargo.toml: {error}"))?;
+    let version = manifest["workspace"]["package"]["version"].as_str();
+    version.map(String::from).ok_or_else(|| "Cargo.toml: no version".into())
+}
+
+/// CI's step: the library as the tests have built it, with all features, is linked and installed into the target folder; its programs run
+/// with it, under sanitizers and under Valgrind.
+pub(crate) fn check(extent: Extent) -> Step {
+    if !cfg!(target_os = "linux") {
+        return Ok(Outcome::Skipped("the C library is linked on Linux alone".into()));
+    }
+    let compilers = || ["cc", "c++", "nm"].iter().all(|tool| answers(tool, &["--version"]));
+    if let Err(why) = process::ensure_packages(&["gcc", "g++", "binutils"], compilers) {
+        return Ok(Outcome::Skipped(why));
+    }
+    // The same units that `cargo xtask test` builds: nothing is compiled twice. Any example needs the library.
+    let archive = archive(tests::command(&["--no-run", "--example", "node", MESSAGES]))?;
+    let prefix = process::target().join("capi");
+    place(&archive, &prefix)?;
+
+    let functions = functions()?;
+    exports(&prefix, &functions)?;
+    let mut header = Command::new("cc");
+    header.args(["-std=c11", "-fsyntax-only", "-Icrates/capi/include"]).args(WARNINGS).arg("crates/capi/abi.c");
+    process::run(header)?;
+    let misuse = read("tests/misuse.c")?;
+    if let Some(forgotten) = functions.iter().find(|function| !misuse.contains(&format!("{function}("))) {
+        return Err(format!("{FOLDER}/tests/misuse.c: it calls {forgotten} nowhere"));
+    }
+
+    let shared = shared(&prefix);
+    // AddressSanitizer sees what the library frees twice or never, too.
+    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"];
+    for flags in [&[][..], &sanitizers] {
+        for program in &PROGRAMS {
+            let made = compile(program, &prefix, flags, &shared)?;
+            run(process::limited(5, &made.to_string_lossy(), &[]))?;
+        }
+    }
+    let [first, ..] = &PROGRAMS;
+    let mut with_archive = vec![prefix.join("lib/libhypergrove.a").to_string_lossy().into_owned()];
+    // The kernels for the host, in C++, are the tests': the linker leaves them out.
+    with_archive.push("-Wl,--gc-sections".into());
+    with_archive.extend(SYSTEM.map(String::from));
+    run(process::limited(5, &compile(first, &prefix, &[], &with_archive)?.to_string_lossy(), &[]))?;
+    let mut how = vec!["alone".to_string(), "under ASan and UBSan".into()];
+    match process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"])) {
+        Err(why) => how.push(format!("not under Valgrind ({why})")),
+        Ok(()) => {
+            for program in PROGRAMS.iter().filter(|program| program.is_for_valgrind || extent == Extent::Full) {
+                let made = compile(program, &prefix, &["-g"], &shared)?;
+                run(process::limited(10, "valgrind", &["--quiet", "--error-exitcode=9", &made.to_string_lossy()]))?;
+            }
+            how.push("under Valgrind".into());
+        }
+    }
+    if extent == Extent::Full {
+        how.extend([go(&prefix)?, java(&prefix)?]);
+    }
+    Ok(Outcome::Passed(format!("{} functions; {} programs {}", functions.len(), PROGRAMS.len(), how.join(", "))))
+}
+
+fn read(file: &str) -> Result<String, String> {
+    let path = Path::new(FOLDER).join(file);
+    fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The functions that abi.c declares.
+fn functions() -> Result<BTreeSet<String>, String> {
+    let text = read("abi.c")?;
+    let name = |line: &str| {
+        let (before, _) = line.strip_suffix(");")?.split_once('(')?;
+        let name = before.rsplit([' ', '*']).next()?;
+        name.starts_with("hg_").then(|| name.to_string())
+    };
+    Ok(text.lines().filter_map(name).collect())
+}
+
+/// The shared library has these functions under their version, and nothing else.
+fn exports(prefix: &Path, functions: &BTreeSet<String>) -> Result<(), String> {
+    let library = prefix.join("lib").join(SONAME);
+    let list = process::output("nm", &["-D", "--defined-only", &library.to_string_lossy()]);
+    let list = list.ok_or_else(|| format!("nm cannot read {}", library.display()))?;
+    // `ADDRESS T NAME@@VERSION`; the version itself is an absolute symbol.
+    let symbols = list.lines().filter(|line| !line.contains(" A ")).filter_map(|line| line.split(' ').nth(2));
+    let exported: BTreeSet<String> = symbols.map(String::from).collect();
+    let expected: BTreeSet<String> = functions.iter().map(|name| format!("{name}@@{VERSION}")).collect();
+    match exported.symmetric_difference(&expected).next() {
+        None => Ok(()),
+        Some(other) => Err(format!("{}: {other} is exported, or declared in abi.c, but not both", library.display())),
+    }
+}
+
+/// How a program is linked with the shared library, as pkg-config says where it is there.
+fn shared(prefix: &Path) -> Vec<String> {
+    let lib = prefix.join("lib");
+    let mut command = Command::new("pkg-config");
+    let asked = command.args(["--libs", "hypergrove"]).env("PKG_CONFIG_PATH", lib.join("pkgconfig")).output();
+    let said = asked.ok().filter(|said| said.status.success());
+    let flags = match said {
+        Some(said) => String::from_utf8_lossy(&said.stdout).into_owned(),
+        None => format!("-L{} -lhypergrove", lib.display()),
+    };
+    let flags = flags.split_whitespace().map(String::from);
+    flags.chain(["-pthread".into(), format!("-Wl,-rpath,{}", lib.display())]).collect()
+}
+
+/// The program, linked with the library below `prefix`.
+fn compile(program: &Program, prefix: &Path, flags: &[&str], library: &[String]) -> Result<PathBuf, String> {
+    let source = Path::new(FOLDER).join(program.source);
+    let compiler = if program.source.ends_with(".cpp") { "c++" } else { "cc" };
+    let name = source.file_name().expect("a name").to_string_lossy().replace('.', "-");
+    let made = prefix.join(name);
+    let mut command = Command::new(compiler);
+    command.arg(program.standard).args(WARNINGS).args(flags).arg("-I").arg(prefix.join("include")).arg(&source);
+    command.args(library).arg("-o").arg(&made);
+    process::run(command)?;
+    Ok(made)
+}
+
+/// The example in Go, if there is a Go.
+fn go(prefix: &Path) -> Result<String, String> {
+    let Some(go) = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| answers(go, &["version"])) else {
+        return Ok("NOT from Go: there is none".into());
+    };
+    let lib = prefix.join("lib");
+    let mut command = process::limited(10, go, &["run", "crates/capi/examples/sign.go"]);
+    command.env("PKG_CONFIG_PATH", lib.join("pkgconfig")).env("LD_LIBRARY_PATH", &lib).env("GO111MODULE", "off");
+    command.env("GOCACHE", prefix.join("go"));
+    run(command)?;
+    Ok("from Go".into())
+}
+
+/// The example in Java, if there is a JDK that has the interface to C.
+fn java(prefix: &Path) -> Result<String, String> {
+    let release = |java: &PathBuf| -> Option<u32> {
+        let text = process::output(&java.to_string_lossy(), &["--version"])?;
+        text.split_whitespace().nth(1)?.split('.').next()?.parse().ok()
+    };
+    let home = std::env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin/java"));
+    let installed = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|jdk| jdk.path().join("bin/java"));
+    let mut all = home.into_iter().chain([PathBuf::from("java")]).chain(installed);
+    let Some(java) = all.find(|java| release(java).is_some_and(|release| release >= 22)) else {
+        return Ok("NOT from Java: there is no JDK 22 or newer".into());
+    };
+    let library = prefix.join("lib/libhypergrove.so");
+    let arguments =
+        ["--enable-native-access=ALL-UNNAMED", "crates/capi/examples/Sign.java", &library.to_string_lossy()];
+    run(process::limited(5, &java.to_string_lossy(), &arguments))?;
+    Ok("from Java".into())
+}
+
+/// Runs a program that uses the library; without Vulkan's drivers, which keep memory when they are unloaded.
+fn run(mut command: Command) -> Result<(), String> {
+    command.env("VK_ICD_FILENAMES", "none");
+    // A size that no machine has is refused, as malloc does outside the sanitizer.
+    command.env("ASAN_OPTIONS", "allocator_may_return_null=1");
+    process::run(command)
+}
