@@ -8,7 +8,7 @@
  *           what happened. No argument makes a function crash, if pointers are NULL or point to what the function takes:
  *           wrong values, lengths, sizes, alignments and overlaps give HG_BAD_INPUT.
  * Threads   Any thread may call any function at any time, with the same engine and keys as other threads. Only what is being
- *           freed must not be in use.
+ *           freed must not be in use. A thread that calls has 256 KiB of stack or more.
  * Fork      Keys survive fork. An engine that the parent has used refuses to work in the child (HG_IO): make a new engine
  *           there, and do not free the parent's. An engine with one thread on "cpu:0" survives, too.
  * Memory    What a function gives out as a handle (hg_engine, hg_private_key, hg_public_key, hg_memory) is freed by the function
@@ -341,8 +341,8 @@ HG_MUST_CHECK hg_status hg_verify_rows(const hg_engine *engine, const hg_verify_
                                        uint8_t *statuses);
 
 /* New key pairs, raw and packed: `private_length` is rows times hg_private_key_size, `public_length` rows times hg_public_key_size. They
- * are made of `seeds` (rows times hg_seed_size bytes, secret), or with `seeds` NULL of the operating system's randomness. After an error
- * both are zero. */
+ * are made of `seeds` (rows times hg_seed_size bytes, secret), or with `seeds` NULL of the operating system's randomness. If keys cannot be
+ * made, both are zero; after HG_BAD_INPUT nothing was written. */
 HG_MUST_CHECK hg_status hg_keygen_rows(const hg_engine *engine, hg_set set, size_t rows, const uint8_t *seeds, size_t seeds_length,
                                        uint8_t *private_keys, size_t private_length, uint8_t *public_keys, size_t public_length);
 

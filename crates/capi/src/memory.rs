@@ -10,8 +10,9 @@ use zeroize::Zeroize;
 /// `hg_memory`.
 pub(crate) struct Memory {
     memory: rows::Memory,
-    /// Where it is: Rust does not look at the bytes until they are wiped.
+    /// Where it is, and how long: there is no reference to the bytes until they are wiped.
     bytes: Shared,
+    length: usize,
 }
 
 #[unsafe(no_mangle)]
@@ -20,7 +21,7 @@ extern "C" fn hg_memory_new(engine: In<Engine>, length: usize, mut memory: OutHa
         let place = memory.clear("memory")?;
         let mut memory = engine.get("engine")?.slh_dsa.memory(length)?;
         let bytes = Shared::new(&mut memory);
-        place.fill(Memory { memory, bytes });
+        place.fill(Memory { memory, bytes, length });
         Ok(())
     })
 }
@@ -32,7 +33,7 @@ extern "C" fn hg_memory_bytes(memory: In<Memory>) -> Out<c_void> {
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_memory_length(memory: In<Memory>) -> usize {
-    value(0, || memory.get("memory").map_or(0, |memory| memory.memory.len()))
+    value(0, || memory.get("memory").map_or(0, |memory| memory.length))
 }
 
 #[unsafe(no_mangle)]

@@ -542,10 +542,22 @@ static void memory(void)
 
 static void *in_thread(void *argument)
 {
-    uint8_t *own = malloc(SIGNATURE);
+    uint8_t *own = malloc(SIGNATURE), verdicts[1];
     hg_status status = hg_sign(engine, key, NULL, argument, 1, own, SIGNATURE);
     if (status == HG_OK)
         status = hg_verify(engine, public_key, NULL, argument, 1, own, SIGNATURE);
+    hg_verify_batch batch = HG_VERIFY_BATCH_INIT;
+    hg_column text = {argument, 1, 1, 1, NULL}, signed_text = {own, SIGNATURE, SIGNATURE, 0, NULL};
+    batch.rows = 1;
+    batch.key = public_key;
+    batch.messages = text;
+    batch.signatures = signed_text;
+    if (status == HG_OK)
+        status = hg_verify_rows(engine, &batch, NULL, verdicts);
+    if (status == HG_OK && verdicts[0] != HG_ROW_VALID)
+        status = HG_INVALID_SIGNATURE;
+    if (status == HG_OK)
+        status = hg_sign(engine, zk_key, NULL, argument, 1, own, ZK_SIGNATURE);
     /* A failure of this thread is not another's. */
     if (hg_error_text()[0] != '\0')
         status = HG_INTERNAL;
@@ -557,8 +569,11 @@ static void threads(void)
 {
     pthread_t all[4];
     char names[4] = "abc";
+    pthread_attr_t attributes;
+    TRUE(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, 256 * 1024) == 0);
     for (int i = 0; i < 4; i++)
-        TRUE(pthread_create(&all[i], NULL, in_thread, &names[i]) == 0);
+        TRUE(pthread_create(&all[i], &attributes, in_thread, &names[i]) == 0);
+    pthread_attr_destroy(&attributes);
     for (int i = 0; i < 4; i++) {
         void *failed;
         TRUE(pthread_join(all[i], &failed) == 0 && failed == NULL);
