@@ -6,6 +6,7 @@ use common::{Mock, P, PURE, columns, key, message, mock};
 use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use std::iter::zip;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -177,6 +178,59 @@ fn keys_are_made_in_rows() {
     }
     let why = engine.keygen_rows_from_seeds(P, &[0; 47], &mut private, &mut public).unwrap_err();
     assert!(why.to_string().contains("the seeds"), "{why}");
+}
+
+#[test]
+fn progress_counts_rows_and_stops_a_call() {
+    let (key, texts) = (key(1), messages(600));
+    let slices: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+    let messages = Column::Slices(&slices);
+    let (n, size) = (P.n, P.sig_bytes());
+    for (what, engine) in engines() {
+        let mut memory = (vec![1; 600 * size], vec![RowStatus::Valid; 600]);
+        let (signatures, statuses) = (&mut memory.0[..], &mut memory.1[..]);
+        let rows =
+            SignRows { keys: RowSigningKeys::One(&key), mode: PURE, messages, randomizer: Randomizer::default() };
+        let mut counts = vec![0];
+        engine.sign_rows_with_progress(&rows, signatures, statuses, |done| counts.push(done)).unwrap();
+        assert!(counts.is_sorted_by(|a, b| a < b) && counts.last() == Some(&600), "{what}: {counts:?}");
+        assert_eq!(statuses, [RowStatus::Signed; 600], "{what}");
+
+        let public = key.verifying_key();
+        let of_signatures = Column::packed(signatures, size);
+        let rows =
+            VerifyRows { keys: RowVerifyingKeys::One(&public), mode: PURE, messages, signatures: of_signatures };
+        let mut verdicts = vec![RowStatus::default(); 600];
+        let mut stopped = 0;
+        let stop = |done: usize| {
+            assert_eq!(stopped, 0, "{what}: nothing is reported after the stop");
+            stopped = done;
+            ControlFlow::Break(())
+        };
+        engine.verify_rows_with_progress(&rows, &mut verdicts, stop).unwrap();
+        assert!(0 < stopped && stopped <= 600, "{what}");
+        assert!(verdicts[..stopped].iter().all(|verdict| *verdict == RowStatus::Valid), "{what}");
+        assert!(verdicts[stopped..].iter().all(|verdict| *verdict == RowStatus::NotComputed), "{what}");
+
+        let rows =
+            SignRows { keys: RowSigningKeys::One(&key), mode: PURE, messages, randomizer: Randomizer::default() };
+        let mut stopped = 0;
+        let stop = |done: usize| {
+            stopped = done;
+            ControlFlow::Break(())
+        };
+        engine.sign_rows_with_progress(&rows, signatures, statuses, stop).unwrap();
+        assert!(statuses[stopped..].iter().all(|status| *status == RowStatus::NotComputed), "{what}");
+        assert!(signatures[stopped * size..].iter().all(|byte| *byte == 0), "{what}");
+
+        let (mut private, mut public) = (vec![1; 600 * 4 * n], vec![1; 600 * 2 * n]);
+        let mut counts = vec![0];
+        engine.keygen_rows_with_progress(P, &mut private, &mut public, |done| counts.push(done)).unwrap();
+        assert!(counts.is_sorted_by(|a, b| a < b) && counts.last() == Some(&600), "{what}: {counts:?}");
+        assert!(private.chunks(4 * n).zip(public.chunks(2 * n)).all(|(private, public)| private.ends_with(public)));
+        engine.keygen_rows_with_progress(P, &mut private, &mut public, |_| ControlFlow::Break(())).unwrap();
+        assert!(private.iter().chain(&public).all(|byte| *byte == 0), "{what}: no key is left of a call that stopped");
+    }
 }
 
 #[test]

@@ -8,12 +8,14 @@ use hypergrove::backend::{Checked, Policy, Reference};
 use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{MUSIZE, PK_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
-    Engine, EngineBuilder, Fe, Message, Op, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob, VerifyRows,
+    Engine, EngineBuilder, Fe, Message, Op, RowMessages, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob,
+    VerifyRows,
 };
 use hypergrove::{Backend, Cpu, Device, Error, Isa, Timing};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes, Trace, reference};
 use std::iter::zip;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -267,6 +269,37 @@ fn keys_are_made_in_rows() {
     }
     let why = engine.keygen_rows_from_seeds(&[[0; 32]], &mut [1; 2 * SK_BYTES], None).unwrap_err().to_string();
     assert!(why.contains("the list of seeds"), "{why}");
+}
+
+#[test]
+fn progress_counts_rows_and_stops_a_call() {
+    let ([key, ..], texts) = (keys(), messages(300));
+    let slices: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+    let messages = RowMessages::Bytes(Column::Slices(&slices));
+    let public = key.verifying_key();
+    for (what, engine) in engines() {
+        let (mut signatures, mut statuses) = (vec![1; 300 * SIG_BYTES], vec![RowStatus::Valid; 300]);
+        let rows = SignRows { keys: RowSigningKeys::One(&key), messages };
+        let mut counts = vec![0];
+        engine.sign_rows_with_progress(&rows, &mut signatures, &mut statuses, |done| counts.push(done)).unwrap();
+        assert!(counts.is_sorted_by(|a, b| a < b) && counts.last() == Some(&300), "{what}: {counts:?}");
+        assert_eq!(statuses, [RowStatus::Signed; 300], "{what}");
+
+        let signatures = Column::packed(&signatures, SIG_BYTES);
+        let rows = VerifyRows { keys: RowVerifyingKeys::One(&public), messages, signatures };
+        let mut stopped = 0;
+        let stop = |done: usize| {
+            stopped = done;
+            ControlFlow::Break(())
+        };
+        engine.verify_rows_with_progress(&rows, &mut statuses, stop).unwrap();
+        assert!(0 < stopped && statuses[..stopped].iter().all(|status| *status == RowStatus::Valid), "{what}");
+        assert!(statuses[stopped..].iter().all(|status| *status == RowStatus::NotComputed), "{what}");
+
+        let (mut private, mut public) = (vec![1; 300 * SK_BYTES], vec![1; 300 * PK_BYTES]);
+        engine.keygen_rows_with_progress(&mut private, Some(&mut public), |_| ControlFlow::Break(())).unwrap();
+        assert!(is_zero(&private) && is_zero(&public), "{what}: no key is left of a call that stopped");
+    }
 }
 
 #[test]

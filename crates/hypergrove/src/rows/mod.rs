@@ -7,6 +7,7 @@ mod column;
 pub use column::{Column, Offsets};
 pub use hypergrove_engine::scheduler::Memory;
 
+use crate::flow::Flow;
 use crate::jobs::{ToSign, ToVerify, check_length, random};
 use crate::run::{Failed, Run};
 use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
@@ -208,10 +209,23 @@ impl Engine {
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
     ) -> Result<(), Error> {
+        self.sign_rows_with_progress(rows, signatures, statuses, |_| ())
+    }
+
+    /// The same. On this thread, `progress` gets the number of rows that are done, each time that more are. It may stop the call by
+    /// [`ControlFlow::Break`]: rows that are not done then are [`RowStatus::NotComputed`].
+    pub fn sign_rows_with_progress<F: Flow>(
+        &self,
+        rows: &SignRows<'_>,
+        signatures: &mut [u8],
+        statuses: &mut [RowStatus],
+        mut progress: impl FnMut(usize) -> F,
+    ) -> Result<(), Error> {
         // A status of an earlier call must not look like one of this call.
         statuses.fill(RowStatus::NotComputed);
         rows.check(signatures.len(), statuses.len())?;
-        self.run_rows(*rows, Results::new(signatures, Rows::out_bytes(rows), statuses))
+        let results = Results::new(signatures, Rows::out_bytes(rows), statuses);
+        self.run_rows(*rows, results, &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -222,9 +236,19 @@ impl Engine {
     /// may be wrong. An engine with [`redundant`](crate::EngineBuilder::redundant) blames the device for the difference. If many
     /// rows have the same key, use [`RowVerifyingKeys::Table`], or sort the rows by key.
     pub fn verify_rows(&self, rows: &VerifyRows<'_>, statuses: &mut [RowStatus]) -> Result<(), Error> {
+        self.verify_rows_with_progress(rows, statuses, |_| ())
+    }
+
+    /// The same, with `progress` as in [`Engine::sign_rows_with_progress`].
+    pub fn verify_rows_with_progress<F: Flow>(
+        &self,
+        rows: &VerifyRows<'_>,
+        statuses: &mut [RowStatus],
+        mut progress: impl FnMut(usize) -> F,
+    ) -> Result<(), Error> {
         statuses.fill(RowStatus::NotComputed);
         rows.check(statuses.len())?;
-        self.run_rows(*rows, Results::new(&mut [], 0, statuses))
+        self.run_rows(*rows, Results::new(&mut [], 0, statuses), &mut |done| progress(done).flow())
     }
 
     /// New keys from the operating system's randomness, as many as the columns have room for: private keys (SK.seed ‖ SK.prf ‖
@@ -233,7 +257,19 @@ impl Engine {
     ///
     /// FIPS 205, Algorithm 21.
     pub fn keygen_rows(&self, params: &'static Params, private: &mut [u8], public: &mut [u8]) -> Result<(), Error> {
-        self.grow_rows(params, None, private, public)
+        self.keygen_rows_with_progress(params, private, public, |_| ())
+    }
+
+    /// The same. On this thread, `progress` gets the number of rows that are done, each time that more are. If it stops the call by
+    /// [`ControlFlow::Break`], both columns are zero.
+    pub fn keygen_rows_with_progress<F: Flow>(
+        &self,
+        params: &'static Params,
+        private: &mut [u8],
+        public: &mut [u8],
+        mut progress: impl FnMut(usize) -> F,
+    ) -> Result<(), Error> {
+        self.grow_rows(params, None, private, public, &mut |done| progress(done).flow())
     }
 
     /// The same from given seeds: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes a row.
@@ -246,7 +282,7 @@ impl Engine {
         private: &mut [u8],
         public: &mut [u8],
     ) -> Result<(), Error> {
-        self.grow_rows(params, Some(seeds), private, public)
+        self.grow_rows(params, Some(seeds), private, public, &mut |_| ControlFlow::Continue(()))
     }
 
     fn grow_rows(
@@ -255,6 +291,7 @@ impl Engine {
         seeds: Option<&[u8]>,
         private: &mut [u8],
         public: &mut [u8],
+        progress: Progress<'_>,
     ) -> Result<(), Error> {
         let (n, scheduler) = (params.n, &self.0.scheduler);
         let mut keys = Keys { private, public, are_whole: false };
@@ -284,14 +321,20 @@ impl Engine {
             }
             of_source.is_ok().then_some(KeyRowBlock { params, private, public })
         });
-        scheduler.run_until_error(&mut blocks, |()| ControlFlow::Continue(()))?;
+        let mut count = Count::new(rows, block, progress);
+        scheduler.run_until_error(&mut blocks, |()| count.add())?;
         of_source?;
-        keys.are_whole = true;
+        keys.are_whole = !count.is_stopped;
         Ok(())
     }
 
     /// Runs rows whose columns were checked.
-    pub(crate) fn run_rows<R: Rows>(&self, rows: R, mut results: Results<'_>) -> Result<(), Error> {
+    pub(crate) fn run_rows<R: Rows>(
+        &self,
+        rows: R,
+        mut results: Results<'_>,
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
         let (scheduler, count, size) = (&self.0.scheduler, results.statuses.len(), results.size);
         let block = scheduler.block_size(rows.kind(), count, R::held)?;
         let mut refused = Vec::new();
@@ -310,7 +353,7 @@ impl Engine {
                     refused.push((*handed_out..*handed_out + count, why));
                 }
                 *handed_out += count;
-                ControlFlow::Continue(())
+                progress(*handed_out)
             })
         };
         let mut lost = Ok(());
@@ -325,6 +368,34 @@ impl Engine {
             results.forget(rows, status);
         }
         done.and(lost)
+    }
+}
+
+/// Gets the number of rows that are done.
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
+
+/// Counts the rows of blocks of keys that are done.
+pub(crate) struct Count<'a> {
+    done: usize,
+    rows: usize,
+    block: usize,
+    progress: Progress<'a>,
+    /// Whether the caller stopped the call.
+    pub(crate) is_stopped: bool,
+}
+
+impl<'a> Count<'a> {
+    /// Of so many rows, in blocks of `block`.
+    pub(crate) fn new(rows: usize, block: usize, progress: Progress<'a>) -> Count<'a> {
+        Count { done: 0, rows, block, progress, is_stopped: false }
+    }
+
+    /// One block more is done.
+    pub(crate) fn add(&mut self) -> ControlFlow<()> {
+        self.done = self.rows.min(self.done + self.block);
+        let flow = (self.progress)(self.done);
+        self.is_stopped |= flow.is_break();
+        flow
     }
 }
 

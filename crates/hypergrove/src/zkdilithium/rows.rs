@@ -4,8 +4,9 @@ use super::blocks::{self, BlockSeeds, KeygenIntoBlock};
 use super::engine::random_seeds;
 use super::{Engine, Message, SigningKey, VerifyingKey};
 use crate::Error;
+use crate::flow::Flow;
 use crate::jobs::check_length;
-use crate::rows::{Column, Keys, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, of_table};
+use crate::rows::{Column, Count, Keys, Progress, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, of_table};
 use crate::run::room;
 use hypergrove_engine::programs::{Facts, Group, Kind};
 use hypergrove_engine::scheduler::Place;
@@ -110,12 +111,23 @@ impl Engine {
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
     ) -> Result<(), Error> {
+        self.sign_rows_with_progress(rows, signatures, statuses, |_| ())
+    }
+
+    /// The same, with `progress` as in [`Engine::sign_rows_with_progress`](crate::Engine::sign_rows_with_progress) of SLH-DSA.
+    pub fn sign_rows_with_progress<F: Flow>(
+        &self,
+        rows: &SignRows<'_>,
+        signatures: &mut [u8],
+        statuses: &mut [RowStatus],
+        mut progress: impl FnMut(usize) -> F,
+    ) -> Result<(), Error> {
         // A status of an earlier call must not look like one of this call.
         statuses.fill(RowStatus::NotComputed);
         rows.messages.check(statuses.len())?;
         rows.keys.check(statuses.len())?;
         check_length("the memory for signatures", statuses.len().saturating_mul(SIG_BYTES), signatures.len())?;
-        self.0.run_rows(*rows, Results::new(signatures, SIG_BYTES, statuses))
+        self.0.run_rows(*rows, Results::new(signatures, SIG_BYTES, statuses), &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`: see
@@ -143,9 +155,19 @@ impl Engine {
     /// # Ok::<(), hypergrove::Error>(())
     /// ```
     pub fn verify_rows(&self, rows: &VerifyRows<'_>, statuses: &mut [RowStatus]) -> Result<(), Error> {
+        self.verify_rows_with_progress(rows, statuses, |_| ())
+    }
+
+    /// The same, with `progress` as in [`Engine::sign_rows_with_progress`](crate::Engine::sign_rows_with_progress) of SLH-DSA.
+    pub fn verify_rows_with_progress<F: Flow>(
+        &self,
+        rows: &VerifyRows<'_>,
+        statuses: &mut [RowStatus],
+        mut progress: impl FnMut(usize) -> F,
+    ) -> Result<(), Error> {
         statuses.fill(RowStatus::NotComputed);
         rows.check(statuses.len())?;
-        self.0.run_rows(*rows, Results::new(&mut [], 0, statuses))
+        self.0.run_rows(*rows, Results::new(&mut [], 0, statuses), &mut |done| progress(done).flow())
     }
 
     /// New keys from the operating system's randomness, as many as the columns have room for: private keys
@@ -164,7 +186,17 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn keygen_rows(&self, private: &mut [u8], public: Option<&mut [u8]>) -> Result<(), Error> {
-        self.grow_rows(None, private, public)
+        self.keygen_rows_with_progress(private, public, |_| ())
+    }
+
+    /// The same, with `progress` as in [`Engine::keygen_rows_with_progress`](crate::Engine::keygen_rows_with_progress) of SLH-DSA.
+    pub fn keygen_rows_with_progress<F: Flow>(
+        &self,
+        private: &mut [u8],
+        public: Option<&mut [u8]>,
+        mut progress: impl FnMut(usize) -> F,
+    ) -> Result<(), Error> {
+        self.grow_rows(None, private, public, &mut |done| progress(done).flow())
     }
 
     /// The same from given seeds, 32 bytes a row.
@@ -174,7 +206,7 @@ impl Engine {
         private: &mut [u8],
         public: Option<&mut [u8]>,
     ) -> Result<(), Error> {
-        self.grow_rows(Some(seeds), private, public)
+        self.grow_rows(Some(seeds), private, public, &mut |_| ControlFlow::Continue(()))
     }
 
     fn grow_rows(
@@ -182,6 +214,7 @@ impl Engine {
         seeds: Option<&[[u8; SEED_BYTES]]>,
         private: &mut [u8],
         public: Option<&mut [u8]>,
+        progress: Progress<'_>,
     ) -> Result<(), Error> {
         let has_public = public.is_some();
         let mut keys = Keys { private, public: public.unwrap_or_default(), are_whole: false };
@@ -213,9 +246,10 @@ impl Engine {
             });
             Some(KeygenIntoBlock { seeds, keys, public, held })
         });
-        self.scheduler().run_until_error(&mut blocks, |()| ControlFlow::Continue(()))?;
+        let mut count = Count::new(rows, block, progress);
+        self.scheduler().run_until_error(&mut blocks, |()| count.add())?;
         of_source?;
-        keys.are_whole = true;
+        keys.are_whole = !count.is_stopped;
         Ok(())
     }
 }
