@@ -64,13 +64,13 @@ fn archive(mut command: Command) -> Result<PathBuf, String> {
         return Err(format!("{CRATE} could not be built: {}", output.status));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let archives = text.lines().filter_map(|line| {
+    let mut archives = text.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let is_ours = message["target"]["name"] == CRATE.replace('-', "_");
         let files = message["filenames"].as_array().filter(|_| is_ours)?;
         files.iter().filter_map(|file| file.as_str()).find(|file| file.ends_with(".a")).map(PathBuf::from)
     });
-    archives.last().ok_or_else(|| format!("Cargo names no static library of {CRATE}"))
+    archives.next_back().ok_or_else(|| format!("Cargo names no static library of {CRATE}"))
 }
 
 /// Links the shared library, and puts all that a C program needs below `prefix`.

@@ -37,8 +37,11 @@ pub(crate) fn check_flags(flags: u32, known: u32) -> Result<(), Failure> {
     }
 }
 
+/// A backend, and the number of one of its devices.
+type Chosen = (Arc<dyn Backend>, u32);
+
 /// Devices by their names, `cuda:0`; each backend is made once.
-fn devices(names: &[In<c_char>], cache: Option<&Path>) -> Result<Vec<(Arc<dyn Backend>, u32)>, Failure> {
+fn devices(names: &[In<c_char>], cache: Option<&Path>) -> Result<Vec<Chosen>, Failure> {
     let mut made: Vec<Arc<dyn Backend>> = Vec::new();
     let of_name = |name: &In<c_char>| {
         let name = name.text("the name of a device")?;
