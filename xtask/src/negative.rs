@@ -481,7 +481,7 @@ fn keys() -> String {
         let algorithms = [
             ("NULL parameters", tlv(SEQUENCE, &[&id, &[5, 0]])),
             ("parameters that are an OCTET STRING", tlv(SEQUENCE, &[&id, &[4, 0]])),
-            ("an identifier of HashSLH-DSA", tlv(SEQUENCE, &[&oid(p.oid_arc + 15)])),
+            ("an identifier of HashSLH-DSA with NULL parameters", tlv(SEQUENCE, &[&oid(p.oid_arc + 15), &[5, 0]])),
             ("the identifier of ML-DSA-44", tlv(SEQUENCE, &[&oid(17)])),
             ("an identifier that nobody has", tlv(SEQUENCE, &[&oid(99)])),
             ("the identifier of Ed25519", tlv(SEQUENCE, &[&[OID, 3, 0x2b, 0x65, 0x70]])),

@@ -5,7 +5,7 @@ use crate::keys::Encoding;
 use crate::passphrase::PassphraseOptions;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use hypergrove::signers::{self, SignersError};
-use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash};
+use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash, VerifyingKey};
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune, known_sets};
 use hypergrove_lab::args::{at_least_one, size};
 use hypergrove_lab::failure::Failure;
@@ -87,6 +87,9 @@ pub(crate) struct Keygen {
     /// reads it
     #[arg(long, conflicts_with = "raw")]
     pub(crate) encrypt: bool,
+    /// Make a key of HashSLH-DSA (RFC 9909), which says so itself: whatever it signs is hashed first
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) hash_slh_dsa: bool,
     /// What makes guessing the passphrase expensive
     #[arg(long, value_name = "NAME", default_value = "scrypt", requires = "encrypt")]
     pub(crate) kdf: Kdf,
@@ -418,6 +421,21 @@ impl MessageOptions {
             Some(hash) => Mode::PreHash { context, hash },
             None => Mode::Pure { context },
         })
+    }
+}
+
+impl MessageOptions {
+    /// The same with a key: one of HashSLH-DSA implies its hash.
+    pub(crate) fn mode_with(&self, key: &VerifyingKey) -> Result<Mode<'_>, Failure> {
+        let mode = match self.mode()? {
+            Mode::Pure { context } => key.mode(context),
+            mode => mode,
+        };
+        let check = key.as_ref().check_mode(mode);
+        check.map_err(|error| {
+            Failure::new(error.to_string()).hint("leave --prehash and --internal out: the key says it")
+        })?;
+        Ok(mode)
     }
 }
 

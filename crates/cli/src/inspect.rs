@@ -25,6 +25,9 @@ pub(crate) struct Report {
     /// Of a key's public half.
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<String>,
+    /// The hash function that a key of HashSLH-DSA implies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prehash: Option<String>,
     /// `PEM`, `DER` or `raw`.
     format: &'static str,
     /// How it was encrypted.
@@ -74,6 +77,9 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     printer.line(format_args!("format  {}, {} bytes", report.format, grouped(report.bytes as u64)))?;
     if let Some(fingerprint) = &report.fingerprint {
         printer.line(format_args!("key     {fingerprint}"))?;
+    }
+    if let Some(hash) = &report.prehash {
+        printer.line(format_args!("mode    HashSLH-DSA with {hash}, no other"))?;
     }
     if let Some(encryption) = &report.encryption {
         printer.line(format_args!("cipher  {encryption}; what follows is decrypted"))?;
@@ -142,12 +148,21 @@ fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
         parts.push(part(bytes, path..end, &format!("layer {layer}: authentication path")));
     }
     let sets = sets.iter().map(|p| p.name).collect();
-    Report { kind: "signature", sets, fingerprint: None, format: "raw", encryption: None, bytes: bytes.len(), parts }
+    Report {
+        kind: "signature",
+        sets,
+        fingerprint: None,
+        prehash: None,
+        format: "raw",
+        encryption: None,
+        bytes: bytes.len(),
+        parts,
+    }
 }
 
 fn key(found: &Found, show_secrets: bool) -> Report {
     let Found { key, encoding, encryption, bytes } = found;
-    let p = key.params();
+    let (p, prehash) = (key.params(), key.public().prehash());
     let (kind, names): (_, &[&str]) = match key {
         Key::Private(_) => ("private key", &["SK.seed", "SK.prf", "PK.seed", "PK.root"]),
         Key::Public(_) => ("public key", &["PK.seed", "PK.root"]),
@@ -173,8 +188,12 @@ fn key(found: &Found, show_secrets: bool) -> Report {
                         ("version", Value::Means(bytes[content.clone()].iter().map(u8::to_string).collect()))
                     }
                     Tag::Sequence => {
-                        let oid = p.oid().map(|oid| format!("{oid} ({p})"));
-                        ("algorithm", Value::Means(oid.unwrap_or_default()))
+                        let meaning = match (prehash, p.oid(), p.hash_oid()) {
+                            (Some(hash), _, Some(oid)) => format!("{oid} ({p}, HashSLH-DSA with {hash})"),
+                            (_, Some(oid), _) => format!("{oid} ({p})"),
+                            _ => String::new(),
+                        };
+                        ("algorithm", Value::Means(meaning))
                     }
                     Tag::OctetString => ("privateKey", Value::Whole {}),
                     Tag::BitString => ("subjectPublicKey", Value::Whole {}),
@@ -197,7 +216,17 @@ fn key(found: &Found, show_secrets: bool) -> Report {
         Encoding::Raw => "raw",
     };
     let fingerprint = Some(key.public().fingerprint().to_string());
-    Report { kind, sets: vec![p.name], fingerprint, format, encryption: encryption.clone(), bytes: bytes.len(), parts }
+    let prehash = prehash.map(|hash| hash.to_string());
+    Report {
+        kind,
+        sets: vec![p.name],
+        fingerprint,
+        prehash,
+        format,
+        encryption: encryption.clone(),
+        bytes: bytes.len(),
+        parts,
+    }
 }
 
 /// A key or a signature of zkDilithium: fields of fixed lengths, one after the other.
@@ -225,5 +254,14 @@ fn of_zkdilithium(file: &KeyFile<'_>, show_secrets: bool) -> Result<Report, Fail
     });
     let parts = parts.collect();
     let format = if found.pem { "PEM" } else { "raw" };
-    Ok(Report { kind, sets: vec![NAME], fingerprint, format, encryption: None, bytes: found.bytes.len(), parts })
+    Ok(Report {
+        kind,
+        sets: vec![NAME],
+        fingerprint,
+        prehash: None,
+        format,
+        encryption: None,
+        bytes: found.bytes.len(),
+        parts,
+    })
 }

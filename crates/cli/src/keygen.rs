@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
                 None => engine.generate(p)?,
                 Some(seeds) => engine.from_seeds(p, &[seeds])?.remove(0),
             };
+            let key = if args.hash_slh_dsa { key.into_hash_slh_dsa() } else { key };
             let private = match &passphrase {
                 Some(passphrase) => encode_encrypted(&key.encrypt(passphrase, args.kdf.into())?, encoding)?,
                 None => encode_private(&key, encoding)?,
@@ -86,7 +87,7 @@ impl Wanted {
             }
             (Some(Scheme::ZkDilithium), None) => {
                 zkdilithium::check_encoding(encoding)?;
-                zkdilithium::refuse(&[(args.encrypt, "--encrypt")])?;
+                zkdilithium::refuse(&[(args.encrypt, "--encrypt"), (args.hash_slh_dsa, "--hash-slh-dsa")])?;
                 Ok(Wanted::ZkDilithium(args.seeds.as_ref().map(|Bytes(seed)| seed.clone())))
             }
             (Some(Scheme::ZkDilithium), Some(p)) => Err(zkdilithium::has_no_sets(p)),

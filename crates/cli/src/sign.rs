@@ -25,11 +25,17 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let passphrase = args.passphrase.path();
     let given = inputs.files.iter().chain(&inputs.list).chain([&args.key]).chain(&passphrase);
     args::one_stdin(given.map(PathBuf::as_path))?;
-    let mode = args.message.mode()?;
+    args.message.mode()?;
     let key_file = KeyFile::read(args.key.as_path().into(), Some(&args.passphrase))?;
     let key = match key_file.scheme(&args.of)? {
         Scheme::SlhDsa => Signer::SlhDsa(key_file.private(args.of.set)?),
         Scheme::ZkDilithium => Signer::ZkDilithium(zkdilithium::private(&key_file)?),
+    };
+    let mode = match &key {
+        Signer::SlhDsa(key) => {
+            args.message.mode_with(&key.verifying_key()).map_err(|failure| failure.of(&key_file.source))?
+        }
+        Signer::ZkDilithium(_) => Mode::default(),
     };
     let paths = inputs.paths()?;
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();

@@ -25,8 +25,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let given = inputs.files.iter().chain(&inputs.list).chain(&args.signature).chain(&args.key);
     let given = given.chain(&args.allowed_signers).chain(&passphrase);
     args::one_stdin(given.map(PathBuf::as_path))?;
-    let mode = args.message.mode()?;
-    let keys = Keys::read(args, mode, printer)?;
+    let keys = Keys::read(args, printer)?;
     let paths = inputs.paths()?;
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
     let signatures = signatures(args, &paths)?;
@@ -34,13 +33,11 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let verdicts = Verdicts::new(printer, &files, true, "verifying", "OK");
     let lengths = keys.signatures();
     let messages = Messages::new(machine);
-    let read = |index: usize| {
-        let both = messages.hash(&files[index], mode).and_then(|message| {
-            let signature = read_signature(&signatures[index], &lengths);
-            Ok((message, signature.map_err(|failure| missing(failure, &paths[index], &signatures[index]))?))
-        });
-        both.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
+    let signature_of = |index: usize| {
+        let signature = read_signature(&signatures[index], &lengths);
+        signature.map_err(|failure| missing(failure, &paths[index], &signatures[index]))
     };
+    let no_verdict = |index: usize, failure: Failure| verdicts.tell(index, Verdict::Error(failure));
     // One key that made the signature suffices; the verdict on a file is known with that on its last key.
     let best = Mutex::new(None);
     let tell = |Try { index, by, last }: Try, valid: Result<bool, Error>| {
@@ -63,16 +60,40 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let done = match &keys {
         Keys::SlhDsa(keys) => {
             let engine = machine::engine(machine, printer)?;
+            if files.contains(&Source::Stdin) && keys.iter().any(|key| key.mode != keys[0].mode) {
+                return Err(Failure::new(
+                    "some keys are of HashSLH-DSA and others are not, and standard input can be read once",
+                )
+                .hint("put what was signed into a file, or name keys of one kind"));
+            }
+            let (messages, no_verdict) = (&messages, &no_verdict);
             let jobs = (0..files.len()).flat_map(|index| {
-                let both = read(index).map(|((mode, message), signature)| {
-                    let fits = |key: &&Candidate<VerifyingKey>| key.key.params().sig_bytes() == signature.len();
-                    let keys: Vec<_> = keys.iter().filter(fits).collect();
-                    let both = std::iter::repeat_n((message, signature), keys.len());
-                    tries(index, keys).zip(both).map(move |((key, one), (message, signature))| {
+                let read = || {
+                    // The message first: where both are wrong, it is what was named.
+                    let first = messages.hash(&files[index], keys[0].mode)?;
+                    let signature = signature_of(index)?;
+                    let fits = |key: &&Candidate<'_, VerifyingKey>| key.key.params().sig_bytes() == signature.len();
+                    let fitting: Vec<_> = keys.iter().filter(fits).collect();
+                    let mut first = Some(first).filter(|_| fitting[0].mode == keys[0].mode);
+                    let mut jobs = Vec::new();
+                    let mut all = tries(index, &fitting);
+                    // Keys of HashSLH-DSA beside others: each kind takes a message of its own.
+                    for same in fitting.chunk_by(|a, b| a.mode == b.mode) {
+                        let (mode, message) = match first.take() {
+                            Some(message) => message,
+                            None => messages.hash(&files[index], same[0].mode)?,
+                        };
+                        let both = std::iter::repeat_n((message, signature.clone()), same.len());
+                        jobs.push((mode, all.by_ref().take(same.len()).collect::<Vec<_>>(), both));
+                    }
+                    Ok(jobs)
+                };
+                let jobs = read().map_err(|failure| no_verdict(index, failure)).unwrap_or_default();
+                jobs.into_iter().flat_map(|(mode, tries, both)| {
+                    tries.into_iter().zip(both).map(move |((key, one), (message, signature))| {
                         (one, VerifyJob::new(key, message, signature).mode(mode))
                     })
-                });
-                both.into_iter().flatten()
+                })
             });
             if let ([_], [_]) = (&files[..], &keys[..]) {
                 // Alone, it takes the engine's quick way: no threads are started.
@@ -85,11 +106,13 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         Keys::ZkDilithium(keys) => {
             let engine = zkdilithium::engine(machine, printer)?;
             let jobs = (0..files.len()).flat_map(|index| {
-                let both = read(index).map(|((_, message), signature)| {
-                    let both = std::iter::repeat_n((message, signature), keys.len());
-                    tries(index, keys.iter().collect()).zip(both).map(|((key, one), both)| (one, (key, both)))
-                });
-                both.into_iter().flatten()
+                let both = messages.read(&files[index]).and_then(|message| Ok((message, signature_of(index)?)));
+                let both = both.map_err(|failure| no_verdict(index, failure)).ok();
+                both.into_iter().flat_map(move |both| {
+                    let tries: Vec<_> = tries(index, &keys.iter().collect::<Vec<_>>()).collect();
+                    let both = std::iter::repeat_n(both, tries.len());
+                    tries.into_iter().zip(both).map(|((key, one), both)| (one, (key, both)))
+                })
             });
             zkdilithium::verify(&engine, args.strict, jobs, tell)
         }
@@ -118,43 +141,52 @@ struct Try {
 }
 
 /// A file with each key.
-fn tries<K>(index: usize, keys: Vec<&Candidate<K>>) -> impl Iterator<Item = (&K, Try)> {
+fn tries<'k, K>(index: usize, keys: &[&'k Candidate<'_, K>]) -> impl Iterator<Item = (&'k K, Try)> {
     let count = keys.len();
-    keys.into_iter().enumerate().map(move |(i, Candidate { key, by })| {
+    keys.iter().enumerate().map(move |(i, Candidate { key, by, .. })| {
         let one = Try { index, by: Arc::clone(by), last: i + 1 == count };
         (key, one)
     })
 }
 
 /// A public key that may have signed.
-struct Candidate<K> {
+struct Candidate<'a, K> {
     key: K,
+    mode: Mode<'a>,
     by: Arc<By>,
 }
 
 /// The public keys that may have signed, of one scheme.
-enum Keys {
-    SlhDsa(Vec<Candidate<VerifyingKey>>),
-    ZkDilithium(Vec<Candidate<zk::VerifyingKey>>),
+enum Keys<'a> {
+    SlhDsa(Vec<Candidate<'a, VerifyingKey>>),
+    ZkDilithium(Vec<Candidate<'a, zk::VerifyingKey>>),
 }
 
-impl Keys {
-    /// All that the arguments name; each once.
-    fn read(args: &Verify, mode: Mode<'_>, printer: &Printer) -> Result<Keys, Failure> {
+impl Keys<'_> {
+    /// All that the arguments name.
+    fn read<'a>(args: &'a Verify, printer: &Printer) -> Result<Keys<'a>, Failure> {
+        let mode = args.message.mode()?;
         let (mut slh_dsa, mut zkdilithium) = (Vec::new(), Vec::new());
         let by = |set, fingerprint: Fingerprint, name| Arc::new(By { set, fingerprint, name });
-        let of_slh_dsa = |key: VerifyingKey, name| {
+        let of_slh_dsa = |key: VerifyingKey, name: Option<String>| -> Result<_, Failure> {
             let by = by(key.params().name, key.fingerprint(), name);
-            Candidate { key, by }
+            let of = || by.name.clone().unwrap_or_else(|| by.fingerprint.to_string());
+            let mode = args.message.mode_with(&key).map_err(|failure| failure.of(of()))?;
+            Ok(Candidate { key, mode, by })
         };
         for path in &args.key {
             let file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
             match file.scheme(&args.of)? {
-                Scheme::SlhDsa => slh_dsa.push(of_slh_dsa(file.key(args.of.set)?.public(), None)),
+                Scheme::SlhDsa if args.strict => {
+                    return Err(
+                        Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out")
+                    );
+                }
+                Scheme::SlhDsa => slh_dsa.push(of_slh_dsa(file.key(args.of.set)?.public(), None)?),
                 Scheme::ZkDilithium => {
                     let key = zkdilithium::key(&file)?.public();
                     let by = by(zk::params::NAME, key.fingerprint(), None);
-                    zkdilithium.push(Candidate { key, by });
+                    zkdilithium.push(Candidate { key, mode, by });
                 }
             }
         }
@@ -163,7 +195,7 @@ impl Keys {
                 Failure::new(format!("--public-key: {error}"))
                     .hint("give the word that `hypergrove pubkey --line` prints, or name a file with --key")
             })?;
-            slh_dsa.push(of_slh_dsa(key, None));
+            slh_dsa.push(of_slh_dsa(key, None)?);
         }
         if let Some(path) = &args.allowed_signers {
             let source = Source::from(path.as_path());
@@ -179,7 +211,9 @@ impl Keys {
                 return Err(Failure::new(format!("{source} allows nobody to sign at this time with this context"))
                     .hint("name the signer's context with --context, or another time with --at; --verbose lists who is left out"));
             }
-            slh_dsa.extend(allowed.iter().map(|signer| of_slh_dsa(signer.key().clone(), Some(signer.name().into()))));
+            for signer in allowed {
+                slh_dsa.push(of_slh_dsa(signer.key().clone(), Some(signer.name().into()))?);
+            }
         }
         match (slh_dsa.is_empty(), zkdilithium.is_empty()) {
             (false, false) => {
@@ -190,7 +224,11 @@ impl Keys {
             (false, true) if args.strict => {
                 Err(Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out"))
             }
-            (false, true) => Ok(Keys::SlhDsa(slh_dsa)),
+            (false, true) => {
+                // Keys of one mode together.
+                slh_dsa.sort_by_key(|candidate: &Candidate<'_, VerifyingKey>| candidate.key.prehash().is_some());
+                Ok(Keys::SlhDsa(slh_dsa))
+            }
         }
     }
 

@@ -368,6 +368,11 @@ pub enum MessageError {
         /// Bytes that were given.
         got: usize,
     },
+    /// The key is one of HashSLH-DSA, which knows no other mode.
+    KeyHash {
+        /// The key's hash function.
+        hash: PreHash,
+    },
 }
 
 impl fmt::Display for MessageError {
@@ -375,6 +380,12 @@ impl fmt::Display for MessageError {
         match self {
             MessageError::Context { got } => {
                 write!(f, "the context has {got} bytes, at most {MAX_CONTEXT} are allowed; shorten or hash it")
+            }
+            MessageError::KeyHash { hash } => {
+                write!(
+                    f,
+                    "this is a key of HashSLH-DSA with {hash}: sign and verify in pre-hash mode with {hash}, no other"
+                )
             }
             MessageError::Digest { hash, got } => {
                 write!(f, "a digest of {hash} has {} bytes, {got} are given; hash the message first", hash.bytes())

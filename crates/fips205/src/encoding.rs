@@ -18,6 +18,8 @@ use zeroize::Zeroizing;
 
 /// sigAlgs, 2.16.840.1.101.3.4.3: the arc above the sets' identifiers.
 const SIG_ALGS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.3");
+/// HashSLH-DSA's identifiers come so many arcs after SLH-DSA's, in the same order.
+const HASH_ARCS: u8 = 15;
 const PKCS8: &str = "a PKCS#8 private key";
 const SPKI: &str = "an SPKI public key";
 /// Characters of a PEM label that an error quotes.
@@ -32,14 +34,22 @@ impl Params {
     pub fn by_oid(oid: ObjectIdentifier) -> Option<&'static Params> {
         PARAMETER_SETS.iter().copied().find(|p| p.oid() == Some(oid))
     }
-    fn algorithm(&self) -> Result<AlgorithmIdentifierRef<'static>, KeyError> {
-        let oid = self.oid().ok_or(KeyError::NoOid { set: self.name })?;
-        Ok(AlgorithmIdentifierRef { oid, parameters: None })
+    /// The object identifier of the set's HashSLH-DSA keys, if it has one.
+    pub fn hash_oid(&self) -> Option<ObjectIdentifier> {
+        let arc = |p: &Params| u32::from(p.oid_arc + HASH_ARCS);
+        (self.oid_arc != 0).then(|| SIG_ALGS.push_arc(arc(self)).expect("ten arcs fit"))
     }
-    fn by_algorithm(algorithm: &AlgorithmIdentifierRef<'_>) -> Result<&'static Params, KeyError> {
+    fn algorithm(&self, is_hash: bool) -> Result<AlgorithmIdentifierRef<'static>, KeyError> {
+        let oid = if is_hash { self.hash_oid() } else { self.oid() };
+        Ok(AlgorithmIdentifierRef { oid: oid.ok_or(KeyError::NoOid { set: self.name })?, parameters: None })
+    }
+    /// The set, and whether it is of HashSLH-DSA.
+    fn by_algorithm(algorithm: &AlgorithmIdentifierRef<'_>) -> Result<(&'static Params, bool), KeyError> {
         let oid = algorithm.oid;
-        let p = Params::by_oid(oid).ok_or_else(|| KeyError::UnknownOid { oid: oid.to_string() })?;
-        if algorithm.parameters.is_some() { Err(KeyError::Parameters { set: p.name }) } else { Ok(p) }
+        let hashed = || PARAMETER_SETS.iter().copied().find(|p| p.hash_oid() == Some(oid)).map(|p| (p, true));
+        let found = Params::by_oid(oid).map(|p| (p, false)).or_else(hashed);
+        let (p, is_hash) = found.ok_or_else(|| KeyError::UnknownOid { oid: oid.to_string() })?;
+        if algorithm.parameters.is_some() { Err(KeyError::Parameters { set: p.name }) } else { Ok((p, is_hash)) }
     }
 }
 
@@ -99,8 +109,9 @@ impl SigningKey {
         SigningKey::from_info(&info)
     }
     fn from_info(info: &PrivateKeyInfoRef<'_>) -> Result<SigningKey, KeyError> {
-        let p = Params::by_algorithm(&info.algorithm)?;
+        let (p, is_hash) = Params::by_algorithm(&info.algorithm)?;
         let key = SigningKey::from_bytes(p, info.private_key.as_bytes())?;
+        let key = if is_hash { key.into_hash_slh_dsa() } else { key };
         match &info.public_key {
             Some(public) if public.as_bytes() != Some(&key.verifying_key().to_bytes()) => {
                 Err(KeyError::PublicKeyMismatch { set: p.name })
@@ -110,7 +121,7 @@ impl SigningKey {
     }
     /// The key as a PKCS#8 document, version 1; [`SecretDocument::to_pem`] makes PEM of it.
     pub fn write_pkcs8(&self) -> Result<SecretDocument, KeyError> {
-        let (algorithm, bytes) = (self.params().algorithm()?, self.to_bytes());
+        let (algorithm, bytes) = (self.params().algorithm(self.prehash().is_some())?, self.to_bytes());
         let key = OctetStringRef::new(&bytes).map_err(malformed(PKCS8))?;
         SecretDocument::encode_msg(&PrivateKeyInfoRef::new(algorithm, key)).map_err(malformed(PKCS8))
     }
@@ -124,13 +135,14 @@ impl VerifyingKey {
         VerifyingKey::from_info(&info)
     }
     fn from_info(info: &SubjectPublicKeyInfoRef<'_>) -> Result<VerifyingKey, KeyError> {
-        let p = Params::by_algorithm(&info.algorithm)?;
+        let (p, is_hash) = Params::by_algorithm(&info.algorithm)?;
         let odd_bits = || KeyError::Malformed { what: SPKI, why: String::from("its bits are no whole bytes") };
-        VerifyingKey::from_bytes(p, info.subject_public_key.as_bytes().ok_or_else(odd_bits)?)
+        let key = VerifyingKey::from_bytes(p, info.subject_public_key.as_bytes().ok_or_else(odd_bits)?)?;
+        Ok(if is_hash { key.into_hash_slh_dsa() } else { key })
     }
     /// The key as an SPKI document; [`Document::to_pem`] makes PEM of it.
     pub fn write_spki(&self) -> Result<Document, KeyError> {
-        let (algorithm, bytes) = (self.params().algorithm()?, self.to_bytes());
+        let (algorithm, bytes) = (self.params().algorithm(self.prehash().is_some())?, self.to_bytes());
         let subject_public_key = BitStringRef::from_bytes(&bytes).map_err(malformed(SPKI))?;
         let info = spki::SubjectPublicKeyInfo::<AnyRef<'_>, _> { algorithm, subject_public_key };
         Document::encode_msg(&info).map_err(malformed(SPKI))

@@ -1,6 +1,7 @@
 //! Keys and signatures as bytes, bound to their parameter set.
 
-use crate::params::Params;
+use crate::digest::{MessageError, Mode, PreHash};
+use crate::params::{Family, Params};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -81,8 +82,8 @@ impl fmt::Display for KeyError {
             }
             KeyError::UnknownOid { oid } => write!(
                 f,
-                "the key's algorithm {oid} is not SLH-DSA, whose sets are 2.16.840.1.101.3.4.3.20 to 31 (RFC 9909; 35 to \
-                 46 are HashSLH-DSA's); use a key made for SLH-DSA"
+                "the key's algorithm {oid} is not SLH-DSA, whose sets are 2.16.840.1.101.3.4.3.20 to 31 (RFC 9909), nor \
+                 HashSLH-DSA, 35 to 46; use a key made for one of them"
             ),
             KeyError::NoOid { set } => {
                 write!(f, "{set} has no object identifier yet, so PKCS#8 and SPKI cannot hold its keys; use raw bytes")
@@ -127,10 +128,26 @@ fn widen(bytes: &[u8]) -> [u8; MAX_N] {
     out
 }
 
+impl Params {
+    /// The hash function of the set's HashSLH-DSA keys (RFC 9909).
+    pub fn prehash_of_keys(&self) -> PreHash {
+        match (self.family, self.n) {
+            (Family::Sha2, ..=16) => PreHash::Sha256,
+            (Family::Sha2, _) => PreHash::Sha512,
+            (Family::Shake, ..=16) => PreHash::Shake128,
+            (Family::Shake, _) => PreHash::Shake256,
+        }
+    }
+}
+
 /// A public key: PK.seed and PK.root.
+///
+/// A key of HashSLH-DSA (RFC 9909) has an object identifier of its own and implies a hash function: it is for pre-hash
+/// mode with that function and for no other mode.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct VerifyingKey {
     params: &'static Params,
+    is_hash: bool,
     pk_seed: [u8; MAX_N],
     pk_root: [u8; MAX_N],
 }
@@ -140,7 +157,7 @@ impl VerifyingKey {
     pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         check_length("a public key", params, params.pk_bytes(), bytes.len())?;
         let (pk_seed, pk_root) = bytes.split_at(params.n);
-        Ok(VerifyingKey { params, pk_seed: widen(pk_seed), pk_root: widen(pk_root) })
+        Ok(VerifyingKey { params, is_hash: false, pk_seed: widen(pk_seed), pk_root: widen(pk_root) })
     }
     /// PK.seed ‖ PK.root.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -149,6 +166,30 @@ impl VerifyingKey {
     /// The set.
     pub fn params(&self) -> &'static Params {
         self.params
+    }
+    /// The same key as one of HashSLH-DSA.
+    #[must_use]
+    pub fn into_hash_slh_dsa(self) -> VerifyingKey {
+        VerifyingKey { is_hash: true, ..self }
+    }
+    /// The hash function that a key of HashSLH-DSA implies.
+    pub fn prehash(&self) -> Option<PreHash> {
+        self.is_hash.then(|| self.params.prehash_of_keys())
+    }
+    /// The mode that the key implies: pre-hash with a key of HashSLH-DSA, pure with others.
+    pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
+        match self.prehash() {
+            Some(hash) => Mode::PreHash { context, hash },
+            None => Mode::Pure { context },
+        }
+    }
+    /// Whether the key is for this mode. Keys that are not HashSLH-DSA's are for all.
+    pub fn check_mode(&self, mode: Mode<'_>) -> Result<(), MessageError> {
+        match (self.prehash(), mode) {
+            (None, _) => Ok(()),
+            (Some(own), Mode::PreHash { hash, .. } | Mode::Digest { hash, .. }) if own == hash => Ok(()),
+            (Some(hash), _) => Err(MessageError::KeyHash { hash }),
+        }
     }
     /// PK.seed, n bytes.
     pub fn pk_seed(&self) -> &[u8] {
@@ -171,11 +212,12 @@ impl fmt::Debug for Hex<'_> {
 
 impl fmt::Debug for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VerifyingKey")
-            .field("set", &self.params.name)
-            .field("pk_seed", &Hex(self.pk_seed()))
-            .field("pk_root", &Hex(self.pk_root()))
-            .finish()
+        let mut shown = f.debug_struct("VerifyingKey");
+        shown.field("set", &self.params.name);
+        if let Some(hash) = self.prehash() {
+            shown.field("hash", &hash);
+        }
+        shown.field("pk_seed", &Hex(self.pk_seed())).field("pk_root", &Hex(self.pk_root())).finish()
     }
 }
 
@@ -207,7 +249,7 @@ impl SigningKey {
         for (what, part) in [("SK.seed", sk_seed), ("SK.prf", sk_prf), ("PK.seed", pk_seed), ("PK.root", pk_root)] {
             check_length(what, params, params.n, part.len())?;
         }
-        let public = VerifyingKey { params, pk_seed: widen(pk_seed), pk_root: widen(pk_root) };
+        let public = VerifyingKey { params, is_hash: false, pk_seed: widen(pk_seed), pk_root: widen(pk_root) };
         Ok(SigningKey { secret: Zeroizing::new([sk_seed, sk_prf].concat().into_boxed_slice()), public })
     }
     /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
@@ -237,6 +279,24 @@ impl SigningKey {
     /// The public key.
     pub fn verifying_key(&self) -> VerifyingKey {
         self.public.clone()
+    }
+    /// The same key as one of HashSLH-DSA.
+    #[must_use]
+    pub fn into_hash_slh_dsa(mut self) -> SigningKey {
+        self.public.is_hash = true;
+        self
+    }
+    /// The hash function that a key of HashSLH-DSA implies.
+    pub fn prehash(&self) -> Option<PreHash> {
+        self.public.prehash()
+    }
+    /// The mode that the key implies: pre-hash with a key of HashSLH-DSA, pure with others.
+    pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
+        self.public.mode(context)
+    }
+    /// Whether the key is for this mode; see [`VerifyingKey::check_mode`].
+    pub fn check_mode(&self, mode: Mode<'_>) -> Result<(), MessageError> {
+        self.public.check_mode(mode)
     }
 }
 

@@ -3,7 +3,9 @@
 
 use hypergrove_fips205::VerifyingKey;
 use hypergrove_fips205::reference::{hash_slh_verify, pk_root, slh_verify};
-use hypergrove_fips205::{KeyError, PARAMETER_SETS, Params, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_256F, SigningKey};
+use hypergrove_fips205::{
+    KeyError, MessageError, Mode, PARAMETER_SETS, Params, PreHash, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_256F, SigningKey,
+};
 use hypergrove_testkit::vectors;
 use pkcs8::der::pem;
 use pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey, EncodePublicKey, LineEnding, ObjectIdentifier};
@@ -127,9 +129,9 @@ fn cms_signed_attributes() {
                 assert!(slh_verify(&signed, signature.content, b"", &key), "{}", cms.name);
             }
             Some(hash) => {
-                let refused = VerifyingKey::read_spki(spki.whole).unwrap_err();
-                assert!(matches!(refused, KeyError::UnknownOid { .. }), "{}", cms.name);
-                let key = VerifyingKey::from_bytes(cms.params, &spki.child(1).content[1..]).unwrap();
+                let key = VerifyingKey::read_spki(spki.whole).unwrap();
+                assert_eq!((key.params(), key.prehash()), (cms.params, Some(hash)), "{}", cms.name);
+                assert_eq!(key.write_spki().unwrap().as_bytes(), spki.whole, "{}", cms.name);
                 assert!(hash_slh_verify(&signed, signature.content, b"", hash, &key), "{}", cms.name);
             }
         }
@@ -157,10 +159,44 @@ fn identifiers_are_those_of_rfc_9909() {
     }
 }
 
+/// A key of HashSLH-DSA is another key: it has an identifier of its own, and one mode.
+#[test]
+fn keys_of_hash_slh_dsa_imply_their_hash() {
+    for (name, arc, hash) in [
+        ("SLH-DSA-SHA2-128s", 35, PreHash::Sha256),
+        ("SLH-DSA-SHA2-192s", 37, PreHash::Sha512),
+        ("SLH-DSA-SHA2-256f", 40, PreHash::Sha512),
+        ("SLH-DSA-SHAKE-128f", 42, PreHash::Shake128),
+        ("SLH-DSA-SHAKE-256f", 46, PreHash::Shake256),
+    ] {
+        let pure = some_key(name.parse().unwrap());
+        let key = pure.clone().into_hash_slh_dsa();
+        let public = key.verifying_key();
+        assert_eq!((key.prehash(), public.prehash(), pure.prehash()), (Some(hash), Some(hash), None));
+        assert!(key != pure && public != pure.verifying_key() && public == pure.verifying_key().into_hash_slh_dsa());
+        let oid = ObjectIdentifier::new(&format!("2.16.840.1.101.3.4.3.{arc}")).unwrap();
+        assert_eq!(public.params().hash_oid(), Some(oid));
+        let spki = public.write_spki().unwrap();
+        assert!(spki.as_bytes().windows(9).any(|bytes| bytes == oid.as_bytes()));
+        assert_eq!(VerifyingKey::read_spki(spki.as_bytes()), Ok(public.clone()));
+        assert_eq!(SigningKey::read_pkcs8(key.write_pkcs8().unwrap().as_bytes()), Ok(key.clone()));
+        let (context, other) = (&b"c"[..], PreHash::Sha3_256);
+        assert_eq!(key.mode(context), Mode::PreHash { context, hash });
+        assert_eq!(pure.mode(context), Mode::Pure { context });
+        let refused = Err(MessageError::KeyHash { hash });
+        for mode in [Mode::PreHash { context, hash }, Mode::Digest { context, hash }] {
+            assert_eq!((key.check_mode(mode), public.check_mode(mode)), (Ok(()), Ok(())));
+        }
+        for mode in [Mode::Pure { context }, Mode::Internal, Mode::PreHash { context, hash: other }] {
+            assert_eq!((key.check_mode(mode), public.check_mode(mode)), (refused.clone(), refused.clone()));
+            assert_eq!(pure.check_mode(mode), Ok(()));
+        }
+    }
+}
+
 #[test]
 fn every_set_comes_back() {
-    for p in assigned() {
-        let key = some_key(p);
+    for key in assigned().flat_map(|p| [some_key(p), some_key(p).into_hash_slh_dsa()]) {
         let public = key.verifying_key();
         let (private_der, public_der) = (key.write_pkcs8().unwrap(), public.write_spki().unwrap());
         assert_eq!(SigningKey::read_pkcs8(private_der.as_bytes()).unwrap(), key);

@@ -93,9 +93,11 @@ pub struct SignJob<'a> {
 }
 
 impl<'a> SignJob<'a> {
-    /// Pure mode, empty context, hedged.
+    /// In the mode that the key implies (pure, but for a key of HashSLH-DSA), empty context, hedged.
     pub fn new(key: impl Into<JobKey<'a, SigningKey>>, message: impl Into<Cow<'a, [u8]>>) -> SignJob<'a> {
-        SignJob { key: key.into(), mode: Mode::default(), message: message.into(), randomizer: Randomizer::default() }
+        let key = key.into();
+        let mode = key.mode(&[]);
+        SignJob { key, mode, message: message.into(), randomizer: Randomizer::default() }
     }
 
     /// With this context string, at most 255 bytes; see [`Mode::with_context`].
@@ -140,13 +142,15 @@ pub struct VerifyJob<'a> {
 }
 
 impl<'a> VerifyJob<'a> {
-    /// Pure mode, empty context.
+    /// In the mode that the key implies (pure, but for a key of HashSLH-DSA), empty context.
     pub fn new(
         key: impl Into<JobKey<'a, VerifyingKey>>,
         message: impl Into<Cow<'a, [u8]>>,
         signature: impl Into<Cow<'a, [u8]>>,
     ) -> VerifyJob<'a> {
-        VerifyJob { key: key.into(), mode: Mode::default(), message: message.into(), signature: signature.into() }
+        let key = key.into();
+        let mode = key.mode(&[]);
+        VerifyJob { key, mode, message: message.into(), signature: signature.into() }
     }
 
     /// With this context string, at most 255 bytes; see [`Mode::with_context`].
@@ -450,6 +454,7 @@ impl Job for SignJob<'_> {
 
     fn ask(&self) -> Result<(&'static Params, usize), Error> {
         self.mode.check(&self.message)?;
+        self.key.as_ref().check_mode(self.mode)?;
         let p = self.key.params();
         if let Randomizer::Given(bytes) = self.randomizer {
             check_length("opt_rand", p.n, bytes.len())?;
@@ -489,6 +494,7 @@ impl Job for VerifyJob<'_> {
 
     fn ask(&self) -> Result<(&'static Params, usize), Error> {
         self.mode.check(&self.message)?;
+        self.key.as_ref().check_mode(self.mode)?;
         let (p, got) = (self.key.params(), self.signature.len());
         if got != p.sig_bytes() {
             return Err(KeyError::Length { what: "a signature", set: p.name, want: p.sig_bytes(), got }.into());

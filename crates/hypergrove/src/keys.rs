@@ -5,7 +5,7 @@ use crate::jobs::Randomizer;
 use hypergrove_engine::{Error, wiped};
 #[cfg(feature = "encryption")]
 use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
-use hypergrove_fips205::{KeyError, Mode, PARAMETER_SETS, Params};
+use hypergrove_fips205::{KeyError, Mode, PARAMETER_SETS, Params, PreHash};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use hypergrove_taint::declassified;
 use pkcs8::spki::{Document, EncodePublicKey, SubjectPublicKeyInfoRef};
@@ -27,7 +27,8 @@ fn on_this_thread() -> Result<&'static Engine, Error> {
 /// A private key, which may hold the nodes of its top layers (see [`Engine::cache`]). Its secrets are wiped on drop,
 /// compared in constant time, and never shown by `Debug`.
 ///
-/// Its [`Signer`] signs in pure mode with an empty context, hedged, on the calling thread; [`Engine`] does all else.
+/// Its [`Signer`] signs in the mode that the key implies (pure, but for a key of HashSLH-DSA) with an empty context, hedged, on the
+/// calling thread; [`Engine`] does all else.
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
@@ -88,6 +89,20 @@ impl SigningKey {
     pub fn verifying_key(&self) -> VerifyingKey {
         VerifyingKey(self.key.verifying_key())
     }
+    /// The same key as one of HashSLH-DSA (RFC 9909): it has another object identifier, and is for pre-hash mode with
+    /// [`Params::prehash_of_keys`] alone.
+    #[must_use]
+    pub fn into_hash_slh_dsa(self) -> SigningKey {
+        SigningKey { key: self.key.into_hash_slh_dsa(), ..self }
+    }
+    /// The hash function that a key of HashSLH-DSA implies.
+    pub fn prehash(&self) -> Option<PreHash> {
+        self.key.prehash()
+    }
+    /// The mode that the key implies: pre-hash with a key of HashSLH-DSA, pure with others.
+    pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
+        self.key.mode(context)
+    }
     /// How many of the top layers' nodes this key holds.
     pub fn cached_layers(&self) -> usize {
         self.cached.as_ref().map_or(0, |nodes| nodes.layers)
@@ -119,9 +134,9 @@ impl SigningKey {
         let sound = *root()? == *self.key.pk_root();
         Ok(*self.is_sound.get_or_init(|| sound))
     }
-    /// Signs in pure mode, hedged, on the calling thread.
+    /// Signs in the mode that the key implies, hedged, on the calling thread.
     pub fn sign_with_context(&self, message: &[u8], context: &[u8]) -> Result<Signature, Error> {
-        on_this_thread()?.sign(self, Mode::Pure { context }, message, Randomizer::Hedged)
+        on_this_thread()?.sign(self, self.mode(context), message, Randomizer::Hedged)
     }
 }
 
@@ -172,7 +187,7 @@ impl RandomizedSigner<Signature> for SigningKey {
         let mut opt_rand = Zeroizing::new(vec![0; self.params().n]);
         rng.try_fill_bytes(&mut opt_rand).map_err(|_| signature::Error::from_source(Error::Randomness))?;
         on_this_thread()
-            .and_then(|engine| engine.sign(self, Mode::default(), message, Randomizer::Given(&opt_rand)))
+            .and_then(|engine| engine.sign(self, self.mode(&[]), message, Randomizer::Given(&opt_rand)))
             .map_err(signature::Error::from_source)
     }
 }
@@ -199,7 +214,7 @@ impl EncodePrivateKey for SigningKey {
 
 /// A public key.
 ///
-/// Its [`Verifier`] verifies in pure mode with an empty context on the calling thread; [`Engine`] does all else.
+/// Its [`Verifier`] verifies in the mode that the key implies with an empty context on the calling thread; [`Engine`] does all else.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct VerifyingKey(RawVerifyingKey);
 
@@ -220,9 +235,22 @@ impl VerifyingKey {
     pub fn params(&self) -> &'static Params {
         self.0.params()
     }
-    /// Verifies in pure mode on the calling thread; a signature of the wrong length is an error.
+    /// The same key as one of HashSLH-DSA: see [`SigningKey::into_hash_slh_dsa`].
+    #[must_use]
+    pub fn into_hash_slh_dsa(self) -> VerifyingKey {
+        VerifyingKey(self.0.into_hash_slh_dsa())
+    }
+    /// The hash function that a key of HashSLH-DSA implies.
+    pub fn prehash(&self) -> Option<PreHash> {
+        self.0.prehash()
+    }
+    /// The mode that the key implies: pre-hash with a key of HashSLH-DSA, pure with others.
+    pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
+        self.0.mode(context)
+    }
+    /// Verifies in the mode that the key implies on the calling thread; a signature of the wrong length is an error.
     pub fn verify_with_context(&self, message: &[u8], context: &[u8], signature: &[u8]) -> Result<bool, Error> {
-        on_this_thread()?.verify(self, Mode::Pure { context }, message, signature)
+        on_this_thread()?.verify(self, self.mode(context), message, signature)
     }
 }
 

@@ -805,3 +805,36 @@ fn impossible_engines_are_refused() {
     let said = refused(Engine::builder().backend(Arc::new(Reference)).device(7));
     assert!(said.contains("device 7 of reference") && said.contains("1 device"), "{said}");
 }
+
+/// A key of HashSLH-DSA signs and verifies in its own pre-hash mode, which traits and jobs take by themselves, and in no other.
+#[test]
+fn a_key_of_hash_slh_dsa_has_one_mode() {
+    use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
+    let p = &SLH_DSA_SHA2_128F;
+    let (engine, pure) = (engine(1), key(p, 1));
+    let key = pure.clone().into_hash_slh_dsa();
+    let public = key.verifying_key();
+    let (context, hash) = (&b"ctx"[..], PreHash::Sha256);
+    let mode = Mode::PreHash { context, hash };
+    let signature = engine.sign(&key, mode, b"message", Randomizer::Deterministic).unwrap();
+    assert_eq!(signature.as_bytes(), expected(&pure, mode, b"message", None));
+    assert_eq!(public.verify_with_context(b"message", context, signature.as_bytes()), Ok(true));
+    assert!(public.verify(b"message", &key.sign(b"message")).is_ok());
+    let job = SignJob::new(&key, b"message").context(context).deterministic();
+    assert_eq!(engine.sign_batch_to_vec([job]).unwrap()[0].as_ref(), Ok(&signature));
+    let job = VerifyJob::new(&public, b"message", signature.as_bytes()).context(context);
+    assert_eq!(engine.verify_batch_to_vec([job]).unwrap(), [Ok(true)]);
+    for other in [PURE, Mode::Internal, HASHED] {
+        let refused = engine.sign(&key, other, b"message", Randomizer::Hedged).unwrap_err();
+        assert!(refused.kind() == ErrorKind::BadInput && refused.to_string().contains("HashSLH-DSA with SHA2-256"));
+        assert_eq!(engine.verify(&public, other, b"message", signature.as_bytes()), Err(refused.clone()));
+        let messages = Column::packed(b"message", 7);
+        let rows = SignRows { keys: RowSigningKeys::One(&key), mode: other, messages, randomizer: Randomizer::Hedged };
+        let (mut signatures, mut statuses) = (vec![0; p.sig_bytes()], [RowStatus::default()]);
+        assert_eq!(engine.sign_rows(&rows, &mut signatures, &mut statuses), Err(refused.clone()));
+        let signatures = Column::packed(signature.as_bytes(), p.sig_bytes());
+        let keys = RowVerifyingKeys::One(&public);
+        let rows = VerifyRows { keys, mode: other, messages, signatures };
+        assert_eq!(engine.verify_rows(&rows, &mut [RowStatus::default()]), Err(refused));
+    }
+}

@@ -7,7 +7,7 @@ use crate::inspect;
 use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
 use hypergrove::pkcs8::der::{Decode, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{LineEnding, PrivateKeyInfoRef};
-use hypergrove::{EncryptedSigningKey, Mode, Params, Randomizer, Seeds, SigningKey, VerifyingKey};
+use hypergrove::{EncryptedSigningKey, Params, Randomizer, Seeds, SigningKey, VerifyingKey};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use zeroize::Zeroizing;
 
@@ -63,7 +63,7 @@ fn signs(key: SigningKey) {
     if !key.params().name.ends_with('f') {
         return;
     }
-    let (raw, mode): (&RawSigningKey, _) = (key.as_ref(), Mode::Pure { context: b"fuzz" });
+    let (raw, mode): (&RawSigningKey, _) = (key.as_ref(), key.mode(b"fuzz"));
     let seeds = Seeds {
         sk_seed: raw.sk_seed().to_vec().into(),
         sk_prf: raw.sk_prf().to_vec().into(),
@@ -99,7 +99,7 @@ pub(super) fn spki(data: &[u8], extent: Extent) {
     assert_eq!(RawVerifyingKey::read_spki(pem.as_bytes()), Ok(key.clone()));
     if extent == Extent::Use {
         let zeros = vec![0; key.params().sig_bytes()];
-        let valid = engine().verify(&VerifyingKey::from(key), Mode::Internal, b"message", &zeros);
+        let valid = engine().verify(&VerifyingKey::from(key.clone()), key.mode(b"fuzz"), b"message", &zeros);
         assert_eq!(valid, Ok(false));
     }
 }

@@ -129,3 +129,49 @@ fn lists_of_signers_say_who_has_signed() {
     place.run(&["verify", "by-a", "--key", "a.pub", "--at", "2020-01-01"]).refuses(&["--allowed-signers"]);
     place.run(&["verify", "by-a", "--allowed-signers", "absent"]).refuses(&["cannot read absent"]);
 }
+
+/// Such a key implies its pre-hash; whatever else is asked of it is refused.
+#[test]
+fn keys_of_hash_slh_dsa_say_so() {
+    let place = place();
+    place.run(&["keygen", "--set", SET, "--hash-slh-dsa", "-o", "h.pem", "--pubout", "h.pub"]).good();
+    for key in ["h.pem", "h.pub"] {
+        let shown = place.run(&["inspect", key]).good();
+        assert!(shown.text().contains("mode    HashSLH-DSA with SHA2-256, no other"), "{}", shown.text());
+        assert!(shown.text().contains("2.16.840.1.101.3.4.3.36 (SLH-DSA-SHA2-128f, HashSLH-DSA with SHA2-256)"));
+        assert!(place.run(&["inspect", key, "--json"]).good().text().contains(r#""prehash": "SHA2-256""#));
+    }
+    place.write("m", "message");
+    place.run(&["sign", "--key", "h.pem", "m", "--context", "c"]).good();
+    place.run(&["verify", "--key", "h.pub", "m", "--context", "c"]).good();
+    place.run(&["verify", "--key", "h.pub", "m", "--context", "c", "--prehash", "sha2-256"]).good();
+    // The same key bytes, as a key that leaves the mode open.
+    place.write("raw", place.run(&["pubkey", "h.pub", "--raw"]).good().stdout);
+    let raw =
+        |more: &[&str]| place.run(&[&["verify", "--key", "raw", "--set", SET, "m", "--context", "c"], more].concat());
+    raw(&["--prehash", "sha2-256"]).good();
+    raw(&[]).exits(1);
+    for mode in [&["--prehash", "sha2-512"][..], &["--internal"]] {
+        let words = ["a key of HashSLH-DSA with SHA2-256", "leave --prehash and --internal out"];
+        place.run(&[&["sign", "--key", "h.pem", "m", "-o", "s"], mode].concat()).refuses(&words);
+        place.run(&[&["verify", "--key", "h.pub", "m"], mode].concat()).refuses(&words);
+    }
+    place.run(&["keygen", "--set", SET, "--hash-slh-dsa", "--raw"]).refuses(&["--raw", "--hash-slh-dsa"]);
+    // Beside keys of another kind each takes the message in its own way; so do keys under a passphrase.
+    place.run(&["verify", "--key", "a.pub", "--key", "h.pub", "m", "by-a", "--context", "c"]).exits(1);
+    place.run(&["sign", "--key", "a.pem", "by-b", "--context", "c", "--force"]).good();
+    let both = ["verify", "--key", "a.pub", "--key", "h.pub", "--context", "c"];
+    assert_eq!(place.run(&[&both[..], &["m", "by-b"]].concat()).good().text(), "m: OK\nby-b: OK\n");
+    let run = place.run_with(&[&both[..], &["-", "--signature", "m.sig"]].concat(), b"message");
+    run.refuses(&["standard input can be read once"]);
+    place.write("pass", "correct horse");
+    let pass = ["--passphrase-file", "pass"];
+    let keygen = ["keygen", "--set", SET, "--hash-slh-dsa", "--encrypt", "-o", "e.pem", "--pubout", "e.pub"];
+    place.run(&[&keygen[..], &pass].concat()).good();
+    place.run(&[&["sign", "--key", "e.pem", "m", "-o", "s"][..], &pass].concat()).good();
+    place.run(&["verify", "--key", "e.pub", "m", "--signature", "s"]).good();
+    let list = format!("alice {}\n", word(&place, "e.pub"));
+    place.write("signers", list);
+    let run = place.run(&["verify", "--allowed-signers", "signers", "m", "--signature", "s"]).good();
+    assert_eq!(run.text(), "m: OK (alice)\n");
+}

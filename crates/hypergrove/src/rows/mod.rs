@@ -16,7 +16,7 @@ use block::{KeyRowBlock, RowBlock, SlhRows};
 use hypergrove_fips205::{MAX_N, MessageError};
 use hypergrove_taint::declassify;
 use std::ops::{ControlFlow, Range};
-use std::ptr;
+use std::{ptr, slice};
 use zeroize::Zeroize;
 
 /// The status of a row.
@@ -539,6 +539,11 @@ impl<'a> SignRows<'a> {
         check_mode(self.mode)?;
         self.messages.check("messages", rows)?;
         self.keys.check(rows)?;
+        let keys = match self.keys {
+            RowSigningKeys::One(key) => slice::from_ref(key),
+            RowSigningKeys::Table { keys, .. } => keys,
+        };
+        keys.iter().try_for_each(|key| key.as_ref().check_mode(self.mode))?;
         if let RowSigningKeys::Table { keys, .. } = self.keys {
             set_of_table(keys.iter().map(|key| key.params()))?;
             let layers = keys[0].cached_layers();
@@ -647,9 +652,10 @@ impl<'a> VerifyRows<'a> {
         self.messages.check("messages", rows)?;
         self.signatures.check("signatures", rows)?;
         match self.keys {
-            RowVerifyingKeys::One(_) => Ok(()),
+            RowVerifyingKeys::One(key) => Ok(key.as_ref().check_mode(self.mode)?),
             RowVerifyingKeys::Encoded { keys, .. } => keys.check("public keys", rows),
             RowVerifyingKeys::Table { keys, of } => {
+                keys.iter().try_for_each(|key| key.as_ref().check_mode(self.mode))?;
                 check_length("the list of key indices", rows, of.len())?;
                 set_of_table(keys.iter().map(|key| key.params())).map(drop)
             }
