@@ -2,7 +2,7 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    benchmarks, capi, dependent, features, foreign, fuzz, kernels, licences, magic, negative, outputs, secrets,
+    benchmarks, capi, dependent, features, foreign, fuzz, kernels, licences, magic, negative, outputs, python, secrets,
     shaders, sources, supply, tests, threads,
 };
 use std::time::{Duration, Instant};
@@ -41,6 +41,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
     CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
     CiStep { name: "faults",    about: "bits flipped while signing: nothing wrong leaves with redundant", run: tests::faults },
+    CiStep { name: "python",    about: "the Python package: a wheel in an empty environment, its tests and types", run: python::check },
     CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },

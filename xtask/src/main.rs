@@ -16,6 +16,7 @@ mod magic;
 mod negative;
 mod outputs;
 mod process;
+mod python;
 mod secrets;
 mod shaders;
 mod sources;

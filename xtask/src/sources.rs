@@ -4,8 +4,8 @@ use crate::process::{self, Outcome, Step};
 use std::fs;
 use std::path::Path;
 
-/// Where `unsafe` may be: intrinsics, CUDA's and Vulkan's C functions, pointers from C, and for tests the kernels as C functions of
-/// the host, a race on purpose, and `fork`.
+/// Where `unsafe` may be: intrinsics, CUDA's and Vulkan's C functions, pointers from C, memory of Python and Arrow, and for tests the
+/// kernels as C functions of the host, a race on purpose, and `fork`.
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/lanes/",
     "crates/taint/src/valgrind.rs",
@@ -17,6 +17,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/hypergrove/tests/race.rs",
     "crates/hypergrove/tests/fork.rs",
     "crates/hypergrove/tests/allocations.rs",
+    "crates/py/src/foreign/",
 ];
 
 /// Beginnings of absolute paths that exist on one machine only; `concat!` keeps this file clean of them.
@@ -149,6 +150,7 @@ mod test {
             "capi",
             "lab",
             "cli",
+            "py",
             "testkit",
         ];
         let at = |name: &str| {

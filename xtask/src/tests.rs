@@ -3,14 +3,18 @@
 use crate::capi;
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally};
-use crate::vectors;
+use crate::{python, vectors};
 use std::process::Command;
 
 /// `cargo xtask test`: whether all passed.
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let mut tally = Tally::default();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = process::run_tests(command(&arguments), &mut tally);
+    let mut result = process::run_tests(command(&arguments), &mut tally);
+    // Arguments choose tests of Rust.
+    if arguments.is_empty() {
+        result = result.and(python::test(&mut tally));
+    }
     if let Err(why) = &result {
         println!("FAILED {why}");
     }

@@ -198,8 +198,7 @@ fn progress_counts_rows_and_stops_a_call() {
 
         let public = key.verifying_key();
         let of_signatures = Column::packed(signatures, size);
-        let rows =
-            VerifyRows { keys: RowVerifyingKeys::One(&public), mode: PURE, messages, signatures: of_signatures };
+        let rows = VerifyRows { keys: RowVerifyingKeys::One(&public), mode: PURE, messages, signatures: of_signatures };
         let mut verdicts = vec![RowStatus::default(); 600];
         let mut stopped = 0;
         let stop = |done: usize| {

@@ -6,7 +6,9 @@ use super::{Engine, Message, SigningKey, VerifyingKey};
 use crate::Error;
 use crate::flow::Flow;
 use crate::jobs::check_length;
-use crate::rows::{Column, Count, Keys, Progress, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, of_table};
+use crate::rows::{
+    Column, Count, Keys, Progress, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, of_table,
+};
 use crate::run::room;
 use hypergrove_engine::programs::{Facts, Group, Kind};
 use hypergrove_engine::scheduler::Place;

@@ -1,0 +1,191 @@
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from types import ModuleType
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
+
+from typing_extensions import Buffer
+
+__all__ = [
+    "SETS",
+    "Array",
+    "Engine",
+    "InvalidSignature",
+    "PrivateKey",
+    "PrivateKeys",
+    "PublicKey",
+    "__version__",
+    "keygen_batch",
+    "sha256_batch",
+    "verify_batch",
+    "zkdilithium",
+]
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+# NumPy's arrays, whose type has the buffer protocol from Python 3.12 on alone.
+class _NumpyArray(Protocol):
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+# A value for each row: a sequence of bytes, an array of uint8 of shape (rows, bytes of a row), or a column of Arrow.
+_Rows: TypeAlias = Sequence[Buffer] | Sequence[_NumpyArray] | Buffer | _NumpyArray | _ArrowArray | _ArrowStream
+_Out = TypeVar("_Out", bound=Buffer | _NumpyArray)
+
+SETS: Final[tuple[str, ...]]
+zkdilithium: Final[ModuleType]
+__version__: Final[str]
+
+class InvalidSignature(Exception): ...
+
+@final
+class Array:
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def format(self) -> Literal["B", "?"]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, row: int, /) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def tobytes(self) -> bytes: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __release_buffer__(self, view: memoryview, /) -> None: ...
+
+@final
+class Engine:
+    def __new__(
+        cls,
+        devices: str | Sequence[str] | None = None,
+        threads: int | None = None,
+        memory: int | None = None,
+        cache: str | PathLike[str] | Literal[False] | None = None,
+        tables: Sequence[str | PathLike[str]] | None = None,
+        redundant: bool = False,
+    ) -> Engine: ...
+    @property
+    def devices(self) -> list[str]: ...
+    @property
+    def threads(self) -> int: ...
+    def faults(self) -> list[str]: ...
+    def notices(self) -> list[str]: ...
+    def empty(self, shape: int | tuple[int] | tuple[int, int]) -> Array: ...
+
+@final
+class PrivateKey:
+    @staticmethod
+    def generate(set: str, *, engine: Engine | None = None) -> PrivateKey: ...
+    @staticmethod
+    def from_pem(data: Buffer) -> PrivateKey: ...
+    @staticmethod
+    def from_der(data: Buffer) -> PrivateKey: ...
+    @staticmethod
+    def from_raw(set: str, data: Buffer) -> PrivateKey: ...
+    def to_pem(self) -> bytes: ...
+    def to_der(self) -> bytes: ...
+    def to_raw(self) -> bytes: ...
+    @property
+    def set(self) -> str: ...
+    @property
+    def signature_size(self) -> int: ...
+    def public_key(self) -> PublicKey: ...
+    def sign(
+        self,
+        data: Buffer,
+        context: Buffer | None = None,
+        *,
+        prehash: str | None = None,
+        deterministic: bool = False,
+        engine: Engine | None = None,
+    ) -> bytes: ...
+    @overload
+    def sign_batch(
+        self,
+        messages: _Rows,
+        *,
+        context: Buffer | None = None,
+        prehash: str | None = None,
+        deterministic: bool = False,
+        out: None = None,
+        engine: Engine | None = None,
+    ) -> Array: ...
+    @overload
+    def sign_batch(
+        self,
+        messages: _Rows,
+        *,
+        context: Buffer | None = None,
+        prehash: str | None = None,
+        deterministic: bool = False,
+        out: _Out,
+        engine: Engine | None = None,
+    ) -> _Out: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+    def __reduce__(self) -> NoReturn: ...
+
+@final
+class PublicKey:
+    @staticmethod
+    def from_pem(data: Buffer) -> PublicKey: ...
+    @staticmethod
+    def from_der(data: Buffer) -> PublicKey: ...
+    @staticmethod
+    def from_raw(set: str, data: Buffer) -> PublicKey: ...
+    def to_pem(self) -> bytes: ...
+    def to_der(self) -> bytes: ...
+    def to_raw(self) -> bytes: ...
+    @property
+    def set(self) -> str: ...
+    @property
+    def signature_size(self) -> int: ...
+    def verify(
+        self,
+        signature: Buffer,
+        data: Buffer,
+        context: Buffer | None = None,
+        *,
+        prehash: str | None = None,
+        engine: Engine | None = None,
+    ) -> None: ...
+    def is_valid(
+        self,
+        signature: Buffer,
+        data: Buffer,
+        context: Buffer | None = None,
+        *,
+        prehash: str | None = None,
+        engine: Engine | None = None,
+    ) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class PrivateKeys:
+    @property
+    def set(self) -> str: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> PrivateKey: ...
+    def __iter__(self) -> Iterator[PrivateKey]: ...
+    def __reduce__(self) -> NoReturn: ...
+
+def verify_batch(
+    public_keys: PublicKey | Sequence[PublicKey] | _Rows,
+    signatures: _Rows,
+    messages: _Rows,
+    *,
+    set: str | None = None,
+    context: Buffer | None = None,
+    prehash: str | None = None,
+    engine: Engine | None = None,
+) -> Array: ...
+def keygen_batch(set: str, count: int, *, engine: Engine | None = None) -> tuple[PrivateKeys, Array]: ...
+@overload
+def sha256_batch(messages: _Rows, *, out: None = None, engine: Engine | None = None) -> Array: ...
+@overload
+def sha256_batch(messages: _Rows, *, out: _Out, engine: Engine | None = None) -> _Out: ...

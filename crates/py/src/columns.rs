@@ -1,0 +1,405 @@
+//! What calls take and give, as columns of the engine.
+
+use crate::error::{Failure, bad};
+use crate::foreign::array::{Array, Element, Reading};
+use crate::foreign::arrow::ArrowColumn;
+use crate::foreign::buffer::{copy_from, copy_into};
+use hypergrove::rows::{Column, Offsets, RowStatus};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyRange, PySequence, PyString};
+use std::ops::{ControlFlow, Deref};
+use std::time::{Duration, Instant};
+
+/// Bytes that a call was given.
+pub(crate) enum Bytes {
+    /// `bytes`, which never change.
+    Shared(PyBackedBytes),
+    /// A copy of what may change.
+    Copied(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Shared(bytes) => bytes,
+            Bytes::Copied(bytes) => bytes,
+        }
+    }
+}
+
+impl Bytes {
+    /// The bytes of an argument.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Bytes> {
+        Bytes::named(object, || what.into())
+    }
+
+    fn named(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Bytes> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Bytes::Shared(PyBackedBytes::from(bytes.clone())));
+        }
+        let buffer = buffer_of(object, &what)?;
+        if buffer.dimensions() > 1 {
+            return Err(bad(format!(
+                "{}: a buffer with {} dimensions, where one is wanted",
+                what(),
+                buffer.dimensions()
+            )));
+        }
+        let mut copy = zeros(buffer.len_bytes())?;
+        copy_from(&buffer, &mut copy);
+        Ok(Bytes::Copied(copy))
+    }
+}
+
+/// A contiguous buffer of bytes.
+fn buffer_of(object: &Bound<'_, PyAny>, what: &impl Fn() -> String) -> PyResult<PyBuffer<u8>> {
+    let Ok(buffer) = pyo3::buffer::PyUntypedBuffer::get(object) else {
+        let kind = object.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{}: {kind} is not bytes, and has no buffer of bytes", what())));
+    };
+    let format = buffer.format().to_string_lossy().into_owned();
+    // Characters of `ctypes` are bytes too.
+    let Ok(buffer) = buffer.into_typed::<u8>() else {
+        return Err(PyTypeError::new_err(format!(
+            "{}: a buffer whose elements have the format {format:?}; the elements must be uint8 (\"B\")",
+            what()
+        )));
+    };
+    if !buffer.is_c_contiguous() {
+        return Err(bad(format!(
+            "{}: the array is not contiguous; copy it, by numpy.ascontiguousarray for example",
+            what()
+        )));
+    }
+    Ok(buffer)
+}
+
+/// Zeros, or an exception where there is no memory for them.
+pub(crate) fn zeros(len: usize) -> PyResult<Vec<u8>> {
+    // Asked first, since `vec!` ends the process where there is none. Its zeros are the system's: nobody has to write them.
+    let asked = Vec::<u8>::new().try_reserve_exact(len);
+    asked.map_err(|_| PyMemoryError::new_err(format!("there is no memory for {len} bytes")))?;
+    Ok(vec![0; len])
+}
+
+/// Bytes of so many rows.
+pub(crate) fn size(rows: usize, width: usize) -> PyResult<usize> {
+    let bytes = rows.checked_mul(width).filter(|bytes| isize::try_from(*bytes).is_ok());
+    bytes.ok_or_else(|| PyMemoryError::new_err(format!("{rows} rows of {width} bytes are more than memory can have")))
+}
+
+/// One value for each row, as the caller gave them.
+pub(crate) struct Rows {
+    /// The argument's name.
+    what: &'static str,
+    pub(crate) count: usize,
+    source: Source,
+}
+
+enum Source {
+    Each(Vec<Bytes>),
+    Buffer(PyBuffer<u8>, usize),
+    Array(Py<Array>, usize),
+    Arrow(ArrowColumn),
+}
+
+impl Rows {
+    pub(crate) fn of(object: &Bound<'_, PyAny>, what: &'static str) -> PyResult<Rows> {
+        let rows = |count, source| Ok(Rows { what, count, source });
+        if let Ok(array) = object.cast::<Array>() {
+            return match (array.get().element(), &array.get().sizes()[..]) {
+                (Element::Byte, [count, width]) => rows(*count, Source::Array(array.clone().unbind(), *width)),
+                _ => Err(bad(format!("{what}: {} has no rows of bytes", array.repr()?))),
+            };
+        }
+        let is_one = object.is_instance_of::<PyBytes>()
+            || object.is_instance_of::<PyByteArray>()
+            || object.is_instance_of::<PyString>();
+        if is_one {
+            let kind = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "{what}: {kind} is one value; give a sequence of values, a two-dimensional array of uint8 or an Arrow array"
+            )));
+        }
+        // A view is a sequence too, of numbers.
+        if let Ok(sequence) = object.cast::<PySequence>()
+            && !object.is_instance_of::<PyMemoryView>()
+        {
+            let mut all = Vec::with_capacity(sequence.len()?);
+            for (row, item) in sequence.try_iter()?.enumerate() {
+                all.push(Bytes::named(&item?, || format!("{what}: row {row}"))?);
+            }
+            return rows(all.len(), Source::Each(all));
+        }
+        if let Some(column) = ArrowColumn::of(object, what)? {
+            return rows(column.rows(), Source::Arrow(column));
+        }
+        let buffer = buffer_of(object, &|| what.into()).map_err(|why| no_rows(object, what, why))?;
+        match *buffer.shape() {
+            [count, width] => rows(count, Source::Buffer(buffer, width)),
+            ref shape => Err(bad(format!(
+                "{what}: an array with {} dimensions; rows are two-dimensional, of shape (rows, bytes of a row)",
+                shape.len()
+            ))),
+        }
+    }
+
+    /// Bytes of each row, where the column says so once for all.
+    pub(crate) fn width(&self) -> Option<usize> {
+        match &self.source {
+            Source::Buffer(_, width) | Source::Array(_, width) => Some(*width),
+            Source::Arrow(column) => column.width(),
+            Source::Each(_) => None,
+        }
+    }
+
+    /// Refuses a column whose rows all have another width.
+    pub(crate) fn check_width(&self, width: usize, of: &str) -> PyResult<()> {
+        match self.width() {
+            Some(other) if other != width && self.count > 0 => {
+                Err(bad(format!("{}: rows of {other} bytes; {of} has {width}", self.what)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses columns of different lengths.
+    pub(crate) fn check_count(&self, count: usize, of: &str) -> PyResult<()> {
+        if self.count == count {
+            return Ok(());
+        }
+        Err(bad(format!("{} has {} rows, {of} has {count}; give one for each row", self.what, self.count)))
+    }
+
+    /// Gets the rows' bytes ready. Python need not be attached.
+    pub(crate) fn hold(&self) -> PyResult<Held<'_>> {
+        Ok(match &self.source {
+            Source::Each(all) => Held::Slices(all.iter().map(|bytes| &bytes[..]).collect()),
+            Source::Buffer(buffer, width) => {
+                let mut copy = zeros(buffer.len_bytes())?;
+                copy_from(buffer, &mut copy);
+                Held::Copied { bytes: copy, width: *width, rows: self.count }
+            }
+            Source::Array(array, width) => {
+                let reading = array.get().read()?;
+                let rows = self.count;
+                if reading.bytes().is_some() {
+                    Held::Read { reading, width: *width, rows }
+                } else {
+                    let mut bytes = zeros(size(rows, *width)?)?;
+                    reading.copy(0, &mut bytes);
+                    Held::Copied { bytes, width: *width, rows }
+                }
+            }
+            Source::Arrow(column) => {
+                let mut chunks = column.columns();
+                match (chunks.next(), chunks.next()) {
+                    (None, _) => Held::Slices(Vec::new()),
+                    (Some(only), None) => Held::Column(only),
+                    _ => Held::Slices(self.join(column)?),
+                }
+            }
+        })
+    }
+
+    /// The values of all arrays of a column.
+    fn join<'a>(&self, column: &'a ArrowColumn) -> PyResult<Vec<&'a [u8]>> {
+        let mut all = Vec::with_capacity(self.count);
+        for chunk in column.columns() {
+            for row in 0..chunk.rows() {
+                let value = value_of(chunk, row).ok_or(Failure::Row(all.len(), RowStatus::BadOffsets));
+                all.push(value?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// A value of a column of Arrow.
+fn value_of(column: Column<'_>, row: usize) -> Option<&[u8]> {
+    fn between<T: Copy + TryInto<usize>>(offsets: &[T], row: usize) -> Option<std::ops::Range<usize>> {
+        Some((*offsets.get(row)?).try_into().ok()?..(*offsets.get(row + 1)?).try_into().ok()?)
+    }
+    match column {
+        Column::Packed { bytes, width, stride, .. } => bytes.get(row * stride..)?.get(..width),
+        Column::Variable { bytes, offsets: Offsets::I32(offsets) } => bytes.get(between(offsets, row)?),
+        Column::Variable { bytes, offsets: Offsets::I64(offsets) } => bytes.get(between(offsets, row)?),
+        Column::Slices(all) => all.get(row).copied(),
+    }
+}
+
+/// The exception for what is no column at all.
+fn no_rows(object: &Bound<'_, PyAny>, what: &str, why: PyErr) -> PyErr {
+    let has_buffer = pyo3::buffer::PyUntypedBuffer::get(object).is_ok();
+    if has_buffer {
+        return why;
+    }
+    let kind = object.get_type().name().map_or_else(|_| "this".into(), |name| name.to_string());
+    PyTypeError::new_err(format!(
+        "{what}: {kind} is no column; give a sequence of bytes, a two-dimensional array of uint8 or an Arrow array"
+    ))
+}
+
+/// Rows whose bytes stay as they are.
+pub(crate) enum Held<'a> {
+    Slices(Vec<&'a [u8]>),
+    Copied { bytes: Vec<u8>, width: usize, rows: usize },
+    Read { reading: Reading<'a>, width: usize, rows: usize },
+    Column(Column<'a>),
+}
+
+impl Held<'_> {
+    pub(crate) fn column(&self) -> Column<'_> {
+        match self {
+            Held::Slices(all) => Column::Slices(all),
+            Held::Copied { bytes, width, rows } => packed(bytes, *width, *rows),
+            Held::Read { reading, width, rows } => packed(reading.bytes().unwrap_or_default(), *width, *rows),
+            Held::Column(column) => *column,
+        }
+    }
+}
+
+/// Not `Column::packed`, which counts no rows of width 0.
+fn packed(bytes: &[u8], width: usize, rows: usize) -> Column<'_> {
+    Column::Packed { bytes, width, stride: width, rows }
+}
+
+/// Where a call writes its rows.
+pub(crate) enum Target<'py> {
+    New,
+    Array(Bound<'py, Array>),
+    Buffer(Bound<'py, PyAny>, PyBuffer<u8>),
+}
+
+impl<'py> Target<'py> {
+    /// Checks `out`, if it is given: it must have the results' shape.
+    pub(crate) fn of(out: Option<&Bound<'py, PyAny>>, rows: usize, width: usize) -> PyResult<Target<'py>> {
+        let fits = |shape: &[usize]| match shape == [rows, width] {
+            true => Ok(()),
+            false => Err(bad(format!("out has the shape {shape:?}; the results have [{rows}, {width}]"))),
+        };
+        let Some(out) = out else { return Ok(Target::New) };
+        if let Ok(array) = out.cast::<Array>() {
+            if array.get().element() != Element::Byte {
+                return Err(PyTypeError::new_err("out: an array of booleans; the results are uint8"));
+            }
+            fits(&array.get().sizes())?;
+            return Ok(Target::Array(array.clone()));
+        }
+        let buffer = buffer_of(out, &|| "out".into())?;
+        fits(buffer.shape())?;
+        if buffer.readonly() {
+            return Err(PyValueError::new_err("out is read-only; give an array that may be written"));
+        }
+        Ok(Target::Buffer(out.clone(), buffer))
+    }
+
+    /// Gives `work` memory for `rows` results of `width` bytes, with Python detached, and makes an array of it, or puts it where the
+    /// caller wants it.
+    pub(crate) fn fill(
+        self,
+        py: Python<'py>,
+        rows: usize,
+        width: usize,
+        work: impl FnOnce(&mut [u8]) -> Result<(), Failure> + Send,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let len = size(rows, width)?;
+        match self {
+            Target::New => {
+                let mut bytes = zeros(len)?;
+                py.detach(|| work(&mut bytes))?;
+                Ok(Bound::new(py, Array::new(bytes, Element::Byte, &[rows, width]))?.into_any())
+            }
+            Target::Array(array) => {
+                let Some(mut writing) = array.get().write()? else {
+                    // Others can see it.
+                    let buffer = PyBuffer::get(&array)?;
+                    return Target::Buffer(array.into_any(), buffer).fill(py, rows, width, work);
+                };
+                py.detach(|| work(writing.bytes()))?;
+                drop(writing);
+                Ok(array.into_any())
+            }
+            Target::Buffer(out, buffer) => {
+                py.detach(|| {
+                    let mut bytes = zeros(len)?;
+                    let done = work(&mut bytes);
+                    copy_into(&buffer, &bytes);
+                    done
+                })?;
+                Ok(out)
+            }
+        }
+    }
+}
+
+/// Lets a call end by Ctrl-C.
+pub(crate) struct Signals {
+    next: Instant,
+    raised: Option<PyErr>,
+}
+
+impl Signals {
+    /// To attach Python may take as long as another thread keeps it.
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    pub(crate) fn new() -> Signals {
+        Signals { next: Instant::now() + Signals::PAUSE, raised: None }
+    }
+
+    /// Asks Python now and then. Called on the thread that called us.
+    pub(crate) fn check(&mut self) -> ControlFlow<()> {
+        if Instant::now() < self.next {
+            return ControlFlow::Continue(());
+        }
+        let asked = Python::attach(|py| py.check_signals());
+        self.next = Instant::now() + Signals::PAUSE;
+        match asked {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(why) => {
+                self.raised = Some(why);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// What a signal's handler raised.
+    pub(crate) fn finish(self) -> PyResult<()> {
+        self.raised.map_or(Ok(()), Err)
+    }
+}
+
+/// Statuses of a call that gives each row a result.
+pub(crate) fn check_statuses(statuses: &[RowStatus], good: RowStatus) -> Result<(), Failure> {
+    match statuses.iter().position(|status| *status != good) {
+        Some(row) => Err(Failure::Row(row, statuses[row])),
+        None => Ok(()),
+    }
+}
+
+/// Verdicts of a call: a signature of another length is not valid.
+pub(crate) fn verdicts(statuses: &[RowStatus]) -> Result<Vec<u8>, Failure> {
+    let verdict = |(row, status): (usize, &RowStatus)| match status {
+        RowStatus::Valid => Ok(1),
+        RowStatus::Invalid | RowStatus::SignatureLength => Ok(0),
+        other => Err(Failure::Row(row, *other)),
+    };
+    statuses.iter().enumerate().map(verdict).collect()
+}
+
+/// An array of booleans.
+pub(crate) fn booleans(py: Python<'_>, verdicts: Vec<u8>) -> PyResult<Bound<'_, Array>> {
+    let rows = verdicts.len();
+    Bound::new(py, Array::new(verdicts, Element::Bool, &[rows]))
+}
+
+/// An iterator over the rows of an object of ours: each is made when it is asked for.
+pub(crate) fn iterate<'py>(object: &Bound<'py, PyAny>, rows: usize) -> PyResult<Bound<'py, PyAny>> {
+    let numbers = PyRange::new(object.py(), 0, rows as isize)?;
+    object.py().import("builtins")?.getattr("map")?.call1((object.getattr("__getitem__")?, numbers))
+}

@@ -1,0 +1,211 @@
+//! Engines: those that a program makes, and the one that is made for it.
+
+use crate::error::{bad, exception};
+use crate::foreign::array::Array;
+use hypergrove::{BACKENDS, Backend, TableSource};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString};
+use std::env;
+use std::path::PathBuf;
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Devices, threads and memory that calls share. Calls without an engine use one that is made when it is first needed: the
+/// CPU, and GPUs for batches where measurements say they are faster.
+///
+/// After a fork, the child makes engines of its own: one that the parent has used raises RuntimeError there. The engine that is
+/// made for you is made anew.
+#[pyclass(frozen, module = "hypergrove")]
+pub(crate) struct Engine {
+    /// Some until it is dropped.
+    engine: Option<hypergrove::Engine>,
+    process: u32,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let engine = self.engine.take();
+        // A forked child has none of the threads and devices that the engine would give back.
+        if self.process != process::id() {
+            std::mem::forget(engine);
+        }
+    }
+}
+
+impl Engine {
+    fn get(&self) -> &hypergrove::Engine {
+        self.engine.as_ref().expect("an engine that is not dropped")
+    }
+}
+
+/// The engine of a call.
+pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<hypergrove::Engine> {
+    match given {
+        Some(engine) => Ok(engine.get().get().clone()),
+        None => default_engine(),
+    }
+}
+
+/// The engine that is made for whoever names none, once a process.
+fn default_engine() -> PyResult<hypergrove::Engine> {
+    static MADE: Mutex<Option<(u32, hypergrove::Engine)>> = Mutex::new(None);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = process::id();
+    match &*made {
+        Some((of, engine)) if *of == process => return Ok(engine.clone()),
+        _ => {}
+    }
+    let mut builder = hypergrove::Engine::builder();
+    if let Some(cache) = users_cache() {
+        builder = builder.cache(cache);
+    }
+    let engine = builder.build().map_err(|why| exception(&why))?;
+    // The parent's: see `Engine::drop`.
+    std::mem::forget(made.replace((process, engine.clone())));
+    Ok(engine)
+}
+
+/// Where compiled kernels are kept: the tool's directory.
+fn users_cache() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let usual = || if cfg!(windows) { set("LOCALAPPDATA") } else { set("HOME").map(|home| home.join(".cache")) };
+    Some(set("XDG_CACHE_HOME").or_else(usual)?.join("hypergrove"))
+}
+
+/// A backend and one of its devices.
+type Chosen = (Arc<dyn Backend>, u32);
+
+/// The devices with these names: `cpu`, `cuda`, `cuda:1`.
+fn chosen(names: &[String], cache: Option<&PathBuf>) -> PyResult<Vec<Chosen>> {
+    let (mut made, mut all) = (Vec::<Arc<dyn Backend>>::new(), Vec::new());
+    for name in names {
+        let (of, index) = match name.split_once(':') {
+            Some((of, index)) => {
+                let number =
+                    index.parse::<u32>().map_err(|_| bad(format!("device {name:?}: {index:?} is no number")))?;
+                (of, Some(number))
+            }
+            None => (&name[..], None),
+        };
+        let backend = match made.iter().find(|backend| backend.name() == of) {
+            Some(backend) => backend.clone(),
+            None => {
+                let entry = BACKENDS.iter().find(|entry| entry.name == of).ok_or_else(|| {
+                    let known: Vec<_> = BACKENDS.iter().map(|entry| entry.name).collect();
+                    bad(format!("device {name:?}: there is no backend {of:?}; there are {}", known.join(", ")))
+                })?;
+                let backend = (entry.make)(cache.map(PathBuf::as_path));
+                made.push(backend.clone());
+                backend
+            }
+        };
+        let there = backend.devices().map_err(|why| exception(&why))?;
+        let matching = there.iter().filter(|device| index.map_or(device.automatic, |index| index == device.index));
+        let before = all.len();
+        all.extend(matching.map(|device| (backend.clone(), device.index)));
+        if all.len() == before {
+            let why = backend.absent().unwrap_or_else(|| format!("it has {} devices", there.len()));
+            return Err(bad(format!("there is no device {name:?}: {why}")));
+        }
+    }
+    Ok(all)
+}
+
+/// One name, or several.
+fn names(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<String>> {
+    if object.is_instance_of::<PyString>() {
+        return Ok(vec![object.extract()?]);
+    }
+    object.extract().map_err(|_| PyTypeError::new_err(format!("{what}: give a string or a sequence of strings")))
+}
+
+#[pymethods]
+impl Engine {
+    /// `devices`: names such as "cpu", "cuda" (all of CUDA's GPUs) or "vulkan:1". `threads`: of the host. `memory`: bytes of the
+    /// host's memory for programs and results. `cache`: where compiled kernels are kept; None is the user's cache directory, as for
+    /// the command-line tool, and False is nowhere. `tables`: files of `hypergrove tune`. `redundant`: everything is computed twice
+    /// and compared.
+    #[new]
+    #[pyo3(signature = (devices=None, threads=None, memory=None, cache=None, tables=None, redundant=false))]
+    fn new(
+        devices: Option<&Bound<'_, PyAny>>,
+        threads: Option<usize>,
+        memory: Option<u64>,
+        cache: Option<&Bound<'_, PyAny>>,
+        tables: Option<Vec<PathBuf>>,
+        redundant: bool,
+    ) -> PyResult<Engine> {
+        let cache = match cache {
+            None => users_cache(),
+            Some(no) if no.is_instance_of::<PyBool>() && !no.is_truthy()? => None,
+            Some(path) => Some(path.extract()?),
+        };
+        let mut builder = hypergrove::Engine::builder().redundant(redundant);
+        if let Some(devices) = devices {
+            builder = builder.devices(chosen(&names(devices, "devices")?, cache.as_ref())?);
+        }
+        if let Some(cache) = cache {
+            builder = builder.cache(cache);
+        }
+        if let Some(threads) = threads {
+            builder = builder.threads(threads);
+        }
+        if let Some(memory) = memory {
+            builder = builder.memory_budget(memory);
+        }
+        if let Some(paths) = tables {
+            let read = |path: PathBuf| {
+                let text = std::fs::read_to_string(&path)?;
+                Ok(TableSource { name: path.display().to_string(), text })
+            };
+            builder = builder.tables(paths.into_iter().map(read).collect::<PyResult<Vec<_>>>()?);
+        }
+        let engine = builder.build().map_err(|why| exception(&why))?;
+        Ok(Engine { engine: Some(engine), process: process::id() })
+    }
+
+    /// The devices that work is split over, but for those that failed.
+    #[getter]
+    fn devices(&self) -> Vec<String> {
+        self.get().devices().iter().map(|device| device.id()).collect()
+    }
+
+    /// Threads of the host.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.get().threads()
+    }
+
+    /// What devices failed so far, the latest 64: a line each.
+    fn faults(&self) -> Vec<String> {
+        self.get().faults().iter().map(|fault| format!("{}: {}", fault.device.id(), fault.error)).collect()
+    }
+
+    /// What was left out, a table that is stale for example: a line each.
+    fn notices(&self) -> Vec<String> {
+        self.get().notices()
+    }
+
+    /// An array of zeros, of shape `(rows, bytes of a row)` or `bytes`, in memory that this engine's devices reach by themselves.
+    /// To get such memory takes long, and to give it back the time to wipe it: use it for many calls.
+    fn empty(&self, py: Python<'_>, shape: &Bound<'_, PyAny>) -> PyResult<Array> {
+        let shape = match shape.extract::<usize>() {
+            Ok(bytes) => vec![bytes],
+            Err(_) => shape.extract::<Vec<usize>>()?,
+        };
+        if !(1..=2).contains(&shape.len()) {
+            return Err(bad(format!(
+                "shape: {} dimensions; give a number of bytes, or (rows, bytes of a row)",
+                shape.len()
+            )));
+        }
+        let bytes = crate::columns::size(shape[0], shape.get(1).copied().unwrap_or(1))?;
+        let memory = py.detach(|| self.get().memory(bytes)).map_err(|why| exception(&why))?;
+        Ok(Array::in_memory(memory, &shape))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<hypergrove.Engine on {}, {} threads>", self.devices().join(", "), self.threads())
+    }
+}

@@ -1,0 +1,73 @@
+//! Errors of the engine as exceptions of Python.
+
+use hypergrove::rows::RowStatus;
+use hypergrove::{Error, ErrorKind};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+pyo3::create_exception!(hypergrove, InvalidSignature, pyo3::exceptions::PyException, "The signature is not valid.");
+
+/// Why a call failed.
+pub(crate) enum Failure {
+    /// The engine's error.
+    Engine(Error),
+    /// A row could not be computed.
+    Row(usize, RowStatus),
+    /// An exception that Python raised, `KeyboardInterrupt` for example.
+    Python(PyErr),
+}
+
+impl From<Error> for Failure {
+    fn from(why: Error) -> Failure {
+        Failure::Engine(why)
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(why: PyErr) -> Failure {
+        Failure::Python(why)
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(why: Failure) -> PyErr {
+        match why {
+            Failure::Engine(why) => exception(&why),
+            Failure::Row(row, status) => of_row(row, status),
+            Failure::Python(why) => why,
+        }
+    }
+}
+
+/// The exception that a program can act on.
+pub(crate) fn exception(why: &Error) -> PyErr {
+    let what = why.to_string();
+    match why.kind() {
+        ErrorKind::BadInput | ErrorKind::KeyDamaged => PyValueError::new_err(what),
+        ErrorKind::OutOfMemory => PyMemoryError::new_err(what),
+        ErrorKind::Randomness => PyOSError::new_err(what),
+        _ => PyRuntimeError::new_err(what),
+    }
+}
+
+/// Text of something that is not what the call takes.
+pub(crate) fn bad(what: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(what.to_string())
+}
+
+fn of_row(row: usize, status: RowStatus) -> PyErr {
+    let what = match status {
+        RowStatus::BadOffsets => {
+            "its offsets decrease, are negative or lie beyond the column's bytes; validate the array"
+        }
+        RowStatus::KeyLength => "its public key has another length than the set's",
+        RowStatus::KeyDamaged => {
+            "the private key is damaged: its parts do not belong together, or it changed in memory; read it from a copy"
+        }
+        RowStatus::OutOfMemory => {
+            return PyMemoryError::new_err(format!("row {row}: it needs more memory than Engine(memory=…) allows"));
+        }
+        _ => return PyRuntimeError::new_err(format!("row {row} was not computed ({status:?})")),
+    };
+    PyValueError::new_err(format!("row {row}: {what}"))
+}

@@ -1,0 +1,535 @@
+//! Keys of SLH-DSA, and calls with one key.
+
+use crate::columns::{Bytes, Held, Rows, Signals, Target, booleans, check_statuses, iterate, size, verdicts, zeros};
+use crate::engine::{Engine, engine_of};
+use crate::error::{Failure, InvalidSignature, bad, exception};
+use crate::foreign::array::{Array, Element};
+use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
+use hypergrove::rows::{RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
+use hypergrove::{Mode, Params, PreHash, Randomizer, SigningKey, VerifyingKey};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use zeroize::Zeroizing;
+
+/// The set with this name.
+fn set_of(name: &str) -> PyResult<&'static Params> {
+    name.parse().map_err(bad)
+}
+
+/// How messages become M′.
+struct How {
+    context: Option<Bytes>,
+    hash: Option<PreHash>,
+}
+
+impl How {
+    fn of(context: Option<&Bound<'_, PyAny>>, prehash: Option<&str>) -> PyResult<How> {
+        let context = context.map(|context| Bytes::of(context, "context")).transpose()?;
+        Ok(How { context, hash: prehash.map(|name| name.parse().map_err(bad)).transpose()? })
+    }
+
+    fn mode(&self) -> Mode<'_> {
+        let context = self.context.as_deref().unwrap_or_default();
+        match self.hash {
+            Some(hash) => Mode::PreHash { context, hash },
+            None => Mode::Pure { context },
+        }
+    }
+}
+
+fn randomizer(deterministic: bool) -> Randomizer<'static> {
+    if deterministic { Randomizer::Deterministic } else { Randomizer::Hedged }
+}
+
+/// Whether the bytes are DER by their first two: nothing that follows is looked at.
+fn check_der(bytes: &[u8], is_wanted: bool) -> PyResult<()> {
+    let is_der = match *bytes {
+        [0x30, length, ..] => length >= 0x80 || usize::from(length) + 2 == bytes.len(),
+        _ => false,
+    };
+    match (is_der, is_wanted) {
+        (true, false) => Err(bad("the key is DER, not PEM; use from_der")),
+        (false, true) => {
+            Err(bad("the key is no DER: it does not begin as a sequence of its length; from_pem reads PEM"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A private key of SLH-DSA. Its memory is wiped when Python lets go of it; it does not pickle, its `repr` shows no secret, and
+/// two keys are compared in constant time.
+#[pyclass(frozen, eq, module = "hypergrove")]
+#[derive(PartialEq)]
+pub(crate) struct PrivateKey(SigningKey);
+
+#[pymethods]
+impl PrivateKey {
+    /// A new key of the set, "SLH-DSA-SHA2-128s" for example, from the operating system's randomness.
+    #[staticmethod]
+    #[pyo3(signature = (set, *, engine=None))]
+    fn generate(py: Python<'_>, set: &str, engine: Option<&Bound<'_, Engine>>) -> PyResult<PrivateKey> {
+        let (params, engine) = (set_of(set)?, engine_of(engine)?);
+        py.detach(|| engine.generate(params)).map(PrivateKey).map_err(|why| exception(&why))
+    }
+
+    /// Reads PKCS#8 in PEM.
+    #[staticmethod]
+    fn from_pem(data: &Bound<'_, PyAny>) -> PyResult<PrivateKey> {
+        PrivateKey::read(data, false)
+    }
+
+    /// Reads PKCS#8 in DER.
+    #[staticmethod]
+    fn from_der(data: &Bound<'_, PyAny>) -> PyResult<PrivateKey> {
+        PrivateKey::read(data, true)
+    }
+
+    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
+    #[staticmethod]
+    fn from_raw(set: &str, data: &Bound<'_, PyAny>) -> PyResult<PrivateKey> {
+        let bytes = Secret(Bytes::of(data, "data")?);
+        SigningKey::from_bytes(set_of(set)?, &bytes.0).map(PrivateKey).map_err(bad)
+    }
+
+    /// PKCS#8 in PEM. Python cannot wipe what is returned.
+    fn to_pem<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let pem = self.0.to_pkcs8_pem(LineEnding::LF).map_err(bad)?;
+        Ok(PyBytes::new(py, pem.as_bytes()))
+    }
+
+    /// PKCS#8 in DER. Python cannot wipe what is returned.
+    fn to_der<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.0.to_pkcs8_der().map_err(bad)?.as_bytes()))
+    }
+
+    /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root. Python cannot wipe what is returned.
+    fn to_raw<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_bytes())
+    }
+
+    /// The parameter set's name.
+    #[getter]
+    fn set(&self) -> &'static str {
+        self.0.params().name
+    }
+
+    /// Bytes of a signature.
+    #[getter]
+    fn signature_size(&self) -> usize {
+        self.0.params().sig_bytes()
+    }
+
+    /// The public key.
+    fn public_key(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key())
+    }
+
+    /// A signature. `context`: at most 255 bytes. `prehash`: the hash function of HashSLH-DSA, "SHA2-256" for example.
+    /// `deterministic`: the same message always has the same signature.
+    #[pyo3(signature = (data, context=None, *, prehash=None, deterministic=false, engine=None))]
+    fn sign<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
+        prehash: Option<&str>,
+        deterministic: bool,
+        engine: Option<&Bound<'py, Engine>>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (message, how) = (Bytes::of(data, "data")?, How::of(context, prehash)?);
+        let engine = engine_of(engine)?;
+        let signed = py.detach(|| engine.sign(&self.0, how.mode(), &message, randomizer(deterministic)));
+        signed.map(|signature| PyBytes::new(py, signature.as_bytes())).map_err(|why| exception(&why))
+    }
+
+    /// A signature for each message: an array of uint8, of shape (messages, signature_size), or `out`, which must have that shape.
+    /// If the call fails or is interrupted, rows of `out` that are not signed are zero.
+    #[pyo3(signature = (messages, *, context=None, prehash=None, deterministic=false, out=None, engine=None))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
+    fn sign_batch<'py>(
+        &self,
+        py: Python<'py>,
+        messages: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
+        prehash: Option<&str>,
+        deterministic: bool,
+        out: Option<&Bound<'py, PyAny>>,
+        engine: Option<&Bound<'py, Engine>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (messages, how) = (Rows::of(messages, "messages")?, How::of(context, prehash)?);
+        let (engine, width) = (engine_of(engine)?, self.signature_size());
+        let target = Target::of(out, messages.count, width)?;
+        target.fill(py, messages.count, width, |signatures| {
+            let held = messages.hold()?;
+            let rows = SignRows {
+                keys: RowSigningKeys::One(&self.0),
+                mode: how.mode(),
+                messages: held.column(),
+                randomizer: randomizer(deterministic),
+            };
+            let (mut statuses, mut signals) = (vec![RowStatus::default(); messages.count], Signals::new());
+            engine.sign_rows_with_progress(&rows, signatures, &mut statuses, |_| signals.check())?;
+            signals.finish()?;
+            check_statuses(&statuses, RowStatus::Signed)
+        })
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("private keys do not pickle; to_pem and from_pem move them where that is meant"))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<hypergrove.PrivateKey {}>", self.set())
+    }
+}
+
+impl PrivateKey {
+    fn read(data: &Bound<'_, PyAny>, is_der: bool) -> PyResult<PrivateKey> {
+        let bytes = Secret(Bytes::of(data, "data")?);
+        check_der(&bytes.0, is_der)?;
+        SigningKey::read_pkcs8(&bytes.0).map(PrivateKey).map_err(bad)
+    }
+}
+
+/// Bytes of a private key: a copy of them is wiped.
+pub(crate) struct Secret(pub(crate) Bytes);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        if let Bytes::Copied(copy) = &mut self.0 {
+            zeroize::Zeroize::zeroize(copy);
+        }
+    }
+}
+
+/// A public key of SLH-DSA.
+#[pyclass(frozen, eq, hash, module = "hypergrove")]
+#[derive(PartialEq, Hash)]
+pub(crate) struct PublicKey(VerifyingKey);
+
+#[pymethods]
+impl PublicKey {
+    /// Reads SPKI in PEM.
+    #[staticmethod]
+    fn from_pem(data: &Bound<'_, PyAny>) -> PyResult<PublicKey> {
+        PublicKey::read(data, false)
+    }
+
+    /// Reads SPKI in DER.
+    #[staticmethod]
+    fn from_der(data: &Bound<'_, PyAny>) -> PyResult<PublicKey> {
+        PublicKey::read(data, true)
+    }
+
+    /// Reads PK.seed ‖ PK.root.
+    #[staticmethod]
+    fn from_raw(set: &str, data: &Bound<'_, PyAny>) -> PyResult<PublicKey> {
+        VerifyingKey::from_bytes(set_of(set)?, &Bytes::of(data, "data")?).map(PublicKey).map_err(bad)
+    }
+
+    /// SPKI in PEM.
+    fn to_pem<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let pem = self.0.to_public_key_pem(LineEnding::LF).map_err(bad)?;
+        Ok(PyBytes::new(py, pem.as_bytes()))
+    }
+
+    /// SPKI in DER.
+    fn to_der<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.0.to_public_key_der().map_err(bad)?.as_bytes()))
+    }
+
+    /// PK.seed ‖ PK.root.
+    fn to_raw<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_bytes())
+    }
+
+    /// The parameter set's name.
+    #[getter]
+    fn set(&self) -> &'static str {
+        self.0.params().name
+    }
+
+    /// Bytes of a signature.
+    #[getter]
+    fn signature_size(&self) -> usize {
+        self.0.params().sig_bytes()
+    }
+
+    /// Raises InvalidSignature unless the signature is this key's for the data.
+    #[pyo3(signature = (signature, data, context=None, *, prehash=None, engine=None))]
+    fn verify<'py>(
+        &self,
+        py: Python<'py>,
+        signature: &Bound<'py, PyAny>,
+        data: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
+        prehash: Option<&str>,
+        engine: Option<&Bound<'py, Engine>>,
+    ) -> PyResult<()> {
+        match self.is_valid(py, signature, data, context, prehash, engine)? {
+            true => Ok(()),
+            false => Err(InvalidSignature::new_err(format!("the {} signature is not valid for this data", self.set()))),
+        }
+    }
+
+    /// Whether the signature is this key's for the data. A signature of another length is not.
+    #[pyo3(signature = (signature, data, context=None, *, prehash=None, engine=None))]
+    fn is_valid<'py>(
+        &self,
+        py: Python<'py>,
+        signature: &Bound<'py, PyAny>,
+        data: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
+        prehash: Option<&str>,
+        engine: Option<&Bound<'py, Engine>>,
+    ) -> PyResult<bool> {
+        let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
+        let (how, engine) = (How::of(context, prehash)?, engine_of(engine)?);
+        how.mode().check(b"").map_err(bad)?;
+        if signature.len() != self.signature_size() {
+            return Ok(false);
+        }
+        py.detach(|| engine.verify(&self.0, how.mode(), &message, &signature)).map_err(|why| exception(&why))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let (key, py) = (slf.get(), slf.py());
+        (slf.get_type().getattr("from_raw")?, (key.set(), key.to_raw(py))).into_pyobject(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let hex: String = self.0.to_bytes()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("<hypergrove.PublicKey {} {hex}…>", self.set())
+    }
+}
+
+impl PublicKey {
+    fn read(data: &Bound<'_, PyAny>, is_der: bool) -> PyResult<PublicKey> {
+        let bytes = Bytes::of(data, "data")?;
+        check_der(&bytes, is_der)?;
+        VerifyingKey::read_spki(&bytes).map(PublicKey).map_err(bad)
+    }
+}
+
+/// The private keys of a batch, in one piece of memory that is wiped in the end: `keys[i]` is a PrivateKey.
+#[pyclass(frozen, sequence, module = "hypergrove")]
+pub(crate) struct PrivateKeys {
+    params: &'static Params,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+#[pymethods]
+impl PrivateKeys {
+    /// The parameter set's name.
+    #[getter]
+    fn set(&self) -> &'static str {
+        self.params.name
+    }
+
+    fn __len__(&self) -> usize {
+        self.bytes.len() / self.params.sk_bytes()
+    }
+
+    fn __getitem__(&self, index: isize) -> PyResult<PrivateKey> {
+        let at = row_of(index, self.__len__())?;
+        let bytes = &self.bytes[at * self.params.sk_bytes()..][..self.params.sk_bytes()];
+        SigningKey::from_bytes(self.params, bytes).map(PrivateKey).map_err(bad)
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        iterate(slf.as_any(), slf.get().__len__())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("private keys do not pickle; to_pem and from_pem move them where that is meant"))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<hypergrove.PrivateKeys {}, {}>", self.set(), self.__len__())
+    }
+}
+
+/// The row that an index of Python means.
+pub(crate) fn row_of(index: isize, rows: usize) -> PyResult<usize> {
+    let row = if index < 0 { index + rows as isize } else { index };
+    let row = usize::try_from(row).ok().filter(|row| *row < rows);
+    row.ok_or_else(|| PyIndexError::new_err(format!("index {index}, of {rows}")))
+}
+
+/// The keys of a call that verifies.
+enum Keys {
+    One(VerifyingKey),
+    Table(Vec<VerifyingKey>, Vec<u32>),
+    Packed(&'static Params, Rows),
+}
+
+impl Keys {
+    fn of(object: &Bound<'_, PyAny>, set: Option<&str>) -> PyResult<Keys> {
+        let set = set.map(set_of).transpose()?;
+        let fits = |key: &VerifyingKey, what: &str| match set {
+            Some(set) if set != key.params() => {
+                Err(bad(format!("{what} is of the set {}, and set is {}", key.params().name, set.name)))
+            }
+            _ => Ok(()),
+        };
+        if let Ok(key) = object.cast::<PublicKey>() {
+            let key = &key.get().0;
+            fits(key, "the public key")?;
+            return Ok(Keys::One(key.clone()));
+        }
+        let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
+        if is_list && object.get_item(0).is_ok_and(|first| first.is_instance_of::<PublicKey>()) {
+            let (mut keys, mut numbers, mut of) = (Vec::<VerifyingKey>::new(), HashMap::new(), Vec::new());
+            // Objects that are alive have addresses of their own.
+            let items = object.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            for (row, item) in items.iter().enumerate() {
+                let Ok(key) = item.cast::<PublicKey>() else {
+                    let kind = item.get_type().name()?;
+                    return Err(PyTypeError::new_err(format!("public_keys: row {row} is {kind}, not PublicKey")));
+                };
+                let key = &key.get().0;
+                fits(key, &format!("public_keys: row {row}"))?;
+                let number = match numbers.entry(item.as_ptr() as usize) {
+                    Entry::Occupied(number) => *number.get(),
+                    Entry::Vacant(entry) => {
+                        if let Some(first) = keys.first().filter(|first| first.params() != key.params()) {
+                            let (first, other) = (first.params().name, key.params().name);
+                            return Err(bad(format!(
+                                "public_keys: row {row} is of the set {other}, row 0 of {first}; make a call for each set"
+                            )));
+                        }
+                        keys.push(key.clone());
+                        *entry.insert(keys.len() as u32 - 1)
+                    }
+                };
+                of.push(number);
+            }
+            return Ok(Keys::Table(keys, of));
+        }
+        let Some(params) = set else {
+            return Err(PyTypeError::new_err(
+                "public_keys: give a PublicKey, a list of PublicKey, or keys as bytes with set=\"SLH-DSA-…\"",
+            ));
+        };
+        let rows = Rows::of(object, "public_keys")?;
+        rows.check_width(params.pk_bytes(), &format!("a public key of {}", params.name))?;
+        Ok(Keys::Packed(params, rows))
+    }
+
+    fn params(&self) -> &'static Params {
+        match self {
+            Keys::One(key) => key.params(),
+            Keys::Table(keys, _) => keys[0].params(),
+            Keys::Packed(params, _) => params,
+        }
+    }
+
+    fn rows(&self) -> Option<usize> {
+        match self {
+            Keys::One(_) => None,
+            Keys::Table(_, of) => Some(of.len()),
+            Keys::Packed(_, rows) => Some(rows.count),
+        }
+    }
+
+    fn hold(&self) -> PyResult<Option<Held<'_>>> {
+        if let Keys::Packed(_, rows) = self { rows.hold().map(Some) } else { Ok(None) }
+    }
+
+    fn column<'a>(&'a self, held: &'a Option<Held<'_>>) -> RowVerifyingKeys<'a> {
+        match (self, held) {
+            (Keys::One(key), _) => RowVerifyingKeys::One(key),
+            (Keys::Table(keys, of), _) => RowVerifyingKeys::Table { keys, of },
+            (Keys::Packed(params, _), held) => {
+                let keys = held.as_ref().expect("packed keys are held").column();
+                RowVerifyingKeys::Encoded { params, keys }
+            }
+        }
+    }
+}
+
+/// Whether each signature is valid: an array of booleans. `public_keys`: one PublicKey for all rows, a list of them, or keys as
+/// bytes with the name of their `set`. A signature of the wrong length is not valid; what is wrong with other columns is an
+/// exception.
+#[pyfunction]
+#[pyo3(signature = (public_keys, signatures, messages, *, set=None, context=None, prehash=None, engine=None))]
+#[expect(clippy::too_many_arguments, reason = "Python's keywords")]
+pub(crate) fn verify_batch<'py>(
+    py: Python<'py>,
+    public_keys: &Bound<'py, PyAny>,
+    signatures: &Bound<'py, PyAny>,
+    messages: &Bound<'py, PyAny>,
+    set: Option<&str>,
+    context: Option<&Bound<'py, PyAny>>,
+    prehash: Option<&str>,
+    engine: Option<&Bound<'py, Engine>>,
+) -> PyResult<Bound<'py, Array>> {
+    let keys = Keys::of(public_keys, set)?;
+    let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
+    let (how, engine) = (How::of(context, prehash)?, engine_of(engine)?);
+    signatures.check_width(keys.params().sig_bytes(), &format!("a signature of {}", keys.params().name))?;
+    signatures.check_count(messages.count, "messages")?;
+    if let Some(count) = keys.rows().filter(|count| *count != messages.count) {
+        return Err(bad(format!(
+            "public_keys has {count} rows, messages has {}; give one for each row",
+            messages.count
+        )));
+    }
+    let verdicts = py.detach(|| {
+        let (held_keys, signatures, texts) = (keys.hold()?, signatures.hold()?, messages.hold()?);
+        let rows = VerifyRows {
+            keys: keys.column(&held_keys),
+            mode: how.mode(),
+            messages: texts.column(),
+            signatures: signatures.column(),
+        };
+        let (mut statuses, mut signals) = (vec![RowStatus::default(); messages.count], Signals::new());
+        engine.verify_rows_with_progress(&rows, &mut statuses, |_| signals.check())?;
+        signals.finish()?;
+        verdicts(&statuses)
+    });
+    booleans(py, verdicts.map_err(|why: Failure| PyErr::from(why))?)
+}
+
+/// New key pairs of a set from the operating system's randomness: PrivateKeys, and an array of the public keys' bytes.
+#[pyfunction]
+#[pyo3(signature = (set, count, *, engine=None))]
+pub(crate) fn keygen_batch<'py>(
+    py: Python<'py>,
+    set: &str,
+    count: usize,
+    engine: Option<&Bound<'py, Engine>>,
+) -> PyResult<(PrivateKeys, Array)> {
+    let (params, engine) = (set_of(set)?, engine_of(engine)?);
+    let mut private = Zeroizing::new(zeros(size(count, params.sk_bytes())?)?);
+    let mut public = zeros(size(count, params.pk_bytes())?)?;
+    let done = py.detach(|| {
+        let mut signals = Signals::new();
+        engine.keygen_rows_with_progress(params, &mut private, &mut public, |_| signals.check())?;
+        signals.finish().map_err(Failure::from)
+    });
+    done.map_err(PyErr::from)?;
+    let public = Array::new(public, Element::Byte, &[count, params.pk_bytes()]);
+    Ok((PrivateKeys { params, bytes: private }, public))
+}
+
+/// SHA-256 of each message: an array of uint8, of shape (messages, 32), or `out`.
+#[pyfunction]
+#[pyo3(signature = (messages, *, out=None, engine=None))]
+pub(crate) fn sha256_batch<'py>(
+    py: Python<'py>,
+    messages: &Bound<'py, PyAny>,
+    out: Option<&Bound<'py, PyAny>>,
+    engine: Option<&Bound<'py, Engine>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
+    Target::of(out, messages.count, 32)?.fill(py, messages.count, 32, |sums| {
+        let held = messages.hold()?;
+        let mut statuses = vec![RowStatus::default(); messages.count];
+        engine.sha256_rows(held.column(), sums, &mut statuses)?;
+        check_statuses(&statuses, RowStatus::Hashed)
+    })
+}

@@ -1,0 +1,51 @@
+"""What documents say runs, and the table of figures is that of its record."""
+
+import doctest
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hypergrove
+
+
+def test_examples_of_documents(repository: Path) -> None:
+    for document in ["docs/python.md", "crates/py/README.md"]:
+        failed, attempted = doctest.testfile(str(repository / document), module_relative=False)
+        assert attempted and not failed, document
+
+
+def test_examples_of_docstrings() -> None:
+    for module in [hypergrove, hypergrove.zkdilithium]:
+        failed, attempted = doctest.testmod(module)
+        assert attempted and not failed
+
+
+def test_everything_public_is_documented() -> None:
+    for module in [hypergrove, hypergrove.zkdilithium]:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if isinstance(thing, (str, int, tuple)):
+                continue
+            assert thing.__doc__, name
+            for method in vars(thing) if isinstance(thing, type) else []:
+                assert method.startswith("_") or getattr(thing, method).__doc__, f"{name}.{method}"
+
+
+def test_the_table_is_rendered(repository: Path) -> None:
+    sys.path.insert(0, str(repository / "crates/py/bench"))
+    import measure
+
+    page = (repository / "docs/python.md").read_text()
+    shown = page.split("<!-- rendered by crates/py/bench/measure.py -->\n")[1].split("\n<!-- end -->")[0]
+    assert shown == measure.table(json.loads(measure.RECORD.read_text()))
+
+
+def test_the_parquet_example(repository: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    example = repository / "crates/py/examples/parquet.py"
+    command = [sys.executable, str(example), "--rows", "2500", "--plot", str(tmp_path / "plot.png")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert "2,475 valid, 25 not, as they should be" in ran.stdout, ran.stdout + ran.stderr

@@ -1,0 +1,168 @@
+"""Keys: made, read, written, compared, and never shown."""
+
+import copy
+import pickle
+
+import pytest
+from conftest import SET
+
+import hypergrove
+from hypergrove import InvalidSignature, PrivateKey, PublicKey, zkdilithium
+
+
+@pytest.mark.parametrize("name", [name for name in hypergrove.SETS if name.endswith("f")])
+def test_a_key_of_each_fast_set_signs(name: str) -> None:
+    key = PrivateKey.generate(name)
+    public = key.public_key()
+    signature = key.sign(b"message", b"context")
+    assert (key.set, public.set) == (name, name)
+    assert len(signature) == key.signature_size == public.signature_size
+    public.verify(signature, b"message", b"context")
+    for data, context in [(b"massage", b"context"), (b"message", b"contexts"), (b"message", None)]:
+        assert not public.is_valid(signature, data, context)
+        with pytest.raises(InvalidSignature, match=name):
+            public.verify(signature, data, context)
+
+
+def test_signatures_are_hedged_unless_asked(key: PrivateKey) -> None:
+    assert key.sign(b"m") != key.sign(b"m")
+    same = key.sign(b"m", deterministic=True)
+    assert same == key.sign(b"m", deterministic=True)
+    assert key.public_key().is_valid(same, b"m")
+
+
+def test_prehash(key: PrivateKey) -> None:
+    public = key.public_key()
+    for name in ["SHA2-256", "sha512", "SHAKE128"]:
+        signature = key.sign(b"m", b"c", prehash=name)
+        assert public.is_valid(signature, b"m", b"c", prehash=name)
+        assert not public.is_valid(signature, b"m", b"c")
+    with pytest.raises(ValueError, match="md5"):
+        key.sign(b"m", prehash="md5")
+
+
+def test_a_signature_of_another_length_is_not_valid(key: PrivateKey) -> None:
+    public, signature = key.public_key(), key.sign(b"m")
+    for wrong in [b"", signature[:-1], signature + b"\0"]:
+        assert not public.is_valid(wrong, b"m")
+        with pytest.raises(InvalidSignature):
+            public.verify(wrong, b"m")
+
+
+def test_keys_are_written_and_read(key: PrivateKey, other: PrivateKey) -> None:
+    public = key.public_key()
+    for read in [
+        PrivateKey.from_pem(key.to_pem()),
+        PrivateKey.from_der(key.to_der()),
+        PrivateKey.from_raw(SET, key.to_raw()),
+        PrivateKey.from_raw(SET, bytearray(key.to_raw())),
+    ]:
+        assert read == key and read != other
+        assert read.public_key() == public
+    for read in [
+        PublicKey.from_pem(public.to_pem()),
+        PublicKey.from_der(public.to_der()),
+        PublicKey.from_raw(SET, memoryview(public.to_raw())),
+        pickle.loads(pickle.dumps(public)),
+        copy.deepcopy(public),
+    ]:
+        assert read == public and hash(read) == hash(public)
+        assert read != other.public_key()
+    assert len({public, PublicKey.from_pem(public.to_pem()), other.public_key()}) == 2
+    assert key.to_pem().startswith(b"-----BEGIN PRIVATE KEY-----\n")
+    assert public.to_pem().startswith(b"-----BEGIN PUBLIC KEY-----\n")
+    # Text before a key is allowed in PEM.
+    assert PublicKey.from_pem(b"0 is a digit\n" + public.to_pem()) == public
+
+
+def test_private_keys_stay_where_they_are(key: PrivateKey, zk_key: zkdilithium.PrivateKey) -> None:
+    keys, _ = hypergrove.keygen_batch(SET, 1)
+    zk_keys, _ = zkdilithium.keygen_batch(1)
+    for secret in [key, keys, zk_key, zk_keys]:
+        with pytest.raises(TypeError, match="do not pickle"):
+            pickle.dumps(secret)
+        with pytest.raises(TypeError, match="do not pickle"):
+            copy.copy(secret)
+        with pytest.raises(TypeError):
+            memoryview(secret)
+        shown = repr(secret) + str(secret)
+        raw = key.to_raw() if isinstance(secret, PrivateKey) else b""
+        assert "PrivateKey" in shown and len(shown) < 120
+        assert not raw or raw[:4].hex() not in shown
+    for secret in [key, zk_key]:
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(secret)
+        with pytest.raises(TypeError):
+            secret < secret
+
+
+def test_classes_are_made_by_their_methods_alone() -> None:
+    for made in [PrivateKey, PublicKey, hypergrove.PrivateKeys, hypergrove.Array]:
+        with pytest.raises(TypeError):
+            made()
+        with pytest.raises(TypeError):
+            type("Derived", (made,), {})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda key: PrivateKey.generate("SLH-DSA-SHA2-128x"), ValueError, "SLH-DSA-SHA2-128"),
+        (lambda key: PrivateKey.generate(None), TypeError, "set"),
+        (lambda key: PrivateKey.from_raw(SET, b"short"), ValueError, "64"),
+        (lambda key: PrivateKey.from_raw(SET, None), TypeError, "data: NoneType"),
+        (lambda key: PrivateKey.from_raw(SET, "text"), TypeError, "data: str"),
+        (lambda key: PrivateKey.from_pem(b""), ValueError, "PKCS#8"),
+        (lambda key: PrivateKey.from_pem(key.to_der()), ValueError, "from_der"),
+        (lambda key: PrivateKey.from_der(key.to_pem()), ValueError, "from_pem"),
+        (lambda key: PrivateKey.from_pem(key.public_key().to_pem()), ValueError, "PUBLIC KEY"),
+        (lambda key: PrivateKey.from_der(key.to_der() + b"\0"), ValueError, "no DER"),
+        (lambda key: PublicKey.from_pem(key.to_pem()), ValueError, "PRIVATE KEY"),
+        (lambda key: PublicKey.from_der(b"\x30\x00"), ValueError, "SPKI"),
+        (lambda key: PublicKey.from_raw("SLH-DSA-SHA2-256f", key.public_key().to_raw()), ValueError, "64"),
+        (lambda key: key.sign(None), TypeError, "data: NoneType"),
+        (lambda key: key.sign("text"), TypeError, "data: str"),
+        (lambda key: key.sign(b"m", "text"), TypeError, "context: str"),
+        (lambda key: key.sign(b"m", bytes(256)), ValueError, "256"),
+        (lambda key: key.sign(b"m", memoryview(bytes(8))[::2]), ValueError, "not contiguous"),
+        (lambda key: key.public_key().verify(b"", b"m", bytes(256)), ValueError, "256"),
+        (lambda key: key.public_key().verify(None, b"m"), TypeError, "signature: NoneType"),
+        (lambda key: key.public_key().is_valid(b"", [1, 2]), TypeError, "data: list"),
+    ],
+)
+def test_bad_input(key: PrivateKey, call, error, text: str) -> None:
+    with pytest.raises(error, match=text):
+        call(key)
+
+
+def test_a_damaged_key_does_not_sign(key: PrivateKey) -> None:
+    raw = bytearray(key.to_raw())
+    raw[-1] ^= 1
+    damaged = PrivateKey.from_raw(SET, raw)
+    with pytest.raises(ValueError, match="damaged"):
+        damaged.sign(b"m")
+    with pytest.raises(ValueError, match="row 0: the private key is damaged"):
+        damaged.sign_batch([b"m", b"n"])
+
+
+def test_zkdilithium(zk_key: zkdilithium.PrivateKey) -> None:
+    public = zk_key.public_key()
+    signature = zk_key.sign(b"m")
+    assert signature == zk_key.sign(bytearray(b"m")) and len(signature) == zkdilithium.SIGNATURE_SIZE
+    public.verify(signature, b"m")
+    assert not public.is_valid(signature, b"n")
+    assert not public.is_valid(signature[:-1], b"m")
+    with pytest.raises(InvalidSignature):
+        public.verify(signature, b"n")
+    assert zkdilithium.PrivateKey.from_pem(zk_key.to_pem()) == zk_key
+    assert zkdilithium.PrivateKey.from_raw(zk_key.to_raw()) == zk_key != zkdilithium.PrivateKey.generate()
+    for read in [
+        zkdilithium.PublicKey.from_pem(public.to_pem()),
+        zkdilithium.PublicKey.from_raw(public.to_raw()),
+        pickle.loads(pickle.dumps(public)),
+    ]:
+        assert read == public and hash(read) == hash(public)
+    assert len(public.to_raw()) == zkdilithium.PUBLIC_KEY_SIZE
+    for wrong in [b"", zk_key.to_raw()[:-1]]:
+        with pytest.raises(ValueError):
+            zkdilithium.PrivateKey.from_raw(wrong)

@@ -1,0 +1,204 @@
+"""Threads, forks and Ctrl-C."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from conftest import SET
+
+from hypergrove import Engine, PrivateKey, sha256_batch, verify_batch
+
+
+def test_threads_share_an_engine(key: PrivateKey) -> None:
+    public = key.public_key()
+
+    def work(number: int) -> list[bool]:
+        messages = [bytes([number, i]) for i in range(10)]
+        signatures = key.sign_batch(messages)
+        assert public.is_valid(key.sign(messages[0]), messages[0])
+        return list(verify_batch(public, signatures, messages))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(32))) == [[True] * 10] * 32
+
+
+def test_other_threads_run_meanwhile(key: PrivateKey) -> None:
+    ended, count = threading.Event(), 0
+
+    def tick() -> None:
+        nonlocal count
+        while not ended.wait(0.002):
+            count += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    began = time.monotonic()
+    while time.monotonic() - began < 1:
+        key.sign_batch([b"m"] * 200)
+    ended.set()
+    thread.join()
+    assert count > 50
+
+
+def test_memory_that_changes_during_a_call(key: PrivateKey) -> None:
+    """Verdicts may be of either content; nothing else happens."""
+    messages = np.zeros((400, 64), dtype=np.uint8)
+    signatures = np.asarray(key.sign_batch([bytes(64)] * 400)).copy()
+    out, ended = np.zeros((400, 32), dtype=np.uint8), threading.Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            messages[:] += 1
+            signatures[:, 5000] += 1
+            out[:] = 7
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    for _ in range(10):
+        verdicts = verify_batch(key.public_key(), signatures, messages)
+        assert set(verdicts) <= {True, False}
+        sha256_batch(messages, out=out)
+    ended.set()
+    thread.join()
+
+
+def test_an_array_in_use_gives_no_view(key: PrivateKey) -> None:
+    array = Engine().empty((3000, key.signature_size))
+    began = threading.Event()
+
+    def sign() -> None:
+        began.set()
+        key.sign_batch([b"m"] * 3000, out=array)
+
+    thread = threading.Thread(target=sign)
+    thread.start()
+    began.wait()
+    refused = 0
+    while thread.is_alive():
+        try:
+            memoryview(array).release()
+        except BufferError as why:
+            assert "in use" in str(why)
+            refused += 1
+        time.sleep(0.001)
+    thread.join()
+    assert refused
+    assert list(verify_batch(key.public_key(), array, [b"m"] * 3000)) == [True] * 3000
+
+
+def test_asyncio(key: PrivateKey) -> None:
+    async def main() -> list[bytes]:
+        return list(await asyncio.gather(*(asyncio.to_thread(key.sign, bytes([i])) for i in range(8))))
+
+    signatures = asyncio.run(main())
+    assert list(verify_batch(key.public_key(), signatures, [bytes([i]) for i in range(8)])) == [True] * 8
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Does the work in a forked child, which must end well and soon."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as why:
+            print(f"in the child: {why!r}", file=sys.stderr, flush=True)
+            os._exit(1)
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            assert status == 0
+            return
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    pytest.fail("the child hangs")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_fork(key: PrivateKey) -> None:
+    mine = Engine(threads=2)
+    array = mine.empty((2, key.signature_size))
+    messages = [b"a", b"b"]
+    assert list(verify_batch(key.public_key(), key.sign_batch(messages, engine=mine), messages)) == [True] * 2
+
+    def child() -> None:
+        # The default engine is made anew; the parent's own is refused.
+        signatures = key.sign_batch(messages)
+        assert list(verify_batch(key.public_key(), signatures, messages)) == [True] * 2
+        with pytest.raises(RuntimeError, match="make a new engine"):
+            key.sign_batch(messages, engine=mine)
+        with pytest.raises(RuntimeError, match="make a new engine"):
+            key.sign(b"m", engine=mine)
+        fresh = Engine(threads=2)
+        assert key.public_key().is_valid(key.sign(b"m", engine=fresh), b"m", engine=fresh)
+        nonlocal array
+        del array
+
+    in_child(child)
+    # A child of a child.
+    in_child(lambda: in_child(child))
+    key.sign_batch(messages, out=array, engine=mine)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map(digest, [b"a", b"b"]) == [sha256_batch([b"a"])[0], sha256_batch([b"b"])[0]]
+
+
+def digest(message: bytes) -> bytes:
+    return bytes(sha256_batch([message])[0])
+
+
+INTERRUPTED = f"""
+import signal, threading, time, os
+from hypergrove import PrivateKey, Engine, keygen_batch, verify_batch
+key = PrivateKey.generate("{SET}")
+out = Engine().empty((1 << 20, 32))
+signatures = key.sign_batch([b"m"])[0]
+calls = [
+    lambda: key.sign_batch([b"m"] * 40_000),
+    lambda: verify_batch(key.public_key(), [signatures] * 2_000_000, [b"m"] * 2_000_000),
+    lambda: keygen_batch("{SET}", 3_000_000),
+]
+for call in calls:
+    threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    try:
+        call()
+        print("it was not interrupted", time.monotonic() - began)
+    except KeyboardInterrupt:
+        print("interrupted" if time.monotonic() - began < 20 else "late")
+assert key.public_key().is_valid(key.sign(b"m"), b"m")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Windows are others")
+def test_ctrl_c_ends_a_call() -> None:
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.split("\n") == ["interrupted"] * 3 + [""], ran.stderr
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="only from Python 3.12 on modules can refuse sub-interpreters")
+def test_a_sub_interpreter_gets_an_error() -> None:
+    code = """
+import hypergrove
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+other = interpreters.create()
+try:
+    print(interpreters.run_string(other, "import hypergrove"))
+except Exception as why:
+    print(why)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and "does not support loading in subinterpreters" in ran.stdout, ran

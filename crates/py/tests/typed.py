@@ -1,0 +1,39 @@
+"""How programs use the package, for mypy and pyright in their strict modes; nothing runs this."""
+
+from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
+
+import hypergrove
+from hypergrove import Array, Engine, PrivateKey, PrivateKeys, PublicKey, zkdilithium
+
+
+class ArrowColumn:
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        raise NotImplementedError
+
+
+def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], engine: Engine) -> None:
+    assert_type(key.sign(b"m", memoryview(b"c"), prehash="SHA2-256", engine=engine), bytes)
+    assert_type(key.sign_batch([b"m", b"n"]), Array)
+    assert_type(key.sign_batch(column, context=b"c"), Array)
+    assert_type(key.sign_batch(array, out=array), npt.NDArray[np.uint8])
+    assert_type(key.sign_batch([b"m"], out=engine.empty((1, key.signature_size)), engine=engine), Array)
+    assert_type(key.public_key().verify(b"", array[0].tobytes()), None)
+    assert_type(key.public_key().is_valid(b"", b"m"), bool)
+    verdicts = hypergrove.verify_batch([key.public_key()], column, array)
+    assert_type(verdicts[0], Any)
+    assert_type([bool(verdict) for verdict in verdicts], list[bool])
+    assert_type(hypergrove.verify_batch(array, array, [b"m"], set=hypergrove.SETS[0]), Array)
+    assert_type(hypergrove.sha256_batch(verdicts.tobytes() and [b"m"]), Array)
+    assert_type(hypergrove.keygen_batch("SLH-DSA-SHA2-128f", 3)[0], PrivateKeys)
+    assert_type([one.public_key() for one in hypergrove.keygen_batch("SLH-DSA-SHA2-128f", 3)[0]], list[PublicKey])
+    hypergrove.sha256_batch("text")  # type: ignore[arg-type]  # pyright: ignore
+    key.sign("text")  # type: ignore[arg-type]  # pyright: ignore
+    hash(key)  # type: ignore[arg-type,unused-ignore]  # pyright: ignore
+
+
+def other_scheme(key: zkdilithium.PrivateKey, public: zkdilithium.PublicKey) -> None:
+    assert_type(zkdilithium.verify_batch(public, key.sign_batch([b"m"]), [b"m"]), Array)
+    hypergrove.verify_batch(public, [b""], [b"m"])  # type: ignore[arg-type]  # pyright: ignore

@@ -1,0 +1,161 @@
+//! The Python package: built, installed where nothing else is, tested, and its types checked.
+
+use crate::ci::Extent;
+use crate::process::{self, Outcome, Step, Tally, answers, output};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Versions of what builds and tests the package.
+const REQUIREMENTS: &str = "crates/py/requirements.txt";
+/// The oldest Python that the package is for, and what it takes to make environments.
+const USABLE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+/// What users have without anything else: the examples of the modules' own documentation.
+const ALONE: &str = "import doctest, hypergrove, sys
+for module in (hypergrove, hypergrove.zkdilithium):
+    result = doctest.testmod(module)
+    sys.exit(1) if result.failed or not result.attempted else None";
+/// Finds an environment's packages.
+const PACKAGES: &str = "import sysconfig; print(sysconfig.get_path('purelib'))";
+
+/// CI's step.
+pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
+    let place = match Place::find() {
+        Ok(place) => place,
+        Err(why) => return Ok(Outcome::Skipped(why)),
+    };
+    let passed = place.test(tally, extent == Extent::Full)?;
+    place.types()?;
+    if extent == Extent::Full {
+        place.install_from_source()?;
+    }
+    Ok(Outcome::Passed(format!(
+        "{passed} tests of a wheel in an empty environment; types by mypy, stubtest and pyright"
+    )))
+}
+
+/// The tests alone, for `cargo xtask test`; or why there are none.
+pub(crate) fn test(tally: &mut Tally) -> Result<(), String> {
+    match Place::find() {
+        Ok(place) => place.test(tally, false).map(drop),
+        Err(why) => {
+            tally.skipped.insert(format!("the Python package: {why}"));
+            Ok(())
+        }
+    }
+}
+
+/// An interpreter, and a folder with environments made by it.
+struct Place {
+    python: &'static str,
+    folder: PathBuf,
+}
+
+impl Place {
+    fn find() -> Result<Place, String> {
+        let usable = |name: &&str| answers(name, &["-c", USABLE]);
+        let find = || ["python3", "python3.13", "python3.12", "python3.11"].into_iter().find(usable);
+        process::ensure_packages(&["python3-venv"], || find().is_some())
+            .map_err(|why| format!("no Python of release 3.11 or newer with venv: {why}"))?;
+        let place = Place { python: find().ok_or("no Python")?, folder: process::target().join("python") };
+        place.ensure_tools()?;
+        Ok(place)
+    }
+
+    /// The program of an environment.
+    fn program(&self, environment: &str, name: &str) -> PathBuf {
+        let folder = if cfg!(windows) { "Scripts" } else { "bin" };
+        self.folder.join(environment).join(folder).join(name)
+    }
+
+    fn run(&self, environment: &str, minutes: u32, arguments: &[&str]) -> Result<(), String> {
+        process::run(self.command(environment, minutes, arguments))
+    }
+
+    fn command(&self, environment: &str, minutes: u32, arguments: &[&str]) -> Command {
+        let mut command = process::limited(minutes, &self.program(environment, "python").to_string_lossy(), arguments);
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+        command
+    }
+
+    fn make(&self, environment: &str) -> Result<(), String> {
+        let place = self.folder.join(environment);
+        process::run(process::limited(2, self.python, &["-m", "venv", "--clear", &place.to_string_lossy()]))
+    }
+
+    /// Tools in an environment of their own, made anew where the pinned versions have changed.
+    fn ensure_tools(&self) -> Result<(), String> {
+        let wanted = fs::read_to_string(REQUIREMENTS).map_err(|error| format!("{REQUIREMENTS}: {error}"))?;
+        let stamp = self.folder.join("tools").join("requirements.txt");
+        if fs::read_to_string(&stamp).is_ok_and(|there| there == wanted)
+            && answers(&self.tool(), &["-c", "import pytest"])
+        {
+            return Ok(());
+        }
+        self.make("tools")?;
+        let install = ["-m", "pip", "--quiet", "--no-input", "install", "--only-binary=:all:", "-r", REQUIREMENTS];
+        process::fetch(|| self.command("tools", 10, &install))
+            .map_err(|_| format!("pip could not fetch what {REQUIREMENTS} lists, as it says above"))?;
+        fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))
+    }
+
+    fn tool(&self) -> String {
+        self.program("tools", "python").to_string_lossy().into_owned()
+    }
+
+    /// Builds a wheel, installs it where nothing else is, and tests it there; how many tests passed.
+    fn test(&self, tally: &mut Tally, is_whole: bool) -> Result<u64, String> {
+        let wheels = self.folder.join("wheels");
+        let _ = fs::remove_dir_all(&wheels);
+        let build = ["-m", "maturin", "build", "--quiet", "--release", "--locked", "--out", &wheels.to_string_lossy()];
+        let mut command = self.command("tools", 20, &build);
+        if std::env::var_os("HYPERGROVE_NVCC").is_none() {
+            command.env("HYPERGROVE_NVCC", "none");
+        }
+        process::run(command)?;
+        let wheel = only_file(&wheels)?;
+        self.make("venv")?;
+        self.run("venv", 2, &["-m", "pip", "--quiet", "install", "--no-index", &wheel.to_string_lossy()])?;
+        self.run("venv", 2, &["-c", ALONE])?;
+        // From here on, its Python finds the tools too.
+        let packages = |environment: &str| {
+            let python = self.program(environment, "python").to_string_lossy().into_owned();
+            output(&python, &["-c", PACKAGES]).map(|path| path.trim().to_owned())
+        };
+        let (own, tools) = packages("venv").zip(packages("tools")).ok_or("an environment without packages")?;
+        let link = Path::new(&own).join("tools.pth");
+        fs::write(&link, tools + "\n").map_err(|error| format!("{}: {error}", link.display()))?;
+        let before = tally.passed;
+        let mut pytest = self.command("venv", 15, &["-m", "pytest", "--quiet"]);
+        if is_whole {
+            pytest.env("HYPOTHESIS_PROFILE", "full");
+        }
+        process::run_tests(pytest, tally)?;
+        Ok(tally.passed - before)
+    }
+
+    /// The stubs: that they say what the package has, and that both checkers take them and whoever uses them.
+    fn types(&self) -> Result<(), String> {
+        let stubtest = ["-m", "mypy.stubtest", "hypergrove", "--ignore-unused-allowlist"];
+        self.run("venv", 5, &[&stubtest[..], &["--allowlist", "crates/py/tests/stubtest.txt"]].concat())?;
+        self.run("venv", 5, &["-m", "mypy"])?;
+        let python = self.program("venv", "python").to_string_lossy().into_owned();
+        self.run("venv", 5, &["-m", "pyright", "--warnings", "--pythonpath", &python])
+    }
+
+    /// The one command for users of the sources.
+    fn install_from_source(&self) -> Result<(), String> {
+        self.make("source")?;
+        self.run("source", 30, &["-m", "pip", "--quiet", "install", "."])?;
+        self.run("source", 2, &["-c", ALONE])
+    }
+}
+
+fn only_file(folder: &Path) -> Result<PathBuf, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    match &files[..] {
+        [file] => Ok(file.clone()),
+        _ => Err(format!("{}: {} files, where one wheel was to be", folder.display(), files.len())),
+    }
+}
