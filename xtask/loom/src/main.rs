@@ -87,7 +87,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use sync::Mutex;
-use turns::{Signal, Request, Turn, Turns, lock};
+use turns::{Request, Signal, Turn, Turns, lock};
 use worker::Asked;
 
 /// Preemptions in one execution: each one more multiplies the executions.
