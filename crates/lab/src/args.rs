@@ -91,10 +91,19 @@ pub struct Bench {
     /// Measure rows (columns in memory of this kind, and results in memory that is used again) instead of an iterator's jobs
     #[arg(long, value_name = "MEMORY", conflicts_with_all = ["study", "sha256"])]
     pub rows: Option<RowMemory>,
+    /// Measure so many callers that bring one job each and share batches by tickets, a thread each
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one, conflicts_with_all = ["study", "sha256", "rows", "batch", "scheme"])]
+    pub callers: Vec<usize>,
+    /// With --callers: their tickets are held by so many threads; one if no number is given
+    #[arg(long, value_name = "THREADS", value_parser = at_least_one, num_args = 0..=1, default_missing_value = "1", requires = "callers")]
+    pub held: Option<usize>,
+    /// With --callers: each calls the engine without a ticket, for comparison
+    #[arg(long, requires = "callers", conflicts_with = "held")]
+    pub direct: bool,
     /// Whether everything is computed twice.
     #[command(flatten)]
     pub redundancy: Redundancy,
-    /// A study instead: throughput, ladder, functions, sha256, crossover, cache-depth, multi-gpu, host or limits. What there is no
+    /// A study instead: throughput, ladder, functions, sha256, crossover, callers, cache-depth, multi-gpu, host or limits. What there is no
     /// device for is named and left out; --set, --op and --batch leave out the rest
     #[arg(long, value_name = "NAME", conflicts_with_all = ["cache_layers", "redundant"])]
     pub study: Option<String>,

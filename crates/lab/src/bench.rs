@@ -4,6 +4,7 @@ use crate::args::{Bench, MachineOptions, Scheme, op_name};
 use crate::failure::{Exit, Failure};
 use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::Record;
+use crate::stopwatch::callers::{self, Way};
 use crate::stopwatch::{Measurement, Question, lattice, measure};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
@@ -27,6 +28,7 @@ pub fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
         None | Some(Scheme::SlhDsa) if !args.axes.is_empty() => {
             Err(Failure::new("--axes are choices for --sha256 and for --scheme zkdilithium").hint("leave --axes out"))
         }
+        None | Some(Scheme::SlhDsa) if !args.callers.is_empty() => many_callers(args, options, printer),
         None | Some(Scheme::SlhDsa) => slh_dsa(args, options, printer),
         Some(Scheme::ZkDilithium) => of_zkdilithium(args, options, printer),
     }
@@ -59,6 +61,54 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
         }
     }
     Ok(Exit::Good)
+}
+
+/// Callers that bring one job each.
+fn many_callers(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let redundant = args.redundancy.redundant;
+    let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant))?;
+    let way = match (args.direct, args.held) {
+        (true, _) => Way::Direct,
+        (_, Some(threads)) => Way::Held(threads),
+        _ => Way::Waiting,
+    };
+    let heads = ["set", "op", "callers", "half", "99 %", "99.9 %", "per second", "batches of"];
+    if !args.json {
+        let machine = machine::describe(&engine);
+        printer.note(format_args!("{machine}; callers: {}; hypergrove {VERSION} at {COMMIT}", way.name()));
+        printer.line(callers_row(heads))?;
+    }
+    for params in args.set.iter().flat_map(|sets| sets.0.iter().copied()) {
+        for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
+            for callers in args.callers.iter().copied() {
+                let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
+                let question = callers::Question { params, op, cached_layers, callers, way, budget: args.budget() };
+                let measured = callers::measure(&engine, question)
+                    .map_err(|failure| failure.of(format_args!("{params} {}", op_name(op))))?;
+                let record = Record { redundant, ..measured.record(&engine, question) };
+                if args.json {
+                    printer.line(record.line())?;
+                    continue;
+                }
+                printer.line(callers_row([
+                    &record.set,
+                    &record.op,
+                    &grouped(callers as u64),
+                    &seconds(record.median_s),
+                    &seconds(measured.quantile(0.99)),
+                    &seconds(measured.quantile(0.999)),
+                    &significant(measured.ops_per_s),
+                    &significant(measured.batch),
+                ]))?;
+            }
+        }
+    }
+    Ok(Exit::Good)
+}
+
+fn callers_row(cells: [&str; 8]) -> String {
+    let [set, op, callers, half, p99, p999, rate, batch] = cells;
+    format!("{set:<20} {op:<6} {callers:>7} {half:>9} {p99:>9} {p999:>9} {rate:>11} {batch:>10}")
 }
 
 fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {

@@ -78,6 +78,18 @@ pub struct Record {
     /// Where the rows lay, if it was rows: "host", ordinary memory; "device", memory that devices reach by themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<String>,
+    /// Callers that brought one job each, if it was callers: times are how long each waited for a result, and `runs` counts the results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callers: Option<usize>,
+    /// Jobs of a batch on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batched: Option<f64>,
+    /// Seconds that 99 % of callers wait at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_s: Option<f64>,
+    /// Seconds that 99.9 % wait at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p999_s: Option<f64>,
     /// Each stage alone, in runs of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageRecord>,

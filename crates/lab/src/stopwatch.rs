@@ -1,5 +1,6 @@
 //! The one stopwatch: every measurement is checked, and set against what the machine's hash rates allow.
 
+pub(crate) mod callers;
 pub(crate) mod lattice;
 mod rows;
 

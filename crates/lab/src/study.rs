@@ -5,7 +5,7 @@ mod definition;
 pub(crate) use definition::definition;
 
 use self::definition::{
-    EngineRow, HashRow, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Through, Value, choices,
+    CallersRow, EngineRow, HashRow, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Through, Value, choices,
 };
 use crate::args::{Bench, IsaName, MachineOptions, RowMemory, op_name};
 use crate::failure::{Exit, Failure};
@@ -13,6 +13,7 @@ use crate::machine::{self, Limits, rates_json, work_json};
 use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
+use crate::stopwatch::callers::{self, Way};
 use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Backend, Device, Engine, Isa, Op, PARAMETER_SETS, Params, UnknownSet, cache_bytes};
@@ -103,6 +104,7 @@ pub(crate) fn run(name: &str, args: &Bench, options: &MachineOptions, printer: &
         match row {
             Row::Program(row) => study.programs(row)?,
             Row::Engine(row) => study.engines(row)?,
+            Row::Callers(row) => study.callers(row)?,
             Row::Rates(row) => study.rates(row)?,
             Row::Hash(row) => study.hashes(row)?,
         }
@@ -185,6 +187,10 @@ impl Study<'_> {
             }
             Row::Hash(row) if places(row.on) > 0 => {
                 self.some(&row.policies).len() * self.some(&row.streams).len().max(1)
+            }
+            Row::Callers(row) => {
+                let there = kinds(row.on).into_iter().filter(|kind| places(*kind) > 0).count();
+                self.subjects(&row.sets, &row.ops, &[0])?.len() * self.ways(row).len() * there
             }
             Row::Hash(_) | Row::Rates(_) => 0,
         })
@@ -517,6 +523,41 @@ impl Study<'_> {
                     );
                     self.skip_many(Record { batch: batches[i + 1].unwrap_or(0), ..base }, why, batches.len() - i - 1)?;
                     break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How callers bring their jobs.
+    fn ways(&self, row: &CallersRow) -> Vec<Way> {
+        let held = self.some(&row.held).into_iter().map(Way::Held);
+        [Way::Direct, Way::Waiting].into_iter().chain(held).collect()
+    }
+
+    fn callers(&mut self, row: &CallersRow) -> Result<(), Failure> {
+        let subjects = self.subjects(&row.sets, &row.ops, &[0])?;
+        let (ways, numbers) = (self.ways(row), self.batches(&Numbers::List(row.callers.clone()), || 1));
+        for kind in kinds(row.on) {
+            let Some(place) = self.place(kind)? else { continue };
+            let engine = engine_on(std::slice::from_ref(&place), self.options)?;
+            self.begin(subjects.len() * ways.len() * numbers.len());
+            for (params, op, cached_layers) in subjects.iter().copied() {
+                for way in ways.iter().copied() {
+                    self.turn();
+                    for (i, callers) in numbers.iter().copied().enumerate() {
+                        let (set, op_of) = (params.name.into(), op_name(op).into());
+                        let base = Record { set, op: op_of, batch: callers, ..Record::of(&place.device) };
+                        if self.is_over() {
+                            self.skip_many(base, "time is up, and more callers".into(), numbers.len() - i)?;
+                            break;
+                        }
+                        let budget = self.budget(row.seconds);
+                        let question = callers::Question { params, op, cached_layers, callers, way, budget };
+                        let measured = callers::measure(&engine, question).map_err(|why| why.of(describe(&base)))?;
+                        let record = measured.record(&engine, question);
+                        self.emit(Record { clock_hz: place.clock(), ..record })?;
+                    }
                 }
             }
         }

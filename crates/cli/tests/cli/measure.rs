@@ -290,3 +290,31 @@ fn policies_are_tuned_kept_and_used() {
     run(&["tune", "--budget", "0"]).refuses(&["--budget"]);
     run(&["tune", "--search", "luck"]).refuses(&["luck", "descent", "grid"]);
 }
+
+#[test]
+fn callers_are_measured_by_their_tickets_and_without() {
+    let place = Place::new();
+    let args =
+        ["bench", "--set", "sha2-128f", "--seconds", "0.01", "--threads", "2", "--device", "cpu", "--callers", "1,8"];
+    for (way, shape) in [
+        (&[][..], "a thread each"),
+        (&["--held"], "held by 1 thread"),
+        (&["--held", "4"], "held by 4 threads"),
+        (&["--direct"], "without tickets"),
+    ] {
+        let run = place.run(&[&args[..], way, &["--json"]].concat()).good();
+        let records: Vec<Value> = run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(records.len(), 3 * 2);
+        for (record, callers) in records.iter().zip([1, 8].into_iter().cycle()) {
+            assert_eq!(record["shape"], format!("{callers} callers, {shape}"));
+            assert_eq!((&record["callers"], &record["verified"]), (&callers.into(), &true.into()));
+            let [half, p99, p999] = ["median_s", "p99_s", "p999_s"].map(|name| record[name].as_f64().unwrap());
+            assert!(0.0 < half && half <= p99 && p99 <= p999 && record["ops_per_s"].as_f64().unwrap() > 0.0);
+            assert!(record["batched"].as_f64().unwrap() >= 1.0);
+        }
+    }
+    let run = place.run(&[&args[..], &["--op", "verify"]].concat()).good();
+    assert!(run.text().lines().count() == 3 && run.text().contains("99.9 %"), "{}", run.text());
+    place.run(&["bench", "--held"]).refuses(&["--callers"]);
+    place.run(&["bench", "--callers", "2", "--direct", "--held"]).refuses(&["--direct"]);
+}

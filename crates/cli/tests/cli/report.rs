@@ -74,6 +74,15 @@ fn run(slower: f64) -> String {
             json!({ "op": op, "kernels_per_s": 7000.0, "kernels_limit_fraction": 0.9, "median_s": slower * 0.01 }),
         );
     }
+    for (way, rate) in [("a thread each", 1e4), ("without tickets", 1e3)] {
+        for callers in [1, 16, 256] {
+            let shape = format!("{callers} callers, {way}");
+            records.push(json!({
+                "study": "callers", "op": "sign", "batch": callers, "callers": callers, "batched": 8.0, "shape": shape, "ops_per_s": rate,
+                "median_s": slower * 1e-4 * f64::from(callers), "p99_s": slower * 2e-4 * f64::from(callers), "p999_s": 1.0,
+            }));
+        }
+    }
     for layers in 0..4 {
         let more = json!({ "study": "cache-depth", "cached_layers": layers, "cache_bytes": 240 << (3 * layers), "build_s": 0.1 });
         records.push(more);
@@ -146,12 +155,21 @@ fn the_page_is_whole_and_needs_nothing_else() {
         let anchor = attributes.split("href=\"#").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(page.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
     }
-    for id in ["throughput", "crossover", "ladder", "functions", "roofline", "cache-depth", "multi-gpu", "host"] {
+    for id in
+        ["throughput", "crossover", "ladder", "functions", "roofline", "cache-depth", "multi-gpu", "host", "callers"]
+    {
         assert!(page.contains(&format!("id=\"r1-{id}\"")) && page.contains(&format!("id=\"r2-{id}\"")), "{id}");
     }
-    for words in
-        ["second beside first", "2.00×", "t* ", "2 lines are no record", "there is no GPU", "100 %", "device-reachable"]
-    {
+    for words in [
+        "second beside first",
+        "2.00×",
+        "t* ",
+        "2 lines are no record",
+        "there is no GPU",
+        "100 %",
+        "device-reachable",
+        "99 % wait",
+    ] {
         assert!(page.contains(words), "{words}");
     }
     let broken = format!("studies.jsonl, line {}: EOF", run(1.0).lines().count() + 1);

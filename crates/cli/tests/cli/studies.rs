@@ -56,6 +56,13 @@ fn studies_measure_and_name_what_they_leave_out() {
         let (measured, skipped) = study(of_gpus, &[]);
         assert!(measured.is_empty() && skipped.len() == 1, "{of_gpus}");
     }
+    let (measured, skipped) = study("callers", &["--op", "verify", "--batch", "16"]);
+    let shapes: Vec<&str> = measured.iter().map(|record| record["shape"].as_str().unwrap()).collect();
+    let ways = ["without tickets", "a thread each", "held by 1 thread", "held by 8 threads"];
+    let all: Vec<String> = ways.iter().map(|way| format!("16 callers, {way}")).collect();
+    assert_eq!(shapes, all);
+    assert!(measured.iter().all(|record| record["p99_s"].as_f64() >= record["median_s"].as_f64()));
+    assert_eq!(skipped[0]["skipped"], "there is no GPU (none was named)");
     let (measured, skipped) = study("crossover", &["--op", "verify", "--within", "0.000001"]);
     assert!(
         measured.is_empty() && skipped.iter().any(|record| record["skipped"].as_str().unwrap().contains("time is up"))

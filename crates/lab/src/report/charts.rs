@@ -1,6 +1,7 @@
 //! What is drawn of a run: each study's records as plots and tables, a file a section.
 
 mod cache_depth;
+mod callers;
 mod compared;
 mod crossover;
 mod functions;
@@ -65,6 +66,7 @@ pub(crate) fn sections(run: &Run) -> Vec<Section> {
     let all = [
         throughput::throughput(run),
         crossover::crossover(run),
+        callers::callers(run),
         ladder::ladder(run),
         functions::functions(run),
         roofline::roofline(run),

@@ -13,8 +13,9 @@ macro_rules! definitions {
 }
 
 /// All studies. The one place where they are listed.
-static DEFINITIONS: &[(&str, &str)] =
-    definitions! { "throughput" "ladder" "functions" "sha256" "crossover" "cache-depth" "multi-gpu" "host" "limits" };
+static DEFINITIONS: &[(&str, &str)] = definitions! {
+    "throughput" "ladder" "functions" "sha256" "crossover" "callers" "cache-depth" "multi-gpu" "host" "limits"
+};
 
 /// A study.
 #[derive(Deserialize)]
@@ -35,6 +36,8 @@ pub(super) enum Row {
     Program(ProgramRow),
     /// Calls of the library, host's share included.
     Engine(EngineRow),
+    /// Callers that bring one job each.
+    Callers(CallersRow),
     /// How fast devices hash at all.
     Rates(RatesRow),
     /// SHA-256 of many messages of equal length.
@@ -115,6 +118,19 @@ impl Through {
             Through::Device => Some(RowMemory::Device),
         }
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallersRow {
+    /// Both, if not given.
+    pub(super) on: Option<Kind>,
+    pub(super) sets: Vec<String>,
+    pub(super) ops: Vec<Ops>,
+    pub(super) callers: Vec<usize>,
+    /// Numbers of threads that hold all tickets, beside a thread for each caller.
+    pub(super) held: Vec<usize>,
+    pub(super) seconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -304,6 +320,7 @@ mod tests {
                         &row.sets
                     }
                     Row::Engine(row) => &row.sets,
+                    Row::Callers(row) => &row.sets,
                     Row::Rates(_) | Row::Hash(_) => continue,
                 };
                 assert!(sets.iter().all(|name| name == "all" || name.parse::<&Params>().is_ok()), "{name}");

@@ -1,0 +1,69 @@
+//! What many callers get that bring one job each.
+
+use super::*;
+
+/// The way of a record: its shape without the number of callers.
+fn way(record: &Record) -> String {
+    let shape = shape_name(record);
+    shape.split_once("callers, ").map_or(shape.clone(), |(_, way)| way.into())
+}
+
+pub(super) fn callers(run: &Run) -> Section {
+    let mut group = Group::default();
+    let mut rows = Vec::new();
+    for ((set, op), records) in by(of_study(run, "callers"), |record| (record.set.clone(), record.op.clone())) {
+        for record in &records {
+            let time = |time: Option<f64>| time.map_or(UNKNOWN.into(), seconds);
+            rows.push(vec![
+                short(&set).into(),
+                op.clone(),
+                way(record),
+                grouped(record.batch as u64),
+                significant(record.ops_per_s),
+                record.batched.map_or(UNKNOWN.into(), significant),
+                seconds(record.median_s),
+                time(record.p99_s),
+                time(record.p999_s),
+            ]);
+        }
+        let ways = by(records, |record| way(record));
+        let series = |y: &dyn Fn(&Record) -> Option<f64>| {
+            let of = |(name, records): &(String, Vec<&Record>)| {
+                let point = |record: &&Record| {
+                    let told = format!(
+                        "{} callers: {} a second, half wait {}",
+                        grouped(record.batch as u64),
+                        significant(record.ops_per_s),
+                        seconds(record.median_s)
+                    );
+                    Some(Point { x: record.batch as f64, y: y(record)?, range: None, told })
+                };
+                let points = records.iter().filter_map(point).collect();
+                Series { name: name.clone(), look: Look::Joined, points }
+            };
+            ways.iter().map(of).collect()
+        };
+        let pictures = [
+            ("rate", axis("per second", Scale::Log, counted), series(&|record| Some(record.ops_per_s))),
+            ("p99", axis("99 % wait no longer than", Scale::Log, timed), series(&|record| record.p99_s)),
+        ];
+        for (name, y, series) in pictures {
+            let title = format!("{} {op}", short(&set));
+            let plot = Plot { title, x: counts("callers", Scale::Log), y, series, rules: Vec::new() };
+            group.figures.push(Figure { name: slug(&["callers", &set, &op, name]), picture: plot.svg() });
+        }
+    }
+    let groups = if rows.is_empty() {
+        Vec::new()
+    } else {
+        let heads = vec!["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"];
+        group.table = Some(Table { heads, words: 3, rows });
+        vec![group]
+    };
+    Section {
+        id: "callers",
+        title: "Many callers",
+        reading: "Callers bring one job at a time. Without tickets each job is a batch of its own; with tickets callers share batches.",
+        groups,
+    }
+}

@@ -1,0 +1,256 @@
+//! Many callers that bring one job each under the stopwatch: how many jobs are done a second, and how long each caller waits.
+
+use super::{DISTINCT, MESSAGE_BYTES, Times, message, seeds, sign_all, wrong};
+use crate::args::op_name;
+use crate::failure::Failure;
+use crate::record::Record;
+use hypergrove::{
+    Device, Engine, Error, GenerateJob, Mode, Op, Params, Randomizer, Seeds, SignJob, Signature, SigningKey, Ticket,
+    VerifyJob, VerifyingKey,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::{Builder, scope, sleep};
+use std::time::{Duration, Instant};
+
+/// What goes by before anything is counted, at most: programs are prepared, and batches find their size.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Results that are timed at least; with more callers, as many as there are callers.
+const LEAST: usize = 3;
+/// How often is looked whether there are so many.
+const LOOK: Duration = Duration::from_millis(1);
+/// Waits that a record keeps of all that were timed.
+const KEPT: usize = 999;
+/// Memory for the stack of a caller's thread: there may be thousands.
+const STACK: usize = 1 << 20;
+
+/// How callers bring their jobs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Each is a thread that submits a job and waits for its ticket.
+    Waiting,
+    /// So many threads hold the tickets of all.
+    Held(usize),
+    /// Each is a thread that calls the engine without a ticket.
+    Direct,
+}
+
+impl Way {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Way::Waiting => "a thread each".into(),
+            Way::Held(1) => "held by 1 thread".into(),
+            Way::Held(threads) => format!("held by {threads} threads"),
+            Way::Direct => "without tickets".into(),
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) params: &'static Params,
+    pub(crate) op: Op,
+    pub(crate) cached_layers: usize,
+    pub(crate) callers: usize,
+    pub(crate) way: Way,
+    pub(crate) budget: Duration,
+}
+
+/// A measurement whose answers were right.
+pub(crate) struct Measured {
+    /// Seconds of each job, from its submission to its result.
+    waits: Times,
+    pub(crate) ops_per_s: f64,
+    /// Jobs of a batch on average; 1 without tickets.
+    pub(crate) batch: f64,
+}
+
+impl Measured {
+    /// So large a share of the jobs waits no longer.
+    pub(crate) fn quantile(&self, share: f64) -> f64 {
+        let all = self.waits.all();
+        all[((all.len() - 1) as f64 * share).ceil() as usize]
+    }
+
+    pub(crate) fn record(&self, engine: &Engine, question: Question) -> Record {
+        let Question { params, op, cached_layers, callers, way, .. } = question;
+        let all = self.waits.all();
+        let kept = (0..KEPT.min(all.len())).map(|i| all[i * (all.len() - 1) / (KEPT.min(all.len()) - 1).max(1)]);
+        Record {
+            set: params.name.into(),
+            op: op_name(op).into(),
+            batch: callers,
+            callers: Some(callers),
+            batched: Some(self.batch),
+            shape: Some(format!("{callers} callers, {}", way.name())),
+            cached_layers,
+            devices: engine.devices().iter().map(Device::id).collect(),
+            threads: engine.threads(),
+            ops_per_s: self.ops_per_s,
+            p99_s: Some(self.quantile(0.99)),
+            p999_s: Some(self.quantile(0.999)),
+            message_bytes: MESSAGE_BYTES,
+            verified: true,
+            times_s: kept.collect(),
+            ..Record::of(engine.device()).timed(&self.waits)
+        }
+    }
+}
+
+/// The jobs of a question, and what each gives.
+enum Work {
+    Keygen(Vec<(Seeds, SigningKey)>),
+    Sign(Arc<SigningKey>, Vec<(Vec<u8>, Signature)>),
+    Verify(Arc<VerifyingKey>, Vec<(Vec<u8>, Signature)>),
+}
+
+/// A ticket of some job.
+enum Held {
+    Keygen(Ticket<SigningKey>),
+    Sign(Ticket<Signature>),
+    Verify(Ticket<bool>),
+}
+
+impl Work {
+    fn new(engine: &Engine, question: Question) -> Result<Work, Failure> {
+        let Question { params, op, cached_layers, .. } = question;
+        if op == Op::Keygen {
+            let seeds: Vec<Seeds> = (0..DISTINCT).map(|number| seeds(params, number)).collect();
+            let keys = engine.from_seeds(params, &seeds)?;
+            return Ok(Work::Keygen(seeds.into_iter().zip(keys).collect()));
+        }
+        let key = engine.from_seeds(params, &[seeds(params, 0)])?.remove(0);
+        let key = engine.cache(&key, if op == Op::Sign { cached_layers } else { 1 })?;
+        let messages: Vec<Vec<u8>> = (0..DISTINCT).map(message).collect();
+        let signatures = sign_all(engine, &key, &messages)?;
+        super::check(engine, &key, &messages, &signatures)?;
+        let pairs = messages.into_iter().zip(signatures).collect();
+        Ok(match op {
+            Op::Sign => Work::Sign(Arc::new(key), pairs),
+            _ => Work::Verify(Arc::new(key.verifying_key()), pairs),
+        })
+    }
+
+    fn submit(&self, engine: &Engine, i: usize) -> Result<Held, Error> {
+        let i = i % DISTINCT;
+        Ok(match self {
+            Work::Keygen(all) => {
+                let (seeds, key) = &all[i];
+                Held::Keygen(engine.submit(GenerateJob::from_seeds(key.params(), seeds.clone()))?)
+            }
+            Work::Sign(key, all) => {
+                Held::Sign(engine.submit(SignJob::new(key.clone(), all[i].0.clone()).deterministic())?)
+            }
+            Work::Verify(key, all) => {
+                Held::Verify(engine.submit(VerifyJob::new(key.clone(), &all[i].0, all[i].1.as_bytes()))?)
+            }
+        })
+    }
+
+    /// Waits for the ticket of job i: whether its result is right.
+    fn wait(&self, held: Held, i: usize) -> Result<bool, Error> {
+        let i = i % DISTINCT;
+        Ok(match (self, held) {
+            (Work::Keygen(all), Held::Keygen(ticket)) => ticket.wait()? == all[i].1,
+            (Work::Sign(_, all), Held::Sign(ticket)) => ticket.wait()? == all[i].1,
+            (_, Held::Verify(ticket)) => ticket.wait()?,
+            _ => false,
+        })
+    }
+
+    /// Job i without a ticket: whether its result is right.
+    fn call(&self, engine: &Engine, i: usize) -> Result<bool, Error> {
+        let (i, mode) = (i % DISTINCT, Mode::default());
+        Ok(match self {
+            Work::Keygen(all) => engine.from_seeds(all[i].1.params(), std::slice::from_ref(&all[i].0))?[0] == all[i].1,
+            Work::Sign(key, all) => engine.sign(key, mode, &all[i].0, Randomizer::Deterministic)? == all[i].1,
+            Work::Verify(key, all) => engine.verify(key, mode, &all[i].0, all[i].1.as_bytes())?,
+        })
+    }
+}
+
+/// When jobs are counted: those that begin and end meanwhile.
+#[derive(Default)]
+struct Window {
+    is_open: AtomicBool,
+    is_over: AtomicBool,
+    counted: AtomicUsize,
+    /// A caller failed: nothing more is counted.
+    failed: AtomicBool,
+}
+
+/// One thread's jobs: the seconds of each that was counted.
+fn caller(engine: &Engine, work: &Work, way: Way, tickets: usize, window: &Window) -> Result<Vec<f64>, Failure> {
+    let (mut waits, mut i, mut held) = (Vec::new(), 0, VecDeque::with_capacity(tickets));
+    while !window.is_over.load(Relaxed) {
+        let is_counted = window.is_open.load(Relaxed);
+        let (began, is_right) = if way == Way::Direct {
+            i += 1;
+            (Instant::now(), work.call(engine, i)?)
+        } else {
+            while held.len() < tickets {
+                held.push_back((i, Instant::now(), work.submit(engine, i)?));
+                i += 1;
+            }
+            let (i, began, ticket) = held.pop_front().expect("there is one");
+            (began, work.wait(ticket, i)?)
+        };
+        if !is_right {
+            return Err(wrong("a result of one of many callers"));
+        }
+        if is_counted {
+            waits.push(began.elapsed().as_secs_f64());
+            window.counted.fetch_add(1, Relaxed);
+        }
+    }
+    for (i, _, ticket) in held {
+        work.wait(ticket, i)?;
+    }
+    Ok(waits)
+}
+
+/// Measures. An answer that is wrong is an error.
+pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, Failure> {
+    let work = Work::new(engine, question)?;
+    let Question { callers, way, budget, .. } = question;
+    let threads = if let Way::Held(threads) = way { threads.min(callers) } else { callers };
+    let (window, work) = (Window::default(), &work);
+    let (mut waits, mut took) = (Vec::new(), Duration::ZERO);
+    let sizes = |engine: &Engine| {
+        let stats = engine.stats().tickets;
+        (stats.service_times.iter().sum::<u64>(), stats.batch_sizes.iter().sum::<u64>())
+    };
+    let mut counts = [(0, 0); 2];
+    scope(|scope| {
+        let window = &window;
+        let spawn = |number: usize| {
+            let tickets = callers / threads + usize::from(number < callers % threads);
+            let body =
+                move || caller(engine, work, way, tickets, window).inspect_err(|_| window.failed.store(true, Relaxed));
+            Builder::new().stack_size(STACK).spawn_scoped(scope, body)
+        };
+        let all: Vec<_> = (0..threads).map(spawn).collect();
+        window.failed.fetch_or(all.iter().any(Result::is_err), Relaxed);
+        sleep(WARM_UP.min(budget));
+        counts[0] = sizes(engine);
+        let began = Instant::now();
+        window.is_open.store(true, Relaxed);
+        sleep(budget);
+        while window.counted.load(Relaxed) < callers.max(LEAST) && !window.failed.load(Relaxed) {
+            sleep(LOOK);
+        }
+        took = began.elapsed();
+        window.is_over.store(true, Relaxed);
+        counts[1] = sizes(engine);
+        for thread in all {
+            let thread = thread.map_err(|why| Failure::new(format!("{threads} threads for callers: {why}")))?;
+            waits.extend(thread.join().map_err(|_| wrong("a caller panicked"))??);
+        }
+        Ok::<(), Failure>(())
+    })?;
+    let [(jobs_before, before), (jobs, batches)] = counts;
+    let batch = if batches > before { (jobs - jobs_before) as f64 / (batches - before) as f64 } else { 1.0 };
+    Ok(Measured { ops_per_s: waits.len() as f64 / took.as_secs_f64(), waits: Times::new(waits), batch })
+}
