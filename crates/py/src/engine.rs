@@ -26,8 +26,11 @@ pub(crate) struct Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         let engine = self.engine.take();
-        // A forked child has none of the threads and devices that the engine would give back.
-        if self.process != process::id() {
+        if self.process == process::id() {
+            // The last drop waits for tickets that have begun, and whoever gets their results may wait for Python.
+            Python::attach(|py| py.detach(|| drop(engine)));
+        } else {
+            // A forked child has none of the threads and devices that the engine would give back.
             std::mem::forget(engine);
         }
     }

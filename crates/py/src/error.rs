@@ -2,7 +2,7 @@
 
 use hypergrove::rows::RowStatus;
 use hypergrove::{Error, ErrorKind};
-use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyBlockingIOError, PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 pyo3::create_exception!(hypergrove, InvalidSignature, pyo3::exceptions::PyException, "The signature is not valid.");
@@ -46,6 +46,7 @@ pub(crate) fn exception(why: &Error) -> PyErr {
         ErrorKind::BadInput | ErrorKind::KeyDamaged => PyValueError::new_err(what),
         ErrorKind::OutOfMemory => PyMemoryError::new_err(what),
         ErrorKind::Randomness => PyOSError::new_err(what),
+        ErrorKind::QueueFull => PyBlockingIOError::new_err(what),
         _ => PyRuntimeError::new_err(what),
     }
 }

@@ -4,14 +4,18 @@ use crate::columns::{Bytes, Held, Rows, Signals, Target, booleans, check_statuse
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, InvalidSignature, bad, exception};
 use crate::foreign::array::{Array, Element};
+use crate::pending::Pending;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::rows::{RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
-use hypergrove::{Mode, Params, PreHash, Randomizer, SigningKey, VerifyingKey};
+use hypergrove::{
+    EncryptedSigningKey, Mode, Params, PassphraseKdf, PreHash, Randomizer, SignJob, SigningKey, VerifyingKey,
+};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// The set with this name.
@@ -63,7 +67,7 @@ fn check_der(bytes: &[u8], is_wanted: bool) -> PyResult<()> {
 /// two keys are compared in constant time.
 #[pyclass(frozen, eq, module = "hypergrove")]
 #[derive(PartialEq)]
-pub(crate) struct PrivateKey(SigningKey);
+pub(crate) struct PrivateKey(Arc<SigningKey>);
 
 #[pymethods]
 impl PrivateKey {
@@ -72,37 +76,46 @@ impl PrivateKey {
     #[pyo3(signature = (set, *, engine=None))]
     fn generate(py: Python<'_>, set: &str, engine: Option<&Bound<'_, Engine>>) -> PyResult<PrivateKey> {
         let (params, engine) = (set_of(set)?, engine_of(engine)?);
-        py.detach(|| engine.generate(params)).map(PrivateKey).map_err(|why| exception(&why))
+        py.detach(|| engine.generate(params)).map(|key| PrivateKey(key.into())).map_err(|why| exception(&why))
     }
 
-    /// Reads PKCS#8 in PEM.
+    /// Reads PKCS#8 in PEM. `passphrase`: bytes, for a key that is encrypted.
     #[staticmethod]
-    fn from_pem(data: &Bound<'_, PyAny>) -> PyResult<PrivateKey> {
-        PrivateKey::read(data, false)
+    #[pyo3(signature = (data, passphrase=None))]
+    fn from_pem(data: &Bound<'_, PyAny>, passphrase: Option<&Bound<'_, PyAny>>) -> PyResult<PrivateKey> {
+        PrivateKey::read(data, passphrase, false)
     }
 
-    /// Reads PKCS#8 in DER.
+    /// Reads PKCS#8 in DER. `passphrase`: bytes, for a key that is encrypted.
     #[staticmethod]
-    fn from_der(data: &Bound<'_, PyAny>) -> PyResult<PrivateKey> {
-        PrivateKey::read(data, true)
+    #[pyo3(signature = (data, passphrase=None))]
+    fn from_der(data: &Bound<'_, PyAny>, passphrase: Option<&Bound<'_, PyAny>>) -> PyResult<PrivateKey> {
+        PrivateKey::read(data, passphrase, true)
     }
 
     /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
     #[staticmethod]
     fn from_raw(set: &str, data: &Bound<'_, PyAny>) -> PyResult<PrivateKey> {
         let bytes = Secret(Bytes::of(data, "data")?);
-        SigningKey::from_bytes(set_of(set)?, &bytes.0).map(PrivateKey).map_err(bad)
+        SigningKey::from_bytes(set_of(set)?, &bytes.0).map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
-    /// PKCS#8 in PEM. Python cannot wipe what is returned.
-    fn to_pem<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let pem = self.0.to_pkcs8_pem(LineEnding::LF).map_err(bad)?;
-        Ok(PyBytes::new(py, pem.as_bytes()))
+    /// PKCS#8 in PEM: encrypted by scrypt and AES-256 if there is a `passphrase`, bytes. Python cannot wipe what is returned.
+    #[pyo3(signature = (passphrase=None))]
+    fn to_pem<'py>(&self, py: Python<'py>, passphrase: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyBytes>> {
+        match self.encrypted(passphrase)? {
+            Some(key) => Ok(PyBytes::new(py, key.to_pem(LineEnding::LF).map_err(bad)?.as_bytes())),
+            None => Ok(PyBytes::new(py, self.0.to_pkcs8_pem(LineEnding::LF).map_err(bad)?.as_bytes())),
+        }
     }
 
-    /// PKCS#8 in DER. Python cannot wipe what is returned.
-    fn to_der<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, self.0.to_pkcs8_der().map_err(bad)?.as_bytes()))
+    /// PKCS#8 in DER: encrypted by scrypt and AES-256 if there is a `passphrase`, bytes. Python cannot wipe what is returned.
+    #[pyo3(signature = (passphrase=None))]
+    fn to_der<'py>(&self, py: Python<'py>, passphrase: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyBytes>> {
+        match self.encrypted(passphrase)? {
+            Some(key) => Ok(PyBytes::new(py, key.to_der().map_err(bad)?.as_bytes())),
+            None => Ok(PyBytes::new(py, self.0.to_pkcs8_der().map_err(bad)?.as_bytes())),
+        }
     }
 
     /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root. Python cannot wipe what is returned.
@@ -143,6 +156,24 @@ impl PrivateKey {
         let engine = engine_of(engine)?;
         let signed = py.detach(|| engine.sign(&self.0, how.mode(), &message, randomizer(deterministic)));
         signed.map(|signature| PyBytes::new(py, signature.as_bytes())).map_err(|why| exception(&why))
+    }
+
+    /// The same for asyncio: a future of the running loop. Calls that wait at the same time share batches. A future that is cancelled
+    /// takes its job back, unless the job has begun. If too many wait, BlockingIOError.
+    #[pyo3(signature = (data, context=None, *, prehash=None, deterministic=false, engine=None))]
+    fn sign_async<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
+        prehash: Option<&str>,
+        deterministic: bool,
+        engine: Option<&Bound<'py, Engine>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (message, how) = (Bytes::of(data, "data")?, How::of(context, prehash)?);
+        let engine = engine_of(engine)?;
+        let job = SignJob::new(self.0.clone(), &message[..]).mode(how.mode()).randomizer(randomizer(deterministic));
+        Pending::start(py, || engine.submit(job).map_err(|refused| exception(&refused.why)))
     }
 
     /// A signature for each message: an array of uint8, of shape (messages, signature_size), or `out`, which must have that shape.
@@ -187,10 +218,34 @@ impl PrivateKey {
 }
 
 impl PrivateKey {
-    fn read(data: &Bound<'_, PyAny>, is_der: bool) -> PyResult<PrivateKey> {
+    fn read(data: &Bound<'_, PyAny>, passphrase: Option<&Bound<'_, PyAny>>, is_der: bool) -> PyResult<PrivateKey> {
         let bytes = Secret(Bytes::of(data, "data")?);
+        let passphrase = passphrase_of(passphrase)?;
         check_der(&bytes.0, is_der)?;
-        SigningKey::read_pkcs8(&bytes.0).map(PrivateKey).map_err(bad)
+        let read = match (EncryptedSigningKey::looks_like_it(&bytes.0), passphrase) {
+            (false, None) => SigningKey::read_pkcs8(&bytes.0),
+            (true, Some(passphrase)) => {
+                let key = EncryptedSigningKey::read(&bytes.0).map_err(bad)?;
+                data.py().detach(|| SigningKey::decrypt(&key, &passphrase.0))
+            }
+            (true, None) => return Err(bad("the key is encrypted; give its passphrase")),
+            (false, Some(_)) => return Err(bad("the key is not encrypted; leave passphrase out")),
+        };
+        read.map(|key| PrivateKey(key.into())).map_err(bad)
+    }
+
+    fn encrypted(&self, passphrase: Option<&Bound<'_, PyAny>>) -> PyResult<Option<EncryptedSigningKey>> {
+        let Some((passphrase, py)) = passphrase_of(passphrase)?.zip(passphrase.map(Bound::py)) else { return Ok(None) };
+        py.detach(|| self.0.encrypt(&passphrase.0, PassphraseKdf::Scrypt)).map(Some).map_err(bad)
+    }
+}
+
+fn passphrase_of(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Secret>> {
+    let Some(given) = given else { return Ok(None) };
+    let passphrase = Secret(Bytes::of(given, "passphrase")?);
+    match passphrase.0.is_empty() {
+        true => Err(bad("an empty passphrase; give another, or None")),
+        false => Ok(Some(passphrase)),
     }
 }
 
@@ -336,7 +391,7 @@ impl PrivateKeys {
     fn __getitem__(&self, index: isize) -> PyResult<PrivateKey> {
         let at = row_of(index, self.__len__())?;
         let bytes = &self.bytes[at * self.params.sk_bytes()..][..self.params.sk_bytes()];
-        SigningKey::from_bytes(self.params, bytes).map(PrivateKey).map_err(bad)
+        SigningKey::from_bytes(self.params, bytes).map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -6,6 +6,7 @@ mod engine;
 mod error;
 mod foreign;
 mod keys;
+mod pending;
 mod zkdilithium;
 
 use pyo3::prelude::*;

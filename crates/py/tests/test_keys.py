@@ -75,6 +75,26 @@ def test_keys_are_written_and_read(key: PrivateKey, other: PrivateKey) -> None:
     assert PublicKey.from_pem(b"0 is a digit\n" + public.to_pem()) == public
 
 
+def test_keys_under_a_passphrase(key: PrivateKey) -> None:
+    pem, der = key.to_pem(b"correct horse"), key.to_der(bytearray(b"correct horse"))
+    assert pem.startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
+    assert PrivateKey.from_pem(pem, b"correct horse") == PrivateKey.from_der(der, b"correct horse") == key
+    assert key.to_pem(b"correct horse") != pem
+    for call, text in [
+        (lambda: PrivateKey.from_pem(pem), "the key is encrypted; give its passphrase"),
+        (lambda: PrivateKey.from_der(der), "the key is encrypted; give its passphrase"),
+        (lambda: PrivateKey.from_pem(pem, b"correct house"), "the passphrase is wrong"),
+        (lambda: PrivateKey.from_pem(key.to_pem(), b"correct horse"), "not encrypted; leave passphrase out"),
+        (lambda: PrivateKey.from_der(pem, b"correct horse"), "from_pem"),
+        (lambda: PrivateKey.from_pem(pem, b""), "an empty passphrase"),
+        (lambda: key.to_pem(b""), "an empty passphrase"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            call()
+    with pytest.raises(TypeError, match="passphrase: str"):
+        key.to_pem("text")
+
+
 def test_private_keys_stay_where_they_are(key: PrivateKey, zk_key: zkdilithium.PrivateKey) -> None:
     keys, _ = hypergrove.keygen_batch(SET, 1)
     zk_keys, _ = zkdilithium.keygen_batch(1)

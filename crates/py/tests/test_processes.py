@@ -103,6 +103,88 @@ def test_asyncio(key: PrivateKey) -> None:
     assert list(verify_batch(key.public_key(), signatures, [bytes([i]) for i in range(8)])) == [True] * 8
 
 
+def test_awaited_signatures(key: PrivateKey) -> None:
+    public, messages = key.public_key(), [i.to_bytes(2, "big") for i in range(300)]
+
+    async def main() -> None:
+        signatures = await asyncio.gather(*(key.sign_async(message, b"context") for message in messages))
+        assert list(verify_batch(public, signatures, messages, context=b"context")) == [True] * 300
+        same = key.sign(b"m", prehash="SHA2-256", deterministic=True)
+        assert await key.sign_async(b"m", prehash="SHA2-256", deterministic=True) == same
+        assert await asyncio.wait_for(key.sign_async(b"m"), 30)
+
+        # Those that are cancelled neither come nor disturb the others.
+        futures = [key.sign_async(message) for message in messages]
+        for future in futures[1::2]:
+            assert future.cancel()
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results[1::2])
+        assert list(verify_batch(public, results[::2], messages[::2])) == [True] * 150
+
+        raw = bytearray(key.to_raw())
+        raw[-1] ^= 1
+        with pytest.raises(ValueError, match="damaged"):
+            await PrivateKey.from_raw(SET, raw).sign_async(b"m")
+        for arguments in [(None,), ("text",), (b"m", "text")]:
+            with pytest.raises(TypeError):
+                key.sign_async(*arguments)
+        with pytest.raises(ValueError, match="256"):
+            await key.sign_async(b"m", bytes(256))
+
+        # An engine goes while its tickets are under way: they end, one way or the other.
+        engine = Engine(threads=2)
+        orphans = [key.sign_async(message, engine=engine) for message in messages[:20]]
+        del engine
+        for ended in await asyncio.gather(*orphans, return_exceptions=True):
+            assert isinstance(ended, (bytes, RuntimeError))
+
+    asyncio.run(main(), debug=True)
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        key.sign_async(b"m")
+
+
+def test_a_loop_that_is_closed_early(key: PrivateKey) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def leave() -> None:
+        for i in range(50):
+            key.sign_async(bytes([i]))
+
+    loop.run_until_complete(leave())
+    loop.close()
+    time.sleep(0.5)
+    # The engine is as good as before.
+    assert key.public_key().is_valid(key.sign(b"m"), b"m")
+
+
+def test_python_ends_while_signatures_are_awaited() -> None:
+    code = f"""
+import asyncio
+from hypergrove import PrivateKey
+key = PrivateKey.generate("{SET}")
+async def leave():
+    global kept
+    kept = [key.sign_async(bytes([i])) for i in range(100)]
+asyncio.new_event_loop().run_until_complete(leave())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_queue_of_tickets_is_bounded(key: PrivateKey) -> None:
+    async def main() -> None:
+        futures = []
+        try:
+            with pytest.raises(BlockingIOError, match="queue"):
+                for _ in range(300_000):
+                    futures.append(key.sign_async(b"m"))
+        finally:
+            for future in futures:
+                future.cancel()
+
+    asyncio.run(main())
+
+
 def in_child(work: Callable[[], None]) -> None:
     """Does the work in a forked child, which must end well and soon."""
     child = os.fork()

@@ -34,6 +34,11 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
     hash(key)  # type: ignore[arg-type,unused-ignore]  # pyright: ignore
 
 
+async def awaited(key: PrivateKey) -> None:
+    assert_type(await key.sign_async(b"m", prehash="SHA2-256"), bytes)
+    assert_type(PrivateKey.from_pem(key.to_pem(b"passphrase"), b"passphrase"), PrivateKey)
+
+
 def other_scheme(key: zkdilithium.PrivateKey, public: zkdilithium.PublicKey) -> None:
     assert_type(zkdilithium.verify_batch(public, key.sign_batch([b"m"]), [b"m"]), Array)
     hypergrove.verify_batch(public, [b""], [b"m"])  # type: ignore[arg-type]  # pyright: ignore

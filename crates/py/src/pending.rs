@@ -1,0 +1,93 @@
+//! Tickets that futures of asyncio wait for.
+
+use crate::error::exception;
+use hypergrove::{Error, Signature, Ticket};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A ticket, and the future that gets its result. Only threads that are attached to Python look at the ticket.
+#[pyclass(frozen)]
+pub(crate) struct Pending {
+    ticket: Mutex<Option<Ticket<Signature>>>,
+    future: Py<PyAny>,
+    event_loop: Py<PyAny>,
+}
+
+impl Pending {
+    /// Submits a job, and gives a future of the running loop.
+    pub(crate) fn start(
+        py: Python<'_>,
+        submit: impl FnOnce() -> PyResult<Ticket<Signature>> + Send,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        let event_loop = py.import("asyncio")?.getattr("get_running_loop")?.call0()?;
+        let future = event_loop.call_method0("create_future")?;
+        let ticket = Mutex::new(Some(py.detach(submit)?));
+        let pending = Pending { ticket, future: future.clone().unbind(), event_loop: event_loop.unbind() };
+        let pending = Bound::new(py, pending)?;
+        future.call_method1("add_done_callback", (pending.getattr("forget")?,))?;
+        Pending::poll(&pending)?;
+        Ok(future)
+    }
+
+    /// Takes the ticket away: without its result, it is cancelled.
+    fn take(&self) -> Option<Ticket<Signature>> {
+        self.ticket.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The result, if it is there; otherwise the loop is told when it is.
+    fn result(slf: &Bound<'_, Pending>) -> Option<Result<Signature, Error>> {
+        let mut place = slf.get().ticket.lock().unwrap_or_else(PoisonError::into_inner);
+        let waker = Waker::from(Arc::new(Woken(slf.clone().unbind())));
+        match Pin::new(place.as_mut()?).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => {
+                *place = None;
+                Some(result)
+            }
+            Poll::Pending => None,
+        }
+    }
+}
+
+#[pymethods]
+impl Pending {
+    /// Called by the loop: hands the result over, if it is there.
+    fn poll(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, future) = (slf.py(), slf.get().future.bind(slf.py()));
+        let Some(result) = Pending::result(slf) else { return Ok(()) };
+        if future.call_method0("done")?.is_truthy()? {
+            return Ok(());
+        }
+        match result {
+            Ok(signature) => future.call_method1("set_result", (PyBytes::new(py, signature.as_bytes()),))?,
+            Err(why) => future.call_method1("set_exception", (exception(&why),))?,
+        };
+        Ok(())
+    }
+
+    /// Called when the future is done, or cancelled.
+    fn forget(&self, _future: &Bound<'_, PyAny>) {
+        drop(self.take());
+    }
+}
+
+/// Tells the loop that there is a result.
+struct Woken(Py<Pending>);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        // Nobody waits any more while Python ends.
+        Python::try_attach(|py| {
+            let pending = self.0.bind(py);
+            let told = pending
+                .getattr("poll")
+                .and_then(|poll| pending.get().event_loop.bind(py).call_method1("call_soon_threadsafe", (poll,)));
+            // The loop is closed.
+            if told.is_err() {
+                drop(pending.get().take());
+            }
+        });
+    }
+}
