@@ -11,11 +11,15 @@ extern "C" {
 #define HG_MEMBER(type, member, offset, size) \
     HG_ASSERT(offsetof(type, member) == offset && sizeof ((type *)0)->member == size)
 
+typedef void (*hg_done)(void *, hg_status, uint8_t const *, size_t);
+
 hg_status hg_devices(char *, size_t, size_t *);
 hg_status hg_engine_devices(hg_engine const *, char *, size_t, size_t *);
+hg_status hg_engine_drain(hg_engine const *, uint32_t);
 void hg_engine_free(hg_engine *);
 hg_status hg_engine_new(hg_engine_options const *, hg_engine **);
 hg_status hg_engine_notices(hg_engine const *, char *, size_t, size_t *);
+hg_status hg_engine_wait_for_room(hg_engine const *);
 char const * hg_error_text(void);
 hg_status hg_keygen_rows(hg_engine const *, uint32_t, size_t, uint8_t const *, size_t, uint8_t *, size_t, uint8_t *, size_t);
 void * hg_memory_bytes(hg_memory const *);
@@ -28,9 +32,11 @@ void hg_private_key_free(hg_private_key *);
 hg_status hg_private_key_from_raw(uint32_t, uint8_t const *, size_t, hg_private_key **);
 hg_status hg_private_key_generate(hg_engine const *, uint32_t, hg_private_key **);
 hg_status hg_private_key_read(uint8_t const *, size_t, hg_private_key **);
+hg_status hg_private_key_read_encrypted(uint8_t const *, size_t, uint8_t const *, size_t, hg_private_key **);
 uint32_t hg_private_key_set(hg_private_key const *);
 size_t hg_private_key_size(uint32_t);
 hg_status hg_private_key_write(hg_private_key const *, uint32_t, uint8_t *, size_t, size_t *);
+hg_status hg_private_key_write_encrypted(hg_private_key const *, uint8_t const *, size_t, uint32_t, uint8_t *, size_t, size_t *);
 void hg_public_key_free(hg_public_key *);
 hg_status hg_public_key_from_raw(uint32_t, uint8_t const *, size_t, hg_public_key **);
 hg_status hg_public_key_of(hg_private_key const *, hg_public_key **);
@@ -45,10 +51,12 @@ char const * hg_set_name(uint32_t);
 hg_status hg_sha256(hg_engine const *, uint8_t const *, size_t, uint8_t *);
 hg_status hg_sha256_rows(hg_engine const *, hg_column const *, size_t, uint8_t *, size_t, uint8_t *);
 hg_status hg_sign(hg_engine const *, hg_private_key const *, hg_message_options const *, uint8_t const *, size_t, uint8_t *, size_t);
+hg_status hg_sign_queued(hg_engine const *, hg_private_key const *, hg_message_options const *, uint8_t const *, size_t, hg_done, void *);
 hg_status hg_sign_rows(hg_engine const *, hg_sign_batch const *, hg_message_options const *, uint8_t *, size_t, uint8_t *);
 size_t hg_signature_size(uint32_t);
 char const * hg_status_text(int32_t);
 hg_status hg_verify(hg_engine const *, hg_public_key const *, hg_message_options const *, uint8_t const *, size_t, uint8_t const *, size_t);
+hg_status hg_verify_queued(hg_engine const *, hg_public_key const *, hg_message_options const *, uint8_t const *, size_t, uint8_t const *, size_t, hg_done, void *);
 hg_status hg_verify_rows(hg_engine const *, hg_verify_batch const *, hg_message_options const *, uint8_t *);
 char const * hg_version(void);
 void hg_wipe(void *, size_t);
@@ -108,6 +116,9 @@ HG_ASSERT(HG_UNSUPPORTED == 8);
 HG_ASSERT(HG_NO_RANDOMNESS == 9);
 HG_ASSERT(HG_IO == 10);
 HG_ASSERT(HG_INTERNAL == 11);
+HG_ASSERT(HG_PASSPHRASE == 12);
+HG_ASSERT(HG_QUEUE_FULL == 13);
+HG_ASSERT(HG_CANCELLED == 14);
 HG_ASSERT(HG_ROW_NOT_COMPUTED == 0);
 HG_ASSERT(HG_ROW_SIGNED == 1);
 HG_ASSERT(HG_ROW_VALID == 2);

@@ -25,10 +25,11 @@ struct Program {
     is_for_valgrind: bool,
 }
 
-const PROGRAMS: [Program; 4] = [
+const PROGRAMS: [Program; 5] = [
     Program { source: "examples/sign.c", standard: "-std=c99", is_for_valgrind: false },
     Program { source: "examples/sign.cpp", standard: "-std=c++17", is_for_valgrind: false },
     Program { source: "examples/node.c", standard: "-std=c99", is_for_valgrind: false },
+    Program { source: "examples/server.c", standard: "-std=c99", is_for_valgrind: false },
     Program { source: "tests/misuse.c", standard: "-std=c99", is_for_valgrind: true },
 ];
 

@@ -65,7 +65,13 @@ enum {
     /* The operating system refused something else, or the engine belongs to the process that this one was forked from. */
     HG_IO = 10,
     /* A fault of the library: please report it. The call had no effect that can be relied on. */
-    HG_INTERNAL = 11
+    HG_INTERNAL = 11,
+    /* The private key is encrypted: there is no passphrase, or it is wrong, or the file is damaged. */
+    HG_PASSPHRASE = 12,
+    /* The queue has no room for the job now. */
+    HG_QUEUE_FULL = 13,
+    /* The engine was freed or drained before the queued job began. */
+    HG_CANCELLED = 14
 };
 
 /* A few words for a status, for example "out of memory". Never NULL, static. */
@@ -176,8 +182,13 @@ enum {
 /* A new key from the operating system's randomness. */
 HG_MUST_CHECK hg_status hg_private_key_generate(const hg_engine *engine, hg_set set, hg_private_key **key);
 
-/* Reads PKCS#8 (PEM or DER), or zkDilithium's PEM. */
+/* Reads PKCS#8 (PEM or DER), or zkDilithium's PEM. HG_PASSPHRASE: the key is encrypted. */
 HG_MUST_CHECK hg_status hg_private_key_read(const uint8_t *data, size_t length, hg_private_key **key);
+
+/* Reads PKCS#8 under a passphrase (PEM or DER; PBES2 with scrypt or PBKDF2 and AES-CBC, as OpenSSL writes it). This takes as much time as
+ * whoever encrypted the key chose, some seconds and 256 MiB at most. */
+HG_MUST_CHECK hg_status hg_private_key_read_encrypted(const uint8_t *data, size_t length, const uint8_t *passphrase,
+                                                      size_t passphrase_length, hg_private_key **key);
 
 /* Reads SPKI (PEM or DER), or zkDilithium's PEM. */
 HG_MUST_CHECK hg_status hg_public_key_read(const uint8_t *data, size_t length, hg_public_key **key);
@@ -196,6 +207,12 @@ HG_MUST_CHECK hg_status hg_private_key_check(const hg_engine *engine, const hg_p
  * 0 only the size is written. Wipe a private key with hg_wipe. */
 HG_MUST_CHECK hg_status hg_private_key_write(const hg_private_key *key, uint32_t format, uint8_t *out, size_t room, size_t *length);
 HG_MUST_CHECK hg_status hg_public_key_write(const hg_public_key *key, uint32_t format, uint8_t *out, size_t room, size_t *length);
+
+/* Writes PKCS#8 under a passphrase (scrypt, AES-256-CBC), HG_DER or HG_PEM, as hg_private_key_write. Each call takes 16 MiB and a tenth of a
+ * second or more, the one that asks for the size too; 512 bytes suffice for DER, 1,024 for PEM. */
+HG_MUST_CHECK hg_status hg_private_key_write_encrypted(const hg_private_key *key, const uint8_t *passphrase,
+                                                       size_t passphrase_length, uint32_t format, uint8_t *out, size_t room,
+                                                       size_t *length);
 
 /* A key's set; 0 for NULL. */
 hg_set hg_private_key_set(const hg_private_key *key);
@@ -260,6 +277,31 @@ HG_MUST_CHECK hg_status hg_verify(const hg_engine *engine, const hg_public_key *
 
 /* SHA-256 of a message, 32 bytes. */
 HG_MUST_CHECK hg_status hg_sha256(const hg_engine *engine, const uint8_t *message, size_t message_length, uint8_t *sum);
+
+/* ---- Queued jobs: many callers share batches ---------------------------------------------------------------------------- */
+
+/* Gets the result of a queued job, once. `user` is the caller's. The signature of a job that signs is `result`, for as long as the function
+ * runs; otherwise `result` is NULL. hg_error_text is that of the job. A thread of the engine calls, or the thread that queues the job,
+ * before hg_sign_queued or hg_verify_queued returns. Other results wait meanwhile, so hand the result on and return: write to a pipe,
+ * wake the loop. The function may call all of this library but hg_engine_wait_for_room and hg_engine_drain. It must not throw. */
+typedef void (*hg_done)(void *user, hg_status status, const uint8_t *result, size_t length);
+
+/* Queue what hg_sign and hg_verify do. With HG_OK `done` is called exactly once, whatever becomes of the job; otherwise it is not called.
+ * Arguments are copied, so they may change once the function returns; keys may be freed. Jobs that wait at the same time share a
+ * batch; a job alone begins at once. HG_QUEUE_FULL: wait for room or refuse work. hg_engine_free cancels what has not begun, and waits for
+ * what has. In a child after fork: HG_IO. */
+HG_MUST_CHECK hg_status hg_sign_queued(const hg_engine *engine, const hg_private_key *key, const hg_message_options *options,
+                                       const uint8_t *message, size_t message_length, hg_done done, void *user);
+HG_MUST_CHECK hg_status hg_verify_queued(const hg_engine *engine, const hg_public_key *key, const hg_message_options *options,
+                                         const uint8_t *message, size_t message_length, const uint8_t *signature,
+                                         size_t signature_length, hg_done done, void *user);
+
+/* Waits until the queue has room. Another thread may take the room first: queue in a loop. */
+HG_MUST_CHECK hg_status hg_engine_wait_for_room(const hg_engine *engine);
+
+/* Takes no more queued jobs from now on and waits until those that there are have their results. Jobs that have not begun after
+ * `milliseconds` are cancelled, and the status is HG_CANCELLED. Other calls of the engine go on. */
+HG_MUST_CHECK hg_status hg_engine_drain(const hg_engine *engine, uint32_t milliseconds);
 
 /* ---- Rows: many signatures in a call ----------------------------------------------------------------------------------- */
 

@@ -40,6 +40,8 @@ fn c_type(rust: &str) -> String {
         ("c_char", "char"),
         ("c_void", "void"),
         ("Status", "hg_status"),
+        ("Done", "hg_done"),
+        ("User", "void *"),
         ("RowStatus", "uint8_t"),
         ("Engine", "hg_engine"),
         ("Memory", "hg_memory"),
@@ -98,7 +100,8 @@ fn made() -> String {
          #ifdef __cplusplus\n#define HG_ASSERT(fact) static_assert(fact, #fact)\nextern \"C\" {\n\
          #else\n#define HG_ASSERT(fact) _Static_assert(fact, #fact)\n#endif\n\
          #define HG_MEMBER(type, member, offset, size) \\\n    \
-         HG_ASSERT(offsetof(type, member) == offset && sizeof ((type *)0)->member == size)\n\n",
+         HG_ASSERT(offsetof(type, member) == offset && sizeof ((type *)0)->member == size)\n\n\
+         typedef void (*hg_done)(void *, hg_status, uint8_t const *, size_t);\n\n",
     );
     let sources = [
         include_str!("failure.rs"),
@@ -106,6 +109,7 @@ fn made() -> String {
         include_str!("engine.rs"),
         include_str!("keys.rs"),
         include_str!("messages.rs"),
+        include_str!("queue.rs"),
         include_str!("rows.rs"),
         include_str!("memory.rs"),
     ];

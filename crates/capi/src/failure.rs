@@ -23,11 +23,14 @@ pub(crate) enum Status {
     NoRandomness = 9,
     Io = 10,
     Internal = 11,
+    Passphrase = 12,
+    QueueFull = 13,
+    Cancelled = 14,
 }
 
 impl Status {
     /// All of them, with the header's name and a few words.
-    pub(crate) const ALL: [(Status, &str, &CStr); 12] = [
+    pub(crate) const ALL: [(Status, &str, &CStr); 15] = [
         (Status::Ok, "HG_OK", c"done"),
         (Status::InvalidSignature, "HG_INVALID_SIGNATURE", c"the signature is not valid"),
         (Status::BadInput, "HG_BAD_INPUT", c"bad input"),
@@ -40,6 +43,9 @@ impl Status {
         (Status::NoRandomness, "HG_NO_RANDOMNESS", c"no randomness"),
         (Status::Io, "HG_IO", c"refused by the operating system"),
         (Status::Internal, "HG_INTERNAL", c"a fault of the library"),
+        (Status::Passphrase, "HG_PASSPHRASE", c"no passphrase, or a wrong one"),
+        (Status::QueueFull, "HG_QUEUE_FULL", c"the queue is full"),
+        (Status::Cancelled, "HG_CANCELLED", c"cancelled"),
     ];
 }
 
@@ -82,7 +88,9 @@ impl From<Error> for Failure {
             ErrorKind::Unsupported => Status::Unsupported,
             ErrorKind::Randomness => Status::NoRandomness,
             ErrorKind::Io => Status::Io,
-            // Kinds that no call of this library reports.
+            ErrorKind::QueueFull => Status::QueueFull,
+            ErrorKind::Cancelled | ErrorKind::DeadlineExceeded => Status::Cancelled,
+            // Kinds of later releases.
             _ => Status::Internal,
         };
         Failure { status, text: why.to_string() }
@@ -91,7 +99,9 @@ impl From<Error> for Failure {
 
 impl From<KeyError> for Failure {
     fn from(why: KeyError) -> Failure {
-        Error::from(why).into()
+        let needs_passphrase = matches!(why, KeyError::Encrypted | KeyError::Passphrase);
+        let failure = Failure::from(Error::from(why));
+        if needs_passphrase { Failure { status: Status::Passphrase, ..failure } } else { failure }
     }
 }
 
@@ -113,7 +123,12 @@ pub(crate) fn call(work: impl FnOnce() -> Result<(), Failure>) -> Status {
 
 /// The same for a function that finds a signature valid or not.
 pub(crate) fn verdict(work: impl FnOnce() -> Result<bool, Failure>) -> Status {
-    let failure = match catch_unwind(AssertUnwindSafe(work)) {
+    judge(catch_unwind(AssertUnwindSafe(work)))
+}
+
+/// The status of what became of a call; keeps the sentence of a failure for this thread.
+pub(crate) fn judge(done: std::thread::Result<Result<bool, Failure>>) -> Status {
+    let failure = match done {
         Ok(Ok(true)) => return Status::Ok,
         Ok(Ok(false)) => Failure { status: Status::InvalidSignature, text: "the signature is not valid".into() },
         Ok(Err(failure)) => failure,

@@ -6,18 +6,19 @@ use crate::pointers::{Handle, In, Out, OutHandle, put_bytes};
 use crate::sets::Set;
 use hypergrove::pkcs8::spki::EncodePublicKey;
 use hypergrove::pkcs8::{EncodePrivateKey, LineEnding};
-use hypergrove::{Error, SigningKey, VerifyingKey, zkdilithium as zk};
+use hypergrove::{EncryptedSigningKey, Error, KeyError, PassphraseKdf, SigningKey, VerifyingKey, zkdilithium as zk};
+use std::sync::Arc;
 
-/// `hg_private_key`.
+/// `hg_private_key`. Queued jobs share it.
 pub(crate) enum PrivateKey {
-    SlhDsa(SigningKey),
-    ZkDilithium(zk::SigningKey),
+    SlhDsa(Arc<SigningKey>),
+    ZkDilithium(Arc<zk::SigningKey>),
 }
 
-/// `hg_public_key`.
+/// `hg_public_key`. Queued jobs share it.
 pub(crate) enum PublicKey {
-    SlhDsa(VerifyingKey),
-    ZkDilithium(zk::VerifyingKey),
+    SlhDsa(Arc<VerifyingKey>),
+    ZkDilithium(Arc<zk::VerifyingKey>),
 }
 
 impl PrivateKey {
@@ -73,8 +74,8 @@ extern "C" fn hg_private_key_generate(engine: In<Engine>, set: u32, mut key: Out
         let place = key.clear("key")?;
         let engine = engine.get("engine")?;
         place.fill(match Set::of(set)? {
-            Set::SlhDsa(p) => PrivateKey::SlhDsa(engine.slh_dsa.generate(p)?),
-            Set::ZkDilithium => PrivateKey::ZkDilithium(engine.zkdilithium.generate()?),
+            Set::SlhDsa(p) => PrivateKey::SlhDsa(engine.slh_dsa.generate(p)?.into()),
+            Set::ZkDilithium => PrivateKey::ZkDilithium(engine.zkdilithium.generate()?.into()),
         });
         Ok(())
     })
@@ -86,9 +87,30 @@ extern "C" fn hg_private_key_read(data: In<u8>, length: usize, mut key: OutHandl
         let place = key.clear("key")?;
         let data = data.slice(length, "data")?;
         place.fill(match begins_as(data, zk::PRIVATE_LABEL) {
-            true => PrivateKey::ZkDilithium(zk::SigningKey::read_pem(data)?),
-            false => PrivateKey::SlhDsa(SigningKey::read_pkcs8(data)?),
+            true => PrivateKey::ZkDilithium(zk::SigningKey::read_pem(data)?.into()),
+            false => match SigningKey::read_pkcs8(data) {
+                Ok(key) => PrivateKey::SlhDsa(key.into()),
+                Err(_) if EncryptedSigningKey::looks_like_it(data) => return Err(KeyError::Encrypted.into()),
+                Err(why) => return Err(why.into()),
+            },
         });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_private_key_read_encrypted(
+    data: In<u8>,
+    length: usize,
+    passphrase: In<u8>,
+    passphrase_length: usize,
+    mut key: OutHandle<PrivateKey>,
+) -> Status {
+    call(|| {
+        let place = key.clear("key")?;
+        let encrypted = EncryptedSigningKey::read(data.slice(length, "data")?)?;
+        let passphrase = passphrase.slice(passphrase_length, "passphrase")?;
+        place.fill(PrivateKey::SlhDsa(SigningKey::decrypt(&encrypted, passphrase)?.into()));
         Ok(())
     })
 }
@@ -99,8 +121,8 @@ extern "C" fn hg_public_key_read(data: In<u8>, length: usize, mut key: OutHandle
         let place = key.clear("key")?;
         let data = data.slice(length, "data")?;
         place.fill(match begins_as(data, zk::PUBLIC_LABEL) {
-            true => PublicKey::ZkDilithium(zk::VerifyingKey::read_pem(data)?),
-            false => PublicKey::SlhDsa(VerifyingKey::read_spki(data)?),
+            true => PublicKey::ZkDilithium(zk::VerifyingKey::read_pem(data)?.into()),
+            false => PublicKey::SlhDsa(VerifyingKey::read_spki(data)?.into()),
         });
         Ok(())
     })
@@ -112,8 +134,8 @@ extern "C" fn hg_private_key_from_raw(set: u32, data: In<u8>, length: usize, mut
         let place = key.clear("key")?;
         let data = data.slice(length, "data")?;
         place.fill(match Set::of(set)? {
-            Set::SlhDsa(p) => PrivateKey::SlhDsa(SigningKey::from_bytes(p, data)?),
-            Set::ZkDilithium => PrivateKey::ZkDilithium(zk::SigningKey::from_bytes(data)?),
+            Set::SlhDsa(p) => PrivateKey::SlhDsa(SigningKey::from_bytes(p, data)?.into()),
+            Set::ZkDilithium => PrivateKey::ZkDilithium(zk::SigningKey::from_bytes(data)?.into()),
         });
         Ok(())
     })
@@ -125,8 +147,8 @@ extern "C" fn hg_public_key_from_raw(set: u32, data: In<u8>, length: usize, mut 
         let place = key.clear("key")?;
         let data = data.slice(length, "data")?;
         place.fill(match Set::of(set)? {
-            Set::SlhDsa(p) => PublicKey::SlhDsa(VerifyingKey::from_bytes(p, data)?),
-            Set::ZkDilithium => PublicKey::ZkDilithium(zk::VerifyingKey::from_bytes(data)?),
+            Set::SlhDsa(p) => PublicKey::SlhDsa(VerifyingKey::from_bytes(p, data)?.into()),
+            Set::ZkDilithium => PublicKey::ZkDilithium(zk::VerifyingKey::from_bytes(data)?.into()),
         });
         Ok(())
     })
@@ -137,8 +159,8 @@ extern "C" fn hg_public_key_of(private_key: In<PrivateKey>, mut key: OutHandle<P
     call(|| {
         let place = key.clear("key")?;
         place.fill(match private_key.get("private_key")? {
-            PrivateKey::SlhDsa(key) => PublicKey::SlhDsa(key.verifying_key()),
-            PrivateKey::ZkDilithium(key) => PublicKey::ZkDilithium(key.verifying_key()),
+            PrivateKey::SlhDsa(key) => PublicKey::SlhDsa(key.verifying_key().into()),
+            PrivateKey::ZkDilithium(key) => PublicKey::ZkDilithium(key.verifying_key().into()),
         });
         Ok(())
     })
@@ -177,6 +199,38 @@ extern "C" fn hg_private_key_write(
             (Format::Der, PrivateKey::ZkDilithium(_)) => Err(no_encoding(Set::ZkDilithium)),
             (Format::Pem, PrivateKey::ZkDilithium(key)) => put(key.to_pem().as_bytes()),
         }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_private_key_write_encrypted(
+    key: In<PrivateKey>,
+    passphrase: In<u8>,
+    passphrase_length: usize,
+    format: u32,
+    mut out: Out<u8>,
+    room: usize,
+    mut length: Out<usize>,
+) -> Status {
+    call(|| {
+        let passphrase = passphrase.slice(passphrase_length, "passphrase")?;
+        if passphrase.is_empty() {
+            return Err(Failure::bad_input("passphrase: it is empty; give one".into()));
+        }
+        let key = key.get("key")?;
+        let encrypted = match (Format::of(format)?, key) {
+            (Format::Raw, _) => return Err(Failure::bad_input("format: use HG_DER or HG_PEM".into())),
+            (_, PrivateKey::ZkDilithium(_)) => {
+                return Err(Failure::unsupported("zkDilithium: no encoding of its keys has a passphrase".into()));
+            }
+            (Format::Der, PrivateKey::SlhDsa(key)) => {
+                key.encrypt(passphrase, PassphraseKdf::Scrypt)?.to_der()?.into_vec()
+            }
+            (Format::Pem, PrivateKey::SlhDsa(key)) => {
+                key.encrypt(passphrase, PassphraseKdf::Scrypt)?.to_pem(LineEnding::LF)?.into_bytes()
+            }
+        };
+        put_bytes(&encrypted, &mut out, room, &mut length)
     })
 }
 

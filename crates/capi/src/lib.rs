@@ -21,6 +21,8 @@ mod messages;
 #[allow(unsafe_code)]
 mod pointers;
 #[allow(unsafe_code)]
+mod queue;
+#[allow(unsafe_code)]
 mod rows;
 #[allow(unsafe_code)]
 mod sets;

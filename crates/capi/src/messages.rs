@@ -75,7 +75,7 @@ impl MessageOptions {
 }
 
 /// Refuses a signature of another length than the set's.
-fn check_signature(set: Set, length: usize) -> Result<(), Failure> {
+pub(crate) fn check_signature(set: Set, length: usize) -> Result<(), Failure> {
     match set.signature_size() {
         size if size == length => Ok(()),
         size => {

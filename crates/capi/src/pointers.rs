@@ -4,7 +4,7 @@
 //! caller in C, which `hypergrove.h` states once: a pointer is NULL, or it points to as much as the function says for as long as the call
 //! runs, and nobody writes there meanwhile. What can be checked is checked: NULL, alignment, lengths, overlap.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use hypergrove::rows::RowStatus;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -25,6 +25,16 @@ pub(crate) struct OutHandle<T>(*mut *mut T);
 /// A handle that is freed.
 #[repr(transparent)]
 pub(crate) struct Handle<T>(*mut T);
+
+/// A function of C's that gets a result, by the name `hg_done`: the caller's pointer, a status, and the result's bytes if there are any.
+pub(crate) type Done = Option<extern "C" fn(User, Status, Given<u8>, usize)>;
+
+/// A pointer of C's that Rust hands back and does not look behind.
+#[repr(transparent)]
+pub(crate) struct User(#[allow(dead_code)] *mut c_void);
+
+// SAFETY: a number here; the caller in C knows that its function is called by another thread.
+unsafe impl Send for User {}
 
 /// A pointer that C gets: to text that is static or lives long enough, or to memory.
 #[repr(transparent)]
@@ -296,6 +306,13 @@ impl Given<c_char> {
     /// Text that C may read as long as it lives.
     pub(crate) fn text(text: &CStr) -> Given<c_char> {
         Given(text.as_ptr())
+    }
+}
+
+impl Given<u8> {
+    /// Bytes that C may read as long as they live.
+    pub(crate) fn bytes(bytes: &[u8]) -> Given<u8> {
+        Given(bytes.as_ptr())
     }
 }
 

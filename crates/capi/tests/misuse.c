@@ -327,6 +327,140 @@ static void messages(void)
     TRUE(sum[0] == 0xe3 && sum[31] == 0x55);
 }
 
+/* A result that a callback got. */
+struct answer {
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    int calls;
+    hg_status status;
+    uint8_t result[SIGNATURE];
+    size_t length;
+    char text[200];
+};
+
+static void keep(void *user, hg_status status, const uint8_t *result, size_t length)
+{
+    struct answer *answer = user;
+    pthread_mutex_lock(&answer->lock);
+    answer->calls++;
+    answer->status = status;
+    answer->length = length;
+    if (length > 0)
+        memcpy(answer->result, result, length);
+    snprintf(answer->text, sizeof answer->text, "%s", hg_error_text());
+    pthread_cond_signal(&answer->done);
+    pthread_mutex_unlock(&answer->lock);
+}
+
+static struct answer answer = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, {0}, 0, {0}};
+
+/* Waits for so many calls of the callback. */
+static void wait_for(int calls)
+{
+    pthread_mutex_lock(&answer.lock);
+    while (answer.calls < calls)
+        pthread_cond_wait(&answer.done, &answer.lock);
+    pthread_mutex_unlock(&answer.lock);
+    TRUE(answer.calls == calls);
+}
+
+static void queued(void)
+{
+    const size_t length = sizeof message;
+    hg_message_options wrong = HG_MESSAGE_OPTIONS_INIT;
+    wrong.flags = 8;
+    BAD(hg_sign_queued(NULL, key, NULL, message, length, keep, &answer), "engine: NULL");
+    BAD(hg_sign_queued(engine, NULL, NULL, message, length, keep, &answer), "key: NULL");
+    BAD(hg_sign_queued(engine, key, NULL, NULL, length, keep, &answer), "message: NULL");
+    BAD(hg_sign_queued(engine, key, NULL, message, length, NULL, &answer), "done: NULL");
+    BAD(hg_sign_queued(engine, key, &wrong, message, length, keep, &answer), "flags: 0x8");
+    OK(hg_sign_queued(engine, key, NULL, message, length, keep, &answer));
+    wait_for(1);
+    TRUE(answer.status == HG_OK && answer.length == SIGNATURE);
+    memcpy(signature, answer.result, SIGNATURE);
+    OK(hg_verify(engine, public_key, NULL, message, length, signature, SIGNATURE));
+
+    BAD(hg_verify_queued(NULL, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer), "engine: NULL");
+    BAD(hg_verify_queued(engine, NULL, NULL, message, length, signature, SIGNATURE, keep, &answer), "key: NULL");
+    BAD(hg_verify_queued(engine, public_key, NULL, NULL, length, signature, SIGNATURE, keep, &answer), "message: NULL");
+    BAD(hg_verify_queued(engine, public_key, NULL, message, length, NULL, SIGNATURE, keep, &answer), "signature: NULL");
+    BAD(hg_verify_queued(engine, public_key, NULL, message, length, signature, 5, keep, &answer), "has 17088 bytes");
+    BAD(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, NULL, &answer), "done: NULL");
+    OK(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer));
+    wait_for(2);
+    TRUE(answer.status == HG_OK && answer.length == 0);
+    OK(hg_verify_queued(engine, public_key, NULL, message, 1, signature, SIGNATURE, keep, &answer));
+    wait_for(3);
+    TRUE(answer.status == HG_INVALID_SIGNATURE && strstr(answer.text, "not valid") != NULL);
+
+    /* A key that is freed while its job waits, and is damaged. */
+    uint8_t raw[64];
+    size_t raw_length;
+    hg_private_key *damaged = NULL;
+    OK(hg_private_key_write(key, HG_RAW, raw, sizeof raw, &raw_length));
+    raw[0] ^= 1;
+    OK(hg_private_key_from_raw(SET, raw, raw_length, &damaged));
+    OK(hg_sign_queued(engine, damaged, NULL, message, length, keep, &answer));
+    hg_private_key_free(damaged);
+    wait_for(4);
+    TRUE(answer.status == HG_KEY_DAMAGED && answer.length == 0 && strstr(answer.text, "damaged") != NULL);
+    OK(hg_sign_queued(engine, zk_key, NULL, message, length, keep, &answer));
+    wait_for(5);
+    TRUE(answer.status == HG_OK && answer.length == ZK_SIGNATURE);
+    OK(hg_verify_queued(engine, zk_public_key, NULL, message, length, answer.result, ZK_SIGNATURE, keep, &answer));
+    wait_for(6);
+    TRUE(answer.status == HG_OK);
+    OK(hg_engine_wait_for_room(engine));
+    BAD(hg_engine_wait_for_room(NULL), "engine: NULL");
+    BAD(hg_engine_drain(NULL, 1000), "engine: NULL");
+
+    hg_engine *own = NULL;
+    hg_engine_options options = HG_ENGINE_OPTIONS_INIT;
+    options.threads = 1;
+    OK(hg_engine_new(&options, &own));
+    for (int i = 0; i < 20; i++)
+        OK(hg_verify_queued(own, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer));
+    OK(hg_engine_drain(own, 60000));
+    wait_for(26);
+    IS(HG_CANCELLED, hg_sign_queued(own, key, NULL, message, length, keep, &answer), "");
+    hg_engine_free(own);
+    OK(hg_engine_new(&options, &own));
+    for (int i = 0; i < 20; i++)
+        OK(hg_sign_queued(own, key, NULL, message, length, keep, &answer));
+    hg_engine_free(own);
+    /* Each has been answered, most of them by HG_CANCELLED. */
+    wait_for(46);
+}
+
+static void encrypted(void)
+{
+    const uint8_t *passphrase = (const uint8_t *)"correct horse";
+    uint8_t out[2048];
+    size_t length = 0;
+    hg_private_key *made = (hg_private_key *)&failures;
+    for (uint32_t format = HG_DER; format <= HG_PEM; format++) {
+        OK(hg_private_key_write_encrypted(key, passphrase, 13, format, out, sizeof out, &length));
+        TRUE(length <= (format == HG_DER ? 512 : 1024));
+        IS(HG_PASSPHRASE, hg_private_key_read(out, length, &made), "passphrase");
+        TRUE(made == NULL);
+        IS(HG_PASSPHRASE, hg_private_key_read_encrypted(out, length, passphrase, 12, &made), "passphrase is wrong");
+        OK(hg_private_key_read_encrypted(out, length, passphrase, 13, &made));
+        TRUE(hg_private_key_set(made) == SET);
+        hg_private_key_free(made);
+        BAD(hg_private_key_read_encrypted(out, length / 2, passphrase, 13, &made), "");
+    }
+    BAD(hg_private_key_read_encrypted(NULL, 5, passphrase, 13, &made), "data: NULL");
+    BAD(hg_private_key_read_encrypted(out, length, NULL, 13, &made), "passphrase: NULL");
+    BAD(hg_private_key_read_encrypted(out, length, passphrase, 13, NULL), "key: NULL");
+    BAD(hg_private_key_write_encrypted(NULL, passphrase, 13, HG_PEM, out, sizeof out, &length), "key: NULL");
+    BAD(hg_private_key_write_encrypted(key, NULL, 13, HG_PEM, out, sizeof out, &length), "passphrase: NULL");
+    BAD(hg_private_key_write_encrypted(key, passphrase, 0, HG_PEM, out, sizeof out, &length), "passphrase: it is empty");
+    BAD(hg_private_key_write_encrypted(key, passphrase, 13, HG_RAW, out, sizeof out, &length), "HG_DER or HG_PEM");
+    BAD(hg_private_key_write_encrypted(key, passphrase, 13, HG_PEM, out, sizeof out, NULL), "length: NULL");
+    IS(HG_BUFFER_TOO_SMALL, hg_private_key_write_encrypted(key, passphrase, 13, HG_PEM, out, 9, &length), "the result has");
+    IS(HG_UNSUPPORTED, hg_private_key_write_encrypted(zk_key, passphrase, 13, HG_PEM, out, sizeof out, &length), "zkDilithium");
+}
+
 static void sign_rows(void)
 {
     uint8_t texts[ROWS * 3] = "abcdefghijk", statuses[ROWS];
@@ -616,7 +750,9 @@ int main(void)
     OK(hg_public_key_of(zk_key, &zk_public_key));
     engines();
     keys();
+    encrypted();
     messages();
+    queued();
     sign_rows();
     verify_rows();
     keygen_rows();
