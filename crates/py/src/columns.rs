@@ -87,6 +87,18 @@ pub(crate) fn zeros(len: usize) -> PyResult<Vec<u8>> {
     Ok(vec![0; len])
 }
 
+/// Statuses of rows that are not computed.
+pub(crate) fn statuses(rows: usize) -> PyResult<Vec<RowStatus>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(rows).map_err(|_| too_many(rows))?;
+    all.resize(rows, RowStatus::default());
+    Ok(all)
+}
+
+fn too_many(rows: usize) -> PyErr {
+    PyMemoryError::new_err(format!("there is no memory for {rows} rows"))
+}
+
 /// Bytes of so many rows.
 pub(crate) fn size(rows: usize, width: usize) -> PyResult<usize> {
     let bytes = rows.checked_mul(width).filter(|bytes| isize::try_from(*bytes).is_ok());
@@ -209,7 +221,8 @@ impl Rows {
 
     /// The values of all arrays of a column.
     fn join<'a>(&self, column: &'a ArrowColumn) -> PyResult<Vec<&'a [u8]>> {
-        let mut all = Vec::with_capacity(self.count);
+        let mut all = Vec::new();
+        all.try_reserve_exact(self.count).map_err(|_| too_many(self.count))?;
         for chunk in column.columns() {
             for row in 0..chunk.rows() {
                 let value = value_of(chunk, row).ok_or(Failure::Row(all.len(), RowStatus::BadOffsets));

@@ -1,6 +1,8 @@
 //! Keys of SLH-DSA, and calls with one key.
 
-use crate::columns::{Bytes, Held, Rows, Signals, Target, booleans, check_statuses, iterate, size, verdicts, zeros};
+use crate::columns::{
+    Bytes, Held, Rows, Signals, Target, booleans, check_statuses, iterate, size, statuses, verdicts, zeros,
+};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, InvalidSignature, bad, exception};
 use crate::foreign::array::{Array, Element};
@@ -201,7 +203,7 @@ impl PrivateKey {
                 messages: held.column(),
                 randomizer: randomizer(deterministic),
             };
-            let (mut statuses, mut signals) = (vec![RowStatus::default(); messages.count], Signals::new());
+            let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
             engine.sign_rows_with_progress(&rows, signatures, &mut statuses, |_| signals.check())?;
             signals.finish()?;
             check_statuses(&statuses, RowStatus::Signed)
@@ -541,7 +543,7 @@ pub(crate) fn verify_batch<'py>(
             messages: texts.column(),
             signatures: signatures.column(),
         };
-        let (mut statuses, mut signals) = (vec![RowStatus::default(); messages.count], Signals::new());
+        let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
         engine.verify_rows_with_progress(&rows, &mut statuses, |_| signals.check())?;
         signals.finish()?;
         verdicts(&statuses)
@@ -583,7 +585,7 @@ pub(crate) fn sha256_batch<'py>(
     let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
     Target::of(out, messages.count, 32)?.fill(py, messages.count, 32, |sums| {
         let held = messages.hold()?;
-        let mut statuses = vec![RowStatus::default(); messages.count];
+        let mut statuses = statuses(messages.count)?;
         engine.sha256_rows(held.column(), sums, &mut statuses)?;
         check_statuses(&statuses, RowStatus::Hashed)
     })

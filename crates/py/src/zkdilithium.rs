@@ -1,6 +1,8 @@
 //! zkDilithium: keys, and calls with one key or many.
 
-use crate::columns::{Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, size, verdicts, zeros};
+use crate::columns::{
+    Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, size, statuses, verdicts, zeros,
+};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, InvalidSignature, bad, exception};
 use crate::foreign::array::{Array, Element};
@@ -87,7 +89,7 @@ impl ZkPrivateKey {
         Target::of(out, messages.count, SIG_BYTES)?.fill(py, messages.count, SIG_BYTES, |signatures| {
             let held = messages.hold()?;
             let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: held.column().into() };
-            let (mut statuses, mut signals) = (vec![RowStatus::default(); messages.count], Signals::new());
+            let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
             engine.sign_rows_with_progress(&rows, signatures, &mut statuses, |_| signals.check())?;
             signals.finish()?;
             check_statuses(&statuses, RowStatus::Signed)
@@ -266,7 +268,7 @@ pub(crate) fn zk_verify_batch<'py>(
             }
         };
         let rows = VerifyRows { keys, messages: texts.column().into(), signatures: signatures.column() };
-        let (mut statuses, mut signals) = (vec![RowStatus::default(); messages.count], Signals::new());
+        let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
         engine.verify_rows_with_progress(&rows, &mut statuses, |_| signals.check())?;
         signals.finish()?;
         verdicts(&statuses)

@@ -64,7 +64,7 @@ Stream._fields_ = [
 class Exporter:
     """Has the memory of what it exports. `released` counts the structures that a consumer has released."""
 
-    def __init__(self, format: bytes, data: Sequence[bytes | None], **fields: Any) -> None:
+    def __init__(self, format: bytes | None, data: Sequence[bytes | None], **fields: Any) -> None:
         self.released = 0
         # Memory of ctypes is aligned; a byte more, so that none is empty.
         self.memory = [None if part is None else ctypes.create_string_buffer(part, len(part) + 1) for part in data]

@@ -85,6 +85,8 @@ def test_streams() -> None:
         (lambda: Exporter(b"w:99999999999999999999", [None, b""], length=1), TypeError, 'format "w:9'),
         (lambda: Exporter(b"", [None, b""], length=1), TypeError, 'format ""'),
         (lambda: Exporter(b"z", [None, b"", b""], dictionary=1), TypeError, "a dictionary"),
+        (lambda: Exporter(None, [None, b"", b""]), ValueError, "without a format"),
+        (lambda: Exporter(b"w:0", [None, b""], length=2**50), MemoryError, "memory"),
     ],
 )
 def test_hostile_arrays(exporter: Any, error: type[Exception], text: str) -> None:

@@ -43,6 +43,15 @@ def test_the_table_is_rendered(repository: Path) -> None:
     assert shown == measure.table(json.loads(measure.RECORD.read_text()))
 
 
+def test_quickstart() -> None:
+    program = Path(sys.executable).with_name("hypergrove")
+    for rows in ["0", "1", "50"]:
+        ran = subprocess.run([program, "quickstart", "--rows", rows], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0 and f"a key, {rows} signatures, all valid" in ran.stdout, ran
+    ran = subprocess.run([program, "quickstart", "--set", "rsa"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2 and "SLH-DSA-SHA2-128f" in ran.stderr
+
+
 def test_the_parquet_example(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     example = repository / "crates/py/examples/parquet.py"

@@ -146,6 +146,9 @@ enum Layout {
 
 impl Layout {
     fn of(schema: &Schema, what: &str) -> PyResult<Layout> {
+        if schema.format.is_null() {
+            return Err(bad(format!("{what}: an Arrow array without a format")));
+        }
         // SAFETY: the interface wants a string that ends with a zero.
         let format = unsafe { CStr::from_ptr(schema.format) }.to_string_lossy();
         if schema.dictionary.is_null() {
