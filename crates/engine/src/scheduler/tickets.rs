@@ -720,7 +720,8 @@ impl<T> Ticket<T> {
         if let Err(why) = self.same_process() {
             return Some(Err(why));
         }
-        self.entry.cell().wait(Some(Instant::now() + most))
+        // No clock shows a time that is too far away.
+        self.entry.cell().wait(Instant::now().checked_add(most))
     }
 
     /// The result, if it is there: once.
