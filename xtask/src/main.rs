@@ -10,6 +10,7 @@ mod dependent;
 mod features;
 mod foreign;
 mod fuzz;
+mod install;
 mod kernels;
 mod licences;
 mod magic;
@@ -40,6 +41,7 @@ cargo xtask vectors        which test vectors are found, and where
 cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
 cargo xtask negative       makes vectors/slh-dsa/negative
 cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs
+cargo xtask install --prefix P   builds the tool and puts it, completions and manual pages below the folder P
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
 fn main() -> ExitCode {
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::by_hand(rest),
         "coverage" => coverage::run(),
         "shaders" => shaders::write().map(|()| true),
+        "install" => install::run(rest),
         "sbom" => supply::write_sbom().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),
         "help" | "--help" | "-h" => {

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 /// SLH-DSA (FIPS 205) and zkDilithium: post-quantum signatures, as fast as the hardware allows.
 ///
-/// Exit codes: 0 all well, 1 a well-formed signature did not verify, 2 an error.
+/// Exit codes: 0 all well, 1 a well-formed signature did not verify, 2 an error; docs/automation.md has them all.
 #[derive(Parser)]
 #[command(
     name = "hypergrove",
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Acvp(Acvp),
     Kat(Kat),
     Quickstart(Quickstart),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Make a private key
@@ -83,6 +85,9 @@ pub(crate) struct Keygen {
     /// For tests: other users of the machine can read a command line
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     pub(crate) seeds: Option<Bytes>,
+    /// Print what was made as a line of JSON: docs/automation.md
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Encrypt the private key under a passphrase, which is asked for twice: PKCS#8 with PBES2 and AES-256-CBC, as OpenSSL
     /// reads it
     #[arg(long, conflicts_with = "raw")]
@@ -144,7 +149,7 @@ pub(crate) struct Pubkey {
 /// The signature of FILE is written to FILE.sig: R ‖ SIG_FORS ‖ SIG_HT, as it is. Standard input is signed to standard
 /// output. Of many files, a bad one does not stop the others.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what").args(["files", "list"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what").args(["files", "list", "digest"]).required(true).multiple(true))]
 pub(crate) struct Sign {
     /// The private key: PEM, DER or raw; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
@@ -171,6 +176,12 @@ pub(crate) struct Sign {
     /// there are errors, or with --force replaced
     #[arg(long)]
     pub(crate) skip_existing: bool,
+    /// Sign a digest that was computed elsewhere, instead of a file; --prehash or the key says by which hash function
+    #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with_all = ["files", "list"], requires = "output", help_heading = "Message")]
+    pub(crate) digest: Option<Bytes>,
+    /// Print a line of JSON for each file, and a summary: docs/automation.md
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) redundancy: Redundancy,
     #[command(flatten)]
@@ -188,7 +199,7 @@ pub(crate) struct Sign {
 /// One verdict a file goes to standard output: `FILE: OK`, `FILE: FAILED`, or `FILE: ERROR` where there was nothing to
 /// judge. With --quiet, only bad ones do.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what").args(["files", "list"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what").args(["files", "list", "digest"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("whose").args(["key", "public_key", "allowed_signers"]).required(true).multiple(true))]
 pub(crate) struct Verify {
     /// The public key, or the private key: PEM, DER or raw; `-` is standard input. Of several keys, one has to have signed
@@ -209,10 +220,16 @@ pub(crate) struct Verify {
     /// Where the signatures are, each named after its file
     #[arg(long, value_name = "DIR")]
     pub(crate) signature_dir: Option<PathBuf>,
+    /// Verify a digest that was computed elsewhere, instead of a file; --prehash or the key says by which hash function
+    #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with_all = ["files", "list"], requires = "signature", help_heading = "Message")]
+    pub(crate) digest: Option<Bytes>,
     /// Of zkDilithium: refuse other encodings of a valid signature or key than the one that is written, which all
     /// implementations accept
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Print a line of JSON for each file, and a summary: docs/automation.md
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) message: MessageOptions,
     #[command(flatten)]
@@ -261,6 +278,9 @@ pub(crate) struct Hash {
     /// Fail for lines that are no sums, too
     #[arg(long, requires = "check")]
     pub(crate) strict: bool,
+    /// Print verdicts as lines of JSON, and a summary: docs/automation.md
+    #[arg(long, requires = "check", conflicts_with = "status")]
+    pub(crate) json: bool,
     /// Name every line that is no sum
     #[arg(short, long, requires = "check", overrides_with_all = ["status", "quiet"])]
     pub(crate) warn: bool,
@@ -374,6 +394,21 @@ pub(crate) struct Quickstart {
     pub(crate) keep: Option<PathBuf>,
 }
 
+/// Print the completions of a shell, for its folder of completions
+#[derive(Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the manual pages, one for each command
+#[derive(Args)]
+pub(crate) struct Man {
+    /// The folder, for example share/man/man1; pages that are there are replaced
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
 /// Which files.
 #[derive(Args)]
 pub(crate) struct Inputs {
@@ -440,6 +475,14 @@ impl MessageOptions {
 }
 
 impl Inputs {
+    /// All files, given and listed; of a digest that is given instead, what it is called.
+    pub(crate) fn paths_or(&self, digest: Option<&Bytes>) -> Result<Vec<PathBuf>, Failure> {
+        match digest {
+            Some(Bytes(digest)) => Ok(vec![format!("digest:{}", hex::encode(digest)).into()]),
+            None => self.paths(),
+        }
+    }
+
     /// All files, given and listed.
     pub(crate) fn paths(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut paths = self.files.clone();

@@ -274,7 +274,30 @@ impl fmt::Display for Target {
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Entry(Option<Identity>, OsString);
 
+/// A path as JSON has it.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl Source {
+    /// The path as JSON has it, `-` for standard input.
+    pub(crate) fn path_text(&self) -> String {
+        match self {
+            Source::Stdin => "-".into(),
+            Source::File(path) => text(path),
+        }
+    }
+}
+
 impl Target {
+    /// The path as JSON has it, `-` for standard output.
+    pub(crate) fn path_text(&self) -> String {
+        match self {
+            Target::Stdout => "-".into(),
+            Target::File(path) => text(path),
+        }
+    }
+
     /// Refuses, before any work is done, what [`Target::prepare`] would refuse after it.
     pub(crate) fn check(&self, access: Access, binary: bool, force: bool) -> Result<(), Failure> {
         match self {

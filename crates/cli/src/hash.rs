@@ -2,6 +2,7 @@
 
 use crate::args::{self, Hash, MachineOptions};
 use crate::files::{Source, path_of};
+use crate::json::{self, FileLine, Line, Word};
 use hypergrove::{Engine, MerkleTree};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
@@ -153,7 +154,7 @@ struct Counts {
 
 /// The sums that the files list.
 fn check(args: &Hash, engine: &Engine, lists: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
-    let (mut lines, mut exit) = (Lines::new(printer), Exit::Good);
+    let (mut lines, mut exit, mut counts) = (Lines::new(printer), Exit::Good, json::Counts::default());
     for list in lists {
         let source = Source::from(list.as_path());
         let text = match source.read() {
@@ -164,10 +165,13 @@ fn check(args: &Hash, engine: &Engine, lists: &[PathBuf], printer: &Printer) -> 
                 continue;
             }
         };
-        if !check_list(args, engine, &source, &text, printer, &mut lines)? {
+        if !check_list(args, engine, &source, &text, printer, &mut lines, &mut counts)? {
             exit = Exit::Invalid;
         }
         lines.flush();
+    }
+    if args.json {
+        lines.add(&[Line::summary(counts, exit).text().as_bytes(), b"\n"]);
     }
     lines.finish()?;
     Ok(exit)
@@ -181,8 +185,10 @@ fn check_list(
     text: &[u8],
     printer: &Printer,
     lines: &mut Lines<'_>,
+    all: &mut json::Counts,
 ) -> Result<bool, Failure> {
     let (listed, improper) = read_sums(source, text)?;
+    all.improper += improper.len() as u64;
     let mut counts = Counts { improper: improper.len(), ..Counts::default() };
     for number in improper.iter().filter(|_| args.warn) {
         printer.warning(format_args!("{source}: {number}: no properly formatted SHA-256 line"));
@@ -200,26 +206,34 @@ fn check_list(
         |i, digest| {
             bar.inc(1);
             let Listed { path, digest: want } = &listed[i];
-            let word: &[u8] = match digest {
+            let unread = digest.as_ref().err().map(|error| Failure::io("read", Source::from(path.as_path()), error));
+            let (verdict, word): (_, &[u8]) = match digest {
                 Ok(digest) if digest == *want => {
                     right += 1;
-                    if printer.quiet {
-                        return;
-                    }
-                    b": OK\n"
+                    (Word::Ok, b": OK\n")
                 }
                 Ok(_) => {
                     counts.wrong += 1;
-                    b": FAILED\n"
+                    (Word::Failed, b": FAILED\n")
                 }
                 Err(error) if args.ignore_missing && error.kind() == io::ErrorKind::NotFound => return,
                 Err(error) => {
                     counts.unreadable += 1;
-                    bar.suspend(|| unreadable(path, &error, printer));
-                    b": FAILED open or read\n"
+                    if !args.json {
+                        bar.suspend(|| unreadable(path, &error, printer));
+                    }
+                    (Word::Error, b": FAILED open or read\n")
                 }
             };
-            if !args.status {
+            all.add(verdict);
+            if verdict == Word::Ok && printer.quiet {
+                return;
+            }
+            if args.json {
+                let line = FileLine::new(Source::from(path.as_path()).path_text(), verdict);
+                let line = unread.iter().fold(line, |line, failure| line.because(failure));
+                bar.suspend(|| lines.add(&[Line::File(line).text().as_bytes(), b"\n"]));
+            } else if !args.status {
                 let name = path.as_os_str().as_encoded_bytes();
                 // A line's end in a name could forge a verdict.
                 let forges = name.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
@@ -233,7 +247,7 @@ fn check_list(
     if args.ignore_missing && right + counts.wrong == 0 {
         printer.failure(&Failure::new(format!("{source}: no file was verified")));
     }
-    if !args.status {
+    if !args.status && !args.json {
         let tell = |count: usize, one: &str, many: &str| match count {
             0 => {}
             1 => printer.warning(format_args!("1 {one}")),

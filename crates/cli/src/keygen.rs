@@ -2,6 +2,7 @@
 
 use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
 use crate::files::{Access, Target, commit_pair};
+use crate::json::{KeyLine, Line};
 use crate::keys::{Encoding, check_encoding, encode_encrypted, encode_private, encode_public};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::NAME;
@@ -21,6 +22,10 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     if let (false, Some(path)) = (args.encrypt, args.passphrase.path()) {
         return Err(Failure::new(format!("{} holds a passphrase, and no key is to be encrypted", Shown(&path)))
             .hint("encrypt the private key with --encrypt, or leave the passphrase out"));
+    }
+    if args.json && [Some(&private), public.as_ref()].contains(&Some(&Target::Stdout)) {
+        return Err(Failure::new("a key and JSON would both go to standard output")
+            .hint("name a file for the private key with --output, and for the public key with --pubout"));
     }
     let wanted = Wanted::new(args)?;
     private.check(Access::Private, encoding != Encoding::Pem, force)?;
@@ -66,6 +71,16 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         printer.note(format_args!("wrote {public}: its public key"));
     }
     printer.note(format_args!("its fingerprint is {fingerprint}"));
+    if args.json {
+        let key = KeyLine {
+            private_key: private.path_text(),
+            public_key: public.as_ref().map(Target::path_text),
+            set: name,
+            key: fingerprint.to_string(),
+            encrypted: args.encrypt,
+        };
+        Line::Key(key).print(printer)?;
+    }
     Ok(Exit::Good)
 }
 

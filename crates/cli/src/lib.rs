@@ -15,6 +15,7 @@ pub mod fuzz;
 mod hash;
 mod hexadecimal;
 mod inspect;
+mod json;
 mod kat;
 mod keygen;
 mod keys;
@@ -24,6 +25,7 @@ mod pem;
 mod pubkey;
 mod quickstart;
 mod report;
+mod shell;
 mod sign;
 mod staged;
 mod tagged;
@@ -84,6 +86,8 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Tune(args) => tune::run(args, machine, printer, &report::written),
         Command::Acvp(args) => acvp::run(args, machine, printer),
         Command::Kat(args) => kat::run(args, machine, printer),
+        Command::Completions(args) => shell::completions(args, printer),
+        Command::Man(args) => shell::man(args, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }
 }

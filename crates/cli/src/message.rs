@@ -1,6 +1,6 @@
 //! Messages: read whole where a scheme needs that, hashed in pieces where a hash is signed.
 
-use crate::args::MachineOptions;
+use crate::args::{Bytes, MachineOptions};
 use crate::files::{Source, available};
 use hypergrove::Mode;
 use hypergrove_lab::failure::Failure;
@@ -11,17 +11,19 @@ use std::io::{self, Read};
 const PIECE: u64 = 1 << 20;
 
 /// Reads messages for a command, as far as they fit into memory.
-pub(crate) struct Messages {
+pub(crate) struct Messages<'a> {
     /// What --memory says.
     chosen: Option<u64>,
+    /// The digest that is given instead of a message.
+    digest: Option<&'a [u8]>,
 }
 
 /// What a job takes: the message, or its hash, and the mode for that.
 pub(crate) type Message<'m> = (Mode<'m>, Vec<u8>);
 
-impl Messages {
-    pub(crate) fn new(machine: &MachineOptions) -> Messages {
-        Messages { chosen: machine.memory }
+impl<'a> Messages<'a> {
+    pub(crate) fn new(machine: &MachineOptions, digest: Option<&'a Bytes>) -> Messages<'a> {
+        Messages { chosen: machine.memory, digest: digest.map(|Bytes(digest)| &digest[..]) }
     }
 
     /// All of a message.
@@ -58,6 +60,19 @@ impl Messages {
 
     /// A message for a job; of one that is long and is to be hashed, the hash.
     pub(crate) fn hash<'m>(&self, source: &Source, mode: Mode<'m>) -> Result<Message<'m>, Failure> {
+        if let Some(digest) = self.digest {
+            let Mode::PreHash { context, hash } = mode else {
+                return Err(Failure::new("--digest holds no message, and without a hash function a message is needed")
+                    .hint("name the function with --prehash, for example --prehash SHA2-256"));
+            };
+            let mode = Mode::Digest { context, hash };
+            mode.check(digest).map_err(|_| {
+                let (got, want) = (digest.len(), hash.bytes());
+                Failure::new(format!("--digest has {got} bytes, a digest of {hash} has {want}"))
+                    .hint("name the function that made it with --prehash")
+            })?;
+            return Ok((mode, digest.to_vec()));
+        }
         let Mode::PreHash { context, hash } = mode else { return Ok((mode, self.read(source)?)) };
         let (mut reader, _) = source.reader()?;
         let mut piece = Vec::new();

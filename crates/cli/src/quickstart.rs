@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Quickstart, options: &MachineOptions, printer: &Printer
         })?;
     }
     let engine = machine::engine(options, printer)?;
-    let messages = Messages::new(options);
+    let messages = Messages::new(options, None);
     let p = args.set;
     let say = |name: &str, text: String| printer.line(format_args!("{name:<9} {text}"));
     say("machine", machine::describe(&engine))?;

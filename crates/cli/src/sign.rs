@@ -2,10 +2,11 @@
 
 use crate::args::{self, MachineOptions, Scheme, Sign};
 use crate::files::{Access, Batch, Fate, Source, Sources, Target, is_directory};
+use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::tagged::tagged;
-use crate::verdicts::{By, Verdict, Verdicts};
+use crate::verdicts::{By, Told, Verdict, Verdicts};
 use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
 use hypergrove::zkdilithium as zk;
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         }
         Signer::ZkDilithium(_) => Mode::default(),
     };
-    let paths = inputs.paths()?;
+    let paths = inputs.paths_or(args.digest.as_ref())?;
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
     let targets = targets(args, &paths)?;
     let force = args.overwrite.force;
@@ -54,13 +55,23 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let key = key.ready(args, machine, files.len(), printer)?;
     let (name, _) = key.signature();
     let by = Arc::new(By { set: name, fingerprint: key.fingerprint(), name: None });
-    let messages = Messages::new(machine);
+    let messages = Messages::new(machine, args.digest.as_ref());
     let mut existing = match args.skip_existing {
         true => key.judge_existing(mode, &messages, &files, &targets)?,
         false => Vec::new(),
     };
 
-    let verdicts = Verdicts::new(printer, &files, inputs.many(), "signing", "SIGNED");
+    let told = match (args.json, inputs.many()) {
+        (true, _) if targets.contains(&Target::Stdout) => {
+            return Err(Failure::new("a signature and JSON would both go to standard output")
+                .hint("name a file for the signature with --output"));
+        }
+        (true, _) => Told::Json,
+        (false, true) => Told::Lines,
+        (false, false) => Told::Not,
+    };
+    let path_of = |index: usize| targets[index].path_text();
+    let verdicts = Verdicts::new(printer, &files, &path_of, told, "signing", Word::Signed);
     let (mut written, kept) = (BTreeSet::new(), AtomicBool::new(false));
     let mut message = |index: usize| {
         let (file, target) = (&files[index], &targets[index]);
@@ -124,9 +135,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     };
     let mut batch = batch.into_inner();
     batch.flush(printer).into_iter().for_each(tell);
-    let exit = verdicts.finish()?;
-    done?;
-    batch.finish()?;
+    let exit = verdicts.finish(done.map_err(Failure::from).and(batch.finish()))?;
     if let (false, Exit::Good, target @ Target::File(_)) = (inputs.many(), exit, &targets[0]) {
         let done = if kept.load(Relaxed) { "kept" } else { "wrote" };
         printer.note(format_args!("{done} {target}: a signature of {name}"));
@@ -168,6 +177,7 @@ impl Signer {
             Signer::ZkDilithium(key) => {
                 zkdilithium::check_message(&args.message)?;
                 zkdilithium::refuse(&[
+                    (args.digest.is_some(), "--digest"),
                     (args.cache_layers.is_some(), "--cache-layers"),
                     (args.cache_memory.is_some(), "--cache-memory"),
                 ])?;
@@ -200,7 +210,7 @@ impl Ready<'_> {
     fn judge_existing(
         &self,
         mode: Mode<'_>,
-        messages: &Messages,
+        messages: &Messages<'_>,
         files: &[Source],
         targets: &[Target],
     ) -> Result<Vec<Existing>, Failure> {

@@ -1,13 +1,12 @@
 //! One verdict for each of many files, in the order in which they were given.
 
 use crate::files::Source;
+use crate::json::{Counts, FileLine, Line, Word};
 use hypergrove::Fingerprint;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{Bar, Printer, grouped};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-
-const KEPT: &str = "KEPT";
 
 /// Whose signature it is.
 pub(crate) struct By {
@@ -29,14 +28,26 @@ pub(crate) enum Verdict {
     Error(Failure),
 }
 
+/// How verdicts are told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Not at all: one file was signed, and a note says so.
+    Not,
+    /// A line for each file.
+    Lines,
+    /// A line of JSON for each file, and a summary.
+    Json,
+}
+
 /// Collects verdicts as they become known and tells them in order.
 pub(crate) struct Verdicts<'a> {
     printer: &'a Printer,
     bar: Bar,
     files: &'a [Source],
-    /// Whether verdicts are told on standard output.
-    lines: bool,
-    good: &'static str,
+    /// The signatures' paths.
+    signatures: &'a (dyn Fn(usize) -> String + Sync),
+    told: Told,
+    good: Word,
     state: Mutex<State>,
 }
 
@@ -44,25 +55,34 @@ pub(crate) struct Verdicts<'a> {
 struct State {
     waiting: BTreeMap<usize, Verdict>,
     next: usize,
-    good: u64,
-    kept: u64,
-    invalid: u64,
-    errors: u64,
+    counts: Counts,
     /// Standard output takes no more.
     lost: Option<Failure>,
 }
 
+/// A verdict as people read it.
+fn shown(word: Word) -> &'static str {
+    match word {
+        Word::Ok => "OK",
+        Word::Signed => "SIGNED",
+        Word::Kept => "KEPT",
+        Word::Failed => "FAILED",
+        Word::Error => "ERROR",
+    }
+}
+
 impl<'a> Verdicts<'a> {
-    /// For these files; `doing` and `good` are the words for what is done and for its success.
+    /// For these files, whose signatures have these paths; `doing` and `good` are the words for what is done and for its success.
     pub(crate) fn new(
         printer: &'a Printer,
         files: &'a [Source],
-        lines: bool,
+        signatures: &'a (dyn Fn(usize) -> String + Sync),
+        told: Told,
         doing: &'static str,
-        good: &'static str,
+        good: Word,
     ) -> Verdicts<'a> {
         let bar = printer.progress(files.len(), doing);
-        Verdicts { printer, bar, files, lines, good, state: Mutex::default() }
+        Verdicts { printer, bar, files, signatures, told, good, state: Mutex::default() }
     }
 
     /// What became of file number `index`.
@@ -77,51 +97,80 @@ impl<'a> Verdicts<'a> {
     }
 
     fn say(&self, state: &mut State, index: usize, verdict: &Verdict) {
-        let (word, count, quiet) = match verdict {
-            Verdict::Good(_) => (self.good, &mut state.good, self.printer.quiet),
-            Verdict::Kept => (KEPT, &mut state.kept, self.printer.quiet),
-            Verdict::Invalid => ("FAILED", &mut state.invalid, false),
-            Verdict::Error(_) => ("ERROR", &mut state.errors, false),
+        let word = match verdict {
+            Verdict::Good(_) => self.good,
+            Verdict::Kept => Word::Kept,
+            Verdict::Invalid => Word::Failed,
+            Verdict::Error(_) => Word::Error,
         };
-        *count += 1;
-        if let Verdict::Error(failure) = verdict {
-            self.bar.suspend(|| self.printer.failure(failure));
-        }
-        let name = match verdict {
-            Verdict::Good(by) => {
-                let By { set, fingerprint, .. } = &**by;
-                let detail = format_args!("{}: {word}, with the key {fingerprint} of {set}", self.files[index]);
-                self.bar.suspend(|| self.printer.detail(detail));
-                by.name.as_ref().map_or(String::new(), |name| format!(" ({name})"))
+        state.counts.add(word);
+        let is_bad = matches!(word, Word::Failed | Word::Error);
+        let line = match (self.told, verdict) {
+            (Told::Json, verdict) => {
+                let line = FileLine::new(self.files[index].path_text(), word);
+                let line = FileLine { signature: Some((self.signatures)(index)), ..line };
+                let line = match verdict {
+                    Verdict::Good(by) => line.by(by),
+                    Verdict::Error(failure) => line.because(failure),
+                    _ => line,
+                };
+                Line::File(line).text()
             }
-            _ => String::new(),
+            (_, Verdict::Good(by)) => {
+                let By { set, fingerprint, name } = &**by;
+                let line = format!("{}: {}", self.files[index], shown(word));
+                let detail = format_args!("{line}, with the key {fingerprint} of {set}");
+                self.bar.suspend(|| self.printer.detail(detail));
+                name.as_ref().map_or(line.clone(), |name| format!("{line} ({name})"))
+            }
+            (_, verdict) => {
+                if let Verdict::Error(failure) = verdict {
+                    self.bar.suspend(|| self.printer.failure(failure));
+                }
+                format!("{}: {}", self.files[index], shown(word))
+            }
         };
-        if self.lines && !quiet && state.lost.is_none() {
-            let line = || self.printer.line(format_args!("{}: {word}{name}", self.files[index])).err();
-            state.lost = if self.printer.shared { self.bar.suspend(line) } else { line() };
+        if self.told != Told::Not && (is_bad || !self.printer.quiet) && state.lost.is_none() {
+            let print = || self.printer.line(&line).err();
+            state.lost = if self.printer.shared { self.bar.suspend(print) } else { print() };
         }
     }
 
-    /// All verdicts are known, or no more can be.
-    pub(crate) fn finish(self) -> Result<Exit, Failure> {
+    /// All verdicts are known, or no more can be: `done` says whether the work ended as it should.
+    pub(crate) fn finish(self, done: Result<(), Failure>) -> Result<Exit, Failure> {
         let mut state = std::mem::take(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner));
         for (index, verdict) in std::mem::take(&mut state.waiting) {
             self.say(&mut state, index, &verdict);
         }
         self.bar.finish_and_clear();
-        if self.files.len() > 1 {
-            let word = self.good;
-            let counts = [(state.good, word), (state.kept, KEPT), (state.invalid, "FAILED"), (state.errors, "ERROR")];
+        let counts = state.counts;
+        let exit = match counts {
+            Counts { error: 1.., .. } => Exit::Error,
+            Counts { failed: 1.., .. } => Exit::Invalid,
+            _ => Exit::Good,
+        };
+        if self.told == Told::Json {
+            let exit = if done.is_ok() { exit } else { Exit::Error };
+            if state.lost.is_none() {
+                state.lost = Line::summary(counts, exit).print(self.printer).err();
+            }
+        } else if self.files.len() > 1 {
+            let Counts { ok, signed, kept, failed, error, .. } = counts;
+            let counts = [
+                (ok, Word::Ok),
+                (signed, Word::Signed),
+                (kept, Word::Kept),
+                (failed, Word::Failed),
+                (error, Word::Error),
+            ];
             let told = counts.iter().filter(|(count, _)| *count > 0);
-            let told: Vec<_> = told.map(|(count, word)| format!("{} {word}", grouped(*count))).collect();
+            let told: Vec<_> = told.map(|(count, word)| format!("{} {}", grouped(*count), shown(*word))).collect();
             self.printer.note(told.join(", "));
         }
         match state.lost {
             // Whoever read the verdicts has gone; the exit code still tells.
             Some(lost) if !lost.silent => Err(lost),
-            _ if state.errors > 0 => Ok(Exit::Error),
-            _ if state.invalid > 0 => Ok(Exit::Invalid),
-            _ => Ok(Exit::Good),
+            _ => done.map(|()| exit),
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::args::{self, MachineOptions, Scheme, Verify, known_sets};
 use crate::files::{Source, is_directory};
+use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::sign::signature_path;
 use crate::tagged::tagged;
-use crate::verdicts::{By, Verdict, Verdicts};
+use crate::verdicts::{By, Told, Verdict, Verdicts};
 use crate::zkdilithium;
 use hypergrove::signers::AllowedSigners;
 use hypergrove::zkdilithium as zk;
@@ -26,13 +27,15 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let given = given.chain(&args.allowed_signers).chain(&passphrase);
     args::one_stdin(given.map(PathBuf::as_path))?;
     let keys = Keys::read(args, printer)?;
-    let paths = inputs.paths()?;
+    let paths = inputs.paths_or(args.digest.as_ref())?;
     let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
     let signatures = signatures(args, &paths)?;
 
-    let verdicts = Verdicts::new(printer, &files, true, "verifying", "OK");
+    let told = if args.json { Told::Json } else { Told::Lines };
+    let path_of = |index: usize| signatures[index].path_text();
+    let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
     let lengths = keys.signatures();
-    let messages = Messages::new(machine);
+    let messages = Messages::new(machine, args.digest.as_ref());
     let signature_of = |index: usize| {
         let signature = read_signature(&signatures[index], &lengths);
         signature.map_err(|failure| missing(failure, &paths[index], &signatures[index]))
@@ -117,9 +120,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
             zkdilithium::verify(&engine, args.strict, jobs, tell)
         }
     };
-    let exit = verdicts.finish()?;
-    done?;
-    Ok(exit)
+    verdicts.finish(done)
 }
 
 /// Judges signatures of SLH-DSA, each with what it is of.
@@ -220,7 +221,11 @@ impl Keys<'_> {
                 Err(Failure::new("the keys are of SLH-DSA and of zkDilithium, one run takes one scheme's")
                     .hint("verify twice, with the keys of one scheme each"))
             }
-            (true, _) => zkdilithium::check_message(&args.message).map(|()| Keys::ZkDilithium(zkdilithium)),
+            (true, _) => {
+                zkdilithium::check_message(&args.message)?;
+                zkdilithium::refuse(&[(args.digest.is_some(), "--digest")])?;
+                Ok(Keys::ZkDilithium(zkdilithium))
+            }
             (false, true) if args.strict => {
                 Err(Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out"))
             }

@@ -1,6 +1,7 @@
 //! The tool as a user meets it: run as a process, judged by its exit code, its output and the files it leaves.
 
 mod acvp;
+mod automation;
 mod files;
 mod hash;
 mod identity;

@@ -1,0 +1,173 @@
+//! What `--json` prints for programs: an object a line, as docs/json.schema.json describes them.
+
+use crate::verdicts::By;
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::printer::Printer;
+use serde::Serialize;
+
+/// A line of the output of `keygen`, `sign`, `verify` or `hash --check` with `--json`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub(crate) enum Line {
+    /// A key pair that was made.
+    Key(KeyLine),
+    /// What became of a file.
+    File(FileLine),
+    /// The last line.
+    Summary(SummaryLine),
+}
+
+/// A key pair that `keygen` made.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct KeyLine {
+    /// The file of the private key.
+    pub(crate) private_key: String,
+    /// The file of the public key, if one was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key: Option<String>,
+    /// The parameter set, or zkDilithium.
+    pub(crate) set: &'static str,
+    /// The public key's fingerprint.
+    pub(crate) key: String,
+    /// Whether the private key is under a passphrase.
+    pub(crate) encrypted: bool,
+}
+
+/// What became of a file.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct FileLine {
+    /// Its path as it was given; bytes that are not UTF-8 are replaced by U+FFFD. `-` is standard input.
+    pub(crate) file: String,
+    /// What became of it.
+    pub(crate) verdict: Word,
+    /// The file of its signature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signature: Option<String>,
+    /// The parameter set of the key that signed, or zkDilithium.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) set: Option<&'static str>,
+    /// The fingerprint of the key that signed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    /// What the list of signers calls that key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signer: Option<String>,
+    /// Why there is no verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// The way out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
+}
+
+/// What became of a file, in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Word {
+    /// The signature, or the sum, is right.
+    Ok,
+    /// It was signed.
+    Signed,
+    /// Its signature was there before, and is right.
+    Kept,
+    /// The signature, or the sum, is wrong.
+    Failed,
+    /// There is no verdict: the file or its signature could not be read or written.
+    Error,
+}
+
+/// The last line: how many files had which verdict, and the exit code.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct SummaryLine {
+    pub(crate) summary: Counts,
+    /// The exit code.
+    pub(crate) exit: u8,
+}
+
+/// Files by their verdicts.
+#[derive(Clone, Copy, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Counts {
+    pub(crate) ok: u64,
+    pub(crate) signed: u64,
+    pub(crate) kept: u64,
+    pub(crate) failed: u64,
+    pub(crate) error: u64,
+    /// Lines of a list of sums that are no sums.
+    pub(crate) improper: u64,
+}
+
+impl Counts {
+    /// One more.
+    pub(crate) fn add(&mut self, word: Word) {
+        *match word {
+            Word::Ok => &mut self.ok,
+            Word::Signed => &mut self.signed,
+            Word::Kept => &mut self.kept,
+            Word::Failed => &mut self.failed,
+            Word::Error => &mut self.error,
+        } += 1;
+    }
+}
+
+impl FileLine {
+    pub(crate) fn new(file: String, verdict: Word) -> FileLine {
+        let none = || None;
+        FileLine {
+            file,
+            verdict,
+            signature: none(),
+            set: None,
+            key: none(),
+            signer: none(),
+            error: none(),
+            hint: none(),
+        }
+    }
+
+    /// With the key that signed.
+    pub(crate) fn by(self, by: &By) -> FileLine {
+        let By { set, fingerprint, name } = by;
+        FileLine { set: Some(set), key: Some(fingerprint.to_string()), signer: name.clone(), ..self }
+    }
+
+    /// With the reason why there is no verdict.
+    pub(crate) fn because(self, failure: &Failure) -> FileLine {
+        FileLine { error: Some(failure.message.clone()), hint: failure.hint.clone(), ..self }
+    }
+}
+
+impl Line {
+    /// The last line of a command that ends with this code.
+    pub(crate) fn summary(summary: Counts, exit: Exit) -> Line {
+        Line::Summary(SummaryLine { summary, exit: exit as u8 })
+    }
+
+    /// As text.
+    pub(crate) fn text(&self) -> String {
+        serde_json::to_string(self).expect("a line has a form in JSON")
+    }
+
+    pub(crate) fn print(&self, printer: &Printer) -> Result<(), Failure> {
+        printer.line(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page describes these types.
+    #[test]
+    fn the_schema_is_that_of_the_lines() {
+        let schema = serde_json::to_string_pretty(&schemars::schema_for!(Line)).unwrap() + "\n";
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.schema.json");
+        let written = std::fs::read_to_string(page).unwrap_or_default();
+        assert!(written == schema, "docs/json.schema.json should be:\n{schema}");
+    }
+}

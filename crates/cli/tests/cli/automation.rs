@@ -1,0 +1,162 @@
+//! Programs as readers: JSON, digests that were computed elsewhere, completions and manual pages.
+
+use crate::place::{Place, Run};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha512};
+use std::fs;
+
+fn lines(run: &Run) -> Vec<Value> {
+    run.text().lines().map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"))).collect()
+}
+
+/// Each line has what the schema says its kind has, and nothing else.
+fn check(lines: &[Value]) {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.schema.json");
+    let schema: Value = serde_json::from_str(&fs::read_to_string(page).unwrap()).unwrap();
+    let kind = |name: &str| &schema["$defs"][name];
+    for line in lines {
+        let of = match (line.get("summary"), line.get("private_key")) {
+            (Some(_), _) => kind("SummaryLine"),
+            (_, Some(_)) => kind("KeyLine"),
+            _ => kind("FileLine"),
+        };
+        let (fields, known) = (line.as_object().unwrap(), of["properties"].as_object().unwrap());
+        assert!(fields.keys().all(|field| known.contains_key(field)), "{line}");
+        let required = of["required"].as_array().unwrap();
+        assert!(
+            !required.is_empty() && required.iter().all(|field| fields.contains_key(field.as_str().unwrap())),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn verdicts_are_lines_of_json() {
+    let place = Place::with_key();
+    let key = {
+        let made = place.run(&["keygen", "--set", "sha2-128f", "-o", "n.pem", "--pubout", "n.pub", "--json"]).good();
+        let lines = lines(&made);
+        check(&lines);
+        assert_eq!(lines.len(), 1);
+        assert_eq!((&lines[0]["private_key"], &lines[0]["public_key"]), (&json!("n.pem"), &json!("n.pub")));
+        assert_eq!((&lines[0]["encrypted"], &lines[0]["set"]), (&json!(false), &json!("SLH-DSA-SHA2-128f")));
+        lines[0]["key"].as_str().unwrap().to_owned()
+    };
+    assert!(place.run(&["inspect", "n.pub"]).good().text().contains(&key));
+    for name in ["a", "b"] {
+        place.write(name, name);
+    }
+    let run = place.run(&["sign", "--key", "n.pem", "--json", "a", "absent", "b"]).exits(2);
+    assert!(!run.stderr.contains("error:"), "{}", run.stderr);
+    let signed = lines(&run);
+    check(&signed);
+    let by = json!({"file": "a", "verdict": "signed", "signature": "a.sig", "set": "SLH-DSA-SHA2-128f", "key": key});
+    assert_eq!(signed[0], by);
+    assert_eq!((&signed[1]["file"], &signed[1]["verdict"]), (&json!("absent"), &json!("error")));
+    assert_eq!(signed[1]["error"], "cannot read absent: there is no such file or directory");
+    let counts = |ok, signed, kept, failed, error, improper| json!({"ok": ok, "signed": signed, "kept": kept, "failed": failed, "error": error, "improper": improper});
+    assert_eq!(signed[3], json!({"summary": counts(0, 2, 0, 0, 1, 0), "exit": 2}));
+    // One file alone, and one that is kept.
+    let run = place.run(&["sign", "--key", "n.pem", "--json", "a", "--skip-existing"]).good();
+    assert_eq!(lines(&run)[0]["verdict"], "kept");
+    assert_eq!(lines(&run)[1], json!({"summary": counts(0, 0, 1, 0, 0, 0), "exit": 0}));
+    place.write("b", "changed");
+    let line = place.run(&["pubkey", "n.pub", "--line"]).good();
+    place.write("signers", format!("alice {}", line.text()));
+    let run = place.run(&["verify", "--allowed-signers", "signers", "--json", "a", "b"]).exits(1);
+    let verified = lines(&run);
+    check(&verified);
+    assert_eq!((&verified[0]["verdict"], &verified[0]["signer"]), (&json!("ok"), &json!("alice")));
+    assert_eq!((&verified[1]["verdict"], &verified[1]["file"]), (&json!("failed"), &json!("b")));
+    assert_eq!(verified[2], json!({"summary": counts(1, 0, 0, 1, 0, 0), "exit": 1}));
+    let run = place.run(&["verify", "--key", "n.pub", "--json", "-q", "a"]).good();
+    assert_eq!(lines(&run).len(), 1);
+    // What ends a command before there are verdicts is an error as ever.
+    place.run(&["verify", "--key", "absent", "--json", "a"]).refuses(&["cannot read absent"]);
+    place.run(&["sign", "--key", "n.pem", "--json", "a", "-o", "-"]).refuses(&["a signature and JSON would both"]);
+    place.run(&["keygen", "--set", "sha2-128f", "--json"]).refuses(&["a key and JSON would both"]);
+}
+
+#[test]
+fn sums_are_checked_in_json() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.write(name, name);
+    }
+    let sums = place.run(&["hash", "a", "b", "c"]).good().stdout;
+    place.write("sums", [&sums[..], b"no sum\n"].concat());
+    place.write("b", "changed");
+    fs::remove_file(place.path("c")).unwrap();
+    let run = place.run(&["hash", "-c", "--json", "sums"]).exits(1);
+    assert!(run.stderr.is_empty(), "{}", run.stderr);
+    let checked = lines(&run);
+    check(&checked);
+    let verdicts: Vec<_> = checked.iter().filter_map(|line| line["verdict"].as_str()).collect();
+    assert_eq!(verdicts, ["ok", "failed", "error"]);
+    assert!(checked[2]["error"].as_str().unwrap().contains("cannot read c"));
+    assert_eq!((&checked[3]["exit"], &checked[3]["summary"]["improper"]), (&json!(1), &json!(1)));
+    let run = place.run(&["hash", "-c", "--json", "-q", "--ignore-missing", "sums"]).exits(1);
+    assert_eq!(lines(&run).len(), 2);
+    place.run(&["hash", "--json", "a"]).refuses(&["--check"]);
+}
+
+#[test]
+fn a_digest_is_signed_for_its_message() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    let digest = hex::encode(Sha512::digest("message"));
+    let given = ["--key", "k.pem", "--digest", &digest, "--context", "c"];
+    let hashed = ["--prehash", "sha2-512"];
+    let sign = |more: &[&str]| place.run(&[&["sign"], &given[..], more].concat());
+    sign(&[&hashed[..], &["-o", "s"]].concat()).good();
+    let verify = |args: &[&str]| place.run(&[&["verify", "--signature", "s", "--context", "c"], args].concat());
+    verify(&[&["--key", "p.pem", "m"][..], &hashed].concat()).good();
+    let run = verify(&[&["--key", "p.pem", "--digest", &digest][..], &hashed].concat()).good();
+    assert_eq!(run.text(), format!("digest:{digest}: OK\n"));
+    let other = hex::encode(Sha512::digest("another"));
+    verify(&[&["--key", "p.pem", "--digest", &other][..], &hashed].concat()).exits(1);
+    // A key of HashSLH-DSA says by which function.
+    place.run(&["keygen", "--set", "sha2-256f", "--hash-slh-dsa", "-o", "h.pem", "--pubout", "h.pub"]).good();
+    place.run(&["sign", "--key", "h.pem", "--digest", &digest, "-o", "hs"]).good();
+    place.run(&["verify", "--key", "h.pub", "m", "--signature", "hs"]).good();
+    sign(&["-o", "n"]).refuses(&["--digest holds no message", "--prehash"]);
+    sign(&["--prehash", "sha2-256", "-o", "n"]).refuses(&["--digest has 64 bytes, a digest of SHA2-256 has 32"]);
+    sign(&hashed).refuses(&["--output"]);
+    sign(&[&hashed[..], &["m", "-o", "n"]].concat()).refuses(&["cannot be used with"]);
+    place.run(&["keygen", "--scheme", "zkdilithium", "-o", "z.pem"]).good();
+    place.run(&["sign", "--key", "z.pem", "--digest", &digest, "-o", "n"]).refuses(&["zkDilithium", "--digest"]);
+    assert!(!place.path("n").exists());
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    let place = Place::new();
+    let help = place.run(&["--help"]).good();
+    let commands: Vec<&str> = help
+        .text()
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' '))?.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() > 12, "{commands:?}");
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = place.run(&["completions", shell]).good();
+        assert!(commands.iter().all(|name| script.text().contains(name)), "{shell}");
+        assert!(script.text().contains("passphrase-file"), "{shell}");
+    }
+    #[cfg(unix)]
+    place.shell("$H completions bash > c && bash -n c").good();
+    fs::create_dir(place.path("man")).unwrap();
+    place.run(&["man", "man"]).good();
+    for name in commands {
+        let page = String::from_utf8(place.read(&format!("man/hypergrove-{name}.1"))).unwrap();
+        assert!(page.contains(".SH OPTIONS") && page.contains(&format!("hypergrove\\-{name}")), "{name}: {page}");
+    }
+    assert!(String::from_utf8(place.read("man/hypergrove.1")).unwrap().contains(".TH"));
+    place.run(&["man", "man"]).good();
+    place.run(&["man", "absent"]).refuses(&["absent"]);
+    place.run(&["completions", "tcsh"]).refuses(&["tcsh"]);
+}

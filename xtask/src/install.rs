@@ -1,0 +1,50 @@
+//! `cargo xtask install --prefix P`: the tool with what shells and man(1) know of it.
+
+use crate::process;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where each shell looks for completions, below the prefix.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/hypergrove"),
+    ("zsh", "share/zsh/site-functions/_hypergrove"),
+    ("fish", "share/fish/vendor_completions.d/hypergrove.fish"),
+];
+
+pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
+    let [option, prefix] = arguments else { return Err("cargo xtask install --prefix P".into()) };
+    if option != "--prefix" {
+        return Err(format!("unknown option '{option}': cargo xtask install --prefix P"));
+    }
+    process::run(process::cargo(&["build", "--release", "--locked", "-p", "hypergrove-cli"]))?;
+    let prefix = Path::new(prefix);
+    let name = format!("hypergrove{}", std::env::consts::EXE_SUFFIX);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    let tool = place(prefix, &format!("bin/{name}"))?;
+    let built = target.join("release").join(&name);
+    fs::copy(&built, &tool)
+        .map_err(|error| format!("cannot copy {} to {}: {error}", built.display(), tool.display()))?;
+    for (shell, file) in COMPLETIONS {
+        let path = place(prefix, file)?;
+        let output = Command::new(&tool).args(["completions", shell]).output();
+        let script =
+            output.ok().filter(|output| output.status.success()).ok_or(format!("no completions of {shell}"))?;
+        fs::write(&path, script.stdout).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        println!("{}", path.display());
+    }
+    let pages = place(prefix, "share/man/man1/hypergrove.1")?;
+    let mut man = Command::new(&tool);
+    man.arg("man").args(pages.parent());
+    process::run(man)?;
+    println!("{}\n{}", pages.display(), tool.display());
+    Ok(true)
+}
+
+/// A path below the prefix, whose folder is made.
+fn place(prefix: &Path, file: &str) -> Result<PathBuf, String> {
+    let path = prefix.join(file);
+    let folder = path.parent().unwrap_or(prefix);
+    fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    Ok(path)
+}
