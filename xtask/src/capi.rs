@@ -33,26 +33,13 @@ const PROGRAMS: [Program; 5] = [
     Program { source: "tests/misuse.c", standard: "-std=c99", is_for_valgrind: true },
 ];
 
-/// `cargo xtask install --prefix P`.
-pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
-    let [flag, prefix] = arguments else { return Err(USAGE.into()) };
-    if flag != "--prefix" {
-        return Err(USAGE.into());
-    }
-    if !cfg!(target_os = "linux") {
-        return Err("the shared library is linked by GNU's linker or LLVM's for ELF: install it on Linux".into());
-    }
-    if prefix.starts_with('.') {
-        return Err(format!("{prefix}: name a folder by its whole path"));
-    }
-    let prefix = Path::new(prefix);
+/// The library's part of `cargo xtask install`.
+pub(crate) fn install(prefix: &Path) -> Result<(), String> {
     let archive = archive(process::cargo(&["build", "--release", "--locked", "-p", CRATE, MESSAGES]))?;
     place(&archive, prefix)?;
-    println!("installed in {}: pkg-config finds it with PKG_CONFIG_PATH={0}/lib/pkgconfig", prefix.display());
+    println!("libhypergrove in {}: pkg-config finds it with PKG_CONFIG_PATH={0}/lib/pkgconfig", prefix.display());
     Ok(())
 }
-
-const USAGE: &str = "cargo xtask install --prefix P: name the folder that gets include, lib and lib/pkgconfig";
 
 /// Has Cargo print what it makes.
 const MESSAGES: &str = "--message-format=json-render-diagnostics";

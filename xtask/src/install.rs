@@ -1,6 +1,6 @@
-//! `cargo xtask install --prefix P`: the tool with what shells and man(1) know of it.
+//! `cargo xtask install --prefix P`: the tool with what shells and man(1) know of it, and the C library.
 
-use crate::process;
+use crate::{capi, process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,15 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/hypergrove.fish"),
 ];
 
+const USAGE: &str = "cargo xtask install --prefix P: name the folder that gets bin, include, lib and share";
+
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
-    let [option, prefix] = arguments else { return Err("cargo xtask install --prefix P".into()) };
+    let [option, prefix] = arguments else { return Err(USAGE.into()) };
     if option != "--prefix" {
-        return Err(format!("unknown option '{option}': cargo xtask install --prefix P"));
+        return Err(format!("unknown option '{option}': {USAGE}"));
+    }
+    if prefix.starts_with('.') {
+        return Err(format!("{prefix}: name a folder by its whole path"));
     }
     process::run(process::cargo(&["build", "--release", "--locked", "-p", "hypergrove-cli"]))?;
     let prefix = Path::new(prefix);
@@ -38,6 +43,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     man.arg("man").args(pages.parent());
     process::run(man)?;
     println!("{}\n{}", pages.display(), tool.display());
+    match cfg!(target_os = "linux") {
+        true => capi::install(prefix)?,
+        false => println!(
+            "the C library is not installed: its shared library is linked by linkers for ELF; install it on Linux"
+        ),
+    }
     Ok(true)
 }
 

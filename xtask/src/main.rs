@@ -33,7 +33,6 @@ const USAGE: &str = "\
 cargo xtask ci [STEP…]     every step of CI, or those named; --require STEP,… (or all) makes a skip of these a failure
 cargo xtask ci full        every step at full length, and those that take many minutes (`help` lists them)
 cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
-cargo xtask install --prefix P  the C library: header, shared and static library, pkg-config's file
 cargo xtask fuzz ARG…      `cargo fuzz ARG…` as CI calls it: `cargo xtask fuzz run pkcs8`
 cargo xtask coverage       which lines of the decoders the fuzz targets' corpus reaches
 cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
@@ -41,7 +40,8 @@ cargo xtask vectors        which test vectors are found, and where
 cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
 cargo xtask negative       makes vectors/slh-dsa/negative
 cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs
-cargo xtask install --prefix P   builds the tool and puts it, completions and manual pages below the folder P
+cargo xtask install --prefix P   builds the tool and the C library; puts them, completions, manual pages, the header and
+                           pkg-config's file below the folder P
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
 fn main() -> ExitCode {
@@ -54,7 +54,6 @@ fn main() -> ExitCode {
     let good = match command {
         "ci" => ci::run(rest),
         "test" => tests::run(rest),
-        "install" => capi::install(rest).map(|()| true),
         "vectors" => {
             vectors::print();
             Ok(true)
