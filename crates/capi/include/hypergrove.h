@@ -258,7 +258,8 @@ typedef struct hg_message_options {
     /* Signing: opt_rand instead of the operating system's randomness, n bytes for each message. Otherwise NULL. */
     const uint8_t *randomizer;
     size_t randomizer_length;
-    /* HG_PURE, or the hash function of HashSLH-DSA. */
+    /* HG_PURE, or the hash function of HashSLH-DSA. A key whose file says HashSLH-DSA (RFC 9909) is for its own hash function alone: name
+     * it here. */
     uint32_t prehash;
     /* HG_DETERMINISTIC, HG_MESSAGE_IS_DIGEST, HG_INTERNAL_INTERFACE. */
     uint32_t flags;
