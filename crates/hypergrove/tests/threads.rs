@@ -11,6 +11,14 @@ fn threads() -> Vec<String> {
     names.map(|name| std::fs::read_to_string(name).unwrap_or_default()).collect()
 }
 
+/// Hundredths of a second that this process has computed.
+fn cpu_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // After the name, which may have spaces: the twelfth and the thirteenth field.
+    let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(2);
+    fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
 #[test]
 fn one_thread_is_the_callers() {
     let before = threads();
@@ -61,4 +69,13 @@ fn one_thread_is_the_callers() {
     engine.verify_batch(jobs, |_, verdict| verdicts.push(verdict)).unwrap();
     assert_eq!(verdicts, [const { Ok(true) }; 20]);
     is_alone("SLH-DSA's engine");
+    // Tickets start threads, which sleep when there is nothing to do.
+    let tickets: Vec<_> = (0..20u8).map(|i| engine.submit(SignJob::new(&key, vec![i])).unwrap()).collect();
+    tickets.into_iter().for_each(|ticket| drop(ticket.wait().unwrap()));
+    assert!(threads().iter().any(|name| name.starts_with("hypergrove-tick")), "{:?}", threads());
+    let before = cpu_time();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(cpu_time() <= before + 1, "an idle engine uses no CPU time");
+    drop(engine);
+    is_alone("the end of an engine");
 }

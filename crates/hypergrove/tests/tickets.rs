@@ -294,7 +294,9 @@ fn every_ticket_has_one_result_whatever_devices_do() {
     };
     let wrong: Fault = |after| {
         mock(2, 2).answering(move |call| {
-            call.out[40] ^= u8::from(call.nth >= after && call.device == 0);
+            if call.op == Op::Sign && call.nth >= after && call.device == 0 {
+                call.out[P.n + 1] ^= 1;
+            }
             Ok(())
         })
     };
@@ -311,7 +313,7 @@ fn every_ticket_has_one_result_whatever_devices_do() {
         }
     }
     // No device is left.
-    let broken = mock(2, 1).answering(|call| if call.nth < 4 { Ok(()) } else { call.fails("no answer") });
+    let broken = mock(2, 1).answering(|call| if call.nth < 2 { Ok(()) } else { call.fails("no answer") });
     let engine = broken.engine();
     let tickets: Vec<_> = (0..60).map(|i| engine.submit(job(&key, i)).unwrap()).collect();
     let (mut right, mut lost) = (0, 0);
@@ -434,8 +436,11 @@ fn a_callback_may_use_the_engine() {
                 is_right(&key, 20, first.wait());
                 assert_eq!(sign(&inner, &key, 5), (Ok(()), 5));
                 assert_eq!(inner.ready().wait(), Ok(()), "there is room");
-                let why = inner.drain(Instant::now() + SOON).unwrap_err();
-                assert_eq!(why.kind(), ErrorKind::BadInput, "{why}");
+                // Where the result was there already, this is the test's own thread.
+                if current().name() == Some("hypergrove-tickets") {
+                    let why = inner.drain(Instant::now() + SOON).unwrap_err();
+                    assert_eq!(why.kind(), ErrorKind::BadInput, "{why}");
+                }
                 let again = inner.submit(job(30)).unwrap();
                 again.on_done(move |signature| sender.send(signature.is_ok()).unwrap());
             });
