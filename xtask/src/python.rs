@@ -8,6 +8,8 @@ use std::process::Command;
 
 /// Versions of what builds and tests the package.
 const REQUIREMENTS: &str = "crates/py/requirements.txt";
+/// What a full run has in addition.
+const IN_FULL: &str = "crates/py/requirements-full.txt";
 /// The oldest Python that the package is for, and what it takes to make environments.
 const USABLE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
 /// What users have without anything else: the examples of the modules' own documentation.
@@ -26,12 +28,13 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     };
     let passed = place.test(tally, extent == Extent::Full)?;
     place.types()?;
+    let mut checkers = "mypy and stubtest";
     if extent == Extent::Full {
+        place.types_by_pyright()?;
         place.install_from_source()?;
+        checkers = "mypy, stubtest and pyright; pip install .";
     }
-    Ok(Outcome::Passed(format!(
-        "{passed} tests of a wheel in an empty environment; types by mypy, stubtest and pyright"
-    )))
+    Ok(Outcome::Passed(format!("{passed} tests of a wheel in an empty environment; types by {checkers}")))
 }
 
 /// The tests alone, for `cargo xtask test`; or why there are none.
@@ -93,10 +96,14 @@ impl Place {
             return Ok(());
         }
         self.make("tools")?;
-        let install = ["-m", "pip", "--quiet", "--no-input", "install", "--only-binary=:all:", "-r", REQUIREMENTS];
-        process::fetch(|| self.command("tools", 10, &install))
-            .map_err(|_| format!("pip could not fetch what {REQUIREMENTS} lists, as it says above"))?;
+        self.fetch(REQUIREMENTS)?;
         fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))
+    }
+
+    fn fetch(&self, list: &str) -> Result<(), String> {
+        let install = ["-m", "pip", "--quiet", "--no-input", "install", "--only-binary=:all:", "-r", list];
+        process::fetch(|| self.command("tools", 10, &install))
+            .map_err(|_| format!("pip could not fetch what {list} lists, as it says above"))
     }
 
     fn tool(&self) -> String {
@@ -134,11 +141,15 @@ impl Place {
         Ok(tally.passed - before)
     }
 
-    /// The stubs: that they say what the package has, and that both checkers take them and whoever uses them.
+    /// The stubs: that they say what the package has, and that checkers take them and whoever uses them.
     fn types(&self) -> Result<(), String> {
         let stubtest = ["-m", "mypy.stubtest", "hypergrove", "--ignore-unused-allowlist"];
         self.run("venv", 5, &[&stubtest[..], &["--allowlist", "crates/py/tests/stubtest.txt"]].concat())?;
-        self.run("venv", 5, &["-m", "mypy"])?;
+        self.run("venv", 5, &["-m", "mypy"])
+    }
+
+    fn types_by_pyright(&self) -> Result<(), String> {
+        self.fetch(IN_FULL)?;
         let python = self.program("venv", "python").to_string_lossy().into_owned();
         self.run("venv", 5, &["-m", "pyright", "--warnings", "--pythonpath", &python])
     }

@@ -13,8 +13,8 @@ from hypergrove import PrivateKey
 SET = "SLH-DSA-SHA2-128f"
 
 # Nothing is written into the repository; the examples of a quick run are always the same.
-settings.register_profile("quick", database=None, derandomize=True, deadline=None)
-settings.register_profile("full", database=None, deadline=None, max_examples=5000)
+settings.register_profile("quick", database=None, derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("full", database=None, deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from arrow_exporter import Exporter, StreamExporter
 from conftest import SET
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypergrove import PrivateKey, sha256_batch, verify_batch
@@ -114,6 +114,7 @@ def test_capsules_with_other_names() -> None:
             sha256_batch(Odd())
 
 
+@settings(max_examples=max(300, settings().max_examples))
 @given(
     st.lists(st.integers(-3, 40), min_size=1, max_size=12),
     st.sampled_from("iq"),

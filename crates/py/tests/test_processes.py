@@ -72,12 +72,12 @@ def test_memory_that_changes_during_a_call(key: PrivateKey) -> None:
 
 
 def test_an_array_in_use_gives_no_view(key: PrivateKey) -> None:
-    array = Engine().empty((3000, key.signature_size))
+    array = Engine().empty((1000, key.signature_size))
     began = threading.Event()
 
     def sign() -> None:
         began.set()
-        key.sign_batch([b"m"] * 3000, out=array)
+        key.sign_batch([b"m"] * 1000, out=array)
 
     thread = threading.Thread(target=sign)
     thread.start()
@@ -92,7 +92,7 @@ def test_an_array_in_use_gives_no_view(key: PrivateKey) -> None:
         time.sleep(0.001)
     thread.join()
     assert refused
-    assert list(verify_batch(key.public_key(), array, [b"m"] * 3000)) == [True] * 3000
+    assert list(verify_batch(key.public_key(), array, [b"m"] * 1000)) == [True] * 1000
 
 
 def test_asyncio(key: PrivateKey) -> None:
@@ -251,7 +251,7 @@ calls = [
     lambda: keygen_batch("{SET}", 3_000_000),
 ]
 for call in calls:
-    threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
     try:
         call()
