@@ -5,8 +5,10 @@ use hypergrove::{Error, Signature, Ticket};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 /// A ticket, and the future that gets its result. Only threads that are attached to Python look at the ticket.
 #[pyclass(frozen)]
@@ -22,6 +24,7 @@ impl Pending {
         py: Python<'_>,
         submit: impl FnOnce() -> PyResult<Ticket<Signature>> + Send,
     ) -> PyResult<Bound<'_, PyAny>> {
+        prepare_for_the_end(py)?;
         let event_loop = py.import("asyncio")?.getattr("get_running_loop")?.call0()?;
         let future = event_loop.call_method0("create_future")?;
         let ticket = Mutex::new(Some(py.detach(submit)?));
@@ -78,7 +81,16 @@ struct Woken(Py<Pending>);
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        // Nobody waits any more while Python ends.
+        TELLING.fetch_add(1, SeqCst);
+        if !IS_ENDING.load(SeqCst) {
+            self.tell();
+        }
+        TELLING.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Woken {
+    fn tell(&self) {
         Python::try_attach(|py| {
             let pending = self.0.bind(py);
             let told = pending
@@ -90,4 +102,34 @@ impl Wake for Woken {
             }
         });
     }
+}
+
+// A thread that waits for Python while Python ends is ended by it, and takes the process along. So Python waits at its exit for
+// threads that tell a loop something, and later ones leave it alone.
+static TELLING: AtomicUsize = AtomicUsize::new(0);
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+/// The process that the two are of.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Has Python call [`end`] at its exit, once a process: a forked child has none of the threads that its parent counted.
+fn prepare_for_the_end(py: Python<'_>) -> PyResult<()> {
+    let process = std::process::id();
+    if PROCESS.swap(process, SeqCst) != process {
+        TELLING.store(0, SeqCst);
+        py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?, process))?;
+    }
+    Ok(())
+}
+
+#[pyfunction]
+fn end(py: Python<'_>, process: u32) {
+    if process != std::process::id() {
+        return;
+    }
+    IS_ENDING.store(true, SeqCst);
+    py.detach(|| {
+        while TELLING.load(SeqCst) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }

@@ -167,8 +167,9 @@ async def leave():
     kept = [key.sign_async(bytes([i])) for i in range(100)]
 asyncio.new_event_loop().run_until_complete(leave())
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    for _ in range(5):
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_the_queue_of_tickets_is_bounded(key: PrivateKey) -> None:
