@@ -178,7 +178,6 @@ fn openssl_keys_are_read_and_hostile_ones_refused() {
 }
 
 /// OpenSSL decrypts what is written: from 3.5 on it knows the key, before that it has scrypt, PBKDF2 and AES.
-#[cfg(unix)]
 #[test]
 fn openssl_decrypts_what_is_written() {
     let openssl = std::env::var_os("HYPERGROVE_OPENSSL").unwrap_or_else(|| "openssl".into());
