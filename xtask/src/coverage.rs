@@ -13,7 +13,7 @@ const LEAST: usize = 95;
 #[rustfmt::skip]
 const DECODERS: &[(&str, &[&str])] = &[
     ("crates/fips205/src/encoding.rs", &[
-        "fn by_algorithm(", "fn der_of<", "pub fn read_pkcs8(", "fn from_info(", "pub fn write_pkcs8(", "pub fn read_spki(", "pub fn write_spki(",
+        "fn by_algorithm(", "pub(crate) fn der_of<", "pub fn read_pkcs8(", "fn from_info(", "pub fn write_pkcs8(", "pub fn read_spki(", "pub fn write_spki(",
     ]),
     ("crates/fips205/src/encrypted.rs", &[
         "pub fn looks_like_it(", "pub fn read(", "pub fn to_der(", "pub fn to_pem(", "fn is_encrypted(", "fn supported(", "fn check_costs(",
