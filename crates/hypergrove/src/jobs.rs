@@ -6,7 +6,7 @@ use hypergrove_engine::programs::{Group, Ready};
 use hypergrove_engine::{Batch, Error, Key, wiped};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::Op;
-use hypergrove_fips205::{KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
+use hypergrove_fips205::{ForsLeaves, KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
 use hypergrove_taint::{classify, declassified, declassify};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -257,14 +257,14 @@ fn randomize<'a>(
     (out, size): (&mut [u8], usize),
     r: Range<usize>,
 ) -> Vec<Position> {
-    let positions = run.place.each(out, MESSAGES_OF_A_WIPE * size, |group, out| {
-        let of = |(nth, out): (usize, &mut [u8])| {
-            let i = group * MESSAGES_OF_A_WIPE + nth;
-            of(i).randomized(i, fresh, &mut out[r.clone()])
-        };
-        wiped(|| out.chunks_exact_mut(size).enumerate().map(of).collect::<Vec<_>>())
-    });
-    positions.into_iter().flatten().collect()
+    let none = Position { fors: ForsLeaves::from_iter([]), idx_tree: 0, idx_leaf: 0 };
+    run.place.each(out, (size, MESSAGES_OF_A_WIPE), none, |first, out, positions| {
+        wiped(|| {
+            for (nth, (out, position)) in out.chunks_exact_mut(size).zip(positions).enumerate() {
+                *position = of(first + nth).randomized(first + nth, fresh, &mut out[r.clone()]);
+            }
+        });
+    })
 }
 
 /// What a batch takes of its keys.

@@ -59,7 +59,8 @@ impl<'a> Job for Number<'a> {
         let nth = devices.runs[device as usize].fetch_add(1, SeqCst);
         memory.resize(jobs.len() * size_of::<u64>(), 0);
         let numbers: Vec<u64> = jobs.iter().map(|(_, asked)| *asked.job.0).collect();
-        place.each(memory, size_of::<u64>(), |i, out| out.copy_from_slice(&numbers[i].pow(2).to_le_bytes()));
+        place
+            .each(memory, (size_of::<u64>(), 1), (), |i, out, _| out.copy_from_slice(&numbers[i].pow(2).to_le_bytes()));
         (devices.answer)(place.scheduler, device, nth)?;
         let squares = memory.chunks_exact(size_of::<u64>());
         Ok(squares.map(|bytes| Ok(Square(u64::from_le_bytes(bytes.try_into().unwrap()), devices))).collect())

@@ -149,21 +149,22 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Does the host's share of jobs that have `size` bytes of the output together, the last of them perhaps fewer. `work` gets the
-    /// number of these jobs' part of the output, and the part.
-    pub fn each<T: Send>(
+    /// Does the host's share of jobs that have `size` bytes of the output each, `together` of them at a time. `work` gets the number of the
+    /// first of these, their output, and their results, which are `empty` until then.
+    pub fn each<T: Clone + Send>(
         &self,
         out: &mut [u8],
-        size: usize,
-        work: impl Fn(usize, &mut [u8]) -> T + Send + Sync,
+        (size, together): (usize, usize),
+        empty: T,
+        work: impl Fn(usize, &mut [u8], &mut [T]) + Send + Sync,
     ) -> Vec<T> {
-        let mut all = Vec::new();
+        let mut all = vec![empty; out.len() / size];
+        let work = |(i, (out, results)): (usize, (&mut [u8], &mut [T]))| work(i * together, out, results);
         match self.pool {
-            Some(pool) if out.len() > size => {
-                let outputs = out.par_chunks_mut(size).enumerate();
-                pool.install(|| outputs.map(|(i, out)| work(i, out)).collect_into_vec(&mut all));
-            }
-            _ => all.extend(out.chunks_mut(size).enumerate().map(|(i, out)| work(i, out))),
+            Some(pool) if all.len() > together => pool.install(|| {
+                out.par_chunks_mut(together * size).zip(all.par_chunks_mut(together)).enumerate().for_each(work);
+            }),
+            _ => out.chunks_mut(together * size).zip(all.chunks_mut(together)).enumerate().for_each(work),
         }
         all
     }
