@@ -19,15 +19,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     if option != "--prefix" {
         return Err(format!("unknown option '{option}': {USAGE}"));
     }
-    if prefix.starts_with('.') {
-        return Err(format!("{prefix}: name a folder by its whole path"));
+    let prefix = Path::new(prefix);
+    // This program runs in the repository's folder, wherever it was called.
+    if !prefix.is_absolute() {
+        return Err(format!("{}: name a folder by its whole path", prefix.display()));
     }
     process::run(process::cargo(&["build", "--release", "--locked", "-p", "hypergrove-cli"]))?;
-    let prefix = Path::new(prefix);
     let name = format!("hypergrove{}", std::env::consts::EXE_SUFFIX);
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     let tool = place(prefix, &format!("bin/{name}"))?;
-    let built = target.join("release").join(&name);
+    let built = process::target().join("release").join(&name);
     fs::copy(&built, &tool)
         .map_err(|error| format!("cannot copy {} to {}: {error}", built.display(), tool.display()))?;
     for (shell, file) in COMPLETIONS {
