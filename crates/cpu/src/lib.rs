@@ -1,8 +1,4 @@
-//! SLH-DSA and zkDilithium on SIMD lanes and threads.
-//!
-//! Nothing here knows an instruction set or a hash function: lanes are a [`TweakableHash`] that takes batches. What
-//! this crate adds is which batches: trees are cut into chunks of whole subtrees whose leaves fill the lanes, chunks and
-//! messages are spread over rayon's threads. See docs/lanes.md and ARCHITECTURE.md.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -1,4 +1,4 @@
-//! zkDilithium by the batch: as many instances side by side as there are lanes.
+//! zkDilithium by the batch: as many instances in parallel as there are lanes.
 //!
 //! A lane of signing is one attempt at a signature. With many messages open, each has one; with fewer than lanes, the
 //! others run ahead with the later κ of the same messages, and the smallest κ that passes is the signature. A message

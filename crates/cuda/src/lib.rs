@@ -1,7 +1,4 @@
-//! NVIDIA GPUs of compute capability 7.5 and newer, through their maker's driver.
-//!
-//! Kernels are compiled for the device at their first use, by NVRTC, and kept. What they are launched for is in
-//! `hypergrove-gpu`. See docs/cuda.md.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod compile;

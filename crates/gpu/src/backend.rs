@@ -77,12 +77,12 @@ impl<G: Gpu> Backend for Gpus<G> {
     }
     fn devices(&self) -> Result<Vec<Device>, Error> {
         let device = |(index, (gpu, _)): (usize, &(Arc<G>, _))| {
-            let Facts { name, mut detail, multiprocessors, memory, ecc, uuid, is_cpu, .. } = gpu.facts().clone();
+            let Facts { name, mut detail, compute_units, memory, ecc, uuid, is_cpu, .. } = gpu.facts().clone();
             if !ecc {
                 detail += ", memory without error correction";
             }
             let index = index as u32;
-            let (cores, automatic) = (multiprocessors, !is_cpu);
+            let (cores, automatic) = (compute_units, !is_cpu);
             Device { backend: self.name, index, name, detail, cores, memory, queue: QUEUE, uuid, automatic }
         };
         Ok(self.gpus.iter().enumerate().map(device).collect())

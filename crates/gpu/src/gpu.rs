@@ -19,8 +19,8 @@ pub struct Facts {
     pub name: String,
     /// Compute capability and driver version.
     pub detail: String,
-    /// Multiprocessors.
-    pub multiprocessors: u32,
+    /// Compute units (SMs of CUDA).
+    pub compute_units: u32,
     /// Bytes of memory.
     pub memory: u64,
     /// Cycles a second, at most; 0 if it is not known.
@@ -61,24 +61,45 @@ impl Facts {
 /// One launch of a kernel. Blocks and threads are the kernel's parallelism: every kernel goes through its jobs in steps
 /// of all its threads, so that any shape gives the same bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[allow(missing_docs)]
 pub struct Launch {
+    /// What runs.
     pub kernel: Kernel,
+    /// Blocks of threads.
     pub blocks: u32,
+    /// Threads of a block.
     pub threads: u32,
+    /// The kernel's arguments.
     pub args: Args,
 }
 
 /// What a queue does, in order. Addresses are the device's; a host range is a part of a [`Gpu::HostMemory`].
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[allow(missing_docs)]
 pub enum Step {
     /// Host memory to device memory.
-    Upload { to: u64, from: u64, bytes: usize },
+    Upload {
+        /// Device address.
+        to: u64,
+        /// Host address.
+        from: u64,
+        /// How many.
+        bytes: usize,
+    },
     /// Device memory to host memory.
-    Download { to: u64, from: u64, bytes: usize },
+    Download {
+        /// Host address.
+        to: u64,
+        /// Device address.
+        from: u64,
+        /// How many.
+        bytes: usize,
+    },
     /// Zeros.
-    Zero { at: u64, bytes: usize },
+    Zero {
+        /// Device address.
+        at: u64,
+        /// How many.
+        bytes: usize,
+    },
     /// On the main row.
     Launch(Launch),
     /// On the side row, which runs beside the main row from `Fork` to `Join`.
@@ -93,7 +114,7 @@ pub enum Step {
 pub trait Gpu: Send + Sync + Sized + 'static {
     /// Device memory.
     type Memory: Send + Sync;
-    /// Host memory that the device reads and writes: page-locked, and mapped at the same address.
+    /// Host memory that the device reads and writes: pinned, and mapped at the same address.
     ///
     /// From the submission of a step that copies to or from some of its bytes until that step is waited for, those bytes are
     /// the device's: no reference to them may exist, since the device writes without the compiler's knowledge. References

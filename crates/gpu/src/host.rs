@@ -16,7 +16,7 @@ pub(crate) struct HostGpu {
     pub(crate) facts: Facts,
     /// Bytes that one allocation may have.
     pub(crate) most: AtomicU64,
-    /// The same of page-locked memory.
+    /// The same of pinned memory.
     pub(crate) most_locked: AtomicU64,
     /// Submissions that may still succeed.
     pub(crate) submissions: AtomicU64,
@@ -49,7 +49,7 @@ impl HostGpu {
                 id: "host:0".into(),
                 name: "kernels on the host".into(),
                 detail: "no GPU".into(),
-                multiprocessors: 2,
+                compute_units: 2,
                 memory: 1 << 30,
                 clock: 0,
                 rates: None,

@@ -1,7 +1,4 @@
-//! Runs batches as kernel launches on any GPU whose driver implements [`Gpu`] and [`Queue`].
-//!
-//! Kernels are those of `hypergrove-kernels`. Programs lay a batch out, and submit all of its stages at once: one upload,
-//! the launches, one download. Nothing here calls a driver, and nothing knows its maker. See docs/cuda.md.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod backend;

@@ -17,7 +17,7 @@ pub struct GpuPolicy {
     pub of_kind: [u32; KINDS.len()],
     /// Blocks of a launch, at most; 0: as many as its work asks for.
     pub blocks: u32,
-    /// Blocks of 256 threads a multiprocessor that the chain kernel's registers must leave room for.
+    /// Blocks of 256 threads a compute unit that the chain kernel's registers must leave room for.
     pub occupancy: u32,
     /// The places of additions in a SHA-256 compression that go to the multiply-add pipe, as a mask.
     pub imad: u32,

@@ -191,7 +191,7 @@ impl<G: Gpu> GpuProgram<G> {
             })
             .collect();
         let wanted: Vec<_> = wanted.into_iter().map(|kernel| (kernel, shape.policy.block(kernel))).collect();
-        gpu.kernels(&shape.policy.config(p, shape.is_thin(batch, gpu.facts().multiprocessors)), &wanted)
+        gpu.kernels(&shape.policy.config(p, shape.is_thin(batch, gpu.facts().compute_units)), &wanted)
     }
 
     fn p(&self) -> &'static Params {

@@ -23,11 +23,11 @@ const MOST_THREADS: u32 = 1024;
 pub struct HashPolicy {
     /// Host threads that lay messages out.
     pub threads: usize,
-    /// Threads of a block; 0: as many as spread the messages over all multiprocessors.
+    /// Threads of a block; 0: as many as spread the messages over all compute units.
     pub block: u32,
     /// Blocks; 0: a thread for each message.
     pub blocks: u32,
-    /// Blocks of 256 threads a multiprocessor that the kernel's registers must leave room for; 64 registers where blocks
+    /// Blocks of 256 threads a compute unit that the kernel's registers must leave room for; 64 registers where blocks
     /// are larger.
     pub occupancy: u32,
     /// The places of additions and shifts of a compression that go to the multiply-add pipe, as a mask.
@@ -101,7 +101,7 @@ impl HashPolicy {
 
     /// Blocks and threads for so many messages.
     fn shape(&self, messages: usize, facts: &Facts) -> (u32, u32) {
-        let share = messages.div_ceil(facts.multiprocessors as usize).next_multiple_of(32);
+        let share = messages.div_ceil(facts.compute_units as usize).next_multiple_of(32);
         let threads = match self.block {
             0 if facts.fixed_blocks => MAX_THREADS,
             0 => share.min(MAX_THREADS as usize) as u32,
@@ -202,7 +202,7 @@ impl<G: Gpu> GpuHasher<G> {
 
     /// Which of the kernels is right for so many messages.
     fn thin(&self, messages: usize) -> usize {
-        usize::from(messages < (MAX_THREADS * self.gpu.facts().multiprocessors) as usize)
+        usize::from(messages < (MAX_THREADS * self.gpu.facts().compute_units) as usize)
     }
 
     /// Lays a piece out and submits it.
@@ -297,7 +297,7 @@ fn copy(threads: usize, from: &[u8], to: &mut [u8]) -> usize {
 }
 
 /// Lays messages out, each at a multiple of 16 bytes, and says in the table where they are, the longest first: threads
-/// side by side then end together. Gives the bytes used.
+/// that run concurrently then end together. Gives the bytes used.
 fn pack(threads: usize, messages: Messages<'_>, to: &mut [u8], table: &mut [u8]) -> usize {
     let (mut spans, mut used) = (Vec::with_capacity(messages.len()), 0);
     for number in 0..messages.len() {

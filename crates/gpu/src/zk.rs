@@ -33,7 +33,7 @@ pub struct ZkPolicy {
     pub fp64: u32,
     /// Threads of a block.
     pub block: u32,
-    /// Threads of a multiprocessor that Poseidon's registers leave room for: as many attempts are made side by side
+    /// Threads of a compute unit that Poseidon's registers leave room for: as many attempts are made concurrently
     /// where there are open jobs, or later attempts of them.
     pub fill: u32,
     /// Attempts at one signature in a round, at most.
@@ -54,7 +54,7 @@ static FILL: &[u32] = &[128, 256, 384, 512];
 static WIDTH: &[u32] = &[1, 4, 16, 64];
 static PASS: &[u32] = &[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
 
-/// Cycles of a multiprocessor for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of
+/// Cycles of a compute unit for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of
 /// 889 operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
 const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 889.0 / 64.0];
 
@@ -128,7 +128,7 @@ pub(crate) struct ZkGpu<G: Gpu> {
 
 impl<G: Gpu> ZkGpu<G> {
     pub(crate) fn new(gpu: &Arc<G>, policy: ZkPolicy, budget: u64) -> Result<ZkGpu<G>, Error> {
-        let wave = (gpu.facts().multiprocessors * policy.fill) as usize;
+        let wave = (gpu.facts().compute_units * policy.fill) as usize;
         let mut limits =
             Limits { jobs: policy.pass as usize, keys: 1 << 15, attempts: 2 * wave.max(1), messages: 256 << 20 };
         // Half of everything until it fits.
@@ -271,7 +271,7 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
     fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
         let facts = self.gpu.facts();
         let known = facts.clock > 0 && facts.rates.is_some() && (self.policy.fp64 == 0 || self.gpu.has_fast_doubles());
-        let cycles = f64::from(facts.multiprocessors) * facts.clock as f64;
+        let cycles = f64::from(facts.compute_units) * facts.clock as f64;
         known.then_some(cycles / POSEIDON_CYCLES[self.policy.fp64 as usize])
     }
     fn uses_expanded_keys(&self) -> bool {

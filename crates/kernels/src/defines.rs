@@ -15,7 +15,7 @@ pub const HASH_BLOCKS: u32 = 4;
 /// Default of `FP64`: Poseidon in integers, which every GPU multiplies fast.
 pub const FP64: u32 = 0;
 
-/// Blocks of [`MAX_THREADS`] that a multiprocessor must have room for: 80 registers a thread.
+/// Blocks of [`MAX_THREADS`] that a compute unit must have room for: 80 registers a thread.
 const MIN_BLOCKS: u32 = 3;
 
 /// A kernel's definitions: its family's number, n, and what of the choices changes its code.

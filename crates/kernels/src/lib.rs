@@ -1,7 +1,4 @@
-//! The GPU kernels, as sources: written once in a C dialect that CUDA, GLSL and host compilers understand.
-//!
-//! Four layers: a backend's `program.rs` launches `entry/*.k`, thin kernels over `stage/*.h`, which use `hash/*.h`. A
-//! build asks for a hash family and n; a set's other parameters are arguments. Nothing here knows a device.
+#![doc = include_str!("../README.md")]
 #![cfg_attr(not(feature = "host"), forbid(unsafe_code))]
 
 mod constants;
@@ -143,30 +140,52 @@ impl Kernel {
 /// The arguments of every kernel; `args.h` says what each is. Addresses are the device's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
-#[allow(missing_docs)]
 pub struct Args {
+    /// The keys, `KEY_WORDS` each.
     pub keys: u64,
+    /// The jobs: key, idx_tree (high, low), idx_leaf, the revealed leaf of each FORS tree.
     pub jobs: u64,
+    /// WOTS+ chain values, one a chain.
     pub ends: u64,
+    /// All values of the revealed leaves' chains.
     pub trace: u64,
+    /// Tree nodes, row by row.
     pub nodes: u64,
+    /// What the kernel puts out.
     pub outs: u64,
+    /// d + 1 nodes a job: what layer 0 signs, then the root of each layer.
     pub roots: u64,
+    /// Signatures.
     pub sigs: u64,
+    /// Which checks failed, and which roots passed.
     pub flag: u64,
+    /// Threads' worth of work.
     pub total: u32,
+    /// Leaves, units or trees: see each kernel.
     pub count: u32,
+    /// k, a, h′ and d, eight bits each.
     pub shape0: u32,
+    /// len, len1 and lg_w, eight bits each.
     pub shape1: u32,
+    /// The first layer.
     pub layer0: u32,
+    /// Layers a job.
     pub layers: u32,
+    /// Height of the nodes that are given.
     pub base: u32,
+    /// Levels to go up.
     pub up: u32,
+    /// log₂ of the nodes that a block works on at a time.
     pub chunk: u32,
+    /// Number of the first tree.
     pub first: u32,
+    /// See [`flags`].
     pub flags: u32,
+    /// 1, which the compiler does not know.
     pub one: u32,
+    /// Leaves before the first that is worked on.
     pub skip: u32,
+    /// (job, layer) pairs whose chain values are kept.
     pub rows: u32,
 }
 const _: () = assert!(size_of::<Args>() == 128, "args.h says so, and push constants hold no more");
@@ -181,19 +200,30 @@ impl Args {
 }
 
 /// Bits of [`Args::flags`]; see `args.h`.
-#[allow(missing_docs)]
 pub mod flags {
+    /// Authentication paths go to the signatures.
     pub const REVEAL: u32 = 1;
+    /// All nodes go to `trace`, laid out as cached nodes.
     pub const KEEP: u32 = 2;
+    /// Values of the revealed leaves' chains are kept.
     pub const TRACE: u32 = 8;
+    /// Of each tree the revealed leaf alone.
     pub const ONLY: u32 = 16;
+    /// The trees of one layer of key 0, from number `first` on.
     pub const ALL_TREES: u32 = 32;
+    /// Of each tree the revealed leaf alone, up to the message's digits.
     pub const REPLAY: u32 = 64;
+    /// Roots are compared with those that are there.
     pub const COMPARE: u32 = 256;
+    /// One tree a key, tree 0 of its layer.
     pub const EACH_KEY: u32 = 512;
+    /// Roots go to `roots` as bytes, one after the other.
     pub const TOPS: u32 = 1024;
+    /// What else is asked for goes to the host's memory.
     pub const COPY: u32 = 2048;
+    /// Messages lie where a table says.
     pub const SPANS: u32 = 4096;
+    /// Messages begin at multiples of 16 bytes.
     pub const QUADS: u32 = 8192;
 }
 

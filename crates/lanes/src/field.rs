@@ -47,7 +47,7 @@ pub(crate) fn mul<V: Doubles>(a: V, b: V) -> V {
     reduce(a.mul(b))
 }
 
-/// Reduces several, step by step side by side: a chain of four dependent operations alone leaves most of a CPU idle.
+/// Reduces several, step by step and interleaved: a chain of four dependent operations alone leaves most of a CPU idle.
 #[inline(always)]
 pub(crate) fn reduce_all<V: Doubles, const N: usize>(x: &[V; N]) -> [V; N] {
     let quotients: [V; N] = array(

@@ -66,7 +66,7 @@ impl Drop for Rows {
     }
 }
 
-/// Arithmetic of R_q = Z_q\[X\]/(X²⁵⁶ + 1) and Poseidon, q = 7340033, for [`lanes`](Self::lanes) instances side by side,
+/// Arithmetic of R_q = Z_q\[X\]/(X²⁵⁶ + 1) and Poseidon, q = 7340033, for [`lanes`](Self::lanes) instances in parallel,
 /// and the streams that they sample from.
 ///
 /// Element i of an instance stands in row i, its instance's column: `rows[i * lanes + instance]`. Slices are of [`Rows`]
@@ -74,7 +74,7 @@ impl Drop for Rows {
 /// reduced lie in \[−(q + 1)/2, (q + 1)/2\], canonical ones in \[0, q). A polynomial has 256 rows. Running time depends on
 /// lengths alone if nothing else is said.
 pub trait Lattice: Send + Sync {
-    /// Instances side by side.
+    /// Instances in parallel.
     fn lanes(&self) -> usize;
     /// Rows of integers that are given as columns, one instance's after the other; a multiple of eight rows.
     fn rows(&self, columns: &[i32], rows: &mut [f64]);

@@ -1,10 +1,4 @@
-//! SIMD lanes and the batched hash functions of FIPS 205, section 11.
-//!
-//! The seam is a batch: many jobs of PRF, F, H, T_l or a WOTS+ chain at once, nodes as rows of n bytes, addresses as
-//! eight words. How many jobs run side by side, and by which instructions, never leaves this crate: [`tweakable_hash`]
-//! hands out the implementation for an instruction set, a family and an n. See docs/lanes.md for the derivations.
-//!
-//! Compiled without optimisation, every batch runs on a thread of its own with a large stack.
+#![doc = include_str!("../README.md")]
 
 #[cfg(target_endian = "big")]
 compile_error!("addresses are read as pairs of little-endian words: big-endian machines are not supported");
@@ -278,7 +272,7 @@ fn arithmetic<T: simd::Simd>(token: T, width: Width, constants: &Constants<'_>) 
     })
 }
 
-/// How many jobs run side by side.
+/// How many jobs run in parallel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
     /// One vector: shortest for few.

@@ -45,7 +45,7 @@ impl Tables {
 /// Cells, denominator and what fills the last vector.
 const PADDED: usize = STATE.next_multiple_of(8);
 
-/// What one state takes whose cells lie side by side.
+/// What one state takes whose cells are adjacent.
 struct Alone {
     /// The constants of each round, and zeros.
     constants: Rows,
@@ -160,7 +160,7 @@ fn zero_for_zero<V: Doubles>(inverse: V, of: V) -> V {
     inverse.clear(of.equals(V::splat(ONE_FOR_ZERO)))
 }
 
-/// Nodes side by side in the tree's loops: with two vectors each, what sixteen registers hold.
+/// Nodes in parallel in the tree's loops: with two vectors each, what sixteen registers hold.
 const ABREAST: usize = 3;
 
 #[inline(always)]

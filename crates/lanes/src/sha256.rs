@@ -1,4 +1,4 @@
-//! SHA-256 of whole messages (FIPS 180-4, 6.2), many side by side and of any lengths.
+//! SHA-256 of whole messages (FIPS 180-4, 6.2), many in parallel and of any lengths.
 //!
 //! A lane takes a message from the queue, goes through its whole blocks where they lie, then through one or two blocks of
 //! its own with the padding, and takes the next. Between two such ends nothing is looked at: all lanes run as many blocks
@@ -40,7 +40,7 @@ pub trait Sha256: Send + Sync {
     fn absorb(&self, parts: &mut [Part<'_>]);
 }
 
-/// Messages that SHA-256 instructions take side by side.
+/// Messages that SHA-256 instructions take in parallel.
 const STREAMS: usize = 2;
 
 /// What is left of a message in a lane.
@@ -146,7 +146,7 @@ impl<'a> Jobs<'_, 'a> {
 const AT_A_TIME: usize = 1 << 24;
 
 /// Messages that were not taken yet, and those under way. States are rows, as digests are.
-struct Flight<'j, 'a> {
+struct InFlight<'j, 'a> {
     jobs: Jobs<'j, 'a>,
     order: Vec<u64>,
     next: usize,
@@ -155,10 +155,10 @@ struct Flight<'j, 'a> {
     active: usize,
 }
 
-impl<'j, 'a> Flight<'j, 'a> {
+impl<'j, 'a> InFlight<'j, 'a> {
     fn new(jobs: Jobs<'j, 'a>) -> Self {
         let (lanes, states) = ([Lane::IDLE; MOST_LANES], [[0; 32]; MOST_LANES]);
-        Flight { order: jobs.order(), jobs, next: 0, lanes, states, active: 0 }
+        InFlight { order: jobs.order(), jobs, next: 0, lanes, states, active: 0 }
     }
 
     /// Gives a lane the next message, if there is one.
@@ -280,12 +280,12 @@ pub(crate) struct Messages<T>(pub(crate) T);
 impl<T: Simd> Messages<T> {
     fn run(&self, jobs: Jobs<'_, '_>) {
         let few = T::STREAMS_UP_TO;
-        let mut flight = Flight::new(jobs);
-        if few < flight.jobs.len() {
-            in_lanes(self.0.plain(), few, &mut flight);
+        let mut in_flight = InFlight::new(jobs);
+        if few < in_flight.jobs.len() {
+            in_lanes(self.0.plain(), few, &mut in_flight);
         }
         if few > 0 {
-            in_streams::<T::Streams>(&mut flight);
+            in_streams::<T::Streams>(&mut in_flight);
         }
     }
 }
@@ -296,13 +296,13 @@ impl<T: Simd> Messages<T> {
     clippy::redundant_closure,
     reason = "a function that is given by its name would lack the shell's instructions"
 )]
-fn in_lanes<T: Simd>(token: T, few: usize, flight: &mut Flight<'_, '_>) {
+fn in_lanes<T: Simd>(token: T, few: usize, in_flight: &mut InFlight<'_, '_>) {
     token.vectorize(
         #[inline(always)]
         || {
             let (wide, narrow) = (T::Sha256Wide::LANES, T::U32s::LANES);
             if const { T::Sha256Wide::LANES > T::U32s::LANES } {
-                flight.drive(
+                in_flight.drive(
                     wide,
                     narrow.max(few),
                     #[inline(always)]
@@ -318,7 +318,7 @@ fn in_lanes<T: Simd>(token: T, few: usize, flight: &mut Flight<'_, '_>) {
                 );
             }
             // One message alone is faster in plain registers.
-            flight.drive(
+            in_flight.drive(
                 narrow,
                 few.max(usize::from(narrow > 1)),
                 #[inline(always)]
@@ -333,7 +333,7 @@ fn in_lanes<T: Simd>(token: T, few: usize, flight: &mut Flight<'_, '_>) {
                 },
             );
             if const { T::U32s::LANES > 1 } && few == 0 {
-                flight.drive(
+                in_flight.drive(
                     1,
                     0,
                     #[inline(always)]
@@ -353,13 +353,13 @@ fn in_lanes<T: Simd>(token: T, few: usize, flight: &mut Flight<'_, '_>) {
 }
 
 #[inline(never)]
-fn in_streams<T: Sha256Streams>(flight: &mut Flight<'_, '_>) {
+fn in_streams<T: Sha256Streams>(in_flight: &mut InFlight<'_, '_>) {
     T::vectorize(
         #[inline(always)]
         || {
             // Two streams hide each other's latency and stay in the sixteen registers; three and four do not:
             // 47.4 M blocks a second against 36.1 and 42.3, and 25.1 of one (1 kB messages, Zen 3).
-            flight.drive(
+            in_flight.drive(
                 STREAMS,
                 0,
                 #[inline(always)]

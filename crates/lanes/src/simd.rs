@@ -180,17 +180,17 @@ pub(crate) trait Doubles: Copy {
     /// The inverse of `load_columns`, of numbers that fit.
     fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize);
 
-    /// The vectors of rows, side by side.
+    /// The vectors of rows, one after the other.
     #[inline(always)]
     fn vectors_mut(rows: &mut [Self]) -> &mut [Self::Vector] {
         let vectors = rows.len() * (Self::LANES / Self::Vector::LANES);
-        // SAFETY: implementors are vectors side by side.
+        // SAFETY: implementors are adjacent vectors.
         unsafe { core::slice::from_raw_parts_mut(rows.as_mut_ptr().cast(), vectors) }
     }
     /// A slice as vectors. Panics if it does not begin and end with one, as those of [`crate::Rows`] do.
     #[inline(always)]
     fn of(values: &[f64]) -> &[Self] {
-        // SAFETY: implementors are f64s side by side, of which every bit pattern is a value.
+        // SAFETY: implementors are adjacent f64s, of which every bit pattern is a value.
         let (before, vectors, after) = unsafe { values.align_to() };
         assert!(before.is_empty() && after.is_empty(), "rows of whole, aligned vectors");
         vectors

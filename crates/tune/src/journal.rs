@@ -93,7 +93,7 @@ impl Samples {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// Samples that were told by nobody yet, and those that were.
+    /// Samples that nobody has read yet, and those that somebody has.
     known: BTreeMap<Sampled, Times>,
     told: BTreeMap<Sampled, Times>,
     /// Samples that were there already, as far as they are of use.

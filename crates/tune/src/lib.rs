@@ -1,4 +1,4 @@
-//! Policy as knowledge: how time depends on parallelism, modelled; the best policy, searched; and what was found, kept.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "search")]

@@ -39,7 +39,7 @@ impl Workload {
         Ok(Workload { backend: backend.clone(), device: device.clone(), jobs, count, prepared: Vec::new() })
     }
 
-    /// One run: seconds from host to host, and what the program says.
+    /// One run: seconds end to end, and what the program reports.
     pub fn run(&mut self, policy: &Policy) -> Result<(f64, Timing), Error> {
         let mut trial = match self.prepared.iter().position(|trial| trial.policy() == policy) {
             Some(at) => self.prepared.remove(at),

@@ -218,12 +218,12 @@ fn where_sizes_meet_the_better_of_two_policies_is_taken_as_it_is() {
 }
 
 /// A lab that knows what comes next.
-struct Foreseen {
+struct Predicted {
     lab: Fake,
     expected: Vec<Policy>,
 }
 
-impl Lab for Foreseen {
+impl Lab for Predicted {
     fn run(&mut self, policy: &Policy) -> Result<Option<f64>, Stop> {
         assert!(self.expected.iter().any(|expected| same(expected, policy)), "{policy:?}");
         self.lab.run(policy)
@@ -242,7 +242,7 @@ fn what_comes_next_is_announced_unless_its_times_are_known() {
     let mut announced = Vec::new();
     for _ in 0..2 {
         let mut journal = Journal::open(&path, &head("a")).unwrap();
-        let lab = Foreseen { lab: Fake::new(0.0, usize::MAX), expected: Vec::new() };
+        let lab = Predicted { lab: Fake::new(0.0, usize::MAX), expected: Vec::new() };
         let mut lab = Recorded { journal: &mut journal, question: question(), lab };
         (CANDIDATES.run)(&axes(), &candidates, &mut lab, &mut Seen::default()).unwrap();
         announced.push(lab.lab.expected.len());

@@ -1,8 +1,4 @@
-//! Any GPU with a Vulkan driver of version 1.2 or newer: AMD's, Intel's, NVIDIA's, Apple's through MoltenVK, and CPUs through
-//! lavapipe.
-//!
-//! Kernels are SPIR-V modules that were compiled from `hypergrove-kernels` and lie in `spirv`; what they are launched for
-//! is in `hypergrove-gpu`. See docs/vulkan.md.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]

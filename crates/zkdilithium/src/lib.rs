@@ -1,5 +1,4 @@
-//! zkDilithium: Dilithium with a modulus and a hash, Poseidon, that are cheap to prove in a STARK. The norm-fixed variant,
-//! byte for byte; docs/zkdilithium.md says what that is. No kernels: those are in the crates above.
+#![doc = include_str!("../README.md")]
 //!
 //! # Index of the scheme's functions
 //!

@@ -38,7 +38,7 @@ pub(crate) fn devices(cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<CudaGpu>>, S
     (0..count).map(open).collect()
 }
 
-/// Cycles of one multiprocessor for a compression, at least: 64 lanes of the integer pipe a cycle, all additions moved
+/// Cycles of one SM for a compression, at least: 64 lanes of the integer pipe a cycle, all additions moved
 /// elsewhere. SHA-256 has 1,024 rotations, shifts and logic operations that only that pipe can do. The other two are
 /// from the best rates reached on an H200 (docs/cuda.md).
 const SHA256: f64 = 16.0;
@@ -142,9 +142,9 @@ impl CudaGpu {
             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let compute_units = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let clock = attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_or(0, |kilohertz| u64::from(kilohertz) * 1000);
-        let rate = |cycles: f64| clock as f64 * f64::from(multiprocessors) / cycles;
+        let rate = |cycles: f64| clock as f64 * f64::from(compute_units) / cycles;
         let facts = Facts {
             id: format!("cuda:{index}"),
             name: CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned(),
@@ -155,7 +155,7 @@ impl CudaGpu {
                 version / 1000,
                 version % 1000 / 10
             ),
-            multiprocessors,
+            compute_units,
             memory: memory as u64,
             clock,
             rates: (clock > 0).then(|| Work { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) }),

@@ -50,7 +50,7 @@ impl Drop for CudaMemory {
     }
 }
 
-/// Page-locked host memory. Whoever drops it has waited for the queues that use it, and has wiped it.
+/// Pinned host memory. Whoever drops it has waited for the queues that use it, and has wiped it.
 pub(crate) struct CudaHostMemory {
     gpu: Arc<CudaGpu>,
     start: *mut u8,
@@ -58,7 +58,7 @@ pub(crate) struct CudaHostMemory {
     owner: Owner,
 }
 
-/// Whose page-locked memory it is.
+/// Whose pinned memory it is.
 #[derive(Clone, Copy)]
 pub(super) enum Owner {
     /// A program's: its device alone copies from it and to it.
@@ -80,10 +80,10 @@ impl CudaHostMemory {
         // SAFETY: it writes one address.
         let code = unsafe { (gpu.driver.cuMemHostAlloc)(&mut start, bytes, flags) };
         if code == OUT_OF_MEMORY {
-            let device = format!("{} (page-locked host memory)", gpu.facts.id);
+            let device = format!("{} (pinned host memory)", gpu.facts.id);
             return Err(Error::OutOfMemory { device, needs: bytes as u64, has: 0 });
         }
-        gpu.check(code, "allocating page-locked host memory")?;
+        gpu.check(code, "allocating pinned host memory")?;
         let memory = CudaHostMemory { gpu: gpu.clone(), start: start.cast(), bytes, owner };
         lock(memory.allocations()).insert(start as u64, bytes, Place::Host, ());
         let mut seen = 0;

@@ -12,8 +12,8 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Threads a multiprocessor of launches that take turns with those of other queues: side by side they would end together,
-/// and leave the device idle while all copy. Smaller ones have room beside each other. A multiprocessor holds so many.
+/// Threads per SM of launches that take turns with those of other queues: concurrently they would end together,
+/// and leave the device idle while all copy. Smaller ones have room beside each other. An SM holds so many.
 const FULL: u64 = 2048;
 
 /// Destroyed once what was submitted to it is done.
@@ -225,7 +225,7 @@ impl CudaQueue {
             Step::Launch(launch) | Step::Beside(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
             _ => 0,
         };
-        steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.multiprocessors))
+        steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.compute_units))
     }
 
     /// Runs what launches, after the launches of other queues that fill the device if these do.

@@ -38,7 +38,7 @@ fn device() -> Option<Arc<CudaGpu>> {
 fn bytes_go_to_the_device_and_back() {
     let Some(gpu) = device() else { return };
     let facts = gpu.facts();
-    assert!(facts.id == "cuda:0" && !facts.name.is_empty() && facts.multiprocessors > 0 && facts.memory > 0);
+    assert!(facts.id == "cuda:0" && !facts.name.is_empty() && facts.compute_units > 0 && facts.memory > 0);
     let bytes = 1 << 20;
     let (memory, mut host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(2 * bytes).unwrap());
     assert!(gpu.free().unwrap() < facts.memory);

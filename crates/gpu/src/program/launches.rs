@@ -18,8 +18,8 @@ impl<G: Gpu> GpuProgram<G> {
         let levels = self.shape.policy.levels as usize;
         let most = if levels < 3 { allowed[levels] } else { usize::MAX };
         let threads = (args.total as usize).min(most).max(1) as u32;
-        // Spread thin work over all multiprocessors, evenly: with few large blocks some would get one more than others.
-        let even = threads.div_ceil(self.gpu.facts().multiprocessors).next_multiple_of(32);
+        // Spread thin work over all compute units, evenly: with few large blocks some would get one more than others.
+        let even = threads.div_ceil(self.gpu.facts().compute_units).next_multiple_of(32);
         let (block, blocks) = (self.shape.policy.block(kernel), self.shape.policy.blocks);
         let most = if even <= 2048 && blocks == 0 { block.min(64) } else { block };
         let block = if self.fixed() { block } else { even.clamp(32, most).min(threads) };
@@ -30,13 +30,13 @@ impl<G: Gpu> GpuProgram<G> {
         let policy = &self.shape.policy;
         let block = policy.block(kernel);
         let (left, most) = (height - args.base, policy.most_chunk(self.p()));
-        let each = args.count / self.gpu.facts().multiprocessors;
+        let each = args.count / self.gpu.facts().compute_units;
         if each >= block {
             // Plenty of work: few levels a launch, so that warps do not run empty towards the top of a tile.
             args.up = left.min(policy.subtree_height).min(most);
             args.chunk = most.min(policy.tile).max(args.up);
         } else {
-            // Little of it: as many levels a launch as leave a tile to every multiprocessor; or all, where levels are
+            // Little of it: as many levels a launch as leave a tile to every compute unit; or all, where levels are
             // shorter than launches.
             let even = each.max(1).ilog2();
             args.up = if each < 4 { left } else { left.min(even.max(policy.subtree_height)) }.min(most);
@@ -136,12 +136,10 @@ impl<G: Gpu> GpuProgram<G> {
         steps.push(on(self.fors_pk(jobs, Args { nodes: self.device(self.layout.fors), ..self.args() })));
     }
 
-    /// Whether all of a few jobs' hashes at once leave multiprocessors idle: then latency counts, not work.
+    /// Whether all of a few jobs' hashes at once leave compute units idle: then latency counts, not work.
     pub(super) fn is_few(&self, jobs: usize) -> bool {
         let leaves = jobs * self.shape.leaves().max(1);
-        self.shape.policy.levels == 4
-            && jobs <= MOST_RECORDED
-            && leaves <= 64 * self.gpu.facts().multiprocessors as usize
+        self.shape.policy.levels == 4 && jobs <= MOST_RECORDED && leaves <= 64 * self.gpu.facts().compute_units as usize
     }
 
     /// PK_FORS of `jobs` jobs from the roots at `args.nodes`.
@@ -167,7 +165,7 @@ impl<G: Gpu> GpuProgram<G> {
     /// Chains from digits to ends, in sorted tiles.
     pub(super) fn complete(&self, jobs: usize, mut args: Args) -> Launch {
         let policy = &self.shape.policy;
-        let even = (args.total / (8 * self.gpu.facts().multiprocessors)).max(1).ilog2();
+        let even = (args.total / (8 * self.gpu.facts().compute_units)).max(1).ilog2();
         args.chunk = even.clamp(5, policy.sort.max(5));
         let tiles = args.total.div_ceil(1 << args.chunk);
         let (blocks, threads) = match policy.levels {

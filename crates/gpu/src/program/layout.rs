@@ -83,11 +83,11 @@ impl Shape {
     pub(super) fn leaves(&self) -> usize {
         self.grown << self.p.hp
     }
-    /// Whether the chains of a batch leave multiprocessors short of work: then an addition's latency counts, which is
+    /// Whether the chains of a batch leave compute units short of work: then an addition's latency counts, which is
     /// lower where additions usually go.
-    pub(super) fn is_thin(&self, jobs: usize, multiprocessors: u32) -> bool {
+    pub(super) fn is_thin(&self, jobs: usize, compute_units: u32) -> bool {
         let units = if self.op == Op::Verify { 1 } else { self.leaves() };
-        jobs * units * self.p.len() < 256 * multiprocessors as usize
+        jobs * units * self.p.len() < 256 * compute_units as usize
     }
     /// Nodes that the first launch leaves of each tree, at most.
     pub(super) fn left(&self, height: usize) -> usize {
@@ -230,7 +230,7 @@ pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: GpuPolicy, facts: &F
     Shape::new(plan, policy, u64::MAX, facts).layout(jobs).host as u64
 }
 
-/// Trees of a pass of a cache: as many as there are in its largest layer, and as fit page-locked memory.
+/// Trees of a pass of a cache: as many as there are in its largest layer, and as fit pinned memory.
 pub(super) fn cache_trees(plan: &Plan) -> usize {
     let p = plan.params;
     let most = (CACHE_BYTES / (((2 << p.hp) - 1) * p.n)).max(1);

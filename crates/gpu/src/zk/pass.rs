@@ -1,4 +1,4 @@
-//! Memory of a pass, on the device and page-locked on the host, and what goes between the two.
+//! Memory of a pass, on the device and pinned on the host, and what goes between the two.
 
 use super::{Keys, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step, wipe};

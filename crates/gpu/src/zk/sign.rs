@@ -17,7 +17,7 @@ struct Open {
     kappa: u32,
 }
 
-/// The attempts of a round: those of a job side by side, with rising κ. `fill` of them take as long as one.
+/// The attempts of a round: those of a job run concurrently, with rising κ. `fill` of them take as long as one.
 fn round(open: &mut [Open], most: usize, fill: usize, width: usize) -> Vec<[u32; TRY_SIZE]> {
     let mut jobs = open.len().min(most);
     if jobs > fill {
@@ -43,7 +43,7 @@ impl<G: Gpu> ZkGpu<G> {
         let mut table = Keys::behind(pad, jobs[0].key);
         let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
-        let fill = (self.gpu.facts().multiprocessors * self.policy.fill) as usize;
+        let fill = (self.gpu.facts().compute_units * self.policy.fill) as usize;
         let width = self.policy.width as usize;
         let most = self.limits.attempts.min(count * width) + pad;
         let at = self.inputs(&mut layout, (table.keys.len(), SK_BYTES), &messages)?;

@@ -34,7 +34,7 @@ impl Shape {
 pub struct Kernel {
     /// Independent units of work, each of which one thread can do: chains, leaves, nodes, signatures.
     pub units: u64,
-    /// Cores, or multiprocessors.
+    /// Cores; of a GPU, SMs or compute units.
     pub cores: u32,
 }
 
@@ -346,7 +346,7 @@ mod tests {
         }
         let exact = regret(&fit, &sweep).unwrap();
         assert_eq!((exact.excess, exact.chosen), (0.0, exact.best));
-        // A smooth curve cannot follow steps; its choice is no better than the staircase's, and its regret is told.
+        // A smooth curve cannot follow steps; its choice is no better than the staircase's, and its regret is reported.
         let smooth = adaptive::MODEL.fit(kernel, &sweep).unwrap();
         assert!(smooth.r2 < fit.r2 && regret(&smooth, &sweep).unwrap().excess >= 0.0);
     }

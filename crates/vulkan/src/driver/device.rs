@@ -47,7 +47,7 @@ const CPU_BLOCK: u32 = 64;
 /// The same on a GPU: what every device takes.
 const GPU_BLOCK: u32 = 128;
 
-/// Multiprocessors of a GPU that does not tell their number.
+/// Compute units (SMs of CUDA) of a GPU that does not tell their number.
 const MULTIPROCESSORS: u32 = 16;
 
 /// Bytes that small allocations are cut from.
@@ -182,7 +182,7 @@ impl VulkanGpu {
         unsafe { vulkan.get_physical_device_properties2(physical, &mut chain) };
         let is_cpu = properties.device_type == vk::PhysicalDeviceType::CPU;
         let cores = amd.shader_engine_count * amd.shader_arrays_per_engine_count * amd.compute_units_per_shader_array;
-        let multiprocessors = match [nvidia.shader_sm_count, cores].into_iter().find(|known| *known > 0) {
+        let compute_units = match [nvidia.shader_sm_count, cores].into_iter().find(|known| *known > 0) {
             Some(known) => known,
             None if is_cpu => std::thread::available_parallelism().map_or(1, usize::from) as u32,
             None => MULTIPROCESSORS,
@@ -218,7 +218,7 @@ impl VulkanGpu {
             id: format!("vulkan:{index}"),
             name,
             detail: format!("{kind}, Vulkan {major}.{minor} by {}", driver.trim()),
-            multiprocessors,
+            compute_units,
             memory: local.map(|heap| heap.size).max().unwrap_or(0),
             clock: 0,
             rates: None,

@@ -127,7 +127,7 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// Makes the pipelines for the blocks that are foreseen, in parallel.
+    /// Makes the pipelines for the predicted blocks, in parallel.
     pub(super) fn new(gpu: &Arc<VulkanGpu>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Kernels, Error> {
         let loaded = kernels.iter().map(|(kernel, _)| *kernel).collect();
         let new = Kernels { gpu: gpu.clone(), config: config.clone(), loaded };

@@ -52,7 +52,7 @@ impl Drop for Timeline {
     fn drop(&mut self) {
         let opened = self.gpu.opened();
         if self.gpu.facts().is_cpu {
-            // Mesa's thread still writes to a semaphore whose value it has told already (seen with 22.3), but no more once
+            // Mesa's thread still writes to a semaphore whose value it has reported already (seen with 22.3), but no more once
             // the queue is idle.
             let queue = lock(&opened.compute);
             // SAFETY: the lock is the queue's.
@@ -153,7 +153,7 @@ impl Drop for Stamps {
 
 /// Where a submission goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum On {
+enum QueueKind {
     /// The queue that launches, and copies too.
     Compute,
     /// A queue that only copies: 0 up, 1 down.
@@ -233,7 +233,7 @@ impl VulkanQueue {
     /// Steps and where they go: large copies to queues of their own, if there are such. What comes down behind launches
     /// stays in their queue: one that only copies goes through its work in order too, so that a copy that waits for
     /// launches would hold up those of the rows whose launches are done.
-    fn parts<'a>(&self, steps: &'a [Step]) -> Vec<(On, &'a [Step])> {
+    fn parts<'a>(&self, steps: &'a [Step]) -> Vec<(QueueKind, &'a [Step])> {
         let launches = steps::launches(steps);
         let bytes = |steps: &[Step]| steps.iter().flat_map(steps::accesses).map(|access| access.bytes).sum::<usize>();
         let beside = |steps: &[Step]| self.copying.is_some() && bytes(steps) >= BESIDE;
@@ -242,12 +242,12 @@ impl VulkanQueue {
             let up = !matches!(steps.first(), Some(Step::Download { .. }));
             // What is cleared waits for the launches that used it.
             let clears = steps.iter().any(|step| matches!(step, Step::Zero { .. }));
-            let on = if beside(steps) && !clears { On::Copies(usize::from(!up)) } else { On::Compute };
+            let on = if beside(steps) && !clears { QueueKind::Copies(usize::from(!up)) } else { QueueKind::Compute };
             vec![(on, steps)]
         } else if beside(first) {
-            vec![(On::Copies(0), first), (On::Compute, rest)]
+            vec![(QueueKind::Copies(0), first), (QueueKind::Compute, rest)]
         } else {
-            vec![(On::Compute, steps)]
+            vec![(QueueKind::Compute, steps)]
         }
     }
 
@@ -255,7 +255,7 @@ impl VulkanQueue {
     fn enqueue(&mut self, kernels: &Kernels, steps: &[Step], timed: bool) -> Result<(), Error> {
         for (on, steps) in self.parts(steps) {
             let commands = match (on, &mut self.copying) {
-                (On::Copies(_), Some(copying)) => copying,
+                (QueueKind::Copies(_), Some(copying)) => copying,
                 _ => &mut self.launching,
             };
             let buffer = commands.next(&self.timeline)?;
@@ -272,7 +272,7 @@ impl VulkanQueue {
         Ok(())
     }
 
-    fn send(&mut self, buffer: vk::CommandBuffer, on: On) -> Result<(), Error> {
+    fn send(&mut self, buffer: vk::CommandBuffer, on: QueueKind) -> Result<(), Error> {
         let opened = self.gpu.open()?;
         let next = self.last + 1;
         let semaphores = [self.timeline.semaphore];
@@ -286,8 +286,8 @@ impl VulkanQueue {
             .signal_semaphores(&semaphores)
             .push_next(&mut values);
         let queue = match on {
-            On::Copies(way) => opened.copies[way].as_deref().unwrap_or(&opened.compute),
-            On::Compute => &opened.compute,
+            QueueKind::Copies(way) => opened.copies[way].as_deref().unwrap_or(&opened.compute),
+            QueueKind::Compute => &opened.compute,
         };
         let queue = lock(queue);
         // SAFETY: the lock is the queue's; the buffer is not under way, and what its steps use is allocated: whoever drops
@@ -319,7 +319,7 @@ fn encode(
     kernels: &Kernels,
     buffer: vk::CommandBuffer,
     steps: &[Step],
-    on: On,
+    on: QueueKind,
     stamps: Option<&(Arc<Stamps>, u32)>,
 ) -> Result<(), Error> {
     let gpu = &kernels.gpu;
@@ -344,7 +344,7 @@ fn encode(
         unsafe { device.cmd_reset_query_pool(buffer, stamps.pool, submission * STAMPS, STAMPS) };
     }
     let (stages, written, used) = match on {
-        On::Compute => (
+        QueueKind::Compute => (
             vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER,
             vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE,
             vk::AccessFlags::SHADER_READ
@@ -352,7 +352,7 @@ fn encode(
                 | vk::AccessFlags::TRANSFER_READ
                 | vk::AccessFlags::TRANSFER_WRITE,
         ),
-        On::Copies(_) => (
+        QueueKind::Copies(_) => (
             vk::PipelineStageFlags::TRANSFER,
             vk::AccessFlags::TRANSFER_WRITE,
             vk::AccessFlags::TRANSFER_READ | vk::AccessFlags::TRANSFER_WRITE,
@@ -459,7 +459,7 @@ impl Queue for VulkanQueue {
         let mut commands = Commands::new(&self.gpu, self.gpu.families().compute)?;
         let buffer = commands.next(&self.timeline)?;
         let stamps = Stamps::new(&self.gpu, 1)?.map(|stamps| (Arc::new(stamps), 0));
-        encode(kernels, buffer, steps, On::Compute, stamps.as_ref())?;
+        encode(kernels, buffer, steps, QueueKind::Compute, stamps.as_ref())?;
         Ok(VulkanRecording {
             under_way: Mutex::default(),
             buffer,
@@ -475,7 +475,7 @@ impl Queue for VulkanQueue {
         self.gpu.check_accesses(recording.accesses.iter().copied())?;
         self.gpu.check(recording.settle(), "working")?;
         self.measured(|queue| {
-            queue.send(recording.buffer, On::Compute)?;
+            queue.send(recording.buffer, QueueKind::Compute)?;
             *lock(&recording.under_way) = Some((queue.timeline.clone(), queue.last));
             queue.timed.extend(recording.stamps.clone().map(|stamps| (stamps, 0)));
             Ok(())
