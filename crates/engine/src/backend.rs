@@ -19,7 +19,7 @@ pub struct Device {
     pub name: String,
     /// What of it is used: the instruction set, or the driver.
     pub detail: String,
-    /// Cores, or multiprocessors.
+    /// Cores, or SMs or compute units of a GPU.
     pub cores: u32,
     /// Bytes of memory that it has of its own; 0 where it uses the host's.
     pub memory: u64,
@@ -241,7 +241,7 @@ pub trait Backend: Send + Sync {
     fn host_memory(&self) -> Option<&dyn HostMemory>;
 }
 
-/// Gives memory of the host that every device of a backend reaches by itself: page-locked, and mapped by each of them. What lies
+/// Gives memory of the host that every device of a backend reaches by itself: pinned, and mapped by each of them. What lies
 /// in it no thread has to copy. It keeps what it needs of the driver for as long as it lives.
 pub trait HostMemory: Send + Sync {
     /// Zeroed memory. `Err(Unsupported)` where the backend's devices reach none but their programs' own.

@@ -73,12 +73,12 @@ enum State {
 impl Chosen {
     /// `choice` as it is, until its time is found to be far off. A neighbour may need no more than `fits` allows.
     pub(crate) fn new(choice: Choice, space: &[Axis], fits: impl Fn(&Policy) -> bool) -> Chosen {
-        let foreseen = matches!(choice.source, PolicySource::Table | PolicySource::Model) && choice.seconds.is_some();
-        let mut untried: Vec<Policy> = if foreseen { neighbours(&choice.policy, space) } else { Vec::new() };
+        let predicted = matches!(choice.source, PolicySource::Table | PolicySource::Model) && choice.seconds.is_some();
+        let mut untried: Vec<Policy> = if predicted { neighbours(&choice.policy, space) } else { Vec::new() };
         untried.retain(fits);
         untried.truncate(MOST_TRIALS);
         untried.reverse();
-        let state = if foreseen { State::Watched(0, f64::INFINITY) } else { State::Settled };
+        let state = if predicted { State::Watched(0, f64::INFINITY) } else { State::Settled };
         Chosen { choice, untried, beside: 0, state }
     }
 

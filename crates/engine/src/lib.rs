@@ -1,5 +1,4 @@
-//! Who runs what: the traits that backends implement, the oracle as a backend, the check of one backend by another, and the
-//! scheduler through which all work of an engine goes.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod backend;

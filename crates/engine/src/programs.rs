@@ -26,7 +26,7 @@ const CHUNK_OF_HOST: usize = 4;
 const MOST_IN_FLIGHT: usize = 3;
 
 /// Compressions a second that are taken for granted, until a run was measured: of a host's thread, and of a
-/// multiprocessor. Low on purpose, so that the first results come soon.
+/// compute unit. Low on purpose, so that the first results come soon.
 const FIRST_GUESS: (f64, f64) = (1e7, 5e7);
 
 /// What a job without a plan is taken to cost before one ran: about what signing with zkDilithium costs.
@@ -140,7 +140,7 @@ pub struct Facts {
     fixed_bytes: u64,
     uses_expanded_keys: bool,
     /// Seconds a job of a full program, by what is known before anything ran.
-    foreseen: Option<f64>,
+    predicted: Option<f64>,
     work: OnceLock<Work>,
     /// Seconds a job, by the logarithm of the bucket; 0 where none ran yet.
     measured: Mutex<[f64; usize::BITS as usize]>,
@@ -209,9 +209,9 @@ impl Facts {
         [measured[at]].into_iter().chain(measured.iter().rev().copied()).find(|seconds| *seconds > 0.0)
     }
 
-    /// Seconds a job of a large batch: measured, foreseen, or a guess.
+    /// Seconds a job of a large batch: measured, predicted, or a guess.
     pub fn seconds(&self) -> f64 {
-        self.measured(1 << (usize::BITS - 1)).or(self.foreseen).unwrap_or_else(|| {
+        self.measured(1 << (usize::BITS - 1)).or(self.predicted).unwrap_or_else(|| {
             let Work { sha256, sha512, keccak } = self.work();
             let compressions = sha256 + sha512 + keccak;
             (if self.plan.is_some() { compressions } else { COMPRESSIONS_WITHOUT_PLAN }) / self.guess
@@ -248,7 +248,7 @@ struct Prepared {
 
 /// The programs of a device, between runs and in them.
 #[derive(Default)]
-struct Shelf {
+struct ProgramPool {
     /// The one that ran last is last.
     idle: Vec<Prepared>,
     running: Vec<Running>,
@@ -279,15 +279,15 @@ struct InUse<'a> {
 
 impl InUse<'_> {
     fn is_beside_others(&self) -> bool {
-        lock(&self.programs.shelf).running.iter().any(|running| running.number == self.number && running.beside)
+        lock(&self.programs.pool).running.iter().any(|running| running.number == self.number && running.beside)
     }
 }
 
 impl Drop for InUse<'_> {
     fn drop(&mut self) {
-        let mut shelf = lock(&self.programs.shelf);
-        shelf.running.retain(|running| running.number != self.number);
-        shelf.active -= usize::from(self.is_active);
+        let mut pool = lock(&self.programs.pool);
+        pool.running.retain(|running| running.number != self.number);
+        pool.active -= usize::from(self.is_active);
         self.programs.changed.notify_all();
     }
 }
@@ -302,7 +302,7 @@ pub struct Programs {
     budget: u64,
     knowledge: Option<Arc<dyn Knowledge>>,
     known: Mutex<Vec<Arc<Facts>>>,
-    shelf: Mutex<Shelf>,
+    pool: Mutex<ProgramPool>,
     /// A program is used no more.
     changed: Condvar,
     /// When the last run ended.
@@ -318,8 +318,8 @@ impl Programs {
         knowledge: Option<Arc<dyn Knowledge>>,
         without_plan: Policy,
     ) -> Programs {
-        let (known, shelf, changed, ended) = Default::default();
-        Programs { backend, device, without_plan, budget, knowledge, known, shelf, changed, ended }
+        let (known, pool, changed, ended) = Default::default();
+        Programs { backend, device, without_plan, budget, knowledge, known, pool, changed, ended }
     }
 
     /// Programs of any kind in flight that keep the device busy, at most.
@@ -376,9 +376,9 @@ impl Programs {
         let queue = programs.queue(&self.device, &plan).clamp(1, self.device.queue.max(1)) as usize;
         let known_already = self.knowledge.as_ref().and_then(|it| it.choose(&*self.backend, &self.device, &plan, full));
         let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
-        let foreseen = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
+        let predicted = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
         let facts = self.facts_without_plan(group, full, queue, 0);
-        Ok(Facts { plan: Some(plan), default, space, foreseen, ..facts })
+        Ok(Facts { plan: Some(plan), default, space, predicted, ..facts })
     }
 
     /// Only a program knows, so one is prepared; the first jobs use it.
@@ -392,7 +392,7 @@ impl Programs {
         let uses_expanded_keys = program.uses_expanded_keys();
         let facts = Facts { uses_expanded_keys, ..self.facts_without_plan(group, jobs, queue, bytes) };
         let program = Ready::ZkDilithium(program);
-        lock(&self.shelf).idle.push(Prepared { group, policy, program, bucket: group.bucket(jobs), bytes });
+        lock(&self.pool).idle.push(Prepared { group, policy, program, bucket: group.bucket(jobs), bytes });
         Ok(facts)
     }
 
@@ -418,10 +418,10 @@ impl Programs {
     fn with_untimed<T>(&self, facts: &Facts, work: impl FnOnce(&mut Ready) -> T) -> Result<T, Error> {
         let (group, bucket, bytes) = (facts.group, facts.group.bucket(1), facts.fixed_bytes);
         let policy = self.policy_without_plan(group);
-        let mut run = InUse { programs: self, number: lock(&self.shelf).begin(group, bucket, bytes), is_active: false };
+        let mut run = InUse { programs: self, number: lock(&self.pool).begin(group, bucket, bytes), is_active: false };
         let mut program = self.ready(facts, bucket, &policy, u64::MAX, &mut run)?;
         let done = work(&mut program);
-        lock(&self.shelf).idle.push(Prepared { group, policy, program, bucket, bytes });
+        lock(&self.pool).idle.push(Prepared { group, policy, program, bucket, bytes });
         Ok(done)
     }
 
@@ -447,7 +447,7 @@ impl Programs {
             guess,
             fixed_bytes,
             uses_expanded_keys: false,
-            foreseen: None,
+            predicted: None,
             work: OnceLock::new(),
             measured: Mutex::new([0.0; usize::BITS as usize]),
         }
@@ -511,17 +511,17 @@ impl Programs {
         if bytes > room {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
-        let mut run = InUse { programs: self, number: lock(&self.shelf).begin(group, bucket, bytes), is_active: false };
+        let mut run = InUse { programs: self, number: lock(&self.pool).begin(group, bucket, bytes), is_active: false };
         let mut program = self.ready(facts, bucket, &policy, all, &mut run)?;
         let start = Instant::now();
         let done = work(&mut program, &policy)?;
         let took = self.took(start);
         let beside = run.is_beside_others();
-        let mut shelf = lock(&self.shelf);
-        shelf.idle.push(Prepared { group, policy: policy.clone(), program, bucket, bytes });
-        drop(shelf);
+        let mut pool = lock(&self.pool);
+        pool.idle.push(Prepared { group, policy: policy.clone(), program, bucket, bytes });
+        drop(pool);
         drop(run);
-        let dropped = lock(&self.shelf).shrink(self.budget);
+        let dropped = lock(&self.pool).shrink(self.budget);
         drop(dropped);
         if done.is_none() {
             return Ok(None);
@@ -555,13 +555,13 @@ impl Programs {
         };
         loop {
             let (found, dropped) = {
-                let mut shelf = lock(&self.shelf);
-                let at = shelf.idle.iter().rposition(fits);
-                let found = at.map(|at| shelf.idle.remove(at));
+                let mut pool = lock(&self.pool);
+                let at = pool.idle.iter().rposition(fits);
+                let found = at.map(|at| pool.idle.remove(at));
                 // A program that is being prepared counts too: whoever finds no room waits for it.
-                shelf.active += 1;
+                pool.active += 1;
                 run.is_active = true;
-                (found, shelf.shrink(all))
+                (found, pool.shrink(all))
             };
             // Wiping takes a while: not under the lock.
             drop(dropped);
@@ -570,7 +570,7 @@ impl Programs {
             }
             let mut made = self.prepare(facts, bucket, policy);
             if matches!(made, Err(Error::OutOfMemory { .. })) {
-                let dropped = std::mem::take(&mut lock(&self.shelf).idle);
+                let dropped = std::mem::take(&mut lock(&self.pool).idle);
                 if !dropped.is_empty() {
                     drop(dropped);
                     made = self.prepare(facts, bucket, policy);
@@ -580,15 +580,15 @@ impl Programs {
                 Ok(made) => return Ok(made),
                 Err(why) => why,
             };
-            let mut shelf = lock(&self.shelf);
-            shelf.active -= 1;
+            let mut pool = lock(&self.pool);
+            pool.active -= 1;
             run.is_active = false;
             match why {
-                Error::OutOfMemory { .. } if facts.plan.is_none() && shelf.active > 0 => {
-                    drop(self.changed.wait(shelf));
+                Error::OutOfMemory { .. } if facts.plan.is_none() && pool.active > 0 => {
+                    drop(self.changed.wait(pool));
                 }
                 // One became idle since.
-                Error::OutOfMemory { .. } if facts.plan.is_none() && !shelf.idle.is_empty() => {}
+                Error::OutOfMemory { .. } if facts.plan.is_none() && !pool.idle.is_empty() => {}
                 why => {
                     self.changed.notify_all();
                     return Err(why);
@@ -617,7 +617,7 @@ impl Programs {
     }
 }
 
-impl Shelf {
+impl ProgramPool {
     /// A program begins to run; gives its number.
     fn begin(&mut self, group: Group, bucket: usize, bytes: u64) -> u64 {
         let mut beside = false;

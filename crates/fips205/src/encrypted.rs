@@ -107,7 +107,7 @@ impl EncryptedSigningKey {
         Ok(EncryptedSigningKey { parameters, data })
     }
 
-    /// Decrypts the key. A wrong passphrase and damaged data cannot be told apart.
+    /// Decrypts the key. A wrong passphrase and damaged data cannot be distinguished.
     pub fn decrypt(&self, passphrase: &[u8]) -> Result<SigningKey, KeyError> {
         self.decrypt_der(passphrase, |der| match SigningKey::read_pkcs8(der) {
             // One of 256 wrong passphrases gives bytes that end as padding does.

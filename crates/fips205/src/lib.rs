@@ -1,5 +1,4 @@
-//! SLH-DSA, the stateless hash-based signature standard (FIPS 205): parameter sets, addresses, plans, keys, and the
-//! readable reference. No kernels: those are in the crates above.
+#![doc = include_str!("../README.md")]
 //!
 //! # Index of the standard's algorithms
 //!

@@ -114,6 +114,10 @@ const fn check(p: &Params) {
 }
 
 impl Params {
+    /// Signatures that a key may make, if the set limits them: 2²⁴ with the sets of draft SP 800-230, whose names end so.
+    pub fn signature_limit(&self) -> Option<u64> {
+        (self.name.starts_with("SLH-DSA-") && self.name.ends_with("-24")).then_some(1 << 24)
+    }
     /// w = 2^lg_w: values of a WOTS+ digit.
     pub const fn w(&self) -> usize {
         1 << self.lg_w

@@ -1,12 +1,4 @@
-//! Which memory holds secrets.
-//!
-//! Under Valgrind a secret is memory that counts as undefined: Valgrind follows it through every copy and computation, and
-//! reports each branch and each address that depends on it. The library calls [`classify`] where a secret comes into
-//! being, and [`declassify`] where something computed from secrets becomes public, with the reason beside it: these calls
-//! are the list of what the library may branch on. `cargo xtask ci secrets` runs the library this way.
-//!
-//! Without the feature `valgrind`, and on other systems than Linux on x86-64, all of this is nothing. With the feature, but
-//! without Valgrind, a call is a few instructions that change nothing.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![cfg_attr(not(feature = "valgrind"), forbid(unsafe_code))]
 

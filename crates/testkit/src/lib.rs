@@ -1,4 +1,4 @@
-//! What proves every backend: the test vectors and the conformance suite.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod acvp;

@@ -1,8 +1,8 @@
-//! A call's way through the devices: its jobs are cut into chunks, the chunks take turns on devices, results are put in order.
+//! A call's way through the devices: its jobs are cut into chunks, the chunks take permits on devices, results are put in order.
 
 use super::feed::{Feed, Supply, patience};
-use super::turns::{Request, Signal, Turn, lock};
-use super::worker::{Asked, Scale, Worker, is_fault};
+use super::permits::{Permit, Request, Signal, lock};
+use super::worker::{QueuedJob, Scale, Worker, is_fault};
 use super::{Job, Place, Scheduler};
 use crate::Error;
 use crate::planner::{SubBatch, SubBatches};
@@ -33,7 +33,7 @@ const AT_A_TIME: usize = 256;
 type Results<J> = Vec<Result<<J as Job>::Out, Error>>;
 
 /// Jobs with their indices.
-pub(super) type Jobs<J> = Vec<(usize, Asked<J>)>;
+pub(super) type Jobs<J> = Vec<(usize, QueuedJob<J>)>;
 
 /// What takes the results, each with the number of jobs that it stands for; it may end the call.
 pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;
@@ -84,7 +84,7 @@ struct Lane<'a> {
     jobs: usize,
     /// Chunks that it began so far.
     begun: usize,
-    /// The turn that it waits for.
+    /// The permit that it waits for.
     request: Option<Request>,
     /// The place in the queue that it left for a while.
     place: Option<Request>,
@@ -117,20 +117,20 @@ impl<'a> Lane<'a> {
     /// Returns what it was granted.
     fn give_up(&mut self) {
         for slot in self.granted.drain(..) {
-            drop(self.worker.turns.granted(slot));
+            drop(self.worker.permits.granted(slot));
         }
     }
 
-    /// A turn, if there is one now.
-    fn turn(&mut self, signal: &Arc<Signal>, number: usize) -> Option<Turn<'a>> {
+    /// A permit, if there is one now.
+    fn permit(&mut self, signal: &Arc<Signal>, number: usize) -> Option<Permit<'a>> {
         if let Some(slot) = self.granted.pop() {
-            return Some(self.worker.turns.granted(slot));
+            return Some(self.worker.permits.granted(slot));
         }
         if self.request.is_some() {
             return None;
         }
-        match self.worker.turns.chunk(signal, number, self.place.take()) {
-            Ok(turn) => Some(turn),
+        match self.worker.permits.chunk(signal, number, self.place.take()) {
+            Ok(permit) => Some(permit),
             Err(request) => {
                 self.request = Some(request);
                 None
@@ -142,7 +142,7 @@ impl<'a> Lane<'a> {
 /// A chunk that is about to start.
 struct Chunk<'a, J> {
     lane: usize,
-    turn: Turn<'a>,
+    permit: Permit<'a>,
     jobs: Jobs<J>,
     /// Bytes for its program, and for all programs of its device.
     room: (u64, u64),
@@ -162,7 +162,7 @@ enum Pause<'a> {
 pub(super) type Scopes<'x, 'a> = [Vec<&'x Scope<'a>>];
 
 /// A call whose chunks are in flight.
-pub(super) struct Call<'a, J: Job, I: Iterator<Item = Asked<J>>> {
+pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
     scheduler: &'a Scheduler,
     signal: Arc<Signal>,
     completed: Arc<Mutex<Vec<Completed<J>>>>,
@@ -196,7 +196,7 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = Asked<J>>> {
     end: Option<(usize, Result<(), Error>)>,
 }
 
-impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
+impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     /// A call for these jobs, each of which counts for `each`; `feed` is where they come from, if from one.
     pub(super) fn new(
         scheduler: &'a Scheduler,
@@ -304,7 +304,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         self.ready.is_empty() && self.current.is_none()
     }
 
-    /// Nothing is in flight, and no turn is waited for.
+    /// Nothing is in flight, and no permit is waited for.
     fn is_idle(&self) -> bool {
         self.lanes.iter().all(|lane| lane.chunks == 0 && lane.request.is_none())
     }
@@ -321,7 +321,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
     /// granted meanwhile.
     fn step_aside(&mut self) -> bool {
         for lane in &mut self.lanes {
-            if let Some(request) = lane.request.take_if(|request| lane.worker.turns.withdraw(*request)) {
+            if let Some(request) = lane.request.take_if(|request| lane.worker.permits.withdraw(*request)) {
                 lane.place = Some(request);
             }
         }
@@ -428,7 +428,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
         }
     }
 
-    /// Takes a turn on a device and cuts a chunk for it.
+    /// Takes a permit on a device and cuts a chunk for it.
     fn cut(&mut self, lane: usize, index: usize, group: Option<Group>, most: usize) -> Cut<'a, J> {
         let (scheduler, worker) = (self.scheduler, self.lanes[lane].worker);
         let scale = Scale { scheduler, worker };
@@ -457,7 +457,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
             }
             _ => {}
         }
-        let Some(turn) = self.lanes[lane].turn(&self.signal, lane) else { return Cut::No };
+        let Some(permit) = self.lanes[lane].permit(&self.signal, lane) else { return Cut::No };
         let mut cut = self.jobs.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
             let memory = scheduler.memory_alone(asked.job.owned());
@@ -485,22 +485,22 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
             true => bounds.memory - held,
             false => self.slot.saturating_sub(largest) * worker.queue() as u64,
         };
-        Cut::Chunk(Chunk { lane, turn, jobs, room: (bounds.memory - held, all) })
+        Cut::Chunk(Chunk { lane, permit, jobs, room: (bounds.memory - held, all) })
     }
 
     /// Starts a chunk: in the threads of its slot, or if it is the only one on the calling thread.
     fn launch(&mut self, chunk: Chunk<'a, J>, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
         let (scheduler, worker) = (self.scheduler, self.lanes[chunk.lane].worker);
         let is_only = self.is_idle() && self.jobs.left() == Some(0);
-        // A thread of the caller's pool could begin with another call while it waits for ours, and wait for its own turn.
+        // A thread of the caller's pool could begin with another call while it waits for ours, and wait for its own permit.
         let is_free = rayon::current_thread_index().is_none();
         let is_here = (is_only && is_free) || scheduler.works_on_calling_thread(worker);
         if !is_here && scopes.is_none() {
             self.chunk = Some(chunk);
             return Started::Pause(Pause::Scopes);
         }
-        let Chunk { lane, turn, mut jobs, room } = chunk;
-        let slot = turn.slot.expect("a chunk's turn has a slot");
+        let Chunk { lane, permit, mut jobs, room } = chunk;
+        let slot = permit.slot.expect("a chunk's permit has a slot");
         let (first, count) = (jobs[0].0, counted(&jobs));
         let it = &mut self.lanes[lane];
         (it.chunks, it.jobs, it.begun) = (it.chunks + 1, it.jobs + count, it.begun + 1);
@@ -534,7 +534,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
                 Ok(Err(why)) => Done::Failed(why, jobs),
                 Err(panic) => Done::Panicked(panic),
             };
-            drop(turn);
+            drop(permit);
             scheduler.counters.chunk(count, began.elapsed());
             lock(&completed).push(Completed { lane, first, jobs: count, spare, done });
             signal.notify();
@@ -668,12 +668,12 @@ impl<'a, J: Job + 'a, I: Iterator<Item = Asked<J>>> Call<'a, J, I> {
     }
 }
 
-impl<J: Job, I: Iterator<Item = Asked<J>>> Drop for Call<'_, J, I> {
-    /// Also where a sink panics: no turn is waited for any more, none is kept.
+impl<J: Job, I: Iterator<Item = QueuedJob<J>>> Drop for Call<'_, J, I> {
+    /// Also where a sink panics: no permit is waited for any more, none is kept.
     fn drop(&mut self) {
         for lane in &mut self.lanes {
             if let Some(request) = lane.request.take() {
-                lane.worker.turns.withdraw(request);
+                lane.worker.permits.withdraw(request);
             }
         }
         self.take_grants();

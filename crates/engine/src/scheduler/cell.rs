@@ -1,7 +1,7 @@
 //! The result of a ticket: set once, by whoever is first, and taken once.
 
-use super::sync::{Condvar, Mutex};
-use super::turns::lock;
+use super::permits::lock;
+use super::sync::{Condvar, Mutex, MutexGuard};
 use crate::Error;
 use std::mem::replace;
 use std::sync::PoisonError;
@@ -11,9 +11,12 @@ use std::time::Instant;
 /// What a ticket's holder has called when the result is there.
 pub(super) type Callback<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
 
+/// What the thread that gets a result does next: it wakes another one.
+pub(super) type Then = Box<dyn FnOnce() + Send>;
+
 enum State<T> {
     Pending(Waiter<T>),
-    Resolved(Result<T, Error>),
+    Resolved(Result<T, Error>, Option<Then>),
     /// The result was taken, or nobody wants it.
     Over,
 }
@@ -66,7 +69,7 @@ impl<T> Cell<T> {
                     Waiter::Thread => Wake::Thread,
                     Waiter::Task(waker) => Wake::Task(waker),
                 };
-                *state = State::Resolved(result);
+                *state = State::Resolved(result, None);
                 Ok(wake)
             }
             before => {
@@ -80,10 +83,22 @@ impl<T> Cell<T> {
     pub(super) fn wake(&self, wake: Wake<T>) {
         match wake {
             Wake::Nobody => {}
-            Wake::Thread => self.resolved.notify_all(),
+            Wake::Thread => self.wake_thread(None),
             Wake::Task(waker) => waker.wake(),
             Wake::Callback(callback, result) => callback(result),
         }
+    }
+
+    /// Wakes the thread that is blocked, which does the rest; if it has its result already, this thread does.
+    pub(super) fn wake_thread(&self, then: Option<Then>) {
+        let mut state = lock(&self.state);
+        if let State::Resolved(_, next) = &mut *state {
+            *next = then;
+            drop(state);
+            return self.resolved.notify_all();
+        }
+        drop(state);
+        then.into_iter().for_each(|then| then());
     }
 
     /// Whether the result is there, or was.
@@ -93,7 +108,7 @@ impl<T> Cell<T> {
 
     /// The result, if it is there: once.
     pub(super) fn take(&self) -> Option<Result<T, Error>> {
-        take(&mut lock(&self.state))
+        take(lock(&self.state))
     }
 
     /// Waits for the result, until this time if one is given. `None` if it is not there then, or was taken before.
@@ -112,19 +127,18 @@ impl<T> Cell<T> {
             if let State::Pending(waiter) = &mut *state {
                 *waiter = Waiter::Nobody;
             }
-            let result = take(&mut state);
-            drop(state);
+            let result = take(state);
             // A task's waker, which may be anybody's code.
             drop(before);
             return result;
         }
-        take(&mut state)
+        take(state)
     }
 
     /// The result, or `waker` is told of it. `None` if it was taken before.
     pub(super) fn poll(&self, waker: &Waker) -> Poll<Option<Result<T, Error>>> {
         let mut state = lock(&self.state);
-        let State::Pending(waiter) = &mut *state else { return Poll::Ready(take(&mut state)) };
+        let State::Pending(waiter) = &mut *state else { return Poll::Ready(take(state)) };
         let before = match waiter {
             Waiter::Task(known) if known.will_wake(waker) => None,
             _ => Some(replace(waiter, Waiter::Task(waker.clone()))),
@@ -144,25 +158,26 @@ impl<T> Cell<T> {
             drop(before);
             return None;
         }
-        take(&mut state).map(|result| (callback, result))
+        take(state).map(|result| (callback, result))
     }
 
     /// Nobody wants the result any more. Gives it, if it is there.
     pub(super) fn abandon(&self) -> Option<Result<T, Error>> {
-        let before = replace(&mut *lock(&self.state), State::Over);
-        match before {
-            State::Resolved(result) => Some(result),
-            State::Pending(_) | State::Over => None,
+        let mut state = lock(&self.state);
+        if let State::Pending(_) = *state {
+            let before = replace(&mut *state, State::Over);
+            drop(state);
+            drop(before);
+            return None;
         }
+        take(state)
     }
 }
 
-fn take<T>(state: &mut State<T>) -> Option<Result<T, Error>> {
-    match replace(state, State::Over) {
-        State::Resolved(result) => Some(result),
-        before => {
-            *state = before;
-            None
-        }
-    }
+fn take<T>(mut state: MutexGuard<'_, State<T>>) -> Option<Result<T, Error>> {
+    let State::Resolved(..) = *state else { return None };
+    let State::Resolved(result, then) = replace(&mut *state, State::Over) else { unreachable!("it was looked at") };
+    drop(state);
+    then.into_iter().for_each(|then| then());
+    Some(result)
 }

@@ -4,7 +4,7 @@
 //! A device that has done such jobs before is judged by that, or by its table. A device that is not known gets chunks beside the
 //! host, and is known then. So the crossover is where measured times meet.
 
-use super::turns::lock;
+use super::permits::lock;
 use super::worker::Worker;
 use super::{Scheduler, worker};
 use crate::programs::{Group, Kind};
@@ -39,17 +39,17 @@ const AGAIN: u32 = 16;
 /// without the host and with it. The threads that the host computes on are missed where other devices' results are copied:
 /// which way is faster is measured.
 #[derive(Default)]
-pub(super) struct Paces(Mutex<Vec<(Kind, u32, [Pace; 2])>>);
+pub(super) struct CallRates(Mutex<Vec<(Kind, u32, [CallRate; 2])>>);
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Pace {
+pub(super) struct CallRate {
     calls: u32,
     /// Jobs a second of the last one.
     latest: f64,
 }
 
-impl Paces {
-    fn of<T>(&self, kind: Kind, jobs: usize, look: impl FnOnce(&mut [Pace; 2]) -> T) -> T {
+impl CallRates {
+    fn of<T>(&self, kind: Kind, jobs: usize, look: impl FnOnce(&mut [CallRate; 2]) -> T) -> T {
         let (mut all, log) = (lock(&self.0), jobs.max(1).ilog2());
         let at = all.iter().position(|(known, of, _)| (*known, *of) == (kind, log)).unwrap_or_else(|| {
             all.push((kind, log, Default::default()));
@@ -60,15 +60,15 @@ impl Paces {
 
     /// Takes note of a call.
     pub(super) fn know(&self, kind: Kind, jobs: usize, with_host: bool, latest: f64) {
-        self.of(kind, jobs, |paces| {
-            let pace = &mut paces[usize::from(with_host)];
-            *pace = Pace { calls: pace.calls + 1, latest };
+        self.of(kind, jobs, |rates| {
+            let rate = &mut rates[usize::from(with_host)];
+            *rate = CallRate { calls: rate.calls + 1, latest };
         });
     }
 
     /// Whether the host shall take part.
     fn wants_host(&self, kind: Kind, jobs: usize) -> bool {
-        let [without, with] = self.of(kind, jobs, |paces| *paces);
+        let [without, with] = self.of(kind, jobs, |rates| *rates);
         // The first call of each way may have had programs to make.
         if with.calls.min(without.calls) < 2 {
             return with.calls <= without.calls;
@@ -201,7 +201,7 @@ impl Scheduler {
         let hosts = devices.iter().filter(|worker| !worker.is_discrete()).count();
         let is_known = |worker: &&Worker| worker.programs.facts(group).is_ok_and(|facts| !facts.times().is_empty());
         let is_choice = hosts > 0 && hosts < devices.len() && devices.iter().all(is_known);
-        is_choice.then(|| self.paces.wants_host(kind, jobs))
+        is_choice.then(|| self.rates.wants_host(kind, jobs))
     }
 
     /// The device for a single job: the host, unless another one that is initialised is known to be faster.

@@ -1,6 +1,6 @@
 //! Deadlines of tickets, on a thread that starts with the first of them.
 
-use super::turns::lock;
+use super::permits::lock;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
@@ -9,6 +9,8 @@ use std::time::Instant;
 pub(super) trait Expires: Send + Sync {
     /// The deadline passed.
     fn expire(&self);
+    /// It is cancelled.
+    fn cancel(&self);
 }
 
 /// A deadline, and a number that no other deadline has.

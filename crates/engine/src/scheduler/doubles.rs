@@ -51,7 +51,7 @@ impl<'a> Job for Number<'a> {
     }
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
+        jobs: &mut [(usize, QueuedJob<Self>)],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<Square<'a>, Error>>, Error> {
         let devices = jobs[0].1.job.1;
@@ -99,9 +99,9 @@ impl Devices {
         assert_eq!((done, next), (Ok(()), numbers.len()));
     }
 
-    /// No turn is taken, and none is waited for.
+    /// No permit is taken, and none is waited for.
     fn is_idle(&self) -> bool {
-        self.scheduler.all().all(|worker| worker.turns.load() == (0, 0))
+        self.scheduler.all().all(|worker| worker.permits.load() == (0, 0))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Jobs of a caller's iterator, taken ahead on a thread of their own: an iterator that blocks holds no result back.
 
 use super::Job;
+use super::permits::{Signal, lock};
 use super::sync::{AtomicU64, Condvar, Mutex};
-use super::turns::{Signal, lock};
-use super::worker::Asked;
+use super::worker::QueuedJob;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -53,7 +53,7 @@ struct Started(AtomicU64, AtomicU64);
 
 struct State<J> {
     /// In blocks.
-    jobs: VecDeque<Asked<J>>,
+    jobs: VecDeque<QueuedJob<J>>,
     /// The iterator has no more jobs.
     ended: bool,
     /// The call takes no more.
@@ -107,7 +107,7 @@ impl<J: Job> Feed<J> {
     }
 
     /// Takes jobs from the iterator until it ends or the call does.
-    pub(super) fn pull(&self, mut jobs: impl Iterator<Item = Asked<J>>) {
+    pub(super) fn pull(&self, mut jobs: impl Iterator<Item = QueuedJob<J>>) {
         let panic = catch_unwind(AssertUnwindSafe(|| jobs.all(|job| self.put(job)))).err();
         let mut state = lock(&self.state);
         (state.ended, state.panic) = (true, panic);
@@ -116,7 +116,7 @@ impl<J: Job> Feed<J> {
     }
 
     /// Adds a job, and waits until there is room for the next. Whether more are wanted.
-    fn put(&self, job: Asked<J>) -> bool {
+    fn put(&self, job: QueuedJob<J>) -> bool {
         let mut state = lock(&self.state);
         let (jobs, bytes) = state.ahead;
         state.ahead = (jobs + job.count, bytes + job.held);
@@ -179,15 +179,15 @@ impl<J: Job> Feed<J> {
 pub(super) struct Fed<'a, J> {
     pub(super) feed: &'a Feed<J>,
     /// Taken from the feed all together.
-    pub(super) jobs: VecDeque<Asked<J>>,
+    pub(super) jobs: VecDeque<QueuedJob<J>>,
     /// Jobs that the iterator promised at most.
     pub(super) most: Option<usize>,
 }
 
 impl<J: Job> Iterator for Fed<'_, J> {
-    type Item = Asked<J>;
+    type Item = QueuedJob<J>;
 
-    fn next(&mut self) -> Option<Asked<J>> {
+    fn next(&mut self) -> Option<QueuedJob<J>> {
         if self.jobs.is_empty() {
             let mut state = lock(&self.feed.state);
             std::mem::swap(&mut self.jobs, &mut state.jobs);

@@ -1,6 +1,6 @@
 //! Memory that an engine's devices reach by themselves.
 
-use super::turns::lock;
+use super::permits::lock;
 use super::{Scheduler, Worker};
 use crate::{Error, Reached};
 use std::fmt;

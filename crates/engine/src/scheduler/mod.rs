@@ -12,12 +12,12 @@ mod deadlines;
 mod doubles;
 mod feed;
 mod memory;
+mod permits;
 mod stats;
 mod tickets;
-mod turns;
 mod worker;
 
-/// The locks of `cell`, `turns` and `feed`. `xtask/loom` has loom's in their place.
+/// The locks of `cell`, `permits` and `feed`. `xtask/loom` has loom's in their place.
 mod sync {
     pub(super) use std::sync::atomic::AtomicU64;
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
@@ -26,16 +26,17 @@ mod sync {
 pub use call::Sink;
 pub use choice::{Suited, Wake};
 pub use memory::Memory;
+pub use permits::Waits;
 pub use stats::{DeviceStats, Stats, TicketStats};
-pub use tickets::{Queue, Queued, Room, Ticket};
-pub use turns::Waits;
-pub use worker::{Asked, Fault, Scale, Worker, is_fault};
+pub use tickets::{Canceller, Queue, Queued, Room, Ticket};
+pub use worker::{Fault, QueuedJob, Scale, Worker, is_fault};
 
 use crate::programs::{Facts, Group, Kind, Programs, Ready};
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, SelfTested, THREADS, Timing};
 use call::{Call, Scopes};
-use choice::{Lazy, Paces};
+use choice::{CallRates, Lazy};
 use feed::{Fed, Feed};
+use permits::lock;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stats::Counters;
@@ -46,7 +47,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Builder;
 use std::time::Instant;
-use turns::lock;
 
 /// Faults that are kept.
 const MOST_FAULTS: usize = 64;
@@ -76,7 +76,7 @@ pub trait Job: Send + Sync + Sized {
     /// chunks; after an error it holds nothing of them.
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
+        jobs: &mut [(usize, QueuedJob<Self>)],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<Self::Out, Error>>, Error>;
     /// Does away with a result that nobody gets.
@@ -115,7 +115,7 @@ pub struct Scheduler {
     know: Know,
     /// Choices for programs without a plan.
     policy: Policy,
-    paces: Paces,
+    rates: CallRates,
     faults: Mutex<Vec<Fault>>,
     /// Of all programs that ran.
     timing: Mutex<Timing>,
@@ -282,7 +282,7 @@ impl Scheduler {
             lazy: wake.map(Lazy::new),
             know,
             policy,
-            paces: Paces::default(),
+            rates: CallRates::default(),
             faults: Mutex::default(),
             timing: Mutex::default(),
             counters: Counters::default(),
@@ -440,12 +440,12 @@ impl Scheduler {
 
     fn one_on<J: Job>(&self, worker: &Worker, job: J, group: Group) -> Result<J::Out, (Failure, J)> {
         // With one thread each caller has the host to itself, on a thread of its own.
-        let turn = (!self.works_on_calling_thread(worker)).then(|| {
+        let permit = (!self.works_on_calling_thread(worker)).then(|| {
             self.counters.single();
-            worker.turns.single()
+            worker.permits.single()
         });
         // While others compute, a thread for each job is as fast, and fair.
-        let is_crowded = worker.is_host() && turn.as_ref().is_some_and(|turn| turn.crowded);
+        let is_crowded = worker.is_host() && permit.as_ref().is_some_and(|permit| permit.crowded);
         let group = if is_crowded { Group { threads: 1, ..group } } else { group };
         let facts = match worker.programs.facts(group) {
             Ok(facts) => facts,
@@ -460,20 +460,20 @@ impl Scheduler {
         }
         let room = (memory - held, memory - held);
         let count = job.count();
-        let mut jobs = [(0, Asked { job, group: Ok(group), held, count, block: (1, 0) })];
+        let mut jobs = [(0, QueuedJob { job, group: Ok(group), held, count, block: (1, 0) })];
         let mut run = |pool: Option<&ThreadPool>| {
             let place = Place { scheduler: self, worker, room, pool, threads: group.threads, elsewhere: false };
             J::run(&place, &mut jobs, &mut Vec::new())
         };
         let began = Instant::now();
-        let done = match (group.threads, &turn) {
+        let done = match (group.threads, &permit) {
             (_, None) => run(None),
             (1, _) => outside_pools(|| run(None)),
             _ => outside_pools(|| self.with_pool(worker, 0, run)),
         };
         self.counters.chunk(count, began.elapsed());
-        drop(turn);
-        let [(_, Asked { job, .. })] = jobs;
+        drop(permit);
+        let [(_, QueuedJob { job, .. })] = jobs;
         match done {
             Ok(mut results) => match results.pop() {
                 Some(Ok(out)) => Ok(out),
@@ -507,6 +507,51 @@ impl Scheduler {
         self.run_on(devices, may_switch, jobs, sink)
     }
 
+    /// [`run`](Scheduler::run) of jobs of one kind that wait for others to join them. Where the host alone computes, they are a batch of one
+    /// of its threads, and other such batches run at the same time: no thread waits for another one's share.
+    pub fn run_together<'a, J: Job + 'a>(
+        &'a self,
+        jobs: impl Iterator<Item = J> + Clone,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
+        if let Some((block, kind)) = self.block_of_thread(jobs.clone()) {
+            self.same_process()?;
+            let (host, count) = (self.first(), block.count());
+            match self.one_on(host, block, Group { kind, threads: 1 }) {
+                Ok(out) => {
+                    let _ = sink(count, Ok(out));
+                    return Ok(());
+                }
+                // What does not fit the memory is cut into chunks.
+                Err((Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. }), _)) => {}
+                Err((Failure::Job(why), _)) => return Err(why),
+                Err((Failure::Device(why), _)) => {
+                    if !self.fault(host, why.clone(), count) {
+                        return Err(why);
+                    }
+                    self.counters.again(count);
+                }
+            }
+        }
+        self.run(&mut { jobs }, sink)
+    }
+
+    /// These jobs as one block, if a thread of the host is to do them.
+    fn block_of_thread<J: Job>(&self, mut jobs: impl Iterator<Item = J>) -> Option<(J, Kind)> {
+        if !self.is_host_alone() {
+            return None;
+        }
+        let mut block = jobs.next()?;
+        if jobs.any(|job| block.join(job).is_some()) || block.count() == 1 {
+            return None;
+        }
+        let kind = block.ask().ok()?;
+        let group = Group { kind, threads: self.options.threads };
+        // A flood is given to other devices too: about so many jobs, as was predicted when they were taken out of the queue.
+        let is_flood = self.jobs_to_wake(group).is_some_and(|jobs| block.count() >= jobs / 2);
+        (!is_flood).then_some((block, kind))
+    }
+
     /// [`run`](Scheduler::run) of jobs, any of whose errors ends the call; `take` may end it too.
     pub fn run_until_error<'a, J: Job + 'a>(
         &'a self,
@@ -534,7 +579,7 @@ impl Scheduler {
     ) -> Result<(), Error> {
         self.same_process()?;
         let mut jobs = jobs.fuse();
-        // A single job has turns of its own.
+        // A single job has permits of its own.
         let first = jobs.next();
         let second = first.as_ref().and_then(|_| jobs.next());
         match (first, second) {
@@ -563,7 +608,7 @@ impl Scheduler {
                 let (began, jobs) = (Instant::now(), Joined { jobs, asker, head: None });
                 Call::new(self, devices, may_switch, each, jobs, None).run(sink)?;
                 if let Some((kind, total, with_host)) = measured {
-                    self.paces.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
+                    self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
                 }
                 Ok(())
             }
@@ -601,7 +646,7 @@ impl Scheduler {
     /// Takes note of how fast so many jobs were, with the host or without.
     #[doc(hidden)]
     pub fn know_pace(&self, kind: Kind, jobs: usize, with_host: bool, latest: f64) {
-        self.paces.know(kind, jobs, with_host, latest);
+        self.rates.know(kind, jobs, with_host, latest);
     }
 
     /// The devices that a call begins with, and whether others may take over.
@@ -668,13 +713,16 @@ impl Scheduler {
         pool.build().map_err(|why| Error::no_threads(threads, why))
     }
 
-    /// After a fork the child has none of its parent's threads, and turns that they held are never given back. With one thread on
+    /// After a fork the child has none of its parent's threads, and permits that they held are never given back. With one thread on
     /// the host calls have neither.
     fn same_process(&self) -> Result<(), Error> {
+        self.is_process(std::process::id())
+    }
+
+    fn is_process(&self, process: u32) -> Result<(), Error> {
         if self.all().all(|worker| self.works_on_calling_thread(worker)) {
             return Ok(());
         }
-        let process = std::process::id();
         match *self.process.get_or_init(|| process) {
             first if first != process => Err(Error::of_parent()),
             _ => Ok(()),
@@ -690,7 +738,7 @@ impl Scheduler {
         let mut pools = Vec::new();
         for (lane, worker) in devices.iter().enumerate() {
             if !self.works_on_calling_thread(worker) {
-                for slot in 0..worker.turns.slots() {
+                for slot in 0..worker.permits.slots() {
                     pools.push((lane, worker.pool(self, slot)?));
                 }
             }
@@ -700,8 +748,8 @@ impl Scheduler {
     }
 }
 
-/// Runs `work`, which holds a turn, on a thread that belongs to no pool. A thread of the caller's pool that waits for ours may
-/// begin with whatever else its pool has to do: with another call, say, which then waits for the turn that it holds itself.
+/// Runs `work`, which holds a permit, on a thread that belongs to no pool. A thread of the caller's pool that waits for ours may
+/// begin with whatever else its pool has to do: with another call, say, which then waits for the permit that it holds itself.
 fn outside_pools<R: Send>(work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
     if rayon::current_thread_index().is_none() {
         return work();
@@ -741,13 +789,13 @@ struct Joined<'a, J, I> {
     jobs: I,
     asker: Asker<'a>,
     /// Taken, and in no block yet.
-    head: Option<Asked<J>>,
+    head: Option<QueuedJob<J>>,
 }
 
 impl<J: Job, I: Iterator<Item = J>> Iterator for Joined<'_, J, I> {
-    type Item = Asked<J>;
+    type Item = QueuedJob<J>;
 
-    fn next(&mut self) -> Option<Asked<J>> {
+    fn next(&mut self) -> Option<QueuedJob<J>> {
         let mut block = match self.head.take() {
             Some(head) => head,
             None => self.asker.ask(self.jobs.next()?),
@@ -811,7 +859,7 @@ impl<'a> Asker<'a> {
         Asker { scheduler, devices, total, memory, last: None }
     }
 
-    fn ask<J: Job>(&mut self, job: J) -> Asked<J> {
+    fn ask<J: Job>(&mut self, job: J) -> QueuedJob<J> {
         let threads = self.scheduler.options.threads;
         let known = job.ask().and_then(|kind| {
             let group = Group { kind, threads };
@@ -820,7 +868,7 @@ impl<'a> Asker<'a> {
         });
         let (output, block) = known.as_ref().map_or((0, (1, 0)), |(_, output, block)| (*output, *block));
         let held = self.held(&job, output);
-        Asked { held, group: known.map(|(group, ..)| group), count: job.count(), job, block }
+        QueuedJob { held, group: known.map(|(group, ..)| group), count: job.count(), job, block }
     }
 
     /// Bytes that a job and its output take.
@@ -829,8 +877,8 @@ impl<'a> Asker<'a> {
     }
 
     /// Adds a job to the block whose jobs were the last to be asked; gives it back if it does not join. A job that joins needs no
-    /// [`Asked`] of its own: making one takes longer than all else that is done for a job of a list.
-    fn join<J: Job>(&mut self, block: &mut Asked<J>, job: J) -> Option<Asked<J>> {
+    /// [`QueuedJob`] of its own: making one takes longer than all else that is done for a job of a list.
+    fn join<J: Job>(&mut self, block: &mut QueuedJob<J>, job: J) -> Option<QueuedJob<J>> {
         let job = match &self.last {
             Some((group, Ok(known))) if job.ask().is_ok_and(|kind| kind == group.kind) => {
                 let held = self.held(&job, job.output(&known.facts));

@@ -1,6 +1,6 @@
 //! What the scheduler counts, always.
 
-use super::turns::Waits;
+use super::permits::Waits;
 use super::{Scheduler, Worker};
 use crate::{Device, Timing};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -69,9 +69,9 @@ pub struct DeviceStats {
     pub is_disabled: bool,
     /// Chunks that run now.
     pub running: usize,
-    /// Chunks that wait for their turn now.
+    /// Chunks that wait for their permit now.
     pub waiting: usize,
-    /// How long turns were waited for.
+    /// How long permits were waited for.
     pub waits: Waits,
 }
 
@@ -192,8 +192,8 @@ impl Scheduler {
     pub fn stats(&self) -> Stats {
         let it = &self.counters;
         let device = |worker: &Worker| {
-            let (running, waiting) = worker.turns.load();
-            let (device, waits) = (worker.device().clone(), worker.turns.waits());
+            let (running, waiting) = worker.permits.load();
+            let (device, waits) = (worker.device().clone(), worker.permits.waits());
             DeviceStats { device, is_disabled: worker.is_disabled(), running, waiting, waits }
         };
         let (memory_in_use, memory_idle) = self.memory.stats();

@@ -1,6 +1,6 @@
-//! The devices of an engine: what each may hold, its turns and threads, and what becomes of one that fails.
+//! The devices of an engine: what each may hold, its permits and threads, and what becomes of one that fails.
 
-use super::turns::Turns;
+use super::permits::Permits;
 use super::{Job, Scheduler};
 use crate::planner::{Bounds, Weigh};
 use crate::programs::{Facts, Group, Kind, Programs};
@@ -14,6 +14,13 @@ use std::time::Duration;
 /// Results of a batch come out at least this often, unless one job takes longer. This does not hold for a device with memory
 /// of its own: only a full program is fast there.
 const CHUNK_TIME: Duration = Duration::from_millis(500);
+
+/// Time of a batch of tickets that one of the host's threads does, unless one job or few lanes take longer. A verification with 128s takes
+/// a fortieth of it.
+const BATCH_OF_A_THREAD: Duration = Duration::from_millis(1);
+
+/// Jobs that fill lanes where jobs share them.
+const LANES: usize = 32;
 
 /// Single jobs at a time on a discrete device, as many as programs are kept. (With 3, 16 callers get 21,300 signatures of 128f a
 /// second on an H100.)
@@ -41,7 +48,7 @@ pub struct Fault {
 pub struct Worker {
     /// Its programs.
     pub programs: Programs,
-    pub(super) turns: Turns,
+    pub(super) permits: Permits,
     /// For each slot the threads that run its chunks; none on the host, whose chunks run in the engine's pool.
     pools: Option<Vec<OnceLock<Result<ThreadPool, Error>>>>,
     state: AtomicU8,
@@ -58,9 +65,9 @@ impl Worker {
         let slots = programs.slots();
         let pools = (!is_host).then(|| (0..slots).map(|_| OnceLock::new()).collect());
         // With one thread each call computes on the thread that calls: nothing is shared.
-        let turns = if is_host && threads == 1 { CALLS } else { slots };
-        let turns = Turns::new(turns, if is_host { SINGLES_OF_A_THREAD * threads } else { SINGLES_OF_A_DEVICE });
-        Worker { programs, turns, pools, state: AtomicU8::new(0) }
+        let permits = if is_host && threads == 1 { CALLS } else { slots };
+        let permits = Permits::new(permits, if is_host { SINGLES_OF_A_THREAD * threads } else { SINGLES_OF_A_DEVICE });
+        Worker { programs, permits, pools, state: AtomicU8::new(0) }
     }
 
     /// The device.
@@ -150,13 +157,39 @@ impl Worker {
     }
 }
 
+/// How many jobs a batch of tickets has at most: more would make others wait and be no faster.
+#[derive(Clone, Copy)]
+pub(super) struct Pay {
+    pub(super) most: usize,
+    /// Where the host alone computes, and fewer than `most` wait, of a batch that one of its threads does while the others do other
+    /// batches. A flood of `most` shows that other devices are worth initialising.
+    pub(super) of_thread: Option<usize>,
+}
+
 impl Scheduler {
-    /// Jobs of a batch that somebody waits for, at most: more would make others wait and be no faster.
-    pub(super) fn jobs_that_pay(&self, kind: Kind) -> usize {
+    /// Whether the host is the only device, as far as is known.
+    pub(super) fn is_host_alone(&self) -> bool {
+        let mut live = self.live();
+        live.next().is_some_and(Worker::is_host) && live.next().is_none()
+    }
+
+    /// See [`Pay`].
+    pub(super) fn jobs_that_pay(&self, kind: Kind) -> Pay {
         let group = Group { kind, threads: self.options.threads };
+        if self.is_host_alone() {
+            let alone = Group { kind, threads: 1 };
+            let of_time =
+                self.first().speed(alone).map_or(1, |speed| (BATCH_OF_A_THREAD.as_secs_f64() * speed) as usize);
+            let least = match kind {
+                Kind::SlhDsa { op: Op::Verify, .. } | Kind::ZkDilithium(_) => LANES,
+                // Each fills lanes by itself.
+                _ => 1,
+            };
+            let most = self.jobs_to_wake(group).unwrap_or(usize::MAX);
+            return Pay { most, of_thread: Some(of_time.max(least)) };
+        }
         let jobs = self.live().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
-        // A flood shows that other devices are worth initialising.
-        jobs.max(self.jobs_to_wake(group).unwrap_or(1))
+        Pay { most: jobs.max(self.jobs_to_wake(group).unwrap_or(1)), of_thread: None }
     }
 }
 
@@ -205,7 +238,7 @@ impl Scale<'_> {
 }
 
 /// A job that waits for a device, with what the planner must know of it.
-pub struct Asked<J> {
+pub struct QueuedJob<J> {
     /// The job.
     pub job: J,
     /// Which program does it, or why none can.
@@ -218,20 +251,20 @@ pub struct Asked<J> {
     pub block: (usize, u64),
 }
 
-impl<J: Job> Asked<J> {
+impl<J: Job> QueuedJob<J> {
     /// Whether another job may join.
     pub(super) fn has_room(&self) -> bool {
         self.group.is_ok() && self.count < self.block.0
     }
 
     /// Takes another job into the block; gives it back if it is of another group, or if the block would be too large.
-    pub(super) fn join(&mut self, next: Asked<J>) -> Option<Asked<J>> {
+    pub(super) fn join(&mut self, next: QueuedJob<J>) -> Option<QueuedJob<J>> {
         if !self.group.as_ref().is_ok_and(|group| next.group.as_ref() == Ok(group)) {
             return Some(next);
         }
-        let Asked { job, group, held, count, block } = next;
+        let QueuedJob { job, group, held, count, block } = next;
         let job = self.take(job, held)?;
-        Some(Asked { job, group, held, count, block })
+        Some(QueuedJob { job, group, held, count, block })
     }
 
     /// The same for a job of the block's group, which holds so much.
@@ -249,15 +282,15 @@ impl<J: Job> Asked<J> {
     }
 }
 
-impl<J> Weigh<Asked<J>> for Scale<'_> {
+impl<J> Weigh<QueuedJob<J>> for Scale<'_> {
     type Group = Group;
-    fn count(&self, asked: &Asked<J>) -> usize {
+    fn count(&self, asked: &QueuedJob<J>) -> usize {
         asked.count
     }
-    fn group(&self, asked: &Asked<J>) -> Option<Group> {
+    fn group(&self, asked: &QueuedJob<J>) -> Option<Group> {
         asked.group.as_ref().ok().copied()
     }
-    fn held(&self, asked: &Asked<J>) -> u64 {
+    fn held(&self, asked: &QueuedJob<J>) -> u64 {
         asked.held
     }
     fn takes(&self, group: &Group) -> bool {

@@ -1,7 +1,7 @@
-//! Turns on a device: first come first served, chunk by chunk, single jobs beside chunks.
+//! Permits on a device: first come first served, chunk by chunk, single jobs beside chunks.
 //!
-//! All calls of an engine share its devices. Before a call runs anything on a device, it takes a turn. A turn lasts for one
-//! chunk, so that calls take turns chunk by chunk. Single jobs have turns of their own, and wait for other single jobs alone: the
+//! All calls of an engine share its devices. Before a call runs anything on a device, it takes a permit. A permit lasts for one
+//! chunk, so that calls take permits chunk by chunk. Single jobs have permits of their own, and wait for other single jobs alone: the
 //! device, or the operating system, shares its time out among them and the chunks.
 
 use super::sync::{Condvar, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wakes a call that waits: for turns, for jobs of its source, or for chunks that are done.
+/// Wakes a call that waits: for permits, for jobs of its source, or for chunks that are done.
 #[derive(Default)]
 pub(crate) struct Signal {
     state: Mutex<Signaled>,
@@ -20,7 +20,7 @@ pub(crate) struct Signal {
 struct Signaled {
     /// What happened since the last wait.
     events: u64,
-    /// Turns that were granted: their device's number and slot.
+    /// Permits that were granted: their device's number and slot.
     granted: Vec<(usize, usize)>,
 }
 
@@ -43,7 +43,7 @@ impl Signal {
         lock(&self.state).events
     }
 
-    /// Turns that were granted and not taken yet.
+    /// Permits that were granted and not taken yet.
     pub(crate) fn granted(&self) -> Vec<(usize, usize)> {
         std::mem::take(&mut lock(&self.state).granted)
     }
@@ -58,7 +58,7 @@ impl Signal {
     }
 }
 
-/// Who waits for a turn.
+/// Who waits for a permit.
 struct Waiter {
     signal: Arc<Signal>,
     /// The number by which its call knows the device.
@@ -79,12 +79,12 @@ struct State {
     waits: Waits,
 }
 
-/// How long turns were waited for.
+/// How long permits were waited for.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Waits {
-    /// Turns that were taken.
-    pub turns: u64,
-    /// Turns that were waited for.
+    /// Permits that were taken.
+    pub permits: u64,
+    /// Permits that were waited for.
     pub waited: u64,
     /// Time waited, of all of them together.
     pub time: Duration,
@@ -92,42 +92,42 @@ pub struct Waits {
     pub longest: Duration,
 }
 
-/// The turns of a device.
-pub(crate) struct Turns {
+/// The permits of a device.
+pub(crate) struct Permits {
     state: Mutex<State>,
     /// Slots and single jobs, in all.
     most: (usize, usize),
 }
 
-/// A place in the queue for a chunk's turn.
+/// A place in the queue for a chunk's permit.
 pub(crate) type Request = u64;
 
 /// The right to use a slot of a device, until this is dropped.
-pub(crate) struct Turn<'a> {
-    turns: &'a Turns,
+pub(crate) struct Permit<'a> {
+    permits: &'a Permits,
     /// The slot; `None` for a single job.
     pub(crate) slot: Option<usize>,
     /// Whether others use the device too, or wait for it.
     pub(crate) crowded: bool,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.turns.state);
+        let mut state = lock(&self.permits.state);
         match self.slot {
             Some(slot) => state.slots.push(slot),
             None => state.singles += 1,
         }
-        self.turns.serve(&mut state);
+        self.permits.serve(&mut state);
     }
 }
 
-impl Turns {
+impl Permits {
     /// So many chunks at a time, and so many single jobs.
-    pub(crate) fn new(chunks: usize, singles: usize) -> Turns {
+    pub(crate) fn new(chunks: usize, singles: usize) -> Permits {
         let most = (chunks.max(1), singles.max(1));
         let state = State { slots: (0..most.0).rev().collect(), singles: most.1, ..State::default() };
-        Turns { state: Mutex::new(state), most }
+        Permits { state: Mutex::new(state), most }
     }
 
     /// Chunks at a time.
@@ -135,27 +135,27 @@ impl Turns {
         self.most.0
     }
 
-    /// Turns in use, and those waited for.
+    /// Permits in use, and those waited for.
     pub(crate) fn load(&self) -> (usize, usize) {
         let state = lock(&self.state);
         let used = self.most.0 - state.slots.len() + self.most.1 - state.singles;
         (used, state.waiting_singles.len() + state.waiting_chunks.len())
     }
 
-    /// How long turns were waited for so far.
+    /// How long permits were waited for so far.
     pub(crate) fn waits(&self) -> Waits {
         lock(&self.state).waits
     }
 
-    /// A turn for a single job: waits for it.
-    pub(crate) fn single(&self) -> Turn<'_> {
+    /// A permit for a single job: waits for it.
+    pub(crate) fn single(&self) -> Permit<'_> {
         let mut state = lock(&self.state);
         let used = self.most.0 - state.slots.len() + self.most.1 - state.singles;
         let crowded = used > 0;
         if state.singles > 0 && state.waiting_singles.is_empty() {
-            state.waits.turns += 1;
+            state.waits.permits += 1;
             state.singles -= 1;
-            return Turn { turns: self, slot: None, crowded };
+            return Permit { permits: self, slot: None, crowded };
         }
         let signal = Arc::new(Signal::default());
         state.requests += 1;
@@ -165,20 +165,20 @@ impl Turns {
         loop {
             let seen = signal.events();
             if signal.granted().pop().is_some() {
-                return Turn { turns: self, slot: None, crowded: true };
+                return Permit { permits: self, slot: None, crowded: true };
             }
             signal.wait(seen, None);
         }
     }
 
-    /// A turn for a chunk, if there is one now; otherwise `signal` is told of it later, with `device`. A call that comes back
+    /// A permit for a chunk, if there is one now; otherwise `signal` is told of it later, with `device`. A call that comes back
     /// gives its request, and has the place in the queue that it had.
     pub(crate) fn chunk(
         &self,
         signal: &Arc<Signal>,
         device: usize,
         request: Option<Request>,
-    ) -> Result<Turn<'_>, Request> {
+    ) -> Result<Permit<'_>, Request> {
         let mut state = lock(&self.state);
         let request = request.unwrap_or_else(|| {
             state.requests += 1;
@@ -186,26 +186,26 @@ impl Turns {
         });
         let is_next = state.waiting_chunks.first_key_value().is_none_or(|(first, _)| request < *first);
         if is_next && !state.slots.is_empty() {
-            state.waits.turns += 1;
+            state.waits.permits += 1;
             let slot = state.slots.pop();
-            return Ok(Turn { turns: self, slot, crowded: false });
+            return Ok(Permit { permits: self, slot, crowded: false });
         }
         state.waiting_chunks.insert(request, Waiter { signal: signal.clone(), device, since: Instant::now() });
         self.serve(&mut state);
         Err(request)
     }
 
-    /// Takes a request back; `false` if the turn was granted meanwhile.
+    /// Takes a request back; `false` if the permit was granted meanwhile.
     pub(crate) fn withdraw(&self, request: Request) -> bool {
         lock(&self.state).waiting_chunks.remove(&request).is_some()
     }
 
-    /// The turn that a call was told of.
-    pub(crate) fn granted(&self, slot: usize) -> Turn<'_> {
-        Turn { turns: self, slot: Some(slot), crowded: true }
+    /// The permit that a call was told of.
+    pub(crate) fn granted(&self, slot: usize) -> Permit<'_> {
+        Permit { permits: self, slot: Some(slot), crowded: true }
     }
 
-    /// Gives free turns to those who wait.
+    /// Gives free permits to those who wait.
     fn serve(&self, state: &mut State) {
         while state.singles > 0 {
             let Some((_, waiter)) = state.waiting_singles.pop_first() else { break };
@@ -225,7 +225,7 @@ impl Turns {
 impl Waits {
     fn served(&mut self, waiter: &Waiter) {
         let waited = waiter.since.elapsed();
-        self.turns += 1;
+        self.permits += 1;
         self.waited += 1;
         self.time += waited;
         self.longest = self.longest.max(waited);
@@ -251,43 +251,43 @@ mod tests {
 
     #[test]
     fn chunks_come_in_order_and_keep_their_place() {
-        let turns = Turns::new(1, 1);
+        let permits = Permits::new(1, 1);
         let calls = [(); 3].map(|()| Arc::new(Signal::default()));
-        let Ok(first) = turns.chunk(&calls[0], 7, None) else { panic!("nobody is there") };
+        let Ok(first) = permits.chunk(&calls[0], 7, None) else { panic!("nobody is there") };
         assert_eq!(first.slot, Some(0));
-        let [a, b] = [1, 2].map(|call: usize| turns.chunk(&calls[call], call, None).err().unwrap());
-        assert!(a < b && turns.load() == (1, 2));
+        let [a, b] = [1, 2].map(|call: usize| permits.chunk(&calls[call], call, None).err().unwrap());
+        assert!(a < b && permits.load() == (1, 2));
         // One that goes away for a while comes back to its place.
-        assert!(turns.withdraw(a));
-        assert_eq!(turns.chunk(&calls[1], 1, Some(a)).err(), Some(a));
+        assert!(permits.withdraw(a));
+        assert_eq!(permits.chunk(&calls[1], 1, Some(a)).err(), Some(a));
         drop(first);
         assert_eq!((calls[1].granted(), calls[2].granted()), (vec![(1, 0)], vec![]));
-        assert!(!turns.withdraw(a), "it was granted");
-        drop(turns.granted(0));
+        assert!(!permits.withdraw(a), "it was granted");
+        drop(permits.granted(0));
         assert_eq!(calls[2].granted(), [(2, 0)]);
-        drop(turns.granted(0));
-        assert_eq!((turns.load(), turns.waits().turns, turns.waits().waited), ((0, 0), 3, 2));
+        drop(permits.granted(0));
+        assert_eq!((permits.load(), permits.waits().permits, permits.waits().waited), ((0, 0), 3, 2));
     }
 
     #[test]
     fn single_jobs_run_beside_chunks() {
-        let turns = Turns::new(1, 2);
+        let permits = Permits::new(1, 2);
         let call = Arc::new(Signal::default());
-        let chunk = turns.chunk(&call, 0, None).ok().unwrap();
-        let (a, b) = (turns.single(), turns.single());
+        let chunk = permits.chunk(&call, 0, None).ok().unwrap();
+        let (a, b) = (permits.single(), permits.single());
         assert!(a.slot.is_none() && a.crowded && b.crowded);
         let most = AtomicUsize::new(0);
         scope(|scope| {
             scope.spawn(|| {
-                drop(turns.single());
+                drop(permits.single());
                 most.fetch_add(1, SeqCst);
             });
-            until(|| turns.load().1 == 1);
+            until(|| permits.load().1 == 1);
             assert_eq!(most.load(SeqCst), 0, "two at a time");
             drop(a);
         });
         drop((b, chunk));
-        assert_eq!((turns.load(), most.load(SeqCst)), ((0, 0), 1));
-        assert!(!turns.single().crowded);
+        assert_eq!((permits.load(), most.load(SeqCst)), ((0, 0), 1));
+        assert!(!permits.single().crowded);
     }
 }
