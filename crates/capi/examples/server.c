@@ -58,7 +58,7 @@ int main(void)
             struct request *request = &requests[asked];
             request->pipe = ends[1];
             snprintf(request->message, sizeof request->message, "request %d", asked);
-            hg_status status = hg_sign_queued(engine, key, NULL, (const uint8_t *)request->message, strlen(request->message), done, request);
+            hg_status status = hg_sign_queued(engine, key, NULL, (const uint8_t *)request->message, strlen(request->message), done, request, 10000, NULL);
             if (status == HG_OK)
                 asked++;
             else if (status != HG_QUEUE_FULL)

@@ -70,7 +70,7 @@ enum {
     HG_PASSPHRASE = 12,
     /* The queue has no room for the job now. */
     HG_QUEUE_FULL = 13,
-    /* The engine was freed or drained before the queued job began. */
+    /* The engine was freed or drained before the queued job began, or the job's deadline passed, or hg_ticket_cancel cancelled it. */
     HG_CANCELLED = 14
 };
 
@@ -287,15 +287,28 @@ HG_MUST_CHECK hg_status hg_sha256(const hg_engine *engine, const uint8_t *messag
  * wake the loop. The function may call all of this library but hg_engine_wait_for_room and hg_engine_drain. It must not throw. */
 typedef void (*hg_done)(void *user, hg_status status, const uint8_t *result, size_t length);
 
+/* A queued job that may be cancelled. */
+typedef struct hg_ticket hg_ticket;
+
 /* Queue what hg_sign and hg_verify do. With HG_OK `done` is called exactly once, whatever becomes of the job; otherwise it is not called.
  * Arguments are copied, so they may change once the function returns; keys may be freed. Jobs that wait at the same time share a
  * batch; a job alone begins at once. HG_QUEUE_FULL: wait for room or refuse work. hg_engine_free cancels what has not begun, and waits for
- * what has. In a child after fork: HG_IO. */
+ * what has. In a child after fork: HG_IO. If there is no result after `milliseconds`, `done` gets HG_CANCELLED, and a job that has not begun does
+ * not begin; 0: no such deadline. `ticket` gets a handle by which the job can be cancelled, or is NULL. */
 HG_MUST_CHECK hg_status hg_sign_queued(const hg_engine *engine, const hg_private_key *key, const hg_message_options *options,
-                                       const uint8_t *message, size_t message_length, hg_done done, void *user);
+                                       const uint8_t *message, size_t message_length, hg_done done, void *user,
+                                       uint32_t milliseconds, hg_ticket **ticket);
 HG_MUST_CHECK hg_status hg_verify_queued(const hg_engine *engine, const hg_public_key *key, const hg_message_options *options,
                                          const uint8_t *message, size_t message_length, const uint8_t *signature,
-                                         size_t signature_length, hg_done done, void *user);
+                                         size_t signature_length, hg_done done, void *user, uint32_t milliseconds,
+                                         hg_ticket **ticket);
+
+/* Cancels a queued job. If `done` was not called, it gets HG_CANCELLED, on this thread, before this function returns; a job that has not begun does
+ * not begin. The status is HG_OK also where the job was done already. */
+HG_MUST_CHECK hg_status hg_ticket_cancel(const hg_ticket *ticket);
+
+/* Frees the handle, at any time. The job goes on. NULL is ignored. */
+void hg_ticket_free(hg_ticket *ticket);
 
 /* Waits until the queue has room. Another thread may take the room first: queue in a loop. */
 HG_MUST_CHECK hg_status hg_engine_wait_for_room(const hg_engine *engine);

@@ -47,6 +47,7 @@ fn c_type(rust: &str) -> String {
         ("Memory", "hg_memory"),
         ("PrivateKey", "hg_private_key"),
         ("PublicKey", "hg_public_key"),
+        ("Canceller", "hg_ticket"),
         ("EngineOptions", "hg_engine_options"),
         ("MessageOptions", "hg_message_options"),
         ("CColumn", "hg_column"),

@@ -1,7 +1,4 @@
-//! The C library: `include/hypergrove.h` says what its functions do, `docs/c.md` how to use it.
-//!
-//! Each function takes its arguments as `In`, `Out` or numbers, and runs in `call`, which turns errors and panics into statuses. Nothing but the
-//! module `pointers` looks behind a pointer.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 // An exported name is `#[unsafe(no_mangle)]`: nothing else in the process is called `hg_…`. CI sees to it that these modules have no

@@ -272,6 +272,11 @@ pub(crate) fn put_bytes(bytes: &[u8], out: &mut Out<u8>, room: usize, length: &m
 }
 
 impl<T> OutHandle<T> {
+    /// [`clear`](OutHandle::clear), if the caller wants a handle.
+    pub(crate) fn clear_if_there(&mut self, what: &'static str) -> Result<Option<Place<'_, T>>, Failure> {
+        if self.0.is_null() { Ok(None) } else { self.clear(what).map(Some) }
+    }
+
     /// The place, which holds NULL until it is filled.
     pub(crate) fn clear(&mut self, what: &'static str) -> Result<Place<'_, T>, Failure> {
         check(self.0.cast_const(), 1, what)?;

@@ -1,26 +1,44 @@
 //! Jobs that are queued and answered by a callback.
 
 use crate::engine::Engine;
-use crate::failure::{Failure, Status, call, judge};
+use crate::failure::{Failure, Status, call, judge, value};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::messages::{MessageOptions, check_signature};
-use crate::pointers::{Done, Given, In, User};
-use hypergrove::{SignJob, Ticket, VerifyJob, zkdilithium as zk};
+use crate::pointers::{Done, Given, Handle, In, OutHandle, User};
+use hypergrove::{Canceller, SignJob, Ticket, VerifyJob, zkdilithium as zk};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// The function that gets the result.
-fn given(done: Done) -> Result<extern "C" fn(User, Status, Given<u8>, usize), Failure> {
-    done.ok_or_else(|| Failure::bad_input("done: NULL; give a function that gets the result".into()))
+/// Who gets the result, and until when.
+struct Answer {
+    done: extern "C" fn(User, Status, Given<u8>, usize),
+    user: User,
+    /// 0: whenever the result is there.
+    milliseconds: u32,
+}
+
+impl Answer {
+    fn new(done: Done, user: User, milliseconds: u32) -> Result<Answer, Failure> {
+        let done = done.ok_or_else(|| Failure::bad_input("done: NULL; give a function that gets the result".into()))?;
+        Ok(Answer { done, user, milliseconds })
+    }
 }
 
 /// Has C called when the ticket has its result.
 fn answer<T: Send + 'static>(
     ticket: Ticket<T>,
-    done: extern "C" fn(User, Status, Given<u8>, usize),
-    user: User,
+    answer: Answer,
+    mut handle: OutHandle<Canceller>,
     read: impl FnOnce(&T) -> (bool, &[u8]) + Send + 'static,
-) {
+) -> Result<(), Failure> {
+    let Answer { done, user, milliseconds } = answer;
+    if let Some(place) = handle.clear_if_there("ticket")? {
+        place.fill(ticket.canceller());
+    }
+    let ticket = match milliseconds {
+        0 => ticket,
+        _ => ticket.deadline(Instant::now() + Duration::from_millis(milliseconds.into())),
+    };
     ticket.on_done(move |result| {
         let judged = catch_unwind(AssertUnwindSafe(|| match &result {
             Ok(result) => Ok(read(result)),
@@ -31,6 +49,7 @@ fn answer<T: Send + 'static>(
         let result = if bytes.is_empty() { Given::NULL } else { Given::bytes(bytes) };
         done(user, status, result, bytes.len());
     });
+    Ok(())
 }
 
 #[unsafe(no_mangle)]
@@ -42,24 +61,26 @@ extern "C" fn hg_sign_queued(
     message_length: usize,
     done: Done,
     user: User,
+    milliseconds: u32,
+    mut ticket: OutHandle<Canceller>,
 ) -> Status {
     call(|| {
         let (engine, key, options) = (engine.get("engine")?, key.get("key")?, options.versioned("options")?);
-        let (message, done) = (message.slice(message_length, "message")?, given(done)?);
+        let (message, to) = (message.slice(message_length, "message")?, Answer::new(done, user, milliseconds)?);
+        ticket.clear_if_there("ticket")?;
         match key {
             PrivateKey::SlhDsa(key) => {
                 let job = SignJob::new(key.clone(), message).mode(options.mode()?).randomizer(options.randomizer()?);
-                let ticket = engine.slh_dsa.submit(job).map_err(|refused| refused.why)?;
-                answer(ticket, done, user, |signature| (true, signature.as_bytes()));
+                let queued = engine.slh_dsa.submit(job).map_err(|refused| refused.why)?;
+                answer(queued, to, ticket, |signature| (true, signature.as_bytes()))
             }
             PrivateKey::ZkDilithium(key) => {
                 options.check_none()?;
                 let job = zk::SignJob::new(key.clone(), message);
-                let ticket = engine.zkdilithium.submit(job).map_err(|refused| refused.why)?;
-                answer(ticket, done, user, |signature| (true, signature.as_bytes()));
+                let queued = engine.zkdilithium.submit(job).map_err(|refused| refused.why)?;
+                answer(queued, to, ticket, |signature| (true, signature.as_bytes()))
             }
         }
-        Ok(())
     })
 }
 
@@ -74,28 +95,43 @@ extern "C" fn hg_verify_queued(
     signature_length: usize,
     done: Done,
     user: User,
+    milliseconds: u32,
+    mut ticket: OutHandle<Canceller>,
 ) -> Status {
     call(|| {
         let (engine, key, options) = (engine.get("engine")?, key.get("key")?, options.versioned("options")?);
         let message = message.slice(message_length, "message")?;
         let signature = signature.slice(signature_length, "signature")?;
         check_signature(key.set(), signature_length)?;
-        let done = given(done)?;
+        let to = Answer::new(done, user, milliseconds)?;
+        ticket.clear_if_there("ticket")?;
         match key {
             PublicKey::SlhDsa(key) => {
                 let job = VerifyJob::new(key.clone(), message, signature).mode(options.mode()?);
-                let ticket = engine.slh_dsa.submit(job).map_err(|refused| refused.why)?;
-                answer(ticket, done, user, |is_valid| (*is_valid, &[]));
+                let queued = engine.slh_dsa.submit(job).map_err(|refused| refused.why)?;
+                answer(queued, to, ticket, |is_valid| (*is_valid, &[]))
             }
             PublicKey::ZkDilithium(key) => {
                 options.check_none()?;
                 let job = zk::VerifyJob::new(key.clone(), message, signature);
-                let ticket = engine.zkdilithium.submit(job).map_err(|refused| refused.why)?;
-                answer(ticket, done, user, |is_valid| (*is_valid, &[]));
+                let queued = engine.zkdilithium.submit(job).map_err(|refused| refused.why)?;
+                answer(queued, to, ticket, |is_valid| (*is_valid, &[]))
             }
         }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_ticket_cancel(ticket: In<Canceller>) -> Status {
+    call(|| {
+        ticket.get("ticket")?.cancel();
         Ok(())
     })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_ticket_free(ticket: Handle<Canceller>) {
+    value((), || ticket.free());
 }
 
 #[unsafe(no_mangle)]

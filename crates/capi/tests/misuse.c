@@ -369,27 +369,27 @@ static void queued(void)
     const size_t length = sizeof message;
     hg_message_options wrong = HG_MESSAGE_OPTIONS_INIT;
     wrong.flags = 8;
-    BAD(hg_sign_queued(NULL, key, NULL, message, length, keep, &answer), "engine: NULL");
-    BAD(hg_sign_queued(engine, NULL, NULL, message, length, keep, &answer), "key: NULL");
-    BAD(hg_sign_queued(engine, key, NULL, NULL, length, keep, &answer), "message: NULL");
-    BAD(hg_sign_queued(engine, key, NULL, message, length, NULL, &answer), "done: NULL");
-    BAD(hg_sign_queued(engine, key, &wrong, message, length, keep, &answer), "flags: 0x8");
-    OK(hg_sign_queued(engine, key, NULL, message, length, keep, &answer));
+    BAD(hg_sign_queued(NULL, key, NULL, message, length, keep, &answer, 0, NULL), "engine: NULL");
+    BAD(hg_sign_queued(engine, NULL, NULL, message, length, keep, &answer, 0, NULL), "key: NULL");
+    BAD(hg_sign_queued(engine, key, NULL, NULL, length, keep, &answer, 0, NULL), "message: NULL");
+    BAD(hg_sign_queued(engine, key, NULL, message, length, NULL, &answer, 0, NULL), "done: NULL");
+    BAD(hg_sign_queued(engine, key, &wrong, message, length, keep, &answer, 0, NULL), "flags: 0x8");
+    OK(hg_sign_queued(engine, key, NULL, message, length, keep, &answer, 0, NULL));
     wait_for(1);
     TRUE(answer.status == HG_OK && answer.length == SIGNATURE);
     memcpy(signature, answer.result, SIGNATURE);
     OK(hg_verify(engine, public_key, NULL, message, length, signature, SIGNATURE));
 
-    BAD(hg_verify_queued(NULL, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer), "engine: NULL");
-    BAD(hg_verify_queued(engine, NULL, NULL, message, length, signature, SIGNATURE, keep, &answer), "key: NULL");
-    BAD(hg_verify_queued(engine, public_key, NULL, NULL, length, signature, SIGNATURE, keep, &answer), "message: NULL");
-    BAD(hg_verify_queued(engine, public_key, NULL, message, length, NULL, SIGNATURE, keep, &answer), "signature: NULL");
-    BAD(hg_verify_queued(engine, public_key, NULL, message, length, signature, 5, keep, &answer), "has 17088 bytes");
-    BAD(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, NULL, &answer), "done: NULL");
-    OK(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer));
+    BAD(hg_verify_queued(NULL, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, NULL), "engine: NULL");
+    BAD(hg_verify_queued(engine, NULL, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, NULL), "key: NULL");
+    BAD(hg_verify_queued(engine, public_key, NULL, NULL, length, signature, SIGNATURE, keep, &answer, 0, NULL), "message: NULL");
+    BAD(hg_verify_queued(engine, public_key, NULL, message, length, NULL, SIGNATURE, keep, &answer, 0, NULL), "signature: NULL");
+    BAD(hg_verify_queued(engine, public_key, NULL, message, length, signature, 5, keep, &answer, 0, NULL), "has 17088 bytes");
+    BAD(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, NULL, &answer, 0, NULL), "done: NULL");
+    OK(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, NULL));
     wait_for(2);
     TRUE(answer.status == HG_OK && answer.length == 0);
-    OK(hg_verify_queued(engine, public_key, NULL, message, 1, signature, SIGNATURE, keep, &answer));
+    OK(hg_verify_queued(engine, public_key, NULL, message, 1, signature, SIGNATURE, keep, &answer, 0, NULL));
     wait_for(3);
     TRUE(answer.status == HG_INVALID_SIGNATURE && strstr(answer.text, "not valid") != NULL);
 
@@ -400,14 +400,14 @@ static void queued(void)
     OK(hg_private_key_write(key, HG_RAW, raw, sizeof raw, &raw_length));
     raw[0] ^= 1;
     OK(hg_private_key_from_raw(SET, raw, raw_length, &damaged));
-    OK(hg_sign_queued(engine, damaged, NULL, message, length, keep, &answer));
+    OK(hg_sign_queued(engine, damaged, NULL, message, length, keep, &answer, 0, NULL));
     hg_private_key_free(damaged);
     wait_for(4);
     TRUE(answer.status == HG_KEY_DAMAGED && answer.length == 0 && strstr(answer.text, "damaged") != NULL);
-    OK(hg_sign_queued(engine, zk_key, NULL, message, length, keep, &answer));
+    OK(hg_sign_queued(engine, zk_key, NULL, message, length, keep, &answer, 0, NULL));
     wait_for(5);
     TRUE(answer.status == HG_OK && answer.length == ZK_SIGNATURE);
-    OK(hg_verify_queued(engine, zk_public_key, NULL, message, length, answer.result, ZK_SIGNATURE, keep, &answer));
+    OK(hg_verify_queued(engine, zk_public_key, NULL, message, length, answer.result, ZK_SIGNATURE, keep, &answer, 0, NULL));
     wait_for(6);
     TRUE(answer.status == HG_OK);
     OK(hg_engine_wait_for_room(engine));
@@ -419,17 +419,50 @@ static void queued(void)
     options.threads = 1;
     OK(hg_engine_new(&options, &own));
     for (int i = 0; i < 20; i++)
-        OK(hg_verify_queued(own, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer));
+        OK(hg_verify_queued(own, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, NULL));
     OK(hg_engine_drain(own, 60000));
     wait_for(26);
-    IS(HG_CANCELLED, hg_sign_queued(own, key, NULL, message, length, keep, &answer), "");
+    IS(HG_CANCELLED, hg_sign_queued(own, key, NULL, message, length, keep, &answer, 0, NULL), "");
     hg_engine_free(own);
     OK(hg_engine_new(&options, &own));
     for (int i = 0; i < 20; i++)
-        OK(hg_sign_queued(own, key, NULL, message, length, keep, &answer));
+        OK(hg_sign_queued(own, key, NULL, message, length, keep, &answer, 0, NULL));
     hg_engine_free(own);
     /* Each has been answered, most of them by HG_CANCELLED. */
     wait_for(46);
+
+    /* Whether a job is cancelled before it is done is a matter of time: it is answered once in any case. */
+    hg_ticket *ticket = (hg_ticket *)&failures;
+    BAD(hg_sign_queued(NULL, key, NULL, message, length, keep, &answer, 0, &ticket), "engine: NULL");
+    OK(hg_sign_queued(engine, key, NULL, message, length, keep, &answer, 60000, &ticket));
+    OK(hg_ticket_cancel(ticket));
+    OK(hg_ticket_cancel(ticket));
+    wait_for(47);
+    TRUE(answer.status == HG_CANCELLED ? strstr(answer.text, "cancelled") != NULL : answer.status == HG_OK);
+    hg_ticket_free(ticket);
+    hg_ticket_free(NULL);
+    BAD(hg_ticket_cancel(NULL), "ticket: NULL");
+    /* A handle is freed before its job is done, and cancels a job that is done. */
+    OK(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, &ticket));
+    hg_ticket_free(ticket);
+    wait_for(48);
+    OK(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, &ticket));
+    wait_for(49);
+    OK(hg_ticket_cancel(ticket));
+    wait_for(49);
+    hg_ticket_free(ticket);
+
+    /* A deadline that passes while others' jobs are done. */
+    for (int i = 0; i < 20; i++)
+        OK(hg_sign_queued(engine, key, NULL, message, length, keep, &answer, 0, NULL));
+    static struct answer late = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, {0}, 0, {0}};
+    OK(hg_sign_queued(engine, key, NULL, message, length, keep, &late, 1, NULL));
+    wait_for(69);
+    pthread_mutex_lock(&late.lock);
+    while (late.calls == 0)
+        pthread_cond_wait(&late.done, &late.lock);
+    pthread_mutex_unlock(&late.lock);
+    TRUE(late.status == HG_CANCELLED && late.length == 0 && strstr(late.text, "deadline") != NULL);
 }
 
 static void encrypted(void)

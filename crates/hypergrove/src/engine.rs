@@ -11,7 +11,9 @@ use crate::run::Slh;
 use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Kind};
-use hypergrove_engine::scheduler::{Asked, Fault, Know, Options, Queue, Scale, Scheduler, Stats, Wake, Worker, slots};
+use hypergrove_engine::scheduler::{
+    Fault, Know, Options, Queue, QueuedJob, Scale, Scheduler, Stats, Wake, Worker, slots,
+};
 use hypergrove_engine::{Backend, Device, Error, Policy, PolicySource, Timing};
 use hypergrove_fips205::plan::{Op, Work, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
@@ -69,7 +71,7 @@ impl EngineBuilder {
         self
     }
     /// Several devices, each by its backend and index, instead of one. Batches are split over them by their speed; what
-    /// cannot be split is done by the first. A device that fails is set aside for good, and its part is done by the
+    /// cannot be split is done by the first. A device that fails is disabled, and its part is done by the
     /// others: see [`Engine::faults`].
     pub fn devices(mut self, devices: Vec<(Arc<dyn Backend>, u32)>) -> EngineBuilder {
         self.devices = Some(devices);
@@ -297,7 +299,7 @@ impl Engine {
         self.0.scheduler.faults()
     }
 
-    /// Where the devices' time went, summed over all programs that ran so far; of those that ran side by side each counts.
+    /// Where the devices' time went, summed over all programs that ran so far; of those that ran concurrently each counts.
     pub fn timing(&self) -> Timing {
         self.0.scheduler.timing()
     }
@@ -600,7 +602,7 @@ impl Inner {
         let memory = scheduler.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
         let held = (scheduler.copies() * facts.plan().out_bytes()) as u64;
         let mut jobs =
-            SubBatches::new((0..batch).map(|_| Asked { job: (), group: Ok(group), held, count: 1, block: (1, 0) }));
+            SubBatches::new((0..batch).map(|_| QueuedJob { job: (), group: Ok(group), held, count: 1, block: (1, 0) }));
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
         let sub_batch = match jobs.cut(&scale, bounds) {
@@ -613,10 +615,10 @@ impl Inner {
         };
         // One job is one device's.
         let sharing = if batch > 1 { &live[..] } else { &[worker][..] };
-        let foretold: Option<Vec<(f64, &'static str)>> =
+        let predicted: Option<Vec<(f64, &'static str)>> =
             sharing.iter().filter(|w| w.takes(group)).map(|w| self.jobs_a_second(w, group, sub_batch.max(1))).collect();
         let times = f64::from(1 + u8::from(scheduler.options.redundant));
-        let speed = foretold.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>() / times);
+        let speed = predicted.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>() / times);
         let choice = worker.programs.choice(&facts, sub_batch.max(1));
         Ok(Explanation {
             plan: facts.plan().clone(),
@@ -630,7 +632,7 @@ impl Inner {
             device_free: worker.programs.backend().free(worker.device()),
             work: *facts.work(),
             predicted: speed.and_then(|speed| Duration::try_from_secs_f64(batch as f64 / speed).ok()),
-            predicted_by: foretold.and_then(|all| Some(all.first()?.1)).unwrap_or("nothing"),
+            predicted_by: predicted.and_then(|all| Some(all.first()?.1)).unwrap_or("nothing"),
             memory: Memory {
                 budget: scheduler.memory_budget(),
                 program: worker.programs.bytes(&facts, sub_batch.max(1)),

@@ -6,7 +6,7 @@ use crate::rows::{Column, Results, RowStatus};
 use crate::run::host_isa;
 use hypergrove_cpu::{Cpu, Isa, Part, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::{Facts, Group, Kind, Ready};
-use hypergrove_engine::scheduler::{self, Asked, Place, Worker};
+use hypergrove_engine::scheduler::{self, Place, QueuedJob, Worker};
 use hypergrove_engine::{Backend, Error, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -74,10 +74,10 @@ impl scheduler::Job for HashJob<'_> {
 
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
+        jobs: &mut [(usize, QueuedJob<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        let run = |(_, asked): &mut (usize, Asked<Self>)| {
+        let run = |(_, asked): &mut (usize, QueuedJob<Self>)| {
             let blocks = asked.count;
             let HashJob { engine, messages, digests } = &mut asked.job;
             let facts = place.worker.programs.facts(place.group(Kind::Sha256))?;

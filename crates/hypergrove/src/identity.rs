@@ -5,6 +5,7 @@ use base64ct::{Base64, Base64Unpadded, Encoding};
 use hypergrove_fips205::{KeyError, PreHash};
 use pkcs8::spki::EncodePublicKey;
 use std::fmt;
+use std::str::FromStr;
 
 /// The SHA-256 of a public key's SPKI in DER, which tools compute from a key file too. It is shown as `SHA256:` and base64 without
 /// padding, as OpenSSH shows its keys'.
@@ -32,6 +33,22 @@ impl Fingerprint {
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SHA256:{}", Base64Unpadded::encode_string(&self.0))
+    }
+}
+
+/// Reads what is shown, and no other spelling.
+impl FromStr for Fingerprint {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Fingerprint, KeyError> {
+        let why = |why: String| KeyError::Malformed { what: "a fingerprint", why };
+        let letters = text.strip_prefix("SHA256:").ok_or_else(|| why("it does not begin with SHA256:".into()))?;
+        let mut bytes = [0; 32];
+        let length = Base64Unpadded::decode(letters, &mut bytes).map_err(|error| why(error.to_string()))?.len();
+        match length == bytes.len() {
+            true => Ok(Fingerprint(bytes)),
+            false => Err(why(format!("it has {length} bytes, SHA-256 has 32"))),
+        }
     }
 }
 

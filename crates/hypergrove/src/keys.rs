@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::jobs::Randomizer;
+use base64ct::{Base64, Encoding};
 use hypergrove_engine::{Error, wiped};
 #[cfg(feature = "encryption")]
 use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
@@ -66,6 +67,10 @@ impl SigningKey {
     /// Reads a PKCS#8 private key, PEM or DER; the error says what is wrong with it.
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::read_pkcs8(bytes)).map(SigningKey::from)
+    }
+    /// The key as one word: the base64 of its PKCS#8 in DER, as between the lines of a PEM file.
+    pub fn to_base64(&self) -> Result<Zeroizing<String>, KeyError> {
+        wiped(|| Ok(Zeroizing::new(Base64::encode_string(self.key.write_pkcs8()?.as_bytes()))))
     }
     /// The key under a passphrase.
     #[cfg(feature = "encryption")]

@@ -1,33 +1,4 @@
-//! SLH-DSA, the stateless hash-based signatures of FIPS 205, as fast as the hardware allows; and, in a module of its own,
-//! [`zkdilithium`].
-//!
-//! An [`Engine`] makes keys, signs and verifies, one at a time or by the million:
-//!
-//! ```
-//! use hypergrove::{Engine, Mode, Randomizer, SLH_DSA_SHA2_128F, SignJob, SigningKey, VerifyingKey};
-//! use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
-//!
-//! let engine = Engine::new()?;
-//! let key = engine.generate(&SLH_DSA_SHA2_128F)?;
-//! let context = Mode::Pure { context: b"letters" };
-//! let signature = engine.sign(&key, context, b"Dear reader", Randomizer::Hedged)?;
-//!
-//! // Keys travel as PEM, OpenSSL's too.
-//! let pem = key.verifying_key().to_public_key_pem(LineEnding::LF)?;
-//! let public = VerifyingKey::read_spki(pem.as_bytes())?;
-//! assert!(engine.verify(&public, context, b"Dear reader", signature.as_bytes())?);
-//! assert!(!engine.verify(&public, context, b"Dear writer", signature.as_bytes())?);
-//! let private = key.to_pkcs8_pem(LineEnding::LF)?;
-//! assert_eq!(SigningKey::read_pkcs8(private.as_bytes())?, key);
-//!
-//! // A batch is an iterator of jobs, taken as memory allows; results come in order, as soon as they are there.
-//! let messages = ["one", "two", "three"];
-//! let mut signatures = Vec::new();
-//! let jobs = messages.iter().map(|text| SignJob::new(&key, text.as_bytes()).context(b"letters"));
-//! engine.sign_batch(jobs, |_, signed| signatures.push(signed))?;
-//! assert_eq!(signatures.into_iter().flatten().count(), 3);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! A message that is too long for memory is hashed from a reader, and its digest is signed. The signature is that of
 //! [`Mode::PreHash`] for the whole message:
@@ -112,18 +83,26 @@ assert!(SigningKey::decrypt(&encrypted, b\"wrong\").is_err());
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod block;
+pub mod diagnosis;
 mod engine;
+pub mod envelope;
 mod explain;
 mod flow;
 mod hash;
+mod hexadecimal;
 mod identity;
 mod jobs;
 mod keys;
+#[cfg(feature = "draft-sp800-230")]
+pub mod ledger;
+pub mod manifest;
 pub mod rows;
 mod run;
 #[cfg(feature = "signers")]
 pub mod signers;
 mod tickets;
+#[cfg(feature = "x509")]
+pub mod x509;
 #[cfg(feature = "zkdilithium")]
 pub mod zkdilithium;
 
@@ -132,7 +111,7 @@ pub use explain::{Explanation, Memory};
 pub use flow::Flow;
 pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa};
-pub use hypergrove_engine::scheduler::{DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake};
+pub use hypergrove_engine::scheduler::{Canceller, DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake};
 pub use hypergrove_engine::{Backend, Device, Error, ErrorKind, Messages, PolicySource, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Work, cache_bytes};
@@ -197,7 +176,9 @@ const _: () = {
     is_shared::<(Fingerprint, SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
     is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Messages<'_>, Mode<'_>, Randomizer<'_>)>();
     is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
-    is_shared::<(Ticket<Signature>, Room, Refused<SignJob<'_>>, GenerateJob)>();
+    is_shared::<(diagnosis::Diagnosis, envelope::Envelope, envelope::EnvelopeError, envelope::Mismatch)>();
+    is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob)>();
+    is_shared::<(manifest::Manifest, manifest::ManifestError)>();
     is_shared::<(BackendEntry, Device, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
     is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Rates, backend::Reference)>(
     );
@@ -205,8 +186,12 @@ const _: () = {
     is_shared::<TableSource>();
     #[cfg(feature = "signers")]
     is_shared::<(signers::AllowedSigners, signers::SignersError)>();
+    #[cfg(feature = "x509")]
+    is_shared::<(x509::Certificate, x509::Request, x509::SignedData, x509::X509Error)>();
     #[cfg(feature = "encryption")]
     is_shared::<(EncryptedSigningKey, PassphraseKdf)>();
+    #[cfg(feature = "draft-sp800-230")]
+    is_shared::<(ledger::FileLedger, ledger::MemoryLedger, ledger::Blocks<ledger::FileLedger>, ledger::LedgerError)>();
 };
 #[cfg(feature = "zkdilithium")]
 const _: () = {

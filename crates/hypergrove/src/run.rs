@@ -7,7 +7,7 @@ use crate::keys::SigningKey;
 use hypergrove_cpu::{Cpu, Isa};
 use hypergrove_engine::planner::bucket;
 use hypergrove_engine::programs::{Facts, Group, Kind, Ready};
-use hypergrove_engine::scheduler::{self, Asked, Place, Scheduler};
+use hypergrove_engine::scheduler::{self, Place, QueuedJob, Scheduler};
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaPrograms, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_taint::declassify;
@@ -106,7 +106,7 @@ impl<J: Job> scheduler::Job for Slh<J> {
 
     fn run(
         place: &Place<'_>,
-        blocks: &mut [(usize, Asked<Self>)],
+        blocks: &mut [(usize, QueuedJob<Self>)],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
         let shares = outputs(place, blocks, memory)?;
@@ -150,7 +150,7 @@ impl<J: Job> scheduler::Job for Slh<J> {
 /// The blocks' output, group by group, and each block's share of it. After an error, none is left.
 fn outputs<J: Job>(
     place: &Place<'_>,
-    blocks: &[(usize, Asked<Slh<J>>)],
+    blocks: &[(usize, QueuedJob<Slh<J>>)],
     out: &mut Vec<u8>,
 ) -> Result<Vec<Result<Share, Error>>, Error> {
     let mut parts: Vec<(Group, Arc<Facts>, Vec<&J>)> = Vec::new();

@@ -109,21 +109,54 @@ impl Engine {
     }
 }
 
-/// Runs jobs of SLH-DSA.
-fn run<'a, J: Job + 'a>(
+/// Runs jobs that are lent to the scheduler. A block's result has one for each of its jobs.
+pub(crate) fn run<'a, T, J: scheduler::Job<Out: IntoIterator<Item = Result<T, Error>>> + 'a>(
     scheduler: &'a Scheduler,
-    jobs: impl Iterator<Item = J>,
-    sink: &mut dyn FnMut(usize, Result<J::Out, Error>),
+    lent: impl Iterator<Item = J> + Clone,
+    discard: fn(T),
+    sink: &mut dyn FnMut(usize, Result<T, Error>),
 ) -> Result<(), Error> {
     let mut give = |index, result| {
         sink(index, result);
         ControlFlow::Continue(())
     };
-    scheduler.run(&mut jobs.map(Slh::one), &mut one_by_one(J::discard, &mut give))
+    scheduler.run_together(lent, &mut one_by_one(discard, &mut give))
 }
 
-fn ask<J: Job>(job: J) -> Result<Kind, Error> {
-    scheduler::Job::ask(&Slh::one(job))
+/// What owns all that a ticket's job needs, what becomes of the job, and what does away with a result that nobody gets. `lend` gives the
+/// scheduler's job, which borrows, or says why there is none.
+macro_rules! queued {
+    ($($owned:ty => $out:ty, $discard:expr;)*) => {$(
+        impl Queued for $owned {
+            type Out = $out;
+
+            fn ask(&self) -> Result<Kind, Error> {
+                scheduler::Job::ask(&self.lend()?)
+            }
+
+            fn run(
+                scheduler: &Scheduler,
+                jobs: &[Self],
+                sink: &mut dyn FnMut(usize, Result<$out, Error>),
+            ) -> Result<(), Error> {
+                let lent = jobs.iter().map(|job| job.lend().expect("it was asked"));
+                $crate::tickets::run(scheduler, lent, $discard, sink)
+            }
+
+            fn discard(out: $out) {
+                let discard: fn($out) = $discard;
+                discard(out);
+            }
+        }
+    )*};
+}
+#[cfg(feature = "zkdilithium")]
+pub(crate) use queued;
+
+queued! {
+    OwnedSign => Signature, <SignJob<'_> as Job>::discard;
+    OwnedVerify => bool, drop;
+    OwnedGenerate => SigningKey, drop;
 }
 
 pub(crate) fn own_key<K: Clone>(key: JobKey<'_, K>) -> JobKey<'static, K> {
@@ -176,29 +209,10 @@ pub struct OwnedSign {
 }
 
 impl OwnedSign {
-    fn borrowed(&self) -> SignJob<'_> {
+    fn lend(&self) -> Result<Slh<SignJob<'_>>, Error> {
         let randomizer = self.given.as_ref().map_or(self.randomizer, |given| Randomizer::Given(given));
-        SignJob::new(&*self.key, &self.message).mode(self.mode.borrowed()).randomizer(randomizer)
-    }
-}
-
-impl Queued for OwnedSign {
-    type Out = Signature;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        ask(self.borrowed())
-    }
-
-    fn run(
-        scheduler: &Scheduler,
-        jobs: &[Self],
-        sink: &mut dyn FnMut(usize, Result<Signature, Error>),
-    ) -> Result<(), Error> {
-        run(scheduler, jobs.iter().map(OwnedSign::borrowed), sink)
-    }
-
-    fn discard(signature: Signature) {
-        <SignJob<'_> as Job>::discard(signature);
+        let job = SignJob::new(&*self.key, &self.message);
+        Ok(Slh::one(job.mode(self.mode.borrowed()).randomizer(randomizer)))
     }
 }
 
@@ -230,27 +244,9 @@ pub struct OwnedVerify {
 }
 
 impl OwnedVerify {
-    fn borrowed(&self) -> VerifyJob<'_> {
-        VerifyJob::new(&*self.key, &self.message, &self.signature).mode(self.mode.borrowed())
+    fn lend(&self) -> Result<Slh<VerifyJob<'_>>, Error> {
+        Ok(Slh::one(VerifyJob::new(&*self.key, &self.message, &self.signature).mode(self.mode.borrowed())))
     }
-}
-
-impl Queued for OwnedVerify {
-    type Out = bool;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        ask(self.borrowed())
-    }
-
-    fn run(
-        scheduler: &Scheduler,
-        jobs: &[Self],
-        sink: &mut dyn FnMut(usize, Result<bool, Error>),
-    ) -> Result<(), Error> {
-        run(scheduler, jobs.iter().map(OwnedVerify::borrowed), sink)
-    }
-
-    fn discard(_: bool) {}
 }
 
 impl Submit for VerifyJob<'_> {
@@ -263,7 +259,8 @@ impl Submit for VerifyJob<'_> {
 
     fn own(self) -> OwnedVerify {
         let (key, mode) = (own_key(self.key), OwnedMode::new(self.mode));
-        OwnedVerify { key, mode, message: self.message.into_owned(), signature: self.signature.into_owned() }
+        let (message, signature) = (self.message.into_owned(), self.signature.into_owned());
+        OwnedVerify { key, mode, message, signature }
     }
 }
 
@@ -271,29 +268,9 @@ impl Submit for VerifyJob<'_> {
 pub struct OwnedGenerate(&'static Params, Result<Seeds, Error>);
 
 impl OwnedGenerate {
-    fn seeds(&self) -> Result<KeygenJob<'_>, Error> {
+    fn lend(&self) -> Result<Slh<KeygenJob<'_>>, Error> {
         let seeds = self.1.as_ref().map_err(Clone::clone)?;
-        Ok(KeygenJob(self.0, Cow::Borrowed(seeds)))
-    }
-}
-
-impl Queued for OwnedGenerate {
-    type Out = SigningKey;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        self.seeds().and_then(ask)
-    }
-
-    fn run(
-        scheduler: &Scheduler,
-        jobs: &[Self],
-        sink: &mut dyn FnMut(usize, Result<SigningKey, Error>),
-    ) -> Result<(), Error> {
-        run(scheduler, jobs.iter().map(|job| job.seeds().expect("they were asked")), sink)
-    }
-
-    fn discard(key: SigningKey) {
-        drop(key);
+        Ok(Slh::one(KeygenJob(self.0, Cow::Borrowed(seeds))))
     }
 }
 
@@ -306,6 +283,7 @@ impl Submit for GenerateJob {
     }
 
     fn own(self) -> OwnedGenerate {
-        OwnedGenerate(self.params, self.seeds.map_or_else(|| Seeds::random(self.params), Ok))
+        let seeds = self.seeds.map_or_else(|| Seeds::random(self.params), Ok);
+        OwnedGenerate(self.params, seeds)
     }
 }

@@ -84,7 +84,7 @@ impl Gate {
     fn device(&self, mock: Mock) -> (Engine, Mock) {
         self.open();
         let gate = self.clone();
-        let device = Mock { jobs: 64, ..mock }.answering(move |_| {
+        let device = Mock { jobs: 64, memory: 1 << 30, ..mock }.answering(move |_| {
             gate.pass();
             Ok(())
         });
@@ -190,13 +190,42 @@ fn a_lone_job_begins_at_once_and_what_waits_is_the_next_batch() {
     assert_eq!((stats.waits.iter().sum::<u64>(), stats.service_times.iter().sum::<u64>()), (31, 31));
 }
 
+/// Each thread of the host has a batch of its own. What waits meanwhile is shared out among them.
+#[test]
+fn the_hosts_threads_do_batches_at_the_same_time() {
+    let (gate, key) = (Gate::default(), key(1));
+    let (public, gated) = (Arc::new(key.verifying_key()), gate.clone());
+    let device = Mock { jobs: 64, ..mock(1, 1) }.answering(move |_| {
+        gated.pass();
+        Ok(())
+    });
+    gate.open();
+    let engine = device.engine();
+    let signature = engine.sign(&key, PURE, &message(0), Randomizer::Hedged).unwrap();
+    let submit = |i| engine.submit(VerifyJob::new(public.clone(), message(i), signature.as_bytes())).unwrap();
+    assert_eq!(submit(0).wait(), Ok(true));
+    gate.close();
+    let mut tickets: Vec<_> = (0..2).map(submit).collect();
+    gate.wait_for(2);
+    tickets.extend((2..40).map(submit));
+    assert_eq!((engine.stats().tickets.queued, engine.stats().tickets.running), (38, 2));
+    device.log.runs.lock().unwrap().clear();
+    gate.open();
+    let verdicts: Vec<_> = tickets.into_iter().map(Ticket::wait).collect();
+    assert!(verdicts.into_iter().enumerate().all(|(i, verdict)| verdict == Ok(i == 0)));
+    let largest = device.log.runs.lock().unwrap().iter().map(|run| run.1).max().unwrap();
+    assert!((8..=14).contains(&largest), "{largest}: a third of the 40 at most");
+    let stats = engine.stats().tickets;
+    assert_eq!((stats.service_times.iter().sum::<u64>(), stats.queued, stats.running), (41, 0, 0));
+}
+
 #[test]
 fn a_full_queue_gives_the_job_back() {
     let (gate, key) = (Gate::default(), key(1));
     gate.open();
     let device = {
         let gate = gate.clone();
-        mock(1, 1).answering(move |_| {
+        Mock { memory: 1 << 30, ..mock(1, 1) }.answering(move |_| {
             gate.pass();
             Ok(())
         })
@@ -253,6 +282,86 @@ fn a_dropped_ticket_cancels_what_has_not_begun() {
     gate.open();
     is_right(&key, 1, kept.wait());
     assert_eq!(device.log.runs.lock().unwrap().iter().map(|run| run.1).sum::<usize>(), 2);
+}
+
+/// By whoever has the handle: the ticket may be held, or given away to a callback.
+#[test]
+fn a_job_is_cancelled_by_its_handle() {
+    let (gate, key) = (Gate::default(), key(1));
+    let (engine, device) = gate.device(mock(1, 1));
+    let running = engine.submit(job(&key, 0)).unwrap();
+    gate.wait_for(1);
+    let [waiting, called, kept] = [1, 2, 3].map(|i| engine.submit(job(&key, i)).unwrap());
+    let handles = [&running, &waiting, &called].map(Ticket::canceller);
+    let (sender, result) = mpsc::channel();
+    called.on_done(move |signature| sender.send((signature, current().id())).unwrap());
+    handles.iter().for_each(Canceller::cancel);
+    handles.iter().for_each(Canceller::cancel);
+    let is_cancelled = |why: &Error| why.kind() == ErrorKind::Cancelled;
+    assert!(running.wait().is_err_and(|why| is_cancelled(&why)) && waiting.wait().is_err_and(|why| is_cancelled(&why)));
+    let (signature, thread) = result.try_recv().expect("the callback was called");
+    assert!(signature.is_err_and(|why| is_cancelled(&why)) && thread == current().id());
+    assert_eq!((engine.stats().tickets.queued, engine.stats().tickets.cancelled), (1, 3));
+    let handle = kept.canceller();
+    gate.open();
+    let signature = kept.wait();
+    handle.cancel();
+    is_right(&key, 3, signature);
+    assert_eq!(engine.stats().tickets.cancelled, 3, "it was done before");
+    drop(engine);
+    handle.cancel();
+    assert_eq!(
+        device.log.runs.lock().unwrap().iter().map(|run| run.1).sum::<usize>(),
+        2,
+        "what is cancelled does not begin"
+    );
+}
+
+/// The queue has keys of its own.
+#[test]
+fn keys_may_go_while_their_jobs_wait() {
+    let (gate, known) = (Gate::default(), key(1));
+    let (engine, _) = gate.device(mock(1, 1));
+    let mut tickets = vec![engine.submit(job(&known, 0)).unwrap()];
+    gate.wait_for(1);
+    for i in 1..6 {
+        // Shared, owned, borrowed: no clone of the key is left when its job begins.
+        let shared = Arc::new(key(1));
+        let job = match i % 3 {
+            0 => SignJob::new(shared.clone(), message(i)),
+            1 => SignJob::new((*shared).clone(), message(i)),
+            _ => SignJob::new(&*shared, message(i)),
+        };
+        tickets.push(engine.submit(job.deterministic()).unwrap());
+    }
+    gate.open();
+    for (i, ticket) in tickets.into_iter().enumerate() {
+        is_right(&known, i, ticket.wait());
+    }
+}
+
+/// Without a thread there is no queue: the job comes back, and calls go on.
+#[test]
+fn a_thread_that_cannot_start_gives_the_job_back() {
+    const CHILD: &str = "HYPERGROVE_TEST_WITHOUT_THREADS";
+    if std::env::var_os(CHILD).is_none() {
+        // No memory has room for such a stack.
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["a_thread_that_cannot_start_gives_the_job_back", "--exact", "--test-threads=1"]);
+        let output = child.env(CHILD, "1").env("RUST_MIN_STACK", (1u64 << 46).to_string()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
+    let (engine, key) = (mock(1, 1).builder().threads(1).build().unwrap(), key(1));
+    let refused = engine.submit(job(&key, 0)).unwrap_err();
+    assert!(refused.why.kind() == ErrorKind::Io && refused.job.message == message(0), "{refused}");
+    is_right(&key, 1, engine.sign(&key, PURE, &message(1), Randomizer::Deterministic));
+    assert_eq!((engine.stats().tickets.refused, engine.stats().tickets.queued), (1, 0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::run::{Failed, Jobs, Run, room};
 use crate::{Error, Op, Params};
 use hypergrove_engine::Key;
 use hypergrove_engine::programs::{Facts, Group, Kind};
-use hypergrove_engine::scheduler::{Asked, Job, Place};
+use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
 use hypergrove_fips205::Position;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -206,12 +206,12 @@ impl<R: Rows> Job for RowBlock<'_, R> {
 
     fn run(
         place: &Place<'_>,
-        blocks: &mut [(usize, Asked<Self>)],
+        blocks: &mut [(usize, QueuedJob<Self>)],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
         // All blocks of a call are of the same columns and of one group.
         let (of, group) = match blocks.first() {
-            Some((_, Asked { job, group: Ok(group), .. })) => (job.rows, *group),
+            Some((_, QueuedJob { job, group: Ok(group), .. })) => (job.rows, *group),
             _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
         };
         let count = blocks.iter().map(|(_, asked)| asked.count).sum();
@@ -243,7 +243,7 @@ impl<R: Rows> Job for RowBlock<'_, R> {
         };
         // Only now that the checks have passed are results written to the caller.
         let (statuses, to_size) = (&statuses, of.out_bytes());
-        let hand_over = |((_, asked), (mut nth, start)): (&mut (usize, Asked<Self>), (usize, usize))| {
+        let hand_over = |((_, asked), (mut nth, start)): (&mut (usize, QueuedJob<Self>), (usize, usize))| {
             let RowBlock { statuses: to_statuses, out: to, .. } = &mut asked.job;
             for (i, to_status) in to_statuses.iter_mut().enumerate() {
                 let mut status = statuses.get(start + i).copied().unwrap_or(RowStatus::NotComputed);
@@ -274,10 +274,10 @@ impl<R: Rows> Job for RowBlock<'_, R> {
 fn read<R: Rows>(
     place: &Place<'_>,
     of: R,
-    blocks: &[(usize, Asked<RowBlock<'_, R>>)],
+    blocks: &[(usize, QueuedJob<RowBlock<'_, R>>)],
     count: usize,
 ) -> Vec<Result<R::Row, RowStatus>> {
-    let of_block = |(_, asked): &(usize, Asked<RowBlock<'_, R>>)| asked.job.first..asked.job.first + asked.count;
+    let of_block = |(_, asked): &(usize, QueuedJob<RowBlock<'_, R>>)| asked.job.first..asked.job.first + asked.count;
     let (first, last) = (of_block(&blocks[0]), of_block(&blocks[blocks.len() - 1]));
     let all = first.start..last.end;
     match place.pool {
@@ -355,11 +355,11 @@ impl Job for KeyRowBlock<'_> {
 
     fn run(
         place: &Place<'_>,
-        blocks: &mut [(usize, Asked<Self>)],
+        blocks: &mut [(usize, QueuedJob<Self>)],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
         let (n, group) = match blocks.first() {
-            Some((_, Asked { job, group: Ok(group), .. })) => (job.params.n, *group),
+            Some((_, QueuedJob { job, group: Ok(group), .. })) => (job.params.n, *group),
             _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
         };
         let facts = place.worker.programs.facts(group)?;

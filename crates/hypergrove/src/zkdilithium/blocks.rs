@@ -6,7 +6,7 @@ use crate::block::Block;
 use crate::jobs::{JobKey, owned};
 use crate::rows::in_succession;
 use hypergrove_engine::programs::{Facts, Kind, Ready};
-use hypergrove_engine::scheduler::{Asked, Job, Place};
+use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
 use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -141,7 +141,7 @@ impl<J: ZkJob> Job for Zk<J> {
 
     fn run(
         place: &Place<'_>,
-        blocks: &mut [(usize, Asked<Self>)],
+        blocks: &mut [(usize, QueuedJob<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
         let jobs: Vec<&J> = blocks.iter().flat_map(|(_, asked)| asked.job.0.jobs()).collect();
@@ -178,17 +178,11 @@ impl Job for KeygenBlock<'_> {
 
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
+        jobs: &mut [(usize, QueuedJob<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Vec<SigningKey>, Error>>, Error> {
         let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.0));
-        let make = |place: &Place<'_>| {
-            let mut keys = each(place, &seeds, |_| RawSigningKey::zeros());
-            keygen(place, &seeds, keys.iter_mut().map(RawSigningKey::secret_bytes_mut).collect())?;
-            Ok(keys)
-        };
-        let keys = place.checked(make, |first, second| compare(place, "key", first, &second?))?;
-        let mut keys = keys.into_iter().map(SigningKey::from);
+        let mut keys = made(place, &seeds)?.into_iter();
         Ok(jobs.iter().map(|(_, asked)| Ok(keys.by_ref().take(asked.count).collect())).collect())
     }
 
@@ -218,7 +212,7 @@ impl Job for KeygenIntoBlock<'_> {
 
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, Asked<Self>)],
+        jobs: &mut [(usize, QueuedJob<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
         let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.seeds));
@@ -234,7 +228,7 @@ impl Job for KeygenIntoBlock<'_> {
                 again = others;
             }
         }
-        let write_public = |(_, asked): &mut (usize, Asked<Self>)| {
+        let write_public = |(_, asked): &mut (usize, QueuedJob<Self>)| {
             let KeygenIntoBlock { keys, public: Some(public), .. } = &mut asked.job else { return };
             for (public, private) in public.iter_mut().zip(&**keys) {
                 let [rho, t] = public_parts(private);
@@ -279,6 +273,33 @@ impl ZkJob for SignJob<'_> {
     /// A faulty one can tell the key.
     fn discard(signature: Signature) {
         signature.into_bytes().zeroize();
+    }
+}
+
+/// A seed whose key is made with those of other tickets.
+pub(super) struct KeygenJob<'a>(pub(super) &'a [u8; SEED_BYTES]);
+
+impl ZkJob for KeygenJob<'_> {
+    const OP: Op = Op::Keygen;
+    const OUTPUT: usize = SK_BYTES;
+    type Answer = SigningKey;
+    type Out = SigningKey;
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<SigningKey>, Error> {
+        let seeds = seeds(jobs.iter().map(|job| std::slice::from_ref(job.0)));
+        made(place, &seeds)
+    }
+
+    fn result(key: SigningKey) -> Result<SigningKey, Error> {
+        Ok(key)
+    }
+
+    fn discard(key: SigningKey) {
+        drop(key);
     }
 }
 
@@ -390,6 +411,17 @@ fn seeds<'a>(blocks: impl Iterator<Item = &'a [[u8; SEED_BYTES]]> + Clone) -> Ze
     let mut all = Zeroizing::new(Vec::with_capacity(blocks.clone().map(<[_]>::len).sum()));
     blocks.for_each(|block| all.extend_from_slice(block));
     all
+}
+
+/// The key of each seed.
+fn made(place: &Place<'_>, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
+    let make = |place: &Place<'_>| {
+        let mut keys = each(place, seeds, |_| RawSigningKey::zeros());
+        keygen(place, seeds, keys.iter_mut().map(RawSigningKey::secret_bytes_mut).collect())?;
+        Ok(keys)
+    };
+    let keys = place.checked(make, |first, second| compare(place, "key", first, &second?))?;
+    Ok(keys.into_iter().map(SigningKey::from).collect())
 }
 
 /// Writes the key of each seed to its place.

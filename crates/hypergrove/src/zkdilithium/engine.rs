@@ -641,7 +641,7 @@ mod tests {
         assert!(faults.len() <= 2 && faults.iter().all(|fault| fault.device.id() == "mock:1"), "{faults:?}");
         lock(&mock.runs).clear();
         are_keys_of(&engine.from_seeds(&seeds(20)).unwrap(), &seeds(20));
-        assert!(lock(&mock.runs).is_empty(), "it was set aside");
+        assert!(lock(&mock.runs).is_empty(), "it was disabled");
     }
 
     /// Two programs of one device: neither asks the other anything that it could only answer when it is done.

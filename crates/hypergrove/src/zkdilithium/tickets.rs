@@ -1,21 +1,15 @@
 //! Jobs of tickets for zkDilithium.
 
-use super::blocks::{BlockSeeds, KeygenBlock, Zk, ZkJob};
+use super::blocks::{KeygenJob, Zk, ZkJob};
 use super::{Engine, Fe, JobMessage, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey, params};
 use crate::Error;
-use crate::block::one_by_one;
 use crate::jobs::JobKey;
-use crate::tickets::{Refused, Submit, own_key};
+use crate::tickets::{Refused, Submit, own_key, queued};
 use hypergrove_engine::programs::Kind;
-use hypergrove_engine::scheduler::{Queued, Room, Scheduler, Ticket};
-use hypergrove_zkdilithium::Op;
+use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Ticket};
 use hypergrove_zkdilithium::params::SEED_BYTES;
-use std::ops::ControlFlow;
 use std::time::Instant;
 use zeroize::Zeroizing;
-
-/// Seeds that a program gets together.
-const BLOCK: usize = 256;
 
 impl Engine {
     /// Queues a job, and gives a [`Ticket`] for its result: see [`crate::Engine::submit`], whose queue this is.
@@ -56,16 +50,10 @@ impl std::fmt::Debug for GenerateJob {
     }
 }
 
-fn run<'a, J: ZkJob + 'a>(
-    scheduler: &'a Scheduler,
-    jobs: impl Iterator<Item = J>,
-    sink: &mut dyn FnMut(usize, Result<J::Out, Error>),
-) -> Result<(), Error> {
-    let mut give = |index, result| {
-        sink(index, result);
-        ControlFlow::Continue(())
-    };
-    scheduler.run(&mut jobs.map(Zk::one), &mut one_by_one(J::discard, &mut give))
+queued! {
+    OwnedSign => Signature, <SignJob<'_> as ZkJob>::discard;
+    OwnedVerify => bool, drop;
+    OwnedGenerate => SigningKey, drop;
 }
 
 /// A message that is the job's own.
@@ -107,28 +95,8 @@ pub struct OwnedSign {
 }
 
 impl OwnedSign {
-    fn borrowed(&self) -> SignJob<'_> {
-        SignJob::new(&*self.key, self.message.borrowed())
-    }
-}
-
-impl Queued for OwnedSign {
-    type Out = Signature;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::ZkDilithium(Op::Sign))
-    }
-
-    fn run(
-        scheduler: &Scheduler,
-        jobs: &[Self],
-        sink: &mut dyn FnMut(usize, Result<Signature, Error>),
-    ) -> Result<(), Error> {
-        run(scheduler, jobs.iter().map(OwnedSign::borrowed), sink)
-    }
-
-    fn discard(signature: Signature) {
-        <SignJob<'_> as ZkJob>::discard(signature);
+    fn lend(&self) -> Result<Zk<SignJob<'_>>, Error> {
+        Ok(Zk::one(SignJob::new(&*self.key, self.message.borrowed())))
     }
 }
 
@@ -153,27 +121,9 @@ pub struct OwnedVerify {
 }
 
 impl OwnedVerify {
-    fn borrowed(&self) -> VerifyJob<'_> {
-        VerifyJob::new(&*self.key, self.message.borrowed(), &self.signature)
+    fn lend(&self) -> Result<Zk<VerifyJob<'_>>, Error> {
+        Ok(Zk::one(VerifyJob::new(&*self.key, self.message.borrowed(), &self.signature)))
     }
-}
-
-impl Queued for OwnedVerify {
-    type Out = bool;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::ZkDilithium(Op::Verify))
-    }
-
-    fn run(
-        scheduler: &Scheduler,
-        jobs: &[Self],
-        sink: &mut dyn FnMut(usize, Result<bool, Error>),
-    ) -> Result<(), Error> {
-        run(scheduler, jobs.iter().map(OwnedVerify::borrowed), sink)
-    }
-
-    fn discard(_: bool) {}
 }
 
 impl Submit for VerifyJob<'_> {
@@ -193,38 +143,9 @@ impl Submit for VerifyJob<'_> {
 /// A [`GenerateJob`] with its seed, or why there is none.
 pub struct OwnedGenerate(Result<Box<Zeroizing<[u8; SEED_BYTES]>>, Error>);
 
-impl Queued for OwnedGenerate {
-    type Out = SigningKey;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        self.0.as_ref().map(|_| Kind::ZkDilithium(Op::Keygen)).map_err(Clone::clone)
-    }
-
-    fn run(
-        scheduler: &Scheduler,
-        jobs: &[Self],
-        sink: &mut dyn FnMut(usize, Result<SigningKey, Error>),
-    ) -> Result<(), Error> {
-        let mut blocks = jobs.chunks(BLOCK).map(|jobs| {
-            let mut seeds = Zeroizing::new(vec![[0; SEED_BYTES]; jobs.len()]);
-            for (seed, job) in seeds.iter_mut().zip(jobs) {
-                *seed = **job.0.as_ref().expect("it was asked").as_ref();
-            }
-            KeygenBlock(BlockSeeds::Owned(seeds))
-        });
-        let mut indices = 0..;
-        scheduler.run(&mut blocks, &mut |count, made| {
-            let mut give = |key| sink(indices.next().expect("they do not end"), key);
-            match made {
-                Ok(keys) => keys.into_iter().map(Ok).for_each(&mut give),
-                Err(why) => (0..count).for_each(|_| give(Err(why.clone()))),
-            }
-            ControlFlow::Continue(())
-        })
-    }
-
-    fn discard(key: SigningKey) {
-        drop(key);
+impl OwnedGenerate {
+    fn lend(&self) -> Result<Zk<KeygenJob<'_>>, Error> {
+        self.0.as_ref().map(|seed| Zk::one(KeygenJob(seed))).map_err(Clone::clone)
     }
 }
 

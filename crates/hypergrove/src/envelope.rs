@@ -1,0 +1,513 @@
+//! Envelopes: signatures as text that says which set, mode, context and key they are of, and may have a comment.
+//!
+//! What the text says is signed too: `docs/envelope.md` has the format. A signature in an envelope is no valid signature
+//! without it, nor the other way round.
+//!
+//! ```
+//! use hypergrove::envelope::{Envelope, Header, Mismatch};
+//! use hypergrove::{Engine, Mode, Randomizer, SLH_DSA_SHA2_128F};
+//!
+//! let engine = Engine::new()?;
+//! let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+//! let public = key.verifying_key();
+//! let header = Header::new(&public, Mode::Pure { context: b"letters" }, Some("to the reader"))?;
+//! let context = header.signed_context();
+//! let signature = engine.sign(&key, header.mode(&context), b"Dear reader", Randomizer::Hedged)?;
+//! let text = Envelope::new(header, signature.as_bytes())?.to_string();
+//!
+//! let envelope = Envelope::parse(text.as_bytes())?;
+//! assert_eq!(envelope.header().comment(), Some("to the reader"));
+//! assert_eq!(engine.open(&envelope, &public, b"letters", b"Dear reader")?, Ok(()));
+//! assert_eq!(engine.open(&envelope, &public, b"letters", b"Dear writer")?, Err(Mismatch::Content));
+//! assert!(matches!(engine.open(&envelope, &public, b"", b"Dear reader")?, Err(Mismatch::Context { .. })));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::engine::Engine;
+use crate::hexadecimal::{from_hex, to_hex};
+use crate::identity::Fingerprint;
+use crate::keys::VerifyingKey;
+use base64ct::{Base64, Encoding};
+use hypergrove_engine::Error;
+use hypergrove_fips205::{MAX_CONTEXT, Mode, Params, PreHash};
+use std::fmt;
+
+/// What an envelope begins with.
+const BEGIN: &str = "-----BEGIN HYPERGROVE SIGNATURE-----";
+const END: &str = "-----END HYPERGROVE SIGNATURE-----";
+/// What the contexts begin with that signatures in envelopes are made with; the header's SHA-256 follows.
+const DOMAIN: &[u8; 23] = b"hypergrove-envelope-v1:";
+/// Bytes of the context that is signed.
+pub const SIGNED_CONTEXT: usize = DOMAIN.len() + 32;
+/// Bytes of a comment at most.
+pub const MAX_COMMENT: usize = 512;
+/// Bytes of an envelope at most: what is longer is not read.
+pub const MAX_ENVELOPE: usize = 128 << 10;
+/// Characters of a line of base64.
+const WIDTH: usize = 64;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What an envelope says of its signature.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    params: &'static Params,
+    hash: Option<PreHash>,
+    context: Vec<u8>,
+    key: Fingerprint,
+    comment: Option<String>,
+}
+
+/// A signature with its header.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    header: Header,
+    signature: Vec<u8>,
+}
+
+/// What is wrong with an envelope, or with what shall go into one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EnvelopeError {
+    /// The number of the line, from 1; 0 where there is none.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// Why an envelope does not prove that the key has signed a message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// Another key has signed.
+    Key {
+        /// The key that has.
+        signed: Fingerprint,
+    },
+    /// It was signed with another context.
+    Context {
+        /// The one with which it was.
+        signed: Vec<u8>,
+    },
+    /// It was signed in another mode than was asked or than the key is for.
+    Mode {
+        /// The pre-hash with which it was.
+        signed: Option<PreHash>,
+    },
+    /// Key, context and mode are right: the message, or the envelope, is not what was signed.
+    Content,
+}
+
+impl fmt::Display for EnvelopeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.what),
+            line => write!(f, "line {line}: {}", self.what),
+        }
+    }
+}
+
+impl std::error::Error for EnvelopeError {}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::Key { signed } => write!(f, "wrong key: the envelope is of the key {signed}"),
+            Mismatch::Context { signed } if signed.is_empty() => {
+                f.write_str("wrong context: the envelope's is empty, and another one was asked")
+            }
+            Mismatch::Context { signed } => match text_of(signed) {
+                Some(text) => write!(f, "wrong context: the envelope's is '{text}'"),
+                None => write!(f, "wrong context: the envelope's is {} in hexadecimal", to_hex(signed)),
+            },
+            Mismatch::Mode { signed: Some(hash) } => write!(f, "wrong mode: the envelope is of the pre-hash {hash}"),
+            Mismatch::Mode { signed: None } => f.write_str("wrong mode: the envelope is of pure mode"),
+            Mismatch::Content => f.write_str(
+                "changed content: key and context are right, the file or the envelope is not what was signed",
+            ),
+        }
+    }
+}
+
+fn wrong(line: usize, what: impl Into<String>) -> EnvelopeError {
+    EnvelopeError { line, what: what.into() }
+}
+
+/// Whether a line can hold it: no control characters, no white space at its ends.
+fn is_line(text: &str) -> bool {
+    !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control)
+}
+
+/// A context that a line can hold as text.
+fn text_of(context: &[u8]) -> Option<&str> {
+    str::from_utf8(context).ok().filter(|text| is_line(text))
+}
+
+/// A beginning of what was read.
+fn quoted(text: &str) -> String {
+    const QUOTED: usize = 64;
+    let shown: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();
+    if text.chars().nth(QUOTED).is_some() { shown + "…" } else { shown }
+}
+
+/// Whether these bytes begin as an envelope does.
+pub fn looks_like_it(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes).starts_with(BEGIN.as_bytes())
+}
+
+/// Whether this context is one of those that signatures in envelopes are made with. Nothing else should be signed with one.
+pub fn is_reserved(context: &[u8]) -> bool {
+    context.starts_with(DOMAIN)
+}
+
+impl Header {
+    /// Of signatures by a key, in a mode with its context, and with a comment: a line of at most [`MAX_COMMENT`] bytes.
+    pub fn new(key: &VerifyingKey, mode: Mode<'_>, comment: Option<&str>) -> Result<Header, EnvelopeError> {
+        let (context, hash) = match mode {
+            Mode::Pure { context } => (context, None),
+            Mode::PreHash { context, hash } | Mode::Digest { context, hash } => (context, Some(hash)),
+            Mode::Internal => return Err(wrong(0, "the internal interface has no context, which an envelope needs")),
+        };
+        if context.len() > MAX_CONTEXT {
+            return Err(wrong(
+                0,
+                format!("the context has {} bytes, at most {MAX_CONTEXT} are allowed", context.len()),
+            ));
+        }
+        if let Some(comment) = comment {
+            check_comment(comment).map_err(|what| wrong(0, what))?;
+        }
+        let (key, params) = (key.fingerprint(), key.params());
+        Ok(Header { params, hash, context: context.into(), key, comment: comment.map(str::to_owned) })
+    }
+    /// The set.
+    pub fn params(&self) -> &'static Params {
+        self.params
+    }
+    /// The pre-hash; None in pure mode.
+    pub fn prehash(&self) -> Option<PreHash> {
+        self.hash
+    }
+    /// The context that the signer named. The one that is signed is [`Header::signed_context`].
+    pub fn context(&self) -> &[u8] {
+        &self.context
+    }
+    /// The key that signed.
+    pub fn key(&self) -> Fingerprint {
+        self.key
+    }
+    /// The comment. It is the signer's only once the signature is verified.
+    pub fn comment(&self) -> Option<&str> {
+        self.comment.as_deref()
+    }
+    /// The context that is signed in place of [`Header::context`]: a prefix, and the SHA-256 of all lines of the header.
+    pub fn signed_context(&self) -> [u8; SIGNED_CONTEXT] {
+        let mut hasher = PreHash::Sha256.hasher();
+        hasher.update(self.to_string().as_bytes());
+        let mut context = [0; SIGNED_CONTEXT];
+        context[..DOMAIN.len()].copy_from_slice(DOMAIN);
+        context[DOMAIN.len()..].copy_from_slice(&hasher.finish());
+        context
+    }
+    /// The mode in which a message is signed for an envelope with this header.
+    pub fn mode<'a>(&self, signed_context: &'a [u8; SIGNED_CONTEXT]) -> Mode<'a> {
+        let context = &signed_context[..];
+        match self.hash {
+            Some(hash) => Mode::PreHash { context, hash },
+            None => Mode::Pure { context },
+        }
+    }
+    /// Whether it is of this key, of this context and of a mode that the key is for.
+    pub fn check(&self, key: &VerifyingKey, context: &[u8]) -> Result<(), Mismatch> {
+        if self.key != key.fingerprint() || self.params != key.params() {
+            return Err(Mismatch::Key { signed: self.key });
+        }
+        if self.context != context {
+            return Err(Mismatch::Context { signed: self.context.clone() });
+        }
+        let mode = self.mode(&[0; SIGNED_CONTEXT]);
+        key.as_ref().check_mode(mode).map_err(|_| Mismatch::Mode { signed: self.hash })
+    }
+}
+
+fn check_comment(comment: &str) -> Result<(), String> {
+    match comment.len() {
+        length if length > MAX_COMMENT => {
+            Err(format!("the comment has {length} bytes, at most {MAX_COMMENT} are allowed"))
+        }
+        _ if !is_line(comment) => {
+            Err("a comment is one line without control characters, and has no white space at its ends".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Its lines, as they are hashed.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Version: 1\nSet: {}", self.params)?;
+        match self.hash {
+            Some(hash) => writeln!(f, "Mode: pre-hash {hash}")?,
+            None => writeln!(f, "Mode: pure")?,
+        }
+        match text_of(&self.context) {
+            _ if self.context.is_empty() => {}
+            Some(text) => writeln!(f, "Context: {text}")?,
+            None => writeln!(f, "Context-Hex: {}", to_hex(&self.context))?,
+        }
+        writeln!(f, "Key: {}", self.key)?;
+        self.comment.iter().try_for_each(|comment| writeln!(f, "Comment: {comment}"))
+    }
+}
+
+impl Envelope {
+    /// Of a signature that was made in [`Header::mode`]; its length is checked, nothing else.
+    pub fn new(header: Header, signature: impl Into<Vec<u8>>) -> Result<Envelope, EnvelopeError> {
+        let signature = signature.into();
+        let (got, want) = (signature.len(), header.params.sig_bytes());
+        match got == want {
+            true => Ok(Envelope { header, signature }),
+            false => Err(wrong(0, format!("the signature has {got} bytes, one of {} has {want}", header.params))),
+        }
+    }
+    /// What it says.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+    /// The bare signature, by [`Header::mode`].
+    pub fn signature(&self) -> &[u8] {
+        &self.signature
+    }
+    /// Reads an envelope. There is one way to write it, but for line ends (LF or CR LF), white space behind lines, a byte
+    /// order mark and the width of base64.
+    pub fn parse(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
+        if bytes.len() > MAX_ENVELOPE {
+            return Err(wrong(0, format!("an envelope has at most {MAX_ENVELOPE} bytes")));
+        }
+        let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        let text = str::from_utf8(bytes).map_err(|error| {
+            let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+            wrong(line, "it is not UTF-8")
+        })?;
+        let mut lines = text.lines().map(str::trim_end).zip(1..);
+        if lines.next().is_none_or(|(line, _)| line != BEGIN) {
+            return Err(wrong(1, format!("an envelope begins with '{BEGIN}'")));
+        }
+        let header = header(&mut lines)?;
+        let (mut letters, mut end) = (String::with_capacity(text.len()), None);
+        for (line, number) in lines {
+            match (line, end) {
+                ("", Some(_)) => {}
+                (_, Some(_)) => return Err(wrong(number, "there is more after the end of the envelope")),
+                (END, None) => end = Some(number),
+                (line, None) => letters.push_str(line),
+            }
+        }
+        let end = end.ok_or_else(|| wrong(0, format!("it is cut short: the line '{END}' is missing")))?;
+        let signature = Base64::decode_vec(&letters)
+            .map_err(|error| wrong(end, format!("the lines before are no base64: {error}")))?;
+        Envelope::new(header, signature).map_err(|error| wrong(end, error.what))
+    }
+}
+
+/// The lines up to the first empty one.
+fn header<'t>(lines: &mut impl Iterator<Item = (&'t str, usize)>) -> Result<Header, EnvelopeError> {
+    let (mut params, mut hash, mut context, mut key, mut comment) = (None, None, None, None, None);
+    let (mut text, mut last) = (String::new(), 1);
+    for (line, number) in lines.take_while(|(line, _)| !line.is_empty()) {
+        let wrong = |what: String| wrong(number, what);
+        last = number;
+        let (field, value) = line
+            .split_once(": ")
+            .ok_or_else(|| wrong(format!("'{}' is no field: the header ends with an empty line", quoted(line))))?;
+        if number == 2 && (field, value) != ("Version", "1") {
+            return Err(wrong(format!("'{}': this is no envelope of version 1, and no other is known", quoted(line))));
+        }
+        let unknown = || wrong(format!("there is no {} '{}'", field.to_lowercase(), quoted(value)));
+        match field {
+            "Version" => {}
+            "Set" => params = Some(value.parse::<&'static Params>().map_err(|_| unknown())?),
+            "Mode" if value == "pure" => hash = Some(None),
+            "Mode" => {
+                let name = value.strip_prefix("pre-hash ").ok_or_else(unknown)?;
+                hash = Some(Some(name.parse::<PreHash>().map_err(|_| unknown())?));
+            }
+            "Context" => context = Some(value.as_bytes().to_vec()),
+            "Context-Hex" => {
+                context = Some(from_hex(value.as_bytes()).ok_or_else(|| wrong("it is no hexadecimal".into()))?)
+            }
+            "Key" => key = Some(value.parse::<Fingerprint>().map_err(|_| wrong("it is no fingerprint".into()))?),
+            "Comment" => {
+                check_comment(value).map_err(wrong)?;
+                comment = Some(value.to_owned());
+            }
+            _ => return Err(wrong(format!("version 1 has no field '{}'", quoted(field)))),
+        }
+        if context.as_ref().is_some_and(|context| context.len() > MAX_CONTEXT) {
+            return Err(wrong(format!("a context has at most {MAX_CONTEXT} bytes")));
+        }
+        text.extend([line, "\n"]);
+    }
+    let missing = |field: &str| wrong(last, format!("the header ends without the field '{field}'"));
+    let header = Header {
+        params: params.ok_or_else(|| missing("Set"))?,
+        hash: hash.ok_or_else(|| missing("Mode"))?,
+        context: context.unwrap_or_default(),
+        key: key.ok_or_else(|| missing("Key"))?,
+        comment,
+    };
+    // Two texts of one meaning would be two things that were signed.
+    let written = header.to_string();
+    if written == text {
+        return Ok(header);
+    }
+    let same = written.lines().zip(text.lines()).take_while(|(a, b)| a == b).count();
+    let want = written.lines().nth(same).map_or("nothing more".into(), |line| format!("'{}'", quoted(line)));
+    Err(wrong(same + 2, format!("the header is not written as version 1 writes it: {want} belongs here")))
+}
+
+impl fmt::Display for Envelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{BEGIN}\n{}", self.header)?;
+        let letters = Base64::encode_string(&self.signature);
+        for line in letters.as_bytes().chunks(WIDTH) {
+            writeln!(f, "{}", str::from_utf8(line).expect("base64 is ASCII"))?;
+        }
+        writeln!(f, "{END}")
+    }
+}
+
+impl Engine {
+    /// Verifies a message's envelope by a key, with the context that the signer must have named; says what is wrong if it
+    /// is not valid.
+    pub fn open(
+        &self,
+        envelope: &Envelope,
+        key: &VerifyingKey,
+        context: &[u8],
+        message: &[u8],
+    ) -> Result<Result<(), Mismatch>, Error> {
+        let header = envelope.header();
+        if let Err(mismatch) = header.check(key, context) {
+            return Ok(Err(mismatch));
+        }
+        let context = header.signed_context();
+        let valid = self.verify(key, header.mode(&context), message, envelope.signature())?;
+        Ok(if valid { Ok(()) } else { Err(Mismatch::Content) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SLH_DSA_SHA2_128F, SLH_DSA_SHAKE_128F};
+
+    fn key() -> VerifyingKey {
+        VerifyingKey::from_bytes(&SLH_DSA_SHA2_128F, &[7; 32]).unwrap()
+    }
+
+    fn envelope(mode: Mode<'_>, comment: Option<&str>) -> Envelope {
+        Envelope::new(Header::new(&key(), mode, comment).unwrap(), vec![42; 17_088]).unwrap()
+    }
+
+    fn all() -> Vec<Envelope> {
+        let mut all = Vec::new();
+        for context in [&b""[..], b"release", "größe 1".as_bytes(), b"\x00\xff", b" ends ", &[7; 255], b"a\nKey: b"] {
+            for comment in [None, Some("a"), Some("Comment: x"), Some("ein Kommentar, mit Umlauten: äöü")] {
+                all.push(envelope(Mode::Pure { context }, comment));
+                let modes = PreHash::ALL.map(|hash| Mode::PreHash { context, hash });
+                all.extend(modes.map(|mode| envelope(mode, comment)));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_means_one_thing() {
+        let all = all();
+        let contexts: std::collections::BTreeSet<_> = all.iter().map(|one| one.header.signed_context()).collect();
+        assert_eq!(contexts.len(), all.len());
+        for one in &all {
+            let text = one.to_string();
+            assert!(looks_like_it(text.as_bytes()) && text.len() <= MAX_ENVELOPE);
+            assert_eq!(Envelope::parse(text.as_bytes()).as_ref(), Ok(one), "{text}");
+            let mailed = format!("\u{feff}{}\r\n", text.replace('\n', " \r\n"));
+            assert_eq!(Envelope::parse(mailed.as_bytes()).as_ref(), Ok(one), "{text}");
+            assert!(is_reserved(&one.header.signed_context()) && !is_reserved(one.header.context()));
+        }
+        let longest = VerifyingKey::from_bytes(&crate::SLH_DSA_SHA2_256F, &[1; 64]).unwrap();
+        let header = Header::new(&longest, Mode::Pure { context: &[0; 255] }, Some(&"x".repeat(MAX_COMMENT))).unwrap();
+        let longest = Envelope::new(header, vec![0; 49_856]).unwrap().to_string();
+        assert!(
+            longest.len() * 3 / 2 < MAX_ENVELOPE && Envelope::parse(longest.as_bytes()).is_ok(),
+            "{}",
+            longest.len()
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let text = envelope(Mode::Pure { context: b"release" }, Some("comment")).to_string();
+        let refuses = |text: &str, words: &str| {
+            let error = Envelope::parse(text.as_bytes()).expect_err(words).to_string();
+            assert!(error.contains(words) && error.lines().count() == 1 && error.len() < 400, "{words}: {error}");
+        };
+        let with = |from: &str, to: &str, words: &str| {
+            assert!(text.contains(from), "{from}");
+            refuses(&text.replacen(from, to, 1), words);
+        };
+        refuses("", "line 1: an envelope begins with");
+        with("-----BEGIN", "-----BEGUN", "line 1: an envelope begins with");
+        with("Version: 1", "Version: 2", "line 2: 'Version: 2': this is no envelope of version 1");
+        with("Version: 1\n", "", "line 2: 'Set: SLH-DSA-SHA2-128f': this is no envelope of version 1");
+        with("Version: 1\n", "Version: 1\nVersion: 1\n", "line 3: the header is not written as version 1 writes it");
+        with("SHA2-128f", "SHA2-128x", "line 3: there is no");
+        with("SHA2-128f", "sha2-128f", "line 3: the header is not written");
+        with("SHA2-128f", "SHA2-128s", "the signature has 17088 bytes, one of SLH-DSA-SHA2-128s has 7856");
+        with("Mode: pure", "Mode: internal", "line 4: there is no mode 'internal'");
+        with("Mode: pure", "Mode: pre-hash MD5", "line 4: there is no mode 'pre-hash MD5'");
+        with("Mode: pure", "Mode: pre-hash sha256", "line 4: the header is not written");
+        with("Mode: pure\n", "", "the header ends without the field 'Mode'");
+        with("Context: release", "Context-Hex: 72656c65617365", "line 5: the header is not written");
+        with("Context: release", "Context-Hex: 0", "line 5: it is no hexadecimal");
+        with("Context: release", &format!("Context: {}", "x".repeat(256)), "line 5: a context has at most 255 bytes");
+        with("Context: release\n", "Context: release\nContext: release\n", "line 6: the header is not written");
+        with("Key: SHA256:", "Key: SHA512:", "line 6: it is no fingerprint");
+        with("Key: SHA256:", "Key: SHA256:AA", "line 6: it is no fingerprint");
+        with("Comment: comment", "Comment:", "line 7: 'Comment:' is no field");
+        with("Comment: comment", "Comment: a\u{7}b", "line 7: a comment is one line");
+        with("Comment: comment", &format!("Comment: {}", "x".repeat(513)), "line 7: the comment has 513 bytes");
+        with("Comment: comment", "Commend: comment", "line 7: version 1 has no field 'Commend'");
+        with("Comment: comment\n", "Comment: comment\nKey: x\n", "line 8: it is no fingerprint");
+        with("Comment: comment\n\n", "Comment: comment\n", "is no field: the header ends with an empty line");
+        with("KioqKioq", "Kioq*ioq", "the lines before are no base64");
+        with("KioqKioq", "", "the signature has 17082 bytes");
+        with("-----END", "-----ENDE", "it is cut short");
+        refuses(&text[..text.len() / 2], "it is cut short");
+        refuses(&format!("{text}{text}"), "there is more after the end");
+        refuses(&format!("{text}{}", " ".repeat(MAX_ENVELOPE)), "at most 131072 bytes");
+        let (before, after) = text.as_bytes().split_at(60);
+        let latin1 = Envelope::parse(&[before, b"\xff", after].concat()).unwrap_err();
+        assert_eq!((latin1.line, latin1.what.as_str()), (3, "it is not UTF-8"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_apart() {
+        let header = Header::new(&key(), Mode::Pure { context: b"release" }, None).unwrap();
+        assert_eq!(header.check(&key(), b"release"), Ok(()));
+        let signed = key().fingerprint();
+        let others = [
+            VerifyingKey::from_bytes(&SLH_DSA_SHA2_128F, &[8; 32]).unwrap(),
+            VerifyingKey::from_bytes(&SLH_DSA_SHAKE_128F, &[7; 32]).unwrap(),
+            key().into_hash_slh_dsa(),
+        ];
+        for other in others {
+            assert_eq!(header.check(&other, b"release"), Err(Mismatch::Key { signed }));
+        }
+        assert_eq!(header.check(&key(), b""), Err(Mismatch::Context { signed: b"release".to_vec() }));
+        let of_hash = Header::new(&key().into_hash_slh_dsa(), Mode::Pure { context: b"" }, None).unwrap();
+        assert_eq!(of_hash.check(&key().into_hash_slh_dsa(), b""), Err(Mismatch::Mode { signed: None }));
+        assert!(Header::new(&key(), Mode::Internal, None).is_err());
+        for comment in ["", " a", "a ", "a\nb", "a\tb", &"x".repeat(513)] {
+            assert!(Header::new(&key(), Mode::default(), Some(comment)).is_err(), "{comment:?}");
+        }
+    }
+}

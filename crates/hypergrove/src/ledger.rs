@@ -1,0 +1,462 @@
+//! Ledgers: how many signatures a key of a limited set has made (draft SP 800-230).
+//!
+//! A key of a limited set keeps its security for 2²⁴ signatures and loses it beyond ([`Params::signature_limit`](crate::Params::signature_limit)). A ledger
+//! counts them before they are made: whoever signs reserves numbers first, and no number is handed out twice, whatever
+//! happens to the process. Numbers that were reserved and not used are lost.
+//!
+//! ```
+//! use hypergrove::ledger::{Blocks, FileLedger, Ledger, LedgerState};
+//! use hypergrove::{SLH_DSA_SHA2_128_24, VerifyingKey};
+//!
+//! # let directory = std::env::temp_dir().join(format!("hypergrove-ledger-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory)?;
+//! let key = VerifyingKey::from_bytes(&SLH_DSA_SHA2_128_24, &[7; 32])?;
+//! let path = directory.join("key.ledger");
+//! # let _ = std::fs::remove_file(&path);
+//! FileLedger::create(&path, &LedgerState::new(&key)?)?;
+//! let ledger = FileLedger::open(&path, key.fingerprint())?;
+//! assert_eq!(ledger.reserve(3)?.numbers, 0..3);
+//! // Whoever makes one signature after the other reserves many at once: each reservation waits for the disk.
+//! let blocks = Blocks::new(ledger, 1024);
+//! assert_eq!((blocks.next()?, blocks.next()?), (3, 4));
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! docs/ledger.md says what a ledger cannot notice: cloned machines above all.
+
+use crate::hexadecimal::to_hex;
+use crate::identity::Fingerprint;
+use crate::keys::VerifyingKey;
+use hypergrove_fips205::PreHash;
+use std::fmt;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes of a record. A ledger has two records; the newer of those that are whole counts.
+const SLOT: usize = 512;
+/// How long a reservation waits for another process's.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MAGIC: &str = "hypergrove ledger 1";
+
+/// What hands out the numbers of a key's signatures.
+pub trait Ledger: Send + Sync {
+    /// Reserves `count` numbers, which nobody else gets, even if the process or the machine ends at any moment.
+    fn reserve(&self, count: u64) -> Result<Reservation, LedgerError>;
+    /// How far it is.
+    fn state(&self) -> Result<LedgerState, LedgerError>;
+}
+
+/// Numbers that were reserved, one for each signature, and the ledger after that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// The numbers.
+    pub numbers: Range<u64>,
+    /// How far the ledger is now.
+    pub state: LedgerState,
+}
+
+/// What a ledger says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LedgerState {
+    /// The fingerprint of the key.
+    pub key: Fingerprint,
+    /// Changes of the ledger so far: a copy has fewer than what it is a copy of has later.
+    pub generation: u64,
+    /// The first number of this ledger: a lease does not begin at 0.
+    pub start: u64,
+    /// The next number that is handed out.
+    pub next: u64,
+    /// The number after the last.
+    pub end: u64,
+}
+
+impl LedgerState {
+    /// A ledger of a new key, with all numbers that its set allows.
+    pub fn new(key: &VerifyingKey) -> Result<LedgerState, LedgerError> {
+        let end = key.params().signature_limit().ok_or(LedgerError::Unlimited { set: key.params().name })?;
+        Ok(LedgerState { key: key.fingerprint(), generation: 1, start: 0, next: 0, end })
+    }
+    /// Numbers that were handed out.
+    pub fn used(&self) -> u64 {
+        self.next.saturating_sub(self.start)
+    }
+    /// Numbers that are left.
+    pub fn left(&self) -> u64 {
+        self.end.saturating_sub(self.next)
+    }
+    /// What part of the numbers is used, in whole percent: 50 and 90 are times for a warning.
+    pub fn percent(&self) -> u64 {
+        match self.end.saturating_sub(self.start) {
+            0 => 100,
+            all => (u128::from(self.used()) * 100 / u128::from(all)) as u64,
+        }
+    }
+
+    /// Whether `count` numbers are left.
+    pub fn check(&self, count: u64) -> Result<(), LedgerError> {
+        self.after(count).map(drop)
+    }
+
+    /// The next `count` numbers, and the ledger without them.
+    fn after(&self, count: u64) -> Result<Reservation, LedgerError> {
+        if count > self.left() {
+            let limit = self.end.saturating_sub(self.start);
+            return Err(LedgerError::Spent { wanted: count, left: self.left(), limit });
+        }
+        let generation = self.generation.checked_add(1).ok_or(LedgerError::Damaged)?;
+        let next = self.next + count;
+        Ok(Reservation { numbers: self.next..next, state: LedgerState { generation, next, ..self.clone() } })
+    }
+
+    /// The bytes of a ledger's file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.slot().to_vec();
+        bytes.resize(2 * SLOT, b'\n');
+        bytes
+    }
+
+    /// Reads a ledger's file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<LedgerState, LedgerError> {
+        newest(bytes).map(|(_, state)| state)
+    }
+
+    fn text(&self) -> String {
+        let LedgerState { key, generation, start, next, end } = self;
+        format!("{MAGIC}\nkey {key}\ngeneration {generation}\nstart {start}\nnext {next}\nend {end}\n")
+    }
+
+    /// A record: the text, its sum, and newlines.
+    fn slot(&self) -> [u8; SLOT] {
+        let text = self.text();
+        let text = format!("{text}sum {}\n", sum(&text));
+        let mut slot = [b'\n'; SLOT];
+        slot[..text.len()].copy_from_slice(text.as_bytes());
+        slot
+    }
+
+    /// The record of a slot, if it is whole.
+    fn of_slot(slot: &[u8]) -> Option<LedgerState> {
+        let text = str::from_utf8(slot).ok()?.trim_end_matches('\n');
+        let mut lines = text.lines();
+        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        if value("hypergrove")? != &MAGIC["hypergrove ".len()..] {
+            return None;
+        }
+        let key = value("key")?.parse().ok()?;
+        let mut number = |name: &str| value(name)?.parse().ok();
+        let state = LedgerState {
+            key,
+            generation: number("generation")?,
+            start: number("start")?,
+            next: number("next")?,
+            end: number("end")?,
+        };
+        let is_whole = state.slot() == *slot && state.start <= state.next && state.next <= state.end;
+        is_whole.then_some(state)
+    }
+}
+
+/// The newest record that is whole, and its slot.
+fn newest(bytes: &[u8]) -> Result<(usize, LedgerState), LedgerError> {
+    if bytes.len() != 2 * SLOT {
+        return Err(LedgerError::Damaged);
+    }
+    let whole = bytes.chunks_exact(SLOT).map(LedgerState::of_slot).enumerate();
+    let whole = whole.filter_map(|(slot, state)| Some((slot, state?)));
+    whole.max_by_key(|(_, state)| state.generation).ok_or(LedgerError::Damaged)
+}
+
+fn sum(text: &str) -> String {
+    to_hex(&PreHash::Sha256.hash(&[text.as_bytes()]))
+}
+
+/// Why a ledger gives no number.
+#[derive(Debug)]
+pub enum LedgerError {
+    /// The set has no limit, so its keys need no ledger.
+    Unlimited {
+        /// The set.
+        set: &'static str,
+    },
+    /// Fewer numbers are left than are asked for.
+    Spent {
+        /// Numbers that were asked for.
+        wanted: u64,
+        /// Numbers that are left.
+        left: u64,
+        /// Numbers that there were.
+        limit: u64,
+    },
+    /// It is another key's ledger.
+    OtherKey {
+        /// Whose ledger it is.
+        ledger: Fingerprint,
+        /// The key.
+        key: Fingerprint,
+    },
+    /// No record of the file is whole.
+    Damaged,
+    /// It is older than it was when it was last used: somebody put back a copy.
+    Restored {
+        /// Its generation.
+        generation: u64,
+        /// The generation that it had before.
+        known: u64,
+    },
+    /// Another process has it locked for too long.
+    Busy,
+    /// It cannot be read, locked or written.
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for LedgerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LedgerError::Unlimited { set } => write!(f, "keys of {set} have no limit of signatures, and no ledger"),
+            LedgerError::Spent { wanted, left, limit } => {
+                write!(f, "{wanted} signatures are asked for, {left} of {limit} are left")
+            }
+            LedgerError::OtherKey { ledger, key } => write!(f, "this is the ledger of {ledger}, not of {key}"),
+            LedgerError::Damaged => f.write_str("no record of this ledger is whole"),
+            LedgerError::Restored { generation, known } => write!(
+                f,
+                "this ledger is at generation {generation}, and was at {known} before: an older copy was put back"
+            ),
+            LedgerError::Busy => f.write_str("another process has this ledger locked"),
+            LedgerError::Io { action, path, source } => write!(f, "cannot {action} {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for LedgerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let LedgerError::Io { source, .. } = self { Some(source) } else { None }
+    }
+}
+
+/// A ledger in memory: for tests, and for those who keep numbers elsewhere.
+#[derive(Debug)]
+pub struct MemoryLedger(Mutex<LedgerState>);
+
+impl MemoryLedger {
+    /// A ledger that goes on from here.
+    pub fn new(state: LedgerState) -> MemoryLedger {
+        MemoryLedger(Mutex::new(state))
+    }
+}
+
+impl Ledger for MemoryLedger {
+    fn reserve(&self, count: u64) -> Result<Reservation, LedgerError> {
+        let mut state = unpoisoned(&self.0);
+        let reservation = state.after(count)?;
+        *state = reservation.state.clone();
+        Ok(reservation)
+    }
+    fn state(&self) -> Result<LedgerState, LedgerError> {
+        Ok(unpoisoned(&self.0).clone())
+    }
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A ledger in a file of two records, of which each change overwrites the older and waits for the disk. Processes take turns by
+/// locking the file.
+#[derive(Debug)]
+pub struct FileLedger {
+    path: PathBuf,
+    key: Fingerprint,
+    /// Where the highest generation is noted, away from the ledger.
+    witness: Option<PathBuf>,
+    /// The highest generation that this process saw.
+    seen: Mutex<u64>,
+}
+
+impl FileLedger {
+    /// Makes the file of a ledger. A file that is there is an error.
+    pub fn create(path: &Path, state: &LedgerState) -> Result<(), LedgerError> {
+        let failed = |source| LedgerError::Io { action: "make the ledger", path: path.into(), source };
+        let mut file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
+        let written = file.write_all(&state.to_bytes()).and_then(|()| file.sync_all()).and_then(|()| sync_folder(path));
+        written.map_err(|source| {
+            // The first error counts; half a ledger would stop the next attempt.
+            let _ = fs::remove_file(path);
+            failed(source)
+        })
+    }
+
+    /// The ledger of this key in this file.
+    pub fn open(path: &Path, key: Fingerprint) -> Result<FileLedger, LedgerError> {
+        let ledger = FileLedger { path: path.into(), key, witness: None, seen: Mutex::new(0) };
+        ledger.state()?;
+        Ok(ledger)
+    }
+
+    /// The same with a note of its generation in another file, which is made if it is not there, and by which an older copy of the ledger is
+    /// noticed. It should lie where no backup of the ledger puts it back too.
+    pub fn open_with_witness(path: &Path, key: Fingerprint, witness: &Path) -> Result<FileLedger, LedgerError> {
+        let ledger = FileLedger { path: path.into(), key, witness: Some(witness.into()), seen: Mutex::new(0) };
+        ledger.state()?;
+        Ok(ledger)
+    }
+
+    /// Checks and reads the ledger while nobody else does, and reserves so many numbers if that is asked for. The reservation that is
+    /// returned is on the disk.
+    fn locked(&self, count: Option<u64>) -> Result<Reservation, LedgerError> {
+        let mut seen = unpoisoned(&self.seen);
+        let failed = |action| move |source| LedgerError::Io { action, path: self.path.clone(), source };
+        let mut file = loop {
+            let opened = File::options().read(true).write(count.is_some()).open(&self.path);
+            let file = opened.map_err(failed("open the ledger"))?;
+            self.lock(&file)?;
+            // Another file may have taken its place while this one was waited for.
+            if is_at(&file, &self.path) {
+                break file;
+            }
+        };
+        let mut bytes = Vec::with_capacity(2 * SLOT + 1);
+        (&file).take(2 * SLOT as u64 + 1).read_to_end(&mut bytes).map_err(failed("read the ledger"))?;
+        let (slot, state) = newest(&bytes)?;
+        if state.key != self.key {
+            return Err(LedgerError::OtherKey { ledger: state.key, key: self.key });
+        }
+        let known = self.witnessed()?.max(*seen);
+        if state.generation < known {
+            return Err(LedgerError::Restored { generation: state.generation, known });
+        }
+        let Some(count) = count else {
+            *seen = state.generation;
+            return Ok(Reservation { numbers: state.next..state.next, state });
+        };
+        let reservation = state.after(count)?;
+        // The newest record stays as it is until the next change.
+        let at = SeekFrom::Start(((1 - slot) * SLOT) as u64);
+        let written = file.seek(at).and_then(|_| file.write_all(&reservation.state.slot()));
+        written.and_then(|()| file.sync_data()).map_err(failed("write the ledger"))?;
+        *seen = reservation.state.generation;
+        if let Some(witness) = &self.witness {
+            note(witness, reservation.state.generation)?;
+        }
+        Ok(reservation)
+    }
+
+    fn lock(&self, file: &File) -> Result<(), LedgerError> {
+        let start = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(1)),
+                Err(TryLockError::WouldBlock) => return Err(LedgerError::Busy),
+                Err(TryLockError::Error(source)) if source.kind() == ErrorKind::Interrupted => {}
+                Err(TryLockError::Error(source)) => {
+                    return Err(LedgerError::Io { action: "lock the ledger", path: self.path.clone(), source });
+                }
+            }
+        }
+    }
+
+    /// The generation that is noted; 0 if there is no note.
+    fn witnessed(&self) -> Result<u64, LedgerError> {
+        self.witness.as_deref().map_or(Ok(0), witnessed)
+    }
+}
+
+/// Notes a generation in this file, whole or not at all: see [`FileLedger::open_with_witness`]. Whoever replaces a ledger by a newer one does
+/// this before, so that the old one is an older copy from then on.
+pub fn note(witness: &Path, generation: u64) -> Result<(), LedgerError> {
+    let failed = |source| LedgerError::Io { action: "write the ledger's note", path: witness.into(), source };
+    fs::create_dir_all(folder(witness)).map_err(failed)?;
+    let mut new = witness.as_os_str().to_owned();
+    new.push(".new");
+    let written = fs::write(&new, format!("{generation}\n")).and_then(|()| fs::rename(&new, witness));
+    written.map_err(failed)
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Waits until a new file's name is on the disk. Windows has no such call.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder(path))?.sync_all() } else { Ok(()) }
+}
+
+/// Whether the name leads to this file.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |there: &fs::Metadata| (there.dev(), there.ino());
+    matches!((file.metadata(), fs::metadata(path)), (Ok(open), Ok(named)) if id(&open) == id(&named))
+}
+
+/// A file that is open is not replaced there.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
+/// The generation that this file notes, see [`FileLedger::open_with_witness`]; 0 if there is no such file.
+pub fn witnessed(witness: &Path) -> Result<u64, LedgerError> {
+    match fs::read_to_string(witness) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(source) => Err(LedgerError::Io { action: "read the ledger's note", path: witness.into(), source }),
+        // A crash of the machine may leave it empty: nobody waits until it is on the disk.
+        Ok(text) => Ok(text.trim_end().parse().unwrap_or(0)),
+    }
+}
+
+impl Ledger for FileLedger {
+    fn reserve(&self, count: u64) -> Result<Reservation, LedgerError> {
+        self.locked(Some(count))
+    }
+    fn state(&self) -> Result<LedgerState, LedgerError> {
+        self.locked(None).map(|reservation| reservation.state)
+    }
+}
+
+/// Single numbers from a ledger that reserves many at once. At the end, and after a crash, the rest of a block is lost.
+#[derive(Debug)]
+pub struct Blocks<L> {
+    ledger: L,
+    block: u64,
+    left: Mutex<Range<u64>>,
+}
+
+impl<L: Ledger> Blocks<L> {
+    /// Takes numbers from the ledger in blocks of this many.
+    pub fn new(ledger: L, block: u64) -> Blocks<L> {
+        Blocks { ledger, block: block.max(1), left: Mutex::new(0..0) }
+    }
+    /// The number of one more signature.
+    pub fn next(&self) -> Result<u64, LedgerError> {
+        let (mut left, mut count) = (unpoisoned(&self.left), self.block);
+        loop {
+            if let Some(number) = left.next() {
+                return Ok(number);
+            }
+            match self.ledger.reserve(count) {
+                // Near the end, less than a block is left.
+                Err(LedgerError::Spent { left: rest @ 1.., .. }) => count = rest,
+                reserved => *left = reserved?.numbers,
+            }
+        }
+    }
+    /// The ledger.
+    pub fn ledger(&self) -> &L {
+        &self.ledger
+    }
+}

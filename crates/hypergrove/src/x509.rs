@@ -1,0 +1,515 @@
+//! Signatures of SLH-DSA on certificates, certificate requests (RFC 9909) and CMS (RFC 9814).
+//!
+//! This checks one signature by one key. It builds no chain, and looks at no date, no name, no extension and no list of
+//! revoked certificates: a program that has to trust a certificate needs a validator of chains.
+//!
+//! ```no_run
+//! use hypergrove::Engine;
+//! use hypergrove::x509::{Certificate, SignedData};
+//!
+//! let engine = Engine::new()?;
+//! let issuer = Certificate::read(&std::fs::read("ca.der")?)?;
+//! let leaf = Certificate::read(&std::fs::read("leaf.der")?)?;
+//! assert!(engine.verify_certificate(&leaf, &issuer.key()?)?);
+//! let signed = SignedData::read(&std::fs::read("release.p7s")?)?;
+//! engine.verify_cms(&signed, &leaf.key()?, Some(b"the detached message"))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::engine::Engine;
+use crate::keys::VerifyingKey;
+use cms::content_info::ContentInfo;
+use cms::signed_data::{SignedData as Cms, SignerInfo};
+use der::asn1::{BitStringRef, ContextSpecific, ObjectIdentifier, OctetString, SetOfVec};
+use der::{Any, Decode, Encode, EncodingRules, Reader, SliceReader, TagNumber};
+use hypergrove_engine::Error;
+use hypergrove_fips205::{KeyError, Params, PreHash};
+use pkcs8::spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
+use std::fmt::{self, Display};
+use std::ops::Range;
+use std::time::SystemTime;
+use x509_cert::certificate::Certificate as Parsed;
+use x509_cert::request::CertReq;
+use x509_cert::time::Time;
+
+const SIGNED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.2");
+/// The content type of plain data.
+const DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.1");
+const CONTENT_TYPE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.3");
+const MESSAGE_DIGEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.4");
+/// Characters of a name that are shown.
+const SHOWN: usize = 256;
+
+/// Why there is no verdict.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum X509Error {
+    /// The bytes are not what they should be.
+    Malformed {
+        /// What they should be.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// The public key is none of SLH-DSA, or is damaged.
+    Key(KeyError),
+    /// It was signed with another algorithm than the key's.
+    Algorithm {
+        /// The algorithm's object identifier, or its set.
+        signed: String,
+        /// The key's.
+        key: String,
+    },
+    /// The content of CMS is neither inside nor given, or both.
+    Content {
+        /// Whether it is inside.
+        is_inside: bool,
+    },
+    /// The engine failed.
+    Engine(Error),
+}
+
+impl Display for X509Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            X509Error::Malformed { what, why } => write!(f, "this is not {what}: {why}"),
+            X509Error::Key(error) => error.fmt(f),
+            X509Error::Algorithm { signed, key } => write!(f, "it was signed with {signed}, the key is for {key}"),
+            X509Error::Content { is_inside: true } => f.write_str("it holds its message, and another one was given"),
+            X509Error::Content { is_inside: false } => f.write_str("its message is detached, and none was given"),
+            X509Error::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for X509Error {}
+
+impl From<Error> for X509Error {
+    fn from(error: Error) -> X509Error {
+        X509Error::Engine(error)
+    }
+}
+
+impl From<KeyError> for X509Error {
+    fn from(error: KeyError) -> X509Error {
+        X509Error::Key(error)
+    }
+}
+
+fn malformed(what: &'static str) -> impl Fn(der::Error) -> X509Error {
+    move |error| X509Error::Malformed { what, why: error.to_string() }
+}
+
+/// A beginning of a name.
+fn shown(name: &dyn Display) -> String {
+    let text = name.to_string();
+    let mut shown: String = text.chars().take(SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// What an algorithm is called: the set's name, or the object identifier.
+fn name_of(oid: ObjectIdentifier) -> String {
+    let hashed = || hypergrove_fips205::PARAMETER_SETS.iter().find(|p| p.hash_oid() == Some(oid));
+    match (Params::by_oid(oid), hashed()) {
+        (Some(p), _) => p.name.into(),
+        (_, Some(p)) => format!("{p} with {} (HashSLH-DSA)", p.prehash_of_keys()),
+        _ => oid.to_string(),
+    }
+}
+
+/// The object identifier of a key, which signatures by it have too.
+fn oid_of(key: &VerifyingKey) -> Result<ObjectIdentifier, X509Error> {
+    let p = key.params();
+    let oid = if key.prehash().is_some() { p.hash_oid() } else { p.oid() };
+    Ok(oid.ok_or(KeyError::NoOid { set: p.name })?)
+}
+
+/// Where the parts of a certificate or a request are in its bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// What is signed.
+    pub signed: Range<usize>,
+    /// The algorithm of the signature.
+    pub algorithm: Range<usize>,
+    /// The signature, without its header.
+    pub signature: Range<usize>,
+}
+
+impl Parts {
+    /// SEQUENCE { what is signed, algorithm, BIT STRING }.
+    fn of(bytes: &[u8]) -> der::Result<Parts> {
+        let mut outer = SliceReader::new(bytes)?;
+        let parts = outer.sequence(|reader| {
+            let position = |reader: &SliceReader<'_>| usize::try_from(reader.position());
+            let start = position(reader)?;
+            reader.tlv_bytes()?;
+            let middle = position(reader)?;
+            reader.tlv_bytes()?;
+            let end = position(reader)?;
+            let signature = BitStringRef::decode(reader)?.as_bytes().map_or(0, <[u8]>::len);
+            let last = position(reader)?;
+            Ok::<_, der::Error>(Parts {
+                signed: start..middle,
+                algorithm: middle..end,
+                signature: last - signature..last,
+            })
+        })?;
+        outer.finish()?;
+        Ok(parts)
+    }
+
+    /// Whether a key has signed, with an empty context in the mode that the key implies.
+    fn verify(&self, engine: &Engine, bytes: &[u8], key: &VerifyingKey, what: &'static str) -> Result<bool, X509Error> {
+        let algorithm = AlgorithmIdentifierRef::from_der(&bytes[self.algorithm.clone()]).map_err(malformed(what))?;
+        let oid = oid_of(key)?;
+        if algorithm.oid != oid {
+            return Err(X509Error::Algorithm { signed: name_of(algorithm.oid), key: name_of(oid) });
+        }
+        if algorithm.parameters.is_some() {
+            return Err(X509Error::Malformed { what, why: "its algorithm has parameters, SLH-DSA has none".into() });
+        }
+        let signature = &bytes[self.signature.clone()];
+        let (got, want) = (signature.len(), key.params().sig_bytes());
+        if got != want {
+            let why = format!("its signature has {got} bytes, one of {} has {want}", key.params());
+            return Err(X509Error::Malformed { what, why });
+        }
+        Ok(engine.verify(key, key.mode(&[]), &bytes[self.signed.clone()], signature)?)
+    }
+}
+
+/// A certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Certificate {
+    bytes: Vec<u8>,
+    parsed: Parsed,
+    parts: Parts,
+}
+
+impl Certificate {
+    const WHAT: &'static str = "a certificate";
+
+    /// Reads a certificate in DER.
+    pub fn read(bytes: &[u8]) -> Result<Certificate, X509Error> {
+        let parsed = Parsed::from_der(bytes).map_err(malformed(Self::WHAT))?;
+        let parts = Parts::of(bytes).map_err(malformed(Self::WHAT))?;
+        if parsed.signature_algorithm() != parsed.tbs_certificate().signature() {
+            let why = "its two algorithms of the signature differ".into();
+            return Err(X509Error::Malformed { what: Self::WHAT, why });
+        }
+        Ok(Certificate { bytes: bytes.into(), parsed, parts })
+    }
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// Where its parts are.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+    /// The key of its subject.
+    pub fn key(&self) -> Result<VerifyingKey, X509Error> {
+        subject_key(&self.parsed.tbs_certificate().subject_public_key_info().to_der())
+    }
+    /// What its subject's key is for.
+    pub fn key_algorithm(&self) -> String {
+        name_of(self.parsed.tbs_certificate().subject_public_key_info().algorithm.oid)
+    }
+    /// What it was signed with.
+    pub fn signature_algorithm(&self) -> String {
+        name_of(self.parsed.signature_algorithm().oid)
+    }
+    /// Its subject (RFC 4514), or a beginning of it.
+    pub fn subject(&self) -> String {
+        shown(self.parsed.tbs_certificate().subject())
+    }
+    /// Its issuer.
+    pub fn issuer(&self) -> String {
+        shown(self.parsed.tbs_certificate().issuer())
+    }
+    /// Its serial number, big-endian.
+    pub fn serial(&self) -> &[u8] {
+        self.parsed.tbs_certificate().serial_number().as_bytes()
+    }
+    /// From when on and until when it is valid.
+    pub fn validity(&self) -> (SystemTime, SystemTime) {
+        let validity = self.parsed.tbs_certificate().validity();
+        let time = |time: Time| SystemTime::UNIX_EPOCH + time.to_unix_duration();
+        (time(validity.not_before), time(validity.not_after))
+    }
+}
+
+fn subject_key(spki: &der::Result<Vec<u8>>) -> Result<VerifyingKey, X509Error> {
+    let der = spki.as_ref().map_err(|error| malformed("a public key")(*error))?;
+    let info = SubjectPublicKeyInfoRef::from_der(der).map_err(malformed("a public key"))?;
+    if !name_of(info.algorithm.oid).starts_with("SLH-DSA") {
+        return Err(KeyError::UnknownOid { oid: info.algorithm.oid.to_string() }.into());
+    }
+    Ok(VerifyingKey::read_spki(der)?)
+}
+
+/// A certificate request (PKCS#10).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    bytes: Vec<u8>,
+    parsed: CertReq,
+    parts: Parts,
+}
+
+impl Request {
+    const WHAT: &'static str = "a certificate request";
+
+    /// Reads a request in DER.
+    pub fn read(bytes: &[u8]) -> Result<Request, X509Error> {
+        let parsed = CertReq::from_der(bytes).map_err(malformed(Self::WHAT))?;
+        let parts = Parts::of(bytes).map_err(malformed(Self::WHAT))?;
+        Ok(Request { bytes: bytes.into(), parsed, parts })
+    }
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// Where its parts are.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+    /// The key of its subject, which signed it.
+    pub fn key(&self) -> Result<VerifyingKey, X509Error> {
+        subject_key(&self.parsed.info.public_key.to_der())
+    }
+    /// What its subject's key is for.
+    pub fn key_algorithm(&self) -> String {
+        name_of(self.parsed.info.public_key.algorithm.oid)
+    }
+    /// What it was signed with.
+    pub fn signature_algorithm(&self) -> String {
+        name_of(self.parsed.algorithm.oid)
+    }
+    /// Its subject (RFC 4514), or a beginning of it.
+    pub fn subject(&self) -> String {
+        shown(&self.parsed.info.subject)
+    }
+}
+
+/// CMS with signatures (RFC 5652, SignedData).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SignedData {
+    parsed: Cms,
+    content: Option<Vec<u8>>,
+}
+
+/// Whether a key has signed CMS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CmsVerdict {
+    /// It has.
+    Valid,
+    /// The signature is not the key's.
+    Signature,
+    /// The message is not the one whose digest was signed.
+    Content,
+}
+
+/// A signer in CMS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Signer {
+    /// What it signed with.
+    pub algorithm: String,
+    /// The object identifier of its digest.
+    pub digest: String,
+    /// Whether it signed attributes with the digest of the content, and not the content itself.
+    pub has_attributes: bool,
+    /// Bytes of its signature.
+    pub signature: usize,
+}
+
+impl SignedData {
+    const WHAT: &'static str = "CMS with signatures";
+
+    /// Reads SignedData, in DER or with indefinite lengths (BER).
+    pub fn read(bytes: &[u8]) -> Result<SignedData, X509Error> {
+        let wrong = malformed(Self::WHAT);
+        let info = ContentInfo::from_ber(bytes).map_err(&wrong)?;
+        if info.content_type != SIGNED_DATA {
+            let why = format!("its content is of the type {}", info.content_type);
+            return Err(X509Error::Malformed { what: Self::WHAT, why });
+        }
+        let parsed: Cms = info.content.decode_as_encoding(EncodingRules::Ber).map_err(&wrong)?;
+        let content = inside(bytes).map_err(&wrong)?;
+        if content.is_some() != parsed.encap_content_info.econtent.is_some() {
+            return Err(X509Error::Malformed { what: Self::WHAT, why: "its message is no OCTET STRING".into() });
+        }
+        Ok(SignedData { parsed, content })
+    }
+    /// The message, if it is inside.
+    pub fn content(&self) -> Option<&[u8]> {
+        self.content.as_deref()
+    }
+    /// Its signers.
+    pub fn signers(&self) -> impl Iterator<Item = Signer> {
+        self.parsed.signer_infos.0.iter().map(|signer| Signer {
+            algorithm: name_of(signer.signature_algorithm.oid),
+            digest: digest_of(signer.digest_alg.oid).map_or(signer.digest_alg.oid.to_string(), |hash| hash.to_string()),
+            has_attributes: signer.signed_attrs.is_some(),
+            signature: signer.signature.as_bytes().len(),
+        })
+    }
+    /// The certificates inside, but for those of other kinds than X.509's.
+    pub fn certificates(&self) -> impl Iterator<Item = Result<Certificate, X509Error>> {
+        let all = self.parsed.certificates.iter().flat_map(|set| set.0.iter());
+        all.filter_map(|choice| match choice {
+            cms::cert::CertificateChoices::Certificate(certificate) => {
+                Some(certificate.to_der().map_err(malformed(Certificate::WHAT)).and_then(|der| Certificate::read(&der)))
+            }
+            cms::cert::CertificateChoices::Other(_) => None,
+        })
+    }
+
+    /// The attributes that a signer signed; None where it signed the message itself.
+    fn attributes(&self, signer: &SignerInfo) -> Result<Option<Attributes>, X509Error> {
+        let wrong = |why: &str| X509Error::Malformed { what: Self::WHAT, why: why.into() };
+        let Some(attributes) = &signer.signed_attrs else { return Ok(None) };
+        let only = |oid| {
+            let mut found = attributes.iter().filter(|attribute| attribute.oid == oid);
+            match (found.next().map(|attribute| attribute.values.as_slice()), found.next()) {
+                (Some([value]), None) => Ok(value),
+                _ => Err(wrong("its signed attributes lack the digest or the type of the content, or have it twice")),
+            }
+        };
+        let kind: ObjectIdentifier = only(CONTENT_TYPE)?.decode_as().map_err(malformed(Self::WHAT))?;
+        if kind != self.parsed.encap_content_info.econtent_type {
+            return Err(wrong("its signed attributes are of content of another type"));
+        }
+        let digest: OctetString = only(MESSAGE_DIGEST)?.decode_as().map_err(malformed(Self::WHAT))?;
+        // What is signed is their DER, sorted and with the tag of a SET, however they are written.
+        let sorted = SetOfVec::try_from(attributes.iter().cloned().collect::<Vec<_>>());
+        let der = sorted.and_then(|sorted| sorted.to_der()).map_err(malformed(Self::WHAT))?;
+        Ok(Some(Attributes { digest: digest.as_bytes().to_vec(), der }))
+    }
+
+    /// What a signer signed, and whether it is of this content.
+    fn message(&self, signer: &SignerInfo, content: &[u8]) -> Result<(bool, Vec<u8>), X509Error> {
+        let wrong = |why: String| X509Error::Malformed { what: Self::WHAT, why };
+        let Some(Attributes { digest, der }) = self.attributes(signer)? else {
+            // Without attributes nothing signs the type of the content (RFC 5652, 5.3). And attributes that a signer signed are no
+            // message, even if somebody shows them as one.
+            if self.parsed.encap_content_info.econtent_type != DATA || is_attributes(content) {
+                return Err(wrong("it has no signed attributes, which this content needs".into()));
+            }
+            return Ok((true, content.to_vec()));
+        };
+        let oid = signer.digest_alg.oid;
+        let hash = digest_of(oid).ok_or_else(|| wrong(format!("its digest {oid} is none that SLH-DSA goes with")))?;
+        let mut hasher = hash.hasher();
+        hasher.update(content);
+        Ok((hasher.finish() == digest, der))
+    }
+}
+
+/// Whether bytes are what a signer with attributes signs: a SET, with the type of a message's digest in it.
+fn is_attributes(content: &[u8]) -> bool {
+    let digest = MESSAGE_DIGEST.as_bytes();
+    content.first() == Some(&0x31) && content.windows(digest.len()).any(|window| window == digest)
+}
+
+/// What is signed in place of a message.
+struct Attributes {
+    /// The message's digest.
+    digest: Vec<u8>,
+    /// All attributes, as they are signed.
+    der: Vec<u8>,
+}
+
+/// The message in CMS. The parser's `econtent` no longer knows whether it came in pieces (BER), so that two messages would be
+/// the same bytes.
+fn inside(bytes: &[u8]) -> der::Result<Option<Vec<u8>>> {
+    /// SignedData up to its message.
+    struct Message(Option<OctetString>);
+    impl<'a> Decode<'a> for Message {
+        type Error = der::Error;
+
+        fn decode<R: Reader<'a>>(reader: &mut R) -> der::Result<Message> {
+            reader.sequence(|reader| {
+                Any::decode(reader)?; // version
+                Any::decode(reader)?; // digestAlgorithms
+                let message = reader.sequence(|reader| {
+                    Any::decode(reader)?; // eContentType
+                    ContextSpecific::<OctetString>::decode_explicit(reader, TagNumber(0))
+                })?;
+                while !reader.is_finished() {
+                    Any::decode(reader)?;
+                }
+                Ok(Message(message.map(|tagged| tagged.value)))
+            })
+        }
+    }
+    let mut reader = SliceReader::new_with_encoding_rules(bytes, EncodingRules::Ber)?;
+    let found = reader.sequence(|reader| {
+        Any::decode(reader)?; // contentType
+        ContextSpecific::<Message>::decode_explicit(reader, TagNumber(0))
+    })?;
+    Ok(found.and_then(|tagged| tagged.value.0).map(OctetString::into_bytes).map(Vec::from))
+}
+
+/// The hash function of this object identifier.
+fn digest_of(oid: ObjectIdentifier) -> Option<PreHash> {
+    PreHash::ALL.into_iter().find(|hash| ObjectIdentifier::from_der(hash.oid_der()) == Ok(oid))
+}
+
+impl Engine {
+    /// Whether this key signed a certificate. Nothing else is checked.
+    pub fn verify_certificate(&self, certificate: &Certificate, issuer: &VerifyingKey) -> Result<bool, X509Error> {
+        certificate.parts.verify(self, &certificate.bytes, issuer, Certificate::WHAT)
+    }
+
+    /// Whether a certificate request was signed with the key in it.
+    pub fn verify_request(&self, request: &Request) -> Result<bool, X509Error> {
+        request.parts.verify(self, &request.bytes, &request.key()?, Request::WHAT)
+    }
+
+    /// Whether this key is one of those that signed CMS; `detached` is the message if it is not inside. Nothing else is
+    /// checked.
+    pub fn verify_cms(
+        &self,
+        signed: &SignedData,
+        key: &VerifyingKey,
+        detached: Option<&[u8]>,
+    ) -> Result<CmsVerdict, X509Error> {
+        let content = match (signed.content(), detached) {
+            (Some(content), None) | (None, Some(content)) => content,
+            (inside, _) => return Err(X509Error::Content { is_inside: inside.is_some() }),
+        };
+        let oid = oid_of(key)?;
+        let by_key = |signer: &&SignerInfo| signer.signature_algorithm.oid == oid;
+        let signers: Vec<_> = signed.parsed.signer_infos.0.iter().filter(by_key).collect();
+        if signers.is_empty() {
+            let mut others: Vec<_> = signed.signers().map(|signer| signer.algorithm).take(8).collect();
+            others.dedup();
+            let signed = if others.is_empty() { "no signature".into() } else { others.join(", ") };
+            return Err(X509Error::Algorithm { signed, key: name_of(oid) });
+        }
+        let (mut verdict, mut unread) = (CmsVerdict::Signature, None);
+        for signer in signers {
+            let signature = signer.signature.as_bytes();
+            if signature.len() != key.params().sig_bytes() || signer.signature_algorithm.parameters.is_some() {
+                continue;
+            }
+            // Of several signers one suffices: what is wrong with another one is an error only if none is valid.
+            let (right, message) = match signed.message(signer, content) {
+                Ok(message) => message,
+                Err(why) => {
+                    unread.get_or_insert(why);
+                    continue;
+                }
+            };
+            match (self.verify(key, key.mode(&[]), &message, signature)?, right) {
+                (true, true) => return Ok(CmsVerdict::Valid),
+                (true, false) => verdict = CmsVerdict::Content,
+                (false, _) => {}
+            }
+        }
+        unread.map_or(Ok(verdict), Err)
+    }
+}
