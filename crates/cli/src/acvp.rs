@@ -182,7 +182,7 @@ pub(crate) fn answer<'p>(
         let unknown =
             |error: UnknownSet| Failure::new(error.to_string()).of(format_args!("test group {}", group.tg_id));
         let params = group.parameter_set.parse().map_err(unknown)?;
-        asked.extend(group.tests.iter().map(|test| Asked { group, params, test }));
+        asked.extend(group.tests.iter().map(|test| TestCase { group, params, test }));
     }
     let bar = printer.progress(asked.len(), "answering");
     let mut answers = compute(&*engine()?, &asked, &bar)?.into_iter();
@@ -199,13 +199,13 @@ pub(crate) fn answer<'p>(
 }
 
 /// A test, with what its group says of it.
-struct Asked<'p> {
+struct TestCase<'p> {
     group: &'p Group,
     params: &'static Params,
     test: &'p Test,
 }
 
-impl<'p> Asked<'p> {
+impl<'p> TestCase<'p> {
     fn failed(&self, failure: impl Into<Failure>) -> Failure {
         failure.into().of(format_args!("test group {}, test {}", self.group.tg_id, self.test.tc_id))
     }
@@ -242,7 +242,7 @@ impl<'p> Asked<'p> {
     }
 }
 
-fn key_gen(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
+fn key_gen(engine: &Engine, asked: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
     let mut answers = Vec::with_capacity(asked.len());
     for of_a_set in asked.chunk_by(|a, b| a.params == b.params) {
         let mut seeds = Vec::new();
@@ -273,13 +273,13 @@ fn key_gen(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer
     Ok(answers)
 }
 
-fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
-    let key = |asked: &Asked<'_>| {
+fn sig_gen(engine: &Engine, asked: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
+    let key = |asked: &TestCase<'_>| {
         SigningKey::from_bytes(asked.params, asked.need("sk", |test| &test.sk)?).map_err(|error| asked.failed(error))
     };
     let keys = asked.iter().map(key).collect::<Result<Vec<_>, _>>()?;
     let job = |(asked, key)| -> Result<SignJob<'_>, Failure> {
-        let asked: &Asked<'_> = asked;
+        let asked: &TestCase<'_> = asked;
         let randomizer = match (asked.group.deterministic, &asked.test.additional_randomness) {
             (None | Some(false), Some(hexadecimal::Hex(bytes))) => Randomizer::Given(bytes),
             (Some(false), None) => Randomizer::Hedged,
@@ -297,13 +297,13 @@ fn sig_gen(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer
     answers.into_iter().collect()
 }
 
-fn sig_ver(engine: &Engine, asked: &[Asked<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
-    let key = |asked: &Asked<'_>| {
+fn sig_ver(engine: &Engine, asked: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
+    let key = |asked: &TestCase<'_>| {
         VerifyingKey::from_bytes(asked.params, asked.need("pk", |test| &test.pk)?).map_err(|error| asked.failed(error))
     };
     let keys = asked.iter().map(key).collect::<Result<Vec<_>, _>>()?;
     let job = |(asked, key)| -> Result<VerifyJob<'_>, Failure> {
-        let asked: &Asked<'_> = asked;
+        let asked: &TestCase<'_> = asked;
         let signature = asked.need("signature", |test| &test.signature)?;
         Ok(VerifyJob::new(key, asked.message()?, signature).mode(asked.mode()?))
     };

@@ -3,6 +3,7 @@
 use crate::files::read_list;
 use crate::keys::Encoding;
 use crate::passphrase::PassphraseOptions;
+use crate::trees;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use hypergrove::signers::{self, SignersError};
 use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash, VerifyingKey};
@@ -10,6 +11,9 @@ pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy,
 use hypergrove_lab::args::{at_least_one, size};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::version::BUILD;
+#[cfg(feature = "draft-sp800-230")]
+use std::num::NonZeroU64;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use zeroize::Zeroizing;
@@ -60,6 +64,8 @@ pub(crate) enum Command {
     Acvp(Acvp),
     Kat(Kat),
     Quickstart(Quickstart),
+    #[cfg(feature = "draft-sp800-230")]
+    Ledger(Ledger),
     Completions(Completions),
     Man(Man),
 }
@@ -76,9 +82,17 @@ pub(crate) struct Keygen {
     /// Where the private key goes, mode 0600; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
-    /// Where the public key goes as well
+    /// Where the public key goes as well; with --count, a table of the public keys
     #[arg(long, value_name = "FILE")]
     pub(crate) pubout: Option<PathBuf>,
+    /// Make N keys of SLH-DSA, and write them to --table
+    #[arg(long, value_name = "N", requires = "table", conflicts_with_all = ["output", "seeds", "json", "der", "raw", "encrypt"])]
+    pub(crate) count: Option<NonZeroUsize>,
+    /// Where the table of --count goes, mode 0600. A line for each key: its fingerprint, the public key (the base64 of its SPKI) and
+    /// the private key (the base64 of its PKCS#8), with tabs between them. Keys under a passphrase take a tenth of a second each and
+    /// are not for tables: encrypt the table itself
+    #[arg(long, value_name = "FILE", requires = "count")]
+    pub(crate) table: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) encoding: EncodingOptions,
     /// SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes in hexadecimal, instead of the system's randomness; 32 bytes for zkDilithium.
@@ -149,19 +163,38 @@ pub(crate) struct Pubkey {
 /// The signature of FILE is written to FILE.sig: R ‖ SIG_FORS ‖ SIG_HT, as it is. Standard input is signed to standard
 /// output. Of many files, a bad one does not stop the others.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what").args(["files", "list", "digest"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what").args(["files", "list", "digest", "manifest", "table"]).required(true).multiple(true))]
 pub(crate) struct Sign {
     /// The private key: PEM, DER or raw; `-` is standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// Where the signature of the one file goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", required_unless_present = "table")]
+    pub(crate) key: Option<PathBuf>,
+    /// Where the signature of the one file goes, or the manifest; `-` is standard output
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["out_dir", "list"])]
     pub(crate) output: Option<PathBuf>,
     /// Where the signatures go, each named after its file
     #[arg(long, value_name = "DIR")]
     pub(crate) out_dir: Option<PathBuf>,
+    /// Sign all files of each directory that is given, but for those called *.sig; with --out-dir, the signatures lie there as
+    /// the files lie in their directory
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Write the SHA-256 of every file below DIR to --output, in sha256sum's lines, and sign these: the signature of
+    /// release.sums is release.sums.sig. Links are read if they lead to a file below DIR, others are errors
+    #[arg(long, value_name = "DIR", requires = "output", conflicts_with_all = ["files", "list", "digest", "recursive", "skip_existing"])]
+    pub(crate) manifest: Option<PathBuf>,
+    /// Sign as a table says: on each line the file of a private key, a file and where its signature goes, with tabs between
+    /// them; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "files", "list", "digest", "manifest", "recursive", "skip_existing", "output", "out_dir", "cache_layers", "cache_memory"])]
+    pub(crate) table: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) message: MessageOptions,
+    /// Write each signature as text that names its set, mode, context and key: docs/envelope.md. `verify` knows it by itself;
+    /// other programs take bare signatures alone
+    #[arg(long, conflicts_with_all = ["skip_existing", "internal", "manifest", "table"])]
+    pub(crate) armor: bool,
+    /// A line that goes into the text and is signed as well
+    #[arg(long, value_name = "TEXT", requires = "armor")]
+    pub(crate) comment: Option<String>,
     /// Sign without randomness: the same message always has the same signature
     #[arg(long)]
     pub(crate) deterministic: bool,
@@ -179,6 +212,10 @@ pub(crate) struct Sign {
     /// Sign a digest that was computed elsewhere, instead of a file; --prehash or the key says by which hash function
     #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with_all = ["files", "list"], requires = "output", help_heading = "Message")]
     pub(crate) digest: Option<Bytes>,
+    /// The ledger of a key of a limited set; KEY.ledger if not given
+    #[cfg(feature = "draft-sp800-230")]
+    #[arg(long, value_name = "FILE", conflicts_with = "table")]
+    pub(crate) ledger: Option<PathBuf>,
     /// Print a line of JSON for each file, and a summary: docs/automation.md
     #[arg(long)]
     pub(crate) json: bool,
@@ -198,11 +235,16 @@ pub(crate) struct Sign {
 ///
 /// One verdict a file goes to standard output: `FILE: OK`, `FILE: FAILED`, or `FILE: ERROR` where there was nothing to
 /// judge. With --quiet, only bad ones do.
+///
+/// With --certificate or --cms, the signature is the one in that file, and it alone is checked: no chain, no date, no name.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what").args(["files", "list", "digest"]).required(true).multiple(true))]
-#[command(group = ArgGroup::new("whose").args(["key", "public_key", "allowed_signers"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what").args(["files", "list", "digest", "manifest", "table", "certificate", "cms"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("whose").args(["key", "public_key", "allowed_signers", "table", "certificate"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("detached").args(["list", "digest", "signature", "signature_dir", "allowed_signers", "context",
+    "context_hex", "prehash", "internal", "diagnose", "strict", "manifest", "table", "recursive", "root", "extra"]).multiple(true))]
 pub(crate) struct Verify {
-    /// The public key, or the private key: PEM, DER or raw; `-` is standard input. Of several keys, one has to have signed
+    /// The public key, the private key, or a certificate whose subject's key it is: PEM, DER or raw; `-` is standard input. Of
+    /// several keys, one has to have signed
     #[arg(short, long, value_name = "FILE")]
     pub(crate) key: Vec<PathBuf>,
     /// A public key as one word, as `pubkey --line` prints it
@@ -214,15 +256,46 @@ pub(crate) struct Verify {
     /// When the signers have to be valid, for example 2026-11-23 or 2026-11-23T12:00:00Z; now if not given
     #[arg(long, value_name = "TIME", requires = "allowed_signers", value_parser = time)]
     pub(crate) at: Option<SystemTime>,
+    /// Verify the signature on a certificate, or on a certificate request, which its own key signs: PEM or DER
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["detached", "files", "cms"], help_heading = "Certificates")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// The certificate, or the key, of the issuer
+    #[arg(long, value_name = "FILE", help_heading = "Certificates")]
+    pub(crate) issuer: Option<PathBuf>,
+    /// Verify CMS (.p7s): the message is inside, or FILE
+    #[arg(long, value_name = "FILE", conflicts_with = "detached", help_heading = "Certificates")]
+    pub(crate) cms: Option<PathBuf>,
     /// The signature of the one file; FILE.sig if not given; `-` is standard input
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["signature_dir", "list"])]
     pub(crate) signature: Option<PathBuf>,
     /// Where the signatures are, each named after its file
     #[arg(long, value_name = "DIR")]
     pub(crate) signature_dir: Option<PathBuf>,
+    /// Verify all files of each directory that is given, but for those called *.sig; with --signature-dir, the signatures lie
+    /// there as the files lie in their directory
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Verify the signature of FILE, which lists files with their SHA-256, and then each of these files: none may be missing or
+    /// lie outside. The signature is FILE.sig if --signature does not say otherwise
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "list", "digest", "recursive", "signature_dir"])]
+    pub(crate) manifest: Option<PathBuf>,
+    /// Where the files of the manifest are; where the manifest is, if not given
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Refuse files that are there and not in the manifest, too
+    #[arg(long)]
+    pub(crate) extra: bool,
+    /// Verify as a table says: on each line the file of a public key, a file and its signature, with tabs between them; `-` is
+    /// standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "public_key", "allowed_signers", "files", "list", "digest", "manifest", "recursive", "signature", "signature_dir", "strict"])]
+    pub(crate) table: Option<PathBuf>,
     /// Verify a digest that was computed elsewhere, instead of a file; --prehash or the key says by which hash function
     #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with_all = ["files", "list"], requires = "signature", help_heading = "Message")]
     pub(crate) digest: Option<Bytes>,
+    /// Of a signature that fails, try what people mix up (modes, contexts, sets, line ends, encodings), and say with what it is
+    /// valid and which command shows that. Verdicts and exit codes stay as they are
+    #[arg(long, conflicts_with_all = ["manifest", "table"])]
+    pub(crate) diagnose: bool,
     /// Of zkDilithium: refuse other encodings of a valid signature or key than the one that is written, which all
     /// implementations accept
     #[arg(long)]
@@ -295,7 +368,8 @@ pub(crate) struct Hash {
 /// Show what a key or a signature is, every part with its offset
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A key (PEM, DER or raw) or a signature; `-` is standard input
+    /// A key (PEM, DER or raw), a signature, bare or in an envelope, a certificate, a certificate request or CMS; `-` is standard
+    /// input
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) passphrase: PassphraseOptions,
@@ -394,6 +468,81 @@ pub(crate) struct Quickstart {
     pub(crate) keep: Option<PathBuf>,
 }
 
+/// Count the signatures of a key of a limited set (draft SP 800-230)
+///
+/// Such a key makes at most 2^24 signatures, and `sign` reserves a number in the key's ledger before each. docs/ledger.md says what a
+/// ledger cannot notice.
+#[cfg(feature = "draft-sp800-230")]
+#[derive(Args)]
+pub(crate) struct Ledger {
+    #[command(subcommand)]
+    pub(crate) command: LedgerCommand,
+}
+
+#[cfg(feature = "draft-sp800-230")]
+#[derive(Subcommand)]
+pub(crate) enum LedgerCommand {
+    Init(LedgerInit),
+    Show(LedgerShow),
+    Lease(LedgerLease),
+}
+
+/// A key and its ledger.
+#[cfg(feature = "draft-sp800-230")]
+#[derive(Args)]
+pub(crate) struct LedgerKey {
+    /// The private or the public key: raw; `-` is standard input
+    #[arg(value_name = "KEY")]
+    pub(crate) key: PathBuf,
+    /// The ledger; KEY.ledger if not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ledger: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) of: KeyKind,
+    #[command(flatten)]
+    pub(crate) passphrase: PassphraseOptions,
+}
+
+/// Make the ledger of a key
+#[cfg(feature = "draft-sp800-230")]
+#[derive(Args)]
+pub(crate) struct LedgerInit {
+    #[command(flatten)]
+    pub(crate) key: LedgerKey,
+    /// How many signatures the key has made, at least; 0 if not given, but for a key that has had a ledger
+    #[arg(long, value_name = "N")]
+    pub(crate) used: Option<u64>,
+    #[command(flatten)]
+    pub(crate) overwrite: Overwrite,
+}
+
+/// Show how many signatures are left
+#[cfg(feature = "draft-sp800-230")]
+#[derive(Args)]
+pub(crate) struct LedgerShow {
+    #[command(flatten)]
+    pub(crate) key: LedgerKey,
+    /// Print a line of JSON: docs/automation.md
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Make a ledger for another machine that has the same key, with numbers of this ledger
+#[cfg(feature = "draft-sp800-230")]
+#[derive(Args)]
+pub(crate) struct LedgerLease {
+    #[command(flatten)]
+    pub(crate) key: LedgerKey,
+    /// How many signatures the other machine may make
+    #[arg(long, value_name = "N")]
+    pub(crate) count: NonZeroU64,
+    /// Where the other machine's ledger goes
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) overwrite: Overwrite,
+}
+
 /// Print the completions of a shell, for its folder of completions
 #[derive(Args)]
 pub(crate) struct Completions {
@@ -418,6 +567,15 @@ pub(crate) struct Inputs {
     /// A file that lists files, one a line, at least one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) list: Option<PathBuf>,
+    /// In the list, names end with NUL instead of a newline, as `find -print0` writes them
+    #[arg(short = '0', long, requires = "list")]
+    pub(crate) null: bool,
+}
+
+/// A file, and what it is called below a directory of signatures.
+pub(crate) struct Named {
+    pub(crate) path: PathBuf,
+    pub(crate) name: PathBuf,
 }
 
 /// How a file becomes M′.
@@ -487,9 +645,22 @@ impl Inputs {
     pub(crate) fn paths(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut paths = self.files.clone();
         if let Some(list) = &self.list {
-            paths.extend(read_list(&list.as_path().into())?);
+            paths.extend(read_list(&list.as_path().into(), self.null)?);
         }
         Ok(paths)
+    }
+    /// All files with the names that their signatures have in a directory of signatures; directories become what is in them.
+    pub(crate) fn named(&self, digest: Option<&Bytes>, recursive: bool) -> Result<Vec<Named>, Failure> {
+        let mut all = Vec::new();
+        for path in self.paths_or(digest)? {
+            if recursive && path.is_dir() {
+                all.extend(trees::files(&path)?);
+            } else {
+                let name = path.file_name().unwrap_or(path.as_os_str()).into();
+                all.push(Named { path, name });
+            }
+        }
+        Ok(all)
     }
     /// Whether each file gets a verdict of its own.
     pub(crate) fn many(&self) -> bool {

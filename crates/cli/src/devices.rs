@@ -101,7 +101,7 @@ fn sizes(device: &Device) -> (String, String) {
         0 => (format!("{} cores", device.cores), "the host's".into()),
         bytes => {
             let gibibytes = significant(bytes as f64 / f64::from(1 << 30));
-            let units = if device.automatic { "multiprocessors" } else { "cores" };
+            let units = if device.automatic { "compute_units" } else { "cores" };
             (format!("{} {units}", device.cores), format!("{gibibytes} GiB"))
         }
     }

@@ -132,16 +132,17 @@ pub(crate) fn available() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The paths that a list names, one a line; at least one.
-pub(crate) fn read_list(list: &Source) -> Result<Vec<PathBuf>, Failure> {
-    listed(list, &list.read()?)
+/// The paths that a list names, one a line, or each ended by NUL; at least one.
+pub(crate) fn read_list(list: &Source, null: bool) -> Result<Vec<PathBuf>, Failure> {
+    listed(list, &list.read()?, null)
 }
 
 /// The paths in the bytes of a list. Where all lines end with CR LF, the CR is no part of a name.
-pub(crate) fn listed(list: &Source, bytes: &[u8]) -> Result<Vec<PathBuf>, Failure> {
-    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+pub(crate) fn listed(list: &Source, bytes: &[u8], null: bool) -> Result<Vec<PathBuf>, Failure> {
+    let end = if null { 0 } else { b'\n' };
+    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == end).collect();
     let ended = &lines[..lines.len() - 1];
-    if !ended.is_empty() && ended.iter().all(|line| line.ends_with(b"\r")) {
+    if !null && !ended.is_empty() && ended.iter().all(|line| line.ends_with(b"\r")) {
         lines.iter_mut().for_each(|line| *line = line.strip_suffix(b"\r").unwrap_or(line));
     }
     lines.retain(|line| !line.is_empty());
@@ -171,6 +172,8 @@ pub(crate) enum Access {
     Private,
     /// Whom the umask lets.
     Public,
+    /// The same, for the second of two public files that belong together.
+    Second,
 }
 
 impl Access {
@@ -372,13 +375,30 @@ impl Target {
         let bytes = match self {
             Target::Stdout => Bytes::Stdout(held()),
             // What has come since the check gets no private key.
-            Target::File(path) if access == Access::Public && is_device(path) => Bytes::Device(path.clone(), held()),
+            Target::File(path) if access != Access::Private && is_device(path) => Bytes::Device(path.clone(), held()),
             Target::File(path) => {
-                let staged = Staged::new(path, access, bytes).map_err(|error| self.failed(&error))?;
-                Bytes::File { path: path.clone(), staged, force }
+                let mut prepared = self.stage(path, access, force)?;
+                prepared.append(bytes)?;
+                return Ok(prepared);
             }
         };
         Ok(Prepared { target: self.clone(), bytes })
+    }
+
+    /// A file that gets its bytes part by part; it is at `path`, which is this target's.
+    fn stage(&self, path: &Path, access: Access, force: bool) -> Result<Prepared, Failure> {
+        let staged = Staged::new(path, access).map_err(|error| self.failed(&error))?;
+        Ok(Prepared { target: self.clone(), bytes: Bytes::File { path: path.into(), staged, force } })
+    }
+
+    /// Prepares a regular file that gets its bytes part by part.
+    pub(crate) fn begin(&self, access: Access, force: bool) -> Result<Prepared, Failure> {
+        self.check(access, false, force)?;
+        match self {
+            Target::File(path) if !is_device(path) => self.stage(path, access, force),
+            _ => Err(Failure::new(format!("{self} is no regular file, and a table goes to no other"))
+                .hint("name a new file")),
+        }
     }
 
     /// Writes the bytes: all of them, or none.
@@ -422,6 +442,14 @@ impl Prepared {
         if let Bytes::File { staged, .. } = &self.bytes { Some(staged) } else { None }
     }
 
+    /// Writes more bytes to a file.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match &mut self.bytes {
+            Bytes::File { staged, .. } => staged.write(bytes).map_err(|error| self.target.failed(&error)),
+            Bytes::Stdout(_) | Bytes::Device(..) => unreachable!("these get their bytes at once"),
+        }
+    }
+
     /// Puts the bytes on the disk, and then gives them their name.
     pub(crate) fn commit(self, printer: &Printer) -> Result<(), Failure> {
         self.sync()?;
@@ -455,31 +483,35 @@ impl Prepared {
     }
 }
 
-/// Writes a private key and its public key, which belong together: no run finds one of them beside another pair's.
-pub(crate) fn commit_pair(private: Prepared, public: Prepared, printer: &Printer) -> Result<(), Failure> {
-    match (private, public) {
+/// Writes two files that belong together: no run finds one of them beside another pair's. `way_out` says what to do where the first
+/// was replaced and the second could not be.
+pub(crate) fn commit_pair(
+    first: Prepared,
+    second: Prepared,
+    way_out: impl Fn(&Target) -> String,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    match (first, second) {
         (
-            Prepared { target: private, bytes: Bytes::File { staged: a, force, .. } },
-            Prepared { target: public, bytes: Bytes::File { staged: b, .. } },
+            Prepared { target: first, bytes: Bytes::File { staged: a, force, .. } },
+            Prepared { target: second, bytes: Bytes::File { staged: b, .. } },
         ) => {
-            a.sync().map_err(|error| private.failed(&error))?;
-            b.sync().map_err(|error| public.failed(&error))?;
+            a.sync().map_err(|error| first.failed(&error))?;
+            b.sync().map_err(|error| second.failed(&error))?;
             staged::commit_pair(a, b, force).map_err(|(about, error)| match about {
-                About::First => private.failed(&error),
-                About::Second => public.failed(&error),
-                About::SecondAlone => public.failed(&error).hint(format!(
-                    "{private} has the new private key; `hypergrove pubkey {private}` makes its public key"
-                )),
+                About::First => first.failed(&error),
+                About::Second => second.failed(&error),
+                About::SecondAlone => second.failed(&error).hint(way_out(&first)),
             })?;
-            for target in [private, public] {
+            for target in [first, second] {
                 let Target::File(path) = &target else { continue };
                 sync(&target, Some(directory(path).into()))?;
             }
             Ok(())
         }
-        (private, public) => {
-            private.commit(printer)?;
-            public.commit(printer)
+        (first, second) => {
+            first.commit(printer)?;
+            second.commit(printer)
         }
     }
 }

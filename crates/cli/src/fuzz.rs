@@ -52,6 +52,8 @@ pub static TARGETS: &[Target] = &[
     Target { name: "zkdilithium_signatures", run: zkdilithium::signatures, heap: None },
     Target { name: "signatures_toy",         run: signatures::toy,         heap: None },
     Target { name: "signatures_real",        run: signatures::real,        heap: None },
+    Target { name: "envelope",               run: lists::envelope,         heap: Some(16) },
+    Target { name: "x509",                   run: keys::x509,              heap: Some(128) },
     Target { name: "signers",                run: lists::signers,          heap: Some(64) },
     Target { name: "lists",                  run: lists::lists,            heap: Some(64) },
     Target { name: "tables",                 run: documents::tables,       heap: Some(1024) },

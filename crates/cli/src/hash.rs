@@ -3,6 +3,7 @@
 use crate::args::{self, Hash, MachineOptions};
 use crate::files::{Source, path_of};
 use crate::json::{self, FileLine, Line, Word};
+use hypergrove::manifest::{escape, unescape};
 use hypergrove::{Engine, MerkleTree};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
@@ -65,21 +66,7 @@ impl<'p> Lines<'p> {
 
 /// A name as a line has it, and the backslash that goes before the line if something was escaped.
 fn escaped(path: &Path) -> (&'static [u8], Vec<u8>) {
-    let (mut mark, mut name) = (&b""[..], Vec::new());
-    for &byte in path.as_os_str().as_encoded_bytes() {
-        let letter = match byte {
-            b'\\' => b'\\',
-            b'\n' => b'n',
-            b'\r' => b'r',
-            _ => {
-                name.push(byte);
-                continue;
-            }
-        };
-        mark = b"\\";
-        name.extend([b'\\', letter]);
-    }
-    (mark, name)
+    escape(path.as_os_str().as_encoded_bytes())
 }
 
 /// How a line with a sum is written.
@@ -307,24 +294,8 @@ fn parse(line: &[u8], bare: &mut Option<bool>) -> Option<(Vec<u8>, [u8; 32])> {
     };
     let mut sum = [0; 32];
     hex::decode_to_slice(digest, &mut sum).ok()?;
-    let name = if is_escaped { unescaped(name)? } else { name.to_vec() };
+    let name = if is_escaped { unescape(name)? } else { name.to_vec() };
     (!name.contains(&0)).then_some((name, sum))
-}
-
-fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
-    let (mut out, mut bytes) = (Vec::new(), name.iter());
-    while let Some(&byte) = bytes.next() {
-        out.push(match (byte, byte == b'\\') {
-            (_, true) => match bytes.next()? {
-                b'\\' => b'\\',
-                b'n' => b'\n',
-                b'r' => b'\r',
-                _ => return None,
-            },
-            (byte, false) => byte,
-        });
-    }
-    Some(out)
 }
 
 /// The bytes of a record, all of them or an error.

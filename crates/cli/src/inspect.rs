@@ -3,12 +3,13 @@
 use crate::args::{self, Inspect, KeyKind, Scheme, known_sets};
 use crate::files::Source;
 use crate::keys::{Element, Encoding, Found, Key, KeyFile, elements};
-use crate::{pem, zkdilithium};
+use crate::{pem, x509, zkdilithium};
 use hypergrove::Params;
+use hypergrove::envelope::{self, Envelope};
 use hypergrove::pkcs8::der::Tag;
 use hypergrove::zkdilithium::params::*;
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::printer::{Printer, Table, grouped};
+use hypergrove_lab::printer::{Printer, Table, Visible, grouped};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -28,7 +29,10 @@ pub(crate) struct Report {
     /// The hash function that a key of HashSLH-DSA implies.
     #[serde(skip_serializing_if = "Option::is_none")]
     prehash: Option<String>,
-    /// `PEM`, `DER` or `raw`.
+    /// What an envelope says of its signature.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    envelope: Option<Said>,
+    /// `PEM`, `DER`, `raw` or `envelope`.
     format: &'static str,
     /// How it was encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,6 +40,18 @@ pub(crate) struct Report {
     /// Bytes, without the PEM around them; of what was encrypted, those that were decrypted.
     pub(crate) bytes: usize,
     pub(crate) parts: Vec<Part>,
+}
+
+/// What an envelope says of its signature. Nothing of it is verified.
+#[derive(Serialize)]
+struct Said {
+    mode: String,
+    /// In hexadecimal.
+    context: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
+    /// The context that is signed, in hexadecimal.
+    signed_context: String,
 }
 
 /// A stretch of the file.
@@ -66,7 +82,14 @@ enum Value {
 pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     args::one_stdin([Some(args.file.as_path()), args.passphrase.path().as_deref()].into_iter().flatten())?;
     let source = Source::from(args.file.as_path());
-    let report = report(&KeyFile::read(source.clone(), Some(&args.passphrase))?, &args.of, args.show_secrets)?;
+    let file = KeyFile::read(source.clone(), Some(&args.passphrase))?;
+    // A raw private key needs --set, and is not searched for anything else.
+    if args.of.set.is_none()
+        && let Some(exit) = x509::inspect(args, &source, &file.bytes, printer)?
+    {
+        return Ok(exit);
+    }
+    let report = report(&file, &args.of, args.show_secrets)?;
     if args.json {
         let json = serde_json::to_string_pretty(&report).map_err(|error| Failure::new(error.to_string()))?;
         printer.line(json)?;
@@ -80,6 +103,14 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     }
     if let Some(hash) = &report.prehash {
         printer.line(format_args!("mode    HashSLH-DSA with {hash}, no other"))?;
+    }
+    if let Some(Said { mode, context, comment, signed_context }) = &report.envelope {
+        printer.line(format_args!("mode    {mode}"))?;
+        printer.line(format_args!("context {}", if context.is_empty() { "empty" } else { context }))?;
+        printer.line(format_args!("signed  {signed_context}, a context over all that the envelope says"))?;
+        if let Some(comment) = comment {
+            printer.line(format_args!("comment {}", Visible(comment)))?;
+        }
     }
     if let Some(encryption) = &report.encryption {
         printer.line(format_args!("cipher  {encryption}; what follows is decrypted"))?;
@@ -102,6 +133,9 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
 
 /// What a file is, and what its parts are.
 pub(crate) fn report(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
+    if envelope::looks_like_it(&file.bytes) {
+        return of_envelope(file, of);
+    }
     if file.scheme(of)? == Scheme::ZkDilithium {
         return of_zkdilithium(file, show_secrets);
     }
@@ -153,6 +187,7 @@ fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
         sets,
         fingerprint: None,
         prehash: None,
+        envelope: None,
         format: "raw",
         encryption: None,
         bytes: bytes.len(),
@@ -222,11 +257,39 @@ fn key(found: &Found, show_secrets: bool) -> Report {
         sets: vec![p.name],
         fingerprint,
         prehash,
+        envelope: None,
         format,
         encryption: encryption.clone(),
         bytes: bytes.len(),
         parts,
     }
+}
+
+/// A signature with what its envelope says; the parts are those of the bare signature.
+fn of_envelope(file: &KeyFile<'_>, of: &KeyKind) -> Result<Report, Failure> {
+    let envelope = Envelope::parse(&file.bytes).map_err(|error| {
+        Failure::new(error.to_string())
+            .of(&file.source)
+            .hint("copy the envelope again; docs/envelope.md has its format")
+    })?;
+    let header = envelope.header();
+    if let Some(p) = of.set.filter(|p| *p != header.params()) {
+        return Err(Failure::new(format!("{} is an envelope of {}, --set says {p}", file.source, header.params()))
+            .hint("leave --set out"));
+    }
+    let mode = header.prehash().map_or("pure".into(), |hash| format!("pre-hash {hash}"));
+    let said = Said {
+        mode,
+        context: hex::encode(header.context()),
+        comment: header.comment().map(str::to_owned),
+        signed_context: hex::encode(header.signed_context()),
+    };
+    Ok(Report {
+        envelope: Some(said),
+        fingerprint: Some(header.key().to_string()),
+        format: "envelope",
+        ..signature(envelope.signature(), &[header.params()])
+    })
 }
 
 /// A key or a signature of zkDilithium: fields of fixed lengths, one after the other.
@@ -259,6 +322,7 @@ fn of_zkdilithium(file: &KeyFile<'_>, show_secrets: bool) -> Result<Report, Fail
         sets: vec![NAME],
         fingerprint,
         prehash: None,
+        envelope: None,
         format,
         encryption: None,
         bytes: found.bytes.len(),

@@ -1,11 +1,11 @@
 //! What `--json` prints for programs: an object a line, as docs/json.schema.json describes them.
 
-use crate::verdicts::By;
+use crate::verdicts::SignedBy;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::Printer;
 use serde::Serialize;
 
-/// A line of the output of `keygen`, `sign`, `verify` or `hash --check` with `--json`.
+/// A line of the output of `keygen`, `sign`, `verify`, `hash --check` or `ledger show` with `--json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -14,8 +14,36 @@ pub(crate) enum Line {
     Key(KeyLine),
     /// What became of a file.
     File(FileLine),
+    /// A ledger.
+    #[cfg(feature = "draft-sp800-230")]
+    Ledger(LedgerLine),
     /// The last line.
     Summary(SummaryLine),
+}
+
+/// What `ledger show` says of the ledger of a key of a limited set.
+#[cfg(feature = "draft-sp800-230")]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LedgerLine {
+    /// Its file.
+    pub(crate) ledger: String,
+    /// The fingerprint of the key.
+    pub(crate) key: String,
+    /// The parameter set of the key.
+    pub(crate) set: &'static str,
+    /// Changes of the ledger so far.
+    pub(crate) generation: u64,
+    /// Its first number.
+    pub(crate) start: u64,
+    /// The number of the next signature.
+    pub(crate) next: u64,
+    /// The number after the last.
+    pub(crate) end: u64,
+    /// Signatures that numbers were reserved for.
+    pub(crate) used: u64,
+    /// Signatures that are left.
+    pub(crate) left: u64,
 }
 
 /// A key pair that `keygen` made.
@@ -61,6 +89,15 @@ pub(crate) struct FileLine {
     /// The way out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
+    /// The comment of the signature's envelope, which is signed as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) comment: Option<String>,
+    /// What is wrong with the envelope of a signature that fails; with `--diagnose`, with what a signature is valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) diagnosis: Option<String>,
+    /// With `--diagnose`: a command of a shell that would succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
 }
 
 /// What became of a file, in a word.
@@ -76,6 +113,8 @@ pub(crate) enum Word {
     Kept,
     /// The signature, or the sum, is wrong.
     Failed,
+    /// The file is there, and the manifest does not list it.
+    Extra,
     /// There is no verdict: the file or its signature could not be read or written.
     Error,
 }
@@ -97,6 +136,7 @@ pub(crate) struct Counts {
     pub(crate) signed: u64,
     pub(crate) kept: u64,
     pub(crate) failed: u64,
+    pub(crate) extra: u64,
     pub(crate) error: u64,
     /// Lines of a list of sums that are no sums.
     pub(crate) improper: u64,
@@ -110,6 +150,7 @@ impl Counts {
             Word::Signed => &mut self.signed,
             Word::Kept => &mut self.kept,
             Word::Failed => &mut self.failed,
+            Word::Extra => &mut self.extra,
             Word::Error => &mut self.error,
         } += 1;
     }
@@ -127,12 +168,15 @@ impl FileLine {
             signer: none(),
             error: none(),
             hint: none(),
+            comment: none(),
+            diagnosis: none(),
+            command: none(),
         }
     }
 
     /// With the key that signed.
-    pub(crate) fn by(self, by: &By) -> FileLine {
-        let By { set, fingerprint, name } = by;
+    pub(crate) fn by(self, by: &SignedBy) -> FileLine {
+        let SignedBy { set, fingerprint, name } = by;
         FileLine { set: Some(set), key: Some(fingerprint.to_string()), signer: name.clone(), ..self }
     }
 
@@ -158,7 +202,7 @@ impl Line {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "draft-sp800-230"))]
 mod tests {
     use super::*;
 

@@ -1,27 +1,32 @@
 //! `hypergrove keygen`.
 
 use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
-use crate::files::{Access, Target, commit_pair};
+use crate::files::{Access, Prepared, Target, commit_pair};
 use crate::json::{KeyLine, Line};
 use crate::keys::{Encoding, check_encoding, encode_encrypted, encode_private, encode_public};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Params, Seeds};
+use hypergrove::{Params, Seeds, SigningKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{Printer, Shown};
-use zeroize::Zeroizing;
+use hypergrove_lab::printer::{Printer, Shown, grouped};
+use std::ops::ControlFlow;
+use std::path::Path;
+use zeroize::{Zeroize, Zeroizing};
 
 pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    if let (false, Some(path)) = (args.encrypt, args.passphrase.path()) {
+        return Err(Failure::new(format!("{} holds a passphrase, and no key is to be encrypted", Shown(&path)))
+            .hint("encrypt the private key with --encrypt, or leave the passphrase out"));
+    }
+    if let (Some(count), Some(path)) = (args.count, &args.table) {
+        return table(args, count.get(), path, machine, printer);
+    }
     let (private, public) = (Target::from(args.output.as_path()), args.pubout.as_deref().map(Target::from));
     let (encoding, force) = (args.encoding.encoding(), args.overwrite.force);
     if public.as_ref().is_some_and(|public| public.is(&private)) {
         return Err(Failure::new(format!("both keys would go to {private}"))
             .hint("name a file for the private key with --output, and another one with --pubout"));
-    }
-    if let (false, Some(path)) = (args.encrypt, args.passphrase.path()) {
-        return Err(Failure::new(format!("{} holds a passphrase, and no key is to be encrypted", Shown(&path)))
-            .hint("encrypt the private key with --encrypt, or leave the passphrase out"));
     }
     if args.json && [Some(&private), public.as_ref()].contains(&Some(&Target::Stdout)) {
         return Err(Failure::new("a key and JSON would both go to standard output")
@@ -59,7 +64,10 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     // Both are on the disk before either has its name.
     let private_file = private.prepare(&private_bytes, Access::Private, force)?;
     match &public {
-        Some(public) => commit_pair(private_file, public.prepare(&public_bytes, Access::Public, force)?, printer)?,
+        Some(public) => {
+            let public_file = public.prepare(&public_bytes, Access::Public, force)?;
+            commit_pair(private_file, public_file, public_is_missing, printer)?;
+        }
         None => private_file.commit(printer)?,
     }
     if let Target::File(_) = &private {
@@ -71,6 +79,11 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         printer.note(format_args!("wrote {public}: its public key"));
     }
     printer.note(format_args!("its fingerprint is {fingerprint}"));
+    if args.set.is_some_and(|p| p.signature_limit().is_some()) {
+        printer.note(
+            "it makes a limited number of signatures: make its ledger with `hypergrove ledger init` before it signs",
+        );
+    }
     if args.json {
         let key = KeyLine {
             private_key: private.path_text(),
@@ -82,6 +95,98 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         Line::Key(key).print(printer)?;
     }
     Ok(Exit::Good)
+}
+
+/// Bytes of a table that are written together, and room for one more line.
+const TOGETHER: usize = 256 << 10;
+const LINE: usize = 4 << 10;
+
+/// Many keys, in a table: all of them or none.
+fn table(
+    args: &Keygen,
+    count: usize,
+    path: &Path,
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let Wanted::SlhDsa(p, _) = Wanted::new(args)? else {
+        return Err(Failure::new(format!("--count makes keys of SLH-DSA, and --scheme says {NAME}"))
+            .hint("make keys of this scheme one by one"));
+    };
+    let (private, public) = (Target::from(path), args.pubout.as_deref().map(Target::from));
+    let force = args.overwrite.force;
+    if public.as_ref().is_some_and(|public| public.is(&private)) {
+        return Err(Failure::new(format!("both tables would go to {private}"))
+            .hint("name another file for the public keys with --pubout"));
+    }
+    let mut secret = Table::new(&private, Access::Private, force)?;
+    let mut shown = public.as_ref().map(|public| Table::new(public, Access::Public, force)).transpose()?;
+    let engine = machine::engine(machine, printer)?;
+    let (bar, mut written) = (printer.progress(count, "making"), Ok(()));
+    engine.generate_batch(p, count, |_, key| {
+        bar.inc(1);
+        let key = if args.hash_slh_dsa { key.into_hash_slh_dsa() } else { key };
+        written = line(&key, &mut secret, shown.as_mut());
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    bar.finish_and_clear();
+    written?;
+    let secret = secret.finish()?;
+    match shown {
+        Some(shown) => commit_pair(secret, shown.finish()?, public_table_is_missing, printer)?,
+        None => secret.commit(printer)?,
+    }
+    printer.note(format_args!("wrote {private}: {} private keys of {}", grouped(count as u64), p.name));
+    if let Some(public) = &public {
+        printer.note(format_args!("wrote {public}: their public keys"));
+    }
+    Ok(Exit::Good)
+}
+
+/// What to do where a table of private keys was replaced and that of their public keys was not.
+fn public_table_is_missing(private: &Target) -> String {
+    format!("{private} has the new keys; its first two columns are the table of their public keys")
+}
+
+/// A key's lines.
+fn line(key: &SigningKey, secret: &mut Table, shown: Option<&mut Table>) -> Result<(), Failure> {
+    let public = key.verifying_key();
+    let (fingerprint, word) = (public.fingerprint().to_string(), public.to_base64()?);
+    if let Some(shown) = shown {
+        shown.add(&[&fingerprint, "\t", &word, "\n"])?;
+    }
+    secret.add(&[&fingerprint, "\t", &word, "\t", &key.to_base64()?, "\n"])
+}
+
+/// A table on its way to a file. Its buffer never grows: that would leave keys behind.
+struct Table {
+    file: Prepared,
+    waiting: Zeroizing<Vec<u8>>,
+}
+
+impl Table {
+    fn new(target: &Target, access: Access, force: bool) -> Result<Table, Failure> {
+        Ok(Table { file: target.begin(access, force)?, waiting: Zeroizing::new(Vec::with_capacity(TOGETHER + LINE)) })
+    }
+    fn add(&mut self, parts: &[&str]) -> Result<(), Failure> {
+        debug_assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= LINE, "a line has room");
+        parts.iter().for_each(|part| self.waiting.extend_from_slice(part.as_bytes()));
+        if self.waiting.len() < TOGETHER { Ok(()) } else { self.flush() }
+    }
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.file.append(&self.waiting)?;
+        self.waiting.zeroize();
+        Ok(())
+    }
+    fn finish(mut self) -> Result<Prepared, Failure> {
+        self.flush()?;
+        Ok(self.file)
+    }
+}
+
+/// What to do where a private key was replaced and its public key was not.
+pub(crate) fn public_is_missing(private: &Target) -> String {
+    format!("{private} has the new private key; `hypergrove pubkey {private}` makes its public key")
 }
 
 /// The kind of key, with the seeds that were given.

@@ -4,7 +4,7 @@ use crate::args::{KeyKind, Scheme, known_sets};
 use crate::files::Source;
 use crate::passphrase::PassphraseOptions;
 use crate::pem::{Pem, is_pem, mixed};
-use crate::zkdilithium;
+use crate::{x509, zkdilithium};
 use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, VerifyingKey};
@@ -14,7 +14,7 @@ use std::ops::Range;
 use zeroize::Zeroizing;
 
 /// The first byte of every DER key, and of a version in it.
-const DER_SEQUENCE: u8 = 0x30;
+pub(crate) const DER_SEQUENCE: u8 = 0x30;
 const DER_INTEGER: u8 = 0x02;
 
 /// How a key is written.
@@ -159,8 +159,9 @@ pub(crate) fn recognise(
             }
             (None, Some(der)) => (public(&der)?, der),
             (None, None) if labels().contains(&"CERTIFICATE") => {
-                return Err(Failure::new("this is a certificate, a key was expected")
-                    .hint("take its key out, for example with `openssl x509 -in FILE -noout -pubkey`"));
+                let der = pem.block("CERTIFICATE")?.unwrap_or_default();
+                let key = x509::subject_key(&der)?;
+                (Key::Public(key.clone()), Zeroizing::new(encode_public(&key, Encoding::Der)?))
             }
             (None, None) => {
                 let label = brief(&labels().join("', '"));
@@ -174,6 +175,10 @@ pub(crate) fn recognise(
     } else if EncryptedSigningKey::looks_like_it(bytes) {
         let der = decrypt(bytes)?;
         (Encoding::Der, private(&der)?, der)
+    } else if x509::looks_like_certificate(bytes) {
+        let key = x509::subject_key(bytes)?;
+        let der = encode_public(&key, Encoding::Der)?;
+        (Encoding::Der, Key::Public(key), Zeroizing::new(der))
     } else if bytes[0] == DER_SEQUENCE {
         // PKCS#8 begins with a version, SPKI has none; a file that is cut short shows it as well.
         let header = match bytes.get(1) {

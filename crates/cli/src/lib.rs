@@ -1,12 +1,10 @@
-//! The command line of hypergrove: keys, signatures and measurements of SLH-DSA (FIPS 205) and zkDilithium.
-//!
-//! This is the tool's code as a library, so that fuzz targets reach what reads files. It is no interface: programs use the
-//! crate `hypergrove`.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod acvp;
 mod args;
 mod devices;
+mod diagnose;
 mod explain;
 mod files;
 #[cfg(feature = "fuzz")]
@@ -19,6 +17,8 @@ mod json;
 mod kat;
 mod keygen;
 mod keys;
+#[cfg(feature = "draft-sp800-230")]
+mod ledger;
 mod message;
 mod passphrase;
 mod pem;
@@ -28,9 +28,12 @@ mod report;
 mod shell;
 mod sign;
 mod staged;
+mod table;
 mod tagged;
+mod trees;
 mod verdicts;
 mod verify;
+mod x509;
 mod zkdilithium;
 
 use args::{Cli, Command};
@@ -87,6 +90,8 @@ fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         Command::Acvp(args) => acvp::run(args, machine, printer),
         Command::Kat(args) => kat::run(args, machine, printer),
         Command::Completions(args) => shell::completions(args, printer),
+        #[cfg(feature = "draft-sp800-230")]
+        Command::Ledger(args) => ledger::run(args, printer),
         Command::Man(args) => shell::man(args, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }

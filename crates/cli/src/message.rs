@@ -2,13 +2,17 @@
 
 use crate::args::{Bytes, MachineOptions};
 use crate::files::{Source, available};
-use hypergrove::Mode;
+use hypergrove::{Mode, PreHash};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::grouped;
-use std::io::{self, Read};
+use std::io::Read;
+use std::sync::mpsc;
+use std::thread;
 
 /// Bytes of a message that are hashed at a time. Shorter messages are hashed by the engine, on all its threads.
 const PIECE: u64 = 1 << 20;
+/// Pieces that wait to be hashed, at most. One more is hashed and one is read meanwhile, 6 MiB in all.
+const AHEAD: usize = 4;
 
 /// Reads messages for a command, as far as they fit into memory.
 pub(crate) struct Messages<'a> {
@@ -75,20 +79,58 @@ impl<'a> Messages<'a> {
         }
         let Mode::PreHash { context, hash } = mode else { return Ok((mode, self.read(source)?)) };
         let (mut reader, _) = source.reader()?;
-        let mut piece = Vec::new();
-        let mut next = |piece: &mut Vec<u8>| {
-            piece.clear();
-            let read = reader.by_ref().take(PIECE).read_to_end(piece);
-            read.map_err(|error: io::Error| Failure::io("read", source, &error))
-        };
-        if (next(&mut piece)? as u64) < PIECE {
-            return Ok((mode, piece));
+        let mut first = Vec::new();
+        next(&mut reader, &mut first, source)?;
+        if (first.len() as u64) < PIECE {
+            return Ok((mode, first));
         }
-        let mut hasher = hash.hasher();
-        while !piece.is_empty() {
-            hasher.update(&piece);
-            next(&mut piece)?;
-        }
-        Ok((Mode::Digest { context, hash }, hasher.finish()))
+        Ok((Mode::Digest { context, hash }, digest(&mut reader, first, hash, source)?))
     }
+}
+
+/// Reads a piece; at the end it is empty.
+fn next(reader: &mut dyn Read, piece: &mut Vec<u8>, source: &Source) -> Result<(), Failure> {
+    piece.clear();
+    let read = reader.take(PIECE).read_to_end(piece);
+    read.map(|_| ()).map_err(|error| Failure::io("read", source, &error))
+}
+
+/// The hash of a message whose first piece was read. Another thread hashes while this one reads on.
+fn digest(reader: &mut dyn Read, first: Vec<u8>, hash: PreHash, source: &Source) -> Result<Vec<u8>, Failure> {
+    let (full, pieces) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
+    let (empty, spares) = mpsc::channel();
+    thread::scope(|scope| {
+        let work = move || {
+            let mut hasher = hash.hasher();
+            for piece in pieces {
+                hasher.update(&piece);
+                // The reader may have come to its end.
+                let _ = empty.send(piece);
+            }
+            hasher.finish()
+        };
+        let hashing = thread::Builder::new().name("prehash".into()).spawn_scoped(scope, work);
+        // Without a thread, this one hashes too.
+        let mut here = hashing.is_err().then(|| hash.hasher());
+        let mut piece = first;
+        while !piece.is_empty() {
+            piece = match &mut here {
+                Some(hasher) => {
+                    hasher.update(&piece);
+                    piece
+                }
+                None => {
+                    full.send(piece).expect("the other thread takes pieces until there are no more");
+                    spares.try_recv().unwrap_or_default()
+                }
+            };
+            next(reader, &mut piece, source)?;
+        }
+        drop(full);
+        Ok(match (here, hashing) {
+            (Some(hasher), _) => hasher.finish(),
+            (None, Ok(hashing)) => hashing.join().expect("hash functions do not panic"),
+            (None, Err(_)) => unreachable!("without the thread there is a hasher here"),
+        })
+    })
 }

@@ -2,6 +2,7 @@
 
 use crate::args::{MachineOptions, Quickstart};
 use crate::files::{Access, Batch, Source, Target, commit_pair};
+use crate::keygen::public_is_missing;
 use crate::keys::{Encoding, encode_private, encode_public};
 use crate::message::Messages;
 use crate::sign::signature_path;
@@ -142,7 +143,7 @@ impl Keeper<'_> {
             |name: &str, bytes: &[u8], access| Target::File(self.keep.join(name)).prepare(bytes, access, false);
         let private = prepare("private.pem", &encode_private(key, Encoding::Pem)?, Access::Private)?;
         let public = prepare("public.pem", &encode_public(&key.verifying_key(), Encoding::Pem)?, Access::Public)?;
-        commit_pair(private, public, self.printer)
+        commit_pair(private, public, public_is_missing, self.printer)
     }
     /// In the same place below the kept directory as the file below its own.
     fn signature(&self, file: &Path, signature: &[u8], batch: &mut Batch) -> Result<(), Failure> {
@@ -150,7 +151,7 @@ impl Keeper<'_> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|error| Failure::io("make the directory", Shown(parent), &error))?;
         }
-        let prepared = Target::File(signature_path(&path, None)).prepare(signature, Access::Public, false)?;
+        let prepared = Target::File(signature_path(&path)).prepare(signature, Access::Public, false)?;
         batch.add(0, prepared, self.printer).into_iter().try_for_each(|(_, written)| written)
     }
 }

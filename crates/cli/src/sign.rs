@@ -1,14 +1,16 @@
 //! `hypergrove sign`.
 
-use crate::args::{self, MachineOptions, Scheme, Sign};
-use crate::files::{Access, Batch, Fate, Source, Sources, Target, is_directory};
+use crate::args::{self, MachineOptions, Named, Scheme, Sign};
+use crate::files::{Access, Batch, Fate, Source, Sources, Target, directory, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::tagged::tagged;
-use crate::verdicts::{By, Told, Verdict, Verdicts};
+use crate::verdicts::{SignedBy, Told, Verdict, Verdicts};
 use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
+use crate::{table, trees};
+use hypergrove::envelope::{Envelope, EnvelopeError, Header, is_reserved};
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Fingerprint, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes};
 use hypergrove_lab::failure::{Exit, Failure};
@@ -24,10 +26,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let inputs = &args.inputs;
     let passphrase = args.passphrase.path();
-    let given = inputs.files.iter().chain(&inputs.list).chain([&args.key]).chain(&passphrase);
+    let given = inputs.files.iter().chain(&inputs.list).chain(&args.key).chain(&args.table).chain(&passphrase);
     args::one_stdin(given.map(PathBuf::as_path))?;
     args.message.mode()?;
-    let key_file = KeyFile::read(args.key.as_path().into(), Some(&args.passphrase))?;
+    let path = match (&args.table, &args.key) {
+        (Some(table), _) => return table::sign(args, table, machine, printer),
+        (None, Some(path)) => path,
+        (None, None) => unreachable!("the arguments require one of the two"),
+    };
+    let key_file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
     let key = match key_file.scheme(&args.of)? {
         Scheme::SlhDsa => Signer::SlhDsa(key_file.private(args.of.set)?),
         Scheme::ZkDilithium => Signer::ZkDilithium(zkdilithium::private(&key_file)?),
@@ -38,30 +45,44 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         }
         Signer::ZkDilithium(_) => Mode::default(),
     };
-    let paths = inputs.paths_or(args.digest.as_ref())?;
-    let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
-    let targets = targets(args, &paths)?;
+    let header = header(args, &key, mode)?;
+    let ledger = OwnLedger::of(&key, &key_file.source, args)?;
+    if let Some(tree) = &args.manifest {
+        return trees::sign(args, tree, key, mode, &key_file.source, &ledger, machine, printer);
+    }
+    let signed_context = header.as_ref().map(Header::signed_context);
+    let mode = match (&header, &signed_context) {
+        (Some(header), Some(context)) => header.mode(context),
+        _ => mode,
+    };
+    let named = inputs.named(args.digest.as_ref(), args.recursive)?;
+    let files: Vec<Source> = named.iter().map(|file| file.path.as_path().into()).collect();
+    let targets = targets(args, &named)?;
     let force = args.overwrite.force;
     let list = inputs.list.as_deref().map(Source::from);
-    let read = Sources::new(files.iter().chain(&list).chain([&key_file.source]));
+    let read = Sources::new(files.iter().chain(&list).chain([&key_file.source]).chain(&ledger.source()));
+    let many = inputs.many() || args.recursive;
     if args.skip_existing && files.contains(&Source::Stdin) {
         return Err(Failure::new("--skip-existing reads files twice, standard input can be read once")
             .hint("leave it out, or put what is to be signed into a file"));
     }
-    if !inputs.many() {
-        targets[0].check(Access::Public, true, force || args.skip_existing)?;
+    if !many {
+        targets[0].check(Access::Public, header.is_none(), force || args.skip_existing)?;
         targets[0].spare(&read)?;
+    }
+    if !args.skip_existing {
+        ledger.check(files.len())?;
     }
     let key = key.ready(args, machine, files.len(), printer)?;
     let (name, _) = key.signature();
-    let by = Arc::new(By { set: name, fingerprint: key.fingerprint(), name: None });
+    let by = Arc::new(SignedBy { set: name, fingerprint: key.fingerprint(), name: None });
     let messages = Messages::new(machine, args.digest.as_ref());
     let mut existing = match args.skip_existing {
         true => key.judge_existing(mode, &messages, &files, &targets)?,
         false => Vec::new(),
     };
-
-    let told = match (args.json, inputs.many()) {
+    let kept = existing.iter().filter(|existing| matches!(existing, Some(Ok(())))).count();
+    let told = match (args.json, many) {
         (true, _) if targets.contains(&Target::Stdout) => {
             return Err(Failure::new("a signature and JSON would both go to standard output")
                 .hint("name a file for the signature with --output"));
@@ -70,7 +91,8 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         (false, true) => Told::Lines,
         (false, false) => Told::Not,
     };
-    let path_of = |index: usize| targets[index].path_text();
+    ledger.reserve(files.len() - kept, printer)?;
+    let path_of = |index: usize| Some(targets[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, told, "signing", Word::Signed);
     let (mut written, kept) = (BTreeSet::new(), AtomicBool::new(false));
     let mut message = |index: usize| {
@@ -106,7 +128,12 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     };
     let write = |index: usize, signature: Result<&[u8], Failure>| {
         let signature = signature.map_err(|failure| failure.of(&files[index]));
-        match signature.and_then(|bytes| targets[index].prepare(bytes, Access::Public, force)) {
+        let armored = |bytes: &[u8]| match &header {
+            Some(header) => Envelope::new(header.clone(), bytes).map(|envelope| envelope.to_string().into_bytes()),
+            None => Ok(bytes.to_vec()),
+        };
+        let bytes = signature.and_then(|bytes| armored(bytes).map_err(unfit));
+        match bytes.and_then(|bytes| targets[index].prepare(&bytes, Access::Public, force)) {
             Ok(prepared) => batch.borrow_mut().add(index, prepared, printer).into_iter().for_each(tell),
             Err(failure) => tell((index, Err(failure))),
         }
@@ -136,15 +163,102 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let mut batch = batch.into_inner();
     batch.flush(printer).into_iter().for_each(tell);
     let exit = verdicts.finish(done.map_err(Failure::from).and(batch.finish()))?;
-    if let (false, Exit::Good, target @ Target::File(_)) = (inputs.many(), exit, &targets[0]) {
+    if let (false, Exit::Good, target @ Target::File(_)) = (many, exit, &targets[0]) {
         let done = if kept.load(Relaxed) { "kept" } else { "wrote" };
         printer.note(format_args!("{done} {target}: a signature of {name}"));
     }
     Ok(exit)
 }
 
+/// What each envelope says; none where signatures stay bare.
+fn header(args: &Sign, key: &Signer, mode: Mode<'_>) -> Result<Option<Header>, Failure> {
+    match (key, mode) {
+        (Signer::ZkDilithium(_), _) => {
+            zkdilithium::refuse(&[(args.armor, "--armor")])?;
+            Ok(None)
+        }
+        (Signer::SlhDsa(key), mode) if args.armor => {
+            Header::new(&key.verifying_key(), mode, args.comment.as_deref()).map(Some).map_err(unfit)
+        }
+        (_, mode) => unreserved(mode).map(|_| None),
+    }
+}
+
+/// The mode of a signature without an envelope.
+pub(crate) fn unreserved(mode: Mode<'_>) -> Result<Mode<'_>, Failure> {
+    match mode {
+        Mode::Pure { context } | Mode::PreHash { context, .. } | Mode::Digest { context, .. }
+            if is_reserved(context) =>
+        {
+            Err(Failure::new("this context is kept for signatures in envelopes")
+                .hint("sign with --armor, or choose another"))
+        }
+        mode => Ok(mode),
+    }
+}
+
+/// What does not go into an envelope.
+fn unfit(error: EnvelopeError) -> Failure {
+    Failure::new(format!("--armor: {error}")).hint("docs/envelope.md says what an envelope holds")
+}
+
+/// The ledger of the key that signs, if its set has a limit. Without the draft's sets there is none.
+pub(crate) struct OwnLedger {
+    #[cfg(feature = "draft-sp800-230")]
+    ledger: Option<crate::ledger::KeyLedger>,
+}
+
+#[cfg(feature = "draft-sp800-230")]
+impl OwnLedger {
+    fn of(key: &Signer, source: &Source, args: &Sign) -> Result<OwnLedger, Failure> {
+        let named = args.ledger.as_deref();
+        let ledger = match key {
+            Signer::SlhDsa(key) => crate::ledger::of(&key.verifying_key(), source, named)?,
+            Signer::ZkDilithium(_) => {
+                zkdilithium::refuse(&[(named.is_some(), "--ledger")])?;
+                None
+            }
+        };
+        Ok(OwnLedger { ledger })
+    }
+    /// That of a key of a table.
+    pub(crate) fn of_key(key: &SigningKey, source: &Source) -> Result<OwnLedger, Failure> {
+        Ok(OwnLedger { ledger: crate::ledger::of(&key.verifying_key(), source, None)? })
+    }
+    pub(crate) fn source(&self) -> Option<Source> {
+        self.ledger.as_ref().map(crate::ledger::KeyLedger::source)
+    }
+    /// Refuses more signatures than are left.
+    pub(crate) fn check(&self, signatures: usize) -> Result<(), Failure> {
+        self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.check(signatures))
+    }
+    /// Reserves numbers for signatures that are about to be made.
+    pub(crate) fn reserve(&self, signatures: usize, printer: &Printer) -> Result<(), Failure> {
+        self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.reserve(signatures, printer))
+    }
+}
+
+#[cfg(not(feature = "draft-sp800-230"))]
+impl OwnLedger {
+    fn of(_: &Signer, _: &Source, _: &Sign) -> Result<OwnLedger, Failure> {
+        Ok(OwnLedger {})
+    }
+    pub(crate) fn of_key(_: &SigningKey, _: &Source) -> Result<OwnLedger, Failure> {
+        Ok(OwnLedger {})
+    }
+    pub(crate) fn source(&self) -> Option<Source> {
+        None
+    }
+    pub(crate) fn check(&self, _: usize) -> Result<(), Failure> {
+        Ok(())
+    }
+    pub(crate) fn reserve(&self, _: usize, _: &Printer) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
 /// A private key.
-enum Signer {
+pub(crate) enum Signer {
     SlhDsa(SigningKey),
     ZkDilithium(zk::SigningKey),
 }
@@ -153,14 +267,14 @@ enum Signer {
 type Existing = Option<Result<(), Failure>>;
 
 /// A private key with what signs by it.
-enum Ready<'p> {
+pub(crate) enum Ready<'p> {
     SlhDsa(Watched<'p>, SigningKey),
     ZkDilithium(Watched<'p, zk::Engine>, zk::SigningKey),
 }
 
 impl Signer {
     /// Makes the engine; refuses what the scheme does not know.
-    fn ready<'p>(
+    pub(crate) fn ready<'p>(
         self,
         args: &Sign,
         machine: &MachineOptions,
@@ -190,8 +304,17 @@ impl Signer {
 }
 
 impl Ready<'_> {
+    /// Signs one message.
+    pub(crate) fn sign(&self, mode: Mode<'_>, message: &[u8], deterministic: bool) -> Result<Vec<u8>, Failure> {
+        let randomizer = if deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
+        Ok(match self {
+            Ready::SlhDsa(engine, key) => engine.sign(key, mode, message, randomizer)?.as_bytes().to_vec(),
+            Ready::ZkDilithium(engine, key) => engine.sign(key, message)?.as_bytes().to_vec(),
+        })
+    }
+
     /// Whose signatures it makes, and their bytes.
-    fn signature(&self) -> (&'static str, usize) {
+    pub(crate) fn signature(&self) -> (&'static str, usize) {
         match self {
             Ready::SlhDsa(_, key) => (key.params().name, key.params().sig_bytes()),
             Ready::ZkDilithium(..) => (zk::params::NAME, zk::params::SIG_BYTES),
@@ -199,7 +322,7 @@ impl Ready<'_> {
     }
 
     /// What its public key is called.
-    fn fingerprint(&self) -> Fingerprint {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
         match self {
             Ready::SlhDsa(_, key) => key.verifying_key().fingerprint(),
             Ready::ZkDilithium(_, key) => key.verifying_key().fingerprint(),
@@ -254,39 +377,46 @@ impl Ready<'_> {
 }
 
 /// Where each signature goes.
-fn targets(args: &Sign, paths: &[PathBuf]) -> Result<Vec<Target>, Failure> {
+fn targets(args: &Sign, files: &[Named]) -> Result<Vec<Target>, Failure> {
     if let Some(directory) = &args.out_dir {
         is_directory(directory, "write to")?;
     }
     if let Some(output) = &args.output {
-        if let [_] = paths {
+        if let [_] = files {
             return Ok(vec![output.as_path().into()]);
         }
         return Err(Failure::new(format!(
             "--output {} takes one signature, {} files are given",
             Shown(output),
-            paths.len()
+            files.len()
         ))
         .hint("name a directory with --out-dir, or leave it out: the signature of FILE goes to FILE.sig"));
     }
-    let target = |path: &PathBuf| match Source::from(path.as_path()) {
-        Source::Stdin if args.out_dir.is_none() && paths.len() == 1 => Ok(Target::Stdout),
+    let target = |file: &Named| match Source::from(file.path.as_path()) {
+        Source::Stdin if args.out_dir.is_none() && files.len() == 1 => Ok(Target::Stdout),
         Source::Stdin => Err(Failure::new("the signature of standard input has no name")
             .hint("sign standard input alone, and name its signature with --output")),
-        Source::File(path) => Ok(Target::File(signature_path(&path, args.out_dir.as_deref()))),
+        Source::File(_) => Ok(Target::File(signature_of(file, args.out_dir.as_deref()))),
     };
-    paths.iter().map(target).collect()
+    let targets = files.iter().map(target).collect::<Result<Vec<_>, _>>()?;
+    for target in targets.iter().filter(|_| args.recursive && args.out_dir.is_some()) {
+        let Target::File(path) = target else { continue };
+        let directory = directory(path);
+        fs::create_dir_all(directory).map_err(|error| Failure::io("make", Shown(directory), &error))?;
+    }
+    Ok(targets)
 }
 
-/// FILE.sig, beside its file or in `directory`.
-pub(crate) fn signature_path(file: &Path, directory: Option<&Path>) -> PathBuf {
-    let mut name = match (directory, file.file_name()) {
-        (Some(directory), Some(name)) => directory.join(name),
-        _ => file.into(),
-    }
-    .into_os_string();
+/// FILE.sig.
+pub(crate) fn signature_path(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
     name.push(".sig");
     name.into()
+}
+
+/// Where the signature of a file lies: beside its file, or in `directory`.
+pub(crate) fn signature_of(file: &Named, directory: Option<&Path>) -> PathBuf {
+    signature_path(&directory.map_or_else(|| file.path.clone(), |directory| directory.join(&file.name)))
 }
 
 /// The key with the nodes of its top layers, if that is asked for or worth it.

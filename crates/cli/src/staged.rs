@@ -2,10 +2,11 @@
 //!
 //! On Linux, bytes are written to a file without a name (`O_TMPFILE`). The system removes that file if the tool ends, and the
 //! file gets its name once its bytes are on the disk. Replacing a file takes a rename, which needs a temporary name, and
-//! other systems have no files without names. A directory has at most one temporary for private keys and one for the
-//! rest. A temporary is locked as long as its writer lives: the next writer removes a temporary that is not locked.
+//! other systems have no files without names. A directory has at most one temporary for private keys, one for second
+//! files of pairs, and one for the rest. A temporary is locked as long as its writer lives: the next writer removes a temporary that is not locked.
 
 use crate::files::{Access, Identity, directory, identity};
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_secs(1);
 /// Files that wait for the disk together, at most.
 const THREADS: usize = 16;
-/// The name of a public key that makes way for another. Whoever has its directory's temporary for public files has this too.
+/// The name of the second file of a pair that makes way for another. Whoever has its directory's temporary for public files has this too.
 const REPLACED: &str = ".hypergrove-replaced.tmp";
 
 /// A file that has its bytes and not yet its name; dropped, it leaves nothing behind.
@@ -33,24 +34,28 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Writes the bytes of a file that will be called `path`.
-    pub(crate) fn new(path: &Path, access: Access, bytes: &[u8]) -> io::Result<Staged> {
+    /// Makes a file that will be called `path`.
+    pub(crate) fn new(path: &Path, access: Access) -> io::Result<Staged> {
         remove_temporaries_at_signals();
         let directory = directory(path);
         // What a killed writer left; one that is alive keeps its temporary.
-        for access in [Access::Private, Access::Public] {
+        for access in [Access::Private, Access::Public, Access::Second] {
             let _ = is_free(&temporary_path(directory, access));
         }
-        let (mut file, temporary) = match unnamed(directory, access) {
+        let (file, temporary) = match unnamed(directory, access) {
             Some(file) => (file, None),
             None => {
                 let (file, temporary) = named(&temporary_path(directory, access), access)?;
                 (file, Some(temporary))
             }
         };
-        file.write_all(bytes)?;
         let identity = identity(&file);
         Ok(Staged { path: path.into(), access, file, identity, temporary })
+    }
+
+    /// Writes more bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
     }
 
     /// Whether it has no name at all: others can be staged in the directory meanwhile.
@@ -109,7 +114,7 @@ pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) 
     let (of_first, of_second) = (|error| (About::First, error), |error| (About::Second, error));
     let alone = |error| (if replace { About::SecondAlone } else { About::Second }, error);
     if replace {
-        // All writers take the temporaries of private keys first: none waits for one that waits for it.
+        // All writers take the temporaries in one order, private, public, second: none waits for one that waits for it.
         first.claim().map_err(of_first)?;
         second.claim().map_err(of_second)?;
     }
@@ -258,7 +263,17 @@ impl Drop for Temporary {
 }
 
 fn temporary_path(directory: &Path, access: Access) -> PathBuf {
-    directory.join(if access == Access::Private { ".hypergrove-private.tmp" } else { ".hypergrove-public.tmp" })
+    directory.join(match access {
+        Access::Private => ".hypergrove-private.tmp",
+        Access::Public => ".hypergrove-public.tmp",
+        Access::Second => ".hypergrove-second.tmp",
+    })
+}
+
+/// Whether a file of this name is a writer's, and goes with it.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    let names = [Access::Private, Access::Public, Access::Second].map(|access| temporary_path(Path::new(""), access));
+    name == REPLACED || names.iter().any(|temporary| temporary == name)
 }
 
 /// Whether nothing has this name of a temporary; removes what a killed writer left.

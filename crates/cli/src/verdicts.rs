@@ -1,5 +1,6 @@
 //! One verdict for each of many files, in the order in which they were given.
 
+use crate::diagnose::Advice;
 use crate::files::Source;
 use crate::json::{Counts, FileLine, Line, Word};
 use hypergrove::Fingerprint;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whose signature it is.
-pub(crate) struct By {
+pub(crate) struct SignedBy {
     pub(crate) set: &'static str,
     pub(crate) fingerprint: Fingerprint,
     /// What a list of signers calls the key.
@@ -19,13 +20,31 @@ pub(crate) struct By {
 /// What became of a file.
 pub(crate) enum Verdict {
     /// Signed, or verified.
-    Good(Arc<By>),
+    Good(Arc<SignedBy>),
     /// The signature was there before.
     Kept,
+    /// A file of a manifest has its sum.
+    Intact,
+    /// A file is not in the manifest.
+    Extra,
     /// The signature is not the key's for this file.
     Invalid,
     /// There was nothing to judge, or nothing could be written.
     Error(Failure),
+}
+
+/// What is said beside a verdict.
+pub(crate) enum Remark {
+    /// What is wrong with a signature that fails.
+    Advice(Advice),
+    /// What the signer has written into the envelope, and signed.
+    Comment(String),
+}
+
+impl From<Advice> for Remark {
+    fn from(advice: Advice) -> Remark {
+        Remark::Advice(advice)
+    }
 }
 
 /// How verdicts are told.
@@ -44,8 +63,8 @@ pub(crate) struct Verdicts<'a> {
     printer: &'a Printer,
     bar: Bar,
     files: &'a [Source],
-    /// The signatures' paths.
-    signatures: &'a (dyn Fn(usize) -> String + Sync),
+    /// The signatures' paths, of those that have one.
+    signatures: &'a (dyn Fn(usize) -> Option<String> + Sync),
     told: Told,
     good: Word,
     state: Mutex<State>,
@@ -53,7 +72,7 @@ pub(crate) struct Verdicts<'a> {
 
 #[derive(Default)]
 struct State {
-    waiting: BTreeMap<usize, Verdict>,
+    waiting: BTreeMap<usize, (Verdict, Option<Remark>)>,
     next: usize,
     counts: Counts,
     /// Standard output takes no more.
@@ -67,6 +86,7 @@ fn shown(word: Word) -> &'static str {
         Word::Signed => "SIGNED",
         Word::Kept => "KEPT",
         Word::Failed => "FAILED",
+        Word::Extra => "EXTRA",
         Word::Error => "ERROR",
     }
 }
@@ -76,7 +96,7 @@ impl<'a> Verdicts<'a> {
     pub(crate) fn new(
         printer: &'a Printer,
         files: &'a [Source],
-        signatures: &'a (dyn Fn(usize) -> String + Sync),
+        signatures: &'a (dyn Fn(usize) -> Option<String> + Sync),
         told: Told,
         doing: &'static str,
         good: Word,
@@ -87,45 +107,67 @@ impl<'a> Verdicts<'a> {
 
     /// What became of file number `index`.
     pub(crate) fn tell(&self, index: usize, verdict: Verdict) {
+        self.tell_with(index, verdict, None);
+    }
+
+    /// The same with what is said about it.
+    pub(crate) fn tell_with(&self, index: usize, verdict: Verdict, remark: Option<Remark>) {
         self.bar.inc(1);
         let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.waiting.insert(index, verdict);
-        while let Some(verdict) = state.waiting.remove(&state.next) {
-            self.say(state, state.next, &verdict);
+        state.waiting.insert(index, (verdict, remark));
+        while let Some((verdict, remark)) = state.waiting.remove(&state.next) {
+            self.say(state, state.next, &verdict, remark);
             state.next += 1;
         }
     }
 
-    fn say(&self, state: &mut State, index: usize, verdict: &Verdict) {
+    fn say(&self, state: &mut State, index: usize, verdict: &Verdict, remark: Option<Remark>) {
         let word = match verdict {
             Verdict::Good(_) => self.good,
             Verdict::Kept => Word::Kept,
+            Verdict::Intact => Word::Ok,
+            Verdict::Extra => Word::Extra,
             Verdict::Invalid => Word::Failed,
             Verdict::Error(_) => Word::Error,
         };
         state.counts.add(word);
-        let is_bad = matches!(word, Word::Failed | Word::Error);
+        let is_bad = matches!(word, Word::Failed | Word::Extra | Word::Error);
         let line = match (self.told, verdict) {
             (Told::Json, verdict) => {
                 let line = FileLine::new(self.files[index].path_text(), word);
-                let line = FileLine { signature: Some((self.signatures)(index)), ..line };
+                let line = FileLine { signature: (self.signatures)(index), ..line };
                 let line = match verdict {
                     Verdict::Good(by) => line.by(by),
                     Verdict::Error(failure) => line.because(failure),
                     _ => line,
                 };
-                Line::File(line).text()
+                Line::File(match remark {
+                    Some(Remark::Advice(Advice { sentence, command })) => {
+                        FileLine { diagnosis: Some(sentence), command, ..line }
+                    }
+                    Some(Remark::Comment(comment)) => FileLine { comment: Some(comment), ..line },
+                    None => line,
+                })
+                .text()
             }
             (_, Verdict::Good(by)) => {
-                let By { set, fingerprint, name } = &**by;
+                let SignedBy { set, fingerprint, name } = &**by;
                 let line = format!("{}: {}", self.files[index], shown(word));
                 let detail = format_args!("{line}, with the key {fingerprint} of {set}");
                 self.bar.suspend(|| self.printer.detail(detail));
+                if let Some(Remark::Comment(comment)) = remark {
+                    let comment = format_args!("{}: comment: {comment}", self.files[index]);
+                    self.bar.suspend(|| self.printer.note(comment));
+                }
                 name.as_ref().map_or(line.clone(), |name| format!("{line} ({name})"))
             }
             (_, verdict) => {
                 if let Verdict::Error(failure) = verdict {
                     self.bar.suspend(|| self.printer.failure(failure));
+                }
+                if let Some(Remark::Advice(Advice { sentence, command })) = remark {
+                    let sentence = format_args!("{}: {sentence}", self.files[index]);
+                    self.bar.suspend(|| self.printer.diagnosis(sentence, command.as_deref()));
                 }
                 format!("{}: {}", self.files[index], shown(word))
             }
@@ -139,14 +181,14 @@ impl<'a> Verdicts<'a> {
     /// All verdicts are known, or no more can be: `done` says whether the work ended as it should.
     pub(crate) fn finish(self, done: Result<(), Failure>) -> Result<Exit, Failure> {
         let mut state = std::mem::take(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        for (index, verdict) in std::mem::take(&mut state.waiting) {
-            self.say(&mut state, index, &verdict);
+        for (index, (verdict, remark)) in std::mem::take(&mut state.waiting) {
+            self.say(&mut state, index, &verdict, remark);
         }
         self.bar.finish_and_clear();
         let counts = state.counts;
         let exit = match counts {
             Counts { error: 1.., .. } => Exit::Error,
-            Counts { failed: 1.., .. } => Exit::Invalid,
+            Counts { failed: 1.., .. } | Counts { extra: 1.., .. } => Exit::Invalid,
             _ => Exit::Good,
         };
         if self.told == Told::Json {
@@ -155,12 +197,13 @@ impl<'a> Verdicts<'a> {
                 state.lost = Line::summary(counts, exit).print(self.printer).err();
             }
         } else if self.files.len() > 1 {
-            let Counts { ok, signed, kept, failed, error, .. } = counts;
+            let Counts { ok, signed, kept, failed, extra, error, .. } = counts;
             let counts = [
                 (ok, Word::Ok),
                 (signed, Word::Signed),
                 (kept, Word::Kept),
                 (failed, Word::Failed),
+                (extra, Word::Extra),
                 (error, Word::Error),
             ];
             let told = counts.iter().filter(|(count, _)| *count > 0);

@@ -1,14 +1,16 @@
 //! `hypergrove verify`.
 
-use crate::args::{self, MachineOptions, Scheme, Verify, known_sets};
+use crate::args::{self, MachineOptions, Named, Scheme, Verify, known_sets};
+use crate::diagnose::{Advice, Origin, Suspect, advice};
 use crate::files::{Source, is_directory};
 use crate::json::Word;
-use crate::keys::KeyFile;
+use crate::keys::{Encoding, KeyFile};
 use crate::message::Messages;
-use crate::sign::signature_path;
+use crate::sign::signature_of;
 use crate::tagged::tagged;
-use crate::verdicts::{By, Told, Verdict, Verdicts};
-use crate::zkdilithium;
+use crate::verdicts::{Remark, SignedBy, Told, Verdict, Verdicts};
+use crate::{table, trees, x509, zkdilithium};
+use hypergrove::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
 use hypergrove::signers::AllowedSigners;
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyJob, VerifyingKey};
@@ -17,30 +19,66 @@ use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Printer, Shown, grouped};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    // clap does not ask for what conflicts with something that is there.
+    if args.issuer.is_some() && args.certificate.is_none() {
+        return Err(Failure::new("--issuer is for --certificate").hint("name the key with --key"));
+    }
+    if args.certificate.is_some() || args.cms.is_some() {
+        return x509::verify(args, machine, printer);
+    }
     let inputs = &args.inputs;
     let passphrase = args.passphrase.path();
     let given = inputs.files.iter().chain(&inputs.list).chain(&args.signature).chain(&args.key);
-    let given = given.chain(&args.allowed_signers).chain(&passphrase);
+    let given = given.chain(&args.allowed_signers).chain(&args.manifest).chain(&args.table).chain(&passphrase);
     args::one_stdin(given.map(PathBuf::as_path))?;
+    if let Some(table) = &args.table {
+        return table::verify(args, table, machine, printer);
+    }
+    // Of options that exclude each other clap does not ask that one be there.
+    if args.manifest.is_none() && (args.extra || args.root.is_some()) {
+        return Err(Failure::new("--root and --extra are about a manifest, and none is given")
+            .hint("name it with --manifest, or leave them out"));
+    }
     let keys = Keys::read(args, printer)?;
-    let paths = inputs.paths_or(args.digest.as_ref())?;
-    let files: Vec<Source> = paths.iter().map(|path| path.as_path().into()).collect();
-    let signatures = signatures(args, &paths)?;
-
+    if let Some(manifest) = &args.manifest {
+        return trees::verify(args, manifest, &keys, machine, printer);
+    }
+    let named = inputs.named(args.digest.as_ref(), args.recursive)?;
+    let files: Vec<Source> = named.iter().map(|file| file.path.as_path().into()).collect();
+    let signatures = signatures(args, &named)?;
+    if args.diagnose && (signatures.contains(&Source::Stdin) || files.contains(&Source::Stdin)) {
+        return Err(Failure::new("--diagnose reads files again, standard input can be read once")
+            .hint("put what comes by standard input into a file"));
+    }
     let told = if args.json { Told::Json } else { Told::Lines };
-    let path_of = |index: usize| signatures[index].path_text();
+    let path_of = |index: usize| Some(signatures[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
     let lengths = keys.signatures();
     let messages = Messages::new(machine, args.digest.as_ref());
-    let signature_of = |index: usize| {
-        let signature = read_signature(&signatures[index], &lengths);
-        signature.map_err(|failure| missing(failure, &paths[index], &signatures[index]))
+    let absent = |index: usize, failure: Failure| missing(failure, &named[index].path, &signatures[index]);
+    // The envelopes whose signatures are judged.
+    let opened: Vec<OnceLock<Opened>> = files.iter().map(|_| OnceLock::new()).collect();
+    // What is diagnosed once all else is known.
+    let failed = Mutex::new(Vec::new());
+    let mismatch = |index: usize, mismatch: &Mismatch| {
+        let advice = Advice { sentence: mismatch.to_string(), command: None };
+        verdicts.tell_with(index, Verdict::Invalid, Some(advice.into()));
     };
-    let no_verdict = |index: usize, failure: Failure| verdicts.tell(index, Verdict::Error(failure));
+    let told = |index: usize, verdict: Verdict| match (verdict, opened[index].get()) {
+        (Verdict::Invalid, Some(_)) => mismatch(index, &Mismatch::Content),
+        (verdict @ Verdict::Good(_), Some(Opened { comment, .. })) => {
+            verdicts.tell_with(index, verdict, comment.clone().map(Remark::Comment));
+        }
+        (verdict @ (Verdict::Invalid | Verdict::Error(_)), None) if args.diagnose => {
+            failed.lock().unwrap_or_else(PoisonError::into_inner).push((index, verdict));
+        }
+        (verdict, _) => verdicts.tell(index, verdict),
+    };
+    let no_verdict = |index: usize, failure: Failure| told(index, Verdict::Error(failure));
     // One key that made the signature suffices; the verdict on a file is known with that on its last key.
     let best = Mutex::new(None);
     let tell = |Try { index, by, last }: Try, valid: Result<bool, Error>| {
@@ -56,7 +94,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
             (_, verdict) => verdict,
         };
         match last {
-            true => verdicts.tell(index, kept),
+            true => told(index, kept),
             false => *best = Some(kept),
         }
     };
@@ -72,9 +110,35 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
             let (messages, no_verdict) = (&messages, &no_verdict);
             let jobs = (0..files.len()).flat_map(|index| {
                 let read = || {
-                    // The message first: where both are wrong, it is what was named.
+                    let signed = match Signed::read(&signatures[index], &lengths) {
+                        Ok(signed) => signed,
+                        Err(failure) => {
+                            // Where both are wrong, the message is what was named.
+                            messages.hash(&files[index], keys[0].mode)?;
+                            return Err(absent(index, failure));
+                        }
+                    };
+                    let signature = match signed {
+                        Signed::Bare(signature) => signature,
+                        Signed::Envelope(envelope) => {
+                            let key = match fitting_key(args, &envelope, &signatures[index], keys)? {
+                                Ok(key) => key,
+                                Err(why) => {
+                                    mismatch(index, &why);
+                                    return Ok(Vec::new());
+                                }
+                            };
+                            let header = envelope.header();
+                            let opened = opened[index].get_or_init(|| Opened {
+                                context: header.signed_context(),
+                                comment: header.comment().map(str::to_owned),
+                            });
+                            let (mode, message) = messages.hash(&files[index], header.mode(&opened.context))?;
+                            let both = std::iter::repeat_n((message, envelope.signature().to_vec()), 1);
+                            return Ok(vec![(mode, tries(index, &[key]).collect(), both)]);
+                        }
+                    };
                     let first = messages.hash(&files[index], keys[0].mode)?;
-                    let signature = signature_of(index)?;
                     let fits = |key: &&Candidate<'_, VerifyingKey>| key.key.params().sig_bytes() == signature.len();
                     let fitting: Vec<_> = keys.iter().filter(fits).collect();
                     let mut first = Some(first).filter(|_| fitting[0].mode == keys[0].mode);
@@ -98,16 +162,30 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
                     })
                 })
             });
-            if let ([_], [_]) = (&files[..], &keys[..]) {
+            let done = if let ([_], [_]) = (&files[..], &keys[..]) {
                 // Alone, it takes the engine's quick way: no threads are started.
                 jobs.for_each(|(one, job)| tell(one, engine.verify(&job.key, job.mode, &job.message, &job.signature)));
                 Ok(())
             } else {
                 judge(&engine, jobs, tell)
+            };
+            let failed = std::mem::take(&mut *failed.lock().unwrap_or_else(PoisonError::into_inner));
+            let suspects: Vec<_> =
+                keys.iter().map(|Candidate { key, mode, origin, .. }| Suspect { key, mode: *mode, origin }).collect();
+            for (index, verdict) in failed {
+                match advice(&engine, args, &files[index], &signatures[index], &suspects) {
+                    Ok(advice) => verdicts.tell_with(index, verdict, advice.map(Remark::from)),
+                    Err(failure) => verdicts.tell(index, Verdict::Error(failure)),
+                }
             }
+            done
         }
         Keys::ZkDilithium(keys) => {
             let engine = zkdilithium::engine(machine, printer)?;
+            let signature_of = |index: usize| {
+                let signature = read_signature(&signatures[index], &lengths);
+                signature.map_err(|failure| absent(index, failure))
+            };
             let jobs = (0..files.len()).flat_map(|index| {
                 let both = messages.read(&files[index]).and_then(|message| Ok((message, signature_of(index)?)));
                 let both = both.map_err(|failure| no_verdict(index, failure)).ok();
@@ -123,6 +201,37 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     verdicts.finish(done)
 }
 
+/// What one message's signature is, by the keys that may have signed it.
+pub(crate) fn judge_one(
+    keys: &Keys<'_>,
+    strict: bool,
+    message: &[u8],
+    signature: &[u8],
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<Verdict, Failure> {
+    match keys {
+        Keys::SlhDsa(keys) => {
+            let engine = machine::engine(machine, printer)?;
+            for Candidate { key, mode, by, .. } in keys {
+                if key.params().sig_bytes() == signature.len() && engine.verify(key, *mode, message, signature)? {
+                    return Ok(Verdict::Good(Arc::clone(by)));
+                }
+            }
+        }
+        Keys::ZkDilithium(keys) => {
+            let engine = zkdilithium::engine(machine, printer)?;
+            for Candidate { key, by, .. } in keys {
+                let is_acceptable = !strict || key.is_canonical_with(signature);
+                if is_acceptable && engine.verify(key, message, signature)? {
+                    return Ok(Verdict::Good(Arc::clone(by)));
+                }
+            }
+        }
+    }
+    Ok(Verdict::Invalid)
+}
+
 /// Judges signatures of SLH-DSA, each with what it is of.
 pub(crate) fn judge<'a, T: Send>(
     engine: &Engine,
@@ -133,10 +242,59 @@ pub(crate) fn judge<'a, T: Send>(
     Ok(engine.verify_batch(jobs, |_, valid| judged(tags.next(), valid))?)
 }
 
+/// What was read of an envelope whose signature is judged.
+struct Opened {
+    /// The context that is signed.
+    context: [u8; envelope::SIGNED_CONTEXT],
+    comment: Option<String>,
+}
+
+/// The key of an envelope among those that may have signed, if the envelope is of the context and the mode that were asked.
+fn fitting_key<'k, 'a>(
+    args: &Verify,
+    envelope: &Envelope,
+    source: &Source,
+    keys: &'k [Candidate<'a, VerifyingKey>],
+) -> Result<Result<&'k Candidate<'a, VerifyingKey>, Mismatch>, Failure> {
+    let header = envelope.header();
+    let (Mode::Pure { context } | Mode::PreHash { context, .. }) = args.message.mode()? else {
+        return Err(Failure::new(format!("{source} is an envelope, which the internal interface does not have"))
+            .hint("leave --internal out"));
+    };
+    let Some(candidate) = keys.iter().find(|candidate| candidate.by.fingerprint == header.key()) else {
+        return Ok(Err(Mismatch::Key { signed: header.key() }));
+    };
+    let is_other_hash = args.message.prehash.is_some_and(|hash| header.prehash() != Some(hash));
+    Ok(match header.check(&candidate.key, context) {
+        Ok(()) if is_other_hash => Err(Mismatch::Mode { signed: header.prehash() }),
+        Ok(()) => Ok(candidate),
+        Err(mismatch) => Err(mismatch),
+    })
+}
+
+/// A signature as it is found.
+enum Signed {
+    Bare(Vec<u8>),
+    Envelope(Envelope),
+}
+
+impl Signed {
+    /// An envelope, or a signature of the length of those of one of these.
+    fn read(source: &Source, of: &[(&str, usize)]) -> Result<Signed, Failure> {
+        let bytes = source.read_up_to(MAX_ENVELOPE as u64 + 1)?;
+        if !envelope::looks_like_it(&bytes) {
+            return of_length(source, bytes, of).map(Signed::Bare);
+        }
+        Envelope::parse(&bytes).map(Signed::Envelope).map_err(|error| {
+            Failure::new(error.to_string()).of(source).hint("copy the envelope again; docs/envelope.md has its format")
+        })
+    }
+}
+
 /// A file with one of the keys that may have signed it.
 struct Try {
     index: usize,
-    by: Arc<By>,
+    by: Arc<SignedBy>,
     /// No other key follows.
     last: bool,
 }
@@ -151,14 +309,15 @@ fn tries<'k, K>(index: usize, keys: &[&'k Candidate<'_, K>]) -> impl Iterator<It
 }
 
 /// A public key that may have signed.
-struct Candidate<'a, K> {
+pub(crate) struct Candidate<'a, K> {
     key: K,
     mode: Mode<'a>,
-    by: Arc<By>,
+    by: Arc<SignedBy>,
+    origin: Origin,
 }
 
 /// The public keys that may have signed, of one scheme.
-enum Keys<'a> {
+pub(crate) enum Keys<'a> {
     SlhDsa(Vec<Candidate<'a, VerifyingKey>>),
     ZkDilithium(Vec<Candidate<'a, zk::VerifyingKey>>),
 }
@@ -168,12 +327,12 @@ impl Keys<'_> {
     fn read<'a>(args: &'a Verify, printer: &Printer) -> Result<Keys<'a>, Failure> {
         let mode = args.message.mode()?;
         let (mut slh_dsa, mut zkdilithium) = (Vec::new(), Vec::new());
-        let by = |set, fingerprint: Fingerprint, name| Arc::new(By { set, fingerprint, name });
-        let of_slh_dsa = |key: VerifyingKey, name: Option<String>| -> Result<_, Failure> {
+        let by = |set, fingerprint: Fingerprint, name| Arc::new(SignedBy { set, fingerprint, name });
+        let of_slh_dsa = |key: VerifyingKey, name: Option<String>, origin: Origin| -> Result<_, Failure> {
             let by = by(key.params().name, key.fingerprint(), name);
             let of = || by.name.clone().unwrap_or_else(|| by.fingerprint.to_string());
             let mode = args.message.mode_with(&key).map_err(|failure| failure.of(of()))?;
-            Ok(Candidate { key, mode, by })
+            Ok(Candidate { key, mode, by, origin })
         };
         for path in &args.key {
             let file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
@@ -183,11 +342,16 @@ impl Keys<'_> {
                         Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out")
                     );
                 }
-                Scheme::SlhDsa => slh_dsa.push(of_slh_dsa(file.key(args.of.set)?.public(), None)?),
+                Scheme::SlhDsa => {
+                    let found = file.found(args.of.set)?;
+                    let origin = Origin::File { path: path.clone(), is_raw: found.encoding == Encoding::Raw };
+                    slh_dsa.push(of_slh_dsa(found.key.public(), None, origin)?);
+                }
                 Scheme::ZkDilithium => {
                     let key = zkdilithium::key(&file)?.public();
                     let by = by(zk::params::NAME, key.fingerprint(), None);
-                    zkdilithium.push(Candidate { key, mode, by });
+                    let origin = Origin::File { path: path.clone(), is_raw: false };
+                    zkdilithium.push(Candidate { key, mode, by, origin });
                 }
             }
         }
@@ -196,7 +360,7 @@ impl Keys<'_> {
                 Failure::new(format!("--public-key: {error}"))
                     .hint("give the word that `hypergrove pubkey --line` prints, or name a file with --key")
             })?;
-            slh_dsa.push(of_slh_dsa(key, None)?);
+            slh_dsa.push(of_slh_dsa(key, None, Origin::Word)?);
         }
         if let Some(path) = &args.allowed_signers {
             let source = Source::from(path.as_path());
@@ -213,7 +377,7 @@ impl Keys<'_> {
                     .hint("name the signer's context with --context, or another time with --at; --verbose lists who is left out"));
             }
             for signer in allowed {
-                slh_dsa.push(of_slh_dsa(signer.key().clone(), Some(signer.name().into()))?);
+                slh_dsa.push(of_slh_dsa(signer.key().clone(), Some(signer.name().into()), Origin::List)?);
             }
         }
         match (slh_dsa.is_empty(), zkdilithium.is_empty()) {
@@ -223,7 +387,7 @@ impl Keys<'_> {
             }
             (true, _) => {
                 zkdilithium::check_message(&args.message)?;
-                zkdilithium::refuse(&[(args.digest.is_some(), "--digest")])?;
+                zkdilithium::refuse(&[(args.digest.is_some(), "--digest"), (args.diagnose, "--diagnose")])?;
                 Ok(Keys::ZkDilithium(zkdilithium))
             }
             (false, true) if args.strict => {
@@ -238,7 +402,7 @@ impl Keys<'_> {
     }
 
     /// Whose signatures they verify, and their bytes.
-    fn signatures(&self) -> Vec<(&'static str, usize)> {
+    pub(crate) fn signatures(&self) -> Vec<(&'static str, usize)> {
         let mut all: Vec<_> = match self {
             Keys::SlhDsa(keys) => keys.iter().map(|c| (c.key.params().name, c.key.params().sig_bytes())).collect(),
             Keys::ZkDilithium(_) => vec![(zk::params::NAME, zk::params::SIG_BYTES)],
@@ -250,27 +414,27 @@ impl Keys<'_> {
 }
 
 /// Where each signature is.
-fn signatures(args: &Verify, paths: &[PathBuf]) -> Result<Vec<Source>, Failure> {
+fn signatures(args: &Verify, files: &[Named]) -> Result<Vec<Source>, Failure> {
     if let Some(directory) = &args.signature_dir {
         is_directory(directory, "read from")?;
     }
     if let Some(signature) = &args.signature {
-        if let [_] = paths {
+        if let [_] = files {
             return Ok(vec![signature.as_path().into()]);
         }
-        return Err(Failure::new(format!("--signature names one signature, {} files are given", paths.len()))
+        return Err(Failure::new(format!("--signature names one signature, {} files are given", files.len()))
             .hint("name their directory with --signature-dir, or leave it out: the signature of FILE is FILE.sig"));
     }
-    let signature = |path: &PathBuf| match Source::from(path.as_path()) {
+    let signature = |file: &Named| match Source::from(file.path.as_path()) {
         Source::Stdin => Err(Failure::new("the signature of standard input has no name of its own")
             .hint("verify standard input alone, and name its signature with --signature")),
-        Source::File(path) => Ok(Source::File(signature_path(&path, args.signature_dir.as_deref()))),
+        Source::File(_) => Ok(Source::File(signature_of(file, args.signature_dir.as_deref()))),
     };
-    paths.iter().map(signature).collect()
+    files.iter().map(signature).collect()
 }
 
 /// Says where a signature that is not there was looked for.
-fn missing(failure: Failure, file: &Path, signature: &Source) -> Failure {
+pub(crate) fn missing(failure: Failure, file: &Path, signature: &Source) -> Failure {
     let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
     match signature {
         Source::File(path) if !is_there(path) && file.extension().is_some_and(|extension| extension == "sig") => {
@@ -287,10 +451,14 @@ fn missing(failure: Failure, file: &Path, signature: &Source) -> Failure {
 
 /// A signature, of the length of those of one of these.
 pub(crate) fn read_signature(source: &Source, of: &[(&str, usize)]) -> Result<Vec<u8>, Failure> {
+    let bytes = source.read_up_to(MAX_ENVELOPE as u64 + 1)?;
+    of_length(source, bytes, of)
+}
+
+fn of_length(source: &Source, bytes: Vec<u8>, of: &[(&str, usize)]) -> Result<Vec<u8>, Failure> {
     let known = || known_sets().map(|p| (p.name, p.sig_bytes())).chain([(zk::params::NAME, zk::params::SIG_BYTES)]);
     let wanted = |length: usize| of.iter().any(|(_, bytes)| *bytes == length);
     let longest = known().map(|(_, bytes)| bytes).chain(of.iter().map(|(_, bytes)| *bytes)).max().unwrap_or_default();
-    let bytes = source.read_up_to(longest as u64 + 1)?;
     if wanted(bytes.len()) {
         return Ok(bytes);
     }

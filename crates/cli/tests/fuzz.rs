@@ -81,7 +81,7 @@ macro_rules! replay {
 }
 
 replay! {
-    control pkcs8 spki key_file zkdilithium_keys zkdilithium_signatures signatures_toy signatures_real signers lists tables
+    control pkcs8 spki key_file zkdilithium_keys zkdilithium_signatures signatures_toy signatures_real signers envelope x509 lists tables
     journal records acvp kat
 }
 

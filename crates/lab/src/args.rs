@@ -78,7 +78,7 @@ pub struct Bench {
     /// Time for each measurement: 1 if not given, or what the study says; at least three runs are timed
     #[arg(long, value_name = "S", value_parser = positive)]
     pub seconds: Option<f64>,
-    /// Measure SHA-256 of messages of these sizes instead, for example 64,1K,128K, from host to host and in a device's memory
+    /// Measure SHA-256 of messages of these sizes instead, for example 64,1K,128K, end to end and in a device's memory
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size)]
     pub sha256: Vec<u64>,
     /// With --sha256, or zkDilithium on a GPU: choices to try, for example block=256,blocks=128 or fp64=0; given again,

@@ -164,7 +164,7 @@ fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {
         return Ok(());
     }
     printer.note(format_args!("{machine}; hypergrove {VERSION} at {COMMIT}"));
-    printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "of limit", "kernels/s"]))
+    printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "% of peak", "kernels/s"]))
 }
 
 fn tell(args: &Bench, printer: &Printer, record: &Record, measured: &Measurement) -> Result<(), Failure> {
@@ -184,7 +184,7 @@ fn tell(args: &Bench, printer: &Printer, record: &Record, measured: &Measurement
     ]))
 }
 
-/// A row of a table whose rows are told as they become known.
+/// A row of a table that is printed row by row.
 fn row(cells: [&str; 9]) -> String {
     let [set, op, batch, median, min, spread, rate, fraction, kernels] = cells;
     format!("{set:<20} {op:<6} {batch:>6} {median:>9} {min:>9} {spread:>7} {rate:>11} {fraction:>9} {kernels:>11}")

@@ -6,13 +6,13 @@ use std::io;
 use std::process::ExitCode;
 
 /// An error for the user: what failed, with its value, and if there is one the way out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     /// After `error:`.
     pub message: String,
     /// After `hint:`.
     pub hint: Option<String>,
-    /// The reader of standard output has gone: nobody is left to be told.
+    /// The reader of standard output has gone: nobody is left to read on.
     pub silent: bool,
     /// Memory did not suffice: less of the same may do.
     pub is_memory: bool,

@@ -1,8 +1,4 @@
-//! The measuring half of the tool: records of measurements, the stopwatch, studies, the tuner and reports; and what the other
-//! commands share with it, the machine, the printer and errors.
-//!
-//! This is a part of the tool and no interface: programs use the crate `hypergrove`. Without the feature `measure` it is the
-//! form of records alone.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "measure")]

@@ -65,7 +65,7 @@ impl<E: Warns> Drop for Watched<'_, E> {
 
 /// What is to be said of a device that failed.
 pub fn set_aside(Fault { device, error, jobs }: Fault) -> String {
-    format!("{error}; {} was set aside, jobs that others do in its place: {jobs}", device.id())
+    format!("{error}; {} is disabled; jobs that other devices do in its place: {jobs}", device.id())
 }
 
 /// The engine that was asked for.
@@ -245,6 +245,11 @@ fn cache() -> Option<PathBuf> {
 /// Where samples of tunings are kept.
 pub(crate) fn state() -> Option<PathBuf> {
     base("XDG_STATE_HOME", ".local/state").map(|base| base.join("tune"))
+}
+
+/// Where the generations of ledgers are noted.
+pub fn ledgers() -> Option<PathBuf> {
+    base("XDG_STATE_HOME", ".local/state").map(|base| base.join("ledgers"))
 }
 
 /// Where the user's tables are: a directory a backend.
@@ -428,7 +433,7 @@ mod tests {
         let engine = Engine::builder().devices(vec![(unplugged.clone(), 0), (Arc::new(Reference), 0)]).build().unwrap();
         engine.generate(&SLH_DSA_SHA2_128F).unwrap();
         engine.generate(&SLH_DSA_SHA2_128F).unwrap();
-        let said = "unplugged:0 failed: no answer; unplugged:0 was set aside, jobs that others do in its place: 1";
+        let said = "unplugged:0 failed: no answer; unplugged:0 is disabled; jobs that other devices do in its place: 1";
         assert_eq!(engine.warnings(), [said]);
 
         let alone = Engine::builder().backend(unplugged).build().unwrap();

@@ -1,6 +1,7 @@
 //! Results go to standard output; everything said about them goes to standard error.
 
 use crate::failure::Failure;
+pub use crate::record::grouped;
 pub use hypergrove_tune::table::shortened;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::{self, Display, Write as _};
@@ -71,6 +72,15 @@ impl Printer {
         say(format_args!("{red}error:{off} {}", Visible(&failure.message)));
         if let Some(hint) = &failure.hint {
             say(format_args!("{cyan} hint:{off} {}", Visible(hint)));
+        }
+    }
+
+    /// What was found out about something that failed, and the command that would succeed.
+    pub fn diagnosis(&self, sentence: impl Display, command: Option<&str>) {
+        let (cyan, off) = if self.bold { ("\x1b[1;36m", "\x1b[0m") } else { ("", "") };
+        say(format_args!("{cyan}diagnosis:{off} {}", Visible(sentence)));
+        if let Some(command) = command {
+            say(format_args!("{cyan}  command:{off} {}", Visible(command)));
         }
     }
 
@@ -220,19 +230,6 @@ pub fn brief(text: &str) -> String {
         shown.push('…');
     }
     shown
-}
-
-/// 1234567 → `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// Three significant digits of a time.

@@ -99,7 +99,7 @@ pub struct Record {
     /// Bytes of the cached nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<usize>,
-    /// Cores, or multiprocessors.
+    /// Cores; of a GPU, SMs or compute units.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
     /// Cycles a second: a GPU's highest, a CPU's now.
@@ -147,4 +147,17 @@ impl Record {
         }
         value.to_string()
     }
+}
+
+/// 1234567 → `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }

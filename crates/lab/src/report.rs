@@ -29,7 +29,7 @@ impl<'a> Report<'a> {
     pub fn pictures(&self) -> impl Iterator<Item = (String, String)> {
         self.parts.iter().flat_map(|part| {
             let figures = part.sections.iter().flat_map(|section| &section.groups).flat_map(|group| &group.figures);
-            figures.map(|figure| (format!("{}{}", part.prefix, figure.name), plot::file(&figure.picture)))
+            figures.map(|figure| (format!("{}{}", part.prefix, figure.name), plot::file(&figure.drawing)))
         })
     }
 }

@@ -92,7 +92,7 @@ const DIGEST_BYTES: usize = 32;
 const LEAST_RUNS: usize = 5;
 /// Messages that fill the largest devices several times over.
 const MANY: usize = 1 << 20;
-/// Bytes of a run from host to host.
+/// Bytes of a run, end to end.
 const BYTES: usize = 1 << 30;
 /// Bytes of a run in the device's memory: as many as 32-bit numbers of words tell apart.
 const RESIDENT_BYTES: usize = (16 << 30) - 4;
@@ -174,7 +174,7 @@ fn resident(
     if device.memory == 0 || !size.is_multiple_of(4) || size > hasher.longest() {
         return Ok(None);
     }
-    // What is uploaded once and copied: a piece of what ran from host to host.
+    // What is uploaded once and copied: a chunk of what ran end to end.
     let part = messages.len().min(hasher.longest() / size.max(64)).max(1);
     let room = most.min(RESIDENT_BYTES).min((device.memory / 2) as usize);
     let copies = (MANY.div_ceil(part)).min(room / (part * size)).max(1);
@@ -216,7 +216,8 @@ impl Sample {
 /// Every size with every policy that was asked for.
 pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     if !args.json {
-        let heads = ["device", "size", "messages", "median", "MB/s", "of limit", "resident MB/s", "of limit", "policy"];
+        let heads =
+            ["device", "size", "messages", "median", "MB/s", "% of peak", "resident MB/s", "% of peak", "policy"];
         printer.line(row(heads))?;
     }
     for (backend, device) in machine::chosen(options)? {

@@ -98,7 +98,7 @@ pub(crate) fn run(name: &str, args: &Bench, options: &MachineOptions, printer: &
     study.turns = definition.rows.iter().map(|row| study.turns(row)).sum::<Result<_, _>>()?;
     printer.note(format_args!("{}: {}", definition.title, definition.asks));
     if !args.json {
-        printer.line(row(["set", "op", "batch", "shape", "median", "spread", "per second", "of limit"]))?;
+        printer.line(row(["set", "op", "batch", "shape", "median", "spread", "per second", "% of peak"]))?;
     }
     for row in &definition.rows {
         match row {
@@ -491,8 +491,8 @@ impl Study<'_> {
                     rows: rows.map(|memory| memory.name().into()),
                     ..Record::of(&places[0].device)
                 };
-                let foreseen = before.zip(batch).map_or(0.0, |((of, took), batch)| took * batch as f64 / of as f64);
-                if self.start.elapsed().as_secs_f64() + MEASURED_BY * foreseen >= self.until {
+                let predicted = before.zip(batch).map_or(0.0, |((of, took), batch)| took * batch as f64 / of as f64);
+                if self.start.elapsed().as_secs_f64() + MEASURED_BY * predicted >= self.until {
                     self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i)?;
                     break;
                 }
@@ -594,7 +594,7 @@ impl Study<'_> {
         Ok(())
     }
 
-    /// From host to host; `kernels_per_s` is of messages in the device's own memory.
+    /// End to end; `kernels_per_s` is of messages in the device's own memory.
     fn hashes(&mut self, row: &HashRow) -> Result<(), Failure> {
         let Some(place) = self.place(row.on)? else { return Ok(()) };
         let Place { backend, device } = &place;
@@ -726,7 +726,7 @@ fn describe(record: &Record) -> String {
     parts.join(", ")
 }
 
-/// A row of a table whose rows are told as they become known.
+/// A row of a table that is printed row by row.
 fn row(cells: [&str; 8]) -> String {
     let [set, op, batch, shape, median, spread, rate, fraction] = cells;
     format!("{set:<20} {op:<6} {batch:>7}  {shape:<24} {median:>9} {spread:>7} {rate:>11} {fraction:>9}")

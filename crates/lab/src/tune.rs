@@ -26,7 +26,7 @@ const A_SET: Duration = Duration::from_secs(60);
 const CONFIRMED: f64 = 0.15;
 /// Batch sizes beside the one that fills the device: of those in between none is three times as large or small as one of these.
 const LADDER: [usize; 5] = [1, 8, 64, 512, 4096];
-/// Runs from host to host of a policy that was found by its kernels' time, and of those that take no millisecond or seem
+/// Runs, end to end, of a policy that was found by its kernels' time, and of those that take no millisecond or seem
 /// slower than the defaults.
 const WHOLE: [usize; 2] = [5, 25];
 /// Kernels that take so long, in seconds, hide what the host does for a batch behind those of the next one. What takes less is
@@ -42,26 +42,26 @@ const BETWEEN: f64 = 0.15;
 const HOST_RUN: f64 = 0.25;
 
 /// The best policy for what?
-struct Asked {
+struct TuneTarget {
     params: &'static Params,
     op: Op,
     jobs: usize,
     weight: f64,
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for TuneTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} of {} jobs", self.params, op_name(self.op), self.jobs)
     }
 }
 
-impl Asked {
+impl TuneTarget {
     fn question(&self) -> Question {
         Question { set: self.params.name.into(), op: op_name(self.op).into(), jobs: self.jobs }
     }
 }
 
-/// What was found, and seconds of a batch from host to host with their spread: with the policy, and by default.
+/// What was found, and seconds of a batch end to end with their spread: with the policy, and by default.
 struct Found {
     outcome: Outcome,
     whole: (f64, f64),
@@ -215,7 +215,7 @@ impl Tuner<'_> {
             let what = format_args!("{one}: no time was left; give more with --budget");
             self.bar.suspend(|| self.printer.warning(what));
         }
-        let found: Vec<(Asked, Found)> =
+        let found: Vec<(TuneTarget, Found)> =
             asked.into_iter().zip(found).filter_map(|(one, found)| Some((one, found?))).collect();
         let between = if self.args.batch.is_empty() { self.between(&found, journal)? } else { Vec::new() };
         let mut rows: Vec<Row> = found.iter().chain(&between).map(|(one, found)| self.row(one, found)).collect();
@@ -229,7 +229,7 @@ impl Tuner<'_> {
     }
 
     /// Every set and op at the batch sizes of the ladder, the largest first: its winner is a candidate of the others.
-    fn questions(&self, sets: &[&'static Params]) -> Result<Vec<Asked>, Failure> {
+    fn questions(&self, sets: &[&'static Params]) -> Result<Vec<TuneTarget>, Failure> {
         let mut asked = Vec::new();
         for params in sets {
             for op in self.args.op.iter().flat_map(|ops| ops.ops()).copied() {
@@ -240,7 +240,7 @@ impl Tuner<'_> {
                 let most = batches.last().copied();
                 asked.extend(batches.into_iter().rev().map(|jobs| {
                     let weight = if Some(jobs) == most { WEIGHT_OF_FULL } else { 1.0 };
-                    Asked { params, op, jobs, weight }
+                    TuneTarget { params, op, jobs, weight }
                 }));
             }
         }
@@ -253,7 +253,7 @@ impl Tuner<'_> {
     }
 
     /// Searches for the best policy of each question, as far as time suffices.
-    fn ladder(&self, asked: &[Asked], journal: &mut Journal) -> Result<Vec<Option<Found>>, Failure> {
+    fn ladder(&self, asked: &[TuneTarget], journal: &mut Journal) -> Result<Vec<Option<Found>>, Failure> {
         let budget = if self.args.batch.is_empty() { self.budget.mul_f64(1.0 - BETWEEN) } else { self.budget };
         let mut found: Vec<Option<Found>> = asked.iter().map(|_| None).collect();
         let mut winners = Vec::<(Op, Policy)>::new();
@@ -279,14 +279,14 @@ impl Tuner<'_> {
                 if !now.outcome.complete {
                     over.push(i);
                 }
-                // Asked again with less time, it may have ended before it came as far.
+                // TuneTarget again with less time, it may have ended before it came as far.
                 let before = found[i].take().filter(|before| before.outcome.seconds <= now.outcome.seconds);
                 let best = found[i].insert(before.unwrap_or(now));
                 self.bar.suspend(|| self.show(&self.row(one, best), &best.outcome))?;
                 winners.retain(|(op, _)| *op != one.op);
                 winners.push((one.op, best.outcome.policy.clone()));
             }
-            // What some did not need is for those whose time was over; their samples are told again.
+            // Sizes that ran out of time are retried with the time that others did not use; the journal has their samples.
             open = if self.left(budget) > self.budget.mul_f64(WORTH) { over } else { Vec::new() };
             open.iter().for_each(|i| journal.again(&asked[*i].question()));
         }
@@ -295,7 +295,11 @@ impl Tuner<'_> {
 
     /// Sizes between two for which different policies are best, each twice the one before: which of the two is best there,
     /// or the defaults. Where that is everywhere the policy of the nearer size, nothing is to be said.
-    fn between(&self, found: &[(Asked, Found)], journal: &mut Journal) -> Result<Vec<(Asked, Found)>, Failure> {
+    fn between(
+        &self,
+        found: &[(TuneTarget, Found)],
+        journal: &mut Journal,
+    ) -> Result<Vec<(TuneTarget, Found)>, Failure> {
         let mut open = Vec::new();
         for pair in found.windows(2) {
             let [(large, many), (small, few)] = pair else { continue };
@@ -307,7 +311,7 @@ impl Tuner<'_> {
             let nearer = |jobs: usize| if jobs > middle { many } else { few };
             let inside = successors(Some(2 * small.jobs), |jobs| Some(2 * jobs)).take_while(|jobs| *jobs < large.jobs);
             let (params, op, weight) = (small.params, small.op, 1.0);
-            let inside: Vec<_> = inside.map(|jobs| (Asked { params, op, jobs, weight }, nearer(jobs))).collect();
+            let inside: Vec<_> = inside.map(|jobs| (TuneTarget { params, op, jobs, weight }, nearer(jobs))).collect();
             open.push(([few.clone(), many.clone()], inside));
         }
         let mut questions: usize = open.iter().map(|(_, inside)| inside.len()).sum();
@@ -342,7 +346,7 @@ impl Tuner<'_> {
     /// Answers one question in its share of time; `None` if there was not enough of it.
     fn answer(
         &self,
-        one: &Asked,
+        one: &TuneTarget,
         search: &Search,
         seeds: &[Policy],
         share: Duration,
@@ -368,7 +372,7 @@ impl Tuner<'_> {
                         |a: (f64, f64), b: (f64, f64)| a.0 >= b.0 && (short || a.0 - b.0 > a.0 * a.1 + b.0 * b.1);
                     [whole, default] = self.whole(&mut workload, two, WHOLE[usize::from(short)])?;
                     if !short && slower(whole, default) {
-                        // Few runs from host to host scatter by more than policies differ.
+                        // Few runs end to end scatter by more than policies differ.
                         [whole, default] = self.whole(&mut workload, two, WHOLE[1])?;
                     }
                     if slower(whole, default) {
@@ -383,7 +387,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Two policies from host to host, as a caller waits for them, in turns.
+    /// Two policies end to end, as a caller waits for them, in turns.
     fn whole(&self, workload: &mut Workload, policies: [&Policy; 2], runs: usize) -> Result<[(f64, f64); 2], Failure> {
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..runs {
@@ -394,7 +398,7 @@ impl Tuner<'_> {
         Ok(times.map(|times| (median(&times), spread(&times))))
     }
 
-    fn row(&self, one: &Asked, found: &Found) -> Row {
+    fn row(&self, one: &TuneTarget, found: &Found) -> Row {
         // As many threads as there are is what holds anyway.
         let all = |(axis, value): &&(&'static str, u32)| *axis == THREADS && *value == self.threads as u32;
         let axes = found.outcome.policy.0.iter().filter(|choice| !all(choice));
@@ -454,7 +458,7 @@ fn rounded(value: f64) -> f64 {
 struct Watched<'a, L> {
     lab: L,
     tuner: &'a Tuner<'a>,
-    one: &'a Asked,
+    one: &'a TuneTarget,
     questions: usize,
 }
 

@@ -5,6 +5,7 @@ use crate::args::{KeyKind, Scheme, known_sets};
 use crate::files::Source;
 use crate::inspect;
 use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
+use crate::x509::{Document, Shown};
 use hypergrove::pkcs8::der::{Decode, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{LineEnding, PrivateKeyInfoRef};
 use hypergrove::{EncryptedSigningKey, Params, Randomizer, Seeds, SigningKey, VerifyingKey};
@@ -101,6 +102,20 @@ pub(super) fn spki(data: &[u8], extent: Extent) {
         let zeros = vec![0; key.params().sig_bytes()];
         let valid = engine().verify(&VerifyingKey::from(key.clone()), key.mode(b"fuzz"), b"message", &zeros);
         assert_eq!(valid, Ok(false));
+    }
+}
+
+/// A certificate, a request or CMS that is read is shown; the parts of the first two lie within it.
+pub(super) fn x509(data: &[u8], _: Extent) {
+    match Document::read(data) {
+        Ok(Some((document, ..))) => {
+            let Shown { known, lists, parts } = document.shown();
+            assert!(parts.iter().all(|(_, offset, length)| offset + length <= data.len()), "a part beyond the end");
+            let fields = known.iter().chain(lists.iter().flat_map(|(_, list)| list.iter().flatten()));
+            fields.for_each(|(_, value)| brief(value));
+        }
+        Ok(None) => {}
+        Err(failure) => brief_failure(&failure),
     }
 }
 

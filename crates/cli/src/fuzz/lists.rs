@@ -3,14 +3,59 @@
 use super::{Extent, brief, brief_failure};
 use crate::files::{Source, listed};
 use crate::hash::{Form, Listed, line, read_sums};
+use crate::table::{self, Row};
 use hypergrove::Mode;
+use hypergrove::envelope::{Envelope, looks_like_it};
+use hypergrove::manifest::Manifest;
 use hypergrove::signers::{AllowedSigner, AllowedSigners};
+use std::path::Component;
 use std::time::SystemTime;
 
 /// What a list names is written and read again, in every form.
 pub(super) fn lists(data: &[u8], _: Extent) {
     sums(data);
     paths(data);
+    manifest(data);
+    rows(data);
+    #[cfg(feature = "draft-sp800-230")]
+    ledger(data);
+}
+
+/// Two records of a ledger.
+#[cfg(feature = "draft-sp800-230")]
+fn ledger(data: &[u8]) {
+    use hypergrove::ledger::LedgerState;
+    match LedgerState::from_bytes(data) {
+        Ok(state) => assert_eq!(LedgerState::from_bytes(&state.to_bytes()).ok(), Some(state)),
+        Err(error) => brief(&error),
+    }
+}
+
+fn manifest(data: &[u8]) {
+    let manifest = match Manifest::parse(data) {
+        Ok(manifest) => manifest,
+        Err(error) => return brief(&error),
+    };
+    assert!(
+        manifest
+            .entries()
+            .iter()
+            .all(|entry| entry.path().components().all(|part| matches!(part, Component::Normal(_))))
+    );
+    let again = Manifest::parse(&manifest.to_bytes()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again, manifest);
+}
+
+fn rows(data: &[u8]) {
+    let rows = match table::rows(&Source::Stdin, data) {
+        Ok(rows) => rows,
+        Err(failure) => return brief_failure(&failure),
+    };
+    let text =
+        |row: &Row| [&row.key, &row.file, &row.signature].map(|path| path.as_os_str().as_encoded_bytes()).join(&b'\t');
+    let lines: Vec<Vec<u8>> = rows.iter().map(text).collect();
+    let again = table::rows(&Source::Stdin, &lines.join(&b'\n')).unwrap_or_else(|why| panic!("{}", why.message));
+    assert_eq!(again.len(), rows.len());
 }
 
 fn sums(data: &[u8]) {
@@ -35,15 +80,26 @@ fn sums(data: &[u8]) {
 }
 
 fn paths(data: &[u8]) {
-    let paths = match listed(&Source::Stdin, data) {
+    let paths = match listed(&Source::Stdin, data, false) {
         Ok(paths) => paths,
         Err(failure) => return brief_failure(&failure),
     };
     let text: Vec<u8> = paths.iter().flat_map(|path| [path.as_os_str().as_encoded_bytes(), b"\n"].concat()).collect();
     // The CR of a list whose lines all end with CR LF is no part of a name.
     if text.split(|byte| *byte == b'\n').any(|line| !line.is_empty() && !line.ends_with(b"\r")) {
-        assert_eq!(listed(&Source::Stdin, &text).map_err(|failure| failure.message), Ok(paths));
+        assert_eq!(listed(&Source::Stdin, &text, false).map_err(|failure| failure.message), Ok(paths));
     }
+}
+
+/// An envelope that is read is written in one way.
+pub(super) fn envelope(data: &[u8], _: Extent) {
+    let envelope = match Envelope::parse(data) {
+        Ok(envelope) => envelope,
+        Err(error) => return brief(&error),
+    };
+    let text = envelope.to_string();
+    assert_eq!(Envelope::parse(text.as_bytes()).as_ref(), Ok(&envelope), "{text}");
+    assert!(text.contains(&envelope.header().to_string()) && looks_like_it(text.as_bytes()));
 }
 
 /// Who may sign by what is read is a signer without conditions where only names and keys are written again.

@@ -54,7 +54,7 @@ fn verdicts_are_lines_of_json() {
     assert_eq!(signed[0], by);
     assert_eq!((&signed[1]["file"], &signed[1]["verdict"]), (&json!("absent"), &json!("error")));
     assert_eq!(signed[1]["error"], "cannot read absent: there is no such file or directory");
-    let counts = |ok, signed, kept, failed, error, improper| json!({"ok": ok, "signed": signed, "kept": kept, "failed": failed, "error": error, "improper": improper});
+    let counts = |ok, signed, kept, failed, error, improper| json!({"ok": ok, "signed": signed, "kept": kept, "failed": failed, "extra": 0, "error": error, "improper": improper});
     assert_eq!(signed[3], json!({"summary": counts(0, 2, 0, 0, 1, 0), "exit": 2}));
     // One file alone, and one that is kept.
     let run = place.run(&["sign", "--key", "n.pem", "--json", "a", "--skip-existing"]).good();
@@ -126,6 +126,26 @@ fn a_digest_is_signed_for_its_message() {
     place.run(&["keygen", "--scheme", "zkdilithium", "-o", "z.pem"]).good();
     place.run(&["sign", "--key", "z.pem", "--digest", &digest, "-o", "n"]).refuses(&["zkDilithium", "--digest"]);
     assert!(!place.path("n").exists());
+}
+
+/// Files of all lengths around the pieces in which they are read are signed as their digests are.
+#[test]
+fn long_files_are_hashed_in_pieces() {
+    let place = Place::with_key();
+    const PIECE: usize = 1 << 20;
+    let sign = |more: &[&str]| {
+        let words = ["sign", "--key", "k.pem", "--prehash", "sha2-512", "--deterministic", "--force", "-o", "s"];
+        place.run(&[&words[..], more].concat()).good();
+        place.read("s")
+    };
+    for length in [PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 9 * PIECE + 7] {
+        let bytes: Vec<u8> = (0..length).map(|at| (at >> 8 ^ at) as u8).collect();
+        place.write("m", &bytes);
+        let digest = hex::encode(Sha512::digest(&bytes));
+        assert!(sign(&["m"]) == sign(&["--digest", &digest]), "{length}");
+        let words = ["verify", "--key", "p.pem", "--prehash", "sha2-512", "-s", "s", "-"];
+        assert_eq!(place.run_with(&words, &bytes).good().text(), "standard input: OK\n");
+    }
 }
 
 #[test]

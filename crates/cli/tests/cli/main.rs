@@ -2,10 +2,13 @@
 
 mod acvp;
 mod automation;
+mod diagnose;
+mod envelope;
 mod files;
 mod hash;
 mod identity;
 mod keys;
+mod ledger;
 mod measure;
 mod memory;
 mod passphrase;
@@ -15,7 +18,10 @@ mod sign_verify;
 mod studies;
 mod system;
 #[cfg(unix)]
+mod trees;
+#[cfg(unix)]
 mod trust;
 #[cfg(windows)]
 mod windows;
+mod x509;
 mod zkdilithium;

@@ -45,7 +45,7 @@ fn benchmarks_are_records() {
     let table =
         place.run(&["bench", "--set", "sha2-128f", "--op", "verify", "--seconds", "0.01", "--batch", "1"]).good();
     assert_eq!(table.text().lines().count(), 2);
-    assert!(table.text().contains("of limit"));
+    assert!(table.text().contains("% of peak"));
     for bad in [["--batch", "0"], ["--seconds", "0"], ["--seconds", "x"], ["--op", "hash"], ["--set", "x"]] {
         place.run(&[&["bench"][..], &bad].concat()).refuses(&[bad[0]]);
     }

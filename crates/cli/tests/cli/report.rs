@@ -203,7 +203,7 @@ fn reports_are_written_whole_or_not_at_all() {
     assert_eq!(place.names(), ["bad.jsonl", "page.html", "run.jsonl"]);
     // The records of this repository.
     let runs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/runs/2026-11-21-h200");
-    assert!(place.run(&["report", runs]).good().text().contains("Fractions of the limit"));
+    assert!(place.run(&["report", runs]).good().text().contains("Shares of the peak rate"));
 }
 
 /// Numbers at the ends of what a file can hold: left out, and nothing hangs.
@@ -262,12 +262,13 @@ window.addEventListener('load', () => {
   for (const figure of figures) {
     figure.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', bubbles: true, cancelable: true }));
     if (!figure.querySelector('figcaption').textContent) failures.push('silent: ' + figure.outerHTML.slice(0, 80));
-    const box = figure.querySelector('svg').getBoundingClientRect();
-    for (const text of figure.querySelectorAll('text')) {
+    const picture = [...figure.querySelectorAll('svg')].find(svg => svg.getClientRects().length), box = picture.getBoundingClientRect();
+    if (box.width < 0.97 * figure.getBoundingClientRect().width) failures.push('narrow: ' + box.width);
+    for (const text of picture.querySelectorAll('text')) {
       const { left, right, top, bottom } = text.getBoundingClientRect();
       if (left < box.left - 1 || right > box.right + 1 || top < box.top - 1 || bottom > box.bottom + 1) failures.push('clipped: ' + text.textContent);
     }
-    const labels = [...figure.querySelectorAll('.tick, .axis, .title, .legend text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+    const labels = [...picture.querySelectorAll('.tick, .axis, .title, .legend text')].map(text => [text.textContent, text.getBoundingClientRect()]);
     labels.forEach(([a, one], i) => labels.slice(i + 1).forEach(([b, two]) => {
       const across = Math.min(one.right, two.right) - Math.max(one.left, two.left);
       const down = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
@@ -331,12 +332,12 @@ fn a_browser_shows_the_page_without_a_fault() {
         page.replacen("<head>", &format!("<head>{LISTEN}"), 1).replacen("</body>", &format!("{PROBE}</body>"), 1);
     place.write("probed.html", page);
     let address = format!("file://{}", place.path("frame.html").display());
-    for (width, dark) in [(400, false), (400, true), (1400, false), (1400, true)] {
+    for (width, dark) in [(400, false), (1200, false), (1200, true), (2000, true)] {
         place.write("frame.html", FRAME.replace("WIDTH", &width.to_string()));
         let mut command = Command::new(browser);
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]);
         command.arg(format!("--user-data-dir={}", place.path("profile").display()));
-        command.arg("--window-size=1500,1000");
+        command.arg("--window-size=2100,1000");
         command.arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark))).arg(&address);
         let shown = finished(&mut command).expect("a browser that ends");
         let result = shown.split("<pre id=\"result\">").nth(1).expect("the probe ran").split("</pre>").next().unwrap();

@@ -14,7 +14,9 @@ mod throughput;
 
 use crate::printer::{grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
-use crate::report::plot::{Axis, Bar, Bars, Look, Plot, Point, Scale, Series, Value, counted, ratio, share, timed};
+use crate::report::plot::{
+    Axis, Bar, Bars, Drawing, Look, Plot, Point, Scale, Series, Value, counted, ratio, share, timed,
+};
 use crate::report::read::Run;
 use crate::stopwatch::Times;
 use hypergrove::{PARAMETER_SETS, Params};
@@ -45,7 +47,7 @@ pub(crate) struct Group {
 /// A picture and its name as a file.
 pub(crate) struct Figure {
     pub(crate) name: String,
-    pub(crate) picture: Markup,
+    pub(crate) drawing: Drawing,
 }
 
 /// Columns that hold numbers are set to the right.
@@ -79,7 +81,7 @@ pub(crate) fn sections(run: &Run) -> Vec<Section> {
 }
 
 /// Values in the order of their first appearance, with all that have them.
-fn by<T, K: Ord + Clone>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
+pub(crate) fn by<T, K: Ord + Clone>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
     let (mut groups, mut places) = (Vec::<(K, Vec<T>)>::new(), BTreeMap::new());
     for one in all {
         let key = key(&one);
@@ -186,7 +188,7 @@ impl Table {
                 thead { tr { @for (i, head) in self.heads.iter().enumerate() { th scope="col" class=[(i >= self.words).then_some("number")] { (head) } } } }
                 tbody {
                     @for row in &self.rows {
-                        tr { @for (i, cell) in row.iter().enumerate() { td class=[(i >= self.words).then_some("number")] { (cell) } } }
+                        tr { @for (i, cell) in row.iter().enumerate() { td class=[(i >= self.words).then_some("number")] data-head=(self.heads[i]) { (cell) } } }
                     }
                 }
             }

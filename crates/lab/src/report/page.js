@@ -17,21 +17,25 @@
     show(theme);
   });
   for (const figure of document.querySelectorAll('figure')) {
-    const marks = [...figure.querySelectorAll('[data-told]')].filter(mark => !mark.closest('.legend'));
+    const all = [...figure.querySelectorAll('[data-told]')].filter(mark => !mark.closest('.legend'));
+    // Of two drawings for different rooms one is shown.
+    const shown = () => all.filter(mark => mark.getClientRects().length);
     const caption = figure.querySelector('figcaption');
-    let at = -1;
+    let at = null;
     const tell = next => {
-      if (marks[at]) marks[at].classList.remove('at');
+      if (at) at.classList.remove('at');
       at = next;
-      if (marks[at]) { marks[at].classList.add('at'); caption.textContent = marks[at].dataset.told; }
+      if (at) { at.classList.add('at'); caption.textContent = at.dataset.told; }
     };
     figure.addEventListener('keydown', event => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      const marks = shown();
       if (!step || !marks.length) return;
       event.preventDefault();
-      tell((at + step + marks.length + (at < 0 && step < 0 ? 1 : 0)) % marks.length);
+      const place = marks.indexOf(at);
+      tell(marks[(place + step + marks.length + (place < 0 && step < 0 ? 1 : 0)) % marks.length]);
     });
-    figure.addEventListener('blur', () => tell(-1));
-    marks.forEach((mark, i) => mark.addEventListener('pointerenter', () => tell(i)));
+    figure.addEventListener('blur', () => tell(null));
+    all.forEach(mark => mark.addEventListener('pointerenter', () => tell(mark)));
   }
 })();

@@ -1,9 +1,11 @@
 //! The report as one page that needs nothing else.
 
-use crate::report::charts::{Group, Section, compared, sections};
-use crate::report::plot::{STYLE, verbatim};
+use crate::printer::{grouped, seconds, significant};
+use crate::record::Record;
+use crate::report::charts::{Group, Section, by, compared, sections, short};
+use crate::report::plot::{Room, STYLE, verbatim};
 use crate::report::read::Run;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, html};
 
 /// What a run or a comparison shows.
 pub(crate) struct Part {
@@ -66,7 +68,8 @@ pub(crate) fn page(runs: &[Run], parts: &[Part]) -> String {
                     }
                 }
                 main #content {
-                    section.runs aria-label="Runs" { @for run in runs { (about(run)) } }
+                    @for run in runs { (headline(run, runs.len() > 1)) }
+                    section.runs aria-label=(if runs.len() > 1 { "Runs" } else { "The run" }) { @for run in runs { (about(run, runs.len() > 1)) } }
                     @for part in parts {
                         @if parts.len() > 1 { h2.part { (part.title) } }
                         @if part.sections.is_empty() { p { "Nothing that could be drawn." } }
@@ -96,13 +99,79 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> String {
     all.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
+/// What the headline says of an op.
+const OPS: &[(&str, &str)] =
+    &[("sign", "signatures"), ("verify", "verifications"), ("keygen", "key pairs"), ("hash", "messages")];
+/// Devices in the headline.
+const DEVICES: usize = 4;
+
+/// What was measured, on what, how fast, and how near the limit: for each device its best rates with the set that has most records.
+fn headline(run: &Run, several: bool) -> Markup {
+    let known = |op: &str| OPS.iter().any(|(known, _)| *known == op);
+    let plain = |record: &&Record| {
+        let one = record.devices.len() < 2 && record.callers.is_none();
+        known(&record.op) && one && record.cached_layers == 0 && !record.redundant
+    };
+    let devices = by(run.records.iter().filter(plain), |record| (record.device.clone(), record.detail.clone()));
+    html! {
+        @if !devices.is_empty() {
+            section.headline aria-label="Headline" {
+                @for ((device, detail), records) in devices.iter().take(DEVICES) {
+                    @let (set, tiles) = tiles(records);
+                    h2 { (device) span { ", " (detail) ": " (short(&set)) @if several { " (" (run.name) ")" } } }
+                    div.tiles { @for (noun, many, one) in &tiles { (tile(noun, *many, *one)) } }
+                }
+            }
+        }
+    }
+}
+
+/// A rate of the headline: its noun, the best batch and the best single job.
+type Tile<'a> = (&'static str, Option<&'a Record>, Option<&'a Record>);
+
+/// The set that has most of a device's records, of several the first, and its best rates.
+fn tiles<'a>(records: &[&'a Record]) -> (String, Vec<Tile<'a>>) {
+    // Studies go through shapes that nobody would use: where there are plain benchmarks, they count.
+    let plain: Vec<&Record> = records.iter().copied().filter(|record| record.study.is_none()).collect();
+    let records = if plain.is_empty() { records.to_vec() } else { plain };
+    let sets = by(records, |record| record.set.clone());
+    let (set, records) = sets.into_iter().rev().max_by_key(|(_, records)| records.len()).unwrap_or_default();
+    let best = |op: &str, alone: bool| {
+        let of_op = records.iter().filter(|record| record.op == op && (record.batch == 1) == alone);
+        of_op.max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)).copied()
+    };
+    let found = OPS.iter().map(|(op, noun)| (*noun, best(op, false), best(op, true)));
+    (set, found.filter(|(_, many, one)| many.or(*one).is_some()).collect())
+}
+
+/// One rate of the headline.
+fn tile(noun: &str, many: Option<&Record>, one: Option<&Record>) -> Markup {
+    html! {
+        div.tile {
+            @if let Some(record) = many {
+                p.rate { (significant(record.ops_per_s)) }
+                p { (noun) " a second" }
+                @if let Some(fraction) = record.limit_fraction {
+                    div.near { i style={ "width:" (format!("{:.0}", (100.0 * fraction).clamp(0.0, 100.0))) "%" } {} }
+                    p.how { (format!("{:.0} %", 100.0 * fraction)) " of peak" }
+                }
+                p.how { "batches of " (grouped(record.batch as u64)) }
+            }
+            @if let Some(record) = one {
+                @if many.is_none() { p.rate { (seconds(record.median_s)) } }
+                p.how { "one alone: " (seconds(record.median_s)) }
+            }
+        }
+    }
+}
+
 /// Where a run comes from, and what is not in it.
-fn about(run: &Run) -> Markup {
+fn about(run: &Run, several: bool) -> Markup {
     let records = run.records.iter();
     let clock = run.records.iter().filter_map(|record| record.clock_hz).fold(0.0, f64::max);
     html! {
         article {
-            h2 { (run.name) }
+            @if several { h2 { (run.name) } }
             @for paragraph in run.setup.split("\n\n").filter(|text| !text.trim().is_empty()) { p { (paragraph) } }
             dl {
                 dt { "records" } dd { (run.records.len()) }
@@ -156,9 +225,14 @@ fn whole(section: &Section, prefix: &str) -> Markup {
 fn content(group: &Group) -> Markup {
     html! {
         @if !group.figures.is_empty() {
-            div.figures {
+            @let wide = match group.figures.len() { 1 => Some(Room::WHOLE), 2 | 3 => Some(Room::HALF), _ => None };
+            div.figures.few[group.figures.len() < 3] {
                 @for figure in &group.figures {
-                    figure tabindex="0" { (PreEscaped(&figure.picture.0)) figcaption aria-live="polite" {} }
+                    figure tabindex="0" {
+                        div.narrow[wide.is_some()] { (figure.drawing.svg(Room::COLUMN)) }
+                        @if let Some(room) = wide { div.wide { (figure.drawing.svg(room)) } }
+                        figcaption aria-live="polite" {}
+                    }
                 }
             }
         }

@@ -1,12 +1,26 @@
-//! Plots as SVG, laid out by hand for a column of 360 units: text stays readable on a narrow screen, and wide ones show
-//! several plots side by side. Colours are classes, so that a page's theme reaches them.
+//! Plots as SVG, laid out by hand. A page has each plot for a column, whose text stays readable on a narrow screen, and few plots also
+//! for more room. Colours are classes, so that a page's theme reaches them.
 
 use maud::{Markup, PreEscaped, html};
 
-/// Units across.
-const WIDTH: f64 = 360.0;
-/// Height of the area between the axes.
-const AREA: f64 = 200.0;
+/// The room for a plot.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// Units across.
+    width: f64,
+    /// Height of the area between the axes.
+    area: f64,
+}
+
+impl Room {
+    /// A column of many, or a narrow screen.
+    pub(crate) const COLUMN: Room = Room { width: 360.0, area: 200.0 };
+    /// Half a page.
+    pub(crate) const HALF: Room = Room { width: 560.0, area: 240.0 };
+    /// The page.
+    pub(crate) const WHOLE: Room = Room { width: 1080.0, area: 340.0 };
+}
+
 /// Advance of a character of the smaller text, at most on average; of the fonts that browsers have, Verdana is widest.
 const CHARACTER: f64 = 7.0;
 /// Radius of a mark, of one of many, and of a ring around others.
@@ -102,6 +116,33 @@ pub(crate) struct Bars {
     pub(crate) dots: bool,
     /// A line to compare with.
     pub(crate) rule: Option<f64>,
+}
+
+/// What a figure shows.
+pub(crate) enum Drawing {
+    Plot(Plot),
+    Bars(Bars),
+}
+
+impl From<Plot> for Drawing {
+    fn from(plot: Plot) -> Drawing {
+        Drawing::Plot(plot)
+    }
+}
+
+impl From<Bars> for Drawing {
+    fn from(bars: Bars) -> Drawing {
+        Drawing::Bars(bars)
+    }
+}
+
+impl Drawing {
+    pub(crate) fn svg(&self, room: Room) -> Markup {
+        match self {
+            Drawing::Plot(plot) => plot.svg(room),
+            Drawing::Bars(bars) => bars.svg(room),
+        }
+    }
 }
 
 /// An axis with its ends and ticks found.
@@ -202,12 +243,12 @@ fn radius(series: &Series) -> f64 {
 }
 
 /// Names of series in rows from `top` on; their height.
-fn legend(names: &[(usize, &str, Look)], top: f64) -> (Markup, f64) {
+fn legend(names: &[(usize, &str, Look)], top: f64, room: Room) -> (Markup, f64) {
     let (mut x, mut y) = (8.0, top);
     let mut items = Vec::new();
     for (style, name, look) in names {
         let wide = 22.0 + width(name);
-        if x > 8.0 && x + wide > WIDTH - 4.0 {
+        if x > 8.0 && x + wide > room.width - 4.0 {
             (x, y) = (8.0, y + 16.0);
         }
         items.push(html! {
@@ -225,9 +266,9 @@ fn legend(names: &[(usize, &str, Look)], top: f64) -> (Markup, f64) {
 }
 
 /// The picture around its parts.
-fn svg(title: &str, height: f64, inner: &Markup) -> Markup {
+fn svg(title: &str, room: Room, height: f64, inner: &Markup) -> Markup {
     html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (p(height)) } width=(WIDTH) height=(p(height)) role="img" aria-label=(title) {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (room.width) " " (p(height)) } width=(room.width) height=(p(height)) role="img" aria-label=(title) {
             text class="title" x="8" y="15" { (title) }
             (inner)
         }
@@ -235,26 +276,27 @@ fn svg(title: &str, height: f64, inner: &Markup) -> Markup {
 }
 
 /// A picture as a file of its own.
-pub(crate) fn file(picture: &Markup) -> String {
-    let (head, rest) = picture.0.split_once('>').unwrap_or((&picture.0, ""));
+pub(crate) fn file(drawing: &Drawing) -> String {
+    let picture = drawing.svg(Room::HALF).0;
+    let (head, rest) = picture.split_once('>').unwrap_or((&picture, ""));
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{head} class=\"plot\"><style>{STYLE}</style>{rest}\n")
 }
 
 impl Plot {
-    pub(crate) fn svg(&self) -> Markup {
+    fn svg(&self, room: Room) -> Markup {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let ys =
             points().flat_map(|point| [Some(point.y), point.range.map(|r| r.0), point.range.map(|r| r.1)]).flatten();
-        let x = Fitted::new(&self.x, points().map(|point| point.x), 6);
+        let x = Fitted::new(&self.x, points().map(|point| point.x), (room.width / 60.0) as usize);
         let y = Fitted::new(&self.y, ys, 6);
         let names: Vec<_> =
             self.series.iter().enumerate().map(|(i, series)| (i, &series.name[..], series.look)).collect();
-        let (legend, legend_height) = legend(if names.len() > 1 { &names } else { &[] }, 34.0);
+        let (legend, legend_height) = legend(if names.len() > 1 { &names } else { &[] }, 34.0, room);
         let labels: Vec<(f64, String)> = y.ticks.iter().map(|tick| (*tick, (self.y.shown)(*tick))).collect();
         let left = 14.0 + labels.iter().map(|(_, label)| width(label)).fold(0.0, f64::max);
-        let (right, top) = (WIDTH - 14.0, 40.0 + legend_height);
-        let bottom = top + AREA;
-        let (px, py) = (|v: f64| left + x.at(v) * (right - left), |v: f64| bottom - y.at(v) * AREA);
+        let (right, top) = (room.width - 14.0, 40.0 + legend_height);
+        let bottom = top + room.area;
+        let (px, py) = (|v: f64| left + x.at(v) * (right - left), |v: f64| bottom - y.at(v) * room.area);
         let mut last = f64::NEG_INFINITY;
         let x_labels: Vec<(f64, String)> = x
             .ticks
@@ -263,7 +305,7 @@ impl Plot {
                 let label = (self.x.shown)(*tick);
                 let (at, half) = (px(*tick), width(&label) / 2.0);
                 // No two labels touch, and none leaves the picture.
-                (at - half > last && at + half <= WIDTH).then(|| {
+                (at - half > last && at + half <= room.width).then(|| {
                     last = at + half + 4.0;
                     (at, label)
                 })
@@ -308,25 +350,25 @@ impl Plot {
                 text class={ "note" @if flips { " end" } } x=(p(if flips { at - 4.0 } else { at + 4.0 })) y=(p(top + 10.0 + 13.0 * i as f64)) { (name) }
             }
         };
-        svg(&self.title, bottom + 40.0, &inner)
+        svg(&self.title, room, bottom + 40.0, &inner)
     }
 }
 
 impl Bars {
-    pub(crate) fn svg(&self) -> Markup {
+    fn svg(&self, room: Room) -> Markup {
         let longest = |of: fn(&Bar) -> &str| self.rows.iter().map(|row| width(of(row))).fold(0.0, f64::max);
-        let above = longest(|row| &row.label) > 86.0;
+        let above = longest(|row| &row.label) > room.width * 0.24;
         let names: Vec<_> = self.series.iter().enumerate().map(|(i, name)| (i, &name[..], Look::Marks)).collect();
-        let (legend, legend_height) = legend(&names, 34.0);
+        let (legend, legend_height) = legend(&names, 34.0, room);
         let top = 28.0 + legend_height;
         let step = if above { 33.0 } else { 21.0 };
         let left = if above { 10.0 } else { 14.0 + longest(|row| &row.label) };
-        let right = WIDTH - 20.0 - longest(|row| &row.text);
+        let right = room.width - 20.0 - longest(|row| &row.text);
         let bottom = top + step * self.rows.len() as f64 + 4.0;
         let values = self.rows.iter().flat_map(|row| &row.values);
         let values =
             values.flat_map(|(_, value, range)| [Some(*value), range.map(|r| r.0), range.map(|r| r.1)]).flatten();
-        let mut x = Fitted::new(&self.x, values.chain(self.rule), 5);
+        let mut x = Fitted::new(&self.x, values.chain(self.rule), (room.width / 72.0) as usize);
         if !self.dots && self.x.scale == Scale::Log {
             // A bar needs a length.
             x.low /= 3.0;
@@ -339,7 +381,7 @@ impl Bars {
             .filter_map(|tick| {
                 let label = (self.x.shown)(*tick);
                 let (at, half) = (px(*tick), width(&label) / 2.0);
-                (at - half > last && at - half > 0.0 && at + half < WIDTH).then(|| {
+                (at - half > last && at - half > 0.0 && at + half < room.width).then(|| {
                     last = at + half + 4.0;
                     (at, label)
                 })
@@ -372,11 +414,11 @@ impl Bars {
                         rect class={ "bar mark s" (style % STYLES) } x=(p(left)) y=(p(y - 7.0)) width=(p((px(*value) - left).max(1.0))) height="11" data-told=(row.told) { title { (row.told) } }
                     }
                 }
-                text class="tick end value" x=(p(WIDTH - 8.0)) y=(p(y + 2.0)) { (row.text) }
+                text class="tick end value" x=(p(room.width - 8.0)) y=(p(y + 2.0)) { (row.text) }
             }
             text class="axis end" x=(p(right)) y=(p(bottom + 30.0)) { (self.x.title) }
         };
-        svg(&self.title, bottom + 37.0, &inner)
+        svg(&self.title, room, bottom + 37.0, &inner)
     }
 }
 

@@ -146,7 +146,7 @@ pub(super) struct HashRow {
     /// Of a message.
     pub(super) bytes: Numbers,
     pub(super) messages: usize,
-    /// Rows of work side by side; none where the device has no such choice.
+    /// Concurrent streams of work; none where the device has no such choice.
     #[serde(default)]
     pub(super) streams: Vec<u32>,
     pub(super) policies: Vec<Choice>,

@@ -37,7 +37,7 @@ pub(super) fn cache_depth(run: &Run) -> Section {
             let x = axis("signatures a second", Scale::Linear, counted);
             let title = format!("{} by cached layers, and their memory", short(&set));
             let bars = Bars { title, rows: bars, x, series: Vec::new(), dots: false, rule: None };
-            group.figures.push(Figure { name: slug(&["cache-depth", &device, &set]), picture: bars.svg() });
+            group.figures.push(Figure { name: slug(&["cache-depth", &device, &set]), drawing: bars.into() });
         }
         let heads = vec!["set", "layers", "memory", "built in", "per second", "gain"];
         group.table = Some(Table { heads, words: 1, rows });

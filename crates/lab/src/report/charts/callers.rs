@@ -50,7 +50,7 @@ pub(super) fn callers(run: &Run) -> Section {
         for (name, y, series) in pictures {
             let title = format!("{} {op}", short(&set));
             let plot = Plot { title, x: counts("callers", Scale::Log), y, series, rules: Vec::new() };
-            group.figures.push(Figure { name: slug(&["callers", &set, &op, name]), picture: plot.svg() });
+            group.figures.push(Figure { name: slug(&["callers", &set, &op, name]), drawing: plot.into() });
         }
     }
     let groups = if rows.is_empty() {

@@ -1,4 +1,4 @@
-//! Two runs side by side.
+//! Two runs compared.
 
 use super::*;
 
@@ -56,7 +56,7 @@ pub(crate) fn compared(first: &Run, second: &Run) -> Section {
         };
         group.figures.push(Figure {
             name: slug(&["compared", &second.name, &first.name, &part.to_string()]),
-            picture: chart.svg(),
+            drawing: chart.into(),
         });
     }
     let groups = if rows.is_empty() {
@@ -68,7 +68,7 @@ pub(crate) fn compared(first: &Run, second: &Run) -> Section {
     };
     Section {
         id: "compared",
-        title: "Two runs side by side",
+        title: "Two runs compared",
         reading: "Right of the line the second run is faster. Of measurements that a run has several times, such as by several \
             instruction sets, the fastest counts. A whisker is half the quartile spread of both together: a ratio whose whisker \
             crosses the line is no difference.",

@@ -51,7 +51,7 @@ pub(super) fn crossover(run: &Run) -> Section {
             series: series.collect(),
             rules: at.flatten().map(|at| (at, plural(at.ceil() as usize, "job"))).into_iter().collect(),
         };
-        group.figures.push(Figure { name: slug(&["crossover", &set, &op]), picture: plot.svg() });
+        group.figures.push(Figure { name: slug(&["crossover", &set, &op]), drawing: plot.into() });
     }
     let groups = if group.figures.is_empty() {
         Vec::new()

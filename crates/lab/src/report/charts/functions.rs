@@ -86,7 +86,7 @@ pub(super) fn functions(run: &Run) -> Section {
                 row.push(over.unwrap_or(UNKNOWN.into()));
                 group
                     .figures
-                    .push(Figure { name: slug(&["functions", &device, &set, &op, &name]), picture: figure.svg() });
+                    .push(Figure { name: slug(&["functions", &device, &set, &op, &name]), drawing: figure.into() });
                 rows.push(row);
             }
         }

@@ -5,7 +5,7 @@ use super::*;
 /// Messages a second, if that is known.
 type Rate = fn(&Record) -> Option<f64>;
 
-/// Bytes a second over the size of messages: from host to host, and in the device's own memory.
+/// Bytes a second over the size of messages: end to end, and in the device's own memory.
 pub(super) fn hashing(run: &Run) -> Section {
     let mut groups = Vec::new();
     let bytes_a_second = |record: &Record, rate: f64| rate * record.message_bytes as f64;
@@ -20,7 +20,7 @@ pub(super) fn hashing(run: &Run) -> Section {
                 .collect();
             if !series.is_empty() {
                 let plot = Plot { title: format!("SHA-256, {kind}"), x, y: y(), series, rules: Vec::new() };
-                group.figures.push(Figure { name: slug(&["sha256", &device, kind]), picture: plot.svg() });
+                group.figures.push(Figure { name: slug(&["sha256", &device, kind]), drawing: plot.into() });
             }
         };
         let (streams, shapes): (Vec<&Record>, Vec<&Record>) =
@@ -66,7 +66,7 @@ pub(super) fn hashing(run: &Run) -> Section {
             ]
         };
         group.table = Some(Table {
-            heads: vec!["shape", "bytes", "messages", "end to end", "of limit", "in the device's memory", "of limit"],
+            heads: vec!["shape", "bytes", "messages", "end to end", "% of peak", "in the device's memory", "% of peak"],
             words: 1,
             rows: records.iter().map(row).collect(),
         });
@@ -76,7 +76,7 @@ pub(super) fn hashing(run: &Run) -> Section {
         id: "sha256",
         title: "SHA-256 of many messages",
         reading: "Short messages are mostly padding; long ones leave few for as many threads. The limit is the rate at which the machine \
-                  hashes, and from host to host what the link to the device carries.",
+                  hashes, and end to end what the link to the device carries.",
         groups,
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn host(run: &Run) -> Section {
                 series,
                 rules: Vec::new(),
             };
-            group.figures.push(Figure { name: slug(&["host", &device, &set, &op]), picture: plot.svg() });
+            group.figures.push(Figure { name: slug(&["host", &device, &set, &op]), drawing: plot.into() });
         }
         if !rows.is_empty() {
             let heads = vec!["set", "op", "through", "jobs of a call", "per second", "of the kernels"];

@@ -43,7 +43,7 @@ pub(super) fn ladder(run: &Run) -> Section {
                 dots: false,
                 rule: None,
             };
-            group.figures.push(Figure { name: slug(&["ladder", &device, &set, &op]), picture: bars.svg() });
+            group.figures.push(Figure { name: slug(&["ladder", &device, &set, &op]), drawing: bars.into() });
         }
         let heads = vec!["set", "op", "levels", "widest launch", "ms", "spread", "against the slowest"];
         group.table = Some(Table { heads, words: 3, rows });

@@ -36,7 +36,7 @@ pub(super) fn multi_gpu(run: &Run) -> Section {
             ],
             rules: Vec::new(),
         };
-        group.figures.push(Figure { name: slug(&["multi-gpu", &set, &op, through]), picture: plot.svg() });
+        group.figures.push(Figure { name: slug(&["multi-gpu", &set, &op, through]), drawing: plot.into() });
     }
     let groups = if rows.is_empty() {
         Vec::new()

@@ -1,4 +1,4 @@
-//! Operations as fractions of the limit.
+//! Operations as shares of the peak rate.
 
 use super::*;
 
@@ -53,15 +53,15 @@ pub(super) fn roofline(run: &Run) -> Section {
             });
             let rows: Vec<Bar> = rows.filter(|row| !row.values.is_empty()).collect();
             let bars = Bars {
-                title: format!("{heading}, as a share of the limit"),
+                title: format!("{heading}, % of peak"),
                 rows,
-                x: axis("of the limit", Scale::Linear, share),
+                x: axis("% of peak", Scale::Linear, share),
                 series: series.clone(),
                 dots: true,
                 rule: Some(1.0),
             };
             let name = slug(&["roofline", &title, heading]);
-            (!bars.rows.is_empty()).then(|| Figure { name, picture: bars.svg() })
+            (!bars.rows.is_empty()).then(|| Figure { name, drawing: bars.into() })
         };
         let figures = [
             chart("end to end", |record| record.limit_fraction),
@@ -79,14 +79,14 @@ pub(super) fn roofline(run: &Run) -> Section {
                 of_limit(record.kernels_limit_fraction),
             ]
         });
-        let heads = vec!["set", "op", "batch", "a job", "per second", "spread", "of limit", "kernels, of limit"];
+        let heads = vec!["set", "op", "batch", "a job", "per second", "spread", "% of peak", "kernels, % of peak"];
         let table = Some(Table { heads, words: 2, rows: rows.collect() });
         groups.push(Group { title, figures: figures.into_iter().flatten().collect(), table });
     }
     Section {
         id: "roofline",
-        title: "Fractions of the limit",
-        reading: "The limit is the time that an operation's hash compressions take at the machine's own rates: measured on a CPU \
+        title: "Shares of the peak rate",
+        reading: "100 % is the time that an operation's hash compressions take at the machine's own rates: measured on a CPU \
             in the same run, computed from the integer pipes and the clock of a GPU. A share above 100 % means that the rate, \
             measured before and after, was disturbed.",
         groups,

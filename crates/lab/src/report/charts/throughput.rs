@@ -48,7 +48,7 @@ pub(super) fn throughput(run: &Run) -> Section {
                 series: series.collect(),
                 rules: Vec::new(),
             };
-            group.figures.push(Figure { name: slug(&["throughput", &device, &set, &op]), picture: plot.svg() });
+            group.figures.push(Figure { name: slug(&["throughput", &device, &set, &op]), drawing: plot.into() });
         }
         group.table = Some(Table {
             heads: vec![
@@ -58,7 +58,7 @@ pub(super) fn throughput(run: &Run) -> Section {
                 "best batch",
                 "per second",
                 "kernels alone",
-                "of limit",
+                "% of peak",
                 "over the best fixed",
             ],
             words: 3,

@@ -1,0 +1,239 @@
+//! `hypergrove ledger`, and what signing by keys of limited sets has to do with it.
+
+use crate::args::{self, Ledger, LedgerCommand, LedgerInit, LedgerKey, LedgerLease, LedgerShow};
+use crate::files::{Access, Source, Sources, Target};
+use crate::json::{LedgerLine, Line};
+use crate::keys::KeyFile;
+use hypergrove::VerifyingKey;
+use hypergrove::ledger::{FileLedger, Ledger as _, LedgerError, LedgerState, note, witnessed};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::{Printer, Shown, grouped};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What part of the signatures is used when a warning begins, and when it becomes urgent; in percent.
+const WARNINGS: [u64; 2] = [50, 90];
+
+/// The ledger of a key.
+pub(crate) struct KeyLedger {
+    path: PathBuf,
+    ledger: FileLedger,
+}
+
+/// The ledger that a key has to have; none if its set has no limit.
+pub(crate) fn of(key: &VerifyingKey, source: &Source, named: Option<&Path>) -> Result<Option<KeyLedger>, Failure> {
+    match key.params().signature_limit() {
+        Some(_) => KeyLedger::open(key, path(source, named)?).map(Some),
+        None => match named {
+            Some(path) => Err(failed(LedgerError::Unlimited { set: key.params().name }, path)),
+            None => Ok(None),
+        },
+    }
+}
+
+/// KEY.ledger, unless another file is named.
+fn path(source: &Source, named: Option<&Path>) -> Result<PathBuf, Failure> {
+    match (named, source) {
+        (Some(path), _) => Ok(path.into()),
+        (None, Source::File(key)) => {
+            let mut path = key.clone().into_os_string();
+            path.push(".ledger");
+            Ok(path.into())
+        }
+        (None, Source::Stdin) => Err(Failure::new("the ledger of a key from standard input has no name of its own")
+            .hint("name it with --ledger")),
+    }
+}
+
+/// Where the generation of a ledger is noted: away from the ledger, so that a copy of it that is put back is noticed. The ledgers of
+/// leases have notes of their own.
+fn witness(state: &LedgerState) -> Option<PathBuf> {
+    let name = format!("{}-{}-{}", hex::encode(state.key.as_bytes()), state.start, state.end);
+    machine::ledgers().map(|folder| folder.join(name))
+}
+
+fn failed(error: LedgerError, path: &Path) -> Failure {
+    let shown = Shown(path);
+    match &error {
+        LedgerError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+            Failure::new(format!("{shown}: there is no such ledger, and keys of limited sets sign by one")).hint(
+                "name the ledger with --ledger; a new key gets one by `hypergrove ledger init KEY`, a key that has signed by `hypergrove ledger init \
+                 KEY --used N`",
+            )
+        }
+        LedgerError::Io { action, path, source } => Failure::io(action, Shown(path), source),
+        _ => {
+            let failure = Failure::new(error.to_string()).of(shown);
+            match error {
+                LedgerError::Spent { .. } => {
+                    failure.hint("make a new key, or lease numbers of this key on a machine that has some")
+                }
+                LedgerError::Restored { .. } => failure.hint(
+                    "put the newest ledger back; if it is lost, count the key's signatures and run `hypergrove ledger init KEY \
+                     --used N --force`",
+                ),
+                LedgerError::Damaged => failure.hint(
+                    "it is cut short or no ledger; if no copy is newer than the last signature, run `hypergrove ledger init KEY \
+                     --used N --force` with the number of signatures that were made, at least",
+                ),
+                LedgerError::OtherKey { .. } => failure.hint("name this key's ledger with --ledger"),
+                LedgerError::Busy => failure.hint("wait for the other run, or end it"),
+                _ => failure,
+            }
+        }
+    }
+}
+
+impl KeyLedger {
+    fn open(key: &VerifyingKey, path: PathBuf) -> Result<KeyLedger, Failure> {
+        let opened = FileLedger::open(&path, key.fingerprint()).and_then(|ledger| match witness(&ledger.state()?) {
+            Some(witness) => FileLedger::open_with_witness(&path, key.fingerprint(), &witness),
+            None => Ok(ledger),
+        });
+        match opened {
+            Ok(ledger) => Ok(KeyLedger { path, ledger }),
+            Err(error) => Err(failed(error, &path)),
+        }
+    }
+
+    fn state(&self) -> Result<LedgerState, Failure> {
+        self.ledger.state().map_err(|error| failed(error, &self.path))
+    }
+
+    /// What is read: nothing may be written over it.
+    pub(crate) fn source(&self) -> Source {
+        Source::File(self.path.clone())
+    }
+
+    /// Refuses, before any work is done, more signatures than are left.
+    pub(crate) fn check(&self, signatures: usize) -> Result<(), Failure> {
+        self.state()?.check(signatures as u64).map_err(|error| failed(error, &self.path))
+    }
+
+    /// Reserves numbers for so many signatures, before any of them is made.
+    pub(crate) fn reserve(&self, signatures: usize, printer: &Printer) -> Result<(), Failure> {
+        if signatures == 0 {
+            return Ok(());
+        }
+        let reserved = self.ledger.reserve(signatures as u64).map_err(|error| failed(error, &self.path))?;
+        warn(&reserved.state, &self.path, printer);
+        Ok(())
+    }
+}
+
+fn warn(state: &LedgerState, path: &Path, printer: &Printer) {
+    let (percent, all) = (state.percent(), grouped(state.end - state.start));
+    let advice = match WARNINGS.iter().filter(|warning| percent >= **warning).count() {
+        0 => return,
+        1 => "plan for a new key",
+        _ => "make a new key now",
+    };
+    printer.warning(format_args!("{}: {percent} % of {all} signatures are used: {advice}", Shown(path)));
+}
+
+pub(crate) fn run(args: &Ledger, printer: &Printer) -> Result<Exit, Failure> {
+    match &args.command {
+        LedgerCommand::Init(args) => init(args, printer),
+        LedgerCommand::Show(args) => show(args, printer),
+        LedgerCommand::Lease(args) => lease(args, printer),
+    }
+}
+
+/// The public key that is named, and the file of its ledger.
+fn key(args: &LedgerKey) -> Result<(VerifyingKey, Source, PathBuf), Failure> {
+    args::one_stdin([Some(args.key.as_path()), args.passphrase.path().as_deref()].into_iter().flatten())?;
+    let source = Source::from(args.key.as_path());
+    let path = path(&source, args.ledger.as_deref())?;
+    let key = KeyFile::read(source.clone(), Some(&args.passphrase))?.key(args.of.set)?.public();
+    Ok((key, source, path))
+}
+
+fn init(args: &LedgerInit, printer: &Printer) -> Result<Exit, Failure> {
+    let (key, source, path) = key(&args.key)?;
+    let new = LedgerState::new(&key).map_err(|error| failed(error, &path))?;
+    if let Some(used) = args.used.filter(|used| *used > new.end) {
+        let (used, end) = (grouped(used), grouped(new.end));
+        return Err(Failure::new(format!("--used {used}: a key of {} makes at most {end} signatures", key.params()))
+            .hint("make a new key"));
+    }
+    let target = Target::File(path.clone());
+    target.check(Access::Public, false, args.overwrite.force)?;
+    target.spare(&Sources::new([&source]))?;
+    let noted = witness(&new);
+    let known = noted.as_deref().map_or(Ok(0), witnessed).map_err(|error| failed(error, &path))?;
+    let used = match args.used {
+        Some(used) => used,
+        None if known > 0 || fs::symlink_metadata(&path).is_ok() => {
+            return Err(Failure::new(format!("{target}: this key has had a ledger, so it may have signed"))
+                .hint("say with --used how many signatures it has made, at least"));
+        }
+        None => 0,
+    };
+    let generation = known.checked_add(1).ok_or_else(|| failed(LedgerError::Damaged, &path))?;
+    let state = LedgerState { next: used, generation, ..new };
+    // The note comes first: from here on, a ledger that the new one replaces is an older copy.
+    if let Some(noted) = &noted {
+        note(noted, generation).map_err(|error| failed(error, &path))?;
+    }
+    target.write(&state.to_bytes(), Access::Public, args.overwrite.force, printer)?;
+    printer.note(format_args!("wrote {target}: {} signatures are left", grouped(state.left())));
+    Ok(Exit::Good)
+}
+
+fn show(args: &LedgerShow, printer: &Printer) -> Result<Exit, Failure> {
+    let (key, _, path) = key(&args.key)?;
+    let ledger = KeyLedger::open(&key, path)?;
+    let state = ledger.state()?;
+    if args.json {
+        let line = LedgerLine {
+            ledger: ledger.source().path_text(),
+            key: state.key.to_string(),
+            set: key.params().name,
+            generation: state.generation,
+            start: state.start,
+            next: state.next,
+            end: state.end,
+            used: state.used(),
+            left: state.left(),
+        };
+        Line::Ledger(line).print(printer)?;
+        return Ok(Exit::Good);
+    }
+    let say = |name: &str, value: String| printer.line(format_args!("{name:<11} {value}"));
+    say("key", format!("{} of {}", state.key, key.params()))?;
+    say("numbers", format!("{} to {}", grouped(state.start), grouped(state.end.saturating_sub(1))))?;
+    say("used", format!("{}, {} %", grouped(state.used()), state.percent()))?;
+    say("left", grouped(state.left()))?;
+    say("generation", grouped(state.generation))?;
+    Ok(Exit::Good)
+}
+
+fn lease(args: &LedgerLease, printer: &Printer) -> Result<Exit, Failure> {
+    let (key, source, path) = key(&args.key)?;
+    let ledger = KeyLedger::open(&key, path)?;
+    let (target, force) = (Target::File(args.output.clone()), args.overwrite.force);
+    target.check(Access::Public, false, force)?;
+    target.spare(&Sources::new([&source, &ledger.source()]))?;
+    let reserved = ledger.ledger.reserve(args.count.get()).map_err(|error| failed(error, &ledger.path))?;
+    let numbers = reserved.numbers;
+    let lease = LedgerState {
+        // A lease of all numbers has its parent's note.
+        generation: reserved.state.generation,
+        start: numbers.start,
+        next: numbers.start,
+        end: numbers.end,
+        ..reserved.state.clone()
+    };
+    target.write(&lease.to_bytes(), Access::Public, force, printer).map_err(|failure| {
+        failure.hint(format!("the numbers {} to {} are lost", grouped(numbers.start), grouped(numbers.end - 1)))
+    })?;
+    printer.note(format_args!(
+        "wrote {target}: the ledger of {} signatures for another machine; {} are left here",
+        grouped(args.count.get()),
+        grouped(reserved.state.left())
+    ));
+    warn(&reserved.state, &ledger.path, printer);
+    Ok(Exit::Good)
+}

@@ -1,0 +1,218 @@
+//! Tables: rows of a key, a file and a signature, for `sign` and `verify`.
+
+use crate::args::{MachineOptions, Scheme, Sign, Verify};
+use crate::files::{Access, Batch, Fate, Source, Sources, Target, path_of};
+use crate::json::Word;
+use crate::keys::KeyFile;
+use crate::message::Messages;
+use crate::sign::{OwnLedger, unreserved};
+use crate::tagged::tagged;
+use crate::verdicts::{SignedBy, Told, Verdict, Verdicts};
+use crate::verify::{judge, missing, read_signature};
+use hypergrove::zkdilithium::params::NAME;
+use hypergrove::{Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::Printer;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A line of a table. A path `-` is a file of that name.
+#[derive(PartialEq, Debug)]
+pub(crate) struct Row {
+    pub(crate) key: PathBuf,
+    pub(crate) file: PathBuf,
+    pub(crate) signature: PathBuf,
+}
+
+/// The rows of a table, at least one. One wrong line refuses the table.
+pub(crate) fn rows(table: &Source, bytes: &[u8]) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            continue;
+        }
+        let cells: Vec<&[u8]> = line.split(|byte| *byte == b'\t').collect();
+        let wrong = |what: String| {
+            Failure::new(format!("{table}: line {}: {what}", number + 1))
+                .hint("write the file of a key, a file and that of its signature, with one tab between them")
+        };
+        match cells[..] {
+            [key, file, signature] if cells.iter().all(|cell| !cell.is_empty()) => rows.push(Row {
+                key: path_of(table, key)?,
+                file: path_of(table, file)?,
+                signature: path_of(table, signature)?,
+            }),
+            [_, _, _] => return Err(wrong("a cell is empty".into())),
+            _ => return Err(wrong(format!("it has {} cells, a row has 3", cells.len()))),
+        }
+    }
+    match rows.is_empty() {
+        true => Err(Failure::new(format!("{table} has no rows"))
+            .hint("write the file of a key, a file and that of its signature on each line, with tabs between them")),
+        false => Ok(rows),
+    }
+}
+
+/// A key of some rows, what it makes of messages, and what it is called.
+type Held<'a, K> = (K, Mode<'a>, Arc<SignedBy>);
+
+/// The keys of a table. A key that cannot be read fails its rows alone.
+struct Keys<'a, K>(BTreeMap<PathBuf, Result<Held<'a, K>, Failure>>);
+
+impl<'a, K> Keys<'a, K> {
+    fn read(
+        rows: &[Row],
+        scheme: impl Fn(&KeyFile<'_>) -> Result<Scheme, Failure>,
+        passphrase: &crate::passphrase::PassphraseOptions,
+        key: impl Fn(&KeyFile<'_>) -> Result<K, Failure>,
+        public: impl Fn(&K) -> VerifyingKey,
+        mode: impl Fn(&VerifyingKey) -> Result<Mode<'a>, Failure>,
+    ) -> Keys<'a, K> {
+        let read = |path: &Path| {
+            let file = KeyFile::read(Source::File(path.into()), Some(passphrase))?;
+            if scheme(&file)? == Scheme::ZkDilithium {
+                return Err(Failure::new(format!("{} is a key of {NAME}, a table takes keys of SLH-DSA", file.source))
+                    .hint("name the key with --key and its files without a table"));
+            }
+            let key = key(&file)?;
+            let public = public(&key);
+            let mode = mode(&public).map_err(|failure| failure.of(&file.source))?;
+            let by = SignedBy { set: public.params().name, fingerprint: public.fingerprint(), name: None };
+            Ok((key, mode, Arc::new(by)))
+        };
+        let mut keys = BTreeMap::new();
+        for Row { key, .. } in rows {
+            if !keys.contains_key(key) {
+                keys.insert(key.clone(), read(key));
+            }
+        }
+        Keys(keys)
+    }
+
+    fn of(&self, row: &Row) -> Result<&Held<'a, K>, Failure> {
+        self.0[&row.key].as_ref().map_err(Failure::clone)
+    }
+}
+
+/// The files of a table, and where their signatures are.
+fn columns(rows: &[Row]) -> (Vec<Source>, Vec<PathBuf>) {
+    rows.iter().map(|row| (Source::File(row.file.clone()), row.signature.clone())).unzip()
+}
+
+pub(crate) fn sign(args: &Sign, path: &Path, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let table = Source::from(path);
+    let rows = rows(&table, &table.read()?)?;
+    let keys: Keys<'_, (SigningKey, OwnLedger)> = Keys::read(
+        &rows,
+        |file| file.scheme(&args.of),
+        &args.passphrase,
+        |file| {
+            let key = file.private(args.of.set)?;
+            let ledger = OwnLedger::of_key(&key, &file.source)?;
+            Ok((key, ledger))
+        },
+        |(key, _)| key.verifying_key(),
+        |key| args.message.mode_with(key).and_then(unreserved),
+    );
+    let (files, signatures) = columns(&rows);
+    let targets: Vec<Target> = signatures.into_iter().map(Target::File).collect();
+    let force = args.overwrite.force;
+    let key_files: Vec<Source> = keys.0.keys().map(|path| Source::File(path.clone())).collect();
+    let ledgers: Vec<Source> = keys.0.values().flatten().filter_map(|((_, ledger), ..)| ledger.source()).collect();
+    let read = Sources::new(files.iter().chain(&key_files).chain(&ledgers).chain([&table]));
+    let mut counts = BTreeMap::<&Path, usize>::new();
+    rows.iter().for_each(|row| *counts.entry(&row.key).or_default() += 1);
+    let limited = || keys.0.iter().filter_map(|(path, key)| Some((&key.as_ref().ok()?.0.1, counts[path.as_path()])));
+    // If one ledger has too few numbers, the others lose none.
+    limited().try_for_each(|(ledger, count)| ledger.check(count))?;
+    let engine = machine::engine_with(machine, printer, |builder| builder.redundant(args.redundancy.redundant))?;
+    limited().try_for_each(|(ledger, count)| ledger.reserve(count, printer))?;
+    let messages = Messages::new(machine, None);
+
+    let told = if args.json { Told::Json } else { Told::Lines };
+    let path_of = |index: usize| Some(targets[index].path_text());
+    let verdicts = Verdicts::new(printer, &files, &path_of, told, "signing", Word::Signed);
+    let mut written = BTreeSet::new();
+    let mut job = |index: usize| {
+        let (file, target) = (&files[index], &targets[index]);
+        let unique = match target.entry().is_none_or(|entry| written.insert(entry)) {
+            true => Ok(()),
+            false => Err(Failure::new(format!("{file} would get the signature {target}, which another file has got"))
+                .hint("name another file for the signature in this row")),
+        };
+        let message = unique.and_then(|()| keys.of(&rows[index])).and_then(|((key, _), mode, by)| {
+            target.check(Access::Public, false, force)?;
+            target.spare(&read)?;
+            let (mode, message) = messages.hash(file, *mode)?;
+            let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
+            Ok(((index, Arc::clone(by)), SignJob::new(key, message).mode(mode).randomizer(randomizer)))
+        });
+        message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
+    };
+    let (jobs, tags) = tagged((0..rows.len()).filter_map(&mut job));
+    let (batch, signers) = (RefCell::new(Batch::default()), RefCell::new(BTreeMap::new()));
+    let tell = |(index, written): Fate| {
+        let by = signers.borrow_mut().remove(&index).expect("whoever signed it");
+        verdicts.tell(index, written.map_or_else(Verdict::Error, |()| Verdict::Good(by)));
+    };
+    let done = engine.sign_batch(jobs, |_, signature| {
+        let (index, by) = tags.next();
+        signers.borrow_mut().insert(index, by);
+        let bytes = signature.as_ref().map(Signature::as_bytes);
+        let bytes = bytes.map_err(|error| Failure::from(error.clone()).of(&files[index]));
+        match bytes.and_then(|bytes| targets[index].prepare(bytes, Access::Public, force)) {
+            Ok(prepared) => batch.borrow_mut().add(index, prepared, printer).into_iter().for_each(tell),
+            Err(failure) => tell((index, Err(failure))),
+        }
+    });
+    let mut batch = batch.into_inner();
+    batch.flush(printer).into_iter().for_each(tell);
+    verdicts.finish(done.map_err(Failure::from).and(batch.finish()))
+}
+
+pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let table = Source::from(path);
+    let rows = rows(&table, &table.read()?)?;
+    let keys: Keys<'_, VerifyingKey> = Keys::read(
+        &rows,
+        |file| file.scheme(&args.of),
+        &args.passphrase,
+        |file| Ok(file.key(args.of.set)?.public()),
+        VerifyingKey::clone,
+        |key| args.message.mode_with(key),
+    );
+    let (files, signatures) = columns(&rows);
+    let engine = machine::engine(machine, printer)?;
+    let messages = Messages::new(machine, None);
+
+    let told = if args.json { Told::Json } else { Told::Lines };
+    let path_of = |index: usize| Some(Source::File(signatures[index].clone()).path_text());
+    let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
+    let job = |index: usize| {
+        let read = || {
+            let (key, mode, by) = keys.of(&rows[index])?;
+            let (mode, message) = messages.hash(&files[index], *mode)?;
+            let source = Source::File(signatures[index].clone());
+            let p = key.params();
+            let signature = read_signature(&source, &[(p.name, p.sig_bytes())]);
+            let signature = signature.map_err(|failure| missing(failure, &rows[index].file, &source))?;
+            Ok(((index, Arc::clone(by)), VerifyJob::new(key, message, signature).mode(mode)))
+        };
+        read().map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
+    };
+    let done = judge(&engine, (0..rows.len()).filter_map(job), |(index, by), valid| {
+        verdicts.tell(
+            index,
+            match valid {
+                Ok(true) => Verdict::Good(by),
+                Ok(false) => Verdict::Invalid,
+                Err(error) => Verdict::Error(Failure::from(error).of(&files[index])),
+            },
+        );
+    });
+    verdicts.finish(done)
+}

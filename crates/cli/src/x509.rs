@@ -1,0 +1,370 @@
+//! Certificates, certificate requests and CMS: their signatures, and what `inspect` shows of them.
+
+use crate::args::{self, Inspect, MachineOptions, Verify};
+use crate::diagnose::Advice;
+use crate::files::Source;
+use crate::json::Word;
+use crate::keys::{DER_SEQUENCE, KeyFile, elements};
+use crate::message::Messages;
+use crate::pem::{Pem, is_pem};
+use crate::verdicts::{Remark, SignedBy, Told, Verdict, Verdicts};
+use hypergrove::pkcs8::der::{DateTime, Tag};
+use hypergrove::x509::{Certificate, CmsVerdict, Parts, Request, SignedData, X509Error};
+use hypergrove::{Engine, VerifyingKey};
+use hypergrove_lab::failure::{Exit, Failure};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::{Printer, Table, Visible, grouped};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The object identifier of SignedData, in DER.
+const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
+const LABELS: [&str; 5] = ["CERTIFICATE", "CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST", "CMS", "PKCS7"];
+/// What a verdict does not say.
+const NOT_CHECKED: &str = "only the signature was checked: no chain, no date, no name and no revocation";
+
+/// A file that is no key and no bare signature.
+pub(crate) enum Document {
+    Certificate(Box<Certificate>),
+    Request(Box<Request>),
+    Cms(Box<SignedData>),
+}
+
+/// What bytes in DER or BER look like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Or a request.
+    Certificate,
+    Cms,
+}
+
+fn look(bytes: &[u8]) -> Option<Look> {
+    if bytes.first() != Some(&DER_SEQUENCE) {
+        return None;
+    }
+    let header = match bytes.get(1) {
+        Some(length @ 0x81..=0x84) => usize::from(length & 0x7f) + 2,
+        _ => 2,
+    };
+    if bytes.get(header..).is_some_and(|rest| rest.starts_with(SIGNED_DATA)) {
+        return Some(Look::Cms);
+    }
+    // SEQUENCE { SEQUENCE { version or serial number, … }, algorithm, BIT STRING }, where SPKI has an algorithm first.
+    let inside = |range| elements(bytes, range).ok();
+    let [outer] = &inside(0..bytes.len())?[..] else { return None };
+    let [signed, algorithm, signature] = &inside(outer.content.clone())?[..] else { return None };
+    let is_shape = [signed.tag, algorithm.tag, signature.tag] == [Tag::Sequence, Tag::Sequence, Tag::BitString];
+    let first = inside(signed.content.clone())?.first()?.tag;
+    (is_shape && matches!(first, Tag::Integer | Tag::ContextSpecific { .. })).then_some(Look::Certificate)
+}
+
+/// Whether DER is a certificate, as far as one can tell without reading it.
+pub(crate) fn looks_like_certificate(bytes: &[u8]) -> bool {
+    look(bytes) == Some(Look::Certificate)
+}
+
+/// The key of a certificate's subject, from DER.
+pub(crate) fn subject_key(der: &[u8]) -> Result<VerifyingKey, Failure> {
+    Certificate::read(der).and_then(|certificate| certificate.key()).map_err(failure)
+}
+
+/// An error with the way out.
+fn failure(error: X509Error) -> Failure {
+    let hint = match error {
+        X509Error::Engine(error) => return error.into(),
+        X509Error::Key(error) => return error.into(),
+        X509Error::Malformed { .. } => "compare it with a copy; `openssl asn1parse` shows what it is",
+        X509Error::Algorithm { .. } => "name the key, or the certificate, of the issuer or signer",
+        X509Error::Content { is_inside: true } => "leave the file out: the message inside is verified",
+        X509Error::Content { is_inside: false } => "name the file that was signed as well",
+        error => return Failure::new(error.to_string()),
+    };
+    Failure::new(error.to_string()).hint(hint)
+}
+
+impl Document {
+    /// PEM or DER; None if it is something else. The second tells whether it was PEM, the last how long it is without.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Document, bool, usize)>, Failure> {
+        let of_der = |der: &[u8]| -> Result<Option<Document>, Failure> {
+            Ok(match look(der) {
+                None => None,
+                Some(Look::Cms) => Some(Document::Cms(Box::new(SignedData::read(der).map_err(failure)?))),
+                Some(Look::Certificate) => Some(match (Certificate::read(der), Request::read(der)) {
+                    (_, Ok(request)) => Document::Request(Box::new(request)),
+                    (Ok(certificate), _) => Document::Certificate(Box::new(certificate)),
+                    (Err(error), _) => return Err(failure(error)),
+                }),
+            })
+        };
+        if !is_pem(bytes) {
+            return Ok(of_der(bytes)?.map(|document| (document, false, bytes.len())));
+        }
+        let pem = Pem::read(bytes)?;
+        if pem.labels().any(|label| label.ends_with("KEY")) {
+            return Ok(None);
+        }
+        for label in LABELS {
+            if let Some(der) = pem.block(label)? {
+                let document = of_der(&der)?.ok_or_else(|| Failure::new(format!("the block '{label}' holds none")))?;
+                return Ok(Some((document, true, der.len())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is known of it, of each of the things in it, and where its parts are.
+    pub(crate) fn shown(&self) -> Shown {
+        let parts = |parts: &Parts, first: &'static str| {
+            let parts =
+                [(first, &parts.signed), ("signatureAlgorithm", &parts.algorithm), ("signature", &parts.signature)];
+            parts.map(|(name, range)| (name, range.start, range.len())).to_vec()
+        };
+        match self {
+            Document::Certificate(certificate) => {
+                let parts = parts(certificate.parts(), "tbsCertificate");
+                Shown { known: fields(certificate), lists: Vec::new(), parts }
+            }
+            Document::Request(request) => {
+                let mut known = vec![
+                    ("subject", request.subject()),
+                    ("key of", request.key_algorithm()),
+                    ("signed with", request.signature_algorithm()),
+                ];
+                known.extend(request.key().ok().map(|key| ("key", key.fingerprint().to_string())));
+                Shown { known, lists: Vec::new(), parts: parts(request.parts(), "certificationRequestInfo") }
+            }
+            Document::Cms(signed) => {
+                let content = signed
+                    .content()
+                    .map_or("detached".into(), |content| format!("inside, {} bytes", grouped(content.len() as u64)));
+                let signers = signed.signers().map(|signer| {
+                    vec![
+                        ("signed with", signer.algorithm),
+                        ("digest", signer.digest),
+                        (
+                            "signs",
+                            if signer.has_attributes { "attributes".into() } else { "the message itself".into() },
+                        ),
+                        ("signature bytes", signer.signature.to_string()),
+                    ]
+                });
+                let certificates = signed.certificates().map(|certificate| match certificate {
+                    Ok(certificate) => fields(&certificate),
+                    Err(error) => vec![("error", error.to_string())],
+                });
+                let lists = vec![("signers", signers.collect::<Vec<_>>()), ("certificates", certificates.collect())];
+                Shown { known: vec![("message", content)], lists, parts: Vec::new() }
+            }
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Document::Certificate(_) => "certificate",
+            Document::Request(_) => "certificate request",
+            Document::Cms(_) => "CMS with signatures",
+        }
+    }
+}
+
+/// The keys that are named, with what they are called.
+fn keys(args: &Verify) -> Result<Vec<(VerifyingKey, Arc<SignedBy>)>, Failure> {
+    let mut keys = Vec::new();
+    for path in args.issuer.iter().chain(&args.key) {
+        let file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
+        keys.push(file.key(args.of.set)?.public());
+    }
+    for word in &args.public_key {
+        keys.push(VerifyingKey::from_base64(word).map_err(|error| Failure::new(format!("--public-key: {error}")))?);
+    }
+    let by = |key: &VerifyingKey| SignedBy { set: key.params().name, fingerprint: key.fingerprint(), name: None };
+    Ok(keys.into_iter().map(|key| (key.clone(), Arc::new(by(&key)))).collect())
+}
+
+/// `verify --certificate` and `verify --cms`.
+pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let passphrase = args.passphrase.path();
+    let given = args.certificate.iter().chain(&args.cms).chain(&args.issuer).chain(&args.key).chain(&args.inputs.files);
+    args::one_stdin(given.chain(&passphrase).map(PathBuf::as_path))?;
+    let Some(path) = args.certificate.as_ref().or(args.cms.as_ref()) else {
+        return Err(Failure::new("neither --certificate nor --cms is given"));
+    };
+    let source = Source::from(path.as_path());
+    let messages = Messages::new(machine, None);
+    let bytes = if args.cms.is_some() { messages.read(&source)? } else { source.read_key()?.to_vec() };
+    let document = Document::read(&bytes).map_err(|failure| failure.of(&source))?;
+    let what = if args.cms.is_some() { "CMS with signatures" } else { "certificate or request" };
+    let Some((document, ..)) =
+        document.filter(|(document, ..)| matches!(document, Document::Cms(_)) == args.cms.is_some())
+    else {
+        return Err(Failure::new(format!("{source} is no {what}")).hint("`hypergrove inspect` shows what it is"));
+    };
+    let detached = match &args.inputs.files[..] {
+        [] => None,
+        [file] if args.cms.is_some() => Some(messages.read(&file.as_path().into())?),
+        files => {
+            return Err(Failure::new(format!(
+                "{} files are given beside {source}, --cms takes one and --certificate none",
+                files.len()
+            ))
+            .hint("verify them one after the other"));
+        }
+    };
+    let mut keys = keys(args)?;
+    match &document {
+        Document::Request(request) if keys.is_empty() => {
+            let key = request.key().map_err(|error| failure(error).of(&source))?;
+            let by = Arc::new(SignedBy { set: key.params().name, fingerprint: key.fingerprint(), name: None });
+            keys.push((key, by));
+        }
+        Document::Request(_) => {
+            return Err(Failure::new(format!("{source} is a certificate request, which its own key has signed"))
+                .hint("leave --issuer and --key out"));
+        }
+        _ if keys.is_empty() => {
+            return Err(Failure::new(format!("nobody is named who may have signed {source}"))
+                .hint("name the issuer's certificate with --issuer, or a key with --key"));
+        }
+        _ => {}
+    }
+
+    let engine = machine::engine(machine, printer)?;
+    let files = [source.clone()];
+    let path_of = |_| Some(source.path_text());
+    let told = if args.json { Told::Json } else { Told::Lines };
+    let (verdict, remark) =
+        judge(&engine, &document, &keys, detached.as_deref()).map_err(|error| failure(error).of(&source))?;
+    let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
+    verdicts.tell_with(0, verdict, remark);
+    let exit = verdicts.finish(Ok(()))?;
+    printer.note(format_args!("{source}: {NOT_CHECKED}"));
+    Ok(exit)
+}
+
+/// One of the keys has to have signed.
+fn judge(
+    engine: &Engine,
+    document: &Document,
+    keys: &[(VerifyingKey, Arc<SignedBy>)],
+    detached: Option<&[u8]>,
+) -> Result<(Verdict, Option<Remark>), X509Error> {
+    let (mut judged, mut remark, mut other) = (false, None, None);
+    for (key, by) in keys {
+        let valid = match document {
+            Document::Certificate(certificate) => engine.verify_certificate(certificate, key),
+            Document::Request(request) => engine.verify_request(request),
+            Document::Cms(signed) => engine.verify_cms(signed, key, detached).map(|verdict| {
+                if verdict == CmsVerdict::Content {
+                    let sentence =
+                        "changed content: the signature is the key's, and the message is not the one that it is of";
+                    remark = Some(Advice { sentence: sentence.into(), command: None }.into());
+                }
+                verdict == CmsVerdict::Valid
+            }),
+        };
+        match valid {
+            Ok(true) => return Ok((Verdict::Good(Arc::clone(by)), None)),
+            Ok(false) => judged = true,
+            Err(error @ X509Error::Algorithm { .. }) => other = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match other {
+        Some(error) if !judged => Err(error),
+        _ => Ok((Verdict::Invalid, remark)),
+    }
+}
+
+fn time(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).ok();
+    since
+        .and_then(|since| DateTime::from_unix_duration(since).ok())
+        .map_or("before 1970".into(), |time| time.to_string())
+}
+
+/// What is known of a certificate, in the order in which it is shown.
+fn fields(certificate: &Certificate) -> Fields {
+    let (from, until) = certificate.validity();
+    let fingerprint = certificate.key().ok().map(|key| ("key", key.fingerprint().to_string()));
+    let mut fields = vec![
+        ("subject", certificate.subject()),
+        ("issuer", certificate.issuer()),
+        ("serial", hex::encode(certificate.serial())),
+        ("valid from", time(from)),
+        ("valid until", time(until)),
+        ("key of", certificate.key_algorithm()),
+        ("signed with", certificate.signature_algorithm()),
+    ];
+    fields.extend(fingerprint);
+    fields
+}
+
+/// Names and values, in the order in which they are shown.
+type Fields = Vec<(&'static str, String)>;
+
+/// What `inspect` shows.
+pub(crate) struct Shown {
+    pub(crate) known: Fields,
+    /// The things in it, by their kind.
+    pub(crate) lists: Vec<(&'static str, Vec<Fields>)>,
+    /// Parts with their offsets and lengths.
+    pub(crate) parts: Vec<(&'static str, usize, usize)>,
+}
+
+fn object(fields: &[(&'static str, String)]) -> Value {
+    fields.iter().map(|(name, value)| (name.replace(' ', "_"), json!(value))).collect()
+}
+
+/// `inspect` of a certificate, a request or CMS; None of other files.
+pub(crate) fn inspect(
+    args: &Inspect,
+    source: &Source,
+    bytes: &[u8],
+    printer: &Printer,
+) -> Result<Option<Exit>, Failure> {
+    let read = Document::read(bytes).map_err(|failure| failure.of(source))?;
+    let Some((document, pem, length)) = read else { return Ok(None) };
+    let Shown { mut known, lists, parts } = document.shown();
+    let format = if pem { "PEM" } else { "DER" };
+    if args.json {
+        let mut json = object(&known);
+        json["kind"] = json!(document.kind());
+        json["format"] = json!(format);
+        json["bytes"] = json!(length);
+        for (name, list) in lists {
+            json[name] = list.iter().map(|fields| object(fields)).collect();
+        }
+        if !parts.is_empty() {
+            let part = |(name, offset, length)| json!({"name": name, "offset": offset, "length": length});
+            json["parts"] = parts.into_iter().map(part).collect();
+        }
+        printer.line(serde_json::to_string_pretty(&json).map_err(|error| Failure::new(error.to_string()))?)?;
+        return Ok(Some(Exit::Good));
+    }
+    let mut head = vec![
+        ("file", source.to_string()),
+        ("kind", document.kind().into()),
+        ("format", format!("{format}, {} bytes", grouped(length as u64))),
+    ];
+    head.append(&mut known);
+    let print = |fields: &[(&str, String)]| {
+        fields.iter().try_for_each(|(name, value)| printer.line(format_args!("{name:<16}{}", Visible(value))))
+    };
+    print(&head)?;
+    for (name, list) in lists {
+        for (i, fields) in list.iter().enumerate() {
+            printer.line(format_args!("\n{} {}", name.trim_end_matches('s'), i + 1))?;
+            print(fields)?;
+        }
+    }
+    if !parts.is_empty() {
+        let mut table = Table::new("rrl", ["offset", "bytes", "part"]);
+        parts.into_iter().for_each(|(name, offset, length)| {
+            table.row([offset.to_string(), length.to_string(), name.to_owned()]);
+        });
+        printer.line(format_args!("\n{table}"))?;
+    }
+    Ok(Some(Exit::Good))
+}

@@ -1,0 +1,338 @@
+//! Certificates, requests and CMS: others' are verified, ours are taken apart, and what is wrong is one line.
+
+use crate::place::Place;
+use base64ct::{Base64, Encoding};
+use hypergrove::x509::SignedData;
+use hypergrove_testkit::vectors;
+use serde_json::Value;
+#[cfg(unix)]
+use std::process::Command;
+
+const SHA2_128F: &[u8] = b"\x06\x09\x60\x86\x48\x01\x65\x03\x04\x03\x15";
+const SHA256: &[u8] = b"\x30\x0b\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01";
+const DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01";
+const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
+/// The message as CMS has it.
+const INSIDE: &[u8] = b"\x04\x07message";
+const NOT_CHECKED: &str = "only the signature was checked: no chain, no date, no name and no revocation";
+
+/// A DER element.
+fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let value = parts.concat();
+    let length = match u32::try_from(value.len()).unwrap() {
+        length @ 0..0x80 => vec![length.to_be_bytes()[3]],
+        length @ 0x80..0x100 => vec![0x81, length.to_be_bytes()[3]],
+        length @ 0x100..0x1_0000 => [&[0x82], &length.to_be_bytes()[2..]].concat(),
+        length => [&[0x83], &length.to_be_bytes()[1..]].concat(),
+    };
+    [&[tag], &length[..], &value].concat()
+}
+
+fn sequence(parts: &[&[u8]]) -> Vec<u8> {
+    tlv(0x30, parts)
+}
+
+fn name(name: &str) -> Vec<u8> {
+    sequence(&[&tlv(0x31, &[&sequence(&[b"\x06\x03\x55\x04\x03", &tlv(0x0c, &[name.as_bytes()])])])])
+}
+
+/// With two keys of SHA2-128f, `ca` and `leaf`.
+fn place() -> Place {
+    let place = Place::new();
+    for name in ["ca", "leaf"] {
+        let (private, public) = (format!("{name}.pem"), format!("{name}.pub"));
+        place.run(&["keygen", "--set", "sha2-128f", "-o", &private, "--pubout", &public]).good();
+    }
+    place.write("m", "message");
+    place
+}
+
+fn spki(place: &Place, key: &str) -> Vec<u8> {
+    place.run(&["pubkey", key, "--der"]).good().stdout
+}
+
+fn sign(place: &Place, key: &str, bytes: &[u8]) -> Vec<u8> {
+    place.write("to-be-signed", bytes);
+    place.run(&["sign", "--key", key, "to-be-signed", "-o", "-"]).good().stdout
+}
+
+/// SEQUENCE { what is signed, algorithm, BIT STRING }.
+fn signed(place: &Place, key: &str, bytes: &[u8]) -> Vec<u8> {
+    let signature = sign(place, key, bytes);
+    sequence(&[bytes, &sequence(&[SHA2_128F]), &tlv(3, &[&[0], &signature])])
+}
+
+fn certificate(place: &Place, issuer: &str, subject: &str) -> Vec<u8> {
+    let validity = sequence(&[&tlv(0x17, &[b"250101000000Z"]), &tlv(0x17, &[b"350101000000Z"])]);
+    let (from, to) = (name(issuer), name(subject));
+    let spki = spki(place, &format!("{subject}.pub"));
+    let body = sequence(&[b"\xa0\x03\x02\x01\x02\x02\x01\x2a", &sequence(&[SHA2_128F]), &from, &validity, &to, &spki]);
+    signed(place, &format!("{issuer}.pem"), &body)
+}
+
+fn request(place: &Place) -> Vec<u8> {
+    let body = sequence(&[b"\x02\x01\x00", &name("leaf"), &spki(place, "leaf.pub"), b"\xa0\x00"]);
+    signed(place, "leaf.pem", &body)
+}
+
+/// Without signed attributes, the message inside as this element or detached, and the algorithm with these parameters.
+fn cms(place: &Place, inside: &[u8], parameters: &[u8]) -> Vec<u8> {
+    cms_of(place, b"message", (DATA, inside), parameters)
+}
+
+/// The same of any message, whose content has this type.
+fn cms_of(place: &Place, message: &[u8], (kind, inside): (&[u8], &[u8]), parameters: &[u8]) -> Vec<u8> {
+    let signature = sign(place, "leaf.pem", message);
+    let content = if inside.is_empty() { Vec::new() } else { tlv(0xa0, &[inside]) };
+    let content = sequence(&[kind, &content]);
+    let algorithm = sequence(&[SHA2_128F, parameters]);
+    let signer = sequence(&[b"\x02\x01\x03", &tlv(0x80, &[b"id"]), SHA256, &algorithm, &tlv(4, &[&signature])]);
+    let body = sequence(&[b"\x02\x01\x03", &tlv(0x31, &[SHA256]), &content, &tlv(0x31, &[&signer])]);
+    sequence(&[SIGNED_DATA, &tlv(0xa0, &[&body])])
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = Base64::encode_string(der);
+    format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+}
+
+#[test]
+fn certificates_and_requests_are_verified() {
+    let place = place();
+    for (file, bytes) in [
+        ("ca.der", certificate(&place, "ca", "ca")),
+        ("leaf.der", certificate(&place, "ca", "leaf")),
+        ("leaf.csr", request(&place)),
+    ] {
+        place.write(file, bytes);
+    }
+    place.write("ca.crt", pem("CERTIFICATE", &place.read("ca.der")));
+    place.write("csr.pem", pem("CERTIFICATE REQUEST", &place.read("leaf.csr")));
+    let verify = |args: &[&str]| place.run(&[&["verify", "--certificate"], args].concat());
+    for issuer in ["ca.crt", "ca.der", "ca.pub", "ca.pem"] {
+        let run = verify(&["leaf.der", "--issuer", issuer]).good();
+        assert_eq!((run.text(), run.stderr.trim_end()), ("leaf.der: OK\n", &*format!("leaf.der: {NOT_CHECKED}")));
+        verify(&["leaf.der", "--key", "leaf.pub", "--key", issuer]).good();
+    }
+    verify(&["ca.crt", "--issuer", "ca.crt"]).good();
+    assert_eq!(verify(&["leaf.der", "--issuer", "leaf.pub"]).exits(1).text(), "leaf.der: FAILED\n");
+    verify(&["leaf.csr"]).good();
+    verify(&["csr.pem"]).good();
+    let run = verify(&["leaf.der", "--issuer", "ca.crt", "--json"]).good();
+    let lines: Vec<Value> = run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["verdict"], &lines[1]["exit"]), (&"ok".into(), &0.into()));
+    // The subject's key is a key wherever one is named.
+    place.run(&["sign", "--key", "leaf.pem", "m"]).good();
+    for key in ["leaf.der", "ca.crt"] {
+        place.run(&["verify", "--key", key, "m"]).exits(if key == "leaf.der" { 0 } else { 1 });
+    }
+    let line = |key: &str| place.run(&["pubkey", key, "--line"]).good().text().to_owned();
+    assert_eq!(line("leaf.der"), line("leaf.pub"));
+    place.run(&["sign", "--key", "leaf.der", "m", "-o", "x"]).refuses(&["leaf.der is a public key"]);
+    // Each byte of what is signed counts, and each of the signature.
+    for file in ["leaf.der", "leaf.csr"] {
+        let bytes = place.read(file);
+        let name = bytes.windows(4).position(|four| four == b"leaf").unwrap();
+        for at in [name, bytes.len() - 1] {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            place.write("changed", changed);
+            verify(&[&["changed"][..], if file == "leaf.der" { &["--issuer", "ca.pub"] } else { &[] }].concat())
+                .exits(1);
+        }
+    }
+}
+
+#[test]
+fn cms_is_verified_detached_and_inside() {
+    let place = place();
+    place.write("inside.p7s", cms(&place, INSIDE, b""));
+    place.write("detached.p7s", cms(&place, b"", b""));
+    place.write("p.pem", pem("CMS", &place.read("inside.p7s")));
+    place.write("other", "massage");
+    let verify = |args: &[&str]| place.run(&[&["verify", "--key", "leaf.pub", "--cms"], args].concat());
+    let run = verify(&["inside.p7s"]).good();
+    assert_eq!((run.text(), run.stderr.trim_end()), ("inside.p7s: OK\n", &*format!("inside.p7s: {NOT_CHECKED}")));
+    verify(&["p.pem"]).good();
+    verify(&["detached.p7s", "m"]).good();
+    verify(&["detached.p7s", "other"]).exits(1);
+    place.run(&["verify", "--key", "ca.pub", "--cms", "inside.p7s"]).exits(1);
+    place.run(&["verify", "--key", "ca.pub", "--key", "leaf.pub", "--cms", "inside.p7s"]).good();
+    verify(&["detached.p7s"]).refuses(&["its message is detached, and none was given"]);
+    verify(&["inside.p7s", "m"]).refuses(&["it holds its message, and another one was given"]);
+    let bytes = place.read("inside.p7s");
+    let at = bytes.windows(7).position(|seven| seven == b"message").unwrap();
+    place.write("changed", [&bytes[..at], b"massage", &bytes[at + 7..]].concat());
+    verify(&["changed"]).exits(1);
+    let shown: Value = serde_json::from_str(place.run(&["inspect", "inside.p7s", "--json"]).good().text()).unwrap();
+    assert_eq!((&shown["kind"], &shown["message"]), (&"CMS with signatures".into(), &"inside, 7 bytes".into()));
+    assert_eq!(shown["signers"][0]["signed_with"], "SLH-DSA-SHA2-128f");
+    // A message in pieces (BER) is not the message that has the same bytes.
+    place.write("pieces.p7s", cms(&place, b"\x24\x80\x04\x04mess\x04\x03age\0\0", b""));
+    verify(&["pieces.p7s"]).good();
+    place.write("nested.p7s", cms(&place, b"\x04\x09\x04\x07message", b""));
+    verify(&["nested.p7s"]).exits(1);
+    // Attributes that somebody signed elsewhere are no message, and without attributes nothing signs the type of a content.
+    let digest = sequence(&[b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x09\x04", &tlv(0x31, &[&tlv(4, &[&[7; 32]])])]);
+    let attributes = tlv(0x31, &[&digest]);
+    place.write("attributes", &attributes);
+    place.write("attributes.p7s", cms_of(&place, &attributes, (DATA, b""), b""));
+    verify(&["attributes.p7s", "attributes"]).refuses(&["no signed attributes"]);
+    place.write("kind.p7s", cms_of(&place, b"message", (SIGNED_DATA, INSIDE), b""));
+    verify(&["kind.p7s"]).refuses(&["no signed attributes"]);
+    // An algorithm with parameters is not RFC 9814's.
+    place.write("null.p7s", cms(&place, INSIDE, b"\x05\x00"));
+    verify(&["null.p7s"]).exits(1);
+}
+
+#[test]
+fn wrong_certificates_are_one_line() {
+    let place = place();
+    let good = certificate(&place, "ca", "leaf");
+    place.write("leaf.der", &good);
+    let verify = |args: &[&str]| place.run(&[&["verify"], args].concat());
+    for (bytes, words) in [
+        (b"".to_vec(), &["wrong is no certificate or request", "hypergrove inspect"][..]),
+        (b"text".to_vec(), &["wrong is no certificate"]),
+        (spki(&place, "ca.pub"), &["wrong is no certificate"]),
+        (good[..good.len() / 2].to_vec(), &["wrong is no certificate"]),
+        ([&good[..], b"\0"].concat(), &["wrong is no certificate"]),
+        (pem("CERTIFICATE", b"text").into(), &["the block 'CERTIFICATE' holds none"]),
+        ([pem("CERTIFICATE", &good), pem("CERTIFICATE", &good)].concat().into(), &["2 blocks 'CERTIFICATE'"]),
+        (cms(&place, INSIDE, b""), &["wrong is no certificate or request"]),
+        (vec![0x30; 1 << 20], &["wrong is no certificate"]),
+        (vec![0; (1 << 20) + 1], &["more than 1,048,576 bytes"]),
+        (good.iter().rev().copied().collect(), &["wrong is no certificate"]),
+    ] {
+        place.write("wrong", bytes);
+        let run = verify(&["--certificate", "wrong", "--issuer", "ca.pub"]).refuses(words);
+        assert!(run.stderr.lines().count() <= 2 && run.stderr.len() < 500, "{}", run.stderr);
+    }
+    let oids: Vec<_> = good.windows(SHA2_128F.len()).enumerate().filter(|(_, bytes)| *bytes == SHA2_128F).collect();
+    let with = |changed: &[usize], arc: u8| {
+        let mut bytes = good.clone();
+        changed.iter().for_each(|oid| bytes[oids[*oid].0 + SHA2_128F.len() - 1] = arc);
+        place.write("wrong", bytes);
+        verify(&["--certificate", "wrong", "--issuer", "ca.pub"])
+    };
+    assert_eq!(oids.len(), 3, "inside, of the key, outside");
+    with(&[2], 27).refuses(&["its two algorithms of the signature differ"]);
+    with(&[0, 2], 27).refuses(&["it was signed with SLH-DSA-SHAKE-128f, the key is for SLH-DSA-SHA2-128f"]);
+    with(&[0, 2], 36).refuses(&["SLH-DSA-SHA2-128f with SHA2-256 (HashSLH-DSA)"]);
+    with(&[0, 2], 17).refuses(&["it was signed with 2.16.840.1.101.3.4.3.17"]);
+    with(&[1], 17).exits(1);
+    place.run(&["verify", "--key", "wrong", "leaf.der"]).refuses(&["wrong: ", "2.16.840.1.101.3.4.3.17"]);
+    // What does not go together.
+    let certificate = ["--certificate", "leaf.der"];
+    for (more, words) in [
+        (&[][..], &["nobody is named", "--issuer"][..]),
+        (&["m", "--issuer", "ca.pub"], &["--certificate"]),
+        (&["--issuer", "absent"], &["cannot read absent"]),
+        (&["--issuer", "m"], &["m: "]),
+        (&["--issuer", "ca.pub", "--cms", "leaf.der"], &["--cms"]),
+        (&["--issuer", "ca.pub", "--context", "c"], &["--context"]),
+        (&["--issuer", "ca.pub", "--signature", "m"], &["--signature"]),
+    ] {
+        verify(&[&certificate[..], more].concat()).refuses(words);
+    }
+    verify(&["--issuer", "ca.pub", "--key", "ca.pub", "m"]).refuses(&["--certificate"]);
+    verify(&["--issuer", "ca.pub", "--key", "ca.pub", "--cms", "m"]).refuses(&["--issuer is for --certificate"]);
+    verify(&["--cms", "leaf.der", "--key", "ca.pub"]).refuses(&["leaf.der is no CMS with signatures"]);
+    verify(&["--cms", "leaf.der"]).refuses(&["--key"]);
+    place.write("leaf.csr", request(&place));
+    verify(&["--certificate", "leaf.csr", "--key", "leaf.pub"]).refuses(&["which its own key has signed"]);
+}
+
+/// The IETF's: RFC 9909's certificate, trust anchors of OpenSSL, CMS of OpenSSL and Bouncy Castle.
+#[test]
+fn certificates_and_cms_of_others_are_verified() {
+    let place = Place::new();
+    if let Some(example) = vectors::rfc9909() {
+        place.write("rfc.crt", example.certificate);
+        place.write("rfc.pub", example.public_key);
+        for issuer in ["rfc.crt", "rfc.pub"] {
+            place.run(&["verify", "--certificate", "rfc.crt", "--issuer", issuer]).good();
+        }
+        let shown = place.run(&["inspect", "rfc.crt"]).good();
+        for words in ["certificate\n", "SLH-DSA-SHA2-128s\n", "2024", "tbsCertificate"] {
+            assert!(shown.text().contains(words), "{words}: {}", shown.text());
+        }
+        let line = |key: &str| place.run(&["pubkey", key, "--line"]).good().text().to_owned();
+        assert_eq!(line("rfc.crt"), line("rfc.pub"));
+    }
+    let all = |suite, path| vectors::read_all(suite, &format!("slh-dsa/{path}"), ".der").unwrap_or_default();
+    for (name, bytes) in all("OpenSSL 3.5's certificates", "ossl35_artifacts_certs_r5") {
+        if name.ends_with("_ta.der") {
+            place.write("ta.der", bytes);
+            let run = place.run(&["verify", "--certificate", "ta.der", "--issuer", "ta.der"]);
+            assert_eq!(run.code, Some(0), "{name}: {}", run.stderr);
+        }
+    }
+    for folder in ["ossl35_artifacts_cms_v3", "bc_artifacts_cms_v3"] {
+        for (name, bytes) in all("CMS", folder) {
+            let read = SignedData::read(&bytes).unwrap_or_else(|error| panic!("{folder}/{name}: {error}"));
+            let signer = read.certificates().next().unwrap().unwrap();
+            place.write("signer.der", signer.as_bytes());
+            place.write("file.p7s", &bytes);
+            let run = place.run(&["verify", "--cms", "file.p7s", "--key", "signer.der"]);
+            assert_eq!(run.code, Some(0), "{folder}/{name}: {}", run.stderr);
+            // The message changed: the signature is over the attributes, which have its digest.
+            let content = read.content().unwrap();
+            let at = bytes.windows(content.len()).position(|window| window == content).unwrap();
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            place.write("file.p7s", changed);
+            let run = place.run(&["verify", "--cms", "file.p7s", "--key", "signer.der"]).exits(1);
+            assert!(run.stderr.contains("changed content"), "{folder}/{name}: {}", run.stderr);
+            // These signers' certificates were issued with ML-DSA.
+            let run = place.run(&["verify", "--certificate", "signer.der", "--issuer", "signer.der"]);
+            run.refuses(&["it was signed with 2.16.840.1.101.3.4.3.17"]);
+        }
+    }
+}
+
+/// OpenSSL 3.5 and newer make certificates, requests and CMS with our key; the tool verifies them.
+#[cfg(unix)]
+#[test]
+fn what_openssl_signs_is_verified() {
+    let openssl = std::env::var_os("HYPERGROVE_OPENSSL").unwrap_or_else(|| "openssl".into());
+    let place = Place::with_key();
+    let run = |args: &[&str]| {
+        Command::new(&openssl).args(args).current_dir(place.path("")).env("OPENSSL_CONF", "conf").output()
+    };
+    place.write("conf", "[req]\ndistinguished_name = name\n[name]\n");
+    let version = run(&["version"]).map(|run| String::from_utf8_lossy(&run.stdout).into_owned()).unwrap_or_default();
+    let numbers: Vec<u32> = version.split([' ', '.']).filter_map(|part| part.parse().ok()).take(2).collect();
+    if numbers < vec![3, 5] {
+        println!("skipped: '{}' has no SLH-DSA: HYPERGROVE_OPENSSL names a newer one", version.trim());
+        return;
+    }
+    let good = |args: &[&str]| {
+        let run = run(args).unwrap();
+        assert!(run.status.success(), "{args:?}: {}", String::from_utf8_lossy(&run.stderr));
+    };
+    place.write("m", "message");
+    good(&["req", "-new", "-x509", "-key", "k.pem", "-subj", "/CN=CA", "-out", "ca.crt"]);
+    good(&["req", "-new", "-key", "k.pem", "-subj", "/CN=leaf", "-out", "leaf.csr"]);
+    good(&[
+        "x509", "-req", "-in", "leaf.csr", "-CA", "ca.crt", "-CAkey", "k.pem", "-out", "leaf.der", "-outform", "DER",
+    ]);
+    place.run(&["verify", "--certificate", "leaf.csr"]).good();
+    place.run(&["verify", "--certificate", "leaf.der", "--issuer", "ca.crt"]).good();
+    let sign = [
+        "cms", "-sign", "-in", "m", "-signer", "ca.crt", "-inkey", "k.pem", "-binary", "-out", "m.p7s", "-md", "sha512",
+    ];
+    for (more, detached) in [
+        (&["-outform", "DER", "-nodetach"][..], false),
+        (&["-outform", "DER"], true),
+        (&["-outform", "PEM", "-nodetach"], false),
+        (&["-outform", "DER", "-nodetach", "-stream"], false),
+    ] {
+        good(&[&sign[..], more].concat());
+        let message: &[&str] = if detached { &["m"] } else { &[] };
+        let verify = [&["verify", "--cms", "m.p7s", "--key", "ca.crt"], message].concat();
+        let run = place.run(&verify);
+        assert_eq!(run.code, Some(0), "{more:?}: {}", run.stderr);
+        place.run(&["inspect", "m.p7s"]).good();
+    }
+}

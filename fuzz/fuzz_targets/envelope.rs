@@ -1,0 +1,3 @@
+#![no_main]
+
+hypergrove_fuzz::target!("envelope");
