@@ -1,13 +1,15 @@
 //! BENCHMARKS.md, rendered from the records in `bench/runs`: no figure in prose is typed by hand.
 
+use crate::figures;
 use crate::process::{Outcome, Step};
-use hypergrove_lab::record::Record;
+use hypergrove_lab::record::{Record, grouped};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-const RUNS: &str = "bench/runs";
+pub(crate) const RUNS: &str = "bench/runs";
 const PAGE: &str = "BENCHMARKS.md";
 
 /// Backends that compute on the host's cores; all others are GPUs.
@@ -16,40 +18,63 @@ const HOSTS: &[&str] = &["cpu", "reference"];
 const UNKNOWN: &str = "–";
 
 const INTRODUCTION: &str = "# Benchmarks\n\n\
-    Rendered by `cargo xtask benchmarks` from the records in `bench/runs`, JSON lines of `hypergrove bench --json`; every\n\
-    measurement verified its own answers. `of limit` is the time that the operation's hash compressions take at the\n\
-    machine's own primitive rates, measured in the same run, everything in registers, over the median time. One row is\n\
-    the median of at least three runs.\n";
+    `cargo xtask benchmarks` renders this page from the records in `bench/runs`, which `hypergrove bench --json` writes. Every measurement\n\
+    verified its own answers. A row is the median of at least three runs. It comes from the newest day on which that operation was measured on\n\
+    that machine; of several runs on one day the page shows the fastest. The last column names the run. Older records stay in `bench/runs`,\n\
+    and `hypergrove report` compares them.\n\n\
+    * `jobs` is the size of a call. `spread` is the distance between the quartiles, as a fraction of the median.\n\
+    * `% of peak` is the time that the operation's hash compressions or permutations take at peak rate, over the median time. A CPU's\n  \
+    peak is measured in the same run, with everything in registers. The peak of SHA-256 on a GPU is computed: all\n  \
+    integer pipes of all SMs at the highest clock. Those of SHA-512 and Keccak on a GPU are the best rates that were ever measured.\n  \
+    Devices that work together have the sum of their peaks. The peak of SHA-256 of messages from end to end is the link.\n\
+    * `per second` on a GPU is end to end: from the host's memory to the host's memory, digests of messages included. `kernels per second` is one\n  \
+    device with one program at a time and inputs in its memory.\n\
+    * `rows in … memory` are calls of rows; other calls bring jobs by an iterator or a list. With `redundant` everything is computed\n  \
+    twice and compared, and the kernels' figure counts both.\n";
 
-/// Said if there is a GPU among the runs.
-const OF_GPUS: &str = "\n\
-    A GPU's limit is not measured: it is what the integer pipes of all its multiprocessors allow at the highest clock;\n\
-    devices that work together have the sum of theirs. `end to end` is from the host's memory to the host's memory, digests\n\
-    of messages included; `kernels alone` is one device at work on one program at a time, its inputs in its memory. Of\n\
-    SHA-256 of messages from host to host the limit is what the link carries, measured in the same run. Where\n\
-    everything is computed twice and compared (redundant), the limit and the kernels' figures are of computing it once.\n";
-
-/// `cargo xtask benchmarks`: writes the page.
+/// `cargo xtask benchmarks`: writes the page, and the tables in other documents.
 pub(crate) fn write() -> Result<(), String> {
-    fs::write(PAGE, page(&runs()?)).map_err(|error| format!("cannot write {PAGE}: {error}"))
+    for (path, text) in rendered(&runs()?)? {
+        fs::write(&path, text).map_err(|error| format!("cannot write {path}: {error}"))?;
+    }
+    Ok(())
 }
 
-/// CI's step: the records hold together, and the page is what they say.
+/// CI's step: the records hold together, and the documents are what they say.
 pub(crate) fn current() -> Step {
     let runs = runs()?;
-    let there = fs::read_to_string(PAGE).map_err(|error| format!("cannot read {PAGE}: {error}"))?;
-    if there != page(&runs) {
-        return Err(format!("{PAGE} is not what {RUNS} says: `cargo xtask benchmarks` renders it"));
+    for (path, text) in rendered(&runs)? {
+        if fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))? != text {
+            return Err(format!("{path} is not what {RUNS} says: `cargo xtask benchmarks` renders it"));
+        }
     }
     let records: usize = runs.iter().map(|run| run.records.len()).sum();
     Ok(Outcome::Passed(format!("{} runs, {records} records", runs.len())))
 }
 
+/// All documents with figures, as the records have them.
+fn rendered(runs: &[Run]) -> Result<Vec<(String, String)>, String> {
+    let mut all = figures::documents(runs)?;
+    all.push((PAGE.into(), page(runs)));
+    Ok(all)
+}
+
 /// A folder of `bench/runs`.
-struct Run {
-    name: String,
-    setup: String,
-    records: Vec<Record>,
+pub(crate) struct Run {
+    pub(crate) name: String,
+    pub(crate) records: Vec<Record>,
+}
+
+impl Run {
+    /// The day in a run's name, `2026-11-21-h200`.
+    fn day(&self) -> &str {
+        self.name.get(..10).unwrap_or(&self.name)
+    }
+
+    /// Whether a GPU was there: its host is another machine than one that has none.
+    pub(crate) fn has_gpu(&self) -> bool {
+        self.records.iter().any(uses_gpu)
+    }
 }
 
 /// All runs, the newest first.
@@ -67,7 +92,8 @@ fn runs() -> Result<Vec<Run>, String> {
             fs::read_to_string(folder.join(file)).map_err(|error| format!("cannot read {RUNS}/{name}/{file}: {error}"))
         };
         let records = records(&read("raw.jsonl")?).map_err(|why| format!("{RUNS}/{name}/raw.jsonl: {why}"))?;
-        Ok(Run { setup: read("setup.md")?, records, name })
+        read("setup.md")?;
+        Ok(Run { records, name })
     };
     folders.into_iter().map(run).collect()
 }
@@ -169,225 +195,259 @@ fn check(record: &Record) -> Result<(), String> {
     Ok(())
 }
 
-fn uses_gpu(record: &Record) -> bool {
+pub(crate) fn uses_gpu(record: &Record) -> bool {
     let backend = |id: &String| id.split(':').next().is_some_and(|name| HOSTS.contains(&name));
     !record.devices.iter().all(backend)
 }
 
-/// Seconds a job.
-fn job(record: &Record, seconds: f64) -> String {
-    time(seconds / record.batch as f64)
+/// A record and its run.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) record: &'a Record,
 }
 
-fn page(runs: &[Run]) -> String {
-    let mut page = String::from(INTRODUCTION);
-    if runs.iter().flat_map(|run| &run.records).any(uses_gpu) {
-        page += OF_GPUS;
-    }
+/// The record of each key that counts: from the newest day that has the key, the fastest. Of several records in one run with one key and
+/// one size of call the last one counts, since runs in turns begin with the older tool. Records of many callers are of studies.
+pub(crate) fn newest<K: Ord + Clone>(runs: &[Run], key: impl Fn(&Run, &Record) -> Option<K>) -> BTreeMap<K, Found<'_>> {
+    let mut best = BTreeMap::<K, Found<'_>>::new();
     for run in runs {
-        let _ = write!(page, "\n## {}\n\n{}\n", run.name, run.setup.trim());
-        for section in sections(&run.records) {
-            let _ = write!(page, "\n### {}\n\n", section.heading);
-            if section.gpu { gpu(&mut page, &section.records) } else { host(&mut page, &section.records) }
+        let mut last = BTreeMap::new();
+        for record in run.records.iter().filter(|record| record.callers.is_none()) {
+            if let Some(key) = key(run, record) {
+                last.insert((key, record.batch), record);
+            }
         }
+        for ((key, _), record) in last {
+            let found = Found { run, record };
+            let replaces = best.get(&key).is_none_or(|old| {
+                let days = run.day().cmp(old.run.day());
+                days.is_gt() || days.is_eq() && record.ops_per_s > old.record.ops_per_s
+            });
+            if replaces {
+                best.insert(key, found);
+            }
+        }
+    }
+    best
+}
+
+/// What one row of the page is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Subject {
+    set: String,
+    /// With its place in [`OPS`].
+    op: (usize, String),
+    /// What is not plain: rows, cached layers, several devices. Empty where nothing is.
+    variant: String,
+}
+
+/// The order of operations on the page; others follow.
+const OPS: &[&str] = &["keygen", "sign", "verify"];
+
+fn subject(record: &Record) -> Subject {
+    let mut variant = String::new();
+    if let Some(memory) = &record.rows {
+        let _ = write!(variant, ", rows in {memory} memory");
+    }
+    if record.cached_layers > 0 {
+        let plural = if record.cached_layers == 1 { "" } else { "s" };
+        let _ = write!(variant, ", {} layer{plural} cached", record.cached_layers);
+    }
+    if record.redundant {
+        variant += ", redundant";
+    }
+    if record.devices.len() > 1 {
+        let _ = write!(variant, ", by {}", record.devices.join(" and "));
+    }
+    let op = OPS.iter().position(|op| *op == record.op).unwrap_or(OPS.len());
+    Subject { set: short(&record.set).into(), op: (op, record.op.clone()), variant }
+}
+
+/// A set's name where all are of one scheme.
+fn short(set: &str) -> &str {
+    set.strip_prefix("SLH-DSA-").unwrap_or(set)
+}
+
+/// What a section of the page is about.
+#[derive(Clone, Copy, PartialEq)]
+struct Machine<'a> {
+    kind: Kind,
+    device: &'a str,
+    detail: &'a str,
+}
+
+/// In the page's order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Gpu,
+    Host,
+    HostOfGpus,
+}
+
+impl<'a> Machine<'a> {
+    fn of(run: &Run, record: &'a Record) -> Self {
+        let kind = match (uses_gpu(record), run.has_gpu()) {
+            (true, _) => Kind::Gpu,
+            (false, true) => Kind::HostOfGpus,
+            (false, false) => Kind::Host,
+        };
+        Self { kind, device: &record.device, detail: &record.detail }
+    }
+
+    fn title(&self) -> String {
+        let host = if self.kind == Kind::HostOfGpus { ", host of GPUs" } else { "" };
+        format!("{}, {}{host}", self.device, self.detail)
+    }
+}
+
+/// The page: its contents, then one section a machine.
+fn page(runs: &[Run]) -> String {
+    let mut machines = Vec::<Machine<'_>>::new();
+    for (run, record) in runs.iter().flat_map(|run| run.records.iter().map(move |record| (run, record))) {
+        let machine = Machine::of(run, record);
+        if !machines.contains(&machine) {
+            machines.push(machine);
+        }
+    }
+    machines.sort_by_key(|machine| (machine.kind, machine.device));
+    let (mut contents, mut sections, mut used) = (String::new(), String::new(), BTreeSet::new());
+    for machine in machines {
+        let title = machine.title();
+        let _ = writeln!(contents, "* [{title}](#{})", crate::links::slug(&title));
+        let _ = write!(sections, "\n## {title}\n\n");
+        let here = |run: &Run, record: &Record| Machine::of(run, record) == machine;
+        match machine.kind {
+            Kind::Gpu => of_gpu(&mut sections, runs, here, &mut used),
+            Kind::Host | Kind::HostOfGpus => of_host(&mut sections, runs, here, &mut used),
+        }
+    }
+    let mut page = format!("{INTRODUCTION}\n{contents}{sections}\n");
+    for run in used {
+        let _ = writeln!(page, "[{run}]: {RUNS}/{run}/setup.md");
     }
     page
 }
 
-/// Records under one heading.
-struct Section<'a> {
-    heading: String,
-    gpu: bool,
-    records: Vec<&'a Record>,
+/// Says what the peak of a machine is, if a record knows.
+fn peak(page: &mut String, records: impl Iterator<Item = Option<Rates>>) {
+    let Some(rates) = records.flatten().next() else { return };
+    let [sha256, sha512, keccak] = [rates.sha256, rates.sha512, rates.keccak].map(per_second);
+    let _ = write!(page, "Peak a second: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak}.\n\n");
 }
 
-/// A host's records keep the order in which they were measured; a GPU's come together.
-fn sections(records: &[Record]) -> Vec<Section<'_>> {
-    let mut sections = Vec::<Section<'_>>::new();
-    for record in records {
-        let gpu = uses_gpu(record);
-        let mut heading = format!("{}, {}", record.device, record.detail);
-        if !gpu {
-            let _ = write!(heading, ", threads {}", record.threads);
-        }
-        let last = sections.len().saturating_sub(1);
-        let mut open = sections.iter_mut().enumerate().filter(|(i, _)| gpu || *i == last).map(|(_, section)| section);
-        match open.find(|section| section.gpu == gpu && section.heading == heading) {
-            Some(section) => section.records.push(record),
-            None => sections.push(Section { heading, gpu, records: vec![record] }),
-        }
-    }
-    sections
+fn of_machine<'a>(runs: &'a [Run], here: &impl Fn(&Run, &Record) -> bool) -> impl Iterator<Item = &'a Record> + Clone {
+    runs.iter().flat_map(move |run| run.records.iter().filter(move |record| here(run, record)))
 }
 
-/// Adds a host's section.
-fn host(page: &mut String, records: &[&Record]) {
-    if let Some(Record { commit, rates, .. }) = records.first() {
-        let _ = write!(page, "Commit {commit}.");
-        if let Some(rates) = self::rates(rates) {
-            let [sha256, sha512, keccak] = [rates.sha256, rates.sha512, rates.keccak].map(|rate| rate / 1e6);
-            let _ = write!(
-                page,
-                " One core: SHA-256 {sha256:.1}, SHA-512 {sha512:.1}, Keccak {keccak:.1} million a second."
-            );
-        }
-        page.push_str("\n\n");
-    }
-    let columns = ["set", "op", "batch", "median", "per second", "spread", "of limit"];
-    table(page, columns, records, |record| {
-        let mut op = op_of(record);
-        if record.cached_layers > 0 {
-            let _ = write!(op, ", {} cached", record.cached_layers);
-        }
-        if record.redundant {
-            op += ", redundant";
-        }
-        [
-            record.set.clone(),
-            op,
-            record.batch.to_string(),
-            job(record, record.median_s),
-            significant(record.ops_per_s),
-            spread(record),
-            share(record.limit_fraction),
-        ]
-    });
+fn op_of(subject: &Subject) -> String {
+    format!("{}{}", subject.op.1, subject.variant)
 }
 
-/// The operation, and where its rows lay, if it was rows.
-fn op_of(record: &Record) -> String {
-    match &record.rows {
-        Some(memory) => format!("{}, rows in {memory} memory", record.op),
-        None => record.op.clone(),
+/// Adds a GPU's table.
+fn of_gpu<'a>(page: &mut String, runs: &'a [Run], here: impl Fn(&Run, &Record) -> bool, used: &mut BTreeSet<&'a str>) {
+    let alone = of_machine(runs, &here).filter(|record| record.devices.len() == 1);
+    peak(page, alone.map(|record| rates(&record.limit)));
+    let many = newest(runs, |run, record| (here(run, record) && record.batch > 1).then(|| subject(record)));
+    let one = newest(runs, |run, record| (here(run, record) && record.batch == 1).then(|| subject(record)));
+    let columns = ["per second", "spread", "% of peak", "kernels per second", "% of peak", "one job", "run"];
+    heading(page, ["set", "op", "jobs"].iter().chain(&columns));
+    for subject in many.keys().chain(one.keys().filter(|subject| !many.contains_key(subject))) {
+        let (many, one) = (many.get(subject), one.get(subject));
+        let Some(any) = many.or(one) else { continue };
+        let of = |value: &dyn Fn(&Record) -> String| many.map_or(UNKNOWN.into(), |found| value(found.record));
+        row(
+            page,
+            &[
+                subject.set.clone(),
+                op_of(subject),
+                of(&|record| grouped(record.batch as u64)),
+                of(&|record| per_second(record.ops_per_s)),
+                of(&spread),
+                of(&|record| share(record.limit_fraction)),
+                of(&|record| record.kernels_per_s.map_or(UNKNOWN.into(), per_second)),
+                of(&|record| share(record.kernels_limit_fraction)),
+                one.map_or(UNKNOWN.into(), |found| time(found.record.median_s)),
+                named(any, used),
+            ],
+        );
     }
 }
 
-/// Adds a GPU's section: many jobs, one job, and whatever is not one device's plain work.
-fn gpu(page: &mut String, records: &[&Record]) {
-    let distinct = |of: &dyn Fn(&Record) -> String, among: &mut dyn Iterator<Item = &&Record>| {
-        let mut found = Vec::new();
-        for value in among.map(|record| of(record)) {
-            if !found.contains(&value) {
-                found.push(value);
-            }
-        }
-        found
+/// Adds a host's table: one thread, and as many as were tried.
+fn of_host<'a>(page: &mut String, runs: &'a [Run], here: impl Fn(&Run, &Record) -> bool, used: &mut BTreeSet<&'a str>) {
+    let records = of_machine(runs, &here);
+    let threads = records.clone().map(|record| record.threads).max().unwrap_or(1);
+    peak(page, records.filter(|record| record.threads == 1).map(|record| rates(&record.rates)));
+    let of = |least: usize, threads: usize| {
+        newest(runs, |run, record| {
+            let fits = (record.batch > 1) == (least > 1) && record.threads == threads;
+            (here(run, record) && fits).then(|| subject(record))
+        })
     };
-    let commits = distinct(&|record| record.commit.clone(), &mut records.iter());
-    let _ = write!(page, "Commit{} {}.", if commits.len() > 1 { "s" } else { "" }, commits.join(", "));
-    // The host's share of one job is done by one thread.
-    let threads = distinct(&|record| record.threads.to_string(), &mut records.iter().filter(|record| record.batch > 1));
-    if !threads.is_empty() {
-        let _ = write!(page, " Host threads: {}.", threads.join(", "));
+    let (single, all, one) = (of(2, 1), of(2, threads), of(1, 1));
+    let several = threads > 1 && !all.is_empty();
+    let mut columns = vec!["set", "op", "jobs", "per second", "spread", "% of peak", "one job"];
+    let heading_of_all = format!("{threads} threads, per second");
+    if several {
+        columns.extend([&*heading_of_all, "spread", "% of peak"]);
     }
-    let alone = records.iter().filter(|record| record.devices.len() == 1);
-    if let Some(limit) = alone.clone().find_map(|record| rates(&record.limit)) {
-        let [sha256, sha512, keccak] = [limit.sha256, limit.sha512, limit.keccak].map(|rate| significant(rate / 1e9));
-        let _ =
-            write!(page, " The limit: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak} thousand million a second.");
-    } else if alone.count() > 0 {
-        *page += " Its limit is not known.";
-    }
-    *page += "\n";
-
-    let op = |record: &Record| {
-        let mut op = op_of(record);
-        if threads.len() > 1 && record.batch > 1 {
-            let _ = write!(op, ", {} threads", record.threads);
-        }
-        if commits.len() > 1 {
-            let _ = write!(op, ", {}", record.commit.get(..7).unwrap_or(&record.commit));
-        }
-        op
-    };
-    let per_second = |rate: Option<f64>| rate.map_or(UNKNOWN.into(), significant);
-    let special = |record: &Record| record.cached_layers > 0 || record.redundant || record.devices.len() > 1;
-    let (special, plain): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|record| special(record));
-    let (one, many): (Vec<&Record>, Vec<&Record>) = plain.iter().partition(|record| record.batch == 1);
-
-    let (ours, kernels) = ("end to end, per second", "kernels alone, per second");
-    if !many.is_empty() {
-        *page += "\nThroughput:\n\n";
-        let columns = ["set", "op", "batch", ours, "spread", "of limit", kernels, "of limit"];
-        table(page, columns, &many, |record| {
-            [
-                record.set.clone(),
-                op(record),
-                record.batch.to_string(),
-                significant(record.ops_per_s),
-                spread(record),
-                share(record.limit_fraction),
-                per_second(record.kernels_per_s),
-                share(record.kernels_limit_fraction),
-            ]
-        });
-    }
-    if !one.is_empty() {
-        *page += "\nLatency of one job:\n\n";
-        table(page, ["set", "op", "median", "min"], &one, |record| {
-            [record.set.clone(), op(record), job(record, record.median_s), job(record, record.min_s)]
-        });
-    }
-    if !special.is_empty() {
-        *page += "\nWith layers cached, redundant, or by several devices; the median is a job's share of the time:\n\n";
-        let columns = [
-            "set",
-            "op",
-            "cached layers",
-            "redundant",
-            "devices",
-            "batch",
-            "median",
-            ours,
-            "spread",
-            "of limit",
-            kernels,
-            "of limit",
+    columns.push("run");
+    heading(page, columns.iter());
+    let subjects: BTreeSet<_> = single.keys().chain(one.keys()).chain(all.keys().filter(|_| several)).collect();
+    for subject in subjects {
+        let found = [single.get(subject), all.get(subject).filter(|_| several), one.get(subject)];
+        let Some(any) = found.into_iter().flatten().next() else { continue };
+        let cell = |of: Option<&Found<'_>>, value: &dyn Fn(&Record) -> String| {
+            of.map_or(UNKNOWN.into(), |found| value(found.record))
+        };
+        let rate: &dyn Fn(&Record) -> String = &|record| per_second(record.ops_per_s);
+        let fraction: &dyn Fn(&Record) -> String = &|record| share(record.limit_fraction);
+        let mut cells = vec![
+            subject.set.clone(),
+            op_of(subject),
+            cell(found[0], &|record| grouped(record.batch as u64)),
+            cell(found[0], rate),
+            cell(found[0], &spread),
+            cell(found[0], fraction),
+            cell(found[2], &|record| time(record.median_s)),
         ];
-        table(page, columns, &special, |record| {
-            [
-                record.set.clone(),
-                op(record),
-                record.cached_layers.to_string(),
-                if record.redundant { "yes" } else { "no" }.into(),
-                record.devices.join(", "),
-                record.batch.to_string(),
-                job(record, record.median_s),
-                significant(record.ops_per_s),
-                spread(record),
-                share(record.limit_fraction),
-                per_second(record.kernels_per_s),
-                share(record.kernels_limit_fraction),
-            ]
-        });
+        if several {
+            cells.extend([cell(found[1], rate), cell(found[1], &spread), cell(found[1], fraction)]);
+        }
+        cells.push(named(any, used));
+        row(page, &cells);
     }
 }
 
-/// Adds a table; words stand left, figures right.
-fn table<const N: usize>(
-    page: &mut String,
-    columns: [&str; N],
-    records: &[&Record],
-    row: impl Fn(&Record) -> [String; N],
-) {
-    let words = ["set", "op", "redundant", "devices"];
-    let align = columns.map(|column| if words.contains(&column) { "---" } else { "---:" });
-    let _ = write!(page, "| {} |\n| {} |\n", columns.join(" | "), align.join(" | "));
-    for record in records {
-        let _ = writeln!(page, "| {} |", row(record).join(" | "));
-    }
+/// The run as a link; the page's end says where to.
+fn named<'a>(found: &Found<'a>, used: &mut BTreeSet<&'a str>) -> String {
+    used.insert(&found.run.name);
+    format!("[{}]", found.run.name)
+}
+
+/// Adds a table's heading; words stand left, figures right.
+pub(crate) fn heading<'a>(page: &mut String, columns: impl Iterator<Item = &'a &'a str> + Clone) {
+    let words = ["set", "op", "run", ""];
+    let names: Vec<_> = columns.clone().copied().collect();
+    let align: Vec<_> = columns.map(|column| if words.contains(column) { "---" } else { "---:" }).collect();
+    let _ = write!(page, "| {} |\n| {} |\n", names.join(" | "), align.join(" | "));
+}
+
+pub(crate) fn row(page: &mut String, cells: &[String]) {
+    let _ = writeln!(page, "| {} |", cells.join(" | "));
 }
 
 fn spread(record: &Record) -> String {
     format!("{:.1} %", 100.0 * record.spread)
 }
 
-fn share(fraction: Option<f64>) -> String {
+pub(crate) fn share(fraction: Option<f64>) -> String {
     fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.0} %", 100.0 * fraction))
 }
 
-/// Seconds a job, in a unit that suits.
-fn time(seconds: f64) -> String {
+/// Seconds, in a unit that suits.
+pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => format!("{} µs", significant(s * 1e6)),
         s if s < 1.0 => format!("{} ms", significant(s * 1e3)),
@@ -395,10 +455,23 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// Three digits, or all of a large whole number.
+/// Three digits of a rate, in millions and billions where those suit.
+pub(crate) fn per_second(x: f64) -> String {
+    match x {
+        x if x >= 0.9995e9 => format!("{} billion", significant(x / 1e9)),
+        x if x >= 0.9995e6 => format!("{} million", significant(x / 1e6)),
+        x => significant(x),
+    }
+}
+
+/// Three digits.
 fn significant(x: f64) -> String {
-    let digits = (2 - x.log10().floor() as i32).clamp(0, 4);
-    format!("{x:.*}", digits as usize)
+    let rounded = format!("{x:.2e}");
+    let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
+    match rounded.parse::<f64>() {
+        Ok(rounded) if exponent > 2 => grouped(rounded as u64),
+        _ => format!("{x:.*}", (2 - exponent).clamp(0, 4) as usize),
+    }
 }
 
 #[cfg(test)]
@@ -448,91 +521,99 @@ mod test {
         records(&all.iter().map(|record| format!("{record}\n")).collect::<String>())
     }
 
-    fn rendered(all: &[Value]) -> String {
-        page(&[Run { name: "day-machine".into(), setup: "What it is.\n".into(), records: read_all(all).unwrap() }])
+    fn run(name: &str, all: &[Value]) -> Run {
+        Run { name: name.into(), records: read_all(all).unwrap() }
+    }
+
+    /// The page behind its introduction.
+    fn rendered(runs: &[Run]) -> String {
+        let page = page(runs);
+        page.strip_prefix(INTRODUCTION).expect("the introduction").into()
     }
 
     #[test]
-    fn hosts_of_old_and_new() {
-        let new = with(
-            cpu(),
-            json!({
-                "devices": ["cpu:0"], "limit": { "sha256": 1.6e8, "sha512": 6e7, "keccak": 4e7 }, "kernels_per_s": null,
-                "kernels_limit_fraction": null, "redundant": true, "cached_layers": 2, "ideal_s": null, "limit_fraction": null,
-            }),
+    fn a_host_has_one_thread_and_all() {
+        let single = |changes| with(with(cpu(), json!({ "threads": 1 })), changes);
+        let alone = single(json!({ "batch": 1, "ops_per_s": 2.0 }));
+        let cached = single(json!({ "cached_layers": 2, "ideal_s": null, "limit_fraction": null }));
+        assert_eq!(
+            rendered(&[run("2026-01-02-machine", &[cpu(), single(json!({})), alone, cached])]),
+            "\n* [A CPU, isa](#a-cpu-isa)\n\n## A CPU, isa\n\n\
+            Peak a second: SHA-256 80.0 million, SHA-512 30.0 million, Keccak 20.0 million.\n\n\
+            | set | op | jobs | per second | spread | % of peak | one job | 2 threads, per second | spread | % of peak | run |\n\
+            | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n\
+            | A | sign | 4 | 8.00 | 12.5 % | 50 % | 500 ms | 8.00 | 12.5 % | 50 % | [2026-01-02-machine] |\n\
+            | A | sign, 2 layers cached | 4 | 8.00 | 12.5 % | – | – | – | – | – | [2026-01-02-machine] |\n\
+            \n[2026-01-02-machine]: bench/runs/2026-01-02-machine/setup.md\n"
         );
-        let other = with(cpu(), json!({ "threads": 1 }));
-        let section = "\n### A CPU, isa, threads 2\n\n\
-            Commit c0ffee. One core: SHA-256 80.0, SHA-512 30.0, Keccak 20.0 million a second.\n\n\
-            | set | op | batch | median | per second | spread | of limit |\n\
-            | --- | --- | ---: | ---: | ---: | ---: | ---: |\n\
-            | A | sign | 4 | 125 ms | 8.00 | 12.5 % | 50 % |\n";
-        let expected = [
-            INTRODUCTION,
-            "\n## day-machine\n\nWhat it is.\n",
-            section,
-            "| A | sign, 2 cached, redundant | 4 | 125 ms | 8.00 | 12.5 % | – |\n",
-            &section.replace("threads 2", "threads 1"),
-            section,
-        ];
-        assert_eq!(rendered(&[cpu(), new, other, cpu()]), expected.concat());
+        let page = rendered(&[run("2026-01-02-machine", &[single(json!({}))])]);
+        assert!(page.contains("| one job | run |") && !page.contains("threads"), "{page}");
     }
 
     #[test]
-    fn gpus_have_a_table_of_each_kind() {
-        let plain = with(gpu(), json!({ "kernels_per_s": null, "kernels_limit_fraction": null }));
+    fn a_gpu_has_a_row_of_each_kind() {
+        let pair = json!({ "devices": ["cuda:0", "cuda:1"], "kernels_per_s": null, "kernels_limit_fraction": null });
         let all = [
             one(gpu()),
-            cpu(),
             gpu(),
-            with(gpu(), json!({ "op": "sign", "cached_layers": 8, "commit": "decaf" })),
             with(gpu(), json!({ "redundant": true, "rows": "host", "ideal_s": null, "limit_fraction": null })),
-            with(
-                plain,
-                json!({ "devices": ["cuda:0", "cuda:1"], "limit": { "sha256": 9e10, "sha512": 9e10, "keccak": 9e10 } }),
-            ),
-            with(one(gpu()), json!({ "cached_layers": 1, "kernels_limit_fraction": null })),
+            with(gpu(), pair),
+            with(one(gpu()), json!({ "cached_layers": 1 })),
         ];
-        let page = rendered(&all);
-        assert!(page.starts_with(&[INTRODUCTION, OF_GPUS, "\n## day-machine\n"].concat()));
-        let (_, section) = page.split_once("\n### A GPU, driver\n\n").unwrap();
-        let (section, cpu) = section.split_once("\n### ").unwrap();
+        let page = rendered(&[run("2026-01-02-machine", &all)]);
+        let (_, rows) = page.split_once("| --- |\n").unwrap();
         assert_eq!(
-            section,
-            "Commits c0ffee, decaf. Host threads: 16. \
-             The limit: SHA-256 16.3, SHA-512 5.08, Keccak 3.40 thousand million a second.\n\n\
-             Throughput:\n\n\
-             | set | op | batch | end to end, per second | spread | of limit | kernels alone, per second | of limit |\n\
-             | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n\
-             | A | sign, c0ffee | 65536 | 131072 | 12.5 % | 50 % | 140000 | 75 % |\n\n\
-             Latency of one job:\n\n\
-             | set | op | median | min |\n\
-             | --- | --- | ---: | ---: |\n\
-             | A | sign, c0ffee | 1.00 ms | 500 µs |\n\n\
-             With layers cached, redundant, or by several devices; the median is a job's share of the time:\n\n\
-             | set | op | cached layers | redundant | devices | batch | median | end to end, per second | spread | of limit \
-             | kernels alone, per second | of limit |\n\
-             | --- | --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n\
-             | A | sign, decaf | 8 | no | cuda:0 | 65536 | 7.63 µs | 131072 | 12.5 % | 50 % | 140000 | 75 % |\n\
-             | A | sign, rows in host memory, c0ffee | 0 | yes | cuda:0 | 65536 | 7.63 µs | 131072 | 12.5 % | – | 140000 | 75 % |\n\
-             | A | sign, c0ffee | 0 | no | cuda:0, cuda:1 | 65536 | 7.63 µs | 131072 | 12.5 % | 50 % | – | – |\n\
-             | A | sign, c0ffee | 1 | no | cuda:0 | 1 | 1.00 ms | 1000 | 12.5 % | 50 % | 140000 | – |\n"
+            rows,
+            "| A | sign | 65,536 | 131,000 | 12.5 % | 50 % | 140,000 | 75 % | 1.00 ms | [2026-01-02-machine] |\n\
+             | A | sign, by cuda:0 and cuda:1 | 65,536 | 131,000 | 12.5 % | 50 % | – | – | – | [2026-01-02-machine] |\n\
+             | A | sign, rows in host memory, redundant | 65,536 | 131,000 | 12.5 % | – | 140,000 | 75 % | – | [2026-01-02-machine] |\n\
+             | A | sign, 1 layer cached | – | – | – | – | – | – | 1.00 ms | [2026-01-02-machine] |\n\
+             \n[2026-01-02-machine]: bench/runs/2026-01-02-machine/setup.md\n"
         );
-        assert!(cpu.starts_with("A CPU, isa, threads 2\n"));
+        assert!(page.contains("Peak a second: SHA-256 16.3 billion, SHA-512 5.08 billion, Keccak 3.40 billion.\n"));
+    }
+
+    /// The newest day counts; of one day the fastest run; of one run the last record of a size.
+    #[test]
+    fn the_newest_record_counts() {
+        let of = |rate: f64| {
+            with(
+                cpu(),
+                json!({ "threads": 1, "ops_per_s": rate, "median_s": 4.0 / rate, "min_s": 0.01, "ideal_s": 2.0 / rate }),
+            )
+        };
+        let runs = [
+            run("2026-01-03-b", &[of(30.0), of(20.0)]),
+            run("2026-01-03-a", &[of(10.0)]),
+            run("2026-01-02-a", &[of(40.0)]),
+        ];
+        for runs in [
+            &runs[..],
+            &[&runs[2], &runs[1], &runs[0]].map(|run| Run { name: run.name.clone(), records: run.records.clone() }),
+        ] {
+            let found = newest(runs, |_, record| Some(record.set.clone()));
+            let rates: Vec<_> = found.values().map(|found| (found.record.ops_per_s, &*found.run.name)).collect();
+            assert_eq!(rates, [(20.0, "2026-01-03-b")]);
+        }
     }
 
     #[test]
-    fn gpus_with_less_known() {
-        let less = json!({ "limit": null, "ideal_s": null, "limit_fraction": null });
-        let page = rendered(&[with(gpu(), less.clone())]);
-        assert!(page.contains("Commit c0ffee. Host threads: 16. Its limit is not known.\n\nThroughput:"), "{page}");
-        assert!(!page.contains("Latency") && !page.contains("redundant, or"), "{page}");
-        // Of one job the host's threads say nothing, and of a CPU's help the limit of one device is not told.
-        let helped = with(one(gpu()), json!({ "devices": ["cpu:0", "cuda:0"], "rates": cpu()["rates"] }));
-        let page = rendered(&[helped]);
-        assert!(page.contains("Commit c0ffee.\n\nWith layers cached") && !page.contains("Throughput"), "{page}");
-        let page = rendered(&[gpu(), with(gpu(), json!({ "threads": 8 }))]);
-        assert!(page.contains("| A | sign, 16 threads |") && page.contains("| A | sign, 8 threads |"), "{page}");
+    fn three_digits() {
+        let rates = [0.0123, 1.0, 12.34, 999.6, 1234.5, 131_072.0, 999_400.0, 999_600.0, 2.035e6, 1.63e10];
+        let texts = [
+            "0.0123",
+            "1.00",
+            "12.3",
+            "1,000",
+            "1,230",
+            "131,000",
+            "999,000",
+            "1.00 million",
+            "2.04 million",
+            "16.3 billion",
+        ];
+        assert_eq!(rates.map(per_second), texts);
+        assert_eq!([7, 4096, 1_048_576].map(grouped), ["7", "4,096", "1,048,576"]);
     }
 
     #[test]

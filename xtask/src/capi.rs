@@ -107,7 +107,7 @@ fn symlink(_: &Path, _: &Path) -> std::io::Result<()> {
 }
 
 /// The workspace's version.
-fn version() -> Result<String, String> {
+pub(crate) fn version() -> Result<String, String> {
     let manifest: toml::Table = fs::read_to_string("Cargo.toml")
         .map_err(|error| format!("Cargo.toml: {error}"))?
         .parse()

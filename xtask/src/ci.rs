@@ -2,8 +2,8 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    benchmarks, capi, dependent, features, foreign, fuzz, kernels, licences, magic, negative, outputs, python, secrets,
-    shaders, sources, supply, tests, threads,
+    benchmarks, capi, dependent, examples, features, foreign, fuzz, kernels, licences, links, magic, negative, outputs,
+    python, secrets, shaders, site, sources, supply, tests, threads,
 };
 use std::time::{Duration, Instant};
 
@@ -26,17 +26,19 @@ pub(crate) enum Extent {
 #[rustfmt::skip]
 pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "fmt",       about: "formatting is rustfmt's",                                    run: |_, _| fmt() },
-    CiStep { name: "words",     about: "no path of one machine, no file name without a meaning",     run: |_, _| sources::words() },
+    CiStep { name: "words",     about: "no path of one machine; plain names, words and sentences",   run: |_, _| sources::words() },
+    CiStep { name: "links",     about: "links between documents lead to files and headings",         run: |_, _| links::check() },
     CiStep { name: "unsafe",    about: "unsafe code is where it may be and nowhere else",            run: |_, _| sources::forbid_unsafe() },
     CiStep { name: "magic",     about: "constants of SHA-2 and Keccak recomputed from their origin", run: |_, _| magic::check() },
     CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| licences::check() },
-    CiStep { name: "bench",     about: "BENCHMARKS.md is what bench/runs says",                      run: |_, _| benchmarks::current() },
+    CiStep { name: "bench",     about: "BENCHMARKS.md and tables of documents are what bench/runs says", run: |_, _| benchmarks::current() },
     CiStep { name: "negative",  about: "the negative corpus is what its generator makes",            run: |_, extent| negative::check(extent) },
     CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
     CiStep { name: "features",  about: "the library with each feature alone and left out; its packages", run: |_, _| features::check() },
     CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
+    CiStep { name: "examples",  about: "the library's example programs run",                         run: |_, _| examples::check() },
     CiStep { name: "capi",      about: "the C library: its ABI, its examples, bad input under sanitizers", run: |_, extent| capi::check(extent) },
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
     CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
@@ -58,6 +60,7 @@ pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer and loom", run: |tally, _| threads::check(tally) },
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
+    CiStep { name: "site",         about: "the site of the documents, by mdBook",                    run: |_, _| site::check() },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },
 ];
 

@@ -28,6 +28,8 @@ const DECODERS: &[(&str, &[&str])] = &[
         "pub fn unpack_fes(", "pub fn fes_are_canonical(", "pub(crate) fn unpack_eta_to(", "pub fn pack_codes<", "pub fn unpack_codes<", "fn element<",
     ]),
     ("crates/zkdilithium/src/witness.rs", &["pub fn new(", "fn cyclic_w(", "fn scaled_variable("]),
+    ("crates/hypergrove/src/manifest.rs", &["pub fn parse(", "pub fn to_bytes(", "fn entry(", "fn quoted(", "pub fn escape(", "pub fn unescape("]),
+    ("crates/hypergrove/src/ledger.rs", &["fn of_slot(", "fn newest("]),
     ("crates/hypergrove/src/signers.rs", &["fn quoted(", "pub fn time(", "impl AllowedSigners {", "fn signer("]),
     ("crates/tune/src/table.rs", &[
         "impl TryFrom<String> for Sizes {", "impl From<Sizes> for String {", "pub fn parse(", "pub fn take_over(", "pub(crate) fn is_plausible(",
@@ -44,7 +46,8 @@ const DECODERS: &[(&str, &[&str])] = &[
         "pub(crate) fn report(", "fn part(", "fn hidden(", "fn signature(", "fn key(", "fn of_zkdilithium(",
     ]),
     ("crates/cli/src/zkdilithium.rs", &["pub(crate) fn looks_like_it(", "pub(crate) fn recognise(", "fn of_pem("]),
-    ("crates/cli/src/hash.rs", &["fn escaped(", "pub(crate) fn line(", "pub(crate) fn read_sums(", "fn parse(", "fn unescaped("]),
+    ("crates/cli/src/hash.rs", &["fn escaped(", "pub(crate) fn line(", "pub(crate) fn read_sums(", "fn parse("]),
+    ("crates/cli/src/table.rs", &["pub(crate) fn rows("]),
     ("crates/cli/src/files.rs", &["pub(crate) fn listed("]),
     ("crates/cli/src/hexadecimal.rs", &["impl<'de, const CAPITALS: bool>", "impl<const CAPITALS: bool>"]),
     ("crates/cli/src/acvp.rs", &[

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// What can be left out.
-const FEATURES: [&str; 7] = ["cuda", "vulkan", "zkdilithium", "draft-sp800-230", "tables", "encryption", "signers"];
+const FEATURES: [&str; 8] =
+    ["cuda", "vulkan", "zkdilithium", "draft-sp800-230", "tables", "encryption", "signers", "x509"];
 const PAGE: &str = "docs/features.md";
 /// Packages at most: without any feature, and with the default ones.
 const MOST: [(&str, usize); 2] = [("none", 40), ("default", 70)];

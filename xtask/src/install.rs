@@ -24,6 +24,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     if !prefix.is_absolute() {
         return Err(format!("{}: name a folder by its whole path", prefix.display()));
     }
+    tool(prefix)?;
+    match cfg!(target_os = "linux") {
+        true => capi::install(prefix)?,
+        false => println!(
+            "the C library is not installed: its shared library is linked by linkers for ELF; install it on Linux"
+        ),
+    }
+    Ok(true)
+}
+
+/// The tool's part.
+pub(crate) fn tool(prefix: &Path) -> Result<(), String> {
     process::run(process::cargo(&["build", "--release", "--locked", "-p", "hypergrove-cli"]))?;
     let name = format!("hypergrove{}", std::env::consts::EXE_SUFFIX);
     let tool = place(prefix, &format!("bin/{name}"))?;
@@ -43,13 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     man.arg("man").args(pages.parent());
     process::run(man)?;
     println!("{}\n{}", pages.display(), tool.display());
-    match cfg!(target_os = "linux") {
-        true => capi::install(prefix)?,
-        false => println!(
-            "the C library is not installed: its shared library is linked by linkers for ELF; install it on Linux"
-        ),
-    }
-    Ok(true)
+    Ok(())
 }
 
 /// A path below the prefix, whose folder is made.

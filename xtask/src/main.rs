@@ -6,20 +6,26 @@ mod benchmarks;
 mod capi;
 mod ci;
 mod coverage;
+mod deb;
 mod dependent;
+mod examples;
 mod features;
+mod figures;
 mod foreign;
 mod fuzz;
 mod install;
 mod kernels;
 mod licences;
+mod links;
 mod magic;
 mod negative;
 mod outputs;
 mod process;
+mod prose;
 mod python;
 mod secrets;
 mod shaders;
+mod site;
 mod sources;
 mod supply;
 mod tests;
@@ -39,9 +45,11 @@ cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
 cargo xtask vectors        which test vectors are found, and where
 cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
 cargo xtask negative       makes vectors/slh-dsa/negative
-cargo xtask benchmarks     renders BENCHMARKS.md from bench/runs
+cargo xtask benchmarks     renders BENCHMARKS.md and the tables of README.md and docs from bench/runs
+cargo xtask site           makes the site of the documents in the target folder, by mdBook
 cargo xtask install --prefix P   builds the tool and the C library; puts them, completions, manual pages, the header and
                            pkg-config's file below the folder P
+cargo xtask deb            Debian packages of the tool and of the C library, in target/deb
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
 fn main() -> ExitCode {
@@ -63,7 +71,9 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::by_hand(rest),
         "coverage" => coverage::run(),
         "shaders" => shaders::write().map(|()| true),
+        "site" => site::run(),
         "install" => install::run(rest),
+        "deb" => deb::run(rest),
         "sbom" => supply::write_sbom().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),
         "help" | "--help" | "-h" => {

@@ -1,6 +1,7 @@
 //! Rules for the text of the sources that no compiler checks.
 
 use crate::process::{self, Outcome, Step};
+use crate::prose;
 use std::fs;
 use std::path::Path;
 
@@ -33,20 +34,20 @@ const MACHINE_PATHS: &[&str] = &[
 const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager", "context"];
 
 /// Files of git, and those it would take.
-fn files() -> Option<Vec<String>> {
+pub(crate) fn files() -> Option<Vec<String>> {
     let list = process::output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
     Some(list.lines().filter(|path| Path::new(path).is_file()).map(String::from).collect())
 }
 
-fn verdict(faults: &[String], files: usize) -> Step {
+pub(crate) fn verdict(faults: &[String], checked: &str) -> Step {
     if faults.is_empty() {
-        return Ok(Outcome::Passed(format!("{files} files")));
+        return Ok(Outcome::Passed(checked.into()));
     }
     faults.iter().for_each(|fault| println!("{fault}"));
     Err(format!("{} faults, first {}", faults.len(), faults[0]))
 }
 
-/// No file names a place of one machine, nor has a name without a meaning.
+/// No file names a place of one machine, nor has a name without a meaning; documents have the field's words and short sentences.
 pub(crate) fn words() -> Step {
     let Some(files) = files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
     let mut faults = Vec::new();
@@ -57,13 +58,30 @@ pub(crate) fn words() -> Step {
         }
         let bytes = fs::read(path).map_err(|error| format!("{path}: {error}"))?;
         let Ok(text) = String::from_utf8(bytes) else { continue };
+        if path.ends_with(".rs") {
+            faults.extend(prose::faults_of_comments(&text).into_iter().map(|fault| format!("{path}: {fault}")));
+        }
         for (number, line) in text.lines().enumerate() {
             if let Some(place) = machine_path(line) {
                 faults.push(format!("{path}:{}: {place} is a place of one machine", number + 1));
             }
         }
     }
-    verdict(&faults, files.len())
+    for path in documents() {
+        let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        faults.extend(prose::faults(&text).into_iter().map(|fault| format!("{path}: {fault}")));
+    }
+    verdict(&faults, &format!("{} files", files.len()))
+}
+
+/// The documents that lead: those at the root but the page of benchmarks and the list of changes, and those in `docs`.
+pub(crate) fn documents() -> Vec<String> {
+    let mut found = ["README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md"].map(String::from).to_vec();
+    let pages = fs::read_dir("docs").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut pages: Vec<_> = pages.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
+    pages.sort();
+    found.extend(pages.iter().map(|path| path.to_string_lossy().into_owned()).filter(|path| path != "docs/SUMMARY.md"));
+    found
 }
 
 /// The first machine path that starts in the line: not one inside a longer path or an address.
@@ -91,7 +109,7 @@ pub(crate) fn forbid_unsafe() -> Step {
             faults.push(format!("{path}:{}: unsafe code outside {}", number + 1, MAY_BE_UNSAFE.join(", ")));
         }
     }
-    verdict(&faults, count)
+    verdict(&faults, &format!("{count} files"))
 }
 
 /// Whether files beside or below this crate root may hold `unsafe`.

@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
 pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
     let mut command = command(&[]);
     if extent == Extent::Full {
-        command.env("HYPERGROVE_ACVP", "all").env("HYPERGROVE_TICKETS", "1000000");
+        command.env("HYPERGROVE_ACVP", "all").env("HYPERGROVE_TICKETS", "10000000");
     }
     let result = process::run_tests(command, tally);
     vectors::print();

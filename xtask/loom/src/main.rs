@@ -1,6 +1,6 @@
 //! The scheduler's queues under loom: every order in which threads can take the locks, up to a number of preemptions.
 //!
-//! `cell.rs`, `turns.rs` and `feed.rs` are compiled here as they are, with loom's locks. Loom reports a thread that is never woken as a
+//! `cell.rs`, `permits.rs` and `feed.rs` are compiled here as they are, with loom's locks. Loom reports a thread that is never woken as a
 //! deadlock.
 #![forbid(unsafe_code)]
 
@@ -11,8 +11,8 @@ mod cell;
 #[path = "../../../crates/engine/src/scheduler/feed.rs"]
 mod feed;
 #[allow(dead_code, reason = "the models use some of it")]
-#[path = "../../../crates/engine/src/scheduler/turns.rs"]
-mod turns;
+#[path = "../../../crates/engine/src/scheduler/permits.rs"]
+mod permits;
 
 /// What the scheduler's module of this name takes from the standard library.
 mod sync {
@@ -56,14 +56,14 @@ mod sync {
 
 /// What a feed knows of a job. Here each stays by itself.
 mod worker {
-    pub(crate) struct Asked<J> {
+    pub(crate) struct QueuedJob<J> {
         pub(crate) job: J,
         pub(crate) held: u64,
         pub(crate) count: usize,
     }
 
-    impl<J> Asked<J> {
-        pub(crate) fn join(&mut self, next: Asked<J>) -> Option<Asked<J>> {
+    impl<J> QueuedJob<J> {
+        pub(crate) fn join(&mut self, next: QueuedJob<J>) -> Option<QueuedJob<J>> {
             Some(next)
         }
     }
@@ -77,27 +77,27 @@ trait Job {}
 
 impl Job for usize {}
 
-use cell::Cell;
+use cell::{Cell, Then, Wake};
 use feed::{Fed, Feed};
 use loom::sync::atomic::AtomicUsize;
 use loom::thread::{self, JoinHandle};
+use permits::{Permit, Permits, Request, Signal, lock};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use sync::Mutex;
-use turns::{Request, Signal, Turn, Turns, lock};
-use worker::Asked;
+use worker::QueuedJob;
 
 /// Preemptions in one execution: each one more multiplies the executions.
 const PREEMPTIONS: usize = 3;
 
 type Model = (&'static str, fn());
 
-const MODELS: [Model; 9] = [
+const MODELS: [Model; 10] = [
     ("chunks come one at a time, in the order of their requests", chunks_in_order),
-    ("a call that gives up leaves its turn to the next", giving_up),
+    ("a call that gives up leaves its permit to the next", giving_up),
     ("a call that steps aside for its sink comes back", stepping_aside),
     ("single jobs wait for single jobs alone", singles),
     ("a feed that is full goes on when there is room", feed_goes_on),
@@ -105,12 +105,13 @@ const MODELS: [Model; 9] = [
     ("of two results one reaches the thread that waits", one_result),
     ("a ticket that is dropped leaves its result to one", dropping),
     ("a callback is called once", calling),
+    ("a thread that is woken wakes the next", chained),
 ];
 
 /// Faults that loom must find.
 const CONTROLS: [Model; 3] = [
-    ("a call that looks for its turn before it asks what happened", careless),
-    ("a call that keeps the turn that it gave up", keeping),
+    ("a call that looks for its permit before it asks what happened", careless),
+    ("a call that keeps the permit that it gave up", keeping),
     ("a result of which nobody is told", untold),
 ];
 
@@ -135,12 +136,12 @@ fn main() -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Waits for the turn that the call has asked for.
-fn granted<'a>(turns: &'a Turns, signal: &Signal) -> Turn<'a> {
+/// Waits for the permit that the call has asked for.
+fn granted<'a>(permits: &'a Permits, signal: &Signal) -> Permit<'a> {
     loop {
         let seen = signal.events();
         if let Some((_, slot)) = signal.granted().pop() {
-            return turns.granted(slot);
+            return permits.granted(slot);
         }
         signal.wait(seen, None);
     }
@@ -148,27 +149,27 @@ fn granted<'a>(turns: &'a Turns, signal: &Signal) -> Turn<'a> {
 
 /// A device with one slot, and which requests had it so far.
 struct Device {
-    turns: Turns,
+    permits: Permits,
     inside: AtomicUsize,
     requests: Mutex<Vec<Request>>,
 }
 
 impl Device {
     fn new() -> Arc<Device> {
-        Arc::new(Device { turns: Turns::new(1, 1), inside: AtomicUsize::new(0), requests: Mutex::new(Vec::new()) })
+        Arc::new(Device { permits: Permits::new(1, 1), inside: AtomicUsize::new(0), requests: Mutex::new(Vec::new()) })
     }
 
     /// A chunk.
     fn run(&self) {
         let signal = Arc::new(Signal::default());
-        let (turn, request) = match self.turns.chunk(&signal, 0, None) {
-            Ok(turn) => (turn, None),
-            Err(request) => (granted(&self.turns, &signal), Some(request)),
+        let (permit, request) = match self.permits.chunk(&signal, 0, None) {
+            Ok(permit) => (permit, None),
+            Err(request) => (granted(&self.permits, &signal), Some(request)),
         };
         assert_eq!(self.inside.fetch_add(1, SeqCst), 0, "one at a time");
         lock(&self.requests).extend(request);
         self.inside.fetch_sub(1, SeqCst);
-        drop(turn);
+        drop(permit);
     }
 
     fn spawn(self: &Arc<Self>, body: impl FnOnce(&Device) + 'static) -> JoinHandle<()> {
@@ -178,7 +179,7 @@ impl Device {
 
     /// All calls have ended.
     fn is_idle(&self) {
-        assert_eq!(self.turns.load(), (0, 0));
+        assert_eq!(self.permits.load(), (0, 0));
     }
 }
 
@@ -191,13 +192,13 @@ fn chunks_in_order() {
     device.is_idle();
 }
 
-/// A call asks for a turn and ends before it has it.
+/// A call asks for a permit and ends before it has it.
 fn gives_up(device: &Device, returns: bool) {
     let signal = Arc::new(Signal::default());
-    let request = device.turns.chunk(&signal, 0, None).err();
-    if request.is_some_and(|request| !device.turns.withdraw(request)) && returns {
+    let request = device.permits.chunk(&signal, 0, None).err();
+    if request.is_some_and(|request| !device.permits.withdraw(request)) && returns {
         for (_, slot) in signal.granted() {
-            drop(device.turns.granted(slot));
+            drop(device.permits.granted(slot));
         }
     }
 }
@@ -213,20 +214,20 @@ fn giving_up() {
 fn stepping_aside() {
     let device = Device::new();
     let signal = Arc::new(Signal::default());
-    let Ok(first) = device.turns.chunk(&signal, 0, None) else { panic!("nobody is there") };
+    let Ok(first) = device.permits.chunk(&signal, 0, None) else { panic!("nobody is there") };
     let aside = Arc::new(Signal::default());
-    let Err(request) = device.turns.chunk(&aside, 0, None) else { panic!("the slot is in use") };
+    let Err(request) = device.permits.chunk(&aside, 0, None) else { panic!("the slot is in use") };
     let other = device.spawn(Device::run);
-    let end = device.spawn(|device| drop(device.turns.granted(0)));
+    let end = device.spawn(|device| drop(device.permits.granted(0)));
     std::mem::forget(first);
-    let turn = match device.turns.withdraw(request) {
-        true => device.turns.chunk(&aside, 0, Some(request)).unwrap_or_else(|same| {
+    let permit = match device.permits.withdraw(request) {
+        true => device.permits.chunk(&aside, 0, Some(request)).unwrap_or_else(|same| {
             assert_eq!(same, request);
-            granted(&device.turns, &aside)
+            granted(&device.permits, &aside)
         }),
-        false => granted(&device.turns, &aside),
+        false => granted(&device.permits, &aside),
     };
-    drop(turn);
+    drop(permit);
     [other, end].into_iter().for_each(|other| other.join().unwrap());
     device.is_idle();
 }
@@ -235,12 +236,12 @@ fn singles() {
     let device = Device::new();
     let signal = Arc::new(Signal::default());
     // A chunk that lasts keeps no single job away.
-    let Ok(chunk) = device.turns.chunk(&signal, 0, None) else { panic!("nobody is there") };
+    let Ok(chunk) = device.permits.chunk(&signal, 0, None) else { panic!("nobody is there") };
     let single = |device: &Device| {
-        let turn = device.turns.single();
+        let permit = device.permits.single();
         assert_eq!(device.inside.fetch_add(1, SeqCst), 0, "one at a time");
         device.inside.fetch_sub(1, SeqCst);
-        drop(turn);
+        drop(permit);
     };
     let others = [(); 2].map(|()| device.spawn(single));
     single(&device);
@@ -254,7 +255,7 @@ fn feed_goes_on() {
     const JOBS: usize = 3;
     let feed = Arc::new(Feed::new(1, u64::MAX));
     let (source, signal) = (feed.clone(), feed.signal());
-    let pull = thread::spawn(move || source.pull((0..JOBS).map(|job| Asked { job, held: 1, count: 1 })));
+    let pull = thread::spawn(move || source.pull((0..JOBS).map(|job| QueuedJob { job, held: 1, count: 1 })));
     let mut fed = Fed { feed: &feed, jobs: VecDeque::new(), most: None };
     let mut next = 0;
     loop {
@@ -279,7 +280,7 @@ fn feed_goes_on() {
 fn feed_stops() {
     let feed = Arc::new(Feed::new(1, u64::MAX));
     let source = feed.clone();
-    let pull = thread::spawn(move || source.pull((0..).map(|job| Asked { job, held: 1, count: 1 })));
+    let pull = thread::spawn(move || source.pull((0..).map(|job| QueuedJob { job, held: 1, count: 1 })));
     feed.supply(0, 0, None, std::time::Duration::from_millis(1));
     feed.stop();
     pull.join().unwrap();
@@ -289,11 +290,11 @@ fn careless() {
     let device = Device::new();
     let other = device.spawn(Device::run);
     let signal = Arc::new(Signal::default());
-    if device.turns.chunk(&signal, 0, None).is_err() {
+    if device.permits.chunk(&signal, 0, None).is_err() {
         while signal.granted().is_empty() {
             signal.wait(signal.events(), None);
         }
-        drop(device.turns.granted(0));
+        drop(device.permits.granted(0));
     }
     other.join().unwrap();
 }
@@ -318,6 +319,23 @@ fn one_result() {
     let accepted = setters.map(|setter| setter.join().unwrap());
     assert_eq!(accepted, [result.is_ok(), result.is_err()]);
     assert!(cell.is_resolved() && cell.take().is_none());
+}
+
+fn chained() {
+    let cells = [(); 2].map(|()| Arc::new(Cell::new()));
+    let waiting = cells.each_ref().map(|cell| {
+        let cell = cell.clone();
+        thread::spawn(move || cell.wait(None))
+    });
+    let wakes = cells.each_ref().map(|cell| cell.resolve(Ok(1)).ok().expect("nobody else sets it"));
+    let link = |then: Option<Then>, (cell, wake): (Arc<Cell<_>>, Wake<_>)| match wake {
+        Wake::Thread => Some(Box::new(move || cell.wake_thread(then)) as Then),
+        _ => then,
+    };
+    cells.into_iter().zip(wakes).rev().fold(None, link).into_iter().for_each(|then| then());
+    for thread in waiting {
+        assert!(matches!(thread.join().unwrap(), Some(Ok(1))));
+    }
 }
 
 fn dropping() {

@@ -1,0 +1,168 @@
+//! `cargo xtask deb`: Debian packages of the tool and of the C library.
+
+use crate::{capi, install, process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A package.
+struct Package {
+    name: &'static str,
+    section: &'static str,
+    about: &'static str,
+    /// What it does, each line begun with a space.
+    text: &'static str,
+    /// Puts its files below a prefix.
+    fill: fn(&Path) -> Result<(), String>,
+    /// Whether it has a shared library, which ldconfig has to know.
+    is_library: bool,
+}
+
+const PACKAGES: [Package; 2] = [
+    Package {
+        name: "hypergrove",
+        section: "utils",
+        about: "post-quantum signatures by SLH-DSA (FIPS 205), as fast as the hardware allows",
+        text: " Makes keys, signs and verifies with SLH-DSA and zkDilithium, one file or millions,\n \
+               on CPUs, and on GPUs by CUDA or Vulkan. Keys and signatures are those of OpenSSL\n \
+               3.5 and newer. The tables of measured policies are in the program.",
+        fill: install::tool,
+        is_library: false,
+    },
+    Package {
+        name: "libhypergrove-dev",
+        section: "libdevel",
+        about: "post-quantum signatures by SLH-DSA (FIPS 205): library for C",
+        text: " Header, static and shared library, and the file for pkg-config.",
+        fill: capi::install,
+        is_library: true,
+    },
+];
+
+pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
+    if let [argument, ..] = arguments {
+        return Err(format!("unknown option '{argument}': cargo xtask deb takes none"));
+    }
+    if !process::answers("dpkg-deb", &["--version"]) {
+        return Err("there is no dpkg-deb: install Debian's package dpkg".into());
+    }
+    let (version, folder) = (capi::version()?, process::target().join("deb"));
+    // What an older run staged is no part of this one.
+    let _ = fs::remove_dir_all(&folder);
+    for package in &PACKAGES {
+        println!("{}", package.build(&folder, &version)?.display());
+    }
+    Ok(true)
+}
+
+impl Package {
+    fn build(&self, folder: &Path, version: &str) -> Result<PathBuf, String> {
+        let (root, architecture) = (folder.join(self.name), says("dpkg", &["--print-architecture"])?);
+        let usr = root.join("usr");
+        (self.fill)(&usr)?;
+        self.debianise(&usr)?;
+        let size = bytes(&root)?.div_ceil(1024);
+        let control = root.join("DEBIAN");
+        make(&control)?;
+        write(&control.join("control"), &self.control(version, &architecture, size, &glibc()?))?;
+        if self.is_library {
+            write(&control.join("triggers"), "activate-noawait ldconfig\n")?;
+        }
+        let file = folder.join(format!("{}_{version}_{architecture}.deb", self.name));
+        let mut build = Command::new("dpkg-deb");
+        build.args(["--root-owner-group", "--build"]).arg(&root).arg(&file);
+        process::run(build)?;
+        Ok(file)
+    }
+
+    fn control(&self, version: &str, architecture: &str, size: u64, glibc: &str) -> String {
+        let Package { name, section, about, text, .. } = self;
+        // A program that was linked with one glibc runs with that or a newer one.
+        format!(
+            "Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: hypergrove developers \
+             <hypergrove@users.noreply.github.com>\nInstalled-Size: {size}\nDepends: libc6 (>= {glibc}), libgcc-s1\nSection: \
+             {section}\nPriority: optional\nHomepage: https://github.com/hypergrove/hypergrove\nDescription: {about}\n{text}\n"
+        )
+    }
+
+    /// Moves files to where Debian has them, and adds what every package has.
+    fn debianise(&self, usr: &Path) -> Result<(), String> {
+        let zsh = usr.join("share/zsh");
+        if zsh.is_dir() {
+            let (from, to) = (zsh.join("site-functions"), zsh.join("vendor-completions"));
+            fs::rename(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+        }
+        let doc = usr.join("share/doc").join(self.name);
+        make(&doc)?;
+        let licences = ["LICENSE-APACHE", "LICENSE-MIT"].map(fs::read_to_string);
+        let [apache, mit] = licences.map(|text| text.map_err(|error| format!("a licence: {error}")));
+        let copyright = format!("Apache-2.0 or MIT, at your choice.\n\n{}\n\n{}", mit?, apache?);
+        write(&doc.join("copyright"), &copyright)?;
+        fs::copy("CHANGELOG.md", doc.join("changelog")).map_err(|error| format!("CHANGELOG.md: {error}"))?;
+        let mut compressed = vec![doc.join("changelog")];
+        let pages = usr.join("share/man/man1");
+        if pages.is_dir() {
+            compressed.extend(entries(&pages)?);
+        }
+        let mut gzip = Command::new("gzip");
+        gzip.args(["-9n"]).args(compressed);
+        process::run(gzip)
+    }
+}
+
+/// The version of the glibc that programs are linked with here.
+fn glibc() -> Result<String, String> {
+    let said = says("getconf", &["GNU_LIBC_VERSION"])?;
+    said.strip_prefix("glibc ").map(String::from).ok_or(format!("getconf says '{said}', glibc's version was expected"))
+}
+
+/// What a command prints.
+fn says(command: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(command).args(arguments).output().map_err(|error| format!("{command}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().into()),
+        false => Err(format!("{command}: {}", output.status)),
+    }
+}
+
+/// Bytes of all files below a folder; links are small.
+fn bytes(folder: &Path) -> Result<u64, String> {
+    let each = entries(folder)?.into_iter().map(|path| {
+        let there = fs::symlink_metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if there.is_dir() { bytes(&path) } else { Ok(there.len()) }
+    });
+    each.sum()
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
+}
+
+fn make(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn control_files_have_what_dpkg_wants() {
+        for package in &PACKAGES {
+            let control = package.control("1.2.3", "amd64", 7, "2.36");
+            let field = |name: &str| control.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            assert_eq!((field("Package"), field("Version")), (Some(package.name), Some("1.2.3")));
+            assert_eq!((field("Installed-Size"), field("Depends")), (Some("7"), Some("libc6 (>= 2.36), libgcc-s1")));
+            assert!(field("Description").is_some_and(|about| about.len() < 80), "{control}");
+            // The description's text is the end, and each of its lines begins with a space.
+            let text = control.lines().skip_while(|line| !line.starts_with("Description")).skip(1);
+            assert!(text.clone().count() > 0 && text.into_iter().all(|line| line.starts_with(' ') && line.len() < 90));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Tables of figures in README.md and docs, rendered from the records in `bench/runs` as `bench/tables.toml` asks.
+//!
+//! A document has a table between `<!-- table: NAME -->` and `<!-- end of table -->`.
+
+use crate::benchmarks::{self, Found, RUNS, Run};
+use crate::sources;
+use hypergrove_lab::record::Record;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+
+const TABLES: &str = "bench/tables.toml";
+/// At the beginning of a line.
+const BEGIN: &str = "\n<!-- table: ";
+const END: &str = "<!-- end of table -->";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    table: Vec<Table>,
+}
+
+/// A row for each set and op, a column for each machine and measure.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    name: String,
+    /// `SLH-DSA-SHA2-128f sign`.
+    rows: Vec<String>,
+    columns: Vec<Column>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Column {
+    heading: String,
+    /// How the device's name begins.
+    device: String,
+    backend: String,
+    /// A CPU's instruction set.
+    isa: Option<String>,
+    /// A CPU's threads.
+    threads: Option<usize>,
+    /// A CPU that is the host of GPUs, which is busier than one that is not.
+    #[serde(default)]
+    beside_gpus: bool,
+    /// The memory in which rows lie; jobs come by an iterator if nothing is said. Kernels alone are measured the same way in all cases.
+    rows: Option<String>,
+    measure: Measure,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Measure {
+    /// Jobs a second, with the share of the peak.
+    Rate,
+    /// Jobs a second of the kernels alone, with the share of the peak.
+    Kernels,
+    /// The time of one job.
+    OneJob,
+    /// Bytes of messages a second, and those of the kernels alone.
+    Bytes,
+    KernelBytes,
+}
+
+impl Column {
+    fn takes(&self, run: &Run, record: &Record) -> bool {
+        let plain = record.cached_layers == 0 && !record.redundant && record.devices.len() == 1;
+        let isa = self.isa.as_ref().is_none_or(|isa| *isa == record.detail);
+        let threads = self.threads.is_none_or(|threads| threads == record.threads);
+        let size = (record.batch == 1) == (self.measure == Measure::OneJob);
+        let host = benchmarks::uses_gpu(record) || run.has_gpu() == self.beside_gpus;
+        let machine = record.device.starts_with(&self.device) && record.backend == self.backend && host;
+        let rows = matches!(self.measure, Measure::Kernels | Measure::KernelBytes) || self.rows == record.rows;
+        plain && machine && isa && threads && size && rows
+    }
+
+    fn cell(&self, record: &Record) -> String {
+        let bytes = |rate: f64| {
+            format!("{}B/s", benchmarks::per_second(rate * record.message_bytes as f64).replace(" billion", " G"))
+        };
+        let known = |rate: Option<f64>, text: &dyn Fn(f64) -> String| rate.map_or("–".into(), text);
+        let with_share = |rate: f64, fraction: Option<f64>| match fraction {
+            Some(_) => format!("{} ({})", benchmarks::per_second(rate), benchmarks::share(fraction)),
+            None => benchmarks::per_second(rate),
+        };
+        match self.measure {
+            Measure::Rate => with_share(record.ops_per_s, record.limit_fraction),
+            Measure::Kernels => known(record.kernels_per_s, &|rate| with_share(rate, record.kernels_limit_fraction)),
+            Measure::OneJob => benchmarks::time(record.median_s),
+            Measure::Bytes => bytes(record.ops_per_s),
+            Measure::KernelBytes => known(record.kernels_per_s, &bytes),
+        }
+    }
+}
+
+impl Table {
+    /// The table, and the runs that its figures come from; `up` leads from the document to the root.
+    fn render(&self, runs: &[Run], up: &str) -> Result<String, String> {
+        let mut text = String::new();
+        let headings: Vec<&str> =
+            std::iter::once("").chain(self.columns.iter().map(|column| &*column.heading)).collect();
+        benchmarks::heading(&mut text, headings.iter());
+        let mut used = BTreeSet::new();
+        for name in &self.rows {
+            let found: Vec<Option<Found<'_>>> = self.columns.iter().map(|column| newest(runs, column, name)).collect();
+            if found.iter().all(Option::is_none) {
+                return Err(format!("{TABLES}: table '{}': no record of '{name}'", self.name));
+            }
+            used.extend(found.iter().flatten().map(|found| &*found.run.name));
+            let cells = self.columns.iter().zip(&found);
+            let cells = cells.map(|(column, found)| found.map_or("–".into(), |found| column.cell(found.record)));
+            let name = name.strip_prefix("SLH-DSA-").unwrap_or(name).to_string();
+            benchmarks::row(&mut text, &std::iter::once(name).chain(cells).collect::<Vec<_>>());
+        }
+        let runs: Vec<_> = used.iter().map(|run| format!("[{run}]({up}{RUNS}/{run}/setup.md)")).collect();
+        let _ = write!(text, "\nRuns: {}.\n", runs.join(", "));
+        Ok(text)
+    }
+}
+
+fn newest<'a>(runs: &'a [Run], column: &Column, name: &str) -> Option<Found<'a>> {
+    let is = |run: &Run, record: &Record| column.takes(run, record) && name == format!("{} {}", record.set, record.op);
+    benchmarks::newest(runs, |run, record| is(run, record).then_some(())).remove(&())
+}
+
+/// README.md and the pages in `docs` that have tables, with those tables as the records have them.
+pub(crate) fn documents(runs: &[Run]) -> Result<Vec<(String, String)>, String> {
+    let text = fs::read_to_string(TABLES).map_err(|error| format!("cannot read {TABLES}: {error}"))?;
+    let tables: Tables = toml::from_str(&text).map_err(|error| format!("{TABLES}: {error}"))?;
+    let mut documents = Vec::new();
+    for path in sources::documents() {
+        let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
+        if text.contains(BEGIN) {
+            let up = "../".repeat(path.matches('/').count());
+            documents.push((filled(&text, &tables.table, runs, &up).map_err(|why| format!("{path}: {why}"))?, path));
+        }
+    }
+    Ok(documents.into_iter().map(|(text, path)| (path, text)).collect())
+}
+
+/// A document with its tables rendered.
+fn filled(text: &str, tables: &[Table], runs: &[Run], up: &str) -> Result<String, String> {
+    let (mut filled, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (name, after) = after.split_once(" -->").ok_or("a table's first marker has no end")?;
+        let (_, after) = after.split_once(END).ok_or_else(|| format!("the table '{name}' has no `{END}`"))?;
+        let table = tables.iter().find(|table| table.name == name);
+        let table = table.ok_or_else(|| format!("{TABLES} has no table '{name}'"))?;
+        let _ = write!(filled, "{before}{BEGIN}{name} -->\n\n{}\n{END}", table.render(runs, up)?);
+        rest = after;
+    }
+    Ok(filled + rest)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use serde_json::json;
+
+    fn record(set: &str, batch: usize, rate: f64) -> Record {
+        let record = json!({
+            "scheme": "SLH-DSA", "set": set, "op": "sign", "batch": batch, "backend": "cpu", "device": "A CPU", "detail": "isa",
+            "devices": ["cpu:0"], "threads": 1, "median_s": batch as f64 / rate, "min_s": 0.01, "spread": 0.1, "runs": 3,
+            "ops_per_s": rate, "ideal_s": 0.1, "limit_fraction": 0.5, "verified": true, "cached_layers": 0, "message_bytes": 32,
+            "version": "0.1.0", "commit": "c0ffee",
+        });
+        serde_json::from_value(record).expect("a record")
+    }
+
+    fn tables(rows: &str) -> Vec<Table> {
+        let column = "device = \"A\", backend = \"cpu\"";
+        let text = format!(
+            "[[table]]\nname = \"speed\"\nrows = [{rows}]\ncolumns = [{{ heading = \"rate\", {column}, measure = \"rate\" }}, \
+             {{ heading = \"alone\", {column}, threads = 1, isa = \"isa\", measure = \"one-job\" }}]"
+        );
+        toml::from_str::<Tables>(&text).expect("tables").table
+    }
+
+    #[test]
+    fn tables_are_put_between_their_markers() {
+        let records = vec![record("SLH-DSA-A", 1, 4.0), record("SLH-DSA-A", 8, 2048.0)];
+        let runs = [Run { name: "2026-01-02-machine".into(), records }];
+        let text = "Before.\n\n<!-- table: speed -->\nold\n<!-- end of table -->\n\nAfter.\n";
+        let expected = "Before.\n\n<!-- table: speed -->\n\n|  | rate | alone |\n| --- | ---: | ---: |\n\
+            | A sign | 2,050 (50 %) | 250 ms |\n\nRuns: [2026-01-02-machine](../bench/runs/2026-01-02-machine/setup.md).\n\n\
+            <!-- end of table -->\n\nAfter.\n";
+        let filled = |text: &str, rows: &str| filled(text, &tables(rows), &runs, "../");
+        assert_eq!(filled(text, "\"SLH-DSA-A sign\"").as_deref(), Ok(expected));
+        assert_eq!(filled(expected, "\"SLH-DSA-A sign\"").as_deref(), Ok(expected));
+        for (text, rows, why) in [
+            (text, "\"SLH-DSA-B sign\"", "no record of 'SLH-DSA-B sign'"),
+            ("\n<!-- table: slow -->\n<!-- end of table -->", "", "has no table 'slow'"),
+            ("\n<!-- table: speed -->", "", "has no `<!-- end of table -->`"),
+        ] {
+            let error = filled(text, rows).expect_err("a fault");
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The site: the documents as a book that can be searched, made by mdBook, with the report of the newest studies.
+
+use crate::process::{self, Outcome, Step};
+use crate::{benchmarks, links};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
+const BOOK: &str = "docs/book.toml";
+const BENCHMARKS: &str = "BENCHMARKS.md";
+/// The release of mdBook that CI installs.
+const RELEASE: &str = "0.5.4";
+
+/// `cargo xtask site`: makes the site and says where.
+pub(crate) fn run() -> Result<bool, String> {
+    if !process::answers("mdbook", &["--version"]) {
+        return Err(format!("mdBook is missing: `cargo install mdbook --locked --version {RELEASE}`"));
+    }
+    println!("{}", make()?.join("index.html").display());
+    Ok(true)
+}
+
+/// CI's step: the site is made, and each page of it can be found.
+pub(crate) fn check() -> Step {
+    if !process::answers("mdbook", &["--version"]) {
+        let install = || process::limited(15, "cargo", &["install", "mdbook", "--locked", "--version", RELEASE]);
+        if !process::may_install() || process::fetch(install).is_err() {
+            return Ok(Outcome::Skipped(format!("no mdBook: `cargo install mdbook --locked --version {RELEASE}`")));
+        }
+    }
+    let site = make()?;
+    let pages = pages()?;
+    for page in &pages {
+        let html = site.join(page).with_extension("html");
+        let index = html.with_file_name("index.html");
+        if !html.is_file() && !index.is_file() {
+            return Err(format!("{page} is not in the site: there is no {}", html.display()));
+        }
+    }
+    Ok(Outcome::Passed(format!("{} pages", pages.len())))
+}
+
+/// The documents that the summary names, as paths from the root.
+pub(crate) fn pages() -> Result<BTreeSet<String>, String> {
+    let summary = read(SUMMARY)?;
+    Ok(links::links(&summary).iter().filter_map(|link| links::target(SUMMARY, link)).map(|(path, _)| path).collect())
+}
+
+/// Makes the site; its folder.
+fn make() -> Result<PathBuf, String> {
+    let pages = pages()?;
+    let folder = process::target().join("site");
+    let source = folder.join("src");
+    let write = |path: PathBuf, text: &str| {
+        fs::create_dir_all(path.parent().unwrap_or(&folder))
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    };
+    if source.exists() {
+        fs::remove_dir_all(&source).map_err(|error| format!("cannot remove {}: {error}", source.display()))?;
+    }
+    let book = read(BOOK)?;
+    write(folder.join("book.toml"), &book)?;
+    let repository = book.lines().find_map(|line| line.strip_prefix("git-repository-url = "));
+    let repository = repository.ok_or_else(|| format!("{BOOK} names no git-repository-url"))?.trim_matches('"');
+    // Pages keep their places, so that links between them hold; the summary stands at the root.
+    for path in &pages {
+        let mut text = with_links(&read(path)?, |link| moved(path, link, &pages, repository));
+        if path == BENCHMARKS {
+            text += "\n[The newest studies, drawn](report.html)\n";
+        }
+        write(source.join(path), &text)?;
+    }
+    let from_root = |link: &str| links::target(SUMMARY, link).map(|(path, _)| path);
+    write(source.join("SUMMARY.md"), &with_links(&read(SUMMARY)?, from_root))?;
+    report(&source)?;
+    let mut command = process::limited(5, "mdbook", &["build"]);
+    command.arg(&folder);
+    process::run(command)?;
+    Ok(folder.join("book"))
+}
+
+/// Where a link of the page `path` leads in the site, if elsewhere: to the file in the repository if it is no page, and to an index
+/// instead of a README, as mdBook has it.
+fn moved(path: &str, link: &str, pages: &BTreeSet<String>, repository: &str) -> Option<String> {
+    let (file, anchor) = links::target(path, link)?;
+    if pages.contains(&file) {
+        return link.contains("README.md").then(|| link.replace("README.md", "index.md"));
+    }
+    let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
+    let kind = if Path::new(&file).is_dir() { "tree" } else { "blob" };
+    Some(format!("{repository}/{kind}/main/{file}{anchor}"))
+}
+
+/// A document with other targets where `other` has one.
+fn with_links(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
+    let (mut out, mut at) = (String::new(), 0);
+    for link in links::links(text) {
+        let begin = link.as_ptr() as usize - text.as_ptr() as usize;
+        out += &text[at..begin];
+        out += &other(link).unwrap_or_else(|| link.into());
+        at = begin + link.len();
+    }
+    out + &text[at..]
+}
+
+/// Draws the studies of the newest day, of several runs the one with most of them, by the tool.
+fn report(source: &Path) -> Result<(), String> {
+    let list = fs::read_dir(benchmarks::RUNS).map_err(|error| format!("cannot read {}: {error}", benchmarks::RUNS))?;
+    let studies = list.flatten().filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let bytes = entry.path().join("studies.jsonl").metadata().ok()?.len();
+        Some((name.get(..10)?.to_string(), bytes, entry.path()))
+    });
+    let (.., newest) = studies.max().ok_or_else(|| format!("no studies in {}", benchmarks::RUNS))?;
+    let mut command = process::cargo(&["run", "--release", "-p", "hypergrove-cli", "--", "report"]);
+    command.arg(newest).arg("-o").arg(source.join("report.html")).arg("--force");
+    process::run(command)
+}
+
+fn read(path: &str) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn links_lead_to_pages_or_to_the_repository() {
+        let pages = BTreeSet::from(["docs/a.md".to_string(), "README.md".into()]);
+        let text = "[a](a.md#x), [b](../README.md), [c](../b.json), [d](https://example.org), `[e](f)`, [g](../Cargo.toml#L1)\n";
+        assert_eq!(
+            with_links(text, |link| moved("docs/a.md", link, &pages, "https://example.org/r")),
+            "[a](a.md#x), [b](../index.md), [c](https://example.org/r/blob/main/b.json), [d](https://example.org), `[e](f)`, \
+             [g](https://example.org/r/blob/main/Cargo.toml#L1)\n"
+        );
+    }
+}
