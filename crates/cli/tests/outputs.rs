@@ -21,7 +21,8 @@ use std::process::{Command, Stdio};
 
 const TOOL: &str = env!("CARGO_BIN_EXE_hypergrove");
 /// Names that SIGKILL may leave, and that the next run removes.
-const TEMPORARIES: [&str; 3] = [".hypergrove-private.tmp", ".hypergrove-public.tmp", ".hypergrove-replaced.tmp"];
+const TEMPORARIES: [&str; 4] =
+    [".hypergrove-private.tmp", ".hypergrove-public.tmp", ".hypergrove-replaced.tmp", ".hypergrove-second.tmp"];
 /// Calls that change files or wait for the disk.
 const WRITING: [&str; 17] = [
     "write",
@@ -394,6 +395,61 @@ fn sign(name: &'static str, old: &[&str], files: &str, more: &str) -> Run {
     Run::tool(name, place, &command)
 }
 
+/// The manifest of a tree and its signature, which replace those of an older tree.
+fn manifest(name: &'static str, force: bool) -> Run {
+    let place = Place::with_key();
+    fs::create_dir(place.path("tree")).unwrap();
+    place.write("tree/a", "an old file");
+    let words = ["sign", "--deterministic", "--key", "k.pem", "--manifest", "tree", "-o", "sums"];
+    if force {
+        place.run(&words).good();
+    }
+    place.write("tree/a", "a file");
+    let more = if force { "--force" } else { "" };
+    let command = format!("sign --threads 1 --deterministic --key @/k.pem --manifest @/tree -o @/sums {more}");
+    Run::tool(name, place, &command).pair("sums", "sums.sig")
+}
+
+/// Leases numbers of a ledger again and again, and ends the tool at one system call after the other: no number comes twice.
+#[cfg(feature = "draft-sp800-230")]
+fn leases(kills: usize) {
+    use hypergrove::ledger::LedgerState;
+    let place = Place::new();
+    place.write("p", [7; 32]);
+    let set = ["--set", "SHA2-128-24"];
+    let mut init = place.command(&[&["ledger", "init", "p"], &set[..]].concat());
+    place::Run::from(init.env("XDG_STATE_HOME", place.path("xdg")).output().unwrap()).good();
+    let state = |run: &Run, name: &str| {
+        let bytes = fs::read(run.place.path(name)).ok()?;
+        Some(LedgerState::from_bytes(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")))
+    };
+    let run = Run::tool("ledger lease", place, "ledger lease @/p --set SHA2-128-24 --count 3 -o @/lease");
+    let (mut calls, mut killed, mut leased, mut end) = (run.calls(), 0, 0, 0);
+    let mut take = || {
+        // Whoever got a lease has its numbers, whatever became of the tool.
+        if let Some(lease) = state(&run, "lease") {
+            assert!(lease.start >= end && lease.end == lease.start + 3, "{lease:?} after {end}");
+            end = lease.end;
+            leased += 1;
+            fs::remove_file(run.place.path("lease")).unwrap();
+        }
+        let ledger = state(&run, "p.ledger").expect("a ledger");
+        assert!(ledger.next >= end, "{ledger:?} after {end}");
+    };
+    take();
+    calls.retain(|call| call.name != "exit_group");
+    assert!(calls.iter().any(|call| call.line.contains("p.ledger")), "{calls:?}");
+    for call in calls.iter().cycle().take(kills) {
+        killed += usize::from(run.injected(call, Fault::Signal("SIGKILL")).is_some());
+        take();
+    }
+    let ended = run.run(&[], &[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    take();
+    println!("checked: ledger lease: {killed} kills at {} system calls, {leased} leases", calls.len());
+    assert!(killed * 10 >= kills * 9 && leased > 1, "{killed} kills, {leased} leases");
+}
+
 fn none(wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{} faults of files:\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -413,10 +469,45 @@ mod usual {
         none(run.faults(Extent::Usual));
     }
 
+    /// Keys are new in each run: what is there has to be whole.
+    #[test]
+    fn a_table_of_keys() {
+        let command = "keygen --threads 1 --set sha2-128f --count 3 --table @/t --pubout @/p";
+        let run = Run::program("keygen --count", Place::new(), TOOL, &command.split(' ').collect::<Vec<_>>());
+        let faults = [Fault::Once("ENOSPC"), Fault::Once("EIO"), Fault::Signal("SIGTERM"), Fault::Signal("SIGKILL")];
+        none(run.each_fault(&faults, Call::writes, |_, _, ended| {
+            let found = files(&run.root());
+            let lines = |name: &str| {
+                let text = String::from_utf8(found.get(name)?.clone()?).ok()?;
+                Some(text.split_inclusive('\n').filter(|line| line.ends_with('\n')).count())
+            };
+            match (ended.code, lines("t"), lines("p")) {
+                (Some(0), Some(3), Some(3)) => Ok(()),
+                (Some(2), None, None) if ended.stderr.contains("error: ") => Ok(()),
+                // The table is there, and its name was not put on the disk.
+                (Some(2), Some(3), Some(3)) => Ok(()),
+                (None, None | Some(3), None | Some(3)) => Ok(()),
+                (code, private, public) => Err(format!("{code:?}: {private:?} and {public:?} lines: {}", ended.stderr)),
+            }
+        }));
+    }
+
     #[test]
     fn sign_one_file() {
         none(sign("sign", &[], "@/m", "").faults(Extent::Usual));
         none(sign("sign --force", &["m.sig"], "@/m", "--force").faults(Extent::Usual));
+    }
+
+    #[cfg(feature = "draft-sp800-230")]
+    #[test]
+    fn a_ledger_gives_no_number_twice() {
+        leases(200);
+    }
+
+    #[test]
+    fn a_manifest_and_its_signature() {
+        none(manifest("sign --manifest", false).faults(Extent::Usual));
+        none(manifest("sign --manifest --force", true).faults(Extent::Usual));
     }
 
     #[test]
@@ -486,12 +577,34 @@ mod full {
         ]);
     }
 
+    #[cfg(feature = "draft-sp800-230")]
+    #[test]
+    fn a_ledger_gives_no_number_twice_in_10_000_kills() {
+        leases(10_000);
+    }
+
     #[test]
     fn signatures() {
         every_fault([
             sign("sign", &[], "@/m", ""),
             sign("sign --force", &["m.sig"], "@/m", "--force"),
             sign("sign of three files", &["b.sig"], "@/a @/b @/c", "--force"),
+            manifest("sign --manifest", false),
+            manifest("sign --manifest --force", true),
+            {
+                let run = sign("sign --recursive", &[], "@/a", "--recursive --out-dir @/signatures");
+                fs::create_dir(run.place.path("tree")).unwrap();
+                fs::create_dir(run.place.path("signatures")).unwrap();
+                run.place.write("tree/b", "b");
+                Run { args: run.args.iter().map(|word| word.replace("/a", "/tree")).collect(), ..run }
+            },
+            {
+                let place = Place::with_key();
+                place.write("m", "a message");
+                let path = |name: &str| place.path(name).to_str().unwrap().to_owned();
+                place.write("table", [path("k.pem"), path("m"), path("m.sig")].join("\t"));
+                Run::tool("sign --table", place, "sign --threads 1 --deterministic --table @/table")
+            },
         ]);
     }
 

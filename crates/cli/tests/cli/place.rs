@@ -8,8 +8,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A directory of one test's own.
-pub(crate) struct Place(TempDir);
+/// A directory of one test's own. The tool's settings and notes lie in another, so no test sees those of the user or of a test before.
+pub(crate) struct Place {
+    directory: TempDir,
+    home: TempDir,
+}
 
 /// What a run said, and its exit code.
 pub(crate) struct Run {
@@ -20,7 +23,8 @@ pub(crate) struct Run {
 
 impl Place {
     pub(crate) fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
+        let [directory, home] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        Place { directory, home }
     }
 
     /// With a SHA2-128f key from fixed seeds: `k.pem` and `p.pem`.
@@ -39,7 +43,7 @@ impl Place {
 
     /// With the system's own separators, as the tool shows it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        name.split('/').fold(self.0.path().into(), |path: PathBuf, part| path.join(part))
+        name.split('/').fold(self.directory.path().into(), |path: PathBuf, part| path.join(part))
     }
 
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
@@ -52,7 +56,7 @@ impl Place {
 
     /// All that is in the directory, hidden files too.
     pub(crate) fn names(&self) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(self.0.path())
+        let mut names: Vec<_> = fs::read_dir(self.directory.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -62,8 +66,14 @@ impl Place {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hypergrove"));
-        command.args(args).current_dir(self.0.path());
+        command.args(args);
+        self.enter(&mut command);
         command
+    }
+
+    fn enter(&self, command: &mut Command) {
+        command.current_dir(self.directory.path());
+        command.env("XDG_CONFIG_HOME", self.home.path()).env("XDG_STATE_HOME", self.home.path());
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Run {
@@ -96,7 +106,8 @@ impl Place {
     #[cfg(unix)]
     pub(crate) fn shell(&self, script: &str) -> Run {
         let mut shell = Command::new("sh");
-        shell.args(["-c", script]).env("H", env!("CARGO_BIN_EXE_hypergrove")).current_dir(self.0.path());
+        shell.args(["-c", script]).env("H", env!("CARGO_BIN_EXE_hypergrove"));
+        self.enter(&mut shell);
         shell.stdin(Stdio::null()).output().unwrap().into()
     }
 }

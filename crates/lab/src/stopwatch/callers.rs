@@ -218,11 +218,9 @@ pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, F
     let threads = if let Way::Held(threads) = way { threads.min(callers) } else { callers };
     let (window, work) = (Window::default(), &work);
     let (mut waits, mut took) = (Vec::new(), Duration::ZERO);
-    let sizes = |engine: &Engine| {
-        let stats = engine.stats().tickets;
-        (stats.service_times.iter().sum::<u64>(), stats.batch_sizes.iter().sum::<u64>())
-    };
-    let mut counts = [(0, 0); 2];
+    let batches = || engine.stats().tickets.batch_sizes.iter().sum::<u64>();
+    // From the first submission to the last result: a batch that ends at the edge of a window would count on one side alone.
+    let (submitted, before) = (engine.stats().tickets.submitted, batches());
     scope(|scope| {
         let window = &window;
         let spawn = |number: usize| {
@@ -234,7 +232,6 @@ pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, F
         let all: Vec<_> = (0..threads).map(spawn).collect();
         window.failed.fetch_or(all.iter().any(Result::is_err), Relaxed);
         sleep(WARM_UP.min(budget));
-        counts[0] = sizes(engine);
         let began = Instant::now();
         window.is_open.store(true, Relaxed);
         sleep(budget);
@@ -243,14 +240,13 @@ pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, F
         }
         took = began.elapsed();
         window.is_over.store(true, Relaxed);
-        counts[1] = sizes(engine);
         for thread in all {
             let thread = thread.map_err(|why| Failure::new(format!("{threads} threads for callers: {why}")))?;
             waits.extend(thread.join().map_err(|_| wrong("a caller panicked"))??);
         }
         Ok::<(), Failure>(())
     })?;
-    let [(jobs_before, before), (jobs, batches)] = counts;
-    let batch = if batches > before { (jobs - jobs_before) as f64 / (batches - before) as f64 } else { 1.0 };
+    let (jobs, batches) = (engine.stats().tickets.submitted - submitted, batches() - before);
+    let batch = if batches > 0 { jobs as f64 / batches as f64 } else { 1.0 };
     Ok(Measured { ops_per_s: waits.len() as f64 / took.as_secs_f64(), waits: Times::new(waits), batch })
 }
