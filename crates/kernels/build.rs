@@ -3,7 +3,7 @@
 #[cfg(any(feature = "host", feature = "ready"))]
 #[path = "src/constants.rs"]
 mod constants;
-#[cfg(feature = "ready")]
+#[cfg(any(feature = "host", feature = "ready"))]
 #[path = "src/defines.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod defines;
@@ -50,7 +50,7 @@ fn fingerprint(solo: bool) -> String {
 
 #[cfg(feature = "host")]
 fn host() {
-    for (family, name) in ["sha2", "shake"].iter().enumerate() {
+    for (family, name) in defines::FAMILIES {
         for n in [16, 24, 32] {
             let name = format!("hypergrove_{name}_{n}");
             let mut build = cc::Build::new();
@@ -87,7 +87,7 @@ fn generated() -> std::path::PathBuf {
 /// Fatbins by nvcc, for the configurations of the default policies.
 #[cfg(feature = "ready")]
 mod ready {
-    use crate::defines::{DEFAULTS, Defines, defines};
+    use crate::defines::{DEFAULTS, Defines, FAMILIES, defines};
     use std::path::{Path, PathBuf};
     use std::process::Command;
     use std::sync::Mutex;
@@ -140,7 +140,7 @@ mod ready {
         kernels.retain(|name| !name.ends_with("_solo"));
         kernels.sort();
         let mut found = Vec::new();
-        for family in 0..2 {
+        for (family, _) in FAMILIES {
             for n in [16, 24, 32] {
                 for choices in DEFAULTS {
                     let of = |kernel: &String| (kernel.clone(), defines(kernel, family, n, &choices));

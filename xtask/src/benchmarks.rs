@@ -2,6 +2,7 @@
 
 use crate::figures;
 use crate::process::{Outcome, Step};
+use hypergrove_fips205::Work;
 use hypergrove_lab::record::{Record, grouped};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,14 +99,6 @@ fn runs() -> Result<Vec<Run>, String> {
     folders.into_iter().map(run).collect()
 }
 
-/// Compressions a second.
-#[derive(Clone, Copy)]
-struct Rates {
-    sha256: f64,
-    sha512: f64,
-    keccak: f64,
-}
-
 /// The records of JSON lines; or which line is wrong, and why.
 fn records(lines: &str) -> Result<Vec<Record>, String> {
     let numbered = lines.lines().enumerate();
@@ -116,9 +109,9 @@ fn records(lines: &str) -> Result<Vec<Record>, String> {
 }
 
 /// The rates in a record.
-fn rates(field: &Option<Value>) -> Option<Rates> {
+fn rates(field: &Option<Value>) -> Option<Work> {
     let of = |hash: &str| field.as_ref()?[hash].as_f64().filter(|rate| *rate > 0.0);
-    Some(Rates { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")? })
+    Some(Work { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")? })
 }
 
 /// A line as a record. Records older than `devices` name the one device by its backend.
@@ -330,9 +323,9 @@ fn page(runs: &[Run]) -> String {
 }
 
 /// Says what the peak of a machine is, if a record knows.
-fn peak(page: &mut String, records: impl Iterator<Item = Option<Rates>>) {
+fn peak(page: &mut String, records: impl Iterator<Item = Option<Work>>) {
     let Some(rates) = records.flatten().next() else { return };
-    let [sha256, sha512, keccak] = [rates.sha256, rates.sha512, rates.keccak].map(per_second);
+    let [sha256, sha512, keccak] = rates.each().map(|(_, rate)| per_second(rate));
     let _ = write!(page, "Peak a second: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak}.\n\n");
 }
 

@@ -147,7 +147,7 @@ impl Group {
         add("Valid", "M' of the pure interface through the internal one".into(), internal(&pure, "a"));
         add("Valid", "M' of the pre-hash interface through the internal one".into(), internal(&hashed, "prehash"));
 
-        let others = PARAMETER_SETS.iter().filter(|other| other.oid_arc != 0).map(|other| other.sig_bytes());
+        let others = PARAMETER_SETS.iter().filter(|other| other.oid_arc().is_some()).map(|other| other.sig_bytes());
         let mut lengths: Vec<usize> = [0, 1, n, len - n, len - 1, len + 1, len + n].into_iter().chain(others).collect();
         lengths.sort();
         lengths.dedup();
@@ -318,7 +318,7 @@ impl Group {
             let key: Vec<u8> = self.key.iter().copied().cycle().take(bytes).collect();
             add("KeyLength", format!("a key of {bytes} bytes instead of {}", 2 * n), json!({ "key": hex(&key) }));
         }
-        for other in PARAMETER_SETS.iter().filter(|other| other.oid_arc != 0 && other.name != p.name) {
+        for other in PARAMETER_SETS.iter().filter(|other| other.oid_arc().is_some() && other.name != p.name) {
             let fits = json!([["resize", other.sig_bytes()]]);
             let key: Vec<u8> = self.key.iter().copied().cycle().take(2 * other.n).collect();
             let case = json!({ "parameterSet": other.name, "key": hex(&key), "edits": fits });
@@ -436,10 +436,10 @@ fn keys() -> String {
             "result": result,
         }));
     };
-    for p in PARAMETER_SETS.iter().copied().filter(|p| p.oid_arc != 0) {
+    for (p, arc) in PARAMETER_SETS.iter().filter_map(|p| Some((*p, p.oid_arc()?))) {
         // Readers do not compute PK.root: any bytes are a key.
         let key = bytes(&format!("{} encoded key", p.name), 4 * p.n);
-        let (public, id) = (&key[2 * p.n..], oid(p.oid_arc));
+        let (public, id) = (&key[2 * p.n..], oid(arc));
         let algorithm = tlv(SEQUENCE, &[&id]);
         let bits = |unused: u8, key: &[u8]| tlv(BITS, &[&[unused], key]);
         let whole = |algorithm: &[u8], bits: &[u8]| tlv(SEQUENCE, &[algorithm, bits]);
@@ -481,13 +481,13 @@ fn keys() -> String {
         let algorithms = [
             ("NULL parameters", tlv(SEQUENCE, &[&id, &[5, 0]])),
             ("parameters that are an OCTET STRING", tlv(SEQUENCE, &[&id, &[4, 0]])),
-            ("an identifier of HashSLH-DSA with NULL parameters", tlv(SEQUENCE, &[&oid(p.oid_arc + 15), &[5, 0]])),
+            ("an identifier of HashSLH-DSA with NULL parameters", tlv(SEQUENCE, &[&oid(arc + 15), &[5, 0]])),
             ("the identifier of ML-DSA-44", tlv(SEQUENCE, &[&oid(17)])),
             ("an identifier that nobody has", tlv(SEQUENCE, &[&oid(99)])),
             ("the identifier of Ed25519", tlv(SEQUENCE, &[&[OID, 3, 0x2b, 0x65, 0x70]])),
             ("an identifier cut short", tlv(SEQUENCE, &[&tlv(OID, &[&id[2..id.len() - 1]])])),
             ("an identifier with an arc more", tlv(SEQUENCE, &[&tlv(OID, &[&id[2..], &[1]])])),
-            ("an arc in two bytes", tlv(SEQUENCE, &[&tlv(OID, &[&id[2..id.len() - 1], &[0x80, p.oid_arc]])])),
+            ("an arc in two bytes", tlv(SEQUENCE, &[&tlv(OID, &[&id[2..id.len() - 1], &[0x80, arc]])])),
             ("no identifier", tlv(SEQUENCE, &[])),
             ("an identifier without its SEQUENCE", id.clone()),
             ("an algorithm's length in one byte too many", long(SEQUENCE, &[&id])),
@@ -579,7 +579,7 @@ fn keys() -> String {
 
 /// The sets of the standard, on two threads.
 fn make() -> Vec<Group> {
-    let sets: Vec<_> = PARAMETER_SETS.iter().copied().filter(|p| p.oid_arc != 0).collect();
+    let sets: Vec<_> = PARAMETER_SETS.iter().copied().filter(|p| p.oid_arc().is_some()).collect();
     let half = |at: usize| sets.iter().copied().skip(at).step_by(2).map(Group::make).collect::<Vec<_>>();
     std::thread::scope(|scope| {
         let odd = scope.spawn(|| half(1));

@@ -105,7 +105,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, String> {
 /// Every kernel that fits any device, for both families and every n, by all cores.
 fn compile_all() -> Result<BTreeMap<String, Vec<u8>>, String> {
     let mut sources = BTreeMap::new();
-    for family in [Family::Sha2, Family::Shake] {
+    for &family in Family::ALL {
         for n in [16, 24, 32] {
             for kernel in Kernel::ALL.iter().copied().filter(|kernel| kernel.has_module()) {
                 sources.entry(module_name(kernel, family, n)).or_insert_with(|| glsl(kernel, family, n));

@@ -39,13 +39,14 @@ impl Set {
         if number == ZKDILITHIUM {
             return Ok(Set::ZkDilithium);
         }
-        let known = PARAMETER_SETS.iter().find(|p| p.oid_arc != 0 && u32::from(p.oid_arc) == number);
+        let known = PARAMETER_SETS.iter().find(|p| p.oid_arc().map(u32::from) == Some(number));
         known.map(|p| Set::SlhDsa(p)).ok_or_else(|| Failure::bad_input(format!("set {number}: there is no such set")))
     }
 
     pub(crate) fn number(self) -> u32 {
         match self {
-            Set::SlhDsa(p) => p.oid_arc.into(),
+            // No set without an identifier becomes a `Set`.
+            Set::SlhDsa(p) => p.oid_arc().map_or(0, u32::from),
             Set::ZkDilithium => ZKDILITHIUM,
         }
     }
@@ -101,11 +102,11 @@ extern "C" fn hg_set_by_name(name: In<c_char>, mut set: Out<u32>) -> Status {
             return set.put(ZKDILITHIUM, "set");
         }
         let p: &Params = name.parse().map_err(|why: hypergrove::UnknownSet| Failure::bad_input(why.to_string()))?;
-        match p.oid_arc {
-            0 => {
+        match p.oid_arc() {
+            None => {
                 Err(Failure::unsupported(format!("{}: it has no object identifier, so C has no number for it", p.name)))
             }
-            arc => set.put(arc.into(), "set"),
+            Some(arc) => set.put(arc.into(), "set"),
         }
     })
 }
@@ -147,8 +148,8 @@ mod tests {
 
     #[test]
     fn every_set_with_an_identifier_has_a_number_and_a_name() {
-        let numbered = PARAMETER_SETS.iter().filter(|p| p.oid_arc != 0);
-        let mut all: Vec<(u32, &str)> = numbered.map(|p| (p.oid_arc.into(), p.name)).collect();
+        let numbered = PARAMETER_SETS.iter().filter_map(|p| Some((p.oid_arc()?.into(), p.name)));
+        let mut all: Vec<(u32, &str)> = numbered.collect();
         all.push((ZKDILITHIUM, zk::NAME));
         all.sort_unstable();
         assert!(NAMES.iter().map(|(number, name)| (*number, name.to_str().unwrap())).eq(all));

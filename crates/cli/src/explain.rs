@@ -1,11 +1,11 @@
 //! `hypergrove explain`.
 
 use crate::args::{Explain, MachineOptions};
-use hypergrove::backend::{Forest, Rates, Size, Stage};
+use hypergrove::backend::{Forest, Size, Stage};
 use hypergrove::{PolicySource, Work};
 use hypergrove_lab::args::op_name;
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::machine::{self, Limits, rates_json, work_json};
+use hypergrove_lab::machine::{self, Limits, work_json};
 use hypergrove_lab::printer::{Printer, grouped, seconds, significant};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
             "threads": told.threads, "stages": stages, "policy": policy, "policy_source": source,
             "policy_why": told.policy_why, "device_why": told.device_why, "crossover": told.crossover,
             "device_free": told.device_free, "predicted_by": told.predicted_by,
-            "work": work_json(&told.work), "rates": limits.core.as_ref().map(rates_json),
+            "work": work_json(&told.work), "rates": limits.core.as_ref().map(work_json),
             "ideal_s": ideal, "predicted_s": predicted,
             "memory": {
                 "budget": told.memory.budget, "program": told.memory.program, "output_a_job": told.memory.output,
@@ -81,19 +81,11 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
     }
     line("work", format!("{} compressions a job", shown(&told.work, |calls| grouped(calls.round() as u64), "")))?;
     let millions = |rates: &Work| {
-        let used = |rate: f64, calls: f64| if calls > 0.0 { rate } else { 0.0 };
-        let rates = Work {
-            sha256: used(rates.sha256, told.work.sha256),
-            sha512: used(rates.sha512, told.work.sha512),
-            keccak: used(rates.keccak, told.work.keccak),
-        };
+        let rates = rates.zip(&told.work, |rate, calls| if calls > 0.0 { rate } else { 0.0 });
         shown(&rates, |rate| significant(rate / 1e6), " M/s")
     };
     let rates = match (&limits.core, &limits.all(told.threads)) {
-        (Some(Rates { sha256, sha512, keccak }), _) if used.len() == 1 => {
-            let core = Work { sha256: *sha256, sha512: *sha512, keccak: *keccak };
-            format!("{} of one core, measured now", millions(&core))
-        }
+        (Some(core), _) if used.len() == 1 => format!("{} of one core, measured now", millions(core)),
         (_, Some(all)) => format!("{} of all devices, measured now", millions(all)),
         (_, None) => "not known of these devices".into(),
     };
@@ -109,9 +101,8 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
 
 /// The hashes that take part.
 fn shown(work: &Work, number: impl Fn(f64) -> String, unit: &str) -> String {
-    let hashes = [("SHA-256", work.sha256), ("SHA-512", work.sha512), ("Keccak", work.keccak)];
-    let used = hashes.iter().filter(|(_, calls)| *calls > 0.0);
-    used.map(|(hash, calls)| format!("{} {hash}{unit}", number(*calls))).collect::<Vec<_>>().join(", ")
+    let used = work.each().into_iter().filter(|(_, calls)| *calls > 0.0);
+    used.map(|(hash, calls)| format!("{} {hash}{unit}", number(calls))).collect::<Vec<_>>().join(", ")
 }
 
 fn describe(stage: &Stage) -> String {

@@ -7,8 +7,7 @@ use crate::keys::{Encoding, encode_private, encode_public};
 use crate::message::Messages;
 use crate::sign::signature_path;
 use crate::tagged::tagged;
-use hypergrove::backend::Rates;
-use hypergrove::{Engine, Op, Params, SignJob, SigningKey, VerifyJob};
+use hypergrove::{Engine, Op, Params, SignJob, SigningKey, VerifyJob, Work};
 use hypergrove_lab::args::op_name;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
@@ -254,7 +253,7 @@ fn change(
 fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer: &Printer) -> Result<(), Failure> {
     let bar = printer.progress(3, "measuring");
     let mut table = Table::new("lrrrr", ["measured", "batch", "each", "a second", "of this machine's hash rate"]);
-    let mut last: Option<Rates> = None;
+    let mut last: Option<Work> = None;
     for op in [Op::Keygen, Op::Sign, Op::Verify] {
         let question = Question { params: p, op, batch: None, cached_layers: 0, budget: MEASURE, rows: None };
         let measured = measure(engine, question, options)?;
@@ -272,12 +271,7 @@ fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer:
     printer.line(format_args!("\n{table}"))?;
     let Some(rates) = last else { return Ok(()) };
     let work = hypergrove::backend::Plan::new(p, Op::Sign).work();
-    let hashes = [
-        ("SHA-256", work.sha256, rates.sha256),
-        ("SHA-512", work.sha512, rates.sha512),
-        ("Keccak", work.keccak, rates.keccak),
-    ];
-    let used = hashes.iter().filter(|(_, calls, _)| *calls > 0.0);
-    let told: Vec<_> = used.map(|(hash, _, rate)| format!("{} million {hash}", significant(rate / 1e6))).collect();
+    let used = rates.each().into_iter().zip(work.each()).filter(|(_, (_, calls))| *calls > 0.0);
+    let told: Vec<_> = used.map(|((hash, rate), _)| format!("{} million {hash}", significant(rate / 1e6))).collect();
     printer.line(format_args!("one core of it does {} compressions a second", told.join(", ")))
 }

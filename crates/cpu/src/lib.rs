@@ -12,7 +12,7 @@ mod verify;
 mod wots;
 pub mod zk;
 
-pub use hypergrove_lanes::{Isa, Lattice, Part, Rates, SHA256_START, Sha256, TweakableHash, rates, sha256};
+pub use hypergrove_lanes::{Isa, Lattice, Part, SHA256_START, Sha256, TweakableHash, rates, sha256};
 pub use policy::CpuPolicy;
 
 use hypergrove_engine::backend::jobs_on_threads;
@@ -20,8 +20,8 @@ use hypergrove_engine::{
     Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, ZkDilithium,
     ZkDilithiumPrograms, capabilities,
 };
+use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::{Plan, Work};
-use hypergrove_fips205::{Family, Params};
 use hypergrove_lanes::tweakable_hash;
 use std::sync::Arc;
 
@@ -34,6 +34,9 @@ pub struct Cpu {
 }
 
 impl Cpu {
+    /// The backend's name.
+    pub const NAME: &str = "cpu";
+
     /// By the instruction set that is fastest here ([`Isa::fastest`]: about a millisecond).
     pub fn new() -> Cpu {
         Cpu { isa: Isa::fastest(), chosen: false }
@@ -65,11 +68,7 @@ impl Cpu {
     }
 
     fn hash(&self, p: &Params, isa: Isa) -> Arc<dyn TweakableHash> {
-        let family = match p.family {
-            Family::Sha2 => hypergrove_lanes::Family::Sha2,
-            Family::Shake => hypergrove_lanes::Family::Shake,
-        };
-        Arc::from(tweakable_hash(isa, family, p.n).expect("detected, and every row has n of 16, 24 or 32"))
+        Arc::from(tweakable_hash(isa, p.family, p.n).expect("detected, and every row has n of 16, 24 or 32"))
     }
 }
 
@@ -88,13 +87,13 @@ fn model() -> Option<String> {
 
 impl Backend for Cpu {
     fn name(&self) -> &'static str {
-        "cpu"
+        Cpu::NAME
     }
 
     fn devices(&self) -> Result<Vec<Device>, Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         Ok(vec![Device {
-            backend: "cpu",
+            backend: Cpu::NAME,
             index: 0,
             name: model().unwrap_or_else(|| "host CPU".into()),
             detail: self.isa.name().into(),

@@ -111,8 +111,7 @@ impl Knowledge for Unmeasured {
     fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, _: usize) -> Option<Choice> {
         // Nothing is faster.
         let (work, rates) = (plan.work(), backend.rates(device)?);
-        let of = |calls: f64, rate: f64| if calls > 0.0 { calls / rate } else { 0.0 };
-        let seconds = of(work.sha256, rates.sha256) + of(work.sha512, rates.sha512) + of(work.keccak, rates.keccak);
+        let seconds = work.seconds(&rates);
         let why = "at the device's rates, which nothing exceeds".into();
         let (policy, source) = (Policy::default(), PolicySource::Default);
         Some(Choice { policy, source, seconds: Some((seconds, seconds)), why })

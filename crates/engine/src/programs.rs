@@ -212,9 +212,7 @@ impl Facts {
     /// Seconds a job of a large batch: measured, predicted, or a guess.
     pub fn seconds(&self) -> f64 {
         self.measured(1 << (usize::BITS - 1)).or(self.predicted).unwrap_or_else(|| {
-            let Work { sha256, sha512, keccak } = self.work();
-            let compressions = sha256 + sha512 + keccak;
-            (if self.plan.is_some() { compressions } else { COMPRESSIONS_WITHOUT_PLAN }) / self.guess
+            (if self.plan.is_some() { self.work().compressions() } else { COMPRESSIONS_WITHOUT_PLAN }) / self.guess
         })
     }
 

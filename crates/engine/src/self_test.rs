@@ -10,7 +10,7 @@ use crate::{
 };
 use hypergrove_fips205::params::*;
 use hypergrove_fips205::plan::{Op, Plan, Slot};
-use hypergrove_fips205::{Family, Params, Position};
+use hypergrove_fips205::{Family, Params, Position, SetStatus};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey, VerifyingKey};
 use sha2::{Digest, Sha256};
@@ -29,7 +29,7 @@ pub enum SelfTest {
 
 /// A set that nobody can ask for by name: two layers of 16 leaves.
 const fn small(name: &'static str, family: Family, n: usize) -> Params {
-    Params { name, family, n, h: 8, d: 2, hp: 4, a: 6, k: 4, lg_w: 4, m: 5, oid_arc: 0 }
+    Params { name, family, n, h: 8, d: 2, hp: 4, a: 6, k: 4, lg_w: 4, m: 5, status: SetStatus::Toy }
 }
 
 static SHA2_16: Params = small("SHA2 with n = 16", Family::Sha2, 16);

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn toys() -> impl Iterator<Item = &'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy"))
+    PARAMETER_SETS.iter().copied().filter(|p| p.is_toy())
 }
 
 const SK_SEED: [u8; 32] = [0x5a; 32];

@@ -28,7 +28,7 @@ const LONGEST_LABEL: usize = 64;
 impl Params {
     /// The object identifier of the set's keys and signatures, if it has one.
     pub fn oid(&self) -> Option<ObjectIdentifier> {
-        (self.oid_arc != 0).then(|| SIG_ALGS.push_arc(self.oid_arc.into()).expect("ten arcs fit"))
+        self.oid_arc().map(|arc| SIG_ALGS.push_arc(arc.into()).expect("ten arcs fit"))
     }
     /// The set of this object identifier.
     pub fn by_oid(oid: ObjectIdentifier) -> Option<&'static Params> {
@@ -36,8 +36,7 @@ impl Params {
     }
     /// The object identifier of the set's HashSLH-DSA keys, if it has one.
     pub fn hash_oid(&self) -> Option<ObjectIdentifier> {
-        let arc = |p: &Params| u32::from(p.oid_arc + HASH_ARCS);
-        (self.oid_arc != 0).then(|| SIG_ALGS.push_arc(arc(self)).expect("ten arcs fit"))
+        self.oid_arc().map(|arc| SIG_ALGS.push_arc(u32::from(arc + HASH_ARCS)).expect("ten arcs fit"))
     }
     fn algorithm(&self, is_hash: bool) -> Result<AlgorithmIdentifierRef<'static>, KeyError> {
         let oid = if is_hash { self.hash_oid() } else { self.oid() };

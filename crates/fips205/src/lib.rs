@@ -46,6 +46,7 @@ pub mod keys;
 pub mod params;
 pub mod plan;
 pub mod reference;
+pub mod sha2;
 
 pub use adrs::{Adrs, AdrsType};
 pub use digest::{MAX_CONTEXT, MPrime, MessageError, Mode, PreHash, PreHasher, UnknownHash};

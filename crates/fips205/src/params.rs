@@ -5,13 +5,45 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-/// The hash family a set is built on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub enum Family {
+macro_rules! families {
+    ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
+        /// The hash family a set is built on.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+        pub enum Family { $($(#[$doc])* $variant,)* }
+
+        impl Family {
+            /// All families, in order.
+            pub const ALL: &[Family] = &[$(Family::$variant,)*];
+            /// The standard's name of the family, as it is in names of sets.
+            pub const fn name(self) -> &'static str {
+                match self { $(Family::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+families! {
     /// SHA-256, and SHA-512 in categories 3 and 5 (FIPS 205, 11.2).
-    Sha2,
+    Sha2 "SHA2";
     /// SHAKE256 (FIPS 205, 11.1).
-    Shake,
+    Shake "SHAKE";
+}
+
+/// Who has published a set, and what it is good for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SetStatus {
+    /// A set of FIPS 205.
+    Standard {
+        /// Last arc of the set's OID below 2.16.840.1.101.3.4.3 (RFC 9909).
+        oid_arc: u8,
+    },
+    /// A set of a draft. It has no OID yet.
+    Draft {
+        /// Signatures that a key may make.
+        signatures: u64,
+    },
+    /// A set for tests, without any security.
+    Toy,
 }
 
 /// One parameter set, in FIPS 205's symbols. All sizes are in bytes, all heights in levels.
@@ -37,19 +69,19 @@ pub struct Params {
     pub lg_w: usize,
     /// Bytes of the message digest.
     pub m: usize,
-    /// Last arc of the set's OID below 2.16.840.1.101.3.4.3 (RFC 9909); 0 where none is assigned.
-    pub oid_arc: u8,
+    /// The standard, a draft, or neither.
+    pub status: SetStatus,
 }
 
 macro_rules! sets {
-    ($($(#[$attr:meta])* $konst:ident $name:literal $family:ident $n:literal $h:literal $d:literal $hp:literal $a:literal $k:literal $lg_w:literal $m:literal $oid:literal;)*) => {
+    ($($(#[$attr:meta])* $konst:ident $name:literal $family:ident $n:literal $h:literal $d:literal $hp:literal $a:literal $k:literal $lg_w:literal $m:literal $status:expr;)*) => {
         /// Every set that this build knows, in the order of FIPS 205, Table 2.
         pub static PARAMETER_SETS: &[&Params] = &[$($(#[$attr])* &$konst,)*];
         $(
             #[doc = concat!("The set ", $name, ".")]
             $(#[$attr])*
             pub static $konst: Params = Params {
-                name: $name, family: Family::$family, n: $n, h: $h, d: $d, hp: $hp, a: $a, k: $k, lg_w: $lg_w, m: $m, oid_arc: $oid,
+                name: $name, family: Family::$family, n: $n, h: $h, d: $d, hp: $hp, a: $a, k: $k, lg_w: $lg_w, m: $m, status: $status,
             };
             $(#[$attr])*
             const _: () = check(&$konst);
@@ -57,42 +89,53 @@ macro_rules! sets {
     };
 }
 
+/// A set of FIPS 205 with this last arc of its OID.
+const fn oid(oid_arc: u8) -> SetStatus {
+    SetStatus::Standard { oid_arc }
+}
+
+/// A draft's set whose keys make at most 2^log signatures.
+#[cfg(feature = "draft-sp800-230")]
+const fn draft(log: u32) -> SetStatus {
+    SetStatus::Draft { signatures: 1 << log }
+}
+
 sets! {
-    //                                          family  n   h   d  h'   a   k lg_w m  oid
-    SLH_DSA_SHA2_128S  "SLH-DSA-SHA2-128s"      Sha2   16  63  7   9  12  14  4  30  20;
-    SLH_DSA_SHAKE_128S "SLH-DSA-SHAKE-128s"     Shake  16  63  7   9  12  14  4  30  26;
-    SLH_DSA_SHA2_128F  "SLH-DSA-SHA2-128f"      Sha2   16  66 22   3   6  33  4  34  21;
-    SLH_DSA_SHAKE_128F "SLH-DSA-SHAKE-128f"     Shake  16  66 22   3   6  33  4  34  27;
-    SLH_DSA_SHA2_192S  "SLH-DSA-SHA2-192s"      Sha2   24  63  7   9  14  17  4  39  22;
-    SLH_DSA_SHAKE_192S "SLH-DSA-SHAKE-192s"     Shake  24  63  7   9  14  17  4  39  28;
-    SLH_DSA_SHA2_192F  "SLH-DSA-SHA2-192f"      Sha2   24  66 22   3   8  33  4  42  23;
-    SLH_DSA_SHAKE_192F "SLH-DSA-SHAKE-192f"     Shake  24  66 22   3   8  33  4  42  29;
-    SLH_DSA_SHA2_256S  "SLH-DSA-SHA2-256s"      Sha2   32  64  8   8  14  22  4  47  24;
-    SLH_DSA_SHAKE_256S "SLH-DSA-SHAKE-256s"     Shake  32  64  8   8  14  22  4  47  30;
-    SLH_DSA_SHA2_256F  "SLH-DSA-SHA2-256f"      Sha2   32  68 17   4   9  35  4  49  25;
-    SLH_DSA_SHAKE_256F "SLH-DSA-SHAKE-256f"     Shake  32  68 17   4   9  35  4  49  31;
+    //                                          family  n   h   d  h'   a   k lg_w m  status
+    SLH_DSA_SHA2_128S  "SLH-DSA-SHA2-128s"      Sha2   16  63  7   9  12  14  4  30  oid(20);
+    SLH_DSA_SHAKE_128S "SLH-DSA-SHAKE-128s"     Shake  16  63  7   9  12  14  4  30  oid(26);
+    SLH_DSA_SHA2_128F  "SLH-DSA-SHA2-128f"      Sha2   16  66 22   3   6  33  4  34  oid(21);
+    SLH_DSA_SHAKE_128F "SLH-DSA-SHAKE-128f"     Shake  16  66 22   3   6  33  4  34  oid(27);
+    SLH_DSA_SHA2_192S  "SLH-DSA-SHA2-192s"      Sha2   24  63  7   9  14  17  4  39  oid(22);
+    SLH_DSA_SHAKE_192S "SLH-DSA-SHAKE-192s"     Shake  24  63  7   9  14  17  4  39  oid(28);
+    SLH_DSA_SHA2_192F  "SLH-DSA-SHA2-192f"      Sha2   24  66 22   3   8  33  4  42  oid(23);
+    SLH_DSA_SHAKE_192F "SLH-DSA-SHAKE-192f"     Shake  24  66 22   3   8  33  4  42  oid(29);
+    SLH_DSA_SHA2_256S  "SLH-DSA-SHA2-256s"      Sha2   32  64  8   8  14  22  4  47  oid(24);
+    SLH_DSA_SHAKE_256S "SLH-DSA-SHAKE-256s"     Shake  32  64  8   8  14  22  4  47  oid(30);
+    SLH_DSA_SHA2_256F  "SLH-DSA-SHA2-256f"      Sha2   32  68 17   4   9  35  4  49  oid(25);
+    SLH_DSA_SHAKE_256F "SLH-DSA-SHAKE-256f"     Shake  32  68 17   4   9  35  4  49  oid(31);
     // Draft SP 800-230 (not final in August 2026): at most 2^24 signatures per key, one tree, lg_w ≠ 4.
     #[cfg(feature = "draft-sp800-230")]
-    SLH_DSA_SHA2_128_24  "SLH-DSA-SHA2-128-24"  Sha2   16  22  1  22  24   6  2  21   0;
+    SLH_DSA_SHA2_128_24  "SLH-DSA-SHA2-128-24"  Sha2   16  22  1  22  24   6  2  21   draft(24);
     #[cfg(feature = "draft-sp800-230")]
-    SLH_DSA_SHAKE_128_24 "SLH-DSA-SHAKE-128-24" Shake  16  22  1  22  24   6  2  21   0;
+    SLH_DSA_SHAKE_128_24 "SLH-DSA-SHAKE-128-24" Shake  16  22  1  22  24   6  2  21   draft(24);
     #[cfg(feature = "draft-sp800-230")]
-    SLH_DSA_SHA2_192_24  "SLH-DSA-SHA2-192-24"  Sha2   24  21  1  21  25   9  3  32   0;
+    SLH_DSA_SHA2_192_24  "SLH-DSA-SHA2-192-24"  Sha2   24  21  1  21  25   9  3  32   draft(24);
     #[cfg(feature = "draft-sp800-230")]
-    SLH_DSA_SHAKE_192_24 "SLH-DSA-SHAKE-192-24" Shake  24  21  1  21  25   9  3  32   0;
+    SLH_DSA_SHAKE_192_24 "SLH-DSA-SHAKE-192-24" Shake  24  21  1  21  25   9  3  32   draft(24);
     #[cfg(feature = "draft-sp800-230")]
-    SLH_DSA_SHA2_256_24  "SLH-DSA-SHA2-256-24"  Sha2   32  21  1  21  25  12  2  41   0;
+    SLH_DSA_SHA2_256_24  "SLH-DSA-SHA2-256-24"  Sha2   32  21  1  21  25  12  2  41   draft(24);
     #[cfg(feature = "draft-sp800-230")]
-    SLH_DSA_SHAKE_256_24 "SLH-DSA-SHAKE-256-24" Shake  32  21  1  21  25  12  2  41   0;
+    SLH_DSA_SHAKE_256_24 "SLH-DSA-SHAKE-256-24" Shake  32  21  1  21  25  12  2  41   draft(24);
     // Toy sets: small enough for every leaf, digit and byte flip to be tried. No security at all.
     #[cfg(feature = "toy")]
-    TOY_SHA2_16  "toy-SHA2-16"                  Sha2   16   4  2   2   3   4  4   4   0;
+    TOY_SHA2_16  "toy-SHA2-16"                  Sha2   16   4  2   2   3   4  4   4   SetStatus::Toy;
     #[cfg(feature = "toy")]
-    TOY_SHAKE_24 "toy-SHAKE-24"                 Shake  24   4  2   2   3   4  4   4   0;
+    TOY_SHAKE_24 "toy-SHAKE-24"                 Shake  24   4  2   2   3   4  4   4   SetStatus::Toy;
     #[cfg(feature = "toy")]
-    TOY_SHA2_32  "toy-SHA2-32-w4"               Sha2   32   3  1   3   4   3  2   3   0;
+    TOY_SHA2_32  "toy-SHA2-32-w4"               Sha2   32   3  1   3   4   3  2   3   SetStatus::Toy;
     #[cfg(feature = "toy")]
-    TOY_SHA2_24  "toy-SHA2-24-w8"               Sha2   24   4  2   2   3   4  3   4   0;
+    TOY_SHA2_24  "toy-SHA2-24-w8"               Sha2   24   4  2   2   3   4  3   4   SetStatus::Toy;
 }
 
 /// FORS trees that a set has, at most.
@@ -114,9 +157,23 @@ const fn check(p: &Params) {
 }
 
 impl Params {
-    /// Signatures that a key may make, if the set limits them: 2²⁴ with the sets of draft SP 800-230, whose names end so.
-    pub fn signature_limit(&self) -> Option<u64> {
-        (self.name.starts_with("SLH-DSA-") && self.name.ends_with("-24")).then_some(1 << 24)
+    /// Last arc of the set's OID below 2.16.840.1.101.3.4.3, if the set has one.
+    pub const fn oid_arc(&self) -> Option<u8> {
+        match self.status {
+            SetStatus::Standard { oid_arc } => Some(oid_arc),
+            SetStatus::Draft { .. } | SetStatus::Toy => None,
+        }
+    }
+    /// Signatures that a key may make, if the set limits them.
+    pub const fn signature_limit(&self) -> Option<u64> {
+        match self.status {
+            SetStatus::Draft { signatures } => Some(signatures),
+            SetStatus::Standard { .. } | SetStatus::Toy => None,
+        }
+    }
+    /// Whether the set is one for tests, without any security.
+    pub const fn is_toy(&self) -> bool {
+        matches!(self.status, SetStatus::Toy)
     }
     /// w = 2^lg_w: values of a WOTS+ digit.
     pub const fn w(&self) -> usize {

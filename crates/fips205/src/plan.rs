@@ -229,7 +229,7 @@ pub fn cache_bytes(p: &Params, layers: usize) -> Option<usize> {
     trees.checked_mul((2usize << p.hp) - 1)?.checked_mul(p.n)
 }
 
-/// Compression calls by primitive.
+/// Compression calls by primitive, or a rate: calls a second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Work {
     /// SHA-256 compressions (64-byte blocks).
@@ -241,6 +241,30 @@ pub struct Work {
 }
 
 impl Work {
+    /// The primitives' names, and the calls of each.
+    pub fn each(&self) -> [(&'static str, f64); 3] {
+        let Work { sha256, sha512, keccak } = *self;
+        [("SHA-256", sha256), ("SHA-512", sha512), ("Keccak", keccak)]
+    }
+    /// Combines the calls of each primitive with those of `other`.
+    pub fn zip(&self, other: &Work, of: impl Fn(f64, f64) -> f64) -> Work {
+        let Work { sha256, sha512, keccak } = *other;
+        Work { sha256: of(self.sha256, sha256), sha512: of(self.sha512, sha512), keccak: of(self.keccak, keccak) }
+    }
+    /// All calls.
+    pub fn compressions(&self) -> f64 {
+        self.each().map(|(_, calls)| calls).iter().sum()
+    }
+    /// What takes a GPU as long, in SHA-256 compressions: a SHA-512 compression costs three, a Keccak permutation five (measured,
+    /// see docs/cuda.md).
+    pub fn in_sha256(&self) -> f64 {
+        let Work { sha256, sha512, keccak } = self;
+        sha256 + 3.0 * sha512 + 5.0 * keccak
+    }
+    /// Seconds at these rates, nothing else being done.
+    pub fn seconds(&self, rates: &Work) -> f64 {
+        self.zip(rates, |calls, rate| if calls > 0.0 { calls / rate } else { 0.0 }).compressions()
+    }
     /// F and PRF.
     fn short(&mut self, p: &Params, calls: f64) {
         match p.family {

@@ -8,7 +8,8 @@ use hypergrove_fips205::reference::{
     wots_pk_from_sig, wots_pk_gen, wots_sign,
 };
 use hypergrove_fips205::{
-    Adrs, AdrsType, Family, MessageError, PARAMETER_SETS, Params, PreHash, SLH_DSA_SHA2_128S, SigningKey, VerifyingKey,
+    Adrs, AdrsType, Family, MessageError, PARAMETER_SETS, Params, PreHash, SLH_DSA_SHA2_128S, SetStatus, SigningKey,
+    VerifyingKey,
 };
 use hypergrove_testkit::vectors::{self, Record};
 
@@ -119,7 +120,7 @@ fn sets_have_their_categories_and_names() {
 }
 
 fn toys() -> impl Iterator<Item = &'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy-"))
+    PARAMETER_SETS.iter().copied().filter(|p| p.is_toy())
 }
 
 /// FIPS 205, Algorithm 21.
@@ -206,7 +207,7 @@ fn digits() {
 /// A set as small as a toy, with the digits of the draft sets and one tree only.
 const fn one_tree(n: usize, lg_w: usize) -> Params {
     let (h, a, k) = (3, 5, 4);
-    Params { name: "one tree", family: Family::Sha2, n, h, d: 1, hp: h, a, k, lg_w, m: 4, oid_arc: 0 }
+    Params { name: "one tree", family: Family::Sha2, n, h, d: 1, hp: h, a, k, lg_w, m: 4, status: SetStatus::Toy }
 }
 
 static ONE_TREE: [Params; 4] = [one_tree(16, 2), one_tree(24, 3), one_tree(32, 2), one_tree(24, 4)];

@@ -43,7 +43,7 @@ macro_rules! sets {
                 let [sk_seed, sk_prf, pk_seed] = &seeds;
                 let (addrnd, message) = (some("addrnd", $n), some("message", 61 * round));
                 let context = some("context", [0, 1, 17, MAX_CONTEXT][round % 4]);
-                let hash = PreHash::ALL[(p.oid_arc as usize + 5 * round) % 12];
+                let hash = PreHash::ALL[(usize::from(p.oid_arc().unwrap()) + 5 * round) % 12];
 
                 let key = slh_keygen_internal(p, sk_seed, sk_prf, pk_seed);
                 let (public, raw) = (key.verifying_key(), key.to_bytes());

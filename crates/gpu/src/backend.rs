@@ -137,9 +137,7 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
         }
         let is_cpu = self.gpu(device).is_ok_and(|(gpu, _)| gpu.facts().is_cpu);
         let fills = if is_cpu { PROGRAM_WORK_OF_A_CORE * f64::from(device.cores) } else { PROGRAM_WORK };
-        let work = plan.work();
-        // A SHA-512 compression costs three of SHA-256, a Keccak permutation five (measured, see docs/cuda.md).
-        let work = work.sha256 + 3.0 * work.sha512 + 5.0 * work.keccak;
+        let work = plan.work().in_sha256();
         let bytes = if plan.op == Op::Keygen { plan.params.n } else { plan.params.sig_bytes() };
         let jobs = ((fills / work) as usize).min(PROGRAM_BYTES / bytes).max(1);
         1 << jobs.ilog2()

@@ -7,9 +7,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-/// Iterations that all loops of a thread may have on a CPU: Mesa ends every loop at its first after 65,535, without a word.
-pub(crate) const CPU_LOOPS: usize = 60_000;
-
 /// A device as its driver describes it.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -41,6 +38,8 @@ pub struct Facts {
     pub uuid: Option<[u8; 16]>,
     /// Whether it is a CPU under a GPU's driver: nothing to choose unless it is asked for.
     pub is_cpu: bool,
+    /// Iterations that all loops of a thread may have together; `usize::MAX` without a limit.
+    pub most_iterations: usize,
 }
 
 impl Facts {

@@ -60,6 +60,7 @@ impl HostGpu {
                 defaults: Vec::new(),
                 uuid: None,
                 is_cpu: false,
+                most_iterations: usize::MAX,
             },
             most: AtomicU64::new(u64::MAX),
             most_locked: AtomicU64::new(u64::MAX),

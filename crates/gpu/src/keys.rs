@@ -1,6 +1,7 @@
 //! A key as kernels want it, laid out by the host: what the kernel `keys` does for many.
 
 use hypergrove_engine::Key;
+use hypergrove_fips205::sha2::{IV256, IV512};
 use hypergrove_fips205::{Family, Params};
 use hypergrove_kernels::KEY_WORDS;
 use sha2::block_api::{compress256, compress512};
@@ -9,23 +10,18 @@ use zeroize::Zeroizing;
 /// PK.seed and SK.seed as words, the hash states after PK.seed's block, the address of the cached nodes.
 pub(crate) fn lay_out(p: &Params, key: &Key<'_>, nodes: u64, to: &mut [u8]) {
     let mut words = Zeroizing::new([0u32; KEY_WORDS]);
+    let word_of = match p.family {
+        Family::Sha2 => u32::from_be_bytes,
+        Family::Shake => u32::from_le_bytes,
+    };
     for (seed, at) in [(key.pk_seed, 0), (key.sk_seed, 8)] {
         for (word, bytes) in words[at..].iter_mut().zip(seed.chunks_exact(4)) {
-            let bytes = bytes.try_into().expect("four bytes");
-            *word = if p.family == Family::Sha2 { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
+            *word = word_of(bytes.try_into().expect("four bytes"));
         }
     }
-    if p.family == Family::Sha2 {
-        let mut block = [0; 128];
-        block[..p.n].copy_from_slice(key.pk_seed);
-        let mut state = IV512.map(|word| (word >> 32) as u32);
-        compress256(&mut state, &[block[..64].try_into().expect("64 bytes")]);
-        words[16..24].copy_from_slice(&state);
-        let mut state = IV512;
-        compress512(&mut state, &[block]);
-        for (pair, word) in words[24..40].chunks_exact_mut(2).zip(state) {
-            pair.copy_from_slice(&[(word >> 32) as u32, word as u32]);
-        }
+    match p.family {
+        Family::Sha2 => words[16..40].copy_from_slice(&midstates(key.pk_seed)),
+        Family::Shake => {}
     }
     words[40] = nodes as u32;
     words[41] = (nodes >> 32) as u32;
@@ -34,14 +30,17 @@ pub(crate) fn lay_out(p: &Params, key: &Key<'_>, nodes: u64, to: &mut [u8]) {
     }
 }
 
-/// FIPS 180-4, 5.3.5; the upper halves are SHA-256's.
-const IV512: [u64; 8] = [
-    0x6a09e667f3bcc908,
-    0xbb67ae8584caa73b,
-    0x3c6ef372fe94f82b,
-    0xa54ff53a5f1d36f1,
-    0x510e527fade682d1,
-    0x9b05688c2b3e6c1f,
-    0x1f83d9abfb41bd6b,
-    0x5be0cd19137e2179,
-];
+/// The states of SHA-256 and SHA-512 after the block of PK.seed and zeros; 64-bit words are written high, low.
+fn midstates(pk_seed: &[u8]) -> [u32; 24] {
+    let (mut words, mut block) = ([0; 24], [0; 128]);
+    block[..pk_seed.len()].copy_from_slice(pk_seed);
+    let mut state = IV256;
+    compress256(&mut state, &[block[..64].try_into().expect("64 bytes")]);
+    words[..8].copy_from_slice(&state);
+    let mut state = IV512;
+    compress512(&mut state, &[block]);
+    for (pair, word) in words[8..].chunks_exact_mut(2).zip(state) {
+        pair.copy_from_slice(&[(word >> 32) as u32, word as u32]);
+    }
+    words
+}

@@ -706,8 +706,9 @@ const ROWS_OF_A_TASK: usize = 64;
 
 /// Words of a node, as the device keeps them, become bytes.
 fn in_bytes(p: &Params, words: &mut [u8]) {
-    if p.family == Family::Sha2 {
-        words.chunks_exact_mut(4).for_each(<[u8]>::reverse);
+    match p.family {
+        Family::Sha2 => words.chunks_exact_mut(4).for_each(<[u8]>::reverse),
+        Family::Shake => {}
     }
 }
 

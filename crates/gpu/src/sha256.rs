@@ -1,6 +1,6 @@
 //! SHA-256 of many messages: pieces of them go through several rows of work, so that copies and launches overlap.
 
-use crate::gpu::{CPU_LOOPS, Facts, Gpu, Launch, Queue, Step};
+use crate::gpu::{Facts, Gpu, Launch, Queue, Step};
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::{Args, Config, HASH_BLOCKS, IMAD, Kernel, MAX_THREADS, flags};
@@ -343,14 +343,13 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
 
     fn longest(&self) -> usize {
         // A block's rounds are four iterations, and the block is one.
-        let looped = if self.gpu.facts().is_cpu { CPU_LOOPS / 5 * 64 } else { usize::MAX };
-        self.layout.bytes.min(looped)
+        self.layout.bytes.min((self.gpu.facts().most_iterations / 5).saturating_mul(64))
     }
 
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         messages.check(digests)?;
         // A piece may hold what is too long for a thread.
-        if self.gpu.facts().is_cpu {
+        if self.longest() < self.layout.bytes {
             let lengths = (0..messages.len()).map(|at| messages.get(at).len());
             if let Some(bytes) = lengths.max().filter(|bytes| *bytes > self.longest()) {
                 return Err(self.too_long(bytes));

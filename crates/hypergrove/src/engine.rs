@@ -657,7 +657,6 @@ impl Inner {
         if let Some(seconds) = facts.measured(sub_batch) {
             return Some((1.0 / seconds, "runs of this engine"));
         }
-        let compressions = |work: &Work| work.sha256 + work.sha512 + work.keccak;
         let (known, work) = (worker.programs.known(), facts.work());
         let alike = known.iter().filter(|other| {
             let (Kind::SlhDsa { params: a, .. }, Kind::SlhDsa { params: b, .. }) = (other.group.kind, group.kind)
@@ -666,8 +665,8 @@ impl Inner {
             };
             (a.family, a.n, other.group.threads) == (b.family, b.n, group.threads)
         });
-        let each = alike.filter_map(|other| Some(other.measured(sub_batch)? / compressions(other.work())));
-        let by_work = each.reduce(f64::min).map(|seconds| seconds * compressions(work));
+        let each = alike.filter_map(|other| Some(other.measured(sub_batch)? / other.work().compressions()));
+        let by_work = each.reduce(f64::min).map(|seconds| seconds * work.compressions());
         let by_rates = || choice.seconds.map(|(seconds, _)| (1.0 / seconds, "the device's rates alone"));
         by_work.map(|seconds| (1.0 / seconds, "keys generated now")).or_else(by_rates)
     }

@@ -131,7 +131,7 @@ use std::sync::Arc;
 
 /// For those who write a backend, or choose by hand how one works.
 pub mod backend {
-    pub use hypergrove_cpu::{Rates, rates};
+    pub use hypergrove_cpu::rates;
     pub use hypergrove_engine::{
         Accept, Axis, Batch, Checked, Hasher, HostMemory, Key, Policy, Positions, Program, Reached, Reference,
         SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
@@ -153,7 +153,7 @@ pub struct BackendEntry {
 
 /// All backends of this build, the preferred one first. The one place where they are listed.
 pub static BACKENDS: &[BackendEntry] = &[
-    BackendEntry { name: "cpu", description: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
+    BackendEntry { name: Cpu::NAME, description: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
     #[cfg(feature = "cuda")]
     BackendEntry { name: "cuda", description: "NVIDIA GPUs", make: |cache| Arc::new(hypergrove_cuda::backend(cache)) },
     #[cfg(feature = "vulkan")]
@@ -180,8 +180,7 @@ const _: () = {
     is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob)>();
     is_shared::<(manifest::Manifest, manifest::ManifestError)>();
     is_shared::<(BackendEntry, Device, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
-    is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Rates, backend::Reference)>(
-    );
+    is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Reference)>();
     #[cfg(feature = "tables")]
     is_shared::<TableSource>();
     #[cfg(feature = "signers")]

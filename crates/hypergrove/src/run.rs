@@ -208,7 +208,7 @@ pub(crate) fn room(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
 /// The host's instruction set: that of the engine's CPU, if it has one.
 pub(crate) fn host_isa(scheduler: &Scheduler) -> Isa {
     static FASTEST: OnceLock<Isa> = OnceLock::new();
-    let named = scheduler.workers().iter().find(|worker| worker.device().backend == "cpu");
+    let named = scheduler.workers().iter().find(|worker| worker.device().backend == Cpu::NAME);
     let isa = named.and_then(|worker| Isa::by_name(&worker.device().detail));
     isa.unwrap_or_else(|| *FASTEST.get_or_init(Isa::fastest))
 }

@@ -14,7 +14,7 @@ const PURE: Mode<'static> = Mode::Pure { context: b"" };
 const HASHED: Mode<'static> = Mode::PreHash { context: b"ctx", hash: PreHash::Sha3_256 };
 
 fn toys() -> Vec<&'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy")).collect()
+    PARAMETER_SETS.iter().copied().filter(|p| p.is_toy()).collect()
 }
 
 fn sets() -> Vec<&'static Params> {
@@ -449,7 +449,7 @@ fn a_failure_of_the_engine_is_no_invalid_signature() {
         k: 3 << 20,
         lg_w: 4,
         m: 4,
-        oid_arc: 0,
+        status: SetStatus::Toy,
     }));
     let public = VerifyingKey::from_bytes(p, &[0; 32]).unwrap();
     let signature = Signature::from_bytes(p, vec![0; p.sig_bytes()]).unwrap();

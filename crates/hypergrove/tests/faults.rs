@@ -55,11 +55,7 @@ impl SlhDsaPrograms for FaultyCpu {
     forward!(self => self.0; space, jobs, compile, queue, bytes);
 
     fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        let family = match plan.params.family {
-            Family::Sha2 => hypergrove_lanes::Family::Sha2,
-            Family::Shake => hypergrove_lanes::Family::Shake,
-        };
-        let hash = hypergrove_lanes::tweakable_hash(self.0.isa(), family, plan.params.n).expect("detected");
+        let hash = hypergrove_lanes::tweakable_hash(self.0.isa(), plan.params.family, plan.params.n).expect("detected");
         Cpu::program(Arc::new(FaultyHash { hash, faults: self.1.clone() }), plan, batch, policy)
     }
 }

@@ -65,7 +65,7 @@ impl Program for WrongProgram {
     }
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         let timing = self.0.run(batch, out)?;
-        self.1.runs.fetch_add(usize::from(self.plan().params.oid_arc != 0), Relaxed);
+        self.1.runs.fetch_add(usize::from(self.plan().params.oid_arc().is_some()), Relaxed);
         if self.plan().op == self.1.op {
             out[batch.len() * self.plan().out_bytes() / 2] ^= 4;
         }

@@ -1,5 +1,10 @@
 //! What the compiler is told of a kernel. The build script, which makes ready ones, has this file too.
 
+/// The numbers of the hash families, as `family.h` has them, and their names in modules and functions.
+pub(crate) const SHA2: u32 = 0;
+pub(crate) const SHAKE: u32 = 1;
+pub(crate) const FAMILIES: [(u32, &str); 2] = [(SHA2, "sha2"), (SHAKE, "shake")];
+
 /// Threads that a block may have.
 pub const MAX_THREADS: u32 = 256;
 /// Default of `CHAINS_BLOCKS`.
@@ -33,7 +38,7 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
             _ => 2,
         };
         return [
-            ("FAMILY", 1),
+            ("FAMILY", SHAKE),
             ("N", 16),
             ("MAX_THREADS", MAX_THREADS),
             ("MIN_BLOCKS", blocks),
@@ -45,7 +50,7 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
     if kernel == "sha256" {
         // One code for all: messages have no family.
         return [
-            ("FAMILY", 0),
+            ("FAMILY", SHA2),
             ("N", 16),
             ("MAX_THREADS", choice("MAX_THREADS", MAX_THREADS)),
             ("MIN_BLOCKS", choice("MIN_BLOCKS", HASH_BLOCKS)),
@@ -54,7 +59,7 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
             ("FP64", 0),
         ];
     }
-    let sha2 = family == 0;
+    let sha2 = family == SHA2;
     // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128,
     // which is faster too (docs/cuda.md).
     let blocks = match kernel {

@@ -257,7 +257,7 @@ pub fn default_configs(family: Family, n: usize) -> Vec<Config> {
 /// The whole source of a kernel, without includes. Of choices that make no difference to it, it is the same.
 pub fn source(kernel: Kernel, config: &Config) -> String {
     let mut text = String::new();
-    for (name, value) in defines::defines(kernel.name(), config.family as u32, config.n, &config.defines) {
+    for (name, value) in defines::defines(kernel.name(), number(config.family), config.n, &config.defines) {
         text += &format!("#define {name} {value}\n");
     }
     let mut included = Vec::new();
@@ -267,8 +267,17 @@ pub fn source(kernel: Kernel, config: &Config) -> String {
 
 /// The name of a kernel's Vulkan module: no choice of a policy makes a difference to it.
 pub fn module_name(kernel: Kernel, family: Family, n: usize) -> String {
-    let [(_, family), (_, n), ..] = defines::defines(kernel.name(), family as u32, n, &[]);
-    format!("{}-{}-{n}", kernel.name(), ["sha2", "shake"][family as usize])
+    let [(_, number), (_, n), ..] = defines::defines(kernel.name(), number(family), n, &[]);
+    let name = defines::FAMILIES.iter().find(|(other, _)| *other == number).expect("all numbers are listed").1;
+    format!("{}-{name}-{n}", kernel.name())
+}
+
+/// What kernels call a family.
+fn number(family: Family) -> u32 {
+    match family {
+        Family::Sha2 => defines::SHA2,
+        Family::Shake => defines::SHAKE,
+    }
 }
 
 /// The tables of constants, in order. To Vulkan they are one uniform buffer: a table in a module is copied by each thread,
@@ -287,7 +296,7 @@ pub fn tables() -> impl Iterator<Item = (&'static str, Vec<u32>)> {
 /// The whole source in GLSL of that module.
 pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
     let mut text = "#version 460\n".to_owned();
-    for (name, value) in defines::defines(kernel.name(), family as u32, n, &[]) {
+    for (name, value) in defines::defines(kernel.name(), number(family), n, &[]) {
         text += &format!("#define {name} {value}\n");
     }
     let mut included = Vec::new();
@@ -352,7 +361,7 @@ mod tests {
 
     #[test]
     fn sources_are_whole() {
-        for family in [Family::Sha2, Family::Shake] {
+        for &family in Family::ALL {
             for kernel in Kernel::ALL {
                 let config = Config { family, n: 16, defines: vec![("IMAD", 3)] };
                 let imad = if !kernel.is_zk() && (family == Family::Sha2 || *kernel == Kernel::Sha256) { 3 } else { 0 };

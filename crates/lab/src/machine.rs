@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::loader::{self, NotLoaded};
 use crate::printer::Printer;
 use crate::printer::Shown;
-use hypergrove::backend::Rates;
 use hypergrove::backend::Reference;
 use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Work};
 use hypergrove::{Cpu, Isa};
@@ -83,8 +82,8 @@ pub fn engine_with<'p>(
     if let Some(devices) = devices(options)? {
         builder = builder.devices(devices);
     } else {
-        let others = || BACKENDS.iter().filter(|entry| entry.name != HOST).map(made).collect();
-        builder = builder.automatic(make(HOST, IsaName(None))?, Arc::new(others));
+        let others = || BACKENDS.iter().filter(|entry| entry.name != Cpu::NAME).map(made).collect();
+        builder = builder.automatic(make(Cpu::NAME, IsaName(None))?, Arc::new(others));
     }
     let engine = builder.build()?;
     if printer.verbose {
@@ -121,7 +120,7 @@ pub fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
     let names = match (options.backend, options.isa) {
         (BackendName(None), IsaName(None)) if options.device.is_empty() => return Ok(None),
         (BackendName(None), IsaName(Some(_))) if options.device.is_empty() => {
-            first = [DeviceName { backend: "cpu".into(), index: Some(0) }];
+            first = [DeviceName { backend: Cpu::NAME.into(), index: Some(0) }];
             &first[..]
         }
         (BackendName(None), _) => &options.device[..],
@@ -133,7 +132,7 @@ pub fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
             &first[..]
         }
     };
-    if options.isa.0.is_some() && !names.iter().any(|name| name.backend == "cpu") {
+    if options.isa.0.is_some() && !names.iter().any(|name| name.backend == Cpu::NAME) {
         return Err(Failure::new(format!(
             "--isa chooses the CPU's instruction set, {} has none",
             names.iter().map(|name| name.backend.as_str()).collect::<Vec<_>>().join(" and ")
@@ -170,7 +169,7 @@ pub(crate) type Chosen = (Arc<dyn Backend>, Device);
 pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<Chosen>, Failure> {
     let devices = match devices(options)? {
         Some(devices) => devices,
-        None => vec![(make(HOST, IsaName(None))?, 0)],
+        None => vec![(make(Cpu::NAME, IsaName(None))?, 0)],
     };
     let device = |(backend, index): (Arc<dyn Backend>, u32)| {
         let device = backend.devices()?.into_iter().find(|device| device.index == index);
@@ -184,7 +183,7 @@ pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<Chosen>, Failure> {
 fn make(name: &str, isa: IsaName) -> Result<Arc<dyn Backend>, Failure> {
     let entry = BACKENDS.iter().find(|entry| entry.name == name);
     match (name, isa, entry) {
-        ("cpu", IsaName(Some(isa)), _) => {
+        (Cpu::NAME, IsaName(Some(isa)), _) => {
             let lacking = || Failure::new(format!("this CPU lacks {}", isa.name()));
             Ok(Arc::new(Cpu::with(isa).ok_or_else(lacking)?))
         }
@@ -199,13 +198,10 @@ pub fn backends() -> Vec<Arc<dyn Backend>> {
     BACKENDS.iter().map(made).collect()
 }
 
-/// The backend of this computer's processor, which needs no driver.
-const HOST: &str = "cpu";
-
 /// A backend; one without devices if its driver must not be loaded.
 fn made(entry: &BackendEntry) -> Arc<dyn Backend> {
     match loader::distrust() {
-        Some(why) if entry.name != HOST => Arc::new(NotLoaded { name: entry.name, why }),
+        Some(why) if entry.name != Cpu::NAME => Arc::new(NotLoaded { name: entry.name, why }),
         _ => (entry.make)(cache().as_deref()),
     }
 }
@@ -290,7 +286,7 @@ pub fn tables() -> Vec<Source> {
 #[derive(Clone, Copy)]
 pub struct Limits {
     /// Compressions a second of one core, if cores are used.
-    pub core: Option<Rates>,
+    pub core: Option<Work>,
     /// Compressions a second of all other devices together, if that is known.
     others: Option<Work>,
 }
@@ -309,7 +305,7 @@ impl Limits {
             if device.memory == 0 && known.is_none() {
                 limits.core = Some(rates(options));
             } else {
-                limits.others = limits.others.zip(known).map(|(a, b)| sum(&a, &b));
+                limits.others = limits.others.zip(known).map(|(a, b)| a.zip(&b, |a, b| a + b));
             }
         }
         limits
@@ -317,29 +313,21 @@ impl Limits {
 
     /// The better of two measurements, for each hash: whatever else runs can only slow one down.
     pub(crate) fn best(self, other: Limits) -> Limits {
-        let core = self.core.zip(other.core).map(|(a, b)| best(&a, &b));
-        let others = self.others.zip(other.others).map(|(a, b)| Work {
-            sha256: a.sha256.max(b.sha256),
-            sha512: a.sha512.max(b.sha512),
-            keccak: a.keccak.max(b.keccak),
-        });
+        let core = self.core.zip(other.core).map(|(a, b)| a.zip(&b, f64::max));
+        let others = self.others.zip(other.others).map(|(a, b)| a.zip(&b, f64::max));
         Limits { core, others }
     }
 
     /// Compressions a second of so many threads and all other devices.
     pub fn all(&self, threads: usize) -> Option<Work> {
         let threads = threads as f64;
-        let core = self.core.unwrap_or(Rates { sha256: 0.0, sha512: 0.0, keccak: 0.0 });
-        let Rates { sha256, sha512, keccak } = core;
-        let cores = Work { sha256: sha256 * threads, sha512: sha512 * threads, keccak: keccak * threads };
-        self.others.map(|others| sum(&cores, &others))
+        let core = self.core.unwrap_or_default();
+        self.others.map(|others| core.zip(&others, |core, others| core * threads + others))
     }
 
     /// Seconds that this work takes at these rates, nothing else being done.
     pub fn seconds(&self, work: &Work, threads: usize) -> Option<f64> {
-        let all = self.all(threads)?;
-        let of = |calls: f64, rate: f64| if calls > 0.0 { calls / rate } else { 0.0 };
-        Some(of(work.sha256, all.sha256) + of(work.sha512, all.sha512) + of(work.keccak, all.keccak))
+        Some(work.seconds(&self.all(threads)?))
     }
 }
 
@@ -350,13 +338,9 @@ pub(crate) fn clock() -> Option<f64> {
     megahertz.map(|megahertz: f64| 1e6 * megahertz)
 }
 
-fn sum(a: &Work, b: &Work) -> Work {
-    Work { sha256: a.sha256 + b.sha256, sha512: a.sha512 + b.sha512, keccak: a.keccak + b.keccak }
-}
-
 /// Compressions a second of one core, measured now: with the instruction set that was asked for, or with the best for
 /// each hash.
-fn rates(options: &MachineOptions) -> Rates {
+fn rates(options: &MachineOptions) -> Work {
     let sets = match options.isa {
         IsaName(Some(isa)) => vec![isa],
         IsaName(None) => match Isa::available() {
@@ -366,21 +350,12 @@ fn rates(options: &MachineOptions) -> Rates {
         },
     };
     let measured = sets.into_iter().filter_map(|isa| hypergrove::backend::rates(isa, RATES_TIME));
-    measured.fold(Rates { sha256: 0.0, sha512: 0.0, keccak: 0.0 }, |a, b| best(&a, &b))
-}
-
-fn best(a: &Rates, b: &Rates) -> Rates {
-    Rates { sha256: a.sha256.max(b.sha256), sha512: a.sha512.max(b.sha512), keccak: a.keccak.max(b.keccak) }
+    measured.fold(Work::default(), |a, b| a.zip(&b, f64::max))
 }
 
 /// Compressions, or rates of them, by hash.
 pub fn work_json(work: &Work) -> Value {
     json!({ "sha256": work.sha256, "sha512": work.sha512, "keccak": work.keccak })
-}
-
-/// Rates of one core by hash.
-pub fn rates_json(rates: &Rates) -> Value {
-    json!({ "sha256": rates.sha256, "sha512": rates.sha512, "keccak": rates.keccak })
 }
 
 #[cfg(test)]

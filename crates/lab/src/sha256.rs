@@ -2,7 +2,7 @@
 
 use crate::args::{Bench, MachineOptions};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits, rates_json, work_json};
+use crate::machine::{self, Limits, work_json};
 use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::Times;
@@ -205,7 +205,7 @@ impl Sample {
             kernels_per_s: resident,
             kernels_limit_fraction: self.resident_limit_fraction(),
             link_bytes_per_s: self.bounds.link,
-            rates: self.bounds.hashes.core.as_ref().map(rates_json),
+            rates: self.bounds.hashes.core.as_ref().map(work_json),
             limit: self.bounds.hashes.all(self.threads).as_ref().map(work_json),
             verified: true,
             ..Record::of(device).timed(&self.times)

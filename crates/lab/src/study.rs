@@ -9,7 +9,7 @@ use self::definition::{
 };
 use crate::args::{Bench, IsaName, MachineOptions, RowMemory, op_name};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits, rates_json, work_json};
+use crate::machine::{self, Limits, work_json};
 use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
@@ -409,7 +409,7 @@ impl Study<'_> {
                 verified: true,
                 stages,
                 clock_hz: place.clock(),
-                rates: limits.core.as_ref().map(rates_json),
+                rates: limits.core.as_ref().map(work_json),
                 limit: limits.all(base.threads).as_ref().map(work_json),
                 ..base.clone().timed(&times)
             };
@@ -586,7 +586,7 @@ impl Study<'_> {
             for isa in sets {
                 let base = Record { shape: Some(isa.name().into()), threads: 1, ..base.clone() };
                 match hypergrove::backend::rates(isa, RATES_TIME) {
-                    Some(rates) => self.emit(Record { rates: Some(rates_json(&rates)), ..base })?,
+                    Some(rates) => self.emit(Record { rates: Some(work_json(&rates)), ..base })?,
                     None => self.skip_many(base, "this CPU lacks it".into(), 1)?,
                 }
             }

@@ -11,7 +11,7 @@ use hypergrove_engine::{Axis, THREADS};
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
 use hypergrove_tune::search::halving::CANDIDATES;
 use hypergrove_tune::search::{Lab, Search, Stop, median, same, spread};
-use hypergrove_tune::table::{Row, Sizes, Table, family_name, file_name, op_name, share_out, sizes};
+use hypergrove_tune::table::{Row, Sizes, Table, file_name, op_name, share_out, sizes};
 use hypergrove_tune::workload::{Timed, Workload};
 use hypergrove_tune::{Outcome, find, space};
 use std::fmt;
@@ -403,7 +403,7 @@ impl Tuner<'_> {
         let all = |(axis, value): &&(&'static str, u32)| *axis == THREADS && *value == self.threads as u32;
         let axes = found.outcome.policy.0.iter().filter(|choice| !all(choice));
         Row {
-            family: family_name(one.params.family).into(),
+            family: one.params.family.name().into(),
             n: one.params.n,
             op: op_name(one.op).into(),
             set: Some(one.params.name.into()),

@@ -1,7 +1,8 @@
 //! The machine's primitive rates, by instruction set: `cargo bench -p hypergrove-lanes`. `chain` is F along WOTS+
 //! chains of 255 steps, which loads and stores next to nothing.
 
-use hypergrove_lanes::{Family, Isa, KeyState, Keys, Steps, rates, sha256, tweakable_hash};
+use hypergrove_fips205::Family;
+use hypergrove_lanes::{Isa, KeyState, Keys, Steps, rates, sha256, tweakable_hash};
 use std::time::{Duration, Instant};
 
 /// The shortest of many runs, in seconds.

@@ -19,20 +19,12 @@ mod sha256;
 mod simd;
 
 pub use lattice::{Constants, Factors, Lattice, Rows, Shake};
-pub use rates::{Rates, rates};
+pub use rates::rates;
 pub use sample::SLACK;
 pub use sha256::{Part, SHA256_START, Sha256};
 
+use hypergrove_fips205::Family;
 use zeroize::{Zeroize, ZeroizeOnDrop};
-
-/// The hash family of a parameter set.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Family {
-    /// SHA-256, and SHA-512 for H and T_l where n > 16.
-    Sha2,
-    /// SHAKE256.
-    Shake,
-}
 
 /// The eight words of an ADRS (FIPS 205, 4.2).
 pub type AdrsWords = [u32; 8];
@@ -257,7 +249,7 @@ fn instance<T: simd::Simd>(token: T, family: Family, n: usize) -> Option<Box<dyn
         (Family::Sha2, 24) => Box::new(sha2::Sha2::<T, 24>(token)),
         (Family::Sha2, 32) => Box::new(sha2::Sha2::<T, 32>(token)),
         (Family::Shake, 16 | 24 | 32) => Box::new(keccak::Shake { token: token.plain(), n }),
-        _ => return None,
+        (Family::Sha2 | Family::Shake, _) => return None,
     })
 }
 

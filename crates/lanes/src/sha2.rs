@@ -9,6 +9,7 @@ use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, groups};
 use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, array};
 use crate::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash, Width};
 use core::ops::Range;
+use hypergrove_fips205::sha2::{IV256, IV512};
 
 /// SHA-512's round constants (FIPS 180-4, 4.2.3); the upper halves of the first 64 are SHA-256's.
 #[rustfmt::skip]
@@ -37,18 +38,6 @@ pub(crate) static K256: [u32; 64] = {
     }
     k
 };
-/// SHA-512's initial state (FIPS 180-4, 5.3.5); the upper halves are SHA-256's.
-pub(crate) const IV512: [u64; 8] = [
-    0x6a09e667f3bcc908,
-    0xbb67ae8584caa73b,
-    0x3c6ef372fe94f82b,
-    0xa54ff53a5f1d36f1,
-    0x510e527fade682d1,
-    0x9b05688c2b3e6c1f,
-    0x1f83d9abfb41bd6b,
-    0x5be0cd19137e2179,
-];
-
 /// A round on a state whose word a sits at index −i mod 8, and the message schedule's word i: one macro a hash, the
 /// rotations its arguments (FIPS 180-4, 4.1.2 and 4.1.3).
 macro_rules! sha2_core {
@@ -148,7 +137,7 @@ pub(crate) fn compress256_alone<T: Simd>(token: T, state: &mut [u32; 8], w: &mut
 pub(crate) fn midstates(pk_seed: &[u8]) -> ([u32; 8], [u64; 8]) {
     let mut block = [0; 128];
     block[..pk_seed.len()].copy_from_slice(pk_seed);
-    let mut mid256 = IV512.map(|x| (x >> 32) as u32);
+    let mut mid256 = IV256;
     let mut mid512 = IV512;
     compress256(&mut mid256, &mut <u32 as Lanes<u32>>::load_rows::<16, true>(&block, 0, 0, 1));
     compress512(&mut mid512, &mut <u64 as Lanes<u64>>::load_rows::<16, true>(&block, 0, 0, 1));

@@ -5,15 +5,15 @@
 //! as the one that is nearest to an end has left. The longest messages come first, so that lanes end together and the
 //! last ones leave few of them idle.
 
-use crate::sha2::{IV512, compress256, compress256_alone};
+use crate::sha2::{compress256, compress256_alone};
 use crate::simd::{Lanes, MOST_LANES, Sha256Streams, Simd, array};
+use hypergrove_fips205::sha2::IV256;
 
 /// The state before any block, as [`Part::state`] has it.
 pub const SHA256_START: [u8; 32] = {
     let (mut out, mut i) = ([0; 32], 0);
     while i < 32 {
-        // The upper halves of SHA-512's words.
-        out[i] = IV512[i / 4].to_be_bytes()[i % 4];
+        out[i] = IV256[i / 4].to_be_bytes()[i % 4];
         i += 1;
     }
     out

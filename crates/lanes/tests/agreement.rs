@@ -1,7 +1,8 @@
 //! Every instruction set computes what the portable code does: few enough hashes for Miri, which is also how sets that
 //! this CPU lacks are run.
 
-use hypergrove_lanes::{AdrsWords, Family, Isa, KeyState, Keys, Steps, Trace, TweakableHash, sha256, tweakable_hash};
+use hypergrove_fips205::Family;
+use hypergrove_lanes::{AdrsWords, Isa, KeyState, Keys, Steps, Trace, TweakableHash, sha256, tweakable_hash};
 
 const W: usize = 4;
 

@@ -1,9 +1,10 @@
 //! Arguments that do not fit each other are refused. In release arithmetic wraps: a length that wraps to a small one must
 //! not pass for it, or loads and stores leave their slices.
 
+use hypergrove_fips205::Family;
 use hypergrove_lanes::{
-    AdrsWords, Constants, Family, Isa, KeyState, Keys, Lattice, Rows, Shake, Steps, Trace, TweakableHash, Width,
-    lattice, tweakable_hash,
+    AdrsWords, Constants, Isa, KeyState, Keys, Lattice, Rows, Shake, Steps, Trace, TweakableHash, Width, lattice,
+    tweakable_hash,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -1,8 +1,9 @@
 //! Every instruction set against FIPS 205, section 11, written with independent hash crates; group sizes of every
 //! partial width.
 
+use hypergrove_fips205::Family;
 use hypergrove_lanes::{
-    AdrsWords, Family, Isa, KeyState, Keys, Part, SHA256_START, Steps, Trace, TweakableHash, sha256, tweakable_hash,
+    AdrsWords, Isa, KeyState, Keys, Part, SHA256_START, Steps, Trace, TweakableHash, sha256, tweakable_hash,
 };
 use sha2::Digest;
 use shake::digest::{ExtendableOutput, Update, XofReader};
@@ -178,7 +179,7 @@ fn every_instruction_set_computes_section_11() {
             println!("skipped: {}: this CPU lacks it", isa.name());
             continue;
         }
-        for family in [Family::Sha2, Family::Shake] {
+        for &family in Family::ALL {
             for n in [16, 24, 32] {
                 let hash = tweakable_hash(isa, family, n).expect("detected");
                 let fixture = Fixture::new(family, n);

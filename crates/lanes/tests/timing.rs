@@ -5,9 +5,10 @@
 //! t beyond ±10 is no chance. Interrupts hide small differences, so that t is also taken of the fastest measurements alone.
 //! A t near 0 proves nothing: it finds no difference in so many measurements.
 
+use hypergrove_fips205::Family;
 use hypergrove_lanes::{
-    AdrsWords, Constants, Factors, Family, Isa, KeyState, Keys, Lattice, Rows, Shake, Steps, Trace, TweakableHash,
-    Width, lattice, tweakable_hash,
+    AdrsWords, Constants, Factors, Isa, KeyState, Keys, Lattice, Rows, Shake, Steps, Trace, TweakableHash, Width,
+    lattice, tweakable_hash,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -167,7 +167,7 @@ fn same(p: &Params, what: &str, got: &Ran, want: &Ran) {
 }
 
 fn toys() -> impl Iterator<Item = &'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| p.name.starts_with("toy"))
+    PARAMETER_SETS.iter().copied().filter(|p| p.is_toy())
 }
 
 /// Batch sizes around every lane width, one key and several.
@@ -186,7 +186,7 @@ pub fn odd_batches_and_mixed_keys(backend: &dyn Backend) {
 /// What a device must compute rightly before an engine uses it, of the twelve sets of the standard.
 pub fn known_answers_of_every_set(backend: &dyn Backend) {
     let device = &backend.devices().expect("devices")[0];
-    for p in PARAMETER_SETS.iter().filter(|p| p.oid_arc != 0) {
+    for p in PARAMETER_SETS.iter().filter(|p| p.oid_arc().is_some()) {
         for op in [Op::Keygen, Op::Sign, Op::Verify] {
             known_answer(backend, device, p, op).unwrap_or_else(|why| panic!("{p}: {op:?}: {why}"));
         }
@@ -195,7 +195,7 @@ pub fn known_answers_of_every_set(backend: &dyn Backend) {
 
 /// The twelve sets of the standard; two keys in a batch for the f sets.
 pub fn every_set(backend: &dyn Backend) {
-    for p in PARAMETER_SETS.iter().filter(|p| p.oid_arc != 0) {
+    for p in PARAMETER_SETS.iter().filter(|p| p.oid_arc().is_some()) {
         let jobs = if p.name.ends_with('f') { 2 } else { 1 };
         Case::new(p, jobs, jobs).check(backend, &Policy::default());
     }

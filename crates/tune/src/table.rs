@@ -7,8 +7,8 @@
 use crate::space;
 use hypergrove_engine::estimate::{Point, Unmeasured, line};
 use hypergrove_engine::{Axis, Backend, Choice, Device, Knowledge, Policy, PolicySource, THREADS};
-use hypergrove_fips205::plan::{Op, Plan, Work};
-use hypergrove_fips205::{Family, PARAMETER_SETS, Params};
+use hypergrove_fips205::plan::{Op, Plan};
+use hypergrove_fips205::{PARAMETER_SETS, Params};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -102,14 +102,6 @@ impl TryFrom<String> for Sizes {
 impl From<Sizes> for String {
     fn from(Sizes { least, most }: Sizes) -> String {
         if most == usize::MAX { format!("{least}..") } else { format!("{least}..={most}") }
-    }
-}
-
-/// `SHA2` or `SHAKE`.
-pub fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::Sha2 => "SHA2",
-        Family::Shake => "SHAKE",
     }
 }
 
@@ -217,7 +209,7 @@ impl Row {
     fn params(&self) -> Option<&'static Params> {
         let of_set = |p: &&Params| self.set.as_ref().is_none_or(|set| set == p.name);
         let mut alike = PARAMETER_SETS.iter().copied().filter(of_set);
-        alike.find(|p| (family_name(p.family), p.n) == (&*self.family, self.n))
+        alike.find(|p| (p.family.name(), p.n) == (&*self.family, self.n))
     }
 }
 
@@ -300,7 +292,7 @@ impl Known {
             let space = backend.slh_dsa_on(device).and_then(|programs| programs.space(device, &plan));
             let policy =
                 policy(row, &space.map_err(|why| why.to_string())?).map_err(|why| format!("{}: {why}", row.title()))?;
-            let work = compressions(&plan.work());
+            let work = plan.work().in_sha256();
             entries.push(Entry { row: row.clone(), policy, plan, work, source: source.name.clone() });
         }
         self.entries.extend(entries);
@@ -345,7 +337,7 @@ impl Known {
 
     /// The nearest row's policy, and the time by the law T = α + τ · compressions of all rows of the op.
     fn estimate(&self, plan: &Plan, jobs: usize) -> Option<Choice> {
-        let work = compressions(&plan.work());
+        let work = plan.work().in_sha256();
         let alike = || self.entries.iter().filter(|entry| entry.is_like(plan));
         let far = |entry: &&Entry| {
             let (a, b) = (entry.row.jobs as f64, jobs as f64);
@@ -420,11 +412,6 @@ impl Knowledge for Known {
     fn interpolate(&self, times: &[(usize, f64)], jobs: usize) -> Option<f64> {
         Unmeasured.interpolate(times, jobs)
     }
-}
-
-fn compressions(work: &Work) -> f64 {
-    // A SHA-512 compression costs three of SHA-256, a Keccak permutation five (docs/cuda.md).
-    work.sha256 + 3.0 * work.sha512 + 5.0 * work.keccak
 }
 
 impl fmt::Display for Sizes {

@@ -5,7 +5,7 @@ use super::{Extent, brief, brief_failure, engine};
 use crate::files::Source;
 use crate::{acvp as prompts, kat as cases};
 use hypergrove::backend::{Axis, Plan, Policy, THREADS};
-use hypergrove::{Backend, Device, Engine, Error, Op, zkdilithium};
+use hypergrove::{Backend, Cpu, Device, Engine, Error, Op, zkdilithium};
 use hypergrove_engine::{Knowledge, Program, Reference, SlhDsaPrograms, capabilities, forward};
 use hypergrove_fips205::PARAMETER_SETS;
 use hypergrove_lab::machine::Watched;
@@ -25,11 +25,11 @@ struct Measured;
 
 impl Backend for Measured {
     fn name(&self) -> &'static str {
-        "cpu"
+        Cpu::NAME
     }
     fn devices(&self) -> Result<Vec<Device>, Error> {
         let device = Reference.devices()?.remove(0);
-        Ok(vec![Device { backend: "cpu", name: "fuzzed".into(), detail: "lanes".into(), ..device }])
+        Ok(vec![Device { backend: Cpu::NAME, name: "fuzzed".into(), detail: "lanes".into(), ..device }])
     }
     forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
     capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
@@ -83,7 +83,7 @@ pub(super) fn journal(data: &[u8], _: Extent) {
     // Where the first line is a head, of that one.
     let first = text.split_inclusive('\n').next().and_then(|line| serde_json::from_str(line).ok());
     let head: Head = first.unwrap_or_else(|| Head {
-        backend: "cpu".into(),
+        backend: Cpu::NAME.into(),
         device: "fuzzed".into(),
         detail: "lanes".into(),
         space: String::new(),

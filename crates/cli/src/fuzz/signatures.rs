@@ -11,13 +11,13 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 /// Signatures of toy sets; a share of the messages is signed as well.
 pub(super) fn toy(data: &[u8], _: Extent) {
-    static SETS: LazyLock<Vec<&'static Params>> = LazyLock::new(|| sets(|p| p.name.starts_with("toy-")));
+    static SETS: LazyLock<Vec<&'static Params>> = LazyLock::new(|| sets(Params::is_toy));
     judge(data, &SETS, Cost::Low);
 }
 
 /// Signatures of the standard's sets.
 pub(super) fn real(data: &[u8], _: Extent) {
-    static SETS: LazyLock<Vec<&'static Params>> = LazyLock::new(|| sets(|p| p.oid_arc != 0));
+    static SETS: LazyLock<Vec<&'static Params>> = LazyLock::new(|| sets(|p| p.oid_arc().is_some()));
     judge(data, &SETS, Cost::High);
 }
 

@@ -166,6 +166,7 @@ impl CudaGpu {
             defaults: Vec::new(),
             uuid: Some(uuid),
             is_cpu: false,
+            most_iterations: usize::MAX,
         };
         let unified = attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)? != 0
             && attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0;

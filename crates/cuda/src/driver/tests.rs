@@ -175,7 +175,7 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
         Err(why) => return println!("skipped: nvrtc for all architectures: a device cannot execute {why}"),
     };
     let (mut wanted, mut seen) = (Vec::new(), HashSet::new());
-    for family in [Family::Sha2, Family::Shake] {
+    for &family in Family::ALL {
         for config in [16, 24, 32].into_iter().flat_map(|n| hypergrove_kernels::default_configs(family, n)) {
             for &kernel in Kernel::ALL.iter().filter(|kernel| !kernel.is_solo()) {
                 let source = hypergrove_kernels::source(kernel, &config);

@@ -1,7 +1,7 @@
 //! Where everything of a pass lies, and how many jobs it may have.
 
 use super::{MOST_RECORDED, SOLO_LEVELS, WIDE_CHUNK};
-use crate::gpu::{CPU_LOOPS, Facts};
+use crate::gpu::Facts;
 use crate::policy::GpuPolicy;
 use crate::ring::ring_bytes;
 use hypergrove_fips205::plan::{Op, Plan};
@@ -64,6 +64,8 @@ pub(super) struct Shape {
     pub(super) ends: usize,
     /// Whether threads are lanes of a CPU's vectors, which have kernels of their own for FIPS 205's lg_w.
     pub(super) solo: bool,
+    /// Iterations of all loops of a thread, at most.
+    most_iterations: usize,
 }
 
 impl Shape {
@@ -77,7 +79,8 @@ impl Shape {
             Op::Cache => (1, plan.cached_layers),
         };
         let ends = (budget / 4).min(ENDS_BYTES as u64) as usize;
-        Shape { p, op: plan.op, grown, cached, policy, ends, solo: facts.is_cpu && p.lg_w == 4 }
+        let solo = facts.is_cpu && p.lg_w == 4;
+        Shape { p, op: plan.op, grown, cached, policy, ends, solo, most_iterations: facts.most_iterations }
     }
     /// XMSS leaves of a job.
     pub(super) fn leaves(&self) -> usize {
@@ -95,15 +98,18 @@ impl Shape {
         1 << height.saturating_sub(self.leaf_solo().map_or(up, |solo| up.min(solo)) as usize)
     }
 
-    /// Levels that a thread of `LeafSolo` goes up, as many as Mesa lets it have loops for: Keccak has one for its rounds. `None`
+    /// Levels that a thread of `LeafSolo` goes up, as many as it may have iterations for: Keccak has a loop of 24 rounds. `None`
     /// where chain values are kept, or threads are no lanes.
     pub(super) fn leaf_solo(&self) -> Option<u32> {
         let p = self.p;
         let most = self.policy.subtree_height.min(SOLO_LEVELS).min(p.hp as u32);
-        let rounds = if p.family == Family::Shake { 24 } else { 0 };
+        let rounds = match p.family {
+            Family::Sha2 => 0,
+            Family::Shake => 24,
+        };
         let loops = p.len() * (p.w() * (rounds + 2) + 8);
         let is_in_use = self.solo && !self.keeps() && self.op != Op::Verify;
-        (1..=most).rev().find(|up| is_in_use && loops << up <= CPU_LOOPS)
+        (1..=most).rev().find(|up| is_in_use && loops << up <= self.most_iterations)
     }
 
     /// Whether chain values of signatures are kept.

@@ -41,6 +41,9 @@ const WITHOUT_ON_CPU: &[&str] = &[
 /// Trees, nodes and chains: the kernels of the fourth level need more memory for a block than all devices have.
 const LEVELS: u32 = 3;
 
+/// Iterations that all loops of a thread may have on a CPU: somewhat fewer than Mesa's 65,535.
+const CPU_ITERATIONS: usize = 60_000;
+
 /// Threads of a block on a CPU (docs/vulkan.md).
 const CPU_BLOCK: u32 = 64;
 
@@ -237,6 +240,7 @@ impl VulkanGpu {
             },
             uuid: Some(vulkan11.device_uuid),
             is_cpu,
+            most_iterations: if is_cpu { CPU_ITERATIONS } else { usize::MAX },
         };
         let used = [khr::portability_subset::NAME, ext::memory_budget::NAME];
         Ok(VulkanGpu {

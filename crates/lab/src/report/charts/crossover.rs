@@ -1,6 +1,7 @@
 //! Where a device overtakes another.
 
 use super::*;
+use hypergrove::Cpu;
 
 /// Where one row of rates comes to lie above another, between two batch sizes.
 fn crossing(below: &[(f64, f64)], above: &[(f64, f64)]) -> Option<f64> {
@@ -25,7 +26,7 @@ pub(super) fn crossover(run: &Run) -> Section {
     for ((set, op), records) in by(of_study(run, "crossover"), |record| (record.set.clone(), record.op.clone())) {
         let devices = by(records, |record| record.devices.join(", "));
         let curve = |wanted: bool| {
-            let found = devices.iter().find(|(name, _)| name.starts_with("cpu") == wanted);
+            let found = devices.iter().find(|(name, _)| name.starts_with(Cpu::NAME) == wanted);
             found.map(|(_, records)| {
                 records.iter().map(|record| (record.batch as f64, record.ops_per_s)).collect::<Vec<_>>()
             })

@@ -1,6 +1,7 @@
 //! Each stage over its threads, with models fitted.
 
 use super::*;
+use hypergrove::Cpu;
 
 /// How much longer something takes.
 fn more(ratio: f64) -> String {
@@ -13,7 +14,7 @@ fn stage_title(name: &str, backend: &str) -> String {
         "keys" => "keys laid out",
         "chains" => "WOTS+ chains",
         "complete" => "WOTS+ chains of a signature",
-        "xmss" if backend == "cpu" => "XMSS: chains, leaves, trees",
+        "xmss" if backend == Cpu::NAME => "XMSS: chains, leaves, trees",
         "xmss" => "XMSS leaves and lower trees",
         "xmss_above" => "XMSS upper trees",
         "xmss_wide" => "XMSS leaves and trees, wide",

@@ -1,6 +1,7 @@
 //! Operations as shares of the peak rate.
 
 use super::*;
+use hypergrove::Cpu;
 
 pub(super) fn roofline(run: &Run) -> Section {
     let mut groups = Vec::new();
@@ -30,7 +31,7 @@ pub(super) fn roofline(run: &Run) -> Section {
     };
     let key = |record: &&Record| {
         let mut parts = vec![record.device.clone(), record.detail.clone()];
-        parts.extend((record.backend == "cpu").then(|| plural(record.threads, "thread")));
+        parts.extend((record.backend == Cpu::NAME).then(|| plural(record.threads, "thread")));
         parts.extend((record.devices.len() > 1).then(|| format!("{} devices", record.devices.len())));
         parts.join(", ")
     };
