@@ -7,13 +7,19 @@ mod constants;
 #[path = "src/defines.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod defines;
+#[cfg(any(feature = "host", feature = "ready"))]
+#[path = "src/kernel.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod kernel;
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for path in ["entry", "hash", "host", "stage", "zk", "dialect.h", "args.h", "family.h", "src/defines.rs"] {
+    for path in
+        ["entry", "hash", "host", "stage", "zk", "dialect.h", "args.h", "family.h", "src/defines.rs", "src/kernel.rs"]
+    {
         println!("cargo::rerun-if-changed={path}");
     }
     println!("cargo::rustc-env=HYPERGROVE_KERNELS={}", fingerprint(false));
@@ -48,19 +54,39 @@ fn fingerprint(solo: bool) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// A header with these kernels, and a case of a `switch` for each.
+#[cfg(feature = "host")]
+fn list(kernels: impl Iterator<Item = kernel::Kernel> + Clone) -> String {
+    let files = kernels.clone().map(|kernel| format!("#include \"entry/{}.k\"\n", kernel.name()));
+    let cases = kernels.map(|kernel| format!(" CASE({}, {})", kernel as u32, kernel.name()));
+    format!("{}#define CASES{}\n", files.collect::<String>(), cases.collect::<String>())
+}
+
 #[cfg(feature = "host")]
 fn host() {
+    let generated = generated();
+    let all = kernel::Kernel::ALL.iter().copied();
+    let (zk, slh_dsa) = (all.clone().filter(|kernel| kernel.is_zk()), all.filter(|kernel| !kernel.is_zk()));
+    for (name, text) in [("slh_dsa.h", list(slh_dsa)), ("zkdilithium.h", list(zk))] {
+        std::fs::write(generated.join(name), text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
     for (family, name) in defines::FAMILIES {
         for n in [16, 24, 32] {
             let name = format!("hypergrove_{name}_{n}");
             let mut build = cc::Build::new();
-            build.cpp(true).std("c++17").opt_level(2).warnings(false).include(".").file("host/kernels.cpp");
+            build
+                .cpp(true)
+                .std("c++17")
+                .opt_level(2)
+                .warnings(false)
+                .include(".")
+                .include(&generated)
+                .file("host/kernels.cpp");
             build.define("FAMILY", family.to_string().as_str()).define("N", n.to_string().as_str());
             build.define("NAME", name.as_str()).define("IMAD", "0").define("UNROLLED", "0");
             build.compile(&name);
         }
     }
-    let generated = generated();
     for (fp64, name) in ["integers", "doubles"].iter().enumerate() {
         let name = format!("hypergrove_zk_{name}");
         let mut build = cc::Build::new();
@@ -88,6 +114,7 @@ fn generated() -> std::path::PathBuf {
 #[cfg(feature = "ready")]
 mod ready {
     use crate::defines::{DEFAULTS, Defines, FAMILIES, defines};
+    use crate::kernel::Kernel;
     use std::path::{Path, PathBuf};
     use std::process::Command;
     use std::sync::Mutex;
@@ -111,50 +138,41 @@ mod ready {
             if architectures.is_empty() {
                 return Err(format!("{} makes no code for any of sm_{ARCHITECTURES:?}", nvcc.display()));
             }
-            images = configurations()?;
+            images = configurations();
             compile_all(&nvcc, &options(&nvcc, &architectures)?, &images, &out)?;
         }
         let ptx = architectures.first().copied().unwrap_or(u32::MAX);
         let mut text = format!("static ARCHITECTURES: &[u32] = &{architectures:?};\nstatic PTX: u32 = {ptx};\n");
         text += "static IMAGES: &[Image] = &[\n";
         for (kernel, defines) in &images {
-            let file = format!("/{}", file(kernel, defines));
+            let file = format!("/{}", file(*kernel, defines));
             // No path of this machine: a build in another folder gives the same bytes.
             let code = format!("&Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), {file:?})))");
-            text += &format!("    Image {{ kernel: {kernel:?}, defines: {defines:?}, code: {code} }},\n");
+            text += &format!("    Image {{ kernel: Kernel::{kernel:?}, defines: {defines:?}, code: {code} }},\n");
         }
         text += "];\n";
         std::fs::write(out.join("ready.rs"), text).map_err(|error| format!("{}: {error}", out.display()))
     }
 
     /// Every kernel in every default configuration, each once.
-    fn configurations() -> Result<Vec<(String, Defines)>, String> {
-        let mut kernels = Vec::new();
-        for entry in std::fs::read_dir("entry").map_err(|error| format!("entry: {error}"))? {
-            let path = entry.map_err(|error| format!("entry: {error}"))?.path();
-            if path.extension().is_some_and(|extension| extension == "k") {
-                kernels.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
-            }
-        }
-        // Those are for CPUs under a GPU's driver.
-        kernels.retain(|name| !name.ends_with("_solo"));
-        kernels.sort();
+    fn configurations() -> Vec<(Kernel, Defines)> {
         let mut found = Vec::new();
         for (family, _) in FAMILIES {
             for n in [16, 24, 32] {
                 for choices in DEFAULTS {
-                    let of = |kernel: &String| (kernel.clone(), defines(kernel, family, n, &choices));
-                    found.extend(kernels.iter().map(of));
+                    // The others are for CPUs under a GPU's driver.
+                    let kernels = Kernel::ALL.iter().copied().filter(|kernel| !kernel.is_solo());
+                    found.extend(kernels.map(|kernel| (kernel, defines(kernel, family, n, &choices))));
                 }
             }
         }
         found.sort();
         found.dedup();
-        Ok(found)
+        found
     }
 
-    fn file(kernel: &str, defines: &Defines) -> String {
-        defines.iter().fold(kernel.to_owned(), |name, (_, value)| format!("{name}-{value}")) + ".fatbin"
+    fn file(kernel: Kernel, defines: &Defines) -> String {
+        defines.iter().fold(kernel.name().to_owned(), |name, (_, value)| format!("{name}-{value}")) + ".fatbin"
     }
 
     fn options(nvcc: &Path, architectures: &[u32]) -> Result<Vec<String>, String> {
@@ -172,14 +190,14 @@ mod ready {
     }
 
     /// On all cores that cargo grants.
-    fn compile_all(nvcc: &Path, options: &[String], images: &[(String, Defines)], out: &Path) -> Result<(), String> {
+    fn compile_all(nvcc: &Path, options: &[String], images: &[(Kernel, Defines)], out: &Path) -> Result<(), String> {
         let jobs = std::env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         std::thread::scope(|scope| {
             for _ in 0..jobs {
                 scope.spawn(|| {
                     while let Some((kernel, defines)) = images.get(next.fetch_add(1, Relaxed)) {
-                        if let Err(why) = compile(nvcc, options, kernel, defines, out) {
+                        if let Err(why) = compile(nvcc, options, *kernel, defines, out) {
                             next.store(images.len(), Relaxed);
                             *failure.lock().expect("no panic") = Some(why);
                         }
@@ -190,10 +208,14 @@ mod ready {
         failure.into_inner().expect("no panic").map_or(Ok(()), Err)
     }
 
-    fn compile(nvcc: &Path, options: &[String], kernel: &str, defines: &Defines, out: &Path) -> Result<(), String> {
+    fn compile(nvcc: &Path, options: &[String], kernel: Kernel, defines: &Defines, out: &Path) -> Result<(), String> {
         let mut command = Command::new(nvcc);
         command.args(options).args(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
-        command.args(["-x", "cu"]).arg(format!("entry/{kernel}.k")).arg("-o").arg(out.join(file(kernel, defines)));
+        command
+            .args(["-x", "cu"])
+            .arg(format!("entry/{}.k", kernel.name()))
+            .arg("-o")
+            .arg(out.join(file(kernel, defines)));
         run(&mut command).map(|_| ())
     }
 

@@ -17,7 +17,7 @@ use crate::ring::{Ring, in_threads};
 use hypergrove_engine::{Accept, Batch, Error, Positions, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
-use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel};
+use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, WIDE_ROWS};
 use rayon::prelude::*;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
@@ -685,11 +685,7 @@ impl<G: Gpu> GpuProgram<G> {
 }
 
 /// log2 of the leaves that a block of the wide kernels works on at a time.
-const WIDE_CHUNK: u32 = 3;
-
-/// Levels that a thread of `ForsSolo` goes up, and of `LeafSolo` at most.
-const SOLO_FORS_LEVELS: u32 = 5;
-const SOLO_LEVELS: u32 = 3;
+const WIDE_CHUNK: u32 = WIDE_ROWS.ilog2();
 
 /// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
 const MOST_RECORDED: usize = 16;

@@ -3,7 +3,8 @@
 use crate::gpu::{Facts, Gpu, Launch, Queue, Step};
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
 use hypergrove_fips205::Family;
-use hypergrove_kernels::{Args, Config, HASH_BLOCKS, IMAD, Kernel, MAX_THREADS, flags};
+use hypergrove_kernels::arguments::{Arguments, HashRows, HashSpans};
+use hypergrove_kernels::{Config, HASH_BLOCKS, IMAD, Kernel, MAX_THREADS};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -182,22 +183,10 @@ impl<G: Gpu> GpuHasher<G> {
         from..to
     }
 
-    /// A launch for messages on the device; `table` where they lie as that says.
-    fn launch(&self, messages: usize, at: u64, table: Option<u64>, each: usize, outs: u64) -> Launch {
+    /// A launch for so many messages on the device.
+    fn launch<A: Arguments>(&self, messages: usize, arguments: A) -> Launch {
         let (blocks, threads) = self.policy.shape(messages, self.gpu.facts());
-        let quads = table.is_some() || each.is_multiple_of(ALIGNMENT);
-        let flag = |yes, flag| if yes { flag } else { 0 };
-        let args = Args {
-            sigs: at,
-            jobs: table.unwrap_or(0),
-            outs,
-            total: messages as u32,
-            count: each as u32,
-            flags: flag(table.is_some(), flags::SPANS) | flag(quads, flags::QUADS),
-            one: 1,
-            ..Args::default()
-        };
-        Launch { kernel: Kernel::Sha256, blocks, threads, args }
+        Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(messages as u32) }
     }
 
     /// Which of the kernels is right for so many messages.
@@ -219,8 +208,10 @@ impl<G: Gpu> GpuHasher<G> {
         let upload = |at, bytes| Step::Upload { to: device + at as u64, from: host + at as u64, bytes };
         let table = (device + layout.table as u64, 4 * SPAN_WORDS * part.len());
         let outs = device + layout.digests as u64;
-        let launch =
-            self.launch(part.len(), device, straight.is_none().then_some(table.0), straight.unwrap_or(0), outs);
+        let launch = match straight {
+            Some(bytes) => self.launch(part.len(), HashRows { messages: device, bytes: bytes as u32, digests: outs }),
+            None => self.launch(part.len(), HashSpans { messages: device, table: table.0, digests: outs }),
+        };
         let steps = [
             upload(0, used),
             upload(layout.table, if straight.is_none() { table.1 } else { 0 }),
@@ -401,7 +392,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         copy(self.policy.threads, messages.bytes(), G::host_bytes(&mut self.rows[0].host, 0..bytes));
         let (memory, outs) = (self.gpu.alloc(all.1)?, self.gpu.alloc(32 * all.0)?);
         let (at, out) = (G::address(&memory), G::address(&outs));
-        let launch = self.launch(all.0, at, None, each, out);
+        let launch = self.launch(all.0, HashRows { messages: at, bytes: each as u32, digests: out });
         let thin = self.thin(all.0);
         let (kernels, row) = (&self.kernels[thin], &mut self.rows[0]);
         let host = G::host_address(&row.host);

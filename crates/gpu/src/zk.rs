@@ -17,7 +17,8 @@ use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::ring::in_threads;
 use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_fips205::Family;
-use hypergrove_kernels::{Args, Config, FP64, Kernel, MAX_THREADS};
+use hypergrove_kernels::arguments::Arguments;
+use hypergrove_kernels::{Config, FP64, Kernel, MAX_THREADS};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Op, SignatureBytes, SigningKeyBytes};
 use pass::Memory;
@@ -152,15 +153,15 @@ impl<G: Gpu> ZkGpu<G> {
     }
 
     /// A launch of so many threads; of Poseidon in small blocks, so that what takes long ends together.
-    fn threads(&self, kernel: Kernel, total: usize, args: Args) -> Step {
-        let threads = if kernel == Kernel::ZkSponge { self.policy.block.min(64) } else { self.policy.block };
+    fn threads<A: Arguments>(&self, total: usize, arguments: A) -> Step {
+        let threads = if A::KERNEL == Kernel::ZkSponge { self.policy.block.min(64) } else { self.policy.block };
         let blocks = total.div_ceil(threads as usize).max(1) as u32;
-        Step::Launch(Launch { kernel, blocks, threads, args: Args { total: total as u32, one: 1, ..args } })
+        Step::Launch(Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) })
     }
     /// A launch of a block for each, as far as any GPU numbers blocks; they go on with the next ones.
-    fn blocks(&self, kernel: Kernel, total: usize, args: Args) -> Step {
+    fn blocks<A: Arguments>(&self, total: usize, arguments: A) -> Step {
         let (blocks, threads) = (total.clamp(1, 65_535) as u32, self.policy.block);
-        Step::Launch(Launch { kernel, blocks, threads, args: Args { total: total as u32, one: 1, ..args } })
+        Step::Launch(Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) })
     }
 
     /// Submits steps, waits for them, and counts their time.

@@ -3,12 +3,12 @@
 
 use hypergrove_zkdilithium::field::Fe;
 use hypergrove_zkdilithium::ntt::ZETAS;
-use hypergrove_zkdilithium::params::{N, Q};
+use hypergrove_zkdilithium::params::{BETA, ETA, GAMMA1, GAMMA2, N, Q, RATE, T};
 use hypergrove_zkdilithium::poseidon::{ROUND_CONSTANTS, hankel_factors};
 
 /// The headers, by the paths that kernels include.
 pub(crate) fn headers() -> [(&'static str, String); 3] {
-    [("zk/modulus.h", modulus()), ("zk/zetas.h", zetas()), ("zk/poseidon_constants.h", poseidon())]
+    [("zk/scheme.h", scheme()), ("zk/zetas.h", zetas()), ("zk/poseidon_constants.h", poseidon())]
         .map(|(path, text)| (path, format!("// Generated from crates/zkdilithium.\n{text}")))
 }
 
@@ -17,11 +17,13 @@ fn radix() -> Fe {
     Fe::new(((1u64 << 32) % u64::from(Q)) as u32)
 }
 
-fn modulus() -> String {
+fn scheme() -> String {
     // 1 + 7·2^20 and 1 - 7·2^20 have the product 1 modulo 2^32.
     let inverse = 2u32.wrapping_sub(Q);
     assert_eq!(inverse.wrapping_mul(Q), 1);
-    format!("#define Q {Q}\n#define Q_INVERSE {inverse}u\n")
+    let modulus = format!("#define Q {Q}\n#define Q_INVERSE {inverse}u\n#define DEGREE {N}u\n");
+    let bounds = format!("#define ETA {ETA}\n#define BETA {BETA}\n#define GAMMA1 {GAMMA1}\n#define GAMMA2 {GAMMA2}\n");
+    modulus + &bounds + &format!("#define CELLS {T}\n#define RATE {RATE}\n")
 }
 
 fn zetas() -> String {

@@ -1,5 +1,7 @@
 //! What the compiler is told of a kernel. The build script, which makes ready ones, has this file too.
 
+use crate::kernel::Kernel;
+
 /// The numbers of the hash families, as `family.h` has them, and their names in modules and functions.
 pub(crate) const SHA2: u32 = 0;
 pub(crate) const SHAKE: u32 = 1;
@@ -27,14 +29,14 @@ const MIN_BLOCKS: u32 = 3;
 pub(crate) type Defines = [(&'static str, u32); 7];
 
 /// Choices that make no difference are left at one value, so that the same code is not made twice.
-pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
+pub(crate) fn defines(kernel: Kernel, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
     let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
-    if kernel.starts_with("zk_") {
+    if kernel.is_zk() {
         // Keccak's state takes 50 words of registers, Poseidon's with its matrix nearly all that a thread can have.
         let fp64 = choice("FP64", FP64);
         let blocks = match kernel {
-            "zk_sponge" => 1,
-            "zk_public" | "zk_keys" | "zk_commit" | "zk_respond" | "zk_select" => 4,
+            Kernel::ZkSponge => 1,
+            Kernel::ZkPublic | Kernel::ZkKeys | Kernel::ZkCommit | Kernel::ZkRespond | Kernel::ZkSelect => 4,
             _ => 2,
         };
         return [
@@ -44,10 +46,10 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
             ("MIN_BLOCKS", blocks),
             ("IMAD", 0),
             ("UNROLLED", 0),
-            ("FP64", if kernel == "zk_sponge" { fp64 } else { 0 }),
+            ("FP64", if kernel == Kernel::ZkSponge { fp64 } else { 0 }),
         ];
     }
-    if kernel == "sha256" {
+    if kernel == Kernel::Sha256 {
         // One code for all: messages have no family.
         return [
             ("FAMILY", SHA2),
@@ -64,9 +66,9 @@ pub(crate) fn defines(kernel: &str, family: u32, n: usize, choices: &[(&'static 
     // which is faster too (docs/cuda.md).
     let blocks = match kernel {
         _ if !sha2 => 2,
-        "chains" | "complete" => choice("CHAINS_BLOCKS", MIN_BLOCKS),
-        "fors" if n == 16 => choice("CHAINS_BLOCKS", MIN_BLOCKS),
-        "fors" => 2,
+        Kernel::Chains | Kernel::Complete => choice("CHAINS_BLOCKS", MIN_BLOCKS),
+        Kernel::Fors if n == 16 => choice("CHAINS_BLOCKS", MIN_BLOCKS),
+        Kernel::Fors => 2,
         _ => MIN_BLOCKS,
     };
     [

@@ -1,16 +1,21 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(feature = "host"), forbid(unsafe_code))]
 
+pub mod arguments;
 mod constants;
 mod defines;
+mod headers;
 #[cfg(feature = "host")]
 pub mod host;
+mod kernel;
 #[cfg(feature = "ready")]
 mod ready;
 pub mod zk;
 
 pub use defines::{CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED};
-use hypergrove_fips205::{Family, Params};
+use headers::number_after;
+use hypergrove_fips205::{AdrsType, Family, Params};
+pub use kernel::Kernel;
 use std::sync::LazyLock;
 
 macro_rules! sources {
@@ -28,167 +33,67 @@ static SOURCES: &[(&str, &str)] = sources! {
 /// Headers that are generated.
 static GENERATED: LazyLock<[(&str, String); 3]> = LazyLock::new(constants::headers);
 
-macro_rules! kernels {
-    ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
-        /// A kernel; its file is `entry/<name>.k`.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-        #[repr(u32)]
-        pub enum Kernel { $($(#[$doc])* $variant,)* }
+macro_rules! arguments {
+    ($($(#[$doc:meta])* $name:ident: $kind:ty,)*) => {
+        /// The arguments of every kernel; `args.h` says what each is. Addresses are the device's.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[repr(C)]
+        pub struct Args { $($(#[$doc])* pub $name: $kind,)* }
 
-        impl Kernel {
-            /// All kernels, in order.
-            pub const ALL: &[Kernel] = &[$(Kernel::$variant,)*];
-            /// The name of its entry point.
-            pub fn name(self) -> &'static str {
-                match self { $(Kernel::$variant => $name,)* }
-            }
-            fn entry(self) -> &'static str {
-                match self { $(Kernel::$variant => include_str!(concat!("../entry/", $name, ".k")),)* }
-            }
-        }
+        const FIELDS: &[(&str, usize)] = &[$((stringify!($name), size_of::<$kind>()),)*];
     };
 }
 
-kernels! {
-    /// Keys laid out, with the hash states after PK.seed.
-    Keys "keys";
-    /// WOTS+ chains from their secrets, to their ends or to a digit.
-    Chains "chains";
-    /// WOTS+ chains from a signature's values to their ends.
-    Complete "complete";
-    /// XMSS leaves from chain ends, and subtrees above.
-    Xmss "xmss";
-    /// XMSS subtrees above given nodes.
-    XmssAbove "xmss_above";
-    /// FORS leaves, and subtrees above.
-    Fors "fors";
-    /// FORS subtrees above given nodes.
-    ForsAbove "fors_above";
-    /// PK_FORS from the roots.
-    ForsPk "fors_pk";
-    /// WOTS+ signatures out of kept chain values.
-    Select "wots_select";
-    /// FORS roots from a signature.
-    ForsClimb "fors_climb";
-    /// XMSS roots from chain ends and a signature's path.
-    Climb "climb";
-    /// Paths and roots out of cached nodes.
-    Cached "cached";
-    /// As `Xmss`, for little work.
-    XmssWide "xmss_wide";
-    /// As `ForsPk`, for few jobs.
-    ForsPkWide "fors_pk_wide";
-    /// Revealed leaves once more, for the check of few signatures.
-    LeafWide "leaf_wide";
-    /// WOTS+ signatures out of kept chain values, and their check, for few signatures.
-    Links "links";
-    /// SHA-256 of messages.
-    Sha256 "sha256";
-    /// WOTS+ signatures that never change, kept and taken out.
-    Stored "stored";
-    /// XMSS leaves, and levels above: by threads that are lanes of a CPU's vectors, as the next three.
-    LeafSolo "leaf_solo";
-    /// FORS leaves, and levels above.
-    ForsSolo "fors_solo";
-    /// As `Complete` and `Climb`.
-    ClimbSolo "climb_solo";
-    /// As `ForsClimb`.
-    ForsClimbSolo "fors_climb_solo";
-    /// zkDilithium: ρ, ρ′ and `key` of seeds.
-    ZkSeed "zk_seed";
-    /// zkDilithium: ExpandA.
-    ZkMatrix "zk_matrix";
-    /// zkDilithium: ExpandS.
-    ZkShort "zk_short";
-    /// zkDilithium: t, and private keys but for tr.
-    ZkPublic "zk_public";
-    /// zkDilithium: tr.
-    ZkTr "zk_tr";
-    /// zkDilithium: keys' bytes made ready.
-    ZkKeys "zk_keys";
-    /// zkDilithium: Poseidon's sponge.
-    ZkSponge "zk_sponge";
-    /// zkDilithium: ρ″.
-    ZkRho2 "zk_rho2";
-    /// zkDilithium: ExpandY.
-    ZkMask "zk_mask";
-    /// zkDilithium: w and w₁.
-    ZkCommit "zk_commit";
-    /// zkDilithium: both norms, and the signature if they pass.
-    ZkRespond "zk_respond";
-    /// zkDilithium: the first attempt of each job that passes.
-    ZkSelect "zk_select";
-}
-
-impl Kernel {
-    /// Whether it is one of zkDilithium's.
-    pub fn is_zk(self) -> bool {
-        self >= Kernel::ZkSeed
-    }
-    /// Whether it is for threads that are lanes of a CPU's vectors: no GPU runs it.
-    pub fn is_solo(self) -> bool {
-        matches!(self, Kernel::LeafSolo | Kernel::ForsSolo | Kernel::ClimbSolo | Kernel::ForsClimbSolo)
-    }
-    /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:
-    /// kernels for few signatures, and `Links`, which goes on from them; there is a kernel that does the same for each. And
-    /// not of zkDilithium's.
-    pub fn has_module(self) -> bool {
-        !(self.is_zk() || matches!(self, Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links))
-    }
-}
-
-/// The arguments of every kernel; `args.h` says what each is. Addresses are the device's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(C)]
-pub struct Args {
+arguments! {
     /// The keys, `KEY_WORDS` each.
-    pub keys: u64,
+    keys: u64,
     /// The jobs: key, idx_tree (high, low), idx_leaf, the revealed leaf of each FORS tree.
-    pub jobs: u64,
+    jobs: u64,
     /// WOTS+ chain values, one a chain.
-    pub ends: u64,
+    ends: u64,
     /// All values of the revealed leaves' chains.
-    pub trace: u64,
+    trace: u64,
     /// Tree nodes, row by row.
-    pub nodes: u64,
+    nodes: u64,
     /// What the kernel puts out.
-    pub outs: u64,
+    outs: u64,
     /// d + 1 nodes a job: what layer 0 signs, then the root of each layer.
-    pub roots: u64,
+    roots: u64,
     /// Signatures.
-    pub sigs: u64,
+    sigs: u64,
     /// Which checks failed, and which roots passed.
-    pub flag: u64,
+    flag: u64,
     /// Threads' worth of work.
-    pub total: u32,
+    total: u32,
     /// Leaves, units or trees: see each kernel.
-    pub count: u32,
+    count: u32,
     /// k, a, h′ and d, eight bits each.
-    pub shape0: u32,
+    shape0: u32,
     /// len, len1 and lg_w, eight bits each.
-    pub shape1: u32,
+    shape1: u32,
     /// The first layer.
-    pub layer0: u32,
+    layer0: u32,
     /// Layers a job.
-    pub layers: u32,
+    layers: u32,
     /// Height of the nodes that are given.
-    pub base: u32,
+    base: u32,
     /// Levels to go up.
-    pub up: u32,
+    up: u32,
     /// log₂ of the nodes that a block works on at a time.
-    pub chunk: u32,
+    chunk: u32,
     /// Number of the first tree.
-    pub first: u32,
+    first: u32,
     /// See [`flags`].
-    pub flags: u32,
+    flags: u32,
     /// 1, which the compiler does not know.
-    pub one: u32,
+    one: u32,
     /// Leaves before the first that is worked on.
-    pub skip: u32,
+    skip: u32,
     /// (job, layer) pairs whose chain values are kept.
-    pub rows: u32,
+    rows: u32,
 }
-const _: () = assert!(size_of::<Args>() == 128, "args.h says so, and push constants hold no more");
+const _: () = assert!(headers::lists_fields(include_str!("../args.h"), FIELDS), "`Args` has other fields than args.h");
+const _: () = assert!(size_of::<Args>() == 128, "push constants hold no more");
 
 impl Args {
     /// The shape of a set; all else 0.
@@ -199,40 +104,68 @@ impl Args {
     }
 }
 
-/// Bits of [`Args::flags`]; see `args.h`.
+/// Bits of [`Args::flags`].
 pub mod flags {
-    /// Authentication paths go to the signatures.
-    pub const REVEAL: u32 = 1;
-    /// All nodes go to `trace`, laid out as cached nodes.
-    pub const KEEP: u32 = 2;
-    /// Values of the revealed leaves' chains are kept.
-    pub const TRACE: u32 = 8;
-    /// Of each tree the revealed leaf alone.
-    pub const ONLY: u32 = 16;
-    /// The trees of one layer of key 0, from number `first` on.
-    pub const ALL_TREES: u32 = 32;
-    /// Of each tree the revealed leaf alone, up to the message's digits.
-    pub const REPLAY: u32 = 64;
-    /// Roots are compared with those that are there.
-    pub const COMPARE: u32 = 256;
-    /// One tree a key, tree 0 of its layer.
-    pub const EACH_KEY: u32 = 512;
-    /// Roots go to `roots` as bytes, one after the other.
-    pub const TOPS: u32 = 1024;
-    /// What else is asked for goes to the host's memory.
-    pub const COPY: u32 = 2048;
-    /// Messages lie where a table says.
-    pub const SPANS: u32 = 4096;
-    /// Messages begin at multiples of 16 bytes.
-    pub const QUADS: u32 = 8192;
+    crate::headers::defined! { "args.h":
+        /// Authentication paths go to the signatures.
+        REVEAL: u32;
+        /// All nodes go to `trace`, laid out as cached nodes.
+        KEEP: u32;
+        /// Values of the revealed leaves' chains are kept.
+        TRACE: u32;
+        /// Of each tree the revealed leaf alone.
+        ONLY: u32;
+        /// The trees of one layer of key 0, from number `first` on.
+        ALL_TREES: u32;
+        /// Of each tree the revealed leaf alone, up to the message's digits.
+        REPLAY: u32;
+        /// Roots are compared with those that are there.
+        COMPARE: u32;
+        /// One tree a key, tree 0 of its layer.
+        EACH_KEY: u32;
+        /// Roots go to `roots` as bytes, one after the other.
+        TOPS: u32;
+        /// What else is asked for goes to the host's memory.
+        COPY: u32;
+        /// Messages lie where a table says.
+        SPANS: u32;
+        /// Messages begin at multiples of 16 bytes.
+        QUADS: u32;
+    }
 }
 
-/// Words of a key on the device.
-pub const KEY_WORDS: usize = 42;
-/// Words of a job on the device before its k FORS leaves.
-pub const JOB_WORDS: usize = 4;
+mod sizes {
+    crate::headers::defined! { "args.h":
+        /// Words of a key on the device.
+        KEY_WORDS: usize;
+        /// Words of a job on the device before its k FORS leaves.
+        JOB_WORDS: usize;
+    }
+}
+pub use sizes::{JOB_WORDS, KEY_WORDS};
+
 /// Words of a block's tile of nodes.
-pub const TILE_WORDS: usize = 4096;
+pub const TILE_WORDS: usize = number_after(include_str!("../stage/treehash.h"), "SHARED(tile, ") as usize;
+/// Leaves that a block of the cooperative kernels works on at a time.
+pub const WIDE_ROWS: u32 = number_after(include_str!("../stage/wide.h"), "#define WIDE_ROWS ");
+/// Levels that a thread of `LeafSolo` goes up, at most.
+pub const SOLO_LEAF_LEVELS: u32 = 3;
+/// Levels that a thread of `ForsSolo` goes up.
+pub const SOLO_FORS_LEVELS: u32 = number_after(include_str!("../entry/fors_solo.k"), "#define MOST_UP ");
+
+/// FIPS 205's types of addresses have the same numbers in kernels.
+const _: () = {
+    const fn kernels_have(kind: AdrsType, define: &str) -> bool {
+        kind as u32 == number_after(include_str!("../stage/place.h"), define)
+    }
+    assert!(kernels_have(AdrsType::WotsHash, "#define WOTS_HASH "));
+    assert!(kernels_have(AdrsType::WotsPk, "#define WOTS_PK "));
+    assert!(kernels_have(AdrsType::Tree, "#define TREE "));
+    assert!(kernels_have(AdrsType::ForsTree, "#define FORS_TREE "));
+    assert!(kernels_have(AdrsType::ForsRoots, "#define FORS_ROOTS "));
+    assert!(kernels_have(AdrsType::WotsPrf, "#define WOTS_PRF "));
+    assert!(kernels_have(AdrsType::ForsPrf, "#define FORS_PRF "));
+};
 
 /// What a build of a kernel is specialised for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -257,7 +190,7 @@ pub fn default_configs(family: Family, n: usize) -> Vec<Config> {
 /// The whole source of a kernel, without includes. Of choices that make no difference to it, it is the same.
 pub fn source(kernel: Kernel, config: &Config) -> String {
     let mut text = String::new();
-    for (name, value) in defines::defines(kernel.name(), number(config.family), config.n, &config.defines) {
+    for (name, value) in defines::defines(kernel, number(config.family), config.n, &config.defines) {
         text += &format!("#define {name} {value}\n");
     }
     let mut included = Vec::new();
@@ -267,7 +200,7 @@ pub fn source(kernel: Kernel, config: &Config) -> String {
 
 /// The name of a kernel's Vulkan module: no choice of a policy makes a difference to it.
 pub fn module_name(kernel: Kernel, family: Family, n: usize) -> String {
-    let [(_, number), (_, n), ..] = defines::defines(kernel.name(), number(family), n, &[]);
+    let [(_, number), (_, n), ..] = defines::defines(kernel, number(family), n, &[]);
     let name = defines::FAMILIES.iter().find(|(other, _)| *other == number).expect("all numbers are listed").1;
     format!("{}-{name}-{n}", kernel.name())
 }
@@ -296,7 +229,7 @@ pub fn tables() -> impl Iterator<Item = (&'static str, Vec<u32>)> {
 /// The whole source in GLSL of that module.
 pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
     let mut text = "#version 460\n".to_owned();
-    for (name, value) in defines::defines(kernel.name(), number(family), n, &[]) {
+    for (name, value) in defines::defines(kernel, number(family), n, &[]) {
         text += &format!("#define {name} {value}\n");
     }
     let mut included = Vec::new();
@@ -383,6 +316,11 @@ mod tests {
             let text = glsl(*kernel, Family::Sha2, 24);
             assert!(!text.contains("\nCONST_U32(") && !text.contains("0x428a2f98u, 0x"), "{kernel:?} has a table");
         }
+    }
+
+    #[test]
+    fn threads_have_room_for_their_levels() {
+        assert!(Kernel::LeafSolo.entry().contains(&format!(" stack[{SOLO_LEAF_LEVELS} * NW]")));
     }
 
     /// What `defines` takes for granted.

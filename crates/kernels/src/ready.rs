@@ -8,7 +8,7 @@ use crate::{Config, Kernel};
 struct Aligned<Bytes: ?Sized>(Bytes);
 
 struct Image {
-    kernel: &'static str,
+    kernel: Kernel,
     defines: Defines,
     code: &'static Aligned<[u8]>,
 }
@@ -18,8 +18,8 @@ struct Image {
 include!(concat!(env!("OUT_DIR"), "/ready.rs"));
 
 pub(crate) fn find(kernel: Kernel, config: &Config, capability: (u32, u32)) -> Option<&'static [u8]> {
-    let wanted = defines(kernel.name(), crate::number(config.family), config.n, &config.defines);
-    let image = IMAGES.iter().find(|image| image.kernel == kernel.name() && image.defines == wanted)?;
+    let wanted = defines(kernel, crate::number(config.family), config.n, &config.defines);
+    let image = IMAGES.iter().find(|image| image.kernel == kernel && image.defines == wanted)?;
     covers(ARCHITECTURES, PTX, capability).then_some(&image.code.0)
 }
 

@@ -60,7 +60,7 @@ FN U32 tid_again() {
   #define Wide I64
 #endif
 
-#include "zk/modulus.h"
+#include "zk/scheme.h"
 
 // sum + a·b. Left to itself, the compiler extends the signs of words that it meets twice, and multiplies 64 bits.
 FN I64 add_product_int(I64 sum, I32 a, I32 b) {

@@ -1,9 +1,8 @@
-// Where everything of zkDilithium lies, in words. `Layout` in src/zk.rs is the same.
+// Where everything of zkDilithium lies, in words. src/zk.rs reads it from here.
 #ifndef LAYOUT_H
 #define LAYOUT_H
 #include "zk/field.h"
 
-#define DEGREE 256u
 #define VECTOR 1024u  // four polynomials
 
 // An expanded key: A transformed, row by row; s1 and s2, or t, transformed, each value in 32 bits with a sign; the
@@ -64,11 +63,6 @@
 #define Y_SIZE 144u
 #define SIG_Z 9u
 #define SIG_SIZE 585u
-
-#define ETA 2
-#define BETA 80
-#define GAMMA1 131072
-#define GAMMA2 65536
 
 // flags
 #define OF_PUBLIC 1u   // keys are public ones; signatures are judged, not made

@@ -7,9 +7,7 @@
 #include "zk/field.h"
 #include "zk/poseidon_constants.h"
 
-#define CELLS 35
 #define LEAVES 36
-#define RATE 24
 
 // y[at …] + H·(x0, x1, x2), 3 × 3: y[at + i] += h[i]·x0 + h[i + 1]·x1 + h[i + 2]·x2.
 FN void hankel_3(int h, Factor x0, Factor x1, Factor x2, ARR(Wide, y, 9), int at) {

@@ -1,11 +1,11 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{GpuProgram, MOST_RECORDED, SOLO_FORS_LEVELS, WIDE_CHUNK};
+use super::{GpuProgram, MOST_RECORDED, WIDE_CHUNK};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_kernels::flags::COPY;
-use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, flags};
+use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, flags};
 
 impl<G: Gpu> GpuProgram<G> {
     /// Whether every launch has the blocks of its policy: a smaller one would have to be compiled first.

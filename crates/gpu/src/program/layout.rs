@@ -1,12 +1,12 @@
 //! Where everything of a pass lies, and how many jobs it may have.
 
-use super::{MOST_RECORDED, SOLO_LEVELS, WIDE_CHUNK};
+use super::{MOST_RECORDED, WIDE_CHUNK};
 use crate::gpu::Facts;
 use crate::policy::GpuPolicy;
 use crate::ring::ring_bytes;
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Family, Params};
-use hypergrove_kernels::{JOB_WORDS, KEY_WORDS};
+use hypergrove_kernels::{JOB_WORDS, KEY_WORDS, SOLO_LEAF_LEVELS};
 
 /// Device memory for the chain ends of one window of leaves, at most.
 const ENDS_BYTES: usize = 512 << 20;
@@ -102,7 +102,7 @@ impl Shape {
     /// where chain values are kept, or threads are no lanes.
     pub(super) fn leaf_solo(&self) -> Option<u32> {
         let p = self.p;
-        let most = self.policy.subtree_height.min(SOLO_LEVELS).min(p.hp as u32);
+        let most = self.policy.subtree_height.min(SOLO_LEAF_LEVELS).min(p.hp as u32);
         let rounds = match p.family {
             Family::Sha2 => 0,
             Family::Shake => 24,

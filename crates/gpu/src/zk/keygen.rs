@@ -4,8 +4,8 @@ use super::ZkGpu;
 use super::pass::Layout;
 use crate::gpu::Gpu;
 use hypergrove_engine::Error;
+use hypergrove_kernels::arguments::{ComputeT, ExpandA, ExpandS, Grow, HashPublic};
 use hypergrove_kernels::zk::*;
-use hypergrove_kernels::{Args, Kernel};
 use hypergrove_zkdilithium::SigningKeyBytes;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SK_BYTES};
 
@@ -27,26 +27,24 @@ impl<G: Gpu> ZkGpu<G> {
         let (padding, rest) = self.memory.bytes(input, count * SEED_BYTES).split_at_mut(pad * SEED_BYTES);
         padding.copy_from_slice(seeds[..pad].as_flattened());
         rest.copy_from_slice(seeds.as_flattened());
-        let [input_at, grown, keys, short, outs] =
+        let [seeds_at, grown, keys, short, private_at] =
             [input, grown, keys, short, private].map(|part| self.memory.at(part));
-        let matrix = Args { keys, jobs: grown, count: SEED_SIZE as u32, ..Args::default() };
         let words = (SK_BYTES / 4) as u32;
-        let tr = Args {
-            jobs: outs,
-            outs,
-            count: words,
-            skip: SK_T as u32,
-            rows: words,
-            first: SK_TR as u32,
-            ..Args::default()
+        let tr = HashPublic {
+            raw: private_at,
+            raw_words: words,
+            t_at: SK_T as u32,
+            to: private_at,
+            to_words: words,
+            tr_at: SK_TR as u32,
         };
         self.run(&[
             self.memory.upload(input, count * SEED_BYTES),
-            self.threads(Kernel::ZkSeed, count, Args { jobs: input_at, outs: grown, ..Args::default() }),
-            self.threads(Kernel::ZkMatrix, 16 * count, matrix),
-            self.threads(Kernel::ZkShort, 8 * count, Args { jobs: grown, outs: short, ..Args::default() }),
-            self.blocks(Kernel::ZkPublic, count, Args { keys, jobs: grown, nodes: short, outs, ..Args::default() }),
-            self.threads(Kernel::ZkTr, count, tr),
+            self.threads(count, Grow { seeds: seeds_at, grown }),
+            self.threads(16 * count, ExpandA { raw: grown, raw_words: SEED_SIZE as u32, keys }),
+            self.threads(8 * count, ExpandS { grown, short }),
+            self.blocks(count, ComputeT { keys, grown, short, private: private_at }),
+            self.threads(count, tr),
         ])?;
         self.fetch_to(pieces, private, (pad, keys_to))
     }

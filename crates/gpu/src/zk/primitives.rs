@@ -3,9 +3,12 @@
 use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::host::HostGpu;
 use hypergrove_fips205::Family;
-use hypergrove_kernels::zk::flags::{OF_BALL, OF_MU, OF_PUBLIC, OF_TR};
+use hypergrove_kernels::Config;
+use hypergrove_kernels::arguments::{
+    AbsorbMessage, AbsorbTr, Arguments, Draw, ExpandA, ExpandS, ExpandY, HashPublic, PrepareKeys,
+};
+use hypergrove_kernels::zk::flags::OF_PUBLIC;
 use hypergrove_kernels::zk::*;
-use hypergrove_kernels::{Args, Config, Kernel};
 use hypergrove_zkdilithium::digest::state_after_tr;
 use hypergrove_zkdilithium::keys::SigningKey;
 use hypergrove_zkdilithium::ntt::ntt;
@@ -35,10 +38,10 @@ impl Bench {
         HostGpu::host_write(&memory, 0, &bytes);
         memory
     }
-    fn launch(&self, kernel: Kernel, args: Args) {
+    fn launch<A: Arguments>(&self, total: u32, arguments: A) {
         let config = Config { family: Family::Shake, n: 16, defines: vec![("FP64", self.fp64)] };
-        let kernels = self.gpu.kernels(&config, &[(kernel, 5)]).unwrap();
-        let launch = Launch { kernel, blocks: 3, threads: 5, args: Args { one: 1, ..args } };
+        let kernels = self.gpu.kernels(&config, &[(A::KERNEL, 5)]).unwrap();
+        let launch = Launch { kernel: A::KERNEL, blocks: 3, threads: 5, args: arguments.args(total) };
         self.gpu.queue().unwrap().submit(&kernels, &[Step::Launch(launch)]).unwrap();
     }
 }
@@ -70,9 +73,7 @@ fn samplers() {
         let keys = [key(1), key(2)];
         let raw = bench.words(&keys.each_ref().map(|key| words_of(&key.to_bytes())).concat(), 0);
         let expanded = bench.words(&[], 2 * KEY_SIZE);
-        let args =
-            Args { keys: at(&expanded), jobs: at(&raw), count: (SK_BYTES / 4) as u32, total: 32, ..Args::default() };
-        bench.launch(Kernel::ZkMatrix, args);
+        bench.launch(32, ExpandA { raw: at(&raw), raw_words: (SK_BYTES / 4) as u32, keys: at(&expanded) });
         for (i, key) in keys.iter().enumerate() {
             let a: Vec<u32> = expand_a(key.rho()).as_flattened().iter().flat_map(|a| a.0).map(Fe::value).collect();
             assert!(read(&expanded, i * KEY_SIZE, K * L * N) == a);
@@ -81,7 +82,7 @@ fn samplers() {
         // rho' is words 8 to 23.
         let grown = [[7u32; 8], [0x0102_0304; 8], [0xfffe_fdfc; 8], [9; 8]].concat();
         let (seeds, short) = (bench.words(&grown, 0), bench.words(&[], 8 * SHORT_SIZE));
-        bench.launch(Kernel::ZkShort, Args { jobs: at(&seeds), outs: at(&short), total: 8, ..Args::default() });
+        bench.launch(8, ExpandS { grown: at(&seeds), short: at(&short) });
         let rho_prime: Vec<u8> = grown[8..24].iter().flat_map(|word| word.to_le_bytes()).collect();
         let (s1, s2) = expand_s(&rho_prime);
         let codes = s1.iter().chain(&s2).flat_map(|s| s.0).map(|x| (2 - x.centred()) as u32);
@@ -93,8 +94,7 @@ fn samplers() {
         let tries = [[1, 0], [0, 254]];
         let (starts, tries_at) = (bench.words(&start, 0), bench.words(tries.as_flattened(), 0));
         let made = bench.words(&[], 2 * MADE_SIZE);
-        let args = Args { trace: at(&tries_at), nodes: at(&starts), outs: at(&made), total: 8, ..Args::default() };
-        bench.launch(Kernel::ZkMask, args);
+        bench.launch(8, ExpandY { attempts: at(&tries_at), starts: at(&starts), made: at(&made) });
         for (i, [job, kappa]) in tries.into_iter().enumerate() {
             let rho2 = &start[job as usize * START_SIZE + 59..][..16];
             let rho2: Vec<u8> = rho2.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -112,24 +112,22 @@ fn keys_made_ready() {
     Bench::each(|bench| {
         let key = key(3);
         let (raw, expanded) = (bench.words(&words_of(&key.to_bytes()), 0), bench.words(&[], KEY_SIZE));
-        let args = Args { keys: at(&expanded), jobs: at(&raw), roots: at(&expanded), total: 1, ..Args::default() };
-        bench.launch(Kernel::ZkKeys, args);
+        bench.launch(1, PrepareKeys { raw: at(&raw), keys: at(&expanded), flags: 0 });
         let hats = key.s1().iter().chain(key.s2().iter()).flat_map(|s| ntt(s).0).collect::<Vec<Fe>>();
         assert!(read(&expanded, KEY_A_WORDS, 2 * L * N).into_iter().map(class).eq(hats));
         assert!(read(&expanded, KEY_TR, 8) == words_of(key.tr()));
-        bench.launch(Kernel::ZkSponge, Args { flags: OF_TR, ..args });
+        bench.launch(1, AbsorbTr { keys: at(&expanded) });
         let state = state_after_tr(key.tr(), &mut Trace::default()).map(Fe::value);
         assert_eq!(read(&expanded, KEY_A_WORDS + 2 * L * N, T), state);
 
         let public = key.verifying_key();
         let raw = bench.words(&words_of(public.as_bytes()), 0);
-        let args = Args { jobs: at(&raw), flags: OF_PUBLIC, ..args };
-        bench.launch(Kernel::ZkKeys, args);
+        bench.launch(1, PrepareKeys { raw: at(&raw), keys: at(&expanded), flags: OF_PUBLIC });
         let t_hat = public.expand().t_hat().iter().flat_map(|t| t.0).collect::<Vec<Fe>>();
         assert!(read(&expanded, KEY_A_WORDS, K * N).into_iter().map(class).eq(t_hat));
-        let (count, rows) = ((PK_BYTES / 4) as u32, KEY_SIZE as u32);
-        let tr = Args { outs: at(&expanded), count, skip: PK_T as u32, rows, first: KEY_TR as u32, ..args };
-        bench.launch(Kernel::ZkTr, tr);
+        let (raw_words, to_words) = ((PK_BYTES / 4) as u32, KEY_SIZE as u32);
+        let (t_at, tr_at) = (PK_T as u32, KEY_TR as u32);
+        bench.launch(1, HashPublic { raw: at(&raw), raw_words, t_at, to: at(&expanded), to_words, tr_at });
         assert!(read(&expanded, KEY_TR, 8) == words_of(&public.tr()));
     });
 }
@@ -170,10 +168,8 @@ fn sponge() {
         let (keys, jobs) = (bench.words(&key_words, 0), bench.words(&table, 0));
         let (words, starts) = (bench.words(&words, 1), bench.words(&[], messages.len() * START_SIZE));
         let total = messages.len() as u32;
-        let outs = at(&starts);
-        let args =
-            Args { keys: at(&keys), jobs: at(&jobs), nodes: at(&words), outs, roots: outs, total, ..Args::default() };
-        bench.launch(Kernel::ZkSponge, Args { flags: OF_MU, ..args });
+        let (keys, jobs, messages_at) = (at(&keys), at(&jobs), at(&words));
+        bench.launch(total, AbsorbMessage { keys, jobs, messages: messages_at, starts: at(&starts) });
         for (i, message) in messages.iter().enumerate() {
             let mut trace = Trace::default();
             let mu = message.mu(expanded.state_after_tr(), &mut trace);
@@ -190,8 +186,7 @@ fn sponge() {
         let c: Vec<u32> = (1..=CSIZE as u32).collect();
         made_words[MADE_C..][..CSIZE].copy_from_slice(&c);
         let made = bench.words(&made_words, 0);
-        let ball = Args { outs: at(&made), roots: at(&made), flags: OF_BALL, total: 1, ..Args::default() };
-        bench.launch(Kernel::ZkSponge, ball);
+        bench.launch(1, Draw { made: at(&made) });
         let mut state = [Fe::ZERO; T];
         state[0] = Fe::new(2);
         state[1..=CSIZE].copy_from_slice(&std::array::from_fn::<_, CSIZE, _>(|i| Fe::new(c[i])));

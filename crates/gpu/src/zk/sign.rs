@@ -4,9 +4,10 @@ use super::pass::Layout;
 use super::{Keys, ZkGpu, padded};
 use crate::gpu::Gpu;
 use hypergrove_engine::{Error, ZkSign};
-use hypergrove_kernels::zk::flags::{OF_BALL, OF_COM, OF_MU, OF_TR};
+use hypergrove_kernels::arguments::{
+    AbsorbMessage, AbsorbTr, Commit, Draw, ExpandA, ExpandY, HashCommitment, PrepareKeys, Respond, SeedMasks, Select,
+};
 use hypergrove_kernels::zk::*;
-use hypergrove_kernels::{Args, Kernel};
 use hypergrove_zkdilithium::SignatureBytes;
 use hypergrove_zkdilithium::params::{L, SIG_BYTES, SK_BYTES};
 
@@ -55,35 +56,18 @@ impl<G: Gpu> ZkGpu<G> {
             self.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(key.secret_bytes()), &messages);
         let (keys, raw) = (self.memory.at(at.keys), self.memory.at(at.raw));
         let (starts, jobs_at) = (self.memory.at(at.starts), self.memory.at(at.jobs));
-        let begun = Args {
-            keys,
-            jobs: jobs_at,
-            nodes: self.memory.at(at.messages),
-            outs: starts,
-            roots: starts,
-            ..Args::default()
-        };
+        let messages = self.memory.at(at.messages);
         let (keys_count, words) = (table.keys.len(), (SK_BYTES / 4) as u32);
         steps.extend([
-            self.threads(Kernel::ZkMatrix, 16 * keys_count, Args { keys, jobs: raw, count: words, ..Args::default() }),
-            self.blocks(Kernel::ZkKeys, keys_count, Args { keys, jobs: raw, ..Args::default() }),
-            self.threads(Kernel::ZkSponge, keys_count, Args { keys, roots: keys, flags: OF_TR, ..Args::default() }),
-            self.threads(Kernel::ZkSponge, count, Args { flags: OF_MU, ..begun }),
-            self.threads(Kernel::ZkRho2, count, begun),
+            self.threads(16 * keys_count, ExpandA { raw, raw_words: words, keys }),
+            self.blocks(keys_count, PrepareKeys { raw, keys, flags: 0 }),
+            self.threads(keys_count, AbsorbTr { keys }),
+            self.threads(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
+            self.threads(count, SeedMasks { keys, jobs: jobs_at, messages, starts }),
         ]);
         self.run(&steps)?;
-        let outs = self.memory.at(made);
-        let attempt = Args {
-            keys,
-            jobs: jobs_at,
-            trace: self.memory.at(tries),
-            nodes: starts,
-            outs,
-            roots: outs,
-            sigs: self.memory.at(signatures),
-            flag: self.memory.at(flags),
-            ..Args::default()
-        };
+        let [made, attempts_at, signatures_at, passes] =
+            [made, tries, signatures, flags].map(|part| self.memory.at(part));
         let mut open: Vec<Open> = (pad as u32..count as u32).map(|job| Open { job, kappa: 0 }).collect();
         let mut signed = vec![false; count];
         while !open.is_empty() {
@@ -101,12 +85,12 @@ impl<G: Gpu> ZkGpu<G> {
             let total = attempts.len();
             self.run(&[
                 self.memory.upload(tries, 4 * TRY_SIZE * total),
-                self.threads(Kernel::ZkMask, L * total, attempt),
-                self.blocks(Kernel::ZkCommit, total, attempt),
-                self.threads(Kernel::ZkSponge, total, Args { flags: OF_COM, ..attempt }),
-                self.threads(Kernel::ZkSponge, total, Args { flags: OF_BALL, ..attempt }),
-                self.blocks(Kernel::ZkRespond, total, attempt),
-                self.blocks(Kernel::ZkSelect, total, attempt),
+                self.threads(L * total, ExpandY { attempts: attempts_at, starts, made }),
+                self.blocks(total, Commit { keys, jobs: jobs_at, attempts: attempts_at, made }),
+                self.threads(total, HashCommitment { attempts: attempts_at, starts, made }),
+                self.threads(total, Draw { made }),
+                self.blocks(total, Respond { keys, jobs: jobs_at, attempts: attempts_at, made, passes }),
+                self.blocks(total, Select { attempts: attempts_at, made, passes, signatures: signatures_at }),
                 self.memory.download(flags, 4 * total),
             ])?;
             let passed = self.memory.bytes(flags, 4 * total).as_chunks::<4>().0;

@@ -4,9 +4,11 @@ use super::pass::Layout;
 use super::{Keys, ZkGpu, padded};
 use crate::gpu::Gpu;
 use hypergrove_engine::{Error, ZkVerify};
-use hypergrove_kernels::zk::flags::{OF_BALL, OF_COM, OF_MU, OF_PUBLIC, OF_TR};
+use hypergrove_kernels::arguments::{
+    AbsorbMessage, AbsorbTr, CompareCommitment, DrawOfSignatures, ExpandA, HashPublic, PrepareKeys, Recompute,
+};
+use hypergrove_kernels::zk::flags::OF_PUBLIC;
 use hypergrove_kernels::zk::*;
-use hypergrove_kernels::{Args, Kernel};
 use hypergrove_zkdilithium::params::{PK_BYTES, SIG_BYTES};
 
 impl<G: Gpu> ZkGpu<G> {
@@ -36,38 +38,26 @@ impl<G: Gpu> ZkGpu<G> {
             self.lay_out(&at, (&table, &of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages);
         let keys = self.memory.at(at.keys);
         let (raw, starts, words) = (self.memory.at(at.raw), self.memory.at(at.starts), (PK_BYTES / 4) as u32);
-        let tr = Args {
-            jobs: raw,
-            outs: keys,
-            count: words,
-            skip: PK_T as u32,
-            rows: KEY_SIZE as u32,
-            first: KEY_TR as u32,
-            ..Args::default()
+        let tr = HashPublic {
+            raw,
+            raw_words: words,
+            t_at: PK_T as u32,
+            to: keys,
+            to_words: KEY_SIZE as u32,
+            tr_at: KEY_TR as u32,
         };
-        let outs = self.memory.at(made);
-        let judging = Args {
-            keys,
-            jobs: self.memory.at(at.jobs),
-            nodes: starts,
-            outs,
-            roots: outs,
-            sigs: self.memory.at(signatures),
-            flag: self.memory.at(flags),
-            ..Args::default()
-        };
-        let mu = Args { nodes: self.memory.at(at.messages), outs: starts, roots: starts, ..judging };
+        let [made, signatures, verdicts, jobs_at, messages] =
+            [made, signatures, flags, at.jobs, at.messages].map(|part| self.memory.at(part));
         let keys_count = table.keys.len();
-        let with = |flags: u32, args: Args| Args { flags, ..args };
         steps.extend([
-            self.threads(Kernel::ZkMatrix, 16 * keys_count, Args { keys, jobs: raw, count: words, ..Args::default() }),
-            self.blocks(Kernel::ZkKeys, keys_count, Args { keys, jobs: raw, flags: OF_PUBLIC, ..Args::default() }),
-            self.threads(Kernel::ZkTr, keys_count, tr),
-            self.threads(Kernel::ZkSponge, keys_count, Args { keys, roots: keys, flags: OF_TR, ..Args::default() }),
-            self.threads(Kernel::ZkSponge, count, with(OF_MU, mu)),
-            self.threads(Kernel::ZkSponge, count, with(OF_BALL | OF_PUBLIC, judging)),
-            self.blocks(Kernel::ZkCommit, count, with(OF_PUBLIC, judging)),
-            self.threads(Kernel::ZkSponge, count, with(OF_COM | OF_PUBLIC, judging)),
+            self.threads(16 * keys_count, ExpandA { raw, raw_words: words, keys }),
+            self.blocks(keys_count, PrepareKeys { raw, keys, flags: OF_PUBLIC }),
+            self.threads(keys_count, tr),
+            self.threads(keys_count, AbsorbTr { keys }),
+            self.threads(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
+            self.threads(count, DrawOfSignatures { made, signatures }),
+            self.blocks(count, Recompute { keys, jobs: jobs_at, made, signatures, verdicts }),
+            self.threads(count, CompareCommitment { starts, made, signatures, verdicts }),
             self.memory.download(flags, 4 * count),
         ]);
         self.run(&steps)?;

@@ -1,0 +1,110 @@
+//! The list of kernels. The build script has this file too.
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
+        /// A kernel; its file is `entry/<name>.k`.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Kernel { $($(#[$doc])* $variant,)* }
+
+        impl Kernel {
+            /// All kernels, in order.
+            pub const ALL: &[Kernel] = &[$(Kernel::$variant,)*];
+            /// The name of its entry point.
+            pub fn name(self) -> &'static str {
+                match self { $(Kernel::$variant => $name,)* }
+            }
+            pub(crate) fn entry(self) -> &'static str {
+                match self { $(Kernel::$variant => include_str!(concat!("../entry/", $name, ".k")),)* }
+            }
+        }
+    };
+}
+
+kernels! {
+    /// Keys laid out, with the hash states after PK.seed.
+    Keys "keys";
+    /// WOTS+ chains from their secrets, to their ends or to a digit.
+    Chains "chains";
+    /// WOTS+ chains from a signature's values to their ends.
+    Complete "complete";
+    /// XMSS leaves from chain ends, and subtrees above.
+    Xmss "xmss";
+    /// XMSS subtrees above given nodes.
+    XmssAbove "xmss_above";
+    /// FORS leaves, and subtrees above.
+    Fors "fors";
+    /// FORS subtrees above given nodes.
+    ForsAbove "fors_above";
+    /// PK_FORS from the roots.
+    ForsPk "fors_pk";
+    /// WOTS+ signatures out of kept chain values.
+    Select "wots_select";
+    /// FORS roots from a signature.
+    ForsClimb "fors_climb";
+    /// XMSS roots from chain ends and a signature's path.
+    Climb "climb";
+    /// Paths and roots out of cached nodes.
+    Cached "cached";
+    /// As `Xmss`, for little work.
+    XmssWide "xmss_wide";
+    /// As `ForsPk`, for few jobs.
+    ForsPkWide "fors_pk_wide";
+    /// Revealed leaves once more, for the check of few signatures.
+    LeafWide "leaf_wide";
+    /// WOTS+ signatures out of kept chain values, and their check, for few signatures.
+    Links "links";
+    /// SHA-256 of messages.
+    Sha256 "sha256";
+    /// WOTS+ signatures that never change, kept and taken out.
+    Stored "stored";
+    /// XMSS leaves, and levels above: by threads that are lanes of a CPU's vectors, as the next three.
+    LeafSolo "leaf_solo";
+    /// FORS leaves, and levels above.
+    ForsSolo "fors_solo";
+    /// As `Complete` and `Climb`.
+    ClimbSolo "climb_solo";
+    /// As `ForsClimb`.
+    ForsClimbSolo "fors_climb_solo";
+    /// zkDilithium: ρ, ρ′ and `key` of seeds.
+    ZkSeed "zk_seed";
+    /// zkDilithium: ExpandA.
+    ZkMatrix "zk_matrix";
+    /// zkDilithium: ExpandS.
+    ZkShort "zk_short";
+    /// zkDilithium: t, and private keys but for tr.
+    ZkPublic "zk_public";
+    /// zkDilithium: tr.
+    ZkTr "zk_tr";
+    /// zkDilithium: keys' bytes made ready.
+    ZkKeys "zk_keys";
+    /// zkDilithium: Poseidon's sponge.
+    ZkSponge "zk_sponge";
+    /// zkDilithium: ρ″.
+    ZkRho2 "zk_rho2";
+    /// zkDilithium: ExpandY.
+    ZkMask "zk_mask";
+    /// zkDilithium: w and w₁.
+    ZkCommit "zk_commit";
+    /// zkDilithium: both norms, and the signature if they pass.
+    ZkRespond "zk_respond";
+    /// zkDilithium: the first attempt of each job that passes.
+    ZkSelect "zk_select";
+}
+
+impl Kernel {
+    /// Whether it is one of zkDilithium's.
+    pub fn is_zk(self) -> bool {
+        self >= Kernel::ZkSeed
+    }
+    /// Whether it is for threads that are lanes of a CPU's vectors: no GPU runs it.
+    pub fn is_solo(self) -> bool {
+        matches!(self, Kernel::LeafSolo | Kernel::ForsSolo | Kernel::ClimbSolo | Kernel::ForsClimbSolo)
+    }
+    /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:
+    /// kernels for few signatures, and `Links`, which goes on from them; there is a kernel that does the same for each. And
+    /// not of zkDilithium's.
+    pub fn has_module(self) -> bool {
+        !(self.is_zk() || matches!(self, Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links))
+    }
+}
