@@ -7,6 +7,28 @@ use crate::nodes;
 use hypergrove_kernels::flags::COPY;
 use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, flags};
 
+/// What the steps of signing share.
+struct Signing {
+    jobs: usize,
+    /// Whether chain values are kept.
+    keep: bool,
+    /// Whether signatures are so few that they have kernels of their own.
+    few: bool,
+    /// Cached layers whose chains are walked: the lowest signs a root that is new.
+    walked: usize,
+    /// The layers that are grown, and how many (job, layer) pairs there are of them.
+    grown: (Args, usize),
+    /// The same of the cached layers whose chains are walked.
+    above: (Args, usize),
+}
+
+impl Signing {
+    /// Both groups of layers, without an empty one.
+    fn groups(&self) -> impl Iterator<Item = (Args, usize)> {
+        [self.grown, self.above].into_iter().filter(|(_, units)| *units > 0)
+    }
+}
+
 impl<G: Gpu> GpuProgram<G> {
     /// Whether every launch has the blocks of its policy: a smaller one would have to be compiled first.
     pub(super) fn fixed(&self) -> bool {
@@ -204,32 +226,64 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     pub(super) fn sign_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
-        let (p, l, policy) = (self.p(), &self.layout, self.shape.policy);
-        let (grown, cached, keep) = (self.shape.grown, self.shape.cached, policy.replay == 0);
-        let few = keep && self.is_few(jobs);
+        let (p, l, signing) = (self.p(), &self.layout, self.signing(jobs));
+        let Signing { keep, few, .. } = signing;
+        let (beside, check) = (self.shape.policy.beside == 1, self.shape.policy.check == 1);
         let mut steps = self.keys(keys);
         steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
-        let flag_bytes = flag_words(p, jobs) * 4;
         if !few {
-            steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_bytes });
+            steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_words(p, jobs) * 4 });
         }
-        if policy.beside == 1 {
+        if beside {
             steps.push(Step::Fork);
             self.fors(jobs, &mut steps, Step::Beside);
         } else {
             self.fors(jobs, &mut steps, Step::Launch);
         }
-        let kept = if keep { flags::TRACE } else { 0 };
-        let trees = jobs * grown;
-        let xmss = Args { layers: grown.max(1) as u32, rows: trees as u32, trace: self.device(l.trace), ..self.args() };
-        if grown > 0 {
-            self.xmss(trees, Args { flags: flags::REVEAL | kept, ..xmss }, &mut steps);
+        let (grown, trees) = signing.grown;
+        if trees > 0 {
+            let kept = if keep { flags::TRACE } else { 0 };
+            self.xmss(trees, Args { flags: flags::REVEAL | kept, ..grown }, &mut steps);
         }
-        // Cached layers whose chains are walked: the lowest signs a root that is new.
-        let walked = if self.stored { 1 } else { cached };
-        let units = jobs * walked;
+        if self.shape.cached > 0 {
+            self.cached_layers(&signing, &mut steps);
+        }
+        if few && check {
+            self.leaves_again(&signing, &mut steps);
+        }
+        if beside {
+            steps.push(Step::Join);
+        }
+        if few {
+            self.links(&signing, &mut steps);
+            return steps;
+        }
+        self.wots_signatures(&signing, &mut steps);
+        if check {
+            self.compare_roots(&signing, &mut steps);
+        }
+        steps.push(self.download(l.flag, flag_words(p, jobs) * 4));
+        steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
+        steps.push(self.download(l.fors, jobs * p.k * p.n));
+        if jobs <= MOST_RECORDED {
+            steps.push(self.download(l.output, jobs * p.sig_bytes()));
+        }
+        steps
+    }
+
+    fn signing(&self, jobs: usize) -> Signing {
+        let (l, keep) = (&self.layout, self.shape.policy.replay == 0);
+        let walked = if self.stored { 1 } else { self.shape.cached };
+        let (trees, units) = (jobs * self.shape.grown, jobs * walked);
+        let grown = Args {
+            layers: self.shape.grown.max(1) as u32,
+            rows: trees as u32,
+            count: trees as u32,
+            trace: self.device(l.trace),
+            ..self.args()
+        };
         let above = Args {
-            layer0: grown as u32,
+            layer0: self.shape.grown as u32,
             layers: walked.max(1) as u32,
             rows: units as u32,
             count: units as u32,
@@ -237,101 +291,110 @@ impl<G: Gpu> GpuProgram<G> {
             ends: self.device(l.checked_ends),
             ..self.args()
         };
-        let all = |units: usize| (units * p.len()) as u32;
-        let mut chained = Vec::new();
-        if cached > 0 {
-            let all_cached = jobs * cached;
-            let args = Args { layers: cached as u32, total: all_cached as u32, ..above };
-            steps.push(Step::Launch(self.flat(Kernel::Cached, [1, jobs, all_cached], args)));
-            if self.stored {
-                let (outs, flag) =
-                    if few { (self.on_host(l.output), self.on_host(l.flag)) } else { (above.sigs, above.flag) };
-                let stored = nodes::stored_layers(p, cached);
-                steps.push(Step::Launch(self.rows(jobs, stored, Args { outs, flag, ..self.args() })));
-            }
-            if keep {
-                let args = Args { flags: flags::ONLY | flags::TRACE, total: all(units), ..above };
-                steps.push(Step::Launch(self.flat(Kernel::Chains, [1, units, units], args)));
-            }
+        let few = keep && self.is_few(jobs);
+        Signing { jobs, keep, few, walked, grown: (grown, trees), above: (above, units) }
+    }
+
+    /// Paths and roots out of cached nodes, and the chains that are walked there.
+    fn cached_layers(&self, signing: &Signing, steps: &mut Vec<Step>) {
+        let (l, jobs, cached) = (&self.layout, signing.jobs, self.shape.cached);
+        let (above, units) = signing.above;
+        let all_cached = jobs * cached;
+        let args = Args { layers: cached as u32, total: all_cached as u32, ..above };
+        steps.push(Step::Launch(self.flat(Kernel::Cached, [1, jobs, all_cached], args)));
+        if self.stored {
+            let (outs, flag) =
+                if signing.few { (self.on_host(l.output), self.on_host(l.flag)) } else { (above.sigs, above.flag) };
+            let stored = nodes::stored_layers(self.p(), cached);
+            steps.push(Step::Launch(self.rows(jobs, stored, Args { outs, flag, ..self.args() })));
         }
-        let compare = if policy.check == 1 { flags::COMPARE } else { 0 };
-        let both = [(Args { count: trees as u32, ..xmss }, trees), (above, units)];
-        let both = both.into_iter().filter(|(_, units)| *units > 0);
-        // Where the leaves of each of the two are, computed once more for the check.
-        let again = |args: &Args| self.device(l.leaves) + u64::from(args.layer0) * (jobs * p.n) as u64;
-        if few && policy.check == 1 {
-            for (args, units) in both.clone() {
-                let args = Args { outs: again(&args), ..args };
-                let launch = Launch { kernel: Kernel::LeafWide, blocks: units as u32, threads: 32, args };
-                if policy.beside == 1 {
-                    chained.push(Step::Beside(launch));
-                } else {
-                    chained.push(Step::Launch(launch));
-                }
-            }
+        if signing.keep {
+            let args = Args { flags: flags::ONLY | flags::TRACE, total: self.chains_of(units), ..above };
+            steps.push(Step::Launch(self.flat(Kernel::Chains, [1, units, units], args)));
         }
-        // The leaves are grown beside what has the chains to wait for.
+    }
+
+    /// The revealed leaves once more, for the check of few signatures: they are grown beside what has the chains to wait for.
+    fn leaves_again(&self, signing: &Signing, steps: &mut Vec<Step>) {
+        let beside = self.shape.policy.beside == 1;
+        let mut leaves: Vec<Step> = Vec::new();
+        for (args, units) in signing.groups() {
+            let args = Args { outs: self.leaves_of(signing, &args), ..args };
+            let launch = Launch { kernel: Kernel::LeafWide, blocks: units as u32, threads: 32, args };
+            leaves.push(if beside { Step::Beside(launch) } else { Step::Launch(launch) });
+        }
         let after_chains =
             steps.iter().rposition(|step| matches!(step, Step::Launch(Launch { kernel: Kernel::Chains, .. })));
-        if let (Some(at), false) = (after_chains, chained.is_empty()) {
-            if policy.beside == 1 {
-                chained.insert(0, Step::Fork);
+        if let (Some(at), false) = (after_chains, leaves.is_empty()) {
+            if beside {
+                leaves.insert(0, Step::Fork);
             }
-            steps.splice(at + 1..at + 1, chained);
+            steps.splice(at + 1..at + 1, leaves);
         }
-        if policy.beside == 1 {
-            steps.push(Step::Join);
+    }
+
+    /// Few signatures, checked and written to the host's memory by the last launches.
+    fn links(&self, signing: &Signing, steps: &mut Vec<Step>) {
+        let (p, l, check) = (self.p(), &self.layout, self.shape.policy.check == 1);
+        let launches = signing.groups().count();
+        for (i, (args, units)) in signing.groups().enumerate() {
+            let slots = (l.fors.at + l.fors.bytes - l.roots.at) / 4;
+            let is_last = i + 1 == launches;
+            let (copy, copied) = if is_last { (COPY, slots + signing.jobs * p.sig_bytes() / 4) } else { (0, 0) };
+            let (compare, checked) = if check { (flags::COMPARE, units) } else { (0, 0) };
+            let args = Args {
+                nodes: self.leaves_of(signing, &args),
+                ends: self.on_host(l.output),
+                outs: self.on_host(l.roots),
+                flag: self.on_host(l.flag),
+                flags: compare | copy,
+                chunk: slots as u32,
+                total: self.chains_of(units * p.w()) + (checked + copied) as u32,
+                ..args
+            };
+            steps.push(Step::Launch(self.flat(Kernel::Links, [1, units, units], args)));
         }
-        if few {
-            let launches = both.clone().count();
-            for (i, (args, units)) in both.enumerate() {
-                let slots = (l.fors.at + l.fors.bytes - l.roots.at) / 4;
-                let (copy, copied) = if i + 1 == launches { (COPY, slots + jobs * p.sig_bytes() / 4) } else { (0, 0) };
-                let checked = if policy.check == 1 { units } else { 0 };
-                let args = Args {
-                    nodes: again(&args),
-                    ends: self.on_host(l.output),
-                    outs: self.on_host(l.roots),
-                    flag: self.on_host(l.flag),
-                    flags: compare | copy,
-                    chunk: slots as u32,
-                    total: all(units * p.w()) + (checked + copied) as u32,
-                    ..args
-                };
-                steps.push(Step::Launch(self.flat(Kernel::Links, [1, units, units], args)));
-            }
-        } else if keep {
-            for (args, units) in both {
-                let args = Args { total: all(units), ..args };
+    }
+
+    /// WOTS+ signatures: out of the chain values that were kept, or by walking the chains once more.
+    fn wots_signatures(&self, signing: &Signing, steps: &mut Vec<Step>) {
+        if signing.keep {
+            for (args, units) in signing.groups() {
+                let args = Args { total: self.chains_of(units), ..args };
                 steps.push(Step::Launch(self.flat(Kernel::Select, [1, units, units], args)));
             }
-        } else {
-            let units = jobs * (grown + walked);
-            let layers = (grown + walked) as u32;
-            let args = Args { layer0: 0, layers, count: units as u32, total: all(units), ..self.args() };
-            let args = Args { flags: flags::REPLAY, ..args };
-            steps.push(Step::Launch(self.flat(Kernel::Chains, [1, jobs, units], args)));
+            return;
         }
-        if policy.check == 1 && !few {
-            if keep && cached > 0 {
-                // The cached layers' chains were walked to their ends already.
-                let args = Args { flags: flags::COMPARE, total: units as u32, ..above };
-                steps.push(Step::Launch(self.flat(Kernel::Climb, [1, jobs, units], args)));
-            }
-            let (layers, mut launches) = (if keep { grown } else { grown + walked }, Vec::new());
-            let args = Args { ends: self.device(l.checked_ends), ..self.args() };
-            self.climb(jobs, args, 0, layers, true, &mut launches);
-            steps.extend(launches.into_iter().map(Step::Launch));
+        let layers = self.shape.grown + signing.walked;
+        let units = signing.jobs * layers;
+        let args = Args { layers: layers as u32, count: units as u32, total: self.chains_of(units), ..self.args() };
+        let args = Args { layer0: 0, flags: flags::REPLAY, ..args };
+        steps.push(Step::Launch(self.flat(Kernel::Chains, [1, signing.jobs, units], args)));
+    }
+
+    /// The roots that the signatures lead to, compared with those that are there.
+    fn compare_roots(&self, signing: &Signing, steps: &mut Vec<Step>) {
+        let (jobs, keep, grown) = (signing.jobs, signing.keep, self.shape.grown);
+        if keep && self.shape.cached > 0 {
+            // The cached layers' chains were walked to their ends already.
+            let (above, units) = signing.above;
+            let args = Args { flags: flags::COMPARE, total: units as u32, ..above };
+            steps.push(Step::Launch(self.flat(Kernel::Climb, [1, jobs, units], args)));
         }
-        if !few {
-            steps.push(self.download(l.flag, flag_bytes));
-            steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
-            steps.push(self.download(l.fors, jobs * p.k * p.n));
-            if jobs <= MOST_RECORDED {
-                steps.push(self.download(l.output, jobs * p.sig_bytes()));
-            }
-        }
-        steps
+        let (layers, mut launches) = (if keep { grown } else { grown + signing.walked }, Vec::new());
+        let args = Args { ends: self.device(self.layout.checked_ends), ..self.args() };
+        self.climb(jobs, args, 0, layers, true, &mut launches);
+        steps.extend(launches.into_iter().map(Step::Launch));
+    }
+
+    /// Where the leaves of a group are that are computed once more.
+    fn leaves_of(&self, signing: &Signing, args: &Args) -> u64 {
+        self.device(self.layout.leaves) + u64::from(args.layer0) * (signing.jobs * self.p().n) as u64
+    }
+
+    /// Chains of so many (job, layer) pairs.
+    fn chains_of(&self, units: usize) -> u32 {
+        (units * self.p().len()) as u32
     }
 
     pub(super) fn verify_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {

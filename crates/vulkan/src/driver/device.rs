@@ -130,6 +130,76 @@ pub(super) struct Opened {
     pub(super) copies: [Option<Arc<Mutex<vk::Queue>>>; 2],
 }
 
+/// The first feature that programs need and the device lacks.
+fn missing_feature(vulkan: &ash::Instance, physical: vk::PhysicalDevice) -> Option<&'static str> {
+    let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
+    let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut features12);
+    // SAFETY: the device is the instance's; the chain holds structures that Vulkan 1.2 knows.
+    unsafe { vulkan.get_physical_device_features2(physical, &mut features) };
+    let features = features.features;
+    let needed = [
+        (features.shader_int64, "64-bit integers"),
+        (features12.buffer_device_address, "buffer addresses"),
+        (features12.scalar_block_layout, "scalar layouts"),
+        (features12.timeline_semaphore, "timeline semaphores"),
+    ];
+    needed.into_iter().find(|(there, _)| *there == vk::FALSE).map(|(_, what)| what)
+}
+
+/// What Vulkan's later structures tell of a device.
+struct Extended {
+    uuid: [u8; 16],
+    driver: String,
+    /// Bytes that one allocation may have.
+    largest: u64,
+    /// As NVIDIA's or AMD's extension tells.
+    compute_units: Option<u32>,
+}
+
+impl Extended {
+    fn of(vulkan: &ash::Instance, physical: vk::PhysicalDevice, newer: bool, has: &dyn Fn(&CStr) -> bool) -> Extended {
+        let mut vulkan11 = vk::PhysicalDeviceVulkan11Properties::default();
+        let mut vulkan12 = vk::PhysicalDeviceVulkan12Properties::default();
+        let mut maintenance = vk::PhysicalDeviceMaintenance4Properties::default();
+        let mut nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
+        let mut amd = vk::PhysicalDeviceShaderCorePropertiesAMD::default();
+        let mut chain = vk::PhysicalDeviceProperties2::default().push_next(&mut vulkan11).push_next(&mut vulkan12);
+        if newer || has(khr::maintenance4::NAME) {
+            chain = chain.push_next(&mut maintenance);
+        }
+        if has(nv::shader_sm_builtins::NAME) {
+            chain = chain.push_next(&mut nvidia);
+        }
+        if has(amd::shader_core_properties::NAME) {
+            chain = chain.push_next(&mut amd);
+        }
+        // SAFETY: the device is the instance's; the chain holds structures that it knows.
+        unsafe { vulkan.get_physical_device_properties2(physical, &mut chain) };
+        let cores = amd.shader_engine_count * amd.shader_arrays_per_engine_count * amd.compute_units_per_shader_array;
+        let words =
+            |text: Result<&CStr, _>| text.map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
+        Extended {
+            uuid: vulkan11.device_uuid,
+            driver: format!("{} {}", words(vulkan12.driver_name_as_c_str()), words(vulkan12.driver_info_as_c_str())),
+            largest: match maintenance.max_buffer_size {
+                0 => vulkan11.max_memory_allocation_size,
+                most => most.min(vulkan11.max_memory_allocation_size),
+            },
+            compute_units: [nvidia.shader_sm_count, cores].into_iter().find(|known| *known > 0),
+        }
+    }
+}
+
+fn kind(device: vk::PhysicalDeviceType) -> &'static str {
+    match device {
+        vk::PhysicalDeviceType::CPU => "a CPU",
+        vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated GPU",
+        vk::PhysicalDeviceType::DISCRETE_GPU => "discrete GPU",
+        vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual GPU",
+        _ => "device",
+    }
+}
+
 impl VulkanGpu {
     fn new(
         instance: &Arc<Instance>,
@@ -150,46 +220,15 @@ impl VulkanGpu {
         let has = |name: &CStr| extensions.iter().any(|one| one.extension_name_as_c_str() == Ok(name));
         let newer = properties.api_version >= vk::API_VERSION_1_3;
 
-        let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
-        let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut features12);
-        // SAFETY: the chain holds structures that Vulkan 1.2 knows.
-        unsafe { vulkan.get_physical_device_features2(physical, &mut features) };
-        let features = features.features;
-        for (there, what) in [
-            (features.shader_int64, "64-bit integers"),
-            (features12.buffer_device_address, "buffer addresses"),
-            (features12.scalar_block_layout, "scalar layouts"),
-            (features12.timeline_semaphore, "timeline semaphores"),
-        ] {
-            if there == vk::FALSE {
-                return Err(lacks(what));
-            }
+        if let Some(feature) = missing_feature(vulkan, physical) {
+            return Err(lacks(feature));
         }
-
-        let mut vulkan11 = vk::PhysicalDeviceVulkan11Properties::default();
-        let mut vulkan12 = vk::PhysicalDeviceVulkan12Properties::default();
-        let mut maintenance = vk::PhysicalDeviceMaintenance4Properties::default();
-        let mut nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
-        let mut amd = vk::PhysicalDeviceShaderCorePropertiesAMD::default();
-        let mut chain = vk::PhysicalDeviceProperties2::default().push_next(&mut vulkan11).push_next(&mut vulkan12);
-        if newer || has(khr::maintenance4::NAME) {
-            chain = chain.push_next(&mut maintenance);
-        }
-        if has(nv::shader_sm_builtins::NAME) {
-            chain = chain.push_next(&mut nvidia);
-        }
-        if has(amd::shader_core_properties::NAME) {
-            chain = chain.push_next(&mut amd);
-        }
-        // SAFETY: the chain holds structures that the device knows.
-        unsafe { vulkan.get_physical_device_properties2(physical, &mut chain) };
+        let extended = Extended::of(vulkan, physical, newer, &has);
         let is_cpu = properties.device_type == vk::PhysicalDeviceType::CPU;
-        let cores = amd.shader_engine_count * amd.shader_arrays_per_engine_count * amd.compute_units_per_shader_array;
-        let compute_units = match [nvidia.shader_sm_count, cores].into_iter().find(|known| *known > 0) {
-            Some(known) => known,
-            None if is_cpu => std::thread::available_parallelism().map_or(1, usize::from) as u32,
-            None => MULTIPROCESSORS,
-        };
+        let compute_units = extended.compute_units.unwrap_or_else(|| match is_cpu {
+            true => std::thread::available_parallelism().map_or(1, usize::from) as u32,
+            false => MULTIPROCESSORS,
+        });
 
         // SAFETY: the device is the instance's.
         let families = unsafe { vulkan.get_physical_device_queue_family_properties(physical) };
@@ -202,16 +241,6 @@ impl VulkanGpu {
         let memory = unsafe { vulkan.get_physical_device_memory_properties(physical) };
         let heaps = memory.memory_heaps_as_slice().iter();
         let local = heaps.filter(|heap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
-        let words =
-            |text: Result<&CStr, _>| text.map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
-        let driver = format!("{} {}", words(vulkan12.driver_name_as_c_str()), words(vulkan12.driver_info_as_c_str()));
-        let kind = match properties.device_type {
-            vk::PhysicalDeviceType::CPU => "a CPU",
-            vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated GPU",
-            vk::PhysicalDeviceType::DISCRETE_GPU => "discrete GPU",
-            vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual GPU",
-            _ => "device",
-        };
         let version = properties.api_version;
         let (major, minor) = (vk::api_version_major(version), vk::api_version_minor(version));
         let limits = properties.limits;
@@ -220,17 +249,14 @@ impl VulkanGpu {
         let facts = Facts {
             id: format!("vulkan:{index}"),
             name,
-            detail: format!("{kind}, Vulkan {major}.{minor} by {}", driver.trim()),
+            detail: format!("{}, Vulkan {major}.{minor} by {}", kind(properties.device_type), extended.driver.trim()),
             compute_units,
             memory: local.map(|heap| heap.size).max().unwrap_or(0),
             clock: 0,
             rates: None,
             // Vulkan does not tell.
             ecc: true,
-            largest: match maintenance.max_buffer_size {
-                0 => vulkan11.max_memory_allocation_size,
-                most => most.min(vulkan11.max_memory_allocation_size),
-            },
+            largest: extended.largest,
             fixed_blocks: true,
             without: if is_cpu { WITHOUT_ON_CPU } else { WITHOUT },
             defaults: match is_cpu {
@@ -238,7 +264,7 @@ impl VulkanGpu {
                 true => vec![("levels", LEVELS), ("block", CPU_BLOCK), ("replay", 1)],
                 false => vec![("levels", LEVELS), ("block", GPU_BLOCK)],
             },
-            uuid: Some(vulkan11.device_uuid),
+            uuid: Some(extended.uuid),
             is_cpu,
             most_iterations: if is_cpu { CPU_ITERATIONS } else { usize::MAX },
         };
@@ -254,7 +280,7 @@ impl VulkanGpu {
                 vendor: properties.vendor_id,
                 device: properties.device_id,
                 uuid: properties.pipeline_cache_uuid,
-                driver: format!("{} {driver}", properties.driver_version),
+                driver: format!("{} {}", properties.driver_version, extended.driver),
             },
             cache: cache.cloned(),
             opened: OnceLock::new(),
