@@ -46,6 +46,7 @@ ARGS(
 #define COPY 2048u     // what else is asked for goes to the host's memory
 #define SPANS 4096u    // messages lie where a table says
 #define QUADS 8192u    // messages begin at multiples of 16 bytes
+#define SIGN 16384u    // R is made
 
 #define AGREES(job, layer) (1u + (job) * P_D + (layer))
 
@@ -53,4 +54,5 @@ ARGS(
 // PK.seed, SK.seed, both states after PK.seed, the address of the cached nodes.
 #define KEY_WORDS 42u
 #define JOB_WORDS 4u
+#define BETWEEN 33u
 #endif

@@ -2,7 +2,7 @@
 
 use crate::{Error, Hasher, SelfTest, ZkDilithium};
 use hypergrove_fips205::plan::{Plan, Slot, Work};
-use hypergrove_fips205::{Params, Position};
+use hypergrove_fips205::{MPrime, Params, Position};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::AddAssign;
@@ -129,9 +129,14 @@ impl Batch<'_> {
     }
     /// Checks every length against the plan, that of the output in bytes too, so that backends may index freely.
     pub fn check(&self, plan: &Plan, out: usize) -> Result<(), Error> {
+        self.check_all_but_positions(plan, out)?;
+        self.check_positions(plan)
+    }
+
+    /// The same for a program that computes positions by itself.
+    pub fn check_all_but_positions(&self, plan: &Plan, out: usize) -> Result<(), Error> {
         use hypergrove_fips205::Op;
         let (p, jobs): (&Params, usize) = (plan.params, self.len());
-        let length = |what, want, got| if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) };
         let signs = plan.op == Op::Sign;
         for key in self.keys {
             length("PK.seed", p.n, key.pk_seed.len())?;
@@ -142,6 +147,16 @@ impl Batch<'_> {
         if let Some(bad) = self.key_of.iter().find(|k| **k as usize >= self.keys.len()) {
             return Err(Error::Value { what: format!("key {bad} of a batch with {} keys", self.keys.len()) });
         }
+        length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
+        for signature in self.signatures {
+            length("a signature", p.sig_bytes(), signature.len())?;
+        }
+        length("the output", jobs * plan.out_bytes(), out)
+    }
+
+    fn check_positions(&self, plan: &Plan) -> Result<(), Error> {
+        use hypergrove_fips205::Op;
+        let (p, jobs): (&Params, usize) = (plan.params, self.len());
         let positions = if matches!(plan.op, Op::Sign | Op::Verify) { jobs } else { 0 };
         length("the list of positions", positions, self.positions.len())?;
         let fits = |number: u64, bits: usize| bits >= 64 || number >> bits == 0;
@@ -163,12 +178,12 @@ impl Batch<'_> {
                 what: format!("a position outside the trees of {p}: {idx_tree}, {idx_leaf}, {fors:?}"),
             });
         }
-        length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
-        for signature in self.signatures {
-            length("a signature", p.sig_bytes(), signature.len())?;
-        }
-        length("the output", jobs * plan.out_bytes(), out)
+        Ok(())
     }
+}
+
+fn length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
+    if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
 }
 
 /// Where a run's time went.
@@ -321,8 +336,22 @@ pub trait ZkDilithiumPrograms: Send + Sync {
 /// Says whether what a device computed is right: an error is why not.
 pub type Accept<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 
-/// Computes the positions of a batch's jobs, in their order.
-pub type Positions<'a> = &'a mut dyn FnMut() -> Vec<Position>;
+/// What the messages of a batch select. A program asks for it, or for what it is made from (FIPS 205, Algorithm 19, lines 1 to 10,
+/// and Algorithm 20, lines 4 to 11).
+pub trait Digests: Sync {
+    /// Computes the positions of the jobs on the host, in their order; when signing, R too.
+    fn positions(&mut self) -> Vec<Position>;
+    /// Bytes of a job's M′.
+    fn m_prime_bytes(&self, job: usize) -> usize;
+    /// A job's M′.
+    fn m_prime(&self, job: usize) -> MPrime<'_>;
+    /// A job's opt_rand, n bytes; none when verifying.
+    fn opt_rand(&self, job: usize) -> &[u8];
+    /// PK.root of a job's key, n bytes.
+    fn pk_root(&self, job: usize) -> &[u8];
+    /// SK.prf of a job's key, n bytes; none when verifying. Secret.
+    fn sk_prf(&self, job: usize) -> &[u8];
+}
 
 /// A plan prepared for one device.
 pub trait Program: Send {
@@ -331,23 +360,23 @@ pub trait Program: Send {
     /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, each signature's R is left as it is.
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
     /// Signs a batch, and holds its signatures back on the device until `accept` agreed: it gets the root of the highest tree that
-    /// was grown for each job, n bytes each. The batch has no positions: `positions` gives them. `rows` takes the signatures, jobs in
-    /// order, in as many parts as there are; each signature's R is left as it is. After an error nothing of the batch is on the
+    /// was grown for each job, n bytes each. The batch has no positions: they are those of `digests`. `rows` takes the signatures, jobs in
+    /// order, in as many parts as there are. If `digests` was asked for positions, each signature's R is left as it is. After an error nothing of the batch is on the
     /// device any more, but some of it may be in `rows`. `None` where results are not held back, or not those of so many jobs:
     /// nothing has happened then.
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>>;
-    /// Verifies a batch whose signatures the device fetches by itself. The batch has no positions: `positions` computes them while
-    /// the device fetches. `None` where the device does not fetch these signatures: nothing has happened then.
+    /// Verifies a batch whose signatures the device fetches by itself. The batch has no positions: they are those of `digests`,
+    /// which computes them while the device fetches if it is asked to. `None` where the device does not fetch these signatures: nothing has happened then.
     fn run_fetched(
         &mut self,
         batch: &Batch<'_>,
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>>;
     /// Whether the next runs put every job in another place of the device than usual, a single job too: another lane of a

@@ -99,7 +99,7 @@ macro_rules! forward {
         fn run_held(
             &mut $self,
             _: &$crate::Batch<'_>,
-            _: $crate::Positions<'_>,
+            _: &mut dyn $crate::Digests,
             _: &mut [&mut [u8]],
             _: $crate::Accept<'_>,
         ) -> Option<Result<$crate::Timing, $crate::Error>> {
@@ -108,7 +108,7 @@ macro_rules! forward {
         fn run_fetched(
             &mut $self,
             _: &$crate::Batch<'_>,
-            _: $crate::Positions<'_>,
+            _: &mut dyn $crate::Digests,
             _: &mut [u8],
         ) -> Option<Result<$crate::Timing, $crate::Error>> {
             None

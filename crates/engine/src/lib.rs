@@ -19,7 +19,7 @@ mod stack;
 mod zkdilithium;
 
 pub use backend::{
-    Accept, Axis, Backend, Batch, Device, HostMemory, Key, Policy, Positions, Program, Reached, STAGES, Sha256Programs,
+    Accept, Axis, Backend, Batch, Device, Digests, HostMemory, Key, Policy, Program, Reached, STAGES, Sha256Programs,
     SlhDsaPrograms, StageTime, THREADS, Timing, ZkDilithiumPrograms,
 };
 pub use checked::Checked;

@@ -4,7 +4,7 @@
 //! and ever after: nothing that the device computes is handed out.
 
 use crate::{
-    Accept, Backend, Batch, Device, Error, Hasher, Key, Messages, Policy, Positions, Program, Sha256Programs,
+    Accept, Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs,
     SlhDsaPrograms, THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
     sign_to_vec,
 };
@@ -294,20 +294,20 @@ impl Program for TestedProgram {
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>> {
         // What is not tested yet is, by `run`.
-        if self.has_passed { self.program.run_held(batch, positions, rows, accept) } else { None }
+        if self.has_passed { self.program.run_held(batch, digests, rows, accept) } else { None }
     }
     fn run_fetched(
         &mut self,
         batch: &Batch<'_>,
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>> {
-        if self.has_passed { self.program.run_fetched(batch, positions, out) } else { None }
+        if self.has_passed { self.program.run_fetched(batch, digests, out) } else { None }
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.program.elsewhere(elsewhere);

@@ -449,6 +449,16 @@ impl<'a> MPrime<'a> {
     pub fn internal(m_prime: &'a [u8]) -> MPrime<'a> {
         MPrime { header: None, context: &[], oid: &[], body: Body::Message(m_prime) }
     }
+    /// Bytes that M′ of a message has.
+    pub fn bytes(mode: Mode<'_>, message: &[u8]) -> usize {
+        match mode {
+            Mode::Internal => message.len(),
+            Mode::Pure { context } => 2 + context.len() + message.len(),
+            Mode::PreHash { context, hash } | Mode::Digest { context, hash } => {
+                2 + context.len() + hash.oid_der().len() + hash.bytes()
+            }
+        }
+    }
     /// The parts, in order; some may be empty.
     pub fn parts(&self) -> [&[u8]; 4] {
         let body = match &self.body {

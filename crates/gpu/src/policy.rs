@@ -41,6 +41,8 @@ pub struct GpuPolicy {
     pub check: u32,
     /// Whether FORS runs beside the hypertree.
     pub beside: u32,
+    /// Bytes of the longest M′ that the device hashes; 0: it hashes none.
+    pub digest: u32,
     /// Whether small batches are submitted as one recording.
     pub record: u32,
     /// Whether each launch runs alone and is timed: then nothing is beside anything, and nothing recorded.
@@ -66,6 +68,7 @@ impl Default for GpuPolicy {
             levels: 4,
             check: 1,
             beside: 1,
+            digest: 0,
             record: 1,
             stages: 0,
         }
@@ -92,6 +95,10 @@ static WINDOW: &[u32] = &[0, 6, 20];
 static SWITCH: &[u32] = &[0, 1];
 static STORED: &[u32] = &[0, 1, 2];
 static LEVELS: &[u32] = &[0, 1, 2, 3, 4];
+static DIGEST: &[u32] = &[0, 256];
+
+/// Bytes of an M′ that a policy may have the device hash, at most: every job of a program has room for it.
+const MOST_HASHED: u32 = 4096;
 
 /// Whether any of an op's launches depends on an axis: where none does, nothing is to be tuned.
 pub(crate) fn matters(axis: &str, op: Op) -> bool {
@@ -127,6 +134,8 @@ pub(crate) fn axes(op: Op) -> Vec<Axis> {
         Axis { tuned: false, ..Axis::new("levels", LEVELS) },
         Axis { tuned: false, ..Axis::new("check", SWITCH) },
         Axis::new("beside", SWITCH),
+        // As above: what it saves is the host's time.
+        Axis { tuned: false, ..Axis::new("digest", DIGEST) },
         Axis { tuned: false, ..Axis::new("record", SWITCH) },
     ];
     all.into_iter().map(|axis| Axis { tuned: axis.tuned && matters(axis.name, op), ..axis }).collect()
@@ -162,6 +171,7 @@ impl GpuPolicy {
                 "levels" => (&mut out.levels, LEVELS),
                 "check" => (&mut out.check, SWITCH),
                 "beside" => (&mut out.beside, SWITCH),
+                "digest" => (&mut out.digest, &[][..]),
                 "record" => (&mut out.record, SWITCH),
                 STAGES => (&mut out.stages, SWITCH),
                 other => match KINDS.iter().position(|(axis, _)| *axis == other) {
@@ -172,6 +182,7 @@ impl GpuPolicy {
             let fits = match *name {
                 "imad" => *value < 1 << 12,
                 "blocks" => *value < 1 << 16,
+                "digest" => *value <= MOST_HASHED,
                 "subtree_height" | "tile" => (1..=10).contains(value),
                 "window" => *value == 0 || (4..=24).contains(value),
                 _ => allowed.contains(value),
@@ -180,6 +191,7 @@ impl GpuPolicy {
                 let allowed = match *name {
                     "imad" => "below 4096".into(),
                     "blocks" => "below 65536".into(),
+                    "digest" => format!("at most {MOST_HASHED}"),
                     name if name.ends_with("block") => {
                         format!("one of {allowed:?}: kernels are built for at most {MAX_THREADS} threads")
                     }

@@ -1,6 +1,8 @@
 //! A plan prepared for a GPU: memory, kernels, and the steps of a batch.
 
 mod cached;
+#[cfg(test)]
+mod digest_tests;
 mod launches;
 mod layout;
 
@@ -14,7 +16,7 @@ use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
 use crate::ring::{Ring, in_threads};
-use hypergrove_engine::{Accept, Batch, Error, Positions, Program, StageTime, Timing};
+use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
 use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, WIDE_ROWS};
@@ -39,6 +41,8 @@ pub(crate) struct GpuProgram<G: Gpu> {
     keys_laid_out: bool,
     /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
     stored: bool,
+    /// What the device hashes in this pass, if it does.
+    hashed: Option<Hashed>,
     /// What the last pass had that could have been recorded.
     last: Option<What>,
     /// Steps that were recorded, for some number of jobs and keys: of usual runs, and of those elsewhere.
@@ -47,8 +51,16 @@ pub(crate) struct GpuProgram<G: Gpu> {
     kept: Kept,
 }
 
-/// Jobs, keys, and whether signatures are stored.
-type What = (usize, usize, bool);
+/// Messages that the device hashes: words of a row, the rows' bytes, and those of the keys behind them.
+#[derive(Clone, Copy, PartialEq)]
+struct Hashed {
+    words: usize,
+    rows: usize,
+    keys: usize,
+}
+
+/// Jobs, keys, whether signatures are stored, and what the device hashes.
+type What = (usize, usize, bool, Option<Hashed>);
 
 struct Recorded<R> {
     what: What,
@@ -123,6 +135,7 @@ impl<G: Gpu> GpuProgram<G> {
             elsewhere: false,
             keys_laid_out: false,
             stored: false,
+            hashed: None,
             last: None,
             recorded: [None, None],
             kept: Kept::default(),
@@ -150,6 +163,7 @@ impl<G: Gpu> GpuProgram<G> {
             Op::Sign => Kernel::ALL,
             Op::Verify => &[
                 Kernel::Keys,
+                Kernel::Digest,
                 Kernel::Complete,
                 Kernel::ForsClimb,
                 Kernel::ForsClimbSolo,
@@ -178,6 +192,7 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Stored => shape.policy.stored > 0 && shape.cached > 1,
                 Kernel::Keys => batch > FEW_KEYS,
+                Kernel::Digest => shape.policy.digest > 0 && batch > MOST_RECORDED,
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => shape.policy.levels == 4,
                 // With kept chain values cached layers are checked by `Climb` alone.
@@ -227,7 +242,7 @@ impl<G: Gpu> GpuProgram<G> {
     /// Wipes what was secret in device memory.
     fn wipes(&self) -> Vec<Step> {
         let l = &self.layout;
-        let secrets = [l.seeds, l.keys, l.trace, l.cached_trace];
+        let secrets = [l.seeds, l.keys, l.messages, l.trace, l.cached_trace];
         let secrets = secrets.into_iter().filter(|part| part.bytes > 0 && self.plan.op != Op::Verify);
         secrets.map(|part| Step::Zero { at: self.device(part), bytes: part.bytes }).collect()
     }
@@ -311,8 +326,11 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
         let waited = self.queue.wait();
-        let seeds = self.layout.seeds;
+        let (seeds, messages) = (self.layout.seeds, self.layout.messages);
         self.bytes(seeds).zeroize();
+        if let Some(Hashed { rows, keys, .. }) = self.hashed {
+            self.bytes(messages)[rows..][..keys].zeroize();
+        }
         if done.is_err() {
             self.forget();
         }
@@ -379,17 +397,20 @@ impl<G: Gpu> GpuProgram<G> {
         self.ring().receive(out, p.n, from)
     }
 
-    /// The same into several parts, once `accept` agreed. The device writes by itself what it reaches; R is zero there.
+    /// The same into several parts, once `accept` agreed. The device writes by itself what it reaches; R is zero there if
+    /// the host makes it.
     fn receive_held(&mut self, jobs: usize, rows: &mut [&mut [u8]], accept: Accept<'_>) -> Result<(), Error> {
         self.wait_for_signatures(jobs)?;
         self.keep(jobs);
         accept(&self.highest_roots(jobs))?;
         let (p, mut from) = (self.p(), self.device(self.layout.output));
+        // The host puts R where the host has made it.
+        let skip = if self.hashed.is_some() { 0 } else { p.n };
         for rows in rows {
             let (to, bytes) = (rows.as_mut_ptr() as u64, rows.len());
             match self.gpu.reaches(to, bytes) {
                 true => self.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?,
-                false => self.ring().receive(rows, p.n, from)?,
+                false => self.ring().receive(rows, skip, from)?,
             }
             from += bytes as u64;
         }
@@ -490,6 +511,49 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
+    /// What the device is to hash of these jobs: words of a row. `None` if a message is too long for it.
+    fn message_words(&self, digests: &dyn Digests, jobs: usize) -> Option<usize> {
+        let most = self.shape.policy.digest as usize;
+        let longest = |most| (0..jobs).map(|job| digests.m_prime_bytes(job)).max().filter(|bytes| *bytes <= most);
+        (most > 0).then(|| longest(most)).flatten().map(|bytes| self.shape.message_words(bytes))
+    }
+
+    /// Lays messages out in rows of so many words, and their keys behind them.
+    fn put_messages(&mut self, of: &[u32], numbers: &[u32], digests: &dyn Digests, words: usize, keys: &[Key<'_>]) {
+        let (n, part, parallel) = (self.p().n, self.layout.messages, in_threads(self.shape.policy.threads));
+        let distinct = of.iter().map(|key| numbers[*key as usize] as usize + 1).max().unwrap_or(0);
+        let hashed = Hashed { words, rows: of.len() * words * 4, keys: distinct * 3 * n };
+        let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
+        let mut left = of_keys.chunks_exact_mut(3 * n).enumerate().peekable();
+        for (job, key) in of.iter().enumerate() {
+            if let Some((_, to)) = left.next_if(|(number, _)| *number == numbers[*key as usize] as usize) {
+                let sk_prf = digests.sk_prf(job);
+                to[..sk_prf.len()].copy_from_slice(sk_prf);
+                to[n..2 * n].copy_from_slice(keys[*key as usize].pk_seed);
+                to[2 * n..].copy_from_slice(digests.pk_root(job));
+            }
+        }
+        let put = |(job, (to, key)): (usize, (&mut [u8], &u32))| {
+            let (m_prime, opt_rand) = (digests.m_prime(job), digests.opt_rand(job));
+            let bytes: usize = m_prime.parts().iter().map(|part| part.len()).sum();
+            to[..4].copy_from_slice(&numbers[*key as usize].to_le_bytes());
+            to[4..8].copy_from_slice(&(bytes as u32).to_le_bytes());
+            to[8..][..opt_rand.len()].copy_from_slice(opt_rand);
+            // R is between.
+            let mut at = 8 + opt_rand.len() + n;
+            for part in m_prime.parts() {
+                to[at..][..part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+        };
+        if parallel && of.len() >= 256 {
+            rows.par_chunks_exact_mut(4 * words).zip(of).enumerate().with_min_len(64).for_each(put);
+        } else {
+            rows.chunks_exact_mut(4 * words).zip(of).enumerate().for_each(put);
+        }
+        self.hashed = Some(hashed);
+    }
+
     /// Of a batch of several passes, every pass's values are kept; of a single one they stay where they are.
     fn keep(&mut self, jobs: usize) {
         if !self.kept.passes {
@@ -536,7 +600,7 @@ impl<G: Gpu> GpuProgram<G> {
         let mut rows = vec![0; order.len() * each];
         let signatures = Sent::Later(moved.signatures);
         let timing =
-            self.pass(&moved, 0..order.len(), nodes, signatures, &mut rows).inspect_err(|_| wipe(&mut rows))?;
+            self.pass(&moved, 0..order.len(), nodes, None, signatures, &mut rows).inspect_err(|_| wipe(&mut rows))?;
         let head = if self.plan.op == Op::Sign { self.p().n } else { 0 };
         // Of a single job the second place counts.
         let moved_to = |i: usize| if jobs.len() == 1 { 1 } else { (i + jobs.len() - 1) % jobs.len() };
@@ -549,15 +613,24 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(timing)
     }
 
-    /// Lays keys and positions of a pass out; gives the number of distinct keys.
-    fn lay_out(&mut self, batch: &Batch<'_>, jobs: std::ops::Range<usize>, nodes: &[u64]) -> usize {
+    /// Lays keys of a pass out, and positions, or messages in rows of so many words; gives the number of distinct keys.
+    fn lay_out(
+        &mut self,
+        batch: &Batch<'_>,
+        jobs: std::ops::Range<usize>,
+        nodes: &[u64],
+        messages: Option<(&dyn Digests, usize)>,
+    ) -> usize {
         let of = &batch.key_of[jobs.clone()];
         let mut numbers = vec![u32::MAX; batch.keys.len()];
         let keys = self.put_keys(batch, of, &mut numbers, nodes);
         let flag = self.layout.flag;
         self.bytes(flag).fill(0);
-        if self.plan.op != Op::Keygen {
-            self.put_positions(of, &numbers, &batch.positions[jobs]);
+        self.hashed = None;
+        match messages {
+            Some((digests, words)) => self.put_messages(of, &numbers, digests, words, batch.keys),
+            None if self.plan.op == Op::Keygen => {}
+            None => self.put_positions(of, &numbers, &batch.positions[jobs]),
         }
         keys
     }
@@ -567,11 +640,12 @@ impl<G: Gpu> GpuProgram<G> {
         &mut self,
         batch: &Batch<'_>,
         nodes: &[u64],
+        messages: Option<(&dyn Digests, usize)>,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Result<Timing, Error> {
         let (start, count) = (Instant::now(), batch.len());
-        let keys = self.lay_out(batch, 0..count, nodes);
+        let keys = self.lay_out(batch, 0..count, nodes, messages);
         let record = self.recordable(count, keys);
         let laid_out = start.elapsed();
         let steps = |program: &Self| program.sign_steps(count, keys);
@@ -583,7 +657,7 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// What a pass may be recorded as: one of few jobs always, one of more if it is like the last.
     fn recordable(&mut self, jobs: usize, keys: usize) -> Option<What> {
-        let what = (jobs, keys, self.stored);
+        let what = (jobs, keys, self.stored, self.hashed);
         let is_again = self.last.replace(what) == Some(what) && jobs <= MOST_RECORDED_AGAIN;
         (self.shape.policy.record == 1 && (jobs <= MOST_RECORDED || is_again)).then_some(what)
     }
@@ -598,20 +672,31 @@ impl<G: Gpu> GpuProgram<G> {
         &mut self,
         batch: &Batch<'_>,
         uploads: &[Step],
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Result<Timing, Error> {
         self.kept = Kept::default();
+        let words = self.message_words(digests, batch.len());
         let shared = self.cache.clone();
         let turn = shared.turn();
         let under_way = self.queue.submit(&self.kernels, uploads).and_then(|()| self.queue.mark(0));
-        let batch = &Batch { positions: &positions(), ..*batch };
-        if let Err(why) = under_way.and_then(|()| batch.check(&self.plan, out.len())) {
+        let positions = if words.is_none() { digests.positions() } else { Vec::new() };
+        let batch = &Batch { positions: &positions, ..*batch };
+        if let Err(why) = under_way.and_then(|()| self.check(batch, words, out.len())) {
             // The signatures are the caller's again when this returns.
             let _ = self.queue.wait();
             return Err(why);
         }
-        self.pass(batch, 0..batch.len(), &[], Sent::UnderWay(turn), out)
+        let messages = words.map(|words| (&*digests, words));
+        self.pass(batch, 0..batch.len(), &[], messages, Sent::UnderWay(turn), out)
+    }
+
+    /// Checks a batch, whose positions the device computes if its messages' rows have so many words.
+    fn check(&self, batch: &Batch<'_>, words: Option<usize>, out: usize) -> Result<(), Error> {
+        match words {
+            Some(_) => batch.check_all_but_positions(&self.plan, out),
+            None => batch.check(&self.plan, out),
+        }
     }
 
     /// A pass of a batch that signs, verifies or makes keys.
@@ -620,12 +705,13 @@ impl<G: Gpu> GpuProgram<G> {
         batch: &Batch<'_>,
         jobs: std::ops::Range<usize>,
         nodes: &[u64],
+        messages: Option<(&dyn Digests, usize)>,
         mut signatures: Sent<'_>,
         out: &mut [u8],
     ) -> Result<Timing, Error> {
         let start = Instant::now();
         let (p, op, count) = (self.p(), self.plan.op, jobs.len());
-        let keys = self.lay_out(batch, jobs.clone(), nodes);
+        let keys = self.lay_out(batch, jobs.clone(), nodes, messages);
         let (few, row) = (count <= MOST_RECORDED, p.sig_bytes());
         if let (Sent::Later(few), true) = (&mut signatures, few) {
             let input = self.layout.input;
@@ -758,7 +844,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
                 true => self.pass_elsewhere(batch, jobs, &nodes, out),
                 false => {
                     let signatures = Sent::Later(batch.signatures.get(jobs.clone()).unwrap_or_default());
-                    self.pass(batch, jobs, &nodes, signatures, out)
+                    self.pass(batch, jobs, &nodes, None, signatures, out)
                 }
             };
             let pass = pass.inspect_err(|_| self.drop_nodes(batch))?;
@@ -771,7 +857,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>> {
@@ -780,10 +866,13 @@ impl<G: Gpu> Program for GpuProgram<G> {
             return None;
         }
         self.kept = Kept::default();
-        let batch = &Batch { positions: &positions(), ..*batch };
-        let checked = batch.check(&self.plan, rows.iter().map(|rows| rows.len()).sum());
+        let words = self.message_words(digests, batch.len());
+        let positions = if words.is_none() { digests.positions() } else { Vec::new() };
+        let batch = &Batch { positions: &positions, ..*batch };
+        let checked = self.check(batch, words, rows.iter().map(|rows| rows.len()).sum());
+        let messages = words.map(|words| (&*digests, words));
         let done = checked.and_then(|()| self.nodes_of_keys(batch)).and_then(|(_held, nodes)| {
-            self.pass_held(batch, &nodes, rows, accept).inspect_err(|_| self.drop_nodes(batch))
+            self.pass_held(batch, &nodes, messages, rows, accept).inspect_err(|_| self.drop_nodes(batch))
         });
         Some(done)
     }
@@ -791,7 +880,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
     fn run_fetched(
         &mut self,
         batch: &Batch<'_>,
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>> {
         let row = self.p().sig_bytes();
@@ -801,7 +890,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
             return None;
         }
         let uploads = self.fetches(batch.signatures)?;
-        Some(self.verify_fetched(batch, &uploads, positions, out))
+        Some(self.verify_fetched(batch, &uploads, digests, out))
     }
 
     fn elsewhere(&mut self, elsewhere: bool) {

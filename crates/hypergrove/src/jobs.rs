@@ -3,7 +3,7 @@
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::{Failed, Run, room};
 use hypergrove_engine::programs::{Group, Ready};
-use hypergrove_engine::{Batch, Error, Key, wiped};
+use hypergrove_engine::{Batch, Digests, Error, Key, wiped};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{ForsLeaves, KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
@@ -11,6 +11,7 @@ use hypergrove_taint::{classify, declassified, declassify};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::ptr;
 use std::sync::Arc;
@@ -234,15 +235,102 @@ impl ToSign<'_> {
     /// FIPS 205, Algorithm 19: lines 1–10.
     fn randomized(&self, i: usize, fresh: &[u8], r: &mut [u8]) -> Position {
         let (p, key) = (self.key.params(), self.key.as_ref());
-        let opt_rand = match self.randomizer {
-            Randomizer::Hedged => &fresh[i * p.n..][..p.n],
-            Randomizer::Deterministic => key.pk_seed(),
-            Randomizer::Given(bytes) => bytes,
-        };
-        let m_prime = MPrime::new(self.mode, self.message).expect("the mode was checked");
-        prf_msg(p, key.sk_prf(), opt_rand, &m_prime, r);
+        let m_prime = m_prime(self.mode, self.message);
+        prf_msg(p, key.sk_prf(), self.opt_rand(i, fresh), &m_prime, r);
         declassify(&*r);
         Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime)
+    }
+}
+
+impl<'a> ToSign<'a> {
+    /// opt_rand of the i-th message; `fresh` has n bytes for each.
+    fn opt_rand<'f>(&self, i: usize, fresh: &'f [u8]) -> &'f [u8]
+    where
+        'a: 'f,
+    {
+        let n = self.key.params().n;
+        match self.randomizer {
+            Randomizer::Hedged => &fresh[i * n..][..n],
+            Randomizer::Deterministic => self.key.as_ref().pk_seed(),
+            Randomizer::Given(bytes) => bytes,
+        }
+    }
+}
+
+/// M′ of a message whose mode was checked.
+fn m_prime<'a>(mode: Mode<'a>, message: &'a [u8]) -> MPrime<'a> {
+    MPrime::new(mode, message).expect("the mode was checked")
+}
+
+/// Messages to be signed, and the R that the host makes if it is asked to.
+struct SignDigests<'s, 'a, F> {
+    run: &'s Run<'s>,
+    of: &'s F,
+    messages: PhantomData<&'s ToSign<'a>>,
+    fresh: &'s [u8],
+    rs: &'s mut [u8],
+    /// Whether the host was asked.
+    is_made: bool,
+}
+
+impl<'a, F: Fn(usize) -> ToSign<'a> + Send + Sync> Digests for SignDigests<'_, 'a, F> {
+    fn positions(&mut self) -> Vec<Position> {
+        let n = self.run.plan().params.n;
+        self.is_made = true;
+        randomize(self.run, self.of, self.fresh, (self.rs, n), 0..n)
+    }
+    fn m_prime_bytes(&self, job: usize) -> usize {
+        let ToSign { mode, message, .. } = (self.of)(job);
+        MPrime::bytes(mode, message)
+    }
+    fn m_prime(&self, job: usize) -> MPrime<'_> {
+        let ToSign { mode, message, .. } = (self.of)(job);
+        m_prime(mode, message)
+    }
+    fn opt_rand(&self, job: usize) -> &[u8] {
+        (self.of)(job).opt_rand(job, self.fresh)
+    }
+    fn pk_root(&self, job: usize) -> &[u8] {
+        (self.of)(job).key.as_ref().pk_root()
+    }
+    fn sk_prf(&self, job: usize) -> &[u8] {
+        (self.of)(job).key.as_ref().sk_prf()
+    }
+}
+
+/// Messages whose signatures are to be verified.
+struct VerifyDigests<'s, 'a, F> {
+    run: &'s Run<'s>,
+    of: &'s F,
+    messages: PhantomData<&'s ToVerify<'a>>,
+    jobs: usize,
+}
+
+impl<'a, F: Fn(usize) -> ToVerify<'a> + Send + Sync> Digests for VerifyDigests<'_, 'a, F> {
+    /// FIPS 205, Algorithm 20: lines 4–11.
+    fn positions(&mut self) -> Vec<Position> {
+        let p = self.run.plan().params;
+        self.run.place.map(self.jobs, |i| {
+            let ToVerify { pk_seed, pk_root, mode, message, signature } = (self.of)(i);
+            Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime(mode, message))
+        })
+    }
+    fn m_prime_bytes(&self, job: usize) -> usize {
+        let ToVerify { mode, message, .. } = (self.of)(job);
+        MPrime::bytes(mode, message)
+    }
+    fn m_prime(&self, job: usize) -> MPrime<'_> {
+        let ToVerify { mode, message, .. } = (self.of)(job);
+        m_prime(mode, message)
+    }
+    fn opt_rand(&self, _: usize) -> &[u8] {
+        &[]
+    }
+    fn pk_root(&self, job: usize) -> &[u8] {
+        (self.of)(job).pk_root
+    }
+    fn sk_prf(&self, _: usize) -> &[u8] {
+        &[]
     }
 }
 
@@ -280,8 +368,8 @@ fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
 
 /// Signs messages into `rows`, in as many parts as there are, on a device that holds signatures back until the roots of their top
 /// trees were compared with the keys'. `None` where that is not all that is to be checked, where the device does not, or where
-/// something does not fit: [`sign`] is to do it then, and to say what it is. After an error rows may hold some of it. R is made in
-/// `memory`.
+/// something does not fit: [`sign`] is to do it then, and to say what it is. After an error rows may hold some of it. The host
+/// makes R in `memory`, unless the device does.
 pub(crate) fn sign_held<'a>(
     run: &Run<'_>,
     of: impl Fn(usize) -> ToSign<'a> + Send + Sync,
@@ -301,7 +389,7 @@ pub(crate) fn sign_held<'a>(
         return Some(Err(why));
     }
     let rs = room(memory, key_of.len() * p.n);
-    let mut positions = || randomize(run, &of, &fresh, (rs, p.n), 0..p.n);
+    let mut digests = SignDigests { run, of: &of, messages: PhantomData, fresh: &fresh, rs, is_made: false };
     let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
     let compares = options.check_roots && run.plan().cached_layers == 0;
     let of_key = |key: &u32| keys[*key as usize];
@@ -318,7 +406,7 @@ pub(crate) fn sign_held<'a>(
     let done = run.place.program_if(run.facts, key_of.len(), |program| {
         let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
         program
-            .run_held(&batch, &mut positions, rows, &mut accept)
+            .run_held(&batch, &mut digests, rows, &mut accept)
             .transpose()
             .map(|timing| timing.map(|timing| ((), timing)))
     });
@@ -331,6 +419,12 @@ pub(crate) fn sign_held<'a>(
             let compared = run.compare_roots(roots.chunks_exact(p.n), key_of.iter().map(of_key), "the top tree's root");
             return compared.err().map(Err);
         }
+    }
+    let SignDigests { rs, is_made, .. } = digests;
+    if !is_made {
+        // The device has made R, as a part of each signature.
+        rows.iter().for_each(|rows| declassify(&**rows));
+        return Some(Ok(()));
     }
     let mut left = &*rs;
     let parts = rows.iter_mut().map(|rows| {
@@ -395,7 +489,7 @@ pub(crate) fn sign<'a>(
 
 /// The root that each signature implies, n bytes each: PK.root if it is valid. `key_of` says which of `pk_seeds` is whose.
 ///
-/// FIPS 205, Algorithm 20: lines 4–13 here, the others in the program.
+/// FIPS 205, Algorithm 20: the others in the program than those of [`VerifyDigests`].
 pub(crate) fn verify<'a>(
     run: &Run<'_>,
     of: impl Fn(usize) -> ToVerify<'a> + Send + Sync,
@@ -403,23 +497,16 @@ pub(crate) fn verify<'a>(
     key_of: &[u32],
     roots: &mut [u8],
 ) -> Result<(), Error> {
-    let p = run.plan().params;
-    let mut positions = || {
-        run.place.map(key_of.len(), |i| {
-            let ToVerify { pk_seed, pk_root, mode, message, signature } = of(i);
-            let m_prime = MPrime::new(mode, message).expect("the mode was checked");
-            Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime)
-        })
-    };
+    let mut digests = VerifyDigests { run, of: &of, messages: PhantomData, jobs: key_of.len() };
     let keys: Vec<Key<'_>> =
         pk_seeds.iter().map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
     let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
     let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
     run.place.program(run.facts, key_of.len(), |program| {
         let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
-        let done = match program.run_fetched(&batch, &mut positions, roots) {
+        let done = match program.run_fetched(&batch, &mut digests, roots) {
             Some(done) => done,
-            None => program.run(&Batch { positions: &positions(), ..batch }, roots),
+            None => program.run(&Batch { positions: &digests.positions(), ..batch }, roots),
         };
         declassify(&*roots);
         done.map(|timing| ((), timing))

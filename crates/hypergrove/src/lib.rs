@@ -133,8 +133,8 @@ use std::sync::Arc;
 pub mod backend {
     pub use hypergrove_cpu::rates;
     pub use hypergrove_engine::{
-        Accept, Axis, Batch, Checked, Hasher, HostMemory, Key, Policy, Positions, Program, Reached, Reference,
-        SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
+        Accept, Axis, Batch, Checked, Digests, Hasher, HostMemory, Key, Policy, Program, Reached, Reference, SelfTest,
+        Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
         capabilities, forward, wiped,
     };
     pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};

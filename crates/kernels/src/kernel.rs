@@ -66,6 +66,8 @@ kernels! {
     ClimbSolo "climb_solo";
     /// As `ForsClimb`.
     ForsClimbSolo "fors_climb_solo";
+    /// R, and what messages' digests select.
+    Digest "digest";
     /// zkDilithium: ρ, ρ′ and `key` of seeds.
     ZkSeed "zk_seed";
     /// zkDilithium: ExpandA.

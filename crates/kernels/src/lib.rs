@@ -131,6 +131,8 @@ pub mod flags {
         SPANS: u32;
         /// Messages begin at multiples of 16 bytes.
         QUADS: u32;
+        /// R is made.
+        SIGN: u32;
     }
 }
 
@@ -140,9 +142,11 @@ mod sizes {
         KEY_WORDS: usize;
         /// Words of a job on the device before its k FORS leaves.
         JOB_WORDS: usize;
+        /// Words of a job that [`Kernel::Digest`] has for itself.
+        BETWEEN: usize;
     }
 }
-pub use sizes::{JOB_WORDS, KEY_WORDS};
+pub use sizes::{BETWEEN, JOB_WORDS, KEY_WORDS};
 
 /// Words of a block's tile of nodes.
 pub const TILE_WORDS: usize = number_after(include_str!("../stage/treehash.h"), "SHARED(tile, ") as usize;

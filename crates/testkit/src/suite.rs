@@ -23,7 +23,7 @@ macro_rules! backend_tests {
             $crate::backend_tests!(@each $name, $backend,
                 odd_batches_and_mixed_keys every_set toys_exhaustively every_policy_gives_the_same_bytes
                 cached_layers_give_the_same_bytes other_places_give_the_same_bytes bad_batches_are_refused
-                negative_corpus);
+                negative_corpus messages_are_hashed_by_devices);
         }
     };
     (@each $name:ident, $backend:expr, $($test:ident)*) => { $(
@@ -36,6 +36,8 @@ macro_rules! backend_tests {
         }
     )* };
 }
+
+pub use crate::digests::check as messages_are_hashed_by_devices;
 
 /// Seeds, positions and what a program of the reference makes of them.
 struct Case {

@@ -1,11 +1,12 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{GpuProgram, MOST_RECORDED, WIDE_CHUNK};
+use super::{GpuProgram, Hashed, MOST_RECORDED, WIDE_CHUNK};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
+use hypergrove_fips205::plan::Op;
 use hypergrove_kernels::flags::COPY;
-use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, flags};
+use hypergrove_kernels::{Args, BETWEEN, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, flags};
 
 /// What the steps of signing share.
 struct Signing {
@@ -184,6 +185,22 @@ impl<G: Gpu> GpuProgram<G> {
         vec![upload, Step::Launch(self.flat(Kernel::Keys, [1, keys, keys], args))]
     }
 
+    /// Positions to the device, or messages that select them there.
+    pub(super) fn positions(&self, jobs: usize) -> Vec<Step> {
+        let l = &self.layout;
+        let Some(Hashed { words, rows, keys }) = self.hashed else {
+            return vec![self.upload(l.positions, jobs * (JOB_WORDS + self.p().k) * 4)];
+        };
+        let (to, from) = (self.device(l.messages) + (jobs * BETWEEN * 4) as u64, self.on_host(l.messages));
+        let flags = if self.plan.op == Op::Sign { flags::SIGN } else { 0 };
+        let (total, count) = (jobs as u32, words as u32);
+        let args = Args { nodes: self.device(l.messages), total, count, flags, ..self.args() };
+        vec![
+            Step::Upload { to, from, bytes: rows + keys },
+            Step::Launch(self.flat(Kernel::Digest, [1, jobs, jobs], args)),
+        ]
+    }
+
     /// Chains from digits to ends, in sorted tiles.
     pub(super) fn complete(&self, jobs: usize, mut args: Args) -> Launch {
         let policy = &self.shape.policy;
@@ -230,7 +247,7 @@ impl<G: Gpu> GpuProgram<G> {
         let Signing { keep, few, .. } = signing;
         let (beside, check) = (self.shape.policy.beside == 1, self.shape.policy.check == 1);
         let mut steps = self.keys(keys);
-        steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
+        steps.extend(self.positions(jobs));
         if !few {
             steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_words(p, jobs) * 4 });
         }
@@ -400,7 +417,7 @@ impl<G: Gpu> GpuProgram<G> {
     pub(super) fn verify_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(keys);
-        steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
+        steps.extend(self.positions(jobs));
         if jobs <= MOST_RECORDED {
             steps.push(self.upload(l.input, jobs * p.sig_bytes()));
         }

@@ -6,7 +6,7 @@ use crate::policy::GpuPolicy;
 use crate::ring::ring_bytes;
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Family, Params};
-use hypergrove_kernels::{JOB_WORDS, KEY_WORDS, SOLO_LEAF_LEVELS};
+use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, SOLO_LEAF_LEVELS};
 
 /// Device memory for the chain ends of one window of leaves, at most.
 const ENDS_BYTES: usize = 512 << 20;
@@ -21,6 +21,8 @@ pub(super) struct Layout {
     // In both memories.
     pub(super) seeds: Part,
     pub(super) positions: Part,
+    /// What the device makes positions from: room for the longest M′ that it hashes, and a key, for each job.
+    pub(super) messages: Part,
     pub(super) flag: Part,
     pub(super) input: Part,
     pub(super) roots: Part,
@@ -164,6 +166,9 @@ impl Shape {
             Op::Verify => both(0, 0),
             Op::Cache => both(jobs * ((2 << p.hp) - 1) * n, jobs * ((2 << p.hp) - 1) * n),
         };
+        let of_job =
+            when(hashes && self.policy.digest > 0, 4 * self.message_words(self.policy.digest as usize) + 3 * n);
+        layout.messages = both(jobs * (of_job + when(of_job > 0, 4 * BETWEEN)), jobs * of_job);
         layout.ring = both(0, when(hashes && signatures > few, ring_bytes(signatures)));
         let mut part = |bytes: usize| both(bytes, 0);
         layout.keys = part(when(op != Op::Cache && jobs > FEW_KEYS, jobs) * KEY_WORDS * 4);
@@ -186,6 +191,12 @@ impl Shape {
         layout
     }
 
+    /// Words of a job's row of `Kernel::Digest`, for an M′ of so many bytes.
+    pub(super) fn message_words(&self, bytes: usize) -> usize {
+        let nodes = if self.op == Op::Sign { 2 } else { 1 };
+        2 + nodes * self.p.n / 4 + bytes.div_ceil(4)
+    }
+
     /// Whether every index of a pass of this size fits its 32 bits.
     pub(super) fn indexable(&self, layout: &Layout) -> bool {
         let p = self.p;
@@ -194,6 +205,7 @@ impl Shape {
         let parts = [
             layout.input,
             layout.output,
+            layout.messages,
             layout.trace,
             layout.cached_trace,
             layout.ends,

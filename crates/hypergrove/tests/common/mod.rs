@@ -239,7 +239,7 @@ impl Program for MockProgram {
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>> {
@@ -247,7 +247,7 @@ impl Program for MockProgram {
         if op != Op::Sign || self.elsewhere || self.mock.memory == 0 {
             return None;
         }
-        let batch = &Batch { positions: &positions(), ..*batch };
+        let batch = &Batch { positions: &digests.positions(), ..*batch };
         let mut out = vec![0; batch.len() * p.sig_bytes()];
         let done = self.run(batch, &mut out).and_then(|timing| {
             if !self.mock.is_idle {
@@ -273,13 +273,13 @@ impl Program for MockProgram {
     fn run_fetched(
         &mut self,
         batch: &Batch<'_>,
-        positions: Positions<'_>,
+        digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>> {
         if self.plan().op != Op::Verify || self.elsewhere || self.mock.memory == 0 {
             return None;
         }
-        Some(self.run(&Batch { positions: &positions(), ..*batch }, out))
+        Some(self.run(&Batch { positions: &digests.positions(), ..*batch }, out))
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;

@@ -1,0 +1,102 @@
+//! What a device makes of messages, against the host.
+
+use super::*;
+use crate::host::HostGpu;
+use hypergrove_engine::Policy;
+use hypergrove_fips205::{PARAMETER_SETS, TOY_SHA2_16};
+use hypergrove_testkit::digests::{KEYS, Told, text};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Every set; messages from nothing to several blocks of each hash function, with every length around a block's end.
+#[test]
+fn a_device_hashes_messages_as_the_host_does() {
+    const BUDGET: u64 = 256 << 20;
+    let (gpu, cache) = (Arc::new(HostGpu::new(false)), Arc::new(NodesCache::new(0)));
+    let policy = GpuPolicy::of(&Policy(vec![("digest", 1024)])).unwrap();
+    let (text, mut seen) = (text(), 0);
+    for (p, op) in PARAMETER_SETS.iter().flat_map(|p| [(*p, Op::Sign), (*p, Op::Verify)]) {
+        // A signature of a set with one tree takes gigabytes.
+        if op == Op::Sign && p.a > 20 {
+            continue;
+        }
+        let jobs = 96;
+        let Ok(mut program) = GpuProgram::new(&gpu, &cache, &Plan::new(p, op), jobs, BUDGET, policy) else {
+            panic!("{p} {op:?}");
+        };
+        let (jobs, sig) = (program.layout.jobs.min(jobs), p.sig_bytes());
+        for first in [0, 96, 192] {
+            let mut told = Told::new(p, op, (jobs, first), &text);
+            let keys: Vec<_> = (0..KEYS)
+                .map(|key| Key { pk_seed: told.pk_seed(key), sk_seed: &[], cached_nodes: &[], cached_id: 0 })
+                .collect();
+            let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
+            let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
+            let words = program.message_words(&told, jobs).unwrap();
+            program.lay_out(&batch, 0..jobs, &[], Some((&told, words)));
+            // What a signature begins with goes through the room for roots, which nothing else needs here.
+            let (part, n) = (program.layout.roots, p.n);
+            let sigs = program.args().sigs;
+            let steps = program.positions(jobs);
+            let submit = |program: &mut GpuProgram<HostGpu>, steps: &[Step]| {
+                program.queue.submit(&program.kernels, steps).unwrap();
+                program.queue.wait().unwrap();
+            };
+            let on_host = program.on_host(part);
+            let at = |job: usize| (sigs + (job * sig) as u64, on_host + (job * n) as u64);
+            if op == Op::Verify {
+                for job in 0..jobs {
+                    let r = told.r(job);
+                    program.bytes(part)[job * n..][..n].copy_from_slice(&r);
+                }
+                let ups: Vec<_> = (0..jobs).map(at).map(|(to, from)| Step::Upload { to, from, bytes: n }).collect();
+                submit(&mut program, &ups);
+            }
+            submit(&mut program, &steps);
+            let downs: Vec<_> = (0..jobs).map(at).map(|(from, to)| Step::Download { to, from, bytes: n }).collect();
+            submit(&mut program, &downs);
+            for (job, r) in program.view(part, jobs * n).chunks_exact(n).enumerate() {
+                assert!(r == told.r(job), "{p} {op:?}: R of {} bytes", told.m_prime_bytes(job));
+            }
+            let (part, row) = (program.layout.positions, 4 * (JOB_WORDS + p.k));
+            let down = program.download(part, jobs * row);
+            submit(&mut program, &[down]);
+            for (job, position) in told.positions().iter().enumerate() {
+                let words: Vec<u32> = program.view(part, jobs * row)[job * row..][..row]
+                    .chunks_exact(4)
+                    .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+                    .collect();
+                let Position { idx_tree, idx_leaf, fors } = position;
+                let expected =
+                    [&[key_of[job], (idx_tree >> 32) as u32, *idx_tree as u32, *idx_leaf], &fors[..]].concat();
+                assert!(words == expected, "{p} {op:?}: positions of {} bytes", told.m_prime_bytes(job));
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 3000, "{seen}");
+}
+
+#[test]
+fn a_key_that_messages_are_hashed_with_is_wiped() {
+    let (p, text, jobs) = (&TOY_SHA2_16, text(), 20);
+    let (gpu, cache) = (Arc::new(HostGpu::new(true)), Arc::new(NodesCache::new(0)));
+    let policy = GpuPolicy::of(&Policy(vec![("digest", 512)])).unwrap();
+    let mut program = GpuProgram::new(&gpu, &cache, &Plan::new(p, Op::Sign), jobs, 64 << 20, policy).unwrap();
+    let mut told = Told::new(p, Op::Sign, (jobs, 0), &text);
+    let keys: Vec<_> = (0..KEYS)
+        .map(|key| Key { pk_seed: told.pk_seed(key), sk_seed: &text[3000..][..p.n], cached_nodes: &[], cached_id: 0 })
+        .collect();
+    let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
+    let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
+    let mut out = vec![0; jobs * p.sig_bytes()];
+    program.run_held(&batch, &mut told, &mut [&mut out[..]], &mut |_| Ok(())).unwrap().unwrap();
+    assert!(!told.asked);
+    // Without this, dropping would wipe all.
+    gpu.submissions.store(0, Relaxed);
+    drop(program);
+    gpu.submissions.store(u64::MAX, Relaxed);
+    let freed = gpu.freed.lock().unwrap();
+    let holds = |bytes: &[u8]| freed.iter().any(|memory| memory.windows(p.n).any(|window| window == bytes));
+    assert!((0..KEYS).all(|job| !holds(told.sk_prf(job))), "SK.prf");
+    assert!(holds(&out[p.n..2 * p.n]), "a signature is not secret");
+}
