@@ -6,10 +6,14 @@ use hypergrove::{BACKENDS, Backend, TableSource};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
+use std::collections::BTreeMap;
 use std::env;
 use std::path::PathBuf;
 use std::process;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Devices, threads and memory that calls share. Calls without an engine use one that is made when it is first needed: the
 /// CPU, and GPUs for batches where measurements say they are faster.
@@ -20,15 +24,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Engine {
     /// Some until it is dropped.
     engine: Option<hypergrove::Engine>,
+    /// In [`LIVING`].
+    number: u64,
     process: u32,
+}
+
+/// The engines that programs have made and that are not dropped, each with its process: see [`end`].
+static LIVING: Mutex<BTreeMap<u64, (u32, hypergrove::Engine)>> = Mutex::new(BTreeMap::new());
+
+/// The engine that is made for calls without one, and its process.
+static DEFAULT: Mutex<Option<(u32, hypergrove::Engine)>> = Mutex::new(None);
+
+/// Engines that programs have made so far.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// How long Python waits at its exit for a batch that has begun.
+const LAST_BATCH: Duration = Duration::from_secs(600);
+
+/// Cancels what waits in the queues of this process's engines, and waits for what has begun: a thread may be loading a driver,
+/// which must not happen while the process ends.
+pub(crate) fn end() {
+    let living = LIVING.lock().unwrap_or_else(PoisonError::into_inner);
+    let default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = living.values().chain(&*default).filter(|(process, _)| *process == process::id());
+    let all: Vec<_> = all.map(|(_, engine)| engine.clone()).collect();
+    drop((living, default));
+    for engine in &all {
+        let _ = engine.drain(Instant::now());
+    }
+    for engine in &all {
+        let _ = engine.drain(Instant::now() + LAST_BATCH);
+    }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
         let engine = self.engine.take();
         if self.process == process::id() {
+            let living = LIVING.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
             // The last drop waits for tickets that have begun, and whoever gets their results may wait for Python.
-            Python::attach(|py| py.detach(|| drop(engine)));
+            Python::attach(|py| py.detach(|| drop((engine, living))));
         } else {
             // A forked child has none of the threads and devices that the engine would give back.
             std::mem::forget(engine);
@@ -52,8 +87,7 @@ pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<hypergrov
 
 /// The engine that is made for whoever names none, once a process.
 fn default_engine() -> PyResult<hypergrove::Engine> {
-    static MADE: Mutex<Option<(u32, hypergrove::Engine)>> = Mutex::new(None);
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut made = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
     let process = process::id();
     match &*made {
         Some((of, engine)) if *of == process => return Ok(engine.clone()),
@@ -165,7 +199,9 @@ impl Engine {
             builder = builder.tables(paths.into_iter().map(read).collect::<PyResult<Vec<_>>>()?);
         }
         let engine = builder.build().map_err(|why| exception(&why))?;
-        Ok(Engine { engine: Some(engine), process: process::id() })
+        let (number, process) = (NUMBER.fetch_add(1, Relaxed), process::id());
+        LIVING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (process, engine.clone()));
+        Ok(Engine { engine: Some(engine), number, process })
     }
 
     /// The devices that work is split over, but for those that failed.

@@ -105,7 +105,7 @@ impl Woken {
 }
 
 // A thread that waits for Python while Python ends is ended by it, and takes the process along. So Python waits at its exit for
-// threads that tell a loop something, and later ones leave it alone.
+// threads that tell a loop something, and later ones leave it alone. It waits for the engines' threads too.
 static TELLING: AtomicUsize = AtomicUsize::new(0);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// The process that the two are of.
@@ -128,6 +128,7 @@ fn end(py: Python<'_>, process: u32) {
     }
     IS_ENDING.store(true, SeqCst);
     py.detach(|| {
+        crate::engine::end();
         while TELLING.load(SeqCst) > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
