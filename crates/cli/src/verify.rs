@@ -18,6 +18,7 @@ use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Printer, Shown, grouped};
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -57,46 +58,17 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let told = if args.json { Told::Json } else { Told::Lines };
     let path_of = |index: usize| Some(signatures[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
-    let lengths = keys.signatures();
-    let messages = Messages::new(machine, args.digest.as_ref());
-    let absent = |index: usize, failure: Failure| missing(failure, &named[index].path, &signatures[index]);
-    // The envelopes whose signatures are judged.
-    let opened: Vec<OnceLock<Opened>> = files.iter().map(|_| OnceLock::new()).collect();
-    // What is diagnosed once all else is known.
-    let failed = Mutex::new(Vec::new());
-    let mismatch = |index: usize, mismatch: &Mismatch| {
-        let advice = Advice { sentence: mismatch.to_string(), command: None };
-        verdicts.tell_with(index, Verdict::Invalid, Some(advice.into()));
-    };
-    let told = |index: usize, verdict: Verdict| match (verdict, opened[index].get()) {
-        (Verdict::Invalid, Some(_)) => mismatch(index, &Mismatch::Content),
-        (verdict @ Verdict::Good(_), Some(Opened { comment, .. })) => {
-            verdicts.tell_with(index, verdict, comment.clone().map(Remark::Comment));
-        }
-        (verdict @ (Verdict::Invalid | Verdict::Error(_)), None) if args.diagnose => {
-            failed.lock().unwrap_or_else(PoisonError::into_inner).push((index, verdict));
-        }
-        (verdict, _) => verdicts.tell(index, verdict),
-    };
-    let no_verdict = |index: usize, failure: Failure| told(index, Verdict::Error(failure));
-    // One key that made the signature suffices; the verdict on a file is known with that on its last key.
-    let best = Mutex::new(None);
-    let tell = |Try { index, by, last }: Try, valid: Result<bool, Error>| {
-        let verdict = match valid {
-            Ok(true) => Verdict::Good(by),
-            Ok(false) => Verdict::Invalid,
-            Err(error) => Verdict::Error(Failure::from(error).of(&files[index])),
-        };
-        let best = &mut *best.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = match (best.take(), verdict) {
-            (Some(good @ Verdict::Good(_)), _) | (_, good @ Verdict::Good(_)) => good,
-            (Some(error @ Verdict::Error(_)), _) => error,
-            (_, verdict) => verdict,
-        };
-        match last {
-            true => told(index, kept),
-            false => *best = Some(kept),
-        }
+    let judging = Judging {
+        args,
+        named: &named,
+        files: &files,
+        signatures: &signatures,
+        lengths: keys.signatures(),
+        messages: Messages::new(machine, args.digest.as_ref()),
+        verdicts: &verdicts,
+        opened: files.iter().map(|_| OnceLock::new()).collect(),
+        failed: Mutex::default(),
+        best: Mutex::default(),
     };
     let done = match &keys {
         Keys::SlhDsa(keys) => {
@@ -107,98 +79,187 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
                 )
                 .hint("put what was signed into a file, or name keys of one kind"));
             }
-            let (messages, no_verdict) = (&messages, &no_verdict);
-            let jobs = (0..files.len()).flat_map(|index| {
-                let read = || {
-                    let signed = match Signed::read(&signatures[index], &lengths) {
-                        Ok(signed) => signed,
-                        Err(failure) => {
-                            // Where both are wrong, the message is what was named.
-                            messages.hash(&files[index], keys[0].mode)?;
-                            return Err(absent(index, failure));
-                        }
-                    };
-                    let signature = match signed {
-                        Signed::Bare(signature) => signature,
-                        Signed::Envelope(envelope) => {
-                            let key = match fitting_key(args, &envelope, &signatures[index], keys)? {
-                                Ok(key) => key,
-                                Err(why) => {
-                                    mismatch(index, &why);
-                                    return Ok(Vec::new());
-                                }
-                            };
-                            let header = envelope.header();
-                            let opened = opened[index].get_or_init(|| Opened {
-                                context: header.signed_context(),
-                                comment: header.comment().map(str::to_owned),
-                            });
-                            let (mode, message) = messages.hash(&files[index], header.mode(&opened.context))?;
-                            let both = std::iter::repeat_n((message, envelope.signature().to_vec()), 1);
-                            return Ok(vec![(mode, tries(index, &[key]).collect(), both)]);
-                        }
-                    };
-                    let first = messages.hash(&files[index], keys[0].mode)?;
-                    let fits = |key: &&Candidate<'_, VerifyingKey>| key.key.params().sig_bytes() == signature.len();
-                    let fitting: Vec<_> = keys.iter().filter(fits).collect();
-                    let mut first = Some(first).filter(|_| fitting[0].mode == keys[0].mode);
-                    let mut jobs = Vec::new();
-                    let mut all = tries(index, &fitting);
-                    // Keys of HashSLH-DSA beside others: each kind takes a message of its own.
-                    for same in fitting.chunk_by(|a, b| a.mode == b.mode) {
-                        let (mode, message) = match first.take() {
-                            Some(message) => message,
-                            None => messages.hash(&files[index], same[0].mode)?,
-                        };
-                        let both = std::iter::repeat_n((message, signature.clone()), same.len());
-                        jobs.push((mode, all.by_ref().take(same.len()).collect::<Vec<_>>(), both));
-                    }
-                    Ok(jobs)
-                };
-                let jobs = read().map_err(|failure| no_verdict(index, failure)).unwrap_or_default();
-                jobs.into_iter().flat_map(|(mode, tries, both)| {
-                    tries.into_iter().zip(both).map(move |((key, one), (message, signature))| {
-                        (one, VerifyJob::new(key, message, signature).mode(mode))
-                    })
-                })
-            });
-            let done = if let ([_], [_]) = (&files[..], &keys[..]) {
-                // Alone, it takes the engine's quick way: no threads are started.
-                jobs.for_each(|(one, job)| tell(one, engine.verify(&job.key, job.mode, &job.message, &job.signature)));
-                Ok(())
-            } else {
-                judge(&engine, jobs, tell)
-            };
-            let failed = std::mem::take(&mut *failed.lock().unwrap_or_else(PoisonError::into_inner));
-            let suspects: Vec<_> =
-                keys.iter().map(|Candidate { key, mode, origin, .. }| Suspect { key, mode: *mode, origin }).collect();
-            for (index, verdict) in failed {
-                match advice(&engine, args, &files[index], &signatures[index], &suspects) {
-                    Ok(advice) => verdicts.tell_with(index, verdict, advice.map(Remark::from)),
-                    Err(failure) => verdicts.tell(index, Verdict::Error(failure)),
-                }
-            }
-            done
+            judging.by_slh_dsa(keys, &engine)
         }
         Keys::ZkDilithium(keys) => {
             let engine = zkdilithium::engine(machine, printer)?;
-            let signature_of = |index: usize| {
-                let signature = read_signature(&signatures[index], &lengths);
-                signature.map_err(|failure| absent(index, failure))
-            };
-            let jobs = (0..files.len()).flat_map(|index| {
-                let both = messages.read(&files[index]).and_then(|message| Ok((message, signature_of(index)?)));
-                let both = both.map_err(|failure| no_verdict(index, failure)).ok();
-                both.into_iter().flat_map(move |both| {
-                    let tries: Vec<_> = tries(index, &keys.iter().collect::<Vec<_>>()).collect();
-                    let both = std::iter::repeat_n(both, tries.len());
-                    tries.into_iter().zip(both).map(|((key, one), both)| (one, (key, both)))
-                })
-            });
-            zkdilithium::verify(&engine, args.strict, jobs, tell)
+            judging.by_zkdilithium(keys, &engine)
         }
     };
+    drop(judging);
     verdicts.finish(done)
+}
+
+/// The files of a run, their signatures, and what is known of them so far.
+struct Judging<'a> {
+    args: &'a Verify,
+    named: &'a [Named],
+    files: &'a [Source],
+    signatures: &'a [Source],
+    /// Whose signatures the keys verify, and their bytes.
+    lengths: Vec<(&'static str, usize)>,
+    messages: Messages<'a>,
+    verdicts: &'a Verdicts<'a>,
+    /// The envelopes whose signatures are judged.
+    opened: Vec<OnceLock<Opened>>,
+    /// What is diagnosed once all else is known.
+    failed: Mutex<Vec<(usize, Verdict)>>,
+    /// The best verdict on a file so far: one key that made the signature suffices.
+    best: Mutex<Option<Verdict>>,
+}
+
+/// A message and its signature, once for each key that may have signed it.
+type Group<'m> = (Mode<'m>, Vec<(&'m VerifyingKey, Try)>, iter::RepeatN<(Vec<u8>, Vec<u8>)>);
+
+impl Judging<'_> {
+    fn by_slh_dsa(&self, keys: &[Candidate<'_, VerifyingKey>], engine: &Engine) -> Result<(), Failure> {
+        let jobs = (0..self.files.len()).flat_map(|index| {
+            let groups = self.groups(index, keys).map_err(|failure| self.no_verdict(index, failure));
+            groups.unwrap_or_default().into_iter().flat_map(|(mode, tries, both)| {
+                tries.into_iter().zip(both).map(move |((key, one), (message, signature))| {
+                    (one, VerifyJob::new(key, message, signature).mode(mode))
+                })
+            })
+        });
+        let done = if let ([_], [_]) = (self.files, keys) {
+            // Alone, it takes the engine's quick way: no threads are started.
+            jobs.for_each(|(one, job)| self.tell(one, engine.verify(&job.key, job.mode, &job.message, &job.signature)));
+            Ok(())
+        } else {
+            judge(engine, jobs, |one, valid| self.tell(one, valid))
+        };
+        self.diagnose(keys, engine);
+        done
+    }
+
+    fn by_zkdilithium(&self, keys: &[Candidate<'_, zk::VerifyingKey>], engine: &zk::Engine) -> Result<(), Failure> {
+        let signature_of = |index: usize| {
+            let signature = read_signature(&self.signatures[index], &self.lengths);
+            signature.map_err(|failure| self.absent(index, failure))
+        };
+        let jobs = (0..self.files.len()).flat_map(|index| {
+            let message = self.messages.read(&self.files[index]);
+            let both = message.and_then(|message| Ok((message, signature_of(index)?)));
+            let both = both.map_err(|failure| self.no_verdict(index, failure)).ok();
+            both.into_iter().flat_map(move |both| {
+                let tries: Vec<_> = tries(index, &keys.iter().collect::<Vec<_>>()).collect();
+                let both = iter::repeat_n(both, tries.len());
+                tries.into_iter().zip(both).map(|((key, one), both)| (one, (key, both)))
+            })
+        });
+        zkdilithium::verify(engine, self.args.strict, jobs, |one, valid| self.tell(one, valid))
+    }
+
+    /// A file's message and signature with the keys that may have signed it; none if a verdict is known without.
+    fn groups<'m>(&'m self, index: usize, keys: &'m [Candidate<'m, VerifyingKey>]) -> Result<Vec<Group<'m>>, Failure> {
+        let (file, messages) = (&self.files[index], &self.messages);
+        let signature = match Signed::read(&self.signatures[index], &self.lengths) {
+            Ok(Signed::Bare(signature)) => signature,
+            Ok(Signed::Envelope(envelope)) => return self.of_envelope(index, &envelope, keys),
+            Err(failure) => {
+                // Where both are wrong, the message is what was named.
+                messages.hash(file, keys[0].mode)?;
+                return Err(self.absent(index, failure));
+            }
+        };
+        let first = messages.hash(file, keys[0].mode)?;
+        let fits = |key: &&Candidate<'_, VerifyingKey>| key.key.params().sig_bytes() == signature.len();
+        let fitting: Vec<_> = keys.iter().filter(fits).collect();
+        let mut first = Some(first).filter(|_| fitting[0].mode == keys[0].mode);
+        let mut groups = Vec::new();
+        let mut all = tries(index, &fitting);
+        // Keys of HashSLH-DSA beside others: each kind takes a message of its own.
+        for same in fitting.chunk_by(|a, b| a.mode == b.mode) {
+            let (mode, message) = match first.take() {
+                Some(message) => message,
+                None => messages.hash(file, same[0].mode)?,
+            };
+            let both = iter::repeat_n((message, signature.clone()), same.len());
+            groups.push((mode, all.by_ref().take(same.len()).collect::<Vec<_>>(), both));
+        }
+        Ok(groups)
+    }
+
+    /// The same of an envelope, which names its key.
+    fn of_envelope<'m>(
+        &'m self,
+        index: usize,
+        envelope: &Envelope,
+        keys: &'m [Candidate<'m, VerifyingKey>],
+    ) -> Result<Vec<Group<'m>>, Failure> {
+        let key = match fitting_key(self.args, envelope, &self.signatures[index], keys)? {
+            Ok(key) => key,
+            Err(why) => {
+                self.mismatch(index, &why);
+                return Ok(Vec::new());
+            }
+        };
+        let header = envelope.header();
+        let opened = self.opened[index]
+            .get_or_init(|| Opened { context: header.signed_context(), comment: header.comment().map(str::to_owned) });
+        let (mode, message) = self.messages.hash(&self.files[index], header.mode(&opened.context))?;
+        let both = iter::repeat_n((message, envelope.signature().to_vec()), 1);
+        Ok(vec![(mode, tries(index, &[key]).collect(), both)])
+    }
+
+    /// Takes the result of one key; the verdict on a file is known with that on its last key.
+    fn tell(&self, Try { index, by, last }: Try, valid: Result<bool, Error>) {
+        let verdict = match valid {
+            Ok(true) => Verdict::Good(by),
+            Ok(false) => Verdict::Invalid,
+            Err(error) => Verdict::Error(Failure::from(error).of(&self.files[index])),
+        };
+        let best = &mut *self.best.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = match (best.take(), verdict) {
+            (Some(good @ Verdict::Good(_)), _) | (_, good @ Verdict::Good(_)) => good,
+            (Some(error @ Verdict::Error(_)), _) => error,
+            (_, verdict) => verdict,
+        };
+        match last {
+            true => self.told(index, kept),
+            false => *best = Some(kept),
+        }
+    }
+
+    /// Takes the verdict on a file.
+    fn told(&self, index: usize, verdict: Verdict) {
+        match (verdict, self.opened[index].get()) {
+            (Verdict::Invalid, Some(_)) => self.mismatch(index, &Mismatch::Content),
+            (verdict @ Verdict::Good(_), Some(Opened { comment, .. })) => {
+                self.verdicts.tell_with(index, verdict, comment.clone().map(Remark::Comment));
+            }
+            (verdict @ (Verdict::Invalid | Verdict::Error(_)), None) if self.args.diagnose => {
+                self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((index, verdict));
+            }
+            (verdict, _) => self.verdicts.tell(index, verdict),
+        }
+    }
+
+    fn no_verdict(&self, index: usize, failure: Failure) {
+        self.told(index, Verdict::Error(failure));
+    }
+
+    fn mismatch(&self, index: usize, mismatch: &Mismatch) {
+        let advice = Advice { sentence: mismatch.to_string(), command: None };
+        self.verdicts.tell_with(index, Verdict::Invalid, Some(advice.into()));
+    }
+
+    fn absent(&self, index: usize, failure: Failure) -> Failure {
+        missing(failure, &self.named[index].path, &self.signatures[index])
+    }
+
+    /// Says of each file that failed why it may have.
+    fn diagnose(&self, keys: &[Candidate<'_, VerifyingKey>], engine: &Engine) {
+        let failed = std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
+        let suspects: Vec<_> =
+            keys.iter().map(|Candidate { key, mode, origin, .. }| Suspect { key, mode: *mode, origin }).collect();
+        for (index, verdict) in failed {
+            match advice(engine, self.args, &self.files[index], &self.signatures[index], &suspects) {
+                Ok(advice) => self.verdicts.tell_with(index, verdict, advice.map(Remark::from)),
+                Err(failure) => self.verdicts.tell(index, Verdict::Error(failure)),
+            }
+        }
+    }
 }
 
 /// What one message's signature is, by the keys that may have signed it.
