@@ -116,7 +116,7 @@ impl Ready {
 
 /// What is known of a group on this device.
 #[derive(Debug)]
-pub struct Facts {
+pub struct GroupFacts {
     /// The group.
     pub group: Group,
     /// Its plan, if it is one of SLH-DSA.
@@ -146,13 +146,13 @@ pub struct Facts {
     measured: Mutex<[f64; usize::BITS as usize]>,
 }
 
-impl PartialEq for Facts {
-    fn eq(&self, other: &Facts) -> bool {
+impl PartialEq for GroupFacts {
+    fn eq(&self, other: &GroupFacts) -> bool {
         self.group == other.group
     }
 }
 
-impl Facts {
+impl GroupFacts {
     /// The plan. Only SLH-DSA has plans.
     pub fn plan(&self) -> &Plan {
         self.plan.as_ref().expect("a group of SLH-DSA")
@@ -299,7 +299,7 @@ pub struct Programs {
     /// Bytes that programs may hold between two calls.
     budget: u64,
     knowledge: Option<Arc<dyn Knowledge>>,
-    known: Mutex<Vec<Arc<Facts>>>,
+    known: Mutex<Vec<Arc<GroupFacts>>>,
     pool: Mutex<ProgramPool>,
     /// A program is used no more.
     changed: Condvar,
@@ -343,7 +343,7 @@ impl Programs {
     }
 
     /// What is known of a group, from its first mention on. `Unsupported` if the backend declines it.
-    pub fn facts(&self, group: Group) -> Result<Arc<Facts>, Error> {
+    pub fn facts(&self, group: Group) -> Result<Arc<GroupFacts>, Error> {
         if let Some(facts) = lock(&self.known).iter().find(|facts| facts.group == group) {
             return Ok(facts.clone());
         }
@@ -364,7 +364,7 @@ impl Programs {
         Ok(facts)
     }
 
-    fn facts_of_plan(&self, group: Group) -> Result<Facts, Error> {
+    fn facts_of_plan(&self, group: Group) -> Result<GroupFacts, Error> {
         let plan = plan(group)?;
         let programs = self.backend.slh_dsa_on(&self.device)?;
         let space = programs.space(&self.device, &plan)?;
@@ -376,11 +376,11 @@ impl Programs {
         let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
         let predicted = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
         let facts = self.facts_without_plan(group, full, queue, 0);
-        Ok(Facts { plan: Some(plan), default, space, predicted, ..facts })
+        Ok(GroupFacts { plan: Some(plan), default, space, predicted, ..facts })
     }
 
     /// Only a program knows, so one is prepared; the first jobs use it.
-    fn facts_of_zkdilithium(&self, group: Group, op: ZkOp) -> Result<Facts, Error> {
+    fn facts_of_zkdilithium(&self, group: Group, op: ZkOp) -> Result<GroupFacts, Error> {
         let policy = self.policy_without_plan(group);
         let program = self.backend.zkdilithium_on(&self.device)?.prepare(&self.device, &policy)?;
         // Results of the host come out by the time that they take, not by their number.
@@ -388,7 +388,7 @@ impl Programs {
         let (jobs, queue, bytes) =
             (times * program.jobs(op).max(1), program.queue(op).max(1) as usize, program.bytes());
         let uses_expanded_keys = program.uses_expanded_keys();
-        let facts = Facts { uses_expanded_keys, ..self.facts_without_plan(group, jobs, queue, bytes) };
+        let facts = GroupFacts { uses_expanded_keys, ..self.facts_without_plan(group, jobs, queue, bytes) };
         let program = Ready::ZkDilithium(program);
         lock(&self.pool).idle.push(Prepared { group, policy, program, bucket: group.bucket(jobs), bytes });
         Ok(facts)
@@ -413,7 +413,7 @@ impl Programs {
     }
 
     /// Runs `work` with a program of a group that has no plan; the time that it takes says nothing of the device.
-    fn with_untimed<T>(&self, facts: &Facts, work: impl FnOnce(&mut Ready) -> T) -> Result<T, Error> {
+    fn with_untimed<T>(&self, facts: &GroupFacts, work: impl FnOnce(&mut Ready) -> T) -> Result<T, Error> {
         let (group, bucket, bytes) = (facts.group, facts.group.bucket(1), facts.fixed_bytes);
         let policy = self.policy_without_plan(group);
         let mut run = InUse { programs: self, number: lock(&self.pool).begin(group, bucket, bytes), is_active: false };
@@ -427,12 +427,12 @@ impl Programs {
         self.without_plan.with(THREADS, group.threads as u32)
     }
 
-    fn facts_without_plan(&self, group: Group, full: usize, queue: usize, fixed_bytes: u64) -> Facts {
+    fn facts_without_plan(&self, group: Group, full: usize, queue: usize, fixed_bytes: u64) -> GroupFacts {
         let guess = match self.device.memory {
             0 => FIRST_GUESS.0 * group.threads as f64,
             _ => FIRST_GUESS.1 * f64::from(self.device.cores.max(1)),
         };
-        Facts {
+        GroupFacts {
             group,
             plan: None,
             queue,
@@ -452,16 +452,16 @@ impl Programs {
     }
 
     /// All groups that were planned so far.
-    pub fn known(&self) -> Vec<Arc<Facts>> {
+    pub fn known(&self) -> Vec<Arc<GroupFacts>> {
         lock(&self.known).clone()
     }
 
     /// The policy of a program for up to `jobs` jobs: looked up at the first mention of their bucket.
-    pub fn choice(&self, facts: &Facts, jobs: usize) -> Choice {
+    pub fn choice(&self, facts: &GroupFacts, jobs: usize) -> Choice {
         self.with_chosen(facts, jobs, |chosen| chosen.told())
     }
 
-    fn with_chosen<T>(&self, facts: &Facts, jobs: usize, look: impl FnOnce(&mut Chosen) -> T) -> T {
+    fn with_chosen<T>(&self, facts: &GroupFacts, jobs: usize, look: impl FnOnce(&mut Chosen) -> T) -> T {
         let bucket = facts.group.bucket(jobs);
         let mut all = lock(&facts.chosen);
         look(all[bucket.ilog2() as usize].get_or_insert_with(|| {
@@ -481,11 +481,11 @@ impl Programs {
     }
 
     /// Bytes of a program for up to `jobs` jobs.
-    pub fn bytes(&self, facts: &Facts, jobs: usize) -> u64 {
+    pub fn bytes(&self, facts: &GroupFacts, jobs: usize) -> u64 {
         self.with_chosen(facts, jobs, |chosen| self.bytes_by(facts, facts.group.bucket(jobs), &chosen.choice.policy))
     }
 
-    fn bytes_by(&self, facts: &Facts, bucket: usize, policy: &Policy) -> u64 {
+    fn bytes_by(&self, facts: &GroupFacts, bucket: usize, policy: &Policy) -> u64 {
         match (&facts.plan, self.backend.slh_dsa()) {
             (Some(plan), Some(programs)) => programs.bytes(&self.device, plan, bucket, policy),
             _ => facts.fixed_bytes,
@@ -497,7 +497,7 @@ impl Programs {
     /// A program that failed is not used again.
     pub fn with<T>(
         &self,
-        facts: &Arc<Facts>,
+        facts: &Arc<GroupFacts>,
         jobs: usize,
         (room, all): (u64, u64),
         work: impl FnOnce(&mut Ready, &Policy) -> Result<Option<T>, Error>,
@@ -538,7 +538,7 @@ impl Programs {
     /// Batches of plans can be made smaller after that; of others, whoever needs a program waits until those that run are done.
     fn ready(
         &self,
-        facts: &Facts,
+        facts: &GroupFacts,
         bucket: usize,
         policy: &Policy,
         all: u64,
@@ -595,7 +595,7 @@ impl Programs {
         }
     }
 
-    fn prepare(&self, facts: &Facts, bucket: usize, policy: &Policy) -> Result<Ready, Error> {
+    fn prepare(&self, facts: &GroupFacts, bucket: usize, policy: &Policy) -> Result<Ready, Error> {
         let (backend, device) = (&self.backend, &self.device);
         Ok(match facts.group.kind {
             Kind::SlhDsa { .. } => {

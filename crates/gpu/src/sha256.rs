@@ -119,7 +119,7 @@ const LINK_RUNS: usize = 5;
 
 /// Where a piece lies in both memories, from the start.
 #[derive(Clone, Copy)]
-struct Layout {
+struct PieceLayout {
     bytes: usize,
     table: usize,
     digests: usize,
@@ -138,7 +138,7 @@ struct Row<G: Gpu> {
 pub(crate) struct GpuHasher<G: Gpu> {
     gpu: Arc<G>,
     policy: HashPolicy,
-    layout: Layout,
+    layout: PieceLayout,
     /// For many messages and for few: with few, an addition's latency counts.
     kernels: [G::Kernels; 2],
     rows: Vec<Row<G>>,
@@ -149,7 +149,7 @@ impl<G: Gpu> GpuHasher<G> {
         let bytes = (policy.piece as usize) << 20;
         let messages = bytes / ROOM;
         let (table, digests) = (bytes, bytes + 4 * SPAN_WORDS * messages);
-        let layout = Layout { bytes, table, digests, all: digests + 32 * messages };
+        let layout = PieceLayout { bytes, table, digests, all: digests + 32 * messages };
         let threads = if policy.block > 0 { policy.block } else { MAX_THREADS };
         let kernels = |imad| gpu.kernels(&policy.config(imad), &[(Kernel::Sha256, threads)]);
         let row = |_| {

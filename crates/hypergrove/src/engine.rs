@@ -1,7 +1,7 @@
 //! The engine: its devices, its threads and its memory budget.
 
 use crate::block::one_by_one;
-use crate::explain::{Explanation, Memory};
+use crate::explain::{Explanation, MemoryUse};
 use crate::flow::Flow;
 use crate::hash::HostHashing;
 use crate::jobs::{CacheJob, CheckJob, Job, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
@@ -633,7 +633,7 @@ impl Inner {
             work: *facts.work(),
             predicted: speed.and_then(|speed| Duration::try_from_secs_f64(batch as f64 / speed).ok()),
             predicted_by: predicted.and_then(|all| Some(all.first()?.1)).unwrap_or("nothing"),
-            memory: Memory {
+            memory: MemoryUse {
                 budget: scheduler.memory_budget(),
                 program: worker.programs.bytes(&facts, sub_batch.max(1)),
                 output: facts.plan().out_bytes() as u64,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How memory is shared out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Memory {
+pub struct MemoryUse {
     /// Bytes that there are.
     pub budget: u64,
     /// Bytes of the program for a sub-batch.
@@ -46,5 +46,5 @@ pub struct Explanation {
     /// Where `predicted` comes from.
     pub predicted_by: &'static str,
     /// How memory is shared out.
-    pub memory: Memory,
+    pub memory: MemoryUse,
 }

@@ -4,8 +4,8 @@ use crate::engine::{Engine, Inner};
 use crate::jobs::check_length;
 use crate::rows::{Column, Results, RowStatus};
 use crate::run::host_isa;
-use hypergrove_cpu::{Cpu, Isa, Part, SHA256_START, Sha256, sha256};
-use hypergrove_engine::programs::{Facts, Group, Kind, Ready};
+use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
+use hypergrove_engine::programs::{Group, GroupFacts, Kind, Ready};
 use hypergrove_engine::scheduler::{self, Place, QueuedJob, Worker};
 use hypergrove_engine::{Backend, Error, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
@@ -68,7 +68,7 @@ impl scheduler::Job for HashJob<'_> {
         0
     }
 
-    fn output(&self, _: &Facts) -> usize {
+    fn output(&self, _: &GroupFacts) -> usize {
         0
     }
 
@@ -502,9 +502,13 @@ impl Inner {
                 }
             }
             let ends = |it: &Reading<'_, R>| it.filled < PIECE;
-            let mut parts: Vec<Part<'_>> = reading
+            let mut parts: Vec<MessagePart<'_>> = reading
                 .iter()
-                .map(|it| Part { state: it.state, bytes: &it.buffer[..it.filled], end: ends(it).then_some(it.length) })
+                .map(|it| MessagePart {
+                    state: it.state,
+                    bytes: &it.buffer[..it.filled],
+                    end: ends(it).then_some(it.length),
+                })
                 .collect();
             hash.absorb(&mut parts);
             let states: Vec<[u8; 32]> = parts.iter().map(|part| part.state).collect();
@@ -614,7 +618,7 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
             };
             length += filled as u64;
             let end = (filled < PIECE).then_some(length);
-            let mut part = [Part { state, bytes: &buffer[..filled], end }];
+            let mut part = [MessagePart { state, bytes: &buffer[..filled], end }];
             hash.absorb(&mut part);
             state = part[0].state;
             if end.is_some() {

@@ -107,7 +107,7 @@ pub mod x509;
 pub mod zkdilithium;
 
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET, QUEUED_JOBS};
-pub use explain::{Explanation, Memory};
+pub use explain::{Explanation, MemoryUse};
 pub use flow::Flow;
 pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa};

@@ -6,7 +6,7 @@ use crate::jobs::{Job, random};
 use crate::keys::SigningKey;
 use hypergrove_cpu::{Cpu, Isa};
 use hypergrove_engine::planner::bucket;
-use hypergrove_engine::programs::{Facts, Group, Kind, Ready};
+use hypergrove_engine::programs::{Group, GroupFacts, Kind, Ready};
 use hypergrove_engine::scheduler::{self, Place, QueuedJob, Scheduler};
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaPrograms, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
@@ -100,7 +100,7 @@ impl<J: Job> scheduler::Job for Slh<J> {
         self.jobs().iter().map(Job::owned).sum()
     }
 
-    fn output(&self, facts: &Facts) -> usize {
+    fn output(&self, facts: &GroupFacts) -> usize {
         self.count() * facts.plan().out_bytes()
     }
 
@@ -153,7 +153,7 @@ fn outputs<J: Job>(
     blocks: &[(usize, QueuedJob<Slh<J>>)],
     out: &mut Vec<u8>,
 ) -> Result<Vec<Result<Share, Error>>, Error> {
-    let mut parts: Vec<(Group, Arc<Facts>, Vec<&J>)> = Vec::new();
+    let mut parts: Vec<(Group, Arc<GroupFacts>, Vec<&J>)> = Vec::new();
     let mut places = Vec::with_capacity(blocks.len());
     for (_, asked) in blocks {
         places.push(match &asked.group {
@@ -217,7 +217,7 @@ pub(crate) fn host_isa(scheduler: &Scheduler) -> Isa {
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) place: Place<'a>,
-    pub(crate) facts: &'a Arc<Facts>,
+    pub(crate) facts: &'a Arc<GroupFacts>,
 }
 
 impl Run<'_> {

@@ -750,7 +750,7 @@ fn explanations_tell_plan_memory_and_time() {
     let told = engine.explain(&TOY_SHA2_16, Op::Sign, 1_000_000).unwrap();
     assert_eq!((&told.plan, told.work), (&Plan::new(&TOY_SHA2_16, Op::Sign), told.plan.work()));
     assert_eq!((told.predicted, told.threads), (None, 1));
-    let Memory { budget, program, output, sub_batch } = told.memory;
+    let MemoryUse { budget, program, output, sub_batch } = told.memory;
     assert!(sub_batch > 1 && program + sub_batch as u64 * output <= budget, "{:?}", told.memory);
     engine.calibrate(&TOY_SHA2_16).unwrap();
     let predict = |batch| engine.explain(&TOY_SHA2_16, Op::Sign, batch).unwrap().predicted.unwrap();

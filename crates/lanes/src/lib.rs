@@ -21,7 +21,7 @@ mod simd;
 pub use lattice::{Constants, Factors, Lattice, Rows, Shake};
 pub use rates::rates;
 pub use sample::SLACK;
-pub use sha256::{Part, SHA256_START, Sha256};
+pub use sha256::{MessagePart, SHA256_START, Sha256};
 
 use hypergrove_fips205::Family;
 use zeroize::{Zeroize, ZeroizeOnDrop};

@@ -5,7 +5,7 @@
 //! Only such builds have this module: programs in Cargo's dev profile that give no profile for this crate. They run every
 //! batch on a thread of its own with a stack that is large enough; next to the batch the thread costs little.
 
-use crate::{AdrsWords, Factors, Keys, Lattice, Part, Primitive, Sha256, Shake, Steps, Trace, TweakableHash};
+use crate::{AdrsWords, Factors, Keys, Lattice, MessagePart, Primitive, Sha256, Shake, Steps, Trace, TweakableHash};
 
 /// The largest frame measured has 3.3 MB: AVX-512, opt-level 0. Memory is taken for what is used of a stack alone.
 const STACK: usize = 32 << 20;
@@ -61,7 +61,7 @@ roomy! {
 roomy! {
     Sha256: lanes;
     fn hash(messages: &[&[u8]], digests: &mut [[u8; 32]]);
-    fn absorb(parts: &mut [Part<'_>]);
+    fn absorb(parts: &mut [MessagePart<'_>]);
 }
 
 roomy! {

@@ -9,7 +9,7 @@ use crate::sha2::{compress256, compress256_alone};
 use crate::simd::{Lanes, MOST_LANES, Sha256Streams, Simd, array};
 use hypergrove_fips205::sha2::IV256;
 
-/// The state before any block, as [`Part::state`] has it.
+/// The state before any block, as [`MessagePart::state`] has it.
 pub const SHA256_START: [u8; 32] = {
     let (mut out, mut i) = ([0; 32], 0);
     while i < 32 {
@@ -20,7 +20,7 @@ pub const SHA256_START: [u8; 32] = {
 };
 
 /// A part of a message.
-pub struct Part<'a> {
+pub struct MessagePart<'a> {
     /// The state, its words big-endian: before the part, and when it is absorbed, after it. That of a message's end is the
     /// message's SHA-256.
     pub state: [u8; 32],
@@ -37,7 +37,7 @@ pub trait Sha256: Send + Sync {
     /// The hash of each message. There must be as many digests as messages.
     fn hash(&self, messages: &[&[u8]], digests: &mut [[u8; 32]]);
     /// Takes every part into its state.
-    fn absorb(&self, parts: &mut [Part<'_>]);
+    fn absorb(&self, parts: &mut [MessagePart<'_>]);
 }
 
 /// Messages that SHA-256 instructions take in parallel.
@@ -102,7 +102,7 @@ impl<'a> Lane<'a> {
 /// What there is to do, and where it goes. No closures: for each the drivers would be compiled once more.
 enum Jobs<'j, 'a> {
     Messages(&'j [&'a [u8]], &'j mut [[u8; 32]]),
-    Parts(&'j mut [Part<'a>]),
+    Parts(&'j mut [MessagePart<'a>]),
 }
 
 impl<'a> Jobs<'_, 'a> {
@@ -384,7 +384,7 @@ impl<T: Simd> Sha256 for Messages<T> {
         }
     }
 
-    fn absorb(&self, parts: &mut [Part<'_>]) {
+    fn absorb(&self, parts: &mut [MessagePart<'_>]) {
         parts.chunks_mut(AT_A_TIME).for_each(|parts| self.run(Jobs::Parts(parts)));
     }
 }

@@ -3,7 +3,7 @@
 
 use hypergrove_fips205::Family;
 use hypergrove_lanes::{
-    AdrsWords, Isa, KeyState, Keys, Part, SHA256_START, Steps, Trace, TweakableHash, sha256, tweakable_hash,
+    AdrsWords, Isa, KeyState, Keys, MessagePart, SHA256_START, Steps, Trace, TweakableHash, sha256, tweakable_hash,
 };
 use sha2::Digest;
 use shake::digest::{ExtendableOutput, Update, XofReader};
@@ -222,12 +222,12 @@ fn messages_in_parts() {
         for round in 0.. {
             let rest = |i: usize| messages[i].get(round * 1024..);
             let open: Vec<usize> = (0..40).filter(|&i| rest(i).is_some()).collect();
-            let mut parts: Vec<Part<'_>> = open
+            let mut parts: Vec<MessagePart<'_>> = open
                 .iter()
                 .map(|&i| {
                     let rest = rest(i).expect("open");
                     let end = (rest.len() < 1024).then_some(messages[i].len() as u64);
-                    Part { state: states[i], bytes: &rest[..rest.len().min(1024)], end }
+                    MessagePart { state: states[i], bytes: &rest[..rest.len().min(1024)], end }
                 })
                 .collect();
             hash.absorb(&mut parts);

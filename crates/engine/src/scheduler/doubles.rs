@@ -46,7 +46,7 @@ impl<'a> Job for Number<'a> {
     fn owned(&self) -> usize {
         OWNED
     }
-    fn output(&self, _: &Facts) -> usize {
+    fn output(&self, _: &GroupFacts) -> usize {
         size_of::<u64>()
     }
     fn run(

@@ -31,7 +31,7 @@ pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, Queue, Queued, Room, Ticket};
 pub use worker::{Fault, QueuedJob, Scale, Worker, is_fault};
 
-use crate::programs::{Facts, Group, Kind, Programs, Ready};
+use crate::programs::{Group, GroupFacts, Kind, Programs, Ready};
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, SelfTested, THREADS, Timing};
 use call::{Call, Scopes};
 use choice::{CallRates, Lazy};
@@ -70,7 +70,7 @@ pub trait Job: Send + Sync + Sized {
     /// Bytes of memory that the job owns.
     fn owned(&self) -> usize;
     /// Bytes of its output, by what is known of its group.
-    fn output(&self, facts: &Facts) -> usize;
+    fn output(&self, facts: &GroupFacts) -> usize;
     /// Runs jobs on a device, each of a group that the device takes or refused: a result for each, in their order. A job that
     /// is to blame itself has an error of its own; an error of all is the device's or the call's. `memory` is kept between
     /// chunks; after an error it holds nothing of them.
@@ -181,7 +181,7 @@ impl Place<'_> {
     /// for, and adds the time that it reports to the engine's.
     pub fn program<T: Send>(
         &self,
-        facts: &Arc<Facts>,
+        facts: &Arc<GroupFacts>,
         jobs: usize,
         work: impl FnOnce(&mut Ready) -> Result<(T, Timing), Error> + Send,
     ) -> Result<T, Error> {
@@ -191,7 +191,7 @@ impl Place<'_> {
     /// The same, unless `work` says by `None` that it left the program as it was.
     pub fn program_if<T: Send>(
         &self,
-        facts: &Arc<Facts>,
+        facts: &Arc<GroupFacts>,
         jobs: usize,
         work: impl FnOnce(&mut Ready) -> Result<Option<(T, Timing)>, Error> + Send,
     ) -> Result<Option<T>, Error> {
@@ -363,7 +363,7 @@ impl Scheduler {
     }
 
     /// What the first device that executes the group knows of it, or why the first device does not.
-    pub(crate) fn facts(&self, live: &[&Worker], group: Group) -> Result<Arc<Facts>, Error> {
+    pub(crate) fn facts(&self, live: &[&Worker], group: Group) -> Result<Arc<GroupFacts>, Error> {
         let mut declined = None;
         for worker in live {
             match worker.programs.facts(group) {
@@ -487,7 +487,7 @@ impl Scheduler {
 
     /// Jobs of a block that suits every device and the memory, for a client that cuts `total` jobs of one kind itself. `output` is
     /// what [`Job::output`] gives for one of them.
-    pub fn block_size(&self, kind: Kind, total: usize, output: impl Fn(&Facts) -> usize) -> Result<usize, Error> {
+    pub fn block_size(&self, kind: Kind, total: usize, output: impl Fn(&GroupFacts) -> usize) -> Result<usize, Error> {
         self.same_process()?;
         let mut asker = Asker::new(self, self.devices().0, Some(total));
         let group = Group { kind, threads: self.options.threads };
@@ -845,7 +845,7 @@ struct Asker<'a> {
 
 /// What is known of a group.
 struct Known {
-    facts: Arc<Facts>,
+    facts: Arc<GroupFacts>,
     /// Jobs and bytes of a block, at most.
     block: (usize, u64),
 }
@@ -922,7 +922,7 @@ impl<'a> Asker<'a> {
         (block.min(share).max(1), memory)
     }
 
-    fn learn(&self, group: Group) -> Result<Arc<Facts>, Error> {
+    fn learn(&self, group: Group) -> Result<Arc<GroupFacts>, Error> {
         self.scheduler.disable_broken(&self.devices, group);
         let mut known = self.scheduler.facts(&self.devices, group);
         if known.is_err() {

@@ -3,7 +3,7 @@
 use super::permits::Permits;
 use super::{Job, Scheduler};
 use crate::planner::{Bounds, Weigh};
-use crate::programs::{Facts, Group, Kind, Programs};
+use crate::programs::{Group, GroupFacts, Kind, Programs};
 use crate::{Device, Error, ErrorKind};
 use hypergrove_fips205::plan::Op;
 use rayon::ThreadPool;
@@ -203,7 +203,7 @@ pub struct Scale<'a> {
 }
 
 impl Scale<'_> {
-    fn facts(&self, group: Group) -> Option<Arc<Facts>> {
+    fn facts(&self, group: Group) -> Option<Arc<GroupFacts>> {
         self.worker.programs.facts(group).ok()
     }
 

@@ -1,7 +1,7 @@
 //! Key generation: a pass is one row of launches.
 
 use super::ZkGpu;
-use super::pass::Layout;
+use super::pass::PassLayout;
 use crate::gpu::Gpu;
 use hypergrove_engine::Error;
 use hypergrove_kernels::arguments::{ComputeT, ExpandA, ExpandS, Grow, HashPublic};
@@ -16,7 +16,7 @@ impl<G: Gpu> ZkGpu<G> {
         keys_to: &mut [&mut SigningKeyBytes],
     ) -> Result<(), Error> {
         let pad = self.pad;
-        let (count, mut layout) = (pad + seeds.len(), Layout::default());
+        let (count, mut layout) = (pad + seeds.len(), PassLayout::default());
         let input = layout.both(count * SEED_BYTES / 4);
         let grown = layout.device(count * SEED_SIZE);
         let short = layout.device(count * 8 * SHORT_SIZE);

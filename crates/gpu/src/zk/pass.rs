@@ -26,14 +26,14 @@ pub(super) struct Part {
 
 /// Lays parts out, one after the other.
 #[derive(Default)]
-pub(super) struct Layout {
+pub(super) struct PassLayout {
     device: usize,
     host: usize,
     /// Bytes of the device's memory at its end that hold no secret.
     public: usize,
 }
 
-impl Layout {
+impl PassLayout {
     /// A part of the device's memory alone.
     pub(super) fn device(&mut self, words: usize) -> Part {
         let part = Part { device: self.device, host: self.host };
@@ -95,7 +95,7 @@ impl<G: Gpu> Memory<G> {
         Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0), secret: (0, 0) })
     }
     /// Room for a pass. What was secret in the memory is wiped by then: a program whose wiping failed runs no more passes.
-    pub(super) fn ensure(&mut self, layout: &Layout) -> Result<(), Error> {
+    pub(super) fn ensure(&mut self, layout: &PassLayout) -> Result<(), Error> {
         let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
         if layout.device > self.room.0 {
             (self.room.0, self.secret.0) = (0, 0);
@@ -174,7 +174,7 @@ impl<G: Gpu> ZkGpu<G> {
     /// Where a pass's keys and messages shall be.
     pub(super) fn inputs(
         &self,
-        layout: &mut Layout,
+        layout: &mut PassLayout,
         (keys, raw_bytes): (usize, usize),
         messages: &[Message<'_>],
     ) -> Result<Inputs, Error> {

@@ -1,6 +1,6 @@
 //! Signing: rounds of attempts until no job is open.
 
-use super::pass::Layout;
+use super::pass::PassLayout;
 use super::{Keys, ZkGpu, padded};
 use crate::gpu::Gpu;
 use hypergrove_engine::{Error, ZkSign};
@@ -40,7 +40,7 @@ impl<G: Gpu> ZkGpu<G> {
     pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut [&mut SignatureBytes]) -> Result<(), Error> {
         let pad = self.pad;
         let jobs = &padded(pad, jobs)[..];
-        let (count, mut layout) = (jobs.len(), Layout::default());
+        let (count, mut layout) = (jobs.len(), PassLayout::default());
         let mut table = Keys::behind(pad, jobs[0].key);
         let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();

@@ -151,7 +151,7 @@ fn memory_that_does_not_suffice_is_an_error() {
 fn rows_are_taken_while_others_are_under_way() {
     let mut zk = on_host(&Arc::new(HostGpu::new(false)), policy(0));
     let (rows, row) = (50, 1 << 20);
-    let mut layout = pass::Layout::default();
+    let mut layout = pass::PassLayout::default();
     let (pieces, all) = (layout.pieces(rows, row), layout.both(rows * row / 4));
     zk.memory.ensure(&layout).unwrap();
     for (number, row) in zk.memory.bytes(all, rows * row).chunks_exact_mut(row).enumerate() {

@@ -1,6 +1,6 @@
 //! Verification: a pass is one row of launches.
 
-use super::pass::Layout;
+use super::pass::PassLayout;
 use super::{Keys, ZkGpu, padded};
 use crate::gpu::Gpu;
 use hypergrove_engine::{Error, ZkVerify};
@@ -24,7 +24,7 @@ impl<G: Gpu> ZkGpu<G> {
     fn judge(&mut self, jobs: &[&ZkVerify<'_>]) -> Result<Vec<bool>, Error> {
         let pad = self.pad;
         let jobs = &padded(pad, jobs)[..];
-        let (count, mut layout) = (jobs.len(), Layout::default());
+        let (count, mut layout) = (jobs.len(), PassLayout::default());
         let mut table = Keys::behind(pad, jobs[0].key);
         let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();

@@ -4,7 +4,7 @@ use super::RowStatus;
 use crate::run::{Failed, Jobs, Run, room};
 use crate::{Error, Op, Params};
 use hypergrove_engine::Key;
-use hypergrove_engine::programs::{Facts, Group, Kind};
+use hypergrove_engine::programs::{Group, GroupFacts, Kind};
 use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
 use hypergrove_fips205::Position;
 use rayon::prelude::*;
@@ -49,7 +49,7 @@ pub(crate) trait Rows: Copy + Send + Sync {
     /// Takes the result of row `nth` of those.
     fn finish(answers: &Self::Answers<'_>, nth: usize, row: &Self::Row, to: &mut [u8]) -> RowStatus;
     /// Bytes of memory for a row's output, and for what is kept of the row meanwhile.
-    fn held(facts: &Facts) -> usize;
+    fn held(facts: &GroupFacts) -> usize;
 }
 
 /// Rows of SLH-DSA.
@@ -145,7 +145,7 @@ impl<R: SlhRows> Rows for R {
         }
     }
 
-    fn held(facts: &Facts) -> usize {
+    fn held(facts: &GroupFacts) -> usize {
         facts.plan().out_bytes() + size_of::<(R::Row, RowStatus, Position, &[u8], u32)>()
     }
 }
@@ -200,7 +200,7 @@ impl<R: Rows> Job for RowBlock<'_, R> {
         0
     }
 
-    fn output(&self, facts: &Facts) -> usize {
+    fn output(&self, facts: &GroupFacts) -> usize {
         self.count() * R::held(facts)
     }
 
@@ -302,7 +302,7 @@ impl KeyRowBlock<'_> {
     }
 
     /// Bytes of memory for a key's output, and for what is kept of the key meanwhile.
-    pub(super) fn held(facts: &Facts) -> usize {
+    pub(super) fn held(facts: &GroupFacts) -> usize {
         facts.plan().out_bytes() + size_of::<(&[u8], Key<'_>, u32)>()
     }
 }
@@ -349,7 +349,7 @@ impl Job for KeyRowBlock<'_> {
         0
     }
 
-    fn output(&self, facts: &Facts) -> usize {
+    fn output(&self, facts: &GroupFacts) -> usize {
         self.count() * KeyRowBlock::held(facts)
     }
 

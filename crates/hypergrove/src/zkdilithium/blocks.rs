@@ -5,7 +5,7 @@ use crate::Error;
 use crate::block::Block;
 use crate::jobs::{JobKey, owned};
 use crate::rows::in_succession;
-use hypergrove_engine::programs::{Facts, Kind, Ready};
+use hypergrove_engine::programs::{GroupFacts, Kind, Ready};
 use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
 use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
@@ -135,7 +135,7 @@ impl<J: ZkJob> Job for Zk<J> {
         self.0.jobs().iter().map(J::owned).sum()
     }
 
-    fn output(&self, _: &Facts) -> usize {
+    fn output(&self, _: &GroupFacts) -> usize {
         self.count() * J::OUTPUT
     }
 
@@ -172,7 +172,7 @@ impl Job for KeygenBlock<'_> {
     }
 
     // The memory for the keys of a caller's seeds is asked for before the call begins.
-    fn output(&self, _: &Facts) -> usize {
+    fn output(&self, _: &GroupFacts) -> usize {
         if matches!(self.0, BlockSeeds::Owned(_)) { self.0.len() * SK_BYTES } else { 0 }
     }
 
@@ -206,7 +206,7 @@ impl Job for KeygenIntoBlock<'_> {
         0
     }
 
-    fn output(&self, _: &Facts) -> usize {
+    fn output(&self, _: &GroupFacts) -> usize {
         self.count() * self.held
     }
 

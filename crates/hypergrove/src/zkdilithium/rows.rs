@@ -10,7 +10,7 @@ use crate::rows::{
     Column, Count, Keys, Progress, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, of_table,
 };
 use crate::run::room;
-use hypergrove_engine::programs::{Facts, Group, Kind};
+use hypergrove_engine::programs::{Group, GroupFacts, Kind};
 use hypergrove_engine::scheduler::Place;
 use hypergrove_engine::{ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -301,7 +301,7 @@ impl<'a> Rows for SignRows<'a> {
         RowStatus::Signed
     }
 
-    fn held(_: &Facts) -> usize {
+    fn held(_: &GroupFacts) -> usize {
         SIG_BYTES + size_of::<(SignRow<'_>, RowStatus, u32, ZkSign<'_>, (&SigningKey, u32, Message<'_>), &[u8])>()
     }
 }
@@ -394,7 +394,7 @@ impl<'a> Rows for VerifyRows<'a> {
         if verdicts[nth] { RowStatus::Valid } else { RowStatus::Invalid }
     }
 
-    fn held(_: &Facts) -> usize {
+    fn held(_: &GroupFacts) -> usize {
         size_of::<(VerifyRow<'_>, RowStatus, u32, ZkVerify<'_>, bool)>()
     }
 }
