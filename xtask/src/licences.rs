@@ -1,4 +1,5 @@
-//! Licences of the dependencies, as deny.toml allows them: by cargo-deny, or without it by our own reading.
+//! Licences of the dependencies, as deny.toml allows them: by cargo-deny, or without it by our own reading. cargo-deny takes many
+//! minutes to build, and these few lines let every run of CI look at licences.
 
 use crate::process::{self, Outcome, Step};
 use crate::supply;

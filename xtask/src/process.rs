@@ -17,7 +17,8 @@ pub(crate) enum Outcome {
 /// A failure's reason.
 pub(crate) type Step = Result<Outcome, String>;
 
-/// What the test runners have reported so far.
+/// What the test runners have reported so far. cargo-nextest would not spare this: it runs no examples of documentation, and tests under
+/// Miri, qemu and Wine, the models of loom and Python's tests report here too, with what they skipped and why.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,

@@ -1,5 +1,6 @@
 //! Plots as SVG, laid out by hand. A page has each plot for a column, whose text stays readable on a narrow screen, and few plots also
-//! for more room. Colours are classes, so that a page's theme reaches them.
+//! for more room. Colours are classes, so that a page's theme reaches them. A crate such as plotters writes colours and fonts into each
+//! element, so this file would still lay out axes, legends and titles.
 
 use maud::{Markup, PreEscaped, html};
 
