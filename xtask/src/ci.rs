@@ -2,8 +2,8 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    benchmarks, capi, dependent, examples, features, foreign, fuzz, kernels, licences, links, magic, negative, outputs,
-    python, secrets, shaders, site, sources, supply, tests, threads,
+    api, benchmarks, capi, dependent, examples, features, foreign, fuzz, kernels, licences, links, magic, negative,
+    outputs, python, secrets, shaders, site, sources, supply, tests, threads,
 };
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,7 @@ pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer and loom", run: |tally, _| threads::check(tally) },
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
+    CiStep { name: "api",          about: "the library's public items are those that are listed",  run: |_, _| api::check() },
     CiStep { name: "site",         about: "the site of the documents, by mdBook",                    run: |_, _| site::check() },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },
 ];

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod acvp;
+mod api;
 mod benchmarks;
 mod capi;
 mod ci;
@@ -45,6 +46,7 @@ cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
 cargo xtask vectors        which test vectors are found, and where
 cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
 cargo xtask negative       makes vectors/slh-dsa/negative
+cargo xtask api            writes the listings of the library's public items, in xtask/api
 cargo xtask benchmarks     renders BENCHMARKS.md and the tables of README.md and docs from bench/runs
 cargo xtask site           makes the site of the documents in the target folder, by mdBook
 cargo xtask install --prefix P   builds the tool and the C library; puts them, completions, manual pages, the header and
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         "install" => install::run(rest),
         "deb" => deb::run(rest),
         "sbom" => supply::write_sbom().map(|()| true),
+        "api" => api::write().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nSteps of ci:");

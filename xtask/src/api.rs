@@ -1,0 +1,89 @@
+//! The public items of the library's crates, as listings that are committed: a change to the interface shows in a commit.
+
+use crate::process::{self, Step};
+use crate::sources;
+use public_api::Builder;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The library and the crates whose items it gives on, with the features that tests alone have left out.
+const CRATES: [(&str, &str); 4] = [
+    ("hypergrove", "encryption,signers,x509,draft-sp800-230"),
+    ("hypergrove-engine", ""),
+    ("hypergrove-fips205", "std,encryption,draft-sp800-230"),
+    ("hypergrove-zkdilithium", ""),
+];
+const FOLDER: &str = "xtask/api";
+
+/// CI's step.
+pub(crate) fn check() -> Step {
+    let mut faults = Vec::new();
+    for (name, listing) in listings()? {
+        let committed = fs::read_to_string(path(name)).map_err(|error| format!("{}: {error}", path(name)))?;
+        faults.extend(differences(&committed, &listing));
+    }
+    if !faults.is_empty() {
+        faults.push("if the change is meant: `cargo xtask api`, and a line in CHANGELOG.md".into());
+    }
+    sources::verdict(&faults, &format!("{} crates", CRATES.len()))
+}
+
+/// What is gone, then what is new.
+fn differences(old: &str, new: &str) -> Vec<String> {
+    let (old, new): (BTreeSet<&str>, BTreeSet<&str>) = (old.lines().collect(), new.lines().collect());
+    let gone = old.difference(&new).map(|line| format!("-{line}"));
+    gone.chain(new.difference(&old).map(|line| format!("+{line}"))).collect()
+}
+
+/// Writes the listings.
+pub(crate) fn write() -> Result<(), String> {
+    fs::create_dir_all(FOLDER).map_err(|error| format!("{FOLDER}: {error}"))?;
+    listings()?.into_iter().try_for_each(|(name, listing)| {
+        fs::write(path(name), listing).map_err(|error| format!("{}: {error}", path(name)))
+    })
+}
+
+fn path(name: &str) -> String {
+    format!("{FOLDER}/{name}.txt")
+}
+
+fn listings() -> Result<Vec<(&'static str, String)>, String> {
+    CRATES.into_iter().map(|(name, features)| Ok((name, listing(&json(name, features)?)?))).collect()
+}
+
+/// Makes rustdoc's description of a crate. Only unstable options give it: the pinned compiler takes them here, so that all
+/// machines get the same. A folder of its own keeps what they touch away from other builds.
+fn json(name: &str, features: &str) -> Result<PathBuf, String> {
+    let target = process::target().join("api");
+    let mut command: Command = process::cargo(&["rustdoc", "--quiet", "--locked", "--release", "--lib", "-p", name]);
+    command.args(["--features", features, "--target-dir"]).arg(&target);
+    command.args(["--", "-Z", "unstable-options", "--output-format", "json"]).env("RUSTC_BOOTSTRAP", "1");
+    process::run(command)?;
+    Ok(target.join(format!("doc/{}.json", name.replace('-', "_"))))
+}
+
+/// One item a line, without what the compiler derives.
+fn listing(json: &Path) -> Result<String, String> {
+    let api = Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .omit_auto_derived_impls(true)
+        .sorted(true)
+        .build()
+        .map_err(|error| format!("{}: {error}", json.display()))?;
+    Ok(api.items().map(|item| format!("{item}\n")).collect())
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_change_is_what_is_gone_and_what_is_new() {
+        assert!(differences("pub fn a()\npub fn b()\n", "pub fn a()\npub fn b()\n").is_empty());
+        let changed = differences("pub fn a()\npub fn b()\n", "pub fn a(u32)\npub fn b()\npub fn c()\n");
+        assert_eq!(changed, ["-pub fn a()", "+pub fn a(u32)", "+pub fn c()"]);
+    }
+}
