@@ -13,6 +13,10 @@ pub(super) trait Expires: Send + Sync {
     fn cancel(&self);
 }
 
+/// What tells the time: [`Instant::now`], or what a test says. It never goes back, as no `Instant` does. It may stand still, or jump far
+/// ahead: a machine that slept does so on some systems.
+pub(super) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
+
 /// A deadline, and a number that no other deadline has.
 pub(super) type When = (Instant, u64);
 
@@ -62,10 +66,10 @@ impl Deadlines {
     }
 
     /// Lets whatever has a deadline know that it passed, until the engine is gone.
-    pub(super) fn watch(&self) {
+    pub(super) fn watch(&self, clock: &Clock) {
         let mut state = lock(&self.state);
         while !state.is_over {
-            let now = Instant::now();
+            let now = clock();
             let first = state.waiting.first_key_value().map(|(when, _)| *when);
             state = match first {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),

@@ -982,7 +982,7 @@ mod tests {
         }
     }
 
-    fn scheduler(threads: usize) -> Scheduler {
+    pub(super) fn scheduler(threads: usize) -> Scheduler {
         let backend: Arc<dyn Backend> = Arc::new(Reference);
         let device = backend.devices().unwrap().remove(0);
         let options = options(threads, 1 << 20);

@@ -7,7 +7,7 @@
 
 use super::Scheduler;
 use super::cell::{Callback, Cell, Resolved, Then, Wake};
-use super::deadlines::{Deadlines, Expires, When};
+use super::deadlines::{Clock, Deadlines, Expires, When};
 use super::permits::lock;
 use super::stats::{TicketCounters, TicketStats};
 use super::worker::Pay;
@@ -24,6 +24,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::{Builder, JoinHandle, current};
 use std::time::{Duration, Instant};
+
+#[cfg(test)]
+mod tests;
 
 /// Jobs of a line's first batch, at most: how many pay is known afterwards.
 const FIRST_BATCH: usize = 256;
@@ -141,13 +144,20 @@ impl<J: Queued> Expires for Entry<J> {
 }
 
 impl<J: Queued> Entry<J> {
-    /// Sets an error as the result, unless there is one. The job does not begin any more.
+    /// Sets an error as the result, unless there is one. The job does not begin any more. It leaves the queue when the result is set, so that
+    /// who waits for an empty queue finds all results.
     fn end(&self, why: Error, count: fn(&TicketCounters)) {
-        self.withdraw();
-        if let Ok(wake) = self.cell.resolve(Err(why)) {
-            if let Some(shared) = self.shared() {
+        let (job, shared) = (self.take(), self.shared());
+        let resolved = self.cell.resolve(Err(why));
+        if let Some(shared) = shared {
+            if resolved.is_ok() {
                 count(&shared.counters);
             }
+            if job.is_some() {
+                shared.left(self.kind, self.bytes);
+            }
+        }
+        if let Ok(wake) = resolved {
             quietly(|| self.cell.wake(wake));
         }
     }
@@ -382,6 +392,8 @@ struct Shared {
     work: Condvar,
     changed: Condvar,
     deadlines: Deadlines,
+    /// By which deadlines pass.
+    clock: Clock,
     counters: TicketCounters,
     /// The process whose threads the dispatchers are.
     process: OnceLock<u32>,
@@ -653,6 +665,10 @@ pub struct Queue(Arc<Shared>);
 impl Queue {
     /// A queue with room for so many jobs, which own so many bytes. Threads start with the first job.
     pub fn new(scheduler: Arc<Scheduler>, jobs: usize, bytes: u64) -> Queue {
+        Queue::with_clock(scheduler, jobs, bytes, Box::new(Instant::now))
+    }
+
+    fn with_clock(scheduler: Arc<Scheduler>, jobs: usize, bytes: u64, clock: Clock) -> Queue {
         Queue(Arc::new(Shared {
             scheduler,
             capacity: (jobs, bytes),
@@ -660,6 +676,7 @@ impl Queue {
             work: Condvar::new(),
             changed: Condvar::new(),
             deadlines: Deadlines::default(),
+            clock,
             counters: TicketCounters::default(),
             process: OnceLock::new(),
         }))
@@ -810,7 +827,7 @@ impl<T> Ticket<T> {
         let Some(shared) = shared else { return self };
         let start = || {
             let mut state = lock(&shared.state);
-            shared.spawn(&mut state, "hypergrove-deadlines", |shared| shared.deadlines.watch())
+            shared.spawn(&mut state, "hypergrove-deadlines", |shared| shared.deadlines.watch(&shared.clock))
         };
         self.deadline = match shared.deadlines.add(at, self.entry.clone().expires(), start) {
             Ok(when) => Some(Deadline { shared: Arc::downgrade(&shared), when, process: self.process }),

@@ -1,0 +1,200 @@
+//! Tickets of jobs that wait for the test, and deadlines by a clock that the test sets.
+
+use super::*;
+use crate::scheduler::tests::scheduler;
+use hypergrove_fips205::params::TOY_SHA2_16;
+use hypergrove_fips205::plan::Op;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
+use std::task::Wake;
+use std::thread::scope;
+
+const SOON: Duration = Duration::from_secs(60);
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A time, and how often a clock was asked for it.
+#[derive(Clone)]
+struct Time(Arc<(Mutex<(Instant, usize)>, Condvar)>);
+
+impl Time {
+    fn new() -> Time {
+        Time(Arc::new((Mutex::new((Instant::now(), 0)), Condvar::new())))
+    }
+
+    fn clock(&self) -> Clock {
+        let time = self.clone();
+        Box::new(move || {
+            let mut state = lock(&time.0.0);
+            state.1 += 1;
+            time.0.1.notify_all();
+            state.0
+        })
+    }
+
+    fn now(&self) -> Instant {
+        lock(&self.0.0).0
+    }
+
+    fn jump(&self, ahead: Duration) {
+        lock(&self.0.0).0 += ahead;
+    }
+
+    /// Waits until the clock was asked so often more.
+    fn wait_for(&self, times: usize) {
+        let state = lock(&self.0.0);
+        let until = state.1 + times;
+        let waited = self.0.1.wait_timeout_while(state, SOON, |state| state.1 < until).unwrap();
+        assert!(!waited.1.timed_out(), "the clock is asked {times} times");
+    }
+}
+
+/// A job that is done when the gate is open.
+struct Gated(Arc<(Mutex<bool>, Condvar)>);
+
+impl Queued for Gated {
+    type Out = ();
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Sign, cached_layers: 0 })
+    }
+    fn run(_: &Scheduler, jobs: &[Gated], sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
+        let (gate, opened) = &*jobs[0].0;
+        drop(opened.wait_while(lock(gate), |is_open| !*is_open));
+        (0..jobs.len()).for_each(|job| sink(job, Ok(())));
+        Ok(())
+    }
+    fn discard(_: ()) {}
+}
+
+/// A queue by a clock of its own, and the gate of its jobs.
+struct Gatekeeper {
+    queue: Queue,
+    gate: Arc<(Mutex<bool>, Condvar)>,
+    time: Time,
+}
+
+impl Gatekeeper {
+    fn new(capacity: usize) -> Gatekeeper {
+        let time = Time::new();
+        let queue = Queue::with_clock(Arc::new(scheduler(1)), capacity, 1000, time.clock());
+        Gatekeeper { queue, gate: Arc::default(), time }
+    }
+
+    fn open(&self) {
+        *lock(&self.gate.0) = true;
+        self.gate.1.notify_all();
+    }
+
+    fn submit(&self) -> Ticket<()> {
+        self.queue.submit(1, || Gated(self.gate.clone())).unwrap()
+    }
+
+    /// Submits jobs with these deadlines, from now on. What their callbacks get, each with its number.
+    fn submit_all(&self, deadlines: &[Option<Duration>]) -> Receiver<(usize, Result<(), Error>)> {
+        let (sender, results) = channel();
+        for (number, deadline) in deadlines.iter().enumerate() {
+            let ticket = self.submit();
+            let ticket = match deadline {
+                Some(after) => ticket.deadline(self.time.now() + *after),
+                None => ticket,
+            };
+            let sender = sender.clone();
+            ticket.on_done(move |result| sender.send((number, result)).unwrap());
+        }
+        results
+    }
+}
+
+#[test]
+fn time_that_stands_still_or_jumps_ends_each_ticket_once() {
+    let keeper = Gatekeeper::new(1000);
+    let near = |i: u64| Some(Duration::from_millis(1 + i));
+    let far = Some(2 * CENTURY);
+    let deadlines: Vec<_> = (0..40).map(|i| [near(i), None, Some(CENTURY), far][i as usize % 4]).collect();
+    let results = keeper.submit_all(&deadlines);
+
+    // The thread that watches wakes up every millisecond, and finds that none went by.
+    keeper.time.wait_for(5);
+    assert!(results.try_recv().is_err() && keeper.queue.stats().expired == 0, "no time went by");
+
+    keeper.time.jump(CENTURY);
+    let mut early: Vec<_> = (0..20).map(|_| results.recv_timeout(SOON).unwrap()).collect();
+    early.sort_by_key(|(number, _)| *number);
+    let expected: Vec<_> = (0..40).step_by(2).map(|number| (number, Err(Error::DeadlineExceeded))).collect();
+    assert_eq!(early, expected);
+    // What is submitted now has the new time.
+    assert_eq!(keeper.submit().deadline(keeper.time.now() - CENTURY).wait(), Err(Error::DeadlineExceeded));
+    let late = keeper.submit().deadline(keeper.time.now() + CENTURY);
+
+    keeper.open();
+    assert_eq!(late.wait(), Ok(()));
+    assert_eq!(keeper.queue.drain(Instant::now() + SOON), Ok(()));
+    assert_eq!((keeper.queue.stats().expired, keeper.queue.stats().queued), (21, 0));
+    keeper.time.jump(2 * CENTURY);
+    drop(keeper);
+    let mut rest: Vec<_> = results.iter().collect();
+    rest.sort_by_key(|(number, _)| *number);
+    let expected: Vec<_> = (1..40).step_by(2).map(|number| (number, Ok(()))).collect();
+    assert_eq!(rest, expected, "nobody has a second result");
+}
+
+#[test]
+fn time_that_jumps_while_results_come_ends_each_ticket_once() {
+    const ROUNDS: u64 = if cfg!(miri) { 3 } else { 200 };
+    let mut expired = 0;
+    for round in 0..ROUNDS {
+        let keeper = Gatekeeper::new(1000);
+        let deadlines: Vec<_> = (0..8).map(|i| Some(Duration::from_millis(1 + (i + round) % 2))).collect();
+        let results = keeper.submit_all(&deadlines);
+        scope(|scope| {
+            scope.spawn(|| keeper.open());
+            scope.spawn(|| keeper.time.jump(SOON));
+        });
+        assert_eq!(keeper.queue.drain(Instant::now() + SOON), Ok(()));
+        // When the queue is gone, so are its threads.
+        let shared = keeper.queue.0.clone();
+        drop(keeper);
+        let counted = shared.counters.stats().expired;
+        drop(shared);
+        let mut all: Vec<_> = results.iter().collect();
+        all.sort_by_key(|(number, _)| *number);
+        assert!(all.iter().map(|(number, _)| *number).eq(0..8), "each ticket has one result: {all:?}");
+        let errors = all.into_iter().filter_map(|(_, result)| result.err());
+        assert_eq!(errors.inspect(|why| assert_eq!(why, &Error::DeadlineExceeded)).count() as u64, counted);
+        expired += counted;
+    }
+    println!("checked: {expired} of {} tickets expired as their results came", 8 * ROUNDS);
+}
+
+/// A test that fails must not wait for its jobs.
+impl Drop for Gatekeeper {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+/// Sees whether there is a result when it is woken.
+struct Looks(Arc<dyn Holds<()>>, AtomicBool);
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {
+        self.1.store(self.0.cell().is_resolved(), SeqCst);
+    }
+}
+
+/// Or a queue that is drained would be quiet too early.
+#[test]
+fn a_job_leaves_the_queue_when_its_result_is_set() {
+    let keeper = Gatekeeper::new(1);
+    let running = keeper.submit();
+    keeper.queue.ready().wait().unwrap();
+    let waiting = keeper.submit();
+    let looks = Arc::new(Looks(waiting.entry.clone(), AtomicBool::new(false)));
+    let mut room = pin!(keeper.queue.ready());
+    assert!(room.as_mut().poll(&mut Context::from_waker(&looks.clone().into())).is_pending());
+    waiting.canceller().cancel();
+    assert!(looks.1.load(SeqCst) && waiting.wait().is_err());
+    keeper.open();
+    assert_eq!(running.wait(), Ok(()));
+}
