@@ -100,6 +100,9 @@ pub struct Bench {
     /// With --callers: each calls the engine without a ticket, for comparison
     #[arg(long, requires = "callers", conflicts_with = "held")]
     pub direct: bool,
+    /// With --callers: a job waits so many microseconds for others, at most, before it begins
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, requires = "callers", conflicts_with = "direct")]
+    pub max_delay: u64,
     /// Whether everything is computed twice.
     #[command(flatten)]
     pub redundancy: Redundancy,

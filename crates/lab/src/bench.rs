@@ -66,7 +66,9 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
 /// Callers that bring one job each.
 fn many_callers(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let redundant = args.redundancy.redundant;
-    let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant))?;
+    let delay = Duration::from_micros(args.max_delay);
+    let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant).max_delay(delay))?;
+    let delayed = if delay.is_zero() { String::new() } else { format!(", delayed by up to {} µs", args.max_delay) };
     let way = match (args.direct, args.held) {
         (true, _) => Way::Direct,
         (_, Some(threads)) => Way::Held(threads),
@@ -75,7 +77,7 @@ fn many_callers(args: &Bench, options: &MachineOptions, printer: &Printer) -> Re
     let heads = ["set", "op", "callers", "half", "99 %", "99.9 %", "per second", "batches of"];
     if !args.json {
         let machine = machine::describe(&engine);
-        printer.note(format_args!("{machine}; callers: {}; hypergrove {VERSION} at {COMMIT}", way.name()));
+        printer.note(format_args!("{machine}; callers: {}{delayed}; hypergrove {VERSION} at {COMMIT}", way.name()));
         printer.line(callers_row(heads))?;
     }
     for params in args.set.iter().flat_map(|sets| sets.0.iter().copied()) {
@@ -85,7 +87,9 @@ fn many_callers(args: &Bench, options: &MachineOptions, printer: &Printer) -> Re
                 let question = callers::Question { params, op, cached_layers, callers, way, budget: args.budget() };
                 let measured = callers::measure(&engine, question)
                     .map_err(|failure| failure.of(format_args!("{params} {}", op_name(op))))?;
-                let record = Record { redundant, ..measured.record(&engine, question) };
+                let record = measured.record(&engine, question);
+                let shape = record.shape.map(|shape| shape + &delayed);
+                let record = Record { redundant, shape, ..record };
                 if args.json {
                     printer.line(record.line())?;
                     continue;

@@ -300,6 +300,7 @@ fn callers_are_measured_by_their_tickets_and_without() {
         (&[][..], "a thread each"),
         (&["--held"], "held by 1 thread"),
         (&["--held", "4"], "held by 4 threads"),
+        (&["--max-delay", "50"], "a thread each, delayed by up to 50 µs"),
         (&["--direct"], "without tickets"),
     ] {
         let run = place.run(&[&args[..], way, &["--json"]].concat()).good();

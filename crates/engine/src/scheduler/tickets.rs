@@ -177,10 +177,24 @@ struct Line {
     entries: Box<dyn Entries>,
 }
 
+/// How long jobs may wait for others, and what time it is.
+type Patience = (Duration, Instant);
+
+impl Line {
+    /// How long its jobs still wait for others; `None` if they may begin.
+    fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
+        let is_enough = self.entries.len() >= self.pay.of_thread.unwrap_or(self.pay.most);
+        let since = self.entries.since().filter(|_| !is_enough)?;
+        max_delay.checked_sub(now - since).filter(|rest| !rest.is_zero())
+    }
+}
+
 trait Entries: Any + Send {
     /// Takes a batch of jobs; also how many entries had none any more.
     fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn Batch>>, isize);
     fn len(&self) -> usize;
+    /// When its first job was submitted.
+    fn since(&self) -> Option<Instant>;
     /// Removes entries without a job: how many.
     fn compact(&mut self) -> isize;
 }
@@ -206,6 +220,10 @@ impl<J: Queued> Entries for VecDeque<Arc<Entry<J>>> {
 
     fn len(&self) -> usize {
         VecDeque::len(self)
+    }
+
+    fn since(&self) -> Option<Instant> {
+        self.front().map(|entry| entry.since)
     }
 
     fn compact(&mut self) -> isize {
@@ -334,6 +352,8 @@ struct State {
     /// Dispatchers: all, those that sleep, those that were woken or started and did not look yet, and those that tell of results.
     dispatchers: usize,
     asleep: usize,
+    /// Of those that sleep, those that look when a line's jobs have waited long enough for others.
+    timed: usize,
     woken: usize,
     started: usize,
     telling: usize,
@@ -359,15 +379,33 @@ impl State {
         self.queued -= jobs;
     }
 
-    /// Takes a batch out of the queue: of the line whose turn it is, or `all` of it.
-    fn take(&mut self, all: bool, slots: usize, counters: &TicketCounters) -> Option<Box<dyn Batch>> {
+    /// How long all jobs still wait for others; `None` if some may begin, or if there are none.
+    fn waits(&self, patience: Patience) -> Option<Duration> {
+        let lines = self.lines.iter().filter(|line| line.entries.len() > 0);
+        lines.map(|line| line.waits(patience)).min().flatten()
+    }
+
+    /// Takes a batch out of the queue: of the line whose turn it is and whose jobs wait for no others, or `all` of it.
+    fn take(
+        &mut self,
+        all: bool,
+        slots: usize,
+        patience: Option<Patience>,
+        counters: &TicketCounters,
+    ) -> Option<Box<dyn Batch>> {
         let in_flight = self.queued + self.taken;
         for at in (self.next..self.lines.len()).chain(0..self.next) {
             let line = &mut self.lines[at];
+            if patience.is_some_and(|patience| line.waits(patience).is_some()) {
+                continue;
+            }
             let most = match line.pay.of_thread {
                 _ if all => usize::MAX,
-                // While each thread does a batch of this size, as many wait.
-                Some(few) if line.entries.len() < line.pay.most => few.min(in_flight.div_ceil(slots + 1)),
+                // While each thread does a batch of this size, as many wait; jobs that waited for each other stay together.
+                Some(few) if line.entries.len() < line.pay.most => match patience {
+                    None => few.min(in_flight.div_ceil(slots + 1)),
+                    Some(_) => few,
+                },
                 _ => line.pay.most,
             };
             let (batch, withdrawn) = line.entries.take(most, counters);
@@ -387,12 +425,14 @@ struct Shared {
     scheduler: Arc<Scheduler>,
     /// Jobs and bytes in the queue, at most.
     capacity: (usize, u64),
+    /// Time that a job waits for others, at most, though it could begin.
+    max_delay: Duration,
     state: Mutex<State>,
     /// What dispatchers sleep on, and what others are blocked on.
     work: Condvar,
     changed: Condvar,
     deadlines: Deadlines,
-    /// By which deadlines pass.
+    /// By which deadlines pass and jobs wait for others.
     clock: Clock,
     counters: TicketCounters,
     /// The process whose threads the dispatchers are.
@@ -508,10 +548,20 @@ impl Shared {
         self.rouse(&mut state);
     }
 
+    /// How long jobs wait for others now, unless none does.
+    fn patience(&self, state: &State) -> Option<Patience> {
+        let is_none = self.max_delay.is_zero() || state.is_closed;
+        (!is_none).then(|| (self.max_delay, (self.clock)()))
+    }
+
     /// Has a dispatcher look, if one could begin.
     fn rouse(self: &Arc<Self>, state: &mut State) {
         let slots = self.slots();
         if state.queued == 0 || state.running + state.woken + state.started >= slots {
+            return;
+        }
+        // The dispatcher that looks in time suffices, since later jobs wait longer.
+        if state.timed > 0 && self.patience(state).is_some_and(|patience| state.waits(patience).is_some()) {
             return;
         }
         if state.asleep > 0 {
@@ -576,8 +626,9 @@ impl Shared {
         let mut state = lock(&self.state);
         state.started -= 1;
         loop {
-            let (slots, all) = (self.slots(), state.is_gone);
-            let batch = if all || state.running < slots { state.take(all, slots, &self.counters) } else { None };
+            let (slots, all, patience) = (self.slots(), state.is_gone, self.patience(&state));
+            let is_free = all || state.running < slots;
+            let batch = if is_free { state.take(all, slots, patience, &self.counters) } else { None };
             state = match batch {
                 Some(batch) if all => {
                     self.release(state);
@@ -587,19 +638,42 @@ impl Shared {
                 Some(batch) => {
                     state.running += 1;
                     state.taken += batch.len();
+                    if patience.is_some() {
+                        // This thread may be the one that was to look at the other lines.
+                        self.rouse(&mut state);
+                    }
                     self.release(state);
                     self.run(batch)
                 }
                 None if state.is_gone => break,
                 None => {
-                    state.asleep += 1;
-                    let sleeps = |state: &mut State| state.woken == 0 && !state.is_gone;
-                    let mut state = self.work.wait_while(state, sleeps).unwrap_or_else(PoisonError::into_inner);
-                    state.woken = state.woken.saturating_sub(1);
-                    state
+                    let rest = patience.filter(|_| is_free).and_then(|patience| state.waits(patience));
+                    self.sleep(state, rest)
                 }
             };
         }
+    }
+
+    /// A dispatcher sleeps until it is woken, or for so long.
+    fn sleep<'s>(&'s self, mut state: MutexGuard<'s, State>, most: Option<Duration>) -> MutexGuard<'s, State> {
+        let sleeps = |state: &mut State| state.woken == 0 && !state.is_gone;
+        state.asleep += 1;
+        let mut state = match most {
+            None => self.work.wait_while(state, sleeps).unwrap_or_else(PoisonError::into_inner),
+            Some(most) => {
+                state.timed += 1;
+                let waited = self.work.wait_timeout_while(state, most, sleeps);
+                let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.timed -= 1;
+                state
+            }
+        };
+        // Whoever wakes a dispatcher counts it as woken; it may be another one that wakes up.
+        match state.woken {
+            0 => state.asleep -= 1,
+            _ => state.woken -= 1,
+        }
+        state
     }
 
     /// Runs a batch, and tells of its results when its slot is free again.
@@ -635,7 +709,7 @@ impl Shared {
         let mut state = lock(&self.state);
         if !self.is_served_here() {
             let threads = self.scheduler.options.threads;
-            let is_idle = state.queued == 1 && state.running == 0 && state.alone < threads;
+            let is_idle = self.max_delay.is_zero() && state.queued == 1 && state.running == 0 && state.alone < threads;
             // Where there are many callers, they are faster together. A thread of a pool would have to hand the job over.
             if !is_idle || state.latest > 1 || rayon::current_thread_index().is_some() {
                 return None;
@@ -663,15 +737,17 @@ impl Drop for Alone<'_> {
 pub struct Queue(Arc<Shared>);
 
 impl Queue {
-    /// A queue with room for so many jobs, which own so many bytes. Threads start with the first job.
-    pub fn new(scheduler: Arc<Scheduler>, jobs: usize, bytes: u64) -> Queue {
-        Queue::with_clock(scheduler, jobs, bytes, Box::new(Instant::now))
+    /// A queue with room for so many jobs, which own so many bytes. A job that could begin waits for others, but no longer than
+    /// `max_delay`. Threads start with the first job.
+    pub fn new(scheduler: Arc<Scheduler>, jobs: usize, bytes: u64, max_delay: Duration) -> Queue {
+        Queue::with_clock(scheduler, (jobs, bytes), max_delay, Box::new(Instant::now))
     }
 
-    fn with_clock(scheduler: Arc<Scheduler>, jobs: usize, bytes: u64, clock: Clock) -> Queue {
+    fn with_clock(scheduler: Arc<Scheduler>, capacity: (usize, u64), max_delay: Duration, clock: Clock) -> Queue {
         Queue(Arc::new(Shared {
             scheduler,
-            capacity: (jobs, bytes),
+            capacity,
+            max_delay,
             state: Mutex::default(),
             work: Condvar::new(),
             changed: Condvar::new(),
@@ -691,7 +767,7 @@ impl Queue {
         let asked = job.ask();
         // A job that no program does enters no line.
         let kind = asked.as_ref().copied().unwrap_or(Kind::Sha256);
-        let (cell, since) = (Cell::new(), Instant::now());
+        let (cell, since) = (Cell::new(), (shared.clock)());
         let entry = |job| Arc::new(Entry { job, cell, kind, bytes, since, shared: Arc::downgrade(shared) });
         let entry = match asked {
             Ok(_) => {
@@ -723,12 +799,14 @@ impl Queue {
         shared.in_callback()?;
         let mut state = lock(&shared.state);
         state.is_closed = true;
+        // Jobs wait for no others any more.
+        shared.rouse(&mut state);
         shared.release(state);
         let (mut state, is_quiet) = shared.wait_until(lock(&shared.state), Some(until), State::is_quiet);
         if is_quiet {
             return Ok(());
         }
-        while let Some(batch) = state.take(true, 1, &shared.counters) {
+        while let Some(batch) = state.take(true, 1, None, &shared.counters) {
             shared.release(state);
             (batch.refuse(cancelled("the engine was drained, and the time for it was over")).tell)();
             state = lock(&shared.state);

@@ -1,4 +1,4 @@
-//! Tickets of jobs that wait for the test, and deadlines by a clock that the test sets.
+//! Tickets of jobs that wait for the test, and times by a clock that the test sets.
 
 use super::*;
 use crate::scheduler::tests::scheduler;
@@ -56,7 +56,7 @@ impl Queued for Gated {
     type Out = ();
 
     fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Sign, cached_layers: 0 })
+        Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Verify, cached_layers: 0 })
     }
     fn run(_: &Scheduler, jobs: &[Gated], sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
         let (gate, opened) = &*jobs[0].0;
@@ -75,9 +75,9 @@ struct Gatekeeper {
 }
 
 impl Gatekeeper {
-    fn new(capacity: usize) -> Gatekeeper {
+    fn new(capacity: usize, max_delay: Duration) -> Gatekeeper {
         let time = Time::new();
-        let queue = Queue::with_clock(Arc::new(scheduler(1)), capacity, 1000, time.clock());
+        let queue = Queue::with_clock(Arc::new(scheduler(1)), (capacity, 1000), max_delay, time.clock());
         Gatekeeper { queue, gate: Arc::default(), time }
     }
 
@@ -108,7 +108,7 @@ impl Gatekeeper {
 
 #[test]
 fn time_that_stands_still_or_jumps_ends_each_ticket_once() {
-    let keeper = Gatekeeper::new(1000);
+    let keeper = Gatekeeper::new(1000, Duration::ZERO);
     let near = |i: u64| Some(Duration::from_millis(1 + i));
     let far = Some(2 * CENTURY);
     let deadlines: Vec<_> = (0..40).map(|i| [near(i), None, Some(CENTURY), far][i as usize % 4]).collect();
@@ -144,7 +144,7 @@ fn time_that_jumps_while_results_come_ends_each_ticket_once() {
     const ROUNDS: u64 = if cfg!(miri) { 3 } else { 200 };
     let mut expired = 0;
     for round in 0..ROUNDS {
-        let keeper = Gatekeeper::new(1000);
+        let keeper = Gatekeeper::new(1000, Duration::ZERO);
         let deadlines: Vec<_> = (0..8).map(|i| Some(Duration::from_millis(1 + (i + round) % 2))).collect();
         let results = keeper.submit_all(&deadlines);
         scope(|scope| {
@@ -186,7 +186,7 @@ impl Wake for Looks {
 /// Or a queue that is drained would be quiet too early.
 #[test]
 fn a_job_leaves_the_queue_when_its_result_is_set() {
-    let keeper = Gatekeeper::new(1);
+    let keeper = Gatekeeper::new(1, Duration::ZERO);
     let running = keeper.submit();
     keeper.queue.ready().wait().unwrap();
     let waiting = keeper.submit();
@@ -197,4 +197,28 @@ fn a_job_leaves_the_queue_when_its_result_is_set() {
     assert!(looks.1.load(SeqCst) && waiting.wait().is_err());
     keeper.open();
     assert_eq!(running.wait(), Ok(()));
+}
+
+#[test]
+fn a_job_waits_for_others_no_longer_than_max_delay() {
+    const DELAY: Duration = Duration::from_millis(1);
+    let keeper = Gatekeeper::new(1000, DELAY);
+    keeper.open();
+    // How many jobs pay is known after the first batch.
+    assert_eq!(keeper.submit().wait(), Ok(()));
+    let few = keeper.submit_all(&[None; 5]);
+    keeper.time.wait_for(3);
+    assert_eq!((few.try_recv().is_err(), keeper.queue.stats().queued), (true, 5), "no time went by");
+    keeper.time.jump(DELAY);
+    assert!((0..5).all(|_| few.recv_timeout(SOON).is_ok_and(|(_, result)| result.is_ok())));
+    // Jobs that are enough for a batch do not wait, nor does the thread that waits for one compute it.
+    let enough: Vec<_> = (0..64).map(|_| keeper.submit()).collect();
+    assert!(enough.into_iter().all(|ticket| ticket.wait() == Ok(())));
+    // A queue that is drained waits for no others.
+    let last = keeper.submit_all(&[None; 2]);
+    assert_eq!(keeper.queue.drain(Instant::now() + SOON), Ok(()));
+    assert_eq!(last.try_iter().filter(|(_, result)| result.is_ok()).count(), 2);
+    // By powers of two: the first job, the last two (together or not), the five, and twice 32.
+    let sizes = keeper.queue.stats().batch_sizes;
+    assert_eq!((sizes[0] + 2 * sizes[1], &sizes[2..]), (3, &[1, 0, 0, 2][..]));
 }
