@@ -182,7 +182,9 @@ mod test {
             let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
             let name = manifest["package"]["name"].as_str().unwrap();
             let is_always = |entry: &toml::Value| entry.get("optional").is_none_or(|it| it.as_bool() == Some(false));
-            let ours = manifest.get("dependencies").and_then(|it| it.as_table()).into_iter().flatten();
+            let targets = manifest.get("target").and_then(|it| it.as_table()).into_iter().flatten();
+            let tables = targets.map(|(_, target)| target.get("dependencies")).chain([manifest.get("dependencies")]);
+            let ours = tables.flatten().filter_map(|it| it.as_table()).flatten();
             let ours: Vec<_> = ours.filter(|(other, _)| other.starts_with("hypergrove")).collect();
             for (other, _) in &ours {
                 assert!(at(other) < at(name), "{name} depends on {other}, which is to the right of it");

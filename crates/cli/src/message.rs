@@ -101,7 +101,7 @@ fn digest(reader: &mut dyn Read, first: Vec<u8>, hash: PreHash, source: &Source)
     let (empty, spares) = mpsc::channel();
     thread::scope(|scope| {
         let work = move || {
-            let mut hasher = hash.hasher();
+            let mut hasher = hypergrove::pre_hasher(hash);
             for piece in pieces {
                 hasher.update(&piece);
                 // The reader may have come to its end.
@@ -111,7 +111,7 @@ fn digest(reader: &mut dyn Read, first: Vec<u8>, hash: PreHash, source: &Source)
         };
         let hashing = thread::Builder::new().name("prehash".into()).spawn_scoped(scope, work);
         // Without a thread, this one hashes too.
-        let mut here = hashing.is_err().then(|| hash.hasher());
+        let mut here = hashing.is_err().then(|| hypergrove::pre_hasher(hash));
         let mut piece = first;
         while !piece.is_empty() {
             piece = match &mut here {

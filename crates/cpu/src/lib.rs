@@ -12,7 +12,7 @@ mod verify;
 mod wots;
 pub mod zk;
 
-pub use hypergrove_lanes::{Isa, Lattice, MessagePart, SHA256_START, Sha256, TweakableHash, rates, sha256};
+pub use hypergrove_lanes::{Isa, Lattice, MessagePart, SHA256_START, Sha256, TweakableHash, block_hash, rates, sha256};
 pub use policy::CpuPolicy;
 
 use hypergrove_engine::backend::jobs_on_threads;

@@ -1,17 +1,17 @@
 //! The host's share of signing and verifying: M′, R and the message digest.
 
+pub use crate::blockwise::BlockHash;
+use crate::blockwise::{Blockwise, Crates};
 use crate::geometry::Position;
 use crate::params::{Family, MAX_M, Params, list, quoted};
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 use digest::{Digest, ExtendableOutput, Output, Update, XofReader};
-use sha2::{Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
-use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
-use shake::{Shake128, Shake256};
+use sha2::{Sha224, Sha256, Sha512};
+use shake::Shake256;
 use zeroize::{Zeroize, Zeroizing};
 
 /// The longest context string, in bytes.
@@ -44,26 +44,6 @@ pub enum PreHash {
     Shake128,
     /// SHAKE256, 64 bytes out.
     Shake256,
-}
-
-/// Calls one of two functions with the type of a hash function: the first if its output has one length, else the second.
-macro_rules! by_function {
-    ($hash:expr, $fixed:ident($($of_fixed:expr),*), $xof:ident($($of_xof:expr),*)) => {
-        match $hash {
-            PreHash::Sha224 => $fixed::<Sha224>($($of_fixed),*),
-            PreHash::Sha256 => $fixed::<Sha256>($($of_fixed),*),
-            PreHash::Sha384 => $fixed::<Sha384>($($of_fixed),*),
-            PreHash::Sha512 => $fixed::<Sha512>($($of_fixed),*),
-            PreHash::Sha512_224 => $fixed::<Sha512_224>($($of_fixed),*),
-            PreHash::Sha512_256 => $fixed::<Sha512_256>($($of_fixed),*),
-            PreHash::Sha3_224 => $fixed::<Sha3_224>($($of_fixed),*),
-            PreHash::Sha3_256 => $fixed::<Sha3_256>($($of_fixed),*),
-            PreHash::Sha3_384 => $fixed::<Sha3_384>($($of_fixed),*),
-            PreHash::Sha3_512 => $fixed::<Sha3_512>($($of_fixed),*),
-            PreHash::Shake128 => $xof::<Shake128>($($of_xof),*),
-            PreHash::Shake256 => $xof::<Shake256>($($of_xof),*),
-        }
-    };
 }
 
 impl PreHash {
@@ -144,18 +124,33 @@ impl PreHash {
     /// The same into [`bytes`](PreHash::bytes) bytes of the caller's.
     pub fn hash_into(self, parts: &[&[u8]], out: &mut [u8]) {
         assert_eq!(out.len(), self.bytes(), "{self} gives so many bytes");
-        by_function!(self, fixed_into(parts, out), xof(parts, out));
+        let mut hasher = self.hasher();
+        parts.iter().for_each(|part| hasher.update(part));
+        hasher.finish_into(out);
     }
 
     /// PH of a message that comes in pieces, for [`Mode::Digest`].
     pub fn hasher(self) -> PreHasher {
-        fn fixed<D: Digest + Send + Sync + 'static>() -> Box<dyn Absorb> {
-            Box::new(Fixed(D::new()))
-        }
-        fn xof<X: Default + Update + ExtendableOutput + Send + Sync + 'static>(bytes: usize) -> Box<dyn Absorb> {
-            Box::new(Xof(X::default(), bytes))
-        }
-        PreHasher(by_function!(self, fixed(), xof(self.bytes())))
+        self.hasher_by(&Crates)
+    }
+
+    /// The same, where blocks of SHA-384, SHA-512, SHA-512/t, SHA-3 and SHAKE go to `by`: `hypergrove-lanes` has some that are
+    /// faster.
+    pub fn hasher_by(self, by: &'static dyn BlockHash) -> PreHasher {
+        let function = match self {
+            PreHash::Sha224 => Function::Sha224(Sha224::new()),
+            PreHash::Sha256 => Function::Sha256(Sha256::new()),
+            PreHash::Sha384 => Function::Blockwise(Blockwise::sha384(by)),
+            PreHash::Sha512 => Function::Blockwise(Blockwise::sha512(by)),
+            PreHash::Sha512_224 => Function::Blockwise(Blockwise::sha512_t(by, b"SHA-512/224")),
+            PreHash::Sha512_256 => Function::Blockwise(Blockwise::sha512_t(by, b"SHA-512/256")),
+            PreHash::Sha3_224 | PreHash::Sha3_256 | PreHash::Sha3_384 | PreHash::Sha3_512 => {
+                Function::Blockwise(Blockwise::sha3(by, self.bytes()))
+            }
+            PreHash::Shake128 => Function::Blockwise(Blockwise::shake(by, 16)),
+            PreHash::Shake256 => Function::Blockwise(Blockwise::shake(by, 32)),
+        };
+        PreHasher { hash: self, function }
     }
 }
 
@@ -175,16 +170,40 @@ impl PreHash {
 /// assert_eq!(of_digest, MPrime::new(Mode::PreHash { context, hash }, b"message")?);
 /// # Ok::<(), hypergrove_fips205::MessageError>(())
 /// ```
-pub struct PreHasher(Box<dyn Absorb>);
+pub struct PreHasher {
+    hash: PreHash,
+    function: Function,
+}
+
+/// A hash function under way.
+#[expect(clippy::large_enum_variant, reason = "short messages are hashed without memory of the heap")]
+enum Function {
+    Sha224(Sha224),
+    Sha256(Sha256),
+    Blockwise(Blockwise),
+}
 
 impl PreHasher {
     /// Appends a piece of the message.
     pub fn update(&mut self, piece: &[u8]) {
-        self.0.absorb(piece);
+        match &mut self.function {
+            Function::Sha224(hash) => Digest::update(hash, piece),
+            Function::Sha256(hash) => Digest::update(hash, piece),
+            Function::Blockwise(hash) => hash.update(piece),
+        }
     }
     /// The digest of all pieces.
     pub fn finish(self) -> Vec<u8> {
-        self.0.finish()
+        let mut out = vec![0; self.hash.bytes()];
+        self.finish_into(&mut out);
+        out
+    }
+    fn finish_into(self, out: &mut [u8]) {
+        match self.function {
+            Function::Sha224(hash) => out.copy_from_slice(&hash.finalize()),
+            Function::Sha256(hash) => out.copy_from_slice(&hash.finalize()),
+            Function::Blockwise(hash) => hash.finish(out),
+        }
     }
 }
 
@@ -203,37 +222,6 @@ impl std::io::Write for PreHasher {
 impl fmt::Debug for PreHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PreHasher").finish_non_exhaustive()
-    }
-}
-
-/// A hash function of either kind.
-trait Absorb: Send + Sync {
-    fn absorb(&mut self, piece: &[u8]);
-    fn finish(self: Box<Self>) -> Vec<u8>;
-}
-
-struct Fixed<D>(D);
-
-impl<D: Digest + Send + Sync> Absorb for Fixed<D> {
-    fn absorb(&mut self, piece: &[u8]) {
-        self.0.update(piece);
-    }
-    fn finish(self: Box<Self>) -> Vec<u8> {
-        self.0.finalize().to_vec()
-    }
-}
-
-/// A function of extendable output, and the bytes that are taken of it.
-struct Xof<X>(X, usize);
-
-impl<X: Update + ExtendableOutput + Send + Sync> Absorb for Xof<X> {
-    fn absorb(&mut self, piece: &[u8]) {
-        self.0.update(piece);
-    }
-    fn finish(self: Box<Self>) -> Vec<u8> {
-        let mut out = vec![0; self.1];
-        self.0.finalize_xof().read(&mut out);
-        out
     }
 }
 
@@ -278,10 +266,6 @@ fn fixed<D: Digest>(parts: &[&[u8]]) -> Output<D> {
     let mut hash = D::new();
     parts.iter().for_each(|part| hash.update(part));
     hash.finalize()
-}
-
-fn fixed_into<D: Digest>(parts: &[&[u8]], out: &mut [u8]) {
-    out.copy_from_slice(&fixed::<D>(parts));
 }
 
 fn xof<X: Default + Update + ExtendableOutput>(parts: &[&[u8]], out: &mut [u8]) {
@@ -522,6 +506,7 @@ pub fn h_msg(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::boxed::Box;
     use alloc::format;
     use alloc::string::ToString;
 
@@ -546,6 +531,63 @@ mod tests {
             let error = name.parse::<PreHash>().unwrap_err().to_string();
             let start = format!("there is no hash function '{name}' for HashSLH-DSA; use one of SHA2-224, SHA2-256, ");
             assert!(error.starts_with(&start) && error.ends_with(", SHAKE-256"), "{error}");
+        }
+    }
+
+    /// The digest by a crate of its own, for each function.
+    fn by_crates(hash: PreHash, message: &[u8]) -> Vec<u8> {
+        use sha2::{Sha384, Sha512_224, Sha512_256};
+        use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
+        let squeeze = |mut reader: Box<dyn XofReader>, bytes| {
+            let mut out = vec![0; bytes];
+            reader.read(&mut out);
+            out
+        };
+        match hash {
+            PreHash::Sha224 => Sha224::digest(message).to_vec(),
+            PreHash::Sha256 => Sha256::digest(message).to_vec(),
+            PreHash::Sha384 => Sha384::digest(message).to_vec(),
+            PreHash::Sha512 => Sha512::digest(message).to_vec(),
+            PreHash::Sha512_224 => Sha512_224::digest(message).to_vec(),
+            PreHash::Sha512_256 => Sha512_256::digest(message).to_vec(),
+            PreHash::Sha3_224 => Sha3_224::digest(message).to_vec(),
+            PreHash::Sha3_256 => Sha3_256::digest(message).to_vec(),
+            PreHash::Sha3_384 => Sha3_384::digest(message).to_vec(),
+            PreHash::Sha3_512 => Sha3_512::digest(message).to_vec(),
+            PreHash::Shake128 => squeeze(Box::new(shake::Shake128::default().chain(message).finalize_xof()), 32),
+            PreHash::Shake256 => squeeze(Box::new(Shake256::default().chain(message).finalize_xof()), 64),
+        }
+    }
+
+    #[test]
+    fn digests_are_those_of_the_crates() {
+        let bytes: Vec<u8> = (0..2000u32).map(|i| (i * i / 5) as u8).collect();
+        for hash in PreHash::ALL {
+            // Around all borders of blocks, and of groups of four of them.
+            let borders =
+                [64, 72, 104, 128, 136, 144, 168].into_iter().flat_map(|block| [1, 2, 4, 5, 8].map(|n| n * block));
+            let around = borders.flat_map(|border| border - 20..border + 3);
+            for length in (0..300).chain(around) {
+                assert_eq!(hash.hash(&[&bytes[..length]]), by_crates(hash, &bytes[..length]), "{hash}, {length} bytes");
+            }
+            // Pieces of all lengths.
+            let expected = by_crates(hash, &bytes);
+            for piece in (1..300).chain([511, 512, 1000, 1999, 2000]) {
+                let mut hasher = hash.hasher();
+                bytes.chunks(piece).for_each(|piece| hasher.update(piece));
+                assert_eq!(hasher.finish(), expected, "{hash}, pieces of {piece} bytes");
+            }
+            let mut hasher = hash.hasher();
+            let mut rest = &bytes[..];
+            for length in 0.. {
+                let (piece, later) = rest.split_at(rest.len().min(length * 7 % 190));
+                hasher.update(piece);
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            assert_eq!(hasher.finish(), expected, "{hash}, pieces of mixed lengths");
         }
     }
 

@@ -36,6 +36,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod adrs;
+mod blockwise;
 pub mod digest;
 #[cfg(feature = "pkcs8")]
 mod encoding;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// SHA2-512 of a file.
 fn digest(path: &Path) -> io::Result<Vec<u8>> {
-    let mut hasher = HASH.hasher();
+    let mut hasher = hypergrove::pre_hasher(HASH);
     io::copy(&mut BufReader::new(File::open(path)?), &mut hasher)?;
     Ok(hasher.finish().to_vec())
 }

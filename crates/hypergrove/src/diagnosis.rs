@@ -220,7 +220,7 @@ fn messages(message: &[u8]) -> Vec<(Option<MessageChange>, Cow<'_, [u8]>)> {
     all.extend(rest.map(|rest| (Some(MessageChange::ByteOrderMarkRemoved), rest.into())));
     all.push((Some(MessageChange::Empty), Cow::from(&[][..])));
     for hash in PreHash::ALL.into_iter().filter(|_| message.len() <= COPIED) {
-        let mut hasher = hash.hasher();
+        let mut hasher = crate::pre_hasher(hash);
         hasher.update(message);
         let digest = hasher.finish();
         all.push((Some(MessageChange::ToHexDigest(hash)), to_hex(&digest).into_bytes().into()));

@@ -4,13 +4,13 @@
 //! [`Mode::PreHash`] for the whole message:
 //!
 //! ```
-//! use hypergrove::{Engine, Mode, PreHash, Randomizer, SLH_DSA_SHA2_128F};
+//! use hypergrove::{Engine, Mode, PreHash, Randomizer, SLH_DSA_SHA2_128F, pre_hasher};
 //!
 //! let engine = Engine::new()?;
 //! let key = engine.generate(&SLH_DSA_SHA2_128F)?;
 //! let mut reader = &b"a long message"[..];
 //! let (context, hash) = (&b"backups"[..], PreHash::Sha512);
-//! let mut hasher = hash.hasher();
+//! let mut hasher = pre_hasher(hash);
 //! std::io::copy(&mut reader, &mut hasher)?;
 //! let digest = hasher.finish();
 //! let signature = engine.sign(&key, Mode::Digest { context, hash }, &digest, Randomizer::Hedged)?;
@@ -96,6 +96,7 @@ mod keys;
 #[cfg(feature = "draft-sp800-230")]
 pub mod ledger;
 pub mod manifest;
+mod pre_hash;
 pub mod rows;
 mod run;
 #[cfg(feature = "signers")]
@@ -123,6 +124,7 @@ pub use hypergrove_tune::table::Source as TableSource;
 pub use identity::Fingerprint;
 pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
+pub use pre_hash::pre_hasher;
 pub use tickets::{GenerateJob, Refused, Submit};
 pub use {pkcs8, signature};
 

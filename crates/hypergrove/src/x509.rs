@@ -402,7 +402,7 @@ impl SignedData {
         };
         let oid = signer.digest_alg.oid;
         let hash = digest_of(oid).ok_or_else(|| wrong(format!("its digest {oid} is none that SLH-DSA goes with")))?;
-        let mut hasher = hash.hasher();
+        let mut hasher = crate::pre_hasher(hash);
         hasher.update(content);
         Ok((hasher.finish() == digest, der))
     }

@@ -59,6 +59,22 @@ fn permuted<V: Lanes<u64>>(state: &[V; 25]) -> [V; 25] {
     state
 }
 
+/// Takes blocks of `rate` bytes of one message into a state (FIPS 202, 4).
+#[inline(always)]
+pub(crate) fn absorb<T: Simd>(token: T, state: &mut [u64; 25], rate: usize, blocks: &[u8]) {
+    token.vectorize(
+        #[inline(always)]
+        || {
+            for block in blocks.chunks_exact(rate) {
+                for (word, bytes) in state.iter_mut().zip(block.as_chunks().0) {
+                    *word ^= u64::from_le_bytes(*bytes);
+                }
+                *state = permuted(state);
+            }
+        },
+    );
+}
+
 /// Runs a function of vectors for groups of lanes, and for one job alone in plain registers where those are faster.
 macro_rules! in_groups {
     ($token:expr, $t:ident, $jobs:expr, $group:ident $(::<$more:tt>)? ($($argument:expr),*)) => {

@@ -24,6 +24,7 @@ pub use sample::SLACK;
 pub use sha256::{MessagePart, SHA256_START, Sha256};
 
 use hypergrove_fips205::Family;
+pub use hypergrove_fips205::digest::BlockHash;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// The eight words of an ADRS (FIPS 205, 4.2).
@@ -132,6 +133,21 @@ pub trait TweakableHash: Send + Sync {
     fn primitive(&self, which: Primitive, calls: u64) -> u64;
 }
 
+/// [`BlockHash`] by one instruction set.
+struct OneMessage<T>(T);
+
+impl<T: simd::Simd> BlockHash for OneMessage<T> {
+    #[inline(never)]
+    fn sha512(&self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
+        self.0.sha512_blocks(state, blocks);
+    }
+    #[inline(never)]
+    fn keccak(&self, state: &mut [u64; 25], rate: usize, blocks: &[u8]) {
+        assert!(rate.is_multiple_of(8) && (8..=200).contains(&rate), "a rate is a number of whole words of the state");
+        keccak::absorb(self.0, state, rate, blocks);
+    }
+}
+
 /// The primitives that [`rates`] measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[doc(hidden)]
@@ -178,6 +194,11 @@ macro_rules! isas {
         pub fn sha256(isa: Isa) -> Option<Box<dyn Sha256>> {
             use simd::Simd;
             Some(with_room(match isa { $($(#[$meta])* Isa::$isa => Box::new(sha256::Messages(<$token>::detect()?)),)* }))
+        }
+        /// Hash functions of one message by an instruction set; `None` if the CPU lacks it.
+        pub fn block_hash(isa: Isa) -> Option<Box<dyn BlockHash>> {
+            use simd::Simd;
+            Some(with_room(match isa { $($(#[$meta])* Isa::$isa => one_message(<$token>::detect()?),)* }))
         }
         /// zkDilithium's arithmetic by an instruction set, in the narrowest or the fastest groups; `None` if the CPU lacks
         /// it.
@@ -251,6 +272,11 @@ fn instance<T: simd::Simd>(token: T, family: Family, n: usize) -> Option<Box<dyn
         (Family::Shake, 16 | 24 | 32) => Box::new(keccak::Shake { token: token.plain(), n }),
         (Family::Sha2 | Family::Shake, _) => return None,
     })
+}
+
+/// Without SHA instructions, which neither function uses.
+fn one_message<T: simd::Simd>(token: T) -> Box<dyn BlockHash> {
+    Box::new(OneMessage(token.plain()))
 }
 
 fn arithmetic<T: simd::Simd>(token: T, width: Width, constants: &Constants<'_>) -> Option<Box<dyn Lattice>> {

@@ -5,7 +5,9 @@
 //! Only such builds have this module: programs in Cargo's dev profile that give no profile for this crate. They run every
 //! batch on a thread of its own with a stack that is large enough; next to the batch the thread costs little.
 
-use crate::{AdrsWords, Factors, Keys, Lattice, MessagePart, Primitive, Sha256, Shake, Steps, Trace, TweakableHash};
+use crate::{
+    AdrsWords, BlockHash, Factors, Keys, Lattice, MessagePart, Primitive, Sha256, Shake, Steps, Trace, TweakableHash,
+};
 
 /// The largest frame measured has 3.3 MB: AVX-512, opt-level 0. Memory is taken for what is used of a stack alone.
 const STACK: usize = 32 << 20;
@@ -62,6 +64,12 @@ roomy! {
     Sha256: lanes;
     fn hash(messages: &[&[u8]], digests: &mut [[u8; 32]]);
     fn absorb(parts: &mut [MessagePart<'_>]);
+}
+
+roomy! {
+    BlockHash:;
+    fn sha512(state: &mut [u64; 8], blocks: &[[u8; 128]]);
+    fn keccak(state: &mut [u64; 25], rate: usize, blocks: &[u8]);
 }
 
 roomy! {

@@ -6,7 +6,7 @@
 //! block are zero the schedule's additions fall away.
 
 use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, groups};
-use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, array};
+use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, WordPairs, array};
 use crate::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash, Width};
 use core::ops::Range;
 use hypergrove_fips205::sha2::{IV256, IV512};
@@ -101,7 +101,7 @@ macro_rules! sha2_core {
         }
     };
 }
-macro_rules! each16 {
+macro_rules! each8 {
     ($m:ident) => {
         $m!(0);
         $m!(1);
@@ -111,6 +111,11 @@ macro_rules! each16 {
         $m!(5);
         $m!(6);
         $m!(7);
+    };
+}
+macro_rules! each16 {
+    ($m:ident) => {
+        each8!($m);
         $m!(8);
         $m!(9);
         $m!(10);
@@ -131,6 +136,75 @@ pub(crate) fn compress256_alone<T: Simd>(token: T, state: &mut [u32; 8], w: &mut
         #[inline(always)]
         || compress256(state, w),
     );
+}
+
+/// Blocks of one message.
+#[inline(always)]
+pub(crate) fn blocks512(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
+    for block in blocks {
+        compress512(state, &mut <u64 as Lanes<u64>>::load_rows::<16, true>(block, 0, 0, 1));
+    }
+}
+
+/// The same, B blocks at a time. The rounds of a message's blocks are one chain of dependent instructions, in plain
+/// registers. Vectors compute the schedules of B blocks among the rounds of the first of them.
+#[inline(always)]
+pub(crate) fn paired_blocks512<V: WordPairs<B>, const B: usize>(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
+    let (groups, rest) = blocks.as_chunks::<B>();
+    // Pairs of words of the schedules, with the round constants added.
+    let mut kw = [[[0; 2]; B]; 40];
+    let k: &[[u64; 2]; 40] = K512.as_chunks().0.as_array().expect("80 words");
+    for group in groups {
+        let mut w = [V::splat(0); 8];
+        for i in 0..8 {
+            w[i] = V::load_pairs(group, i);
+            w[i].store_sums(&k[i], &mut kw[i]);
+        }
+        let mut s = *state;
+        for j in 0..4 {
+            macro_rules! scheduled {
+                ($i:literal) => {
+                    let (after, next) = (w[($i + 1) % 8], w[($i + 5) % 8]);
+                    let early = w[$i].add(schedule512::small0(w[$i].straddle(after)));
+                    let late = w[($i + 4) % 8].straddle(next).add(schedule512::small1(w[($i + 7) % 8]));
+                    w[$i] = early.add(late);
+                    w[$i].store_sums(&k[8 * j + 8 + $i], &mut kw[8 * j + 8 + $i]);
+                    round512!(s, 2 * $i, kw[8 * j + $i][0][0]);
+                    round512!(s, 2 * $i + 1, kw[8 * j + $i][0][1]);
+                };
+            }
+            each8!(scheduled);
+        }
+        macro_rules! last {
+            ($i:literal) => {
+                round512!(s, 2 * $i, kw[32 + $i][0][0]);
+                round512!(s, 2 * $i + 1, kw[32 + $i][0][1]);
+            };
+        }
+        each8!(last);
+        add_state(state, &s);
+        for block in 1..B {
+            let mut s = *state;
+            for kw in kw.as_chunks::<8>().0 {
+                macro_rules! all {
+                    ($i:literal) => {
+                        round512!(s, 2 * $i, kw[$i][block][0]);
+                        round512!(s, 2 * $i + 1, kw[$i][block][1]);
+                    };
+                }
+                each8!(all);
+            }
+            add_state(state, &s);
+        }
+    }
+    blocks512(state, rest);
+}
+
+#[inline(always)]
+fn add_state(state: &mut [u64; 8], s: &[u64; 8]) {
+    for i in 0..8 {
+        state[i] = state[i].wrapping_add(s[i]);
+    }
 }
 
 /// The states after PK.seed and its zero padding.

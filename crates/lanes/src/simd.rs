@@ -1,5 +1,6 @@
 //! What the hash families need of a vector: ten operations, and transposed loads and stores.
 
+use crate::sha2::blocks512;
 use crate::{AdrsWords, sample};
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -147,6 +148,16 @@ pub(crate) trait Lanes<W: Copy>: Copy {
     );
 }
 
+/// A vector of two neighbouring words of each of B blocks of one message.
+pub(crate) trait WordPairs<const B: usize>: Lanes<u64> {
+    /// The big-endian words 2i and 2i + 1 of each block.
+    fn load_pairs(blocks: &[[u8; 128]; B], i: usize) -> Self;
+    /// The second words of `self` and the first words of `next`.
+    fn straddle(self, next: Self) -> Self;
+    /// Writes the pairs, and adds `k` to each.
+    fn store_sums(self, k: &[u64; 2], sums: &mut [[u64; 2]; B]);
+}
+
 /// A vector of `LANES` doubles that hold integers. As with [`Lanes`], values exist only inside [`Simd::vectorize`].
 pub(crate) trait Doubles: Copy {
     const LANES: usize;
@@ -225,6 +236,14 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn plain(self) -> Self::Plain;
     /// The one shell with `#[target_feature]` of each instruction set; everything inside is `#[inline(always)]`.
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R;
+    /// SHA-512's compressions of one message's blocks.
+    #[inline(always)]
+    fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
+        self.vectorize(
+            #[inline(always)]
+            || blocks512(state, blocks),
+        );
+    }
     /// See [`sample::uniform`]; called inside `vectorize`.
     #[inline(always)]
     fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {

@@ -2,7 +2,9 @@
 //! this CPU lacks are run.
 
 use hypergrove_fips205::Family;
-use hypergrove_lanes::{AdrsWords, Isa, KeyState, Keys, Steps, Trace, TweakableHash, sha256, tweakable_hash};
+use hypergrove_lanes::{
+    AdrsWords, Isa, KeyState, Keys, Steps, Trace, TweakableHash, block_hash, sha256, tweakable_hash,
+};
 
 const W: usize = 4;
 
@@ -65,5 +67,23 @@ fn instruction_sets_agree_on_messages() {
         let lanes = sha256(isa).expect("available").lanes();
         let messages: Vec<&[u8]> = (0..lanes + 1).map(|i| &data[i..][..i * 37 % 140]).collect();
         assert_eq!(digests(isa, &messages), digests(Isa::Portable, &messages), "{}", isa.name());
+    }
+}
+
+#[test]
+fn instruction_sets_agree_on_blocks_of_one_message() {
+    let data: Vec<u8> = (0..5 * 168u32).map(|i| (i * i / 3) as u8).collect();
+    for isa in Isa::available().into_iter().filter(|isa| *isa != Isa::Portable) {
+        let states = |isa, blocks| {
+            let hash = block_hash(isa).expect("available");
+            let (mut sha512, mut keccak) = ([7; 8], [7; 25]);
+            hash.sha512(&mut sha512, &data.as_chunks().0[..blocks]);
+            hash.keccak(&mut keccak, 168, &data[..blocks * 168]);
+            (sha512, keccak)
+        };
+        // A group of the widest vectors and one block more; fewer than a group.
+        for blocks in [5, 1] {
+            assert_eq!(states(isa, blocks), states(Isa::Portable, blocks), "{}, {blocks} blocks", isa.name());
+        }
     }
 }

@@ -3,8 +3,8 @@
 
 use hypergrove_fips205::Family;
 use hypergrove_lanes::{
-    AdrsWords, Constants, Isa, KeyState, Keys, Lattice, Rows, Shake, Steps, Trace, TweakableHash, Width, lattice,
-    tweakable_hash,
+    AdrsWords, Constants, Isa, KeyState, Keys, Lattice, Rows, Shake, Steps, Trace, TweakableHash, Width, block_hash,
+    lattice, tweakable_hash,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -128,4 +128,19 @@ fn slices_of_other_lengths_are_refused() {
         chain("a chain that there is no room for", W, Steps::All, Some((&[0, 1, 2, 3, 5], all)));
         chain("a chain whose end there is no room for", W, Steps::All, Some((&[0, 1, 2, 3, 4], all - 1)));
     });
+}
+
+#[test]
+fn rates_of_keccak() {
+    for isa in Isa::available() {
+        let hash = block_hash(isa).expect("available");
+        for rate in [0, 4, 137, 208, usize::MAX - 7] {
+            refused(&format!("{}, a rate of {rate}", isa.name()), || hash.keccak(&mut [0; 25], rate, &[0; 208]));
+        }
+        // What follows the last whole block is left.
+        let (mut with, mut without) = ([0; 25], [0; 25]);
+        hash.keccak(&mut with, 200, &[1; 399]);
+        hash.keccak(&mut without, 200, &[1; 200]);
+        assert_eq!(with, without);
+    }
 }

@@ -3,7 +3,8 @@
 
 use hypergrove_fips205::Family;
 use hypergrove_lanes::{
-    AdrsWords, Isa, KeyState, Keys, MessagePart, SHA256_START, Steps, Trace, TweakableHash, sha256, tweakable_hash,
+    AdrsWords, Isa, KeyState, Keys, MessagePart, SHA256_START, Steps, Trace, TweakableHash, block_hash, sha256,
+    tweakable_hash,
 };
 use sha2::Digest;
 use shake::digest::{ExtendableOutput, Update, XofReader};
@@ -249,4 +250,33 @@ fn names_are_found() {
     }
     assert_eq!(Isa::by_name("avx9000"), None);
     assert_eq!(Isa::available().last(), Some(&Isa::Portable));
+}
+
+/// SHA-512's blocks in two calls; Keccak's as SHAKE256, whose padding is made here.
+#[test]
+fn blocks_of_one_message() {
+    let data = bytes(30 * 168, 5);
+    for isa in Isa::available() {
+        let hash = block_hash(isa).expect("available");
+        let blocks = &data.as_chunks().0[..25];
+        for first in 0..=25 {
+            let (mut ours, mut theirs) = ([3; 8], [3; 8]);
+            hash.sha512(&mut ours, &blocks[..first]);
+            hash.sha512(&mut ours, &blocks[first..]);
+            sha2::block_api::compress512(&mut theirs, blocks);
+            assert_eq!(ours, theirs, "{}, {first} blocks first", isa.name());
+        }
+        for whole in 0..30 {
+            let mut message = data[..whole * 136 + whole % 136].to_vec();
+            let mut expected = [0; 32];
+            shake::Shake256::default().chain(&message).finalize_xof_into(&mut expected);
+            message.push(0x1f);
+            message.resize((whole + 1) * 136, 0);
+            message[whole * 136 + 135] |= 0x80;
+            let mut state = [0; 25];
+            hash.keccak(&mut state, 136, &message);
+            let ours: Vec<u8> = state.iter().flat_map(|word: &u64| word.to_le_bytes()).take(32).collect();
+            assert_eq!(ours, expected, "{}, {whole} blocks", isa.name());
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use super::portable::NoStreams;
 use super::sha_ni::ShaNi;
 use super::x86::{self, four_registers, two_registers, x86_doubles, x86_transpose, x86_vector};
-use crate::simd::{Simd, array};
+use crate::sha2::paired_blocks512;
+use crate::simd::{Simd, WordPairs, array};
 use core::arch::x86_64::*;
 
 x86_transpose!(
@@ -58,6 +59,33 @@ x86_vector!(U64x4, __m256i, u64, 4, 2, 2,
     registers two_registers join,
     |v| [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)],
 );
+impl WordPairs<2> for U64x4 {
+    #[inline(always)]
+    fn load_pairs(blocks: &[[u8; 128]; 2], i: usize) -> Self {
+        macro_rules! pair {
+            ($block:expr) => {
+                _mm_loadu_si128(blocks[$block].as_chunks::<16>().0[i].as_ptr().cast())
+            };
+        }
+        // A pair has 16 bytes.
+        let pairs = join!(pair, 0, 1);
+        // SAFETY: called inside `vectorize` alone.
+        unsafe { U64x4(_mm256_shuffle_epi8(pairs, swap64())) }
+    }
+    #[inline(always)]
+    fn straddle(self, next: Self) -> Self {
+        // SAFETY: called inside `vectorize` alone.
+        unsafe { U64x4(_mm256_alignr_epi8::<8>(next.0, self.0)) }
+    }
+    #[inline(always)]
+    fn store_sums(self, k: &[u64; 2], sums: &mut [[u64; 2]; 2]) {
+        // SAFETY: called inside `vectorize` alone; `k` has 16 bytes, `sums` has 32.
+        unsafe {
+            let k = _mm256_broadcastsi128_si256(_mm_loadu_si128(k.as_ptr().cast()));
+            _mm256_storeu_si256(sums.as_mut_ptr().cast(), _mm256_add_epi64(self.0, k));
+        }
+    }
+}
 /// Eight rows of four doubles, from four columns. A half of a register holds four rows after the transposition.
 #[inline(always)]
 unsafe fn from_columns(columns: *const i32, stride: usize) -> [__m256d; 8] {
@@ -135,6 +163,13 @@ macro_rules! avx2_token {
                     }
                     // SAFETY: `self` was made by `detect`.
                     unsafe { shell(f) }
+                }
+                #[inline(always)]
+                fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
+                    self.vectorize(
+                        #[inline(always)]
+                        || paired_blocks512::<U64x4, 2>(state, blocks),
+                    );
                 }
                 #[inline(always)]
                 fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {

@@ -6,7 +6,8 @@ use super::x86::{self, four_registers, two_registers, x86_doubles, x86_transpose
 use crate::field::{Q, ROUND};
 use crate::ntt::N;
 use crate::sample::SLACK;
-use crate::simd::{Pair, Simd, array};
+use crate::sha2::paired_blocks512;
+use crate::simd::{Pair, Simd, WordPairs, array};
 use core::arch::x86_64::*;
 
 x86_transpose!(
@@ -103,6 +104,33 @@ x86_vector!(U64x8, __m512i, u64, 8, 2, 4,
     |v| split(v),
     ternary!(_mm512_ternarylogic_epi32);
 );
+impl WordPairs<4> for U64x8 {
+    #[inline(always)]
+    fn load_pairs(blocks: &[[u8; 128]; 4], i: usize) -> Self {
+        macro_rules! pair {
+            ($block:expr) => {
+                _mm_loadu_si128(blocks[$block].as_chunks::<16>().0[i].as_ptr().cast())
+            };
+        }
+        // A pair has 16 bytes.
+        let pairs = join!(pair, 0, 1);
+        // SAFETY: called inside `vectorize` alone.
+        unsafe { U64x8(_mm512_shuffle_epi8(pairs, swap64())) }
+    }
+    #[inline(always)]
+    fn straddle(self, next: Self) -> Self {
+        // SAFETY: called inside `vectorize` alone.
+        unsafe { U64x8(_mm512_alignr_epi8::<8>(next.0, self.0)) }
+    }
+    #[inline(always)]
+    fn store_sums(self, k: &[u64; 2], sums: &mut [[u64; 2]; 4]) {
+        // SAFETY: called inside `vectorize` alone; `k` has 16 bytes, `sums` has 64.
+        unsafe {
+            let k = _mm512_broadcast_i32x4(_mm_loadu_si128(k.as_ptr().cast()));
+            _mm512_storeu_si512(sums.as_mut_ptr().cast(), _mm512_add_epi64(self.0, k));
+        }
+    }
+}
 /// Doubles are ordered as integers are, but for two negative ones; and Miri knows this instruction.
 #[inline(always)]
 unsafe fn max_unless_both_negative(a: __m512d, b: __m512d) -> __m512d {
@@ -274,6 +302,13 @@ macro_rules! avx512_token {
                     }
                     // SAFETY: `self` was made by `detect`.
                     unsafe { shell(f) }
+                }
+                #[inline(always)]
+                fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
+                    self.vectorize(
+                        #[inline(always)]
+                        || paired_blocks512::<U64x8, 4>(state, blocks),
+                    );
                 }
                 samplers!();
             }
