@@ -6,7 +6,9 @@
 //! block are zero the schedule's additions fall away.
 
 use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, groups};
-use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, WordPairs, array};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::WordPairs;
+use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, array};
 use crate::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash, Width};
 use core::ops::Range;
 use hypergrove_fips205::sha2::{IV256, IV512};
@@ -148,6 +150,7 @@ pub(crate) fn blocks512(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
 
 /// The same, B blocks at a time. The rounds of a message's blocks are one chain of dependent instructions, in plain
 /// registers. Vectors compute the schedules of B blocks among the rounds of the first of them.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn paired_blocks512<V: WordPairs<B>, const B: usize>(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
     let (groups, rest) = blocks.as_chunks::<B>();
@@ -200,6 +203,7 @@ pub(crate) fn paired_blocks512<V: WordPairs<B>, const B: usize>(state: &mut [u64
     blocks512(state, rest);
 }
 
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn add_state(state: &mut [u64; 8], s: &[u64; 8]) {
     for i in 0..8 {

@@ -149,6 +149,7 @@ pub(crate) trait Lanes<W: Copy>: Copy {
 }
 
 /// A vector of two neighbouring words of each of B blocks of one message.
+#[cfg(target_arch = "x86_64")]
 pub(crate) trait WordPairs<const B: usize>: Lanes<u64> {
     /// The big-endian words 2i and 2i + 1 of each block.
     fn load_pairs(blocks: &[[u8; 128]; B], i: usize) -> Self;
