@@ -18,7 +18,7 @@ fn file(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn keys_that_openssl_encrypted_are_read() {
+fn keys_that_others_encrypted_are_read() {
     let plain = SigningKey::read_pkcs8(&file("key.pem")).unwrap();
     for (name, scheme) in [
         ("scrypt-aes-256.pem", "scrypt (N = 16384, r = 8, p = 1), AES-256-CBC"),
@@ -26,6 +26,8 @@ fn keys_that_openssl_encrypted_are_read() {
         ("pbkdf2-sha256-aes-192.pem", "PBKDF2 (HMAC-SHA-256, 2048 iterations), AES-192-CBC"),
         ("pbkdf2-sha512-aes-256.pem", "PBKDF2 (HMAC-SHA-512, 10000 iterations), AES-256-CBC"),
         ("pbkdf2-sha384-aes-128.der", "PBKDF2 (HMAC-SHA-384, 2048 iterations), AES-128-CBC"),
+        ("bouncycastle-scrypt-aes-256.pem", "scrypt (N = 16384, r = 8, p = 1), AES-256-CBC"),
+        ("bouncycastle-pbkdf2-sha512-aes-128.pem", "PBKDF2 (HMAC-SHA-512, 10000 iterations), AES-128-CBC"),
     ] {
         let bytes = file(name);
         assert!(EncryptedSigningKey::looks_like_it(&bytes), "{name}");
