@@ -20,6 +20,8 @@ const WARNINGS: [u64; 2] = [50, 90];
 pub(crate) struct KeyLedger {
     path: PathBuf,
     ledger: FileLedger,
+    /// What it said when it was opened.
+    opened: LedgerState,
 }
 
 /// The ledger that a key has to have; none if its set has no limit.
@@ -88,18 +90,10 @@ fn failed(error: LedgerError, path: &Path) -> Failure {
 
 impl KeyLedger {
     fn open(key: &VerifyingKey, path: PathBuf) -> Result<KeyLedger, Failure> {
-        let opened = FileLedger::open(&path, key.fingerprint()).and_then(|ledger| match witness(&ledger.state()?) {
-            Some(witness) => FileLedger::open_with_witness(&path, key.fingerprint(), &witness),
-            None => Ok(ledger),
-        });
-        match opened {
-            Ok(ledger) => Ok(KeyLedger { path, ledger }),
+        match FileLedger::open_with_witness(&path, key.fingerprint(), witness) {
+            Ok((ledger, opened)) => Ok(KeyLedger { path, ledger, opened }),
             Err(error) => Err(failed(error, &path)),
         }
-    }
-
-    fn state(&self) -> Result<LedgerState, Failure> {
-        self.ledger.state().map_err(|error| failed(error, &self.path))
     }
 
     /// What is read: nothing may be written over it.
@@ -109,7 +103,7 @@ impl KeyLedger {
 
     /// Refuses, before any work is done, more signatures than are left.
     pub(crate) fn check(&self, signatures: usize) -> Result<(), Failure> {
-        self.state()?.check(signatures as u64).map_err(|error| failed(error, &self.path))
+        self.opened.check(signatures as u64).map_err(|error| failed(error, &self.path))
     }
 
     /// Reserves numbers for so many signatures, before any of them is made.
@@ -185,7 +179,7 @@ fn init(args: &LedgerInit, printer: &Printer) -> Result<Exit, Failure> {
 fn show(args: &LedgerShow, printer: &Printer) -> Result<Exit, Failure> {
     let (key, _, path) = key(&args.key)?;
     let ledger = KeyLedger::open(&key, path)?;
-    let state = ledger.state()?;
+    let state = &ledger.opened;
     if args.json {
         let line = LedgerLine {
             ledger: ledger.source().path_text(),

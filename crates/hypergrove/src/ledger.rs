@@ -301,17 +301,24 @@ impl FileLedger {
 
     /// The ledger of this key in this file.
     pub fn open(path: &Path, key: Fingerprint) -> Result<FileLedger, LedgerError> {
-        let ledger = FileLedger { path: path.into(), key, witness: None, seen: Mutex::new(0) };
-        ledger.state()?;
-        Ok(ledger)
+        FileLedger::open_with_witness(path, key, |_| None).map(|(ledger, _)| ledger)
     }
 
-    /// The same with a note of its generation in another file, which is made if it is not there, and by which an older copy of the ledger is
-    /// noticed. It should lie where no backup of the ledger puts it back too.
-    pub fn open_with_witness(path: &Path, key: Fingerprint, witness: &Path) -> Result<FileLedger, LedgerError> {
-        let ledger = FileLedger { path: path.into(), key, witness: Some(witness.into()), seen: Mutex::new(0) };
-        ledger.state()?;
-        Ok(ledger)
+    /// The same with a note of its generation in the file that `witness` names, which is made if it is not there, and by which an older
+    /// copy of the ledger is noticed. It should lie where no backup of the ledger puts it back too. Gives what the ledger says as well.
+    pub fn open_with_witness(
+        path: &Path,
+        key: Fingerprint,
+        witness: impl FnOnce(&LedgerState) -> Option<PathBuf>,
+    ) -> Result<(FileLedger, LedgerState), LedgerError> {
+        let mut ledger = FileLedger { path: path.into(), key, witness: None, seen: Mutex::new(0) };
+        let mut state = ledger.state()?;
+        ledger.witness = witness(&state);
+        // A process that reserves may have changed ledger and note after this one read the ledger.
+        if ledger.witnessed()? > state.generation {
+            state = ledger.state()?;
+        }
+        Ok((ledger, state))
     }
 
     /// Checks and reads the ledger while nobody else does, and reserves so many numbers if that is asked for. The reservation that is
