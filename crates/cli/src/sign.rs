@@ -10,9 +10,12 @@ use crate::verdicts::{SignedBy, Told, Verdict, Verdicts};
 use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
 use crate::{table, trees};
+use hypergrove::backend::Size;
 use hypergrove::envelope::{Envelope, EnvelopeError, Header, is_reserved};
 use hypergrove::zkdilithium as zk;
-use hypergrove::{Engine, Fingerprint, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes};
+use hypergrove::{
+    Engine, Error, Fingerprint, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes,
+};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine::{self, Watched};
 use hypergrove_lab::printer::{Printer, Shown};
@@ -435,8 +438,17 @@ fn cache(
                 .hint("1 saves the most for its memory"));
         }
         (Some(layers), _) => engine.cache(&key, layers)?,
-        // The top tree is grown once instead of once for each file.
-        _ if files > 1 => engine.cache(&key, 1)?,
+        // The top tree is grown once instead of once for each file, if it fits the memory.
+        _ if files > 1 => match engine.cache(&key, 1) {
+            Err(Error::OutOfMemory { needs, .. }) => {
+                let needs = Size(needs);
+                printer.note(format_args!(
+                    "each signature grows the key's top tree again: to keep it needs {needs}, give more with --memory"
+                ));
+                key
+            }
+            cached => cached?,
+        },
         _ => key,
     };
     if let layers @ 1.. = key.cached_layers() {
