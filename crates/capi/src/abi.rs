@@ -126,8 +126,8 @@ fn made() -> String {
     out.push('\n');
     constants(&mut out, Status::ALL.map(|(status, name, _)| (name, status as i64)));
     constants(&mut out, ROWS.map(|(status, name, _)| (name, status as i64)));
-    for (number, name) in NAMES {
-        constants(&mut out, [(&*constant_of_set(name.to_str().unwrap()), number.into())]);
+    for (number, name) in NAMES.iter() {
+        constants(&mut out, [(&*constant_of_set(name.to_str().unwrap()), (*number).into())]);
     }
     for hash in hypergrove::PreHash::ALL {
         let name = hash.name().replace("SHA2-512/", "SHA2-512-").replace('-', "_");

@@ -4,7 +4,8 @@ use crate::failure::{Failure, Status, call, value};
 use crate::pointers::{Given, In, Out};
 use hypergrove::zkdilithium::params as zk;
 use hypergrove::{PARAMETER_SETS, Params, PreHash};
-use std::ffi::{CStr, c_char};
+use std::ffi::{CString, c_char};
+use std::sync::LazyLock;
 
 /// `HG_ZKDILITHIUM`.
 pub(crate) const ZKDILITHIUM: u32 = 1000;
@@ -16,22 +17,13 @@ pub(crate) enum Set {
     ZkDilithium,
 }
 
-/// Numbers and names of sets, as C has them.
-pub(crate) const NAMES: [(u32, &CStr); 13] = [
-    (20, c"SLH-DSA-SHA2-128s"),
-    (21, c"SLH-DSA-SHA2-128f"),
-    (22, c"SLH-DSA-SHA2-192s"),
-    (23, c"SLH-DSA-SHA2-192f"),
-    (24, c"SLH-DSA-SHA2-256s"),
-    (25, c"SLH-DSA-SHA2-256f"),
-    (26, c"SLH-DSA-SHAKE-128s"),
-    (27, c"SLH-DSA-SHAKE-128f"),
-    (28, c"SLH-DSA-SHAKE-192s"),
-    (29, c"SLH-DSA-SHAKE-192f"),
-    (30, c"SLH-DSA-SHAKE-256s"),
-    (31, c"SLH-DSA-SHAKE-256f"),
-    (ZKDILITHIUM, c"zkDilithium"),
-];
+/// Numbers and names of sets, as C has them: those with an object identifier, and zkDilithium.
+pub(crate) static NAMES: LazyLock<Vec<(u32, CString)>> = LazyLock::new(|| {
+    let numbered = PARAMETER_SETS.iter().filter_map(|p| Some((p.oid_arc()?.into(), p.name)));
+    let mut all: Vec<(u32, &str)> = numbered.chain([(ZKDILITHIUM, zk::NAME)]).collect();
+    all.sort_unstable();
+    all.into_iter().map(|(number, name)| (number, CString::new(name).expect("no zero is in a name"))).collect()
+});
 
 impl Set {
     /// The set of a number. Sets without an object identifier have none.
@@ -148,14 +140,10 @@ mod tests {
 
     #[test]
     fn every_set_with_an_identifier_has_a_number_and_a_name() {
-        let numbered = PARAMETER_SETS.iter().filter_map(|p| Some((p.oid_arc()?.into(), p.name)));
-        let mut all: Vec<(u32, &str)> = numbered.collect();
-        all.push((ZKDILITHIUM, zk::NAME));
-        all.sort_unstable();
-        assert!(NAMES.iter().map(|(number, name)| (*number, name.to_str().unwrap())).eq(all));
-        for (number, name) in NAMES {
-            let set = Set::of(number).unwrap();
-            assert_eq!((set.number(), set.name()), (number, name.to_str().unwrap()));
+        assert_eq!(NAMES.len(), 13);
+        for (number, name) in NAMES.iter() {
+            let set = Set::of(*number).unwrap();
+            assert_eq!((set.number(), set.name()), (*number, name.to_str().unwrap()));
         }
         assert!([0, 1, 19, 32, 276, 1001].into_iter().all(|number| Set::of(number).is_err()));
         assert!((1..=12).all(|number| prehash(number).is_ok()) && prehash(0).is_err() && prehash(13).is_err());
