@@ -11,9 +11,10 @@ use hypergrove::{Cpu, Isa};
 use hypergrove_tune::table::Source;
 pub use hypergrove_tune::table::{InUse, Known, Table as PolicyTable};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{env, fs};
 
@@ -338,8 +339,11 @@ pub(crate) fn clock() -> Option<f64> {
     megahertz.map(|megahertz: f64| 1e6 * megahertz)
 }
 
-/// Compressions a second of one core, measured now: with the instruction set that was asked for, or with the best for
-/// each hash.
+/// The best rates of each instruction set since the program began. A clock that is slow for a moment must not lower the peak.
+static BEST: Mutex<BTreeMap<&str, Work>> = Mutex::new(BTreeMap::new());
+
+/// Compressions a second of one core: with the instruction set that was asked for, or with the best for each hash. Measures them again,
+/// and returns the best of all measurements until now.
 fn rates(options: &MachineOptions) -> Work {
     let sets = match options.isa {
         IsaName(Some(isa)) => vec![isa],
@@ -349,7 +353,13 @@ fn rates(options: &MachineOptions) -> Work {
             several => several.into_iter().filter(|isa| *isa != Isa::Portable).collect(),
         },
     };
-    let measured = sets.into_iter().filter_map(|isa| hypergrove::backend::rates(isa, RATES_TIME));
+    let measured = sets.into_iter().filter_map(|isa| {
+        let now = hypergrove::backend::rates(isa, RATES_TIME)?;
+        let mut all = BEST.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(isa.name()).or_insert(now);
+        *known = known.zip(&now, f64::max);
+        Some(*known)
+    });
     measured.fold(Work::default(), |a, b| a.zip(&b, f64::max))
 }
 

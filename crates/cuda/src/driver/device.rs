@@ -43,7 +43,7 @@ pub(crate) fn devices(cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<CudaGpu>>, S
 /// from the best rates reached on an H200 (docs/cuda.md).
 const SHA256: f64 = 16.0;
 const SHA512: f64 = 51.4;
-const KECCAK: f64 = 76.9;
+const KECCAK: f64 = 75.1;
 
 /// A device. Its context is the process's one for it (the primary one), made at the first use.
 pub(crate) struct CudaGpu {
