@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use zeroize::Zeroizing;
 
-/// SLH-DSA (FIPS 205) and zkDilithium: post-quantum signatures, as fast as the hardware allows.
+/// Post-quantum signatures, as fast as the hardware allows: SLH-DSA (FIPS 205) and zkDilithium.
 ///
-/// Exit codes: 0 all well, 1 a well-formed signature did not verify, 2 an error; docs/automation.md has them all.
+/// `hypergrove help COMMAND` explains a command. Exit codes: 0 success, 1 a signature is not valid, 2 an error; docs/automation.md has
+/// the details.
 #[derive(Parser)]
 #[command(
     name = "hypergrove",
@@ -40,10 +41,10 @@ pub(crate) struct Cli {
 pub(crate) struct Global {
     #[command(flatten)]
     pub(crate) machine: MachineOptions,
-    /// Print results and errors alone
+    /// Print only results and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Say what was chosen, and why
+    /// Report what the tool chose, and why
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 }
@@ -73,43 +74,46 @@ pub(crate) enum Command {
 /// Make a private key
 #[derive(Args)]
 pub(crate) struct Keygen {
-    /// The parameter set of SLH-DSA, for example SLH-DSA-SHA2-128s (small signatures) or SLH-DSA-SHA2-128f (fast signing)
+    /// The parameter set of SLH-DSA, for example SLH-DSA-SHA2-128s (small signatures) or SLH-DSA-SHA2-128f (fast signing). Required,
+    /// except for --scheme zkdilithium
     #[arg(long, value_name = "NAME", required_unless_present = "scheme")]
     pub(crate) set: Option<&'static Params>,
-    /// The scheme; SLH-DSA if not given
+    /// The signature scheme; by default slh-dsa
     #[arg(long, value_name = "NAME")]
     pub(crate) scheme: Option<Scheme>,
-    /// Where the private key goes, mode 0600; `-` is standard output
+    /// Write the private key to this file, with mode 0600; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
-    /// Where the public key goes as well; with --count, a table of the public keys
+    /// Write the public key to this file, too; with --count, a table of the public keys. By default, the public key is not written:
+    /// `pubkey` makes it later
     #[arg(long, value_name = "FILE")]
     pub(crate) pubout: Option<PathBuf>,
-    /// Make N keys of SLH-DSA, and write them to --table
+    /// Make N keys of SLH-DSA, and write them to --table; by default, the tool makes one key
     #[arg(long, value_name = "N", requires = "table", conflicts_with_all = ["output", "seeds", "json", "der", "raw", "encrypt"])]
     pub(crate) count: Option<NonZeroUsize>,
-    /// Where the table of --count goes, mode 0600. A line for each key: its fingerprint, the public key (the base64 of its SPKI) and
-    /// the private key (the base64 of its PKCS#8), with tabs between them. Keys under a passphrase take a tenth of a second each and
-    /// are not for tables: encrypt the table itself
+    /// Write the keys of --count to this file, with mode 0600. A line has a key's fingerprint, its public key (the base64 of its SPKI)
+    /// and its private key (the base64 of its PKCS#8), separated by tabs. The table cannot be encrypted by --encrypt: encrypt the file
+    /// instead
     #[arg(long, value_name = "FILE", requires = "count")]
     pub(crate) table: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) encoding: EncodingOptions,
-    /// SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes in hexadecimal, instead of the system's randomness; 32 bytes for zkDilithium.
-    /// For tests: other users of the machine can read a command line
+    /// Make the key from these bytes instead of the system's randomness: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes in hexadecimal, or 32
+    /// bytes for zkDilithium. Only for tests: other users of the machine can read a command line
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     pub(crate) seeds: Option<Bytes>,
-    /// Print what was made as a line of JSON: docs/automation.md
+    /// Print a line of JSON about each key: docs/automation.md
     #[arg(long)]
     pub(crate) json: bool,
-    /// Encrypt the private key under a passphrase, which is asked for twice: PKCS#8 with PBES2 and AES-256-CBC, as OpenSSL
-    /// reads it
+    /// Encrypt the private key with a passphrase, which the tool asks for twice. The format is PKCS#8 with PBES2 and AES-256-CBC, which
+    /// OpenSSL reads. By default, the key is not encrypted
     #[arg(long, conflicts_with = "raw")]
     pub(crate) encrypt: bool,
-    /// Make a key of HashSLH-DSA (RFC 9909), which says so itself: whatever it signs is hashed first
+    /// Make a key for HashSLH-DSA (RFC 9909). Such a key names a hash function, and `sign` and `verify` hash every message with it
+    /// first
     #[arg(long, conflicts_with = "raw")]
     pub(crate) hash_slh_dsa: bool,
-    /// What makes guessing the passphrase expensive
+    /// The function that derives the encryption key from the passphrase; it makes guessing expensive
     #[arg(long, value_name = "NAME", default_value = "scrypt", requires = "encrypt")]
     pub(crate) kdf: Kdf,
     #[command(flatten)]
@@ -139,15 +143,15 @@ impl From<Kdf> for PassphraseKdf {
 /// Write the public key of a private key
 #[derive(Args)]
 pub(crate) struct Pubkey {
-    /// The private key: PEM, DER or raw; `-` is standard input
+    /// The file of the private key: PEM, DER or raw; `-` is standard input
     #[arg(value_name = "KEY")]
     pub(crate) key: PathBuf,
-    /// Where the public key goes; `-` is standard output
+    /// Write the public key to this file; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) encoding: EncodingOptions,
-    /// Write the key as one word: the base64 of its SPKI, as `verify --public-key` and lists of signers take it
+    /// Write the public key as one word, the base64 of its SPKI, for `verify --public-key` and for lists of allowed signers
     #[arg(long, conflicts_with_all = ["der", "raw"])]
     pub(crate) line: bool,
     #[command(flatten)]
@@ -160,59 +164,60 @@ pub(crate) struct Pubkey {
 
 /// Sign files
 ///
-/// The signature of FILE is written to FILE.sig: R ‖ SIG_FORS ‖ SIG_HT, as it is. Standard input is signed to standard
-/// output. Of many files, a bad one does not stop the others.
+/// The signature of FILE is written to FILE.sig. It has the bytes of FIPS 205 (R ‖ SIG_FORS ‖ SIG_HT) and nothing else. If FILE is `-`,
+/// the signature goes to standard output. An error in one file does not stop the others.
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").args(["files", "list", "digest", "manifest", "table"]).required(true).multiple(true))]
 pub(crate) struct Sign {
-    /// The private key: PEM, DER or raw; `-` is standard input
+    /// The file of the private key: PEM, DER or raw; `-` is standard input
     #[arg(short, long, value_name = "FILE", required_unless_present = "table")]
     pub(crate) key: Option<PathBuf>,
-    /// Where the signature of the one file goes, or the manifest; `-` is standard output
+    /// Write the signature to this file, if one file is signed; with --manifest, write the manifest to it. `-` is standard output. By
+    /// default, FILE.sig
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["out_dir", "list"])]
     pub(crate) output: Option<PathBuf>,
-    /// Where the signatures go, each named after its file
+    /// Write the signatures to this directory, each named after its file; by default, beside the files
     #[arg(long, value_name = "DIR")]
     pub(crate) out_dir: Option<PathBuf>,
-    /// Sign all files of each directory that is given, but for those called *.sig; with --out-dir, the signatures lie there as
-    /// the files lie in their directory
+    /// Sign all files of each given directory and its subdirectories, except *.sig. With --out-dir, the signatures have the same
+    /// subdirectories. By default, a directory is an error
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Write the SHA-256 of every file below DIR to --output, in sha256sum's lines, and sign these: the signature of
-    /// release.sums is release.sums.sig. Links are read if they lead to a file below DIR, others are errors
+    /// Write the SHA-256 of every file below DIR to the file of --output, as sha256sum does, and sign that file: the signature of
+    /// release.sums is release.sums.sig. A symbolic link must lead to a file below DIR
     #[arg(long, value_name = "DIR", requires = "output", conflicts_with_all = ["files", "list", "digest", "recursive", "skip_existing"])]
     pub(crate) manifest: Option<PathBuf>,
-    /// Sign as a table says: on each line the file of a private key, a file and where its signature goes, with tabs between
-    /// them; `-` is standard input
+    /// Sign what this table lists; `-` is standard input. A line has the file of a private key, the file to sign and the file for the
+    /// signature, separated by tabs
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "files", "list", "digest", "manifest", "recursive", "skip_existing", "output", "out_dir", "cache_layers", "cache_memory"])]
     pub(crate) table: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) message: MessageOptions,
-    /// Write each signature as text that names its set, mode, context and key: docs/envelope.md. `verify` knows it by itself;
-    /// other programs take bare signatures alone
+    /// Write each signature as text that names its set, mode, context and key: docs/envelope.md. `verify` recognises this form; other
+    /// programs need bare signatures. By default, signatures are bare
     #[arg(long, conflicts_with_all = ["skip_existing", "internal", "manifest", "table"])]
     pub(crate) armor: bool,
-    /// A line that goes into the text and is signed as well
+    /// With --armor: add this line to the text; it is signed, too
     #[arg(long, value_name = "TEXT", requires = "armor")]
     pub(crate) comment: Option<String>,
-    /// Sign without randomness: the same message always has the same signature
+    /// Sign without randomness, so that the same message always has the same signature. By default, signatures are randomized (hedged)
     #[arg(long)]
     pub(crate) deterministic: bool,
-    /// Keep the nodes of the key's top N layers in memory, so that signing need not grow them; 1 if many files are
-    /// signed
+    /// Compute the key's top N layers once and keep them in memory, so that each signature takes less time. By default 1 if there are
+    /// several files, else 0
     #[arg(long, value_name = "N")]
     pub(crate) cache_layers: Option<usize>,
-    /// Keep as many of the key's top layers in memory as fit SIZE
+    /// Like --cache-layers, with as many layers as fit SIZE, for example 64M
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "cache_layers")]
     pub(crate) cache_memory: Option<u64>,
-    /// Keep signatures that are there and verify, so that an interrupted run can be taken up again; others that are
-    /// there are errors, or with --force replaced
+    /// Leave out files that have a valid signature already, so that an interrupted run can continue. An invalid signature is an error,
+    /// or is replaced with --force. By default, any existing signature is an error
     #[arg(long)]
     pub(crate) skip_existing: bool,
-    /// Sign a digest that was computed elsewhere, instead of a file; --prehash or the key says by which hash function
+    /// Sign this digest, which another program computed, instead of a file. --prehash, or the key, names the hash function
     #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with_all = ["files", "list"], requires = "output", help_heading = "Message")]
     pub(crate) digest: Option<Bytes>,
-    /// The ledger of a key of a limited set; KEY.ledger if not given
+    /// The ledger that counts the signatures of a key of a limited set; by default KEY.ledger
     #[cfg(feature = "draft-sp800-230")]
     #[arg(long, value_name = "FILE", conflicts_with = "table")]
     pub(crate) ledger: Option<PathBuf>,
@@ -233,71 +238,73 @@ pub(crate) struct Sign {
 
 /// Verify the signatures of files
 ///
-/// One verdict a file goes to standard output: `FILE: OK`, `FILE: FAILED`, or `FILE: ERROR` where there was nothing to
-/// judge. With --quiet, only bad ones do.
+/// Standard output gets one verdict for each file: `FILE: OK`, `FILE: FAILED`, or `FILE: ERROR` if there is no signature to check. With
+/// --quiet, it gets only the bad ones.
 ///
-/// With --certificate or --cms, the signature is the one in that file, and it alone is checked: no chain, no date, no name.
+/// --certificate and --cms check the signature that is inside the given file, and only this signature: no chain, no dates, no names.
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").args(["files", "list", "digest", "manifest", "table", "certificate", "cms"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("whose").args(["key", "public_key", "allowed_signers", "table", "certificate"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("detached").args(["list", "digest", "signature", "signature_dir", "allowed_signers", "context",
     "context_hex", "prehash", "internal", "diagnose", "strict", "manifest", "table", "recursive", "root", "extra"]).multiple(true))]
 pub(crate) struct Verify {
-    /// The public key, the private key, or a certificate whose subject's key it is: PEM, DER or raw; `-` is standard input. Of
-    /// several keys, one has to have signed
+    /// The file of the public key, of the private key, or of a certificate that holds the public key: PEM, DER or raw; `-` is standard
+    /// input. Repeat the option for several keys: the signature must be from one of them
     #[arg(short, long, value_name = "FILE")]
     pub(crate) key: Vec<PathBuf>,
-    /// A public key as one word, as `pubkey --line` prints it
+    /// A public key as one word, as `pubkey --line` prints it; repeat the option for several keys
     #[arg(long, value_name = "BASE64")]
     pub(crate) public_key: Vec<String>,
-    /// A file that lists who may sign, one a line: NAME [valid-after=TIME] [valid-before=TIME] [namespace=CONTEXT]… BASE64
+    /// A file that lists who may sign. A line is NAME [valid-after=TIME] [valid-before=TIME] [namespace=CONTEXT]… BASE64: docs/keys.md
     #[arg(long, value_name = "FILE")]
     pub(crate) allowed_signers: Option<PathBuf>,
-    /// When the signers have to be valid, for example 2026-11-23 or 2026-11-23T12:00:00Z; now if not given
+    /// The time at which the signers must be valid, for example 2026-11-23 or 2026-11-23T12:00:00Z (UTC); by default now
     #[arg(long, value_name = "TIME", requires = "allowed_signers", value_parser = time)]
     pub(crate) at: Option<SystemTime>,
-    /// Verify the signature on a certificate, or on a certificate request, which its own key signs: PEM or DER
+    /// Verify the signature on this certificate, with the key of --issuer or --key, or on this certificate request, with its own key:
+    /// PEM or DER
     #[arg(long, value_name = "FILE", conflicts_with_all = ["detached", "files", "cms"], help_heading = "Certificates")]
     pub(crate) certificate: Option<PathBuf>,
-    /// The certificate, or the key, of the issuer
+    /// The file of the issuer's certificate or public key. --certificate needs it, or --key; a certificate request needs neither
     #[arg(long, value_name = "FILE", help_heading = "Certificates")]
     pub(crate) issuer: Option<PathBuf>,
-    /// Verify CMS (.p7s): the message is inside, or FILE
+    /// Verify this CMS signature (.p7s). The message is inside, or it is FILE
     #[arg(long, value_name = "FILE", conflicts_with = "detached", help_heading = "Certificates")]
     pub(crate) cms: Option<PathBuf>,
-    /// The signature of the one file; FILE.sig if not given; `-` is standard input
+    /// The file of the signature, if one file is verified; `-` is standard input. By default FILE.sig
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["signature_dir", "list"])]
     pub(crate) signature: Option<PathBuf>,
-    /// Where the signatures are, each named after its file
+    /// Read the signatures from this directory, where each is named after its file; by default, they are beside the files
     #[arg(long, value_name = "DIR")]
     pub(crate) signature_dir: Option<PathBuf>,
-    /// Verify all files of each directory that is given, but for those called *.sig; with --signature-dir, the signatures lie
-    /// there as the files lie in their directory
+    /// Verify all files of each given directory and its subdirectories, except *.sig. With --signature-dir, the signatures have the
+    /// same subdirectories. By default, a directory is an error
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Verify the signature of FILE, which lists files with their SHA-256, and then each of these files: none may be missing or
-    /// lie outside. The signature is FILE.sig if --signature does not say otherwise
+    /// Verify the signature of FILE, a list of files with their SHA-256, and then each of these files. A missing file fails. The
+    /// signature is FILE.sig, or the file of --signature
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "list", "digest", "recursive", "signature_dir"])]
     pub(crate) manifest: Option<PathBuf>,
-    /// Where the files of the manifest are; where the manifest is, if not given
+    /// The directory of the files that the manifest lists; by default, the directory of the manifest
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
-    /// Refuse files that are there and not in the manifest, too
+    /// With --manifest: files that the manifest does not list fail; by default, they are ignored
     #[arg(long)]
     pub(crate) extra: bool,
-    /// Verify as a table says: on each line the file of a public key, a file and its signature, with tabs between them; `-` is
-    /// standard input
+    /// Verify what this table lists; `-` is standard input. A line has the file of a public key, the file that was signed and the file
+    /// of the signature, separated by tabs
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "public_key", "allowed_signers", "files", "list", "digest", "manifest", "recursive", "signature", "signature_dir", "strict"])]
     pub(crate) table: Option<PathBuf>,
-    /// Verify a digest that was computed elsewhere, instead of a file; --prehash or the key says by which hash function
+    /// Verify the signature of this digest, which another program computed, instead of a file. --prehash, or the key, names the hash
+    /// function
     #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with_all = ["files", "list"], requires = "signature", help_heading = "Message")]
     pub(crate) digest: Option<Bytes>,
-    /// Of a signature that fails, try what people mix up (modes, contexts, sets, line ends, encodings), and say with what it is
-    /// valid and which command shows that. Verdicts and exit codes stay as they are
+    /// If a signature fails, try what people mix up (modes, contexts, sets, line ends, encodings), and report what the signature is
+    /// valid for and which command shows it. Verdicts and exit codes do not change
     #[arg(long, conflicts_with_all = ["manifest", "table"])]
     pub(crate) diagnose: bool,
-    /// Of zkDilithium: refuse other encodings of a valid signature or key than the one that is written, which all
-    /// implementations accept
+    /// For zkDilithium: accept a signature or a key only in the encoding that the tool writes. By default, other encodings of a valid
+    /// signature pass, as in other implementations
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print a line of JSON for each file, and a summary: docs/automation.md
@@ -315,75 +322,75 @@ pub(crate) struct Verify {
 
 /// Print or check SHA-256 sums of files, as sha256sum does
 ///
-/// Lines, escapes and exit codes are sha256sum's: 1 if a file cannot be read or a sum does not match. Differences: wrong
-/// usage exits with 2, like everywhere in this tool, and so is told from a wrong sum; --quiet is allowed without --check;
-/// standard input can be named once; a line with a NUL is no sum; a verdict escapes a carriage return in a name, which
-/// could hide the name on a terminal.
+/// Lines, escapes and exit codes are those of sha256sum: the exit code is 1 if a file cannot be read or a sum does not match. There are
+/// five differences. Wrong usage exits with 2, as everywhere in this tool. --quiet is allowed without --check. Standard input can be
+/// named only once. A line with a NUL is not a sum. A verdict escapes a carriage return in a file name, which could hide the name on a
+/// terminal.
 ///
-/// With --records, input is a sequence of records: the length, a big-endian number of four bytes, and as many bytes. The
-/// line of a record is its sum alone.
+/// With --records, the input is a sequence of records. A record is its length, a big-endian number of four bytes, and then its bytes.
+/// The output has one line for each record, with only its sum.
 #[derive(Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Hash {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Read sums from the files, and check them
+    /// Read sums and file names from FILE, and check them; by default, sums are computed and printed
     #[arg(short, long)]
     pub(crate) check: bool,
-    /// Mark names as those of binary files
+    /// Mark names as binary files (`*`); the sum is the same
     #[arg(short, long, conflicts_with = "check", overrides_with = "text")]
     pub(crate) binary: bool,
-    /// Mark names as those of text files, as by default: all files are read alike
+    /// Mark names as text files (a space); this is the default, and the sum is the same
     #[arg(short, long, conflicts_with_all = ["check", "tag"])]
     pub(crate) text: bool,
-    /// Write BSD's lines
+    /// Print lines as BSD's sha256 does: SHA256 (FILE) = SUM
     #[arg(long, conflicts_with = "check")]
     pub(crate) tag: bool,
-    /// End lines with NUL instead of a newline, and escape no names
+    /// End lines with NUL instead of a newline, and do not escape names
     #[arg(short, long, conflicts_with = "check")]
     pub(crate) zero: bool,
-    /// Pass over listed files that are not there
+    /// With --check: ignore listed files that do not exist; by default, they fail
     #[arg(long, requires = "check")]
     pub(crate) ignore_missing: bool,
-    /// Print no verdicts: the exit code tells
+    /// With --check: print no verdicts, only set the exit code
     #[arg(long, requires = "check", overrides_with_all = ["warn", "quiet"])]
     pub(crate) status: bool,
-    /// Fail for lines that are no sums, too
+    /// With --check: fail if a line is not a sum; by default, such lines are only counted
     #[arg(long, requires = "check")]
     pub(crate) strict: bool,
-    /// Print verdicts as lines of JSON, and a summary: docs/automation.md
+    /// With --check: print verdicts as lines of JSON, and a summary: docs/automation.md
     #[arg(long, requires = "check", conflicts_with = "status")]
     pub(crate) json: bool,
-    /// Name every line that is no sum
+    /// With --check: name every line that is not a sum
     #[arg(short, long, requires = "check", overrides_with_all = ["status", "quiet"])]
     pub(crate) warn: bool,
-    /// Hash the records in the input instead of whole files
+    /// Hash each record of the input, instead of whole files
     #[arg(long, conflicts_with_all = ["check", "binary", "text", "tag"])]
     pub(crate) records: bool,
-    /// Print the root of the Merkle tree over all records (RFC 9162, 2.1.1) instead of their sums
+    /// With --records: print only the root of the Merkle tree over all records (RFC 9162, section 2.1.1)
     #[arg(long, requires = "records")]
     pub(crate) merkle_root: bool,
 }
 
-/// Show what a key or a signature is, every part with its offset
+/// Show the parts of a key or a signature, with their offsets
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A key (PEM, DER or raw), a signature, bare or in an envelope, a certificate, a certificate request or CMS; `-` is standard
-    /// input
+    /// The file: a key (PEM, DER or raw), a signature (bare or in an envelope), a certificate, a certificate request or CMS; `-` is
+    /// standard input
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) passphrase: PassphraseOptions,
     #[command(flatten)]
     pub(crate) of: KeyKind,
-    /// Show the secrets of a private key as well
+    /// Show the secret parts of a private key, too; by default, they are hidden
     #[arg(long)]
     pub(crate) show_secrets: bool,
-    /// Print JSON, values in full
+    /// Print JSON, with all values in full; by default, long values are shortened
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// List the devices and the instruction sets
+/// List the devices and the CPU's instruction sets
 #[derive(Args)]
 pub(crate) struct Devices {
     /// Print JSON
@@ -391,16 +398,16 @@ pub(crate) struct Devices {
     pub(crate) json: bool,
 }
 
-/// Show how a batch would be executed: plan, device, policy, work and predicted time
+/// Show how the engine would compute a batch: plan, device, policy, work and predicted time
 #[derive(Args)]
 pub(crate) struct Explain {
-    /// The parameter set
+    /// The parameter set, for example SLH-DSA-SHA2-128f
     #[arg(long, value_name = "NAME")]
     pub(crate) set: &'static Params,
-    /// The operation
+    /// The operation to explain
     #[arg(long, value_name = "OP", default_value = "sign")]
     pub(crate) op: OpName,
-    /// Jobs
+    /// How many jobs the batch has
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
     pub(crate) batch: usize,
     /// Print JSON
@@ -408,34 +415,34 @@ pub(crate) struct Explain {
     pub(crate) json: bool,
 }
 
-/// Draw what was measured, as one HTML page that needs nothing else
+/// Draw measurements as one HTML page
 ///
-/// Curves over threads and batch sizes with their fits, the ladder of parallelism, fractions of the limit; of two runs, how
-/// many times as fast the second is. docs/studies.md says how to read it.
+/// The page needs no network and no other file. It has curves over threads and batch sizes with their fits, the levels of parallelism,
+/// and rates as parts of the peak. For two runs it shows how many times as fast the second one is. docs/studies.md explains the
+/// pictures.
 #[derive(Args)]
 pub(crate) struct Report {
-    /// Files of JSON lines as `bench --json` writes them, or folders of such files; the first is what others are compared
-    /// with
+    /// Files that `bench --json` wrote, or directories of such files. The first run is the base: the others are compared with it
     #[arg(value_name = "RUN", required = true)]
     pub(crate) runs: Vec<PathBuf>,
-    /// Where the page goes; `-` is standard output
+    /// Write the page to this file; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
-    /// Write every picture to this directory as well
+    /// Write every picture as an SVG file to this directory, too
     #[arg(long, value_name = "DIR")]
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
 }
 
-/// Answer a NIST ACVP SLH-DSA test: prompt.json in, expectedResults.json out
+/// Answer NIST's ACVP tests of SLH-DSA: prompt.json in, expectedResults.json out
 ///
-/// Modes keyGen, sigGen and sigVer, revision FIPS205; the bare object, or the array with acvVersion.
+/// The modes are keyGen, sigGen and sigVer, revision FIPS205. The prompt is the bare object, or the array with acvVersion.
 #[derive(Args)]
 pub(crate) struct Acvp {
-    /// The prompt; `-` is standard input
+    /// The file of the prompt; `-` is standard input
     pub(crate) file: PathBuf,
-    /// Where the answers go; `-` is standard output
+    /// Write the answers to this file; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
@@ -446,32 +453,32 @@ pub(crate) struct Acvp {
 
 /// Compute known answers of zkDilithium: seeds and messages in, keys, signatures and verdicts out
 ///
-/// The file is a JSON object whose `cases` have `seed`, `msg` and `verify_mutations`, as in
-/// vectors/zkdilithium/e2e_public.json; what else they have is not looked at.
+/// The file is a JSON object whose `cases` have `seed`, `msg` and `verify_mutations`, as in vectors/zkdilithium/e2e_public.json. Other
+/// fields are ignored.
 #[derive(Args)]
 pub(crate) struct Kat {
-    /// The cases; `-` is standard input
+    /// The file of the cases; `-` is standard input
     pub(crate) file: PathBuf,
 }
 
-/// See it work: make a key, sign every file of a directory, verify all, and measure
+/// Try it: make a key, sign and verify every file of a directory, and measure
 #[derive(Args)]
 pub(crate) struct Quickstart {
-    /// The directory; hidden files and those in target/ are left out, and nothing is written there
+    /// The directory to sign, without hidden files and without target/. Nothing is written there
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
-    /// The parameter set
+    /// The parameter set of the key
     #[arg(long, value_name = "NAME", default_value = "SLH-DSA-SHA2-128f")]
     pub(crate) set: &'static Params,
-    /// Keep key and signatures in a new directory
+    /// Write the key and the signatures to this new directory; by default, nothing is kept
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 }
 
 /// Count the signatures of a key of a limited set (draft SP 800-230)
 ///
-/// Such a key makes at most 2^24 signatures, and `sign` reserves a number in the key's ledger before each. docs/ledger.md says what a
-/// ledger cannot notice.
+/// Such a key may make at most 2^24 signatures. `sign` reserves a number in the key's ledger before each signature. docs/ledger.md
+/// explains what a ledger cannot notice.
 #[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct Ledger {
@@ -491,10 +498,10 @@ pub(crate) enum LedgerCommand {
 #[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct LedgerKey {
-    /// The private or the public key: raw; `-` is standard input
+    /// The file of the private or the public key: raw; `-` is standard input
     #[arg(value_name = "KEY")]
     pub(crate) key: PathBuf,
-    /// The ledger; KEY.ledger if not given
+    /// The file of the ledger; by default KEY.ledger
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
     #[command(flatten)]
@@ -509,14 +516,15 @@ pub(crate) struct LedgerKey {
 pub(crate) struct LedgerInit {
     #[command(flatten)]
     pub(crate) key: LedgerKey,
-    /// How many signatures the key has made, at least; 0 if not given, but for a key that has had a ledger
+    /// How many signatures the key has already made; if you are unsure, give a higher number. By default 0. Required if the key has had
+    /// a ledger
     #[arg(long, value_name = "N")]
     pub(crate) used: Option<u64>,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
 }
 
-/// Show how many signatures are left
+/// Show how many signatures a key may still make
 #[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct LedgerShow {
@@ -527,7 +535,7 @@ pub(crate) struct LedgerShow {
     pub(crate) json: bool,
 }
 
-/// Make a ledger for another machine that has the same key, with numbers of this ledger
+/// Give numbers of this ledger to another machine that has the same key, as a ledger of its own
 #[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct LedgerLease {
@@ -536,24 +544,24 @@ pub(crate) struct LedgerLease {
     /// How many signatures the other machine may make
     #[arg(long, value_name = "N")]
     pub(crate) count: NonZeroU64,
-    /// Where the other machine's ledger goes
+    /// Write the other machine's ledger to this file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) overwrite: Overwrite,
 }
 
-/// Print the completions of a shell, for its folder of completions
+/// Print the completions for a shell; docs/automation.md says where they belong
 #[derive(Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// The shell that reads them
     pub(crate) shell: clap_complete::Shell,
 }
 
 /// Write the manual pages, one for each command
 #[derive(Args)]
 pub(crate) struct Man {
-    /// The folder, for example share/man/man1; pages that are there are replaced
+    /// The directory for the pages, for example ~/.local/share/man/man1; existing pages are replaced
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }
@@ -561,13 +569,13 @@ pub(crate) struct Man {
 /// Which files.
 #[derive(Args)]
 pub(crate) struct Inputs {
-    /// Files; `-` is standard input
+    /// The files; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// A file that lists files, one a line, at least one; `-` is standard input
+    /// Read the names of files from this file, one on each line; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) list: Option<PathBuf>,
-    /// In the list, names end with NUL instead of a newline, as `find -print0` writes them
+    /// In the file of --list, names end with NUL instead of a newline, as `find -print0` writes them
     #[arg(short = '0', long, requires = "list")]
     pub(crate) null: bool,
 }
@@ -581,16 +589,17 @@ pub(crate) struct Named {
 /// How a file becomes M′.
 #[derive(Args)]
 pub(crate) struct MessageOptions {
-    /// Context string, at most 255 bytes
+    /// The context string, at most 255 bytes of UTF-8; signer and verifier must use the same. By default empty
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["context_hex", "internal"], help_heading = "Message")]
     pub(crate) context: Option<String>,
-    /// Context string in hexadecimal
+    /// The context string in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with = "internal", help_heading = "Message")]
     pub(crate) context_hex: Option<Bytes>,
-    /// Hash the file first (HashSLH-DSA), for example with SHA2-256 or SHAKE-128
+    /// Hash the file first (HashSLH-DSA), with this function, for example SHA2-256 or SHAKE-128. Signer and verifier must use the same.
+    /// By default, the message is the file itself, or the key names the function
     #[arg(long, value_name = "HASH", conflicts_with = "internal", help_heading = "Message")]
     pub(crate) prehash: Option<PreHash>,
-    /// The internal interface: the file is M′ itself
+    /// Use the internal interface of FIPS 205 (Algorithms 19 and 20): the file is M′ itself. For tests
     #[arg(long, help_heading = "Message")]
     pub(crate) internal: bool,
 }
@@ -679,10 +688,10 @@ pub(crate) fn one_stdin<'a>(given: impl IntoIterator<Item = &'a Path>) -> Result
 /// What a key does not say itself.
 #[derive(Args)]
 pub(crate) struct KeyKind {
-    /// The key's set: needed for raw keys of SLH-DSA, checked for others
+    /// The parameter set of the key. Required for raw keys of SLH-DSA; other keys name their set, and the tool compares
     #[arg(long, value_name = "NAME")]
     pub(crate) set: Option<&'static Params>,
-    /// The key's scheme; if not given, what the file looks like
+    /// The signature scheme of the key; by default, the tool recognises it by the file
     #[arg(long, value_name = "NAME")]
     pub(crate) scheme: Option<Scheme>,
 }
@@ -711,7 +720,7 @@ impl EncodingOptions {
 /// What may be replaced.
 #[derive(Args)]
 pub(crate) struct Overwrite {
-    /// Replace files that exist
+    /// Replace files that exist; by default, they are errors
     #[arg(long)]
     pub(crate) force: bool,
 }

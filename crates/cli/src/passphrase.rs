@@ -15,11 +15,11 @@ const WAY_OUT: &str =
 /// Where the passphrase of a private key comes from.
 #[derive(Args, Clone, Default)]
 pub(crate) struct PassphraseOptions {
-    /// The file whose only line is the passphrase of the private key; `-` is standard input. Without, a key that is encrypted
-    /// is asked for on the terminal
+    /// Read the passphrase of the private key from this file, whose only line it is; `-` is standard input. By default, the tool asks
+    /// on the terminal if the key is encrypted
     #[arg(long, value_name = "FILE", help_heading = "Passphrase")]
     passphrase_file: Option<PathBuf>,
-    /// The open file descriptor from which the passphrase is read, for example that of a pipe
+    /// Read the passphrase from this open file descriptor, for example that of a pipe
     #[cfg(unix)]
     #[arg(long, value_name = "N", conflicts_with = "passphrase_file", help_heading = "Passphrase")]
     passphrase_fd: Option<u16>,

@@ -11,20 +11,21 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(next_help_heading = "Machine")]
 pub struct MachineOptions {
-    /// Threads; all cores if not given
+    /// How many threads of the CPU work; by default, as many as there are cores
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub threads: Option<u16>,
-    /// Memory for the work at hand, for example 256M or 1G
+    /// How much memory of the host prepared programs and running batches may take, for example 512M or 1G; K, M, G and T are powers of
+    /// 1024. By default 256M, or 2G if a GPU is used
     #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
-    /// What computes: the first device of a backend
+    /// Use the first device of this backend. By default, the CPU, and GPUs for batches where measurements say they are faster
     #[arg(long, global = true, value_name = "NAME", value_parser = backend(), default_value = "auto")]
     pub backend: BackendName,
-    /// What computes: one device or several, for example cuda:0 or cuda:0,cuda:1,cpu. Work is split by speed. A backend's
-    /// name alone means all of its devices; `hypergrove devices` lists them
+    /// Use these devices, for example cuda:0 or cuda:0,cuda:1,cpu; they share each batch by their speed. A backend's name alone means
+    /// all of its devices. `hypergrove devices` lists them. By default, --backend decides
     #[arg(long, global = true, value_name = "LIST", value_delimiter = ',', value_parser = device)]
     pub device: Vec<DeviceName>,
-    /// The CPU's instruction set: auto, or one that `hypergrove devices` lists
+    /// Compute on the CPU with this instruction set: one that `hypergrove devices` lists, or auto for the fastest
     #[arg(long, global = true, value_name = "NAME", value_parser = isa, default_value = "auto")]
     pub isa: IsaName,
 }
@@ -48,7 +49,8 @@ pub struct DeviceName {
 /// Computing twice.
 #[derive(Args)]
 pub struct Redundancy {
-    /// Compute everything twice, the second time in other places of the device, and compare before anything comes out
+    /// Compute everything twice, the second time in other places of the device, and give out only results that agree. It takes twice
+    /// the time; by default, everything is computed once
     #[arg(long)]
     pub redundant: bool,
 }
@@ -57,47 +59,49 @@ pub struct Redundancy {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct IsaName(pub Option<Isa>);
 
-/// Measure, against what the machine's own hash rates allow
+/// Measure rates, and compare them with the peak rate of the machine
 ///
-/// Every measurement checks its answers: what was signed is verified, what verifies has to fail with one bit changed,
-/// and a key is made again by the reference.
+/// The peak is the rate at which the machine computes hash compressions and nothing else. Every measurement checks its answers:
+/// signatures must verify, a signature with one changed bit must fail, and the reference must make the same key.
 #[derive(Args)]
 pub struct Bench {
-    /// Parameter sets, or all
+    /// Parameter sets, separated by commas; `all` means the twelve of FIPS 205
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
     pub set: Vec<Sets>,
-    /// The scheme; SLH-DSA if not given
+    /// The signature scheme; by default slh-dsa
     #[arg(long, value_name = "NAME", conflicts_with = "set")]
     pub scheme: Option<Scheme>,
-    /// Operations, or all
+    /// Operations, separated by commas
     #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
     pub op: Vec<OpsName>,
-    /// Jobs submitted together; if not given, enough of them to fill the machine
+    /// How many jobs a batch has; by default, as many as fill the machine
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub batch: Option<usize>,
-    /// Time for each measurement: 1 if not given, or what the study says; at least three runs are timed
+    /// How many seconds each measurement takes, for example 0.5; at least three runs are timed. By default 1, or what the study says
     #[arg(long, value_name = "S", value_parser = positive)]
     pub seconds: Option<f64>,
-    /// Measure SHA-256 of messages of these sizes instead, for example 64,1K,128K, end to end and in a device's memory
+    /// Measure SHA-256 of messages instead, of these sizes in bytes, for example 64,1K,128K: end to end, and in a device's own memory
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size)]
     pub sha256: Vec<u64>,
-    /// With --sha256, or zkDilithium on a GPU: choices to try, for example block=256,blocks=128 or fp64=0; given again,
-    /// measured again
+    /// Try this policy, for example block=256,blocks=128 or fp64=0; repeat the option to try several. For --sha256, and for zkDilithium
+    /// on a GPU. By default, the device's own policy
     #[arg(long, value_name = "AXES")]
     pub axes: Vec<String>,
-    /// Sign with keys that hold the nodes of their top N layers
+    /// Sign with keys that keep the nodes of their top N layers in memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub cache_layers: usize,
-    /// Measure rows (columns in memory of this kind, and results in memory that is used again) instead of an iterator's jobs
+    /// Measure calls of rows, whose columns lie in this kind of memory. By default, an iterator brings the jobs
     #[arg(long, value_name = "MEMORY", conflicts_with_all = ["study", "sha256"])]
     pub rows: Option<RowMemory>,
-    /// Measure so many callers that bring one job each and share batches by tickets, a thread each
+    /// Measure N callers that share batches by tickets. Each caller is a thread and brings one job at a time. Several numbers are
+    /// measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one, conflicts_with_all = ["study", "sha256", "rows", "batch", "scheme"])]
     pub callers: Vec<usize>,
-    /// With --callers: their tickets are held by so many threads; one if no number is given
+    /// With --callers: this many threads hold the tickets of all callers; 1 if the option has no number. By default, each caller is a
+    /// thread and waits for its own ticket
     #[arg(long, value_name = "THREADS", value_parser = at_least_one, num_args = 0..=1, default_missing_value = "1", requires = "callers")]
     pub held: Option<usize>,
-    /// With --callers: each calls the engine without a ticket, for comparison
+    /// With --callers: each caller calls the engine directly, without a ticket, for comparison
     #[arg(long, requires = "callers", conflicts_with = "held")]
     pub direct: bool,
     /// With --callers: a job waits so many microseconds for others, at most, before it begins
@@ -106,14 +110,14 @@ pub struct Bench {
     /// Whether everything is computed twice.
     #[command(flatten)]
     pub redundancy: Redundancy,
-    /// A study instead: throughput, ladder, functions, sha256, crossover, callers, cache-depth, multi-gpu, host or limits. What there is no
-    /// device for is named and left out; --set, --op and --batch leave out the rest
+    /// Measure a study: throughput, ladder, functions, sha256, crossover, callers, cache-depth, multi-gpu, host or limits. A
+    /// measurement that has no device is named and left out. --set, --op and --batch narrow the study
     #[arg(long, value_name = "NAME", conflicts_with_all = ["cache_layers", "redundant"])]
     pub study: Option<String>,
-    /// Of the study one set, and of each list the first, the middle and the last
+    /// Measure only one set of the study, and of each list only the first, the middle and the last value
     #[arg(long, requires = "study")]
     pub quick: bool,
-    /// Begin no measurement of the study after so many seconds
+    /// Begin no measurement of the study after this many seconds; by default, there is no limit
     #[arg(long, value_name = "S", value_parser = positive, requires = "study")]
     pub within: Option<f64>,
     /// Print a line of JSON for each measurement
@@ -123,32 +127,33 @@ pub struct Bench {
 
 /// Find the fastest policies of a device, and keep them
 ///
-/// Every policy's answers are compared. The table goes to the user's configuration directory, where all commands find it.
-/// Samples are written down as they come in: an interrupted tuning goes on where it was.
+/// A policy is how a device divides the work. The tuner measures policies and compares their answers. It writes the fastest ones to a
+/// table in the user's configuration directory, where all commands find them. It stores each sample at once: after an interruption, the
+/// same command continues.
 #[derive(Args)]
 pub struct Tune {
-    /// Parameter sets, or all
+    /// Parameter sets, separated by commas; `all` means the twelve of FIPS 205
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
     pub set: Vec<Sets>,
-    /// Operations, or all
+    /// Operations, separated by commas
     #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
     pub op: Vec<OpsName>,
-    /// Batch sizes; if not given, some from one job to as many as fill the device
+    /// Tune for batches of these sizes, in jobs; by default, for some sizes from one job to as many as fill the device
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
     pub batch: Vec<usize>,
-    /// Time for all of it, for example 60s or 10m; a minute a set if not given
+    /// How long the tuning may take in all, for example 60s, 10m or 1h; by default, one minute for each set
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// How policies are looked for: descent, or grid for every one of the axes given
+    /// How the tuner chooses the policies that it measures
     #[arg(long, value_name = "NAME", default_value = "descent", value_parser = search())]
     pub search: &'static Search,
-    /// Axes to be tuned; all of the device if not given
+    /// Tune only these axes of a policy; by default, all that the device has
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub axis: Vec<String>,
-    /// Where the table goes
+    /// Write the table to this file; by default, to the user's configuration directory under the device's name
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Print a line of JSON for each row instead
+    /// Print each row of the table as a line of JSON, instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -254,7 +259,7 @@ fn sets(name: &str) -> Result<Sets, UnknownSet> {
 
 fn backend() -> impl TypedValueParser<Value = BackendName> {
     let listed = BACKENDS.iter().map(|entry| (entry.name, entry.description));
-    let all = [("auto", "The first of these that has a device")].into_iter().chain(listed);
+    let all = [("auto", "The CPU, and GPUs for batches where they are faster")].into_iter().chain(listed);
     let all = all.chain([(REFERENCE, "FIPS 205 to the letter, slow")]);
     PossibleValuesParser::new(all.map(|(name, what)| PossibleValue::new(name).help(what))).map(|name| {
         let known = BACKENDS.iter().map(|entry| entry.name).chain([REFERENCE]);
