@@ -8,31 +8,31 @@ use std::borrow::Cow;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// A device that plans can be executed on.
+/// A device that computes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Device {
-    /// Name of its backend.
+    /// The name of its backend, for example `cuda`.
     pub backend: &'static str,
-    /// Number among its backend's devices.
+    /// Its number among the devices of its backend, from 0.
     pub index: u32,
-    /// What the maker calls it.
+    /// The name that its maker gave it.
     pub name: String,
-    /// What of it is used: the instruction set, or the driver.
+    /// What computes on it: the instruction set of a CPU, or the driver of a GPU.
     pub detail: String,
-    /// Cores, or SMs or compute units of a GPU.
+    /// The number of cores; of a GPU, of SMs or compute units.
     pub cores: u32,
-    /// Bytes of memory that it has of its own; 0 where it uses the host's.
+    /// Bytes of its own memory; 0 if it uses the host's memory.
     pub memory: u64,
-    /// Programs in flight that keep it busy, at most: 1 where they would only share what one of them can use.
+    /// The largest number of programs in flight that keep it busier; 1 if one program uses all of it.
     pub queue: u32,
-    /// What tells it from all others, if it has such a number: the same device may be reached by two backends.
+    /// A number that no other device has, if it has one. The same device may be reached by two backends.
     pub uuid: Option<[u8; 16]>,
-    /// Whether it may be chosen without being named. A CPU under a GPU's driver may not.
+    /// Whether the engine may choose it. A CPU under a GPU's driver must be named.
     pub automatic: bool,
 }
 
 impl Device {
-    /// Backend and index, as errors and command lines name it: `cuda:0`.
+    /// The backend and the index, as errors and command lines name the device: `cuda:0`.
     pub fn id(&self) -> String {
         format!("{}:{}", self.backend, self.index)
     }
@@ -47,7 +47,7 @@ pub const THREADS: &str = "threads";
 /// has it: nothing runs beside anything else then, and a run takes longer than it has to.
 pub const STAGES: &str = "stages";
 
-/// One tunable choice and the values it may take. The tuner never learns what it means.
+/// One choice of a policy, and its possible values. The tuner does not know what they mean.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Axis {
     /// The axis.
@@ -70,7 +70,7 @@ impl Axis {
     }
 }
 
-/// A value for some axes; the backend's defaults hold for the others.
+/// How a device divides the work: a value for some axes. The other axes have the backend's defaults.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Policy(pub Vec<(&'static str, u32)>);
 
@@ -186,14 +186,14 @@ fn length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
     if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
 }
 
-/// Where a run's time went.
+/// Where the time of a run went.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Timing {
-    /// To the device.
+    /// Copying to the device.
     pub upload: Duration,
-    /// On the device.
+    /// Computing on the device.
     pub execute: Duration,
-    /// From the device.
+    /// Copying from the device.
     pub download: Duration,
     /// Each stage alone, in the order in which they ran; empty unless the policy asked for it by [`STAGES`].
     pub stages: Vec<StageTime>,

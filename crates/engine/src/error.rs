@@ -3,18 +3,18 @@
 use hypergrove_fips205::digest::MessageError;
 use hypergrove_fips205::keys::KeyError;
 
-/// What kind of failure an [`Error`] is: what a program can act on. An error keeps its kind from release to release,
-/// whatever its variant and text become.
+/// The kind of an [`Error`], by which a program can decide what to do. An error keeps its kind from release to release, while its
+/// variant and text may change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument, a job, or the bytes of a key or signature are not what the operation takes. The same call fails again.
+    /// An argument, a job, a key or a signature does not fit the operation. The same call will fail again.
     BadInput,
     /// The parts of a private key do not belong together, or the key changed in memory. The key must not sign.
     KeyDamaged,
-    /// A check found a result wrong, and the result was withheld. The device that computed it is not to be trusted.
+    /// A check found a wrong result, and the engine withheld it. Do not trust the device that computed it.
     Withheld,
-    /// A device failed, or does not answer. Another device may do the same work.
+    /// A device failed or does not answer. Another device may be able to do the work.
     DeviceFailed,
     /// The memory budget, or a device's memory, is too small.
     OutOfMemory,
@@ -68,14 +68,14 @@ pub enum Error {
         /// Bytes it has.
         got: usize,
     },
-    /// An argument has a value that cannot be.
+    /// An argument has a value that is not possible.
     Value {
         /// What, with its value and the way out.
         what: String,
     },
-    /// Bytes are no key or signature of the set.
+    /// Bytes are not a key or a signature of the set.
     Key(KeyError),
-    /// A private key contradicts itself, so signing with it would be useless or dangerous.
+    /// The parts of a private key do not fit together. Signing with it would be useless or dangerous.
     KeyDamaged {
         /// Which key, how it shows, and the way out.
         what: String,

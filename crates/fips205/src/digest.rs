@@ -17,7 +17,7 @@ use zeroize::{Zeroize, Zeroizing};
 /// The longest context string, in bytes.
 pub const MAX_CONTEXT: usize = 255;
 
-/// The hash functions that HashSLH-DSA takes.
+/// The hash functions of HashSLH-DSA (FIPS 205, section 10.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PreHash {
     /// SHA-224.
@@ -114,14 +114,14 @@ impl PreHash {
         }
     }
 
-    /// PH(parts\[0\] ‖ parts\[1\] ‖ …).
+    /// The hash of all parts, one after the other: PH(parts\[0\] ‖ parts\[1\] ‖ …).
     pub fn hash(self, parts: &[&[u8]]) -> Vec<u8> {
         let mut out = vec![0; self.bytes()];
         self.hash_into(parts, &mut out);
         out
     }
 
-    /// The same into [`bytes`](PreHash::bytes) bytes of the caller's.
+    /// As [`hash`](PreHash::hash), into the caller's memory of [`bytes`](PreHash::bytes) bytes.
     pub fn hash_into(self, parts: &[&[u8]], out: &mut [u8]) {
         assert_eq!(out.len(), self.bytes(), "{self} gives so many bytes");
         let mut hasher = self.hasher();
@@ -320,7 +320,7 @@ impl Mode<'_> {
         }
     }
 
-    /// Whether a message has an M′ in this mode.
+    /// Checks that a message has an M′ in this mode.
     pub fn check(self, message: &[u8]) -> Result<(), MessageError> {
         let (context, hashed) = match self {
             Mode::Internal => return Ok(()),
@@ -337,22 +337,22 @@ impl Mode<'_> {
     }
 }
 
-/// Why a message has no M′.
+/// The error of a message that has no M′ in a mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageError {
     /// The context string is too long.
     Context {
-        /// Bytes it has.
+        /// The length of the context in bytes.
         got: usize,
     },
-    /// A digest has another length than the function's.
+    /// The digest does not have the length of the function.
     Digest {
         /// The hash function.
         hash: PreHash,
-        /// Bytes that were given.
+        /// The length of the digest in bytes.
         got: usize,
     },
-    /// The key is one of HashSLH-DSA, which knows no other mode.
+    /// The key is of HashSLH-DSA, and the mode is not pre-hash with its function.
     KeyHash {
         /// The key's hash function.
         hash: PreHash,

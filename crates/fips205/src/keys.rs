@@ -12,7 +12,7 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 /// The longest n.
 pub const MAX_N: usize = 32;
 
-/// Why bytes are no key or signature of the set that was asked for.
+/// The error of bytes that are not a key or a signature of the set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -159,31 +159,31 @@ impl VerifyingKey {
         let (pk_seed, pk_root) = bytes.split_at(params.n);
         Ok(VerifyingKey { params, is_hash: false, pk_seed: widen(pk_seed), pk_root: widen(pk_root) })
     }
-    /// PK.seed ‖ PK.root.
+    /// The bytes PK.seed ‖ PK.root, 2n of them.
     pub fn to_bytes(&self) -> Vec<u8> {
         [self.pk_seed(), self.pk_root()].concat()
     }
-    /// The set.
+    /// The parameter set.
     pub fn params(&self) -> &'static Params {
         self.params
     }
-    /// The same key as one of HashSLH-DSA.
+    /// The same key as a key of HashSLH-DSA.
     #[must_use]
     pub fn into_hash_slh_dsa(self) -> VerifyingKey {
         VerifyingKey { is_hash: true, ..self }
     }
-    /// The hash function that a key of HashSLH-DSA implies.
+    /// The hash function of a key of HashSLH-DSA; `None` for other keys.
     pub fn prehash(&self) -> Option<PreHash> {
         self.is_hash.then(|| self.params.prehash_of_keys())
     }
-    /// The mode that the key implies: pre-hash with a key of HashSLH-DSA, pure with others.
+    /// The mode that the key implies, with this context: pre-hash for a key of HashSLH-DSA, pure for others.
     pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
         match self.prehash() {
             Some(hash) => Mode::PreHash { context, hash },
             None => Mode::Pure { context },
         }
     }
-    /// Whether the key is for this mode. Keys that are not HashSLH-DSA's are for all.
+    /// Checks that the key is for this mode. A key that is not of HashSLH-DSA is for all modes.
     pub fn check_mode(&self, mode: Mode<'_>) -> Result<(), MessageError> {
         match (self.prehash(), mode) {
             (None, _) => Ok(()),
@@ -221,8 +221,8 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
-/// A private key: SK.seed, SK.prf and the public key. Its secrets are wiped on drop, compared in constant time, and
-/// never shown by `Debug`.
+/// A private key: SK.seed, SK.prf and the public key. Its secrets are wiped on drop and compared in constant time. `Debug` does not
+/// show them.
 #[derive(Clone)]
 pub struct SigningKey {
     /// SK.seed ‖ SK.prf. In a box, which stays where it is when the key is moved: a move leaves its source as it was.
@@ -231,14 +231,14 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes. PK.root is taken as it is, not computed again.
+    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes. This does not compute PK.root again.
     pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
         check_length("a private key", params, params.sk_bytes(), bytes.len())?;
         let (secret, public) = bytes.split_at(2 * params.n);
         let public = VerifyingKey::from_bytes(params, public)?;
         Ok(SigningKey { secret: Zeroizing::new(Box::from(secret)), public })
     }
-    /// Puts a key together from its four parts, n bytes each.
+    /// Makes a key from its four parts, n bytes each.
     pub fn from_parts(
         params: &'static Params,
         sk_seed: &[u8],
@@ -252,11 +252,11 @@ impl SigningKey {
         let public = VerifyingKey { params, is_hash: false, pk_seed: widen(pk_seed), pk_root: widen(pk_root) };
         Ok(SigningKey { secret: Zeroizing::new([sk_seed, sk_prf].concat().into_boxed_slice()), public })
     }
-    /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
+    /// The bytes SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n of them. Secret.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([self.sk_seed(), self.sk_prf(), self.pk_seed(), self.pk_root()].concat())
     }
-    /// The set.
+    /// The parameter set.
     pub fn params(&self) -> &'static Params {
         self.public.params
     }
@@ -280,17 +280,17 @@ impl SigningKey {
     pub fn verifying_key(&self) -> VerifyingKey {
         self.public.clone()
     }
-    /// The same key as one of HashSLH-DSA.
+    /// The same key as a key of HashSLH-DSA.
     #[must_use]
     pub fn into_hash_slh_dsa(mut self) -> SigningKey {
         self.public.is_hash = true;
         self
     }
-    /// The hash function that a key of HashSLH-DSA implies.
+    /// The hash function of a key of HashSLH-DSA; `None` for other keys.
     pub fn prehash(&self) -> Option<PreHash> {
         self.public.prehash()
     }
-    /// The mode that the key implies: pre-hash with a key of HashSLH-DSA, pure with others.
+    /// The mode that the key implies, with this context: pre-hash for a key of HashSLH-DSA, pure for others.
     pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
         self.public.mode(context)
     }
@@ -331,13 +331,13 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Takes bytes for a signature; only their number is checked.
+    /// Makes a signature of a set from bytes. This checks only their number.
     pub fn from_bytes(params: &'static Params, bytes: impl Into<Vec<u8>>) -> Result<Signature, KeyError> {
         let bytes = bytes.into();
         check_length("a signature", params, params.sig_bytes(), bytes.len())?;
         Ok(Signature { params, bytes })
     }
-    /// The set.
+    /// The parameter set.
     pub fn params(&self) -> &'static Params {
         self.params
     }

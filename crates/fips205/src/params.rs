@@ -51,7 +51,7 @@ pub enum SetStatus {
 pub struct Params {
     /// The standard's name of the set, for example `SLH-DSA-SHA2-128s`.
     pub name: &'static str,
-    /// SHA2 or SHAKE.
+    /// The hash family: SHA2 or SHAKE.
     pub family: Family,
     /// Security parameter: bytes of a hash value.
     pub n: usize,
@@ -164,7 +164,7 @@ impl Params {
             SetStatus::Draft { .. } | SetStatus::Toy => None,
         }
     }
-    /// Signatures that a key may make, if the set limits them.
+    /// How many signatures a key may make, if the set has a limit.
     pub const fn signature_limit(&self) -> Option<u64> {
         match self.status {
             SetStatus::Draft { signatures } => Some(signatures),
@@ -257,7 +257,7 @@ impl FromStr for &'static Params {
     }
 }
 
-/// No set has this name.
+/// The error of a name that no set has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownSet {
     name: String,

@@ -11,7 +11,7 @@ use crate::params::{Family, Params};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What a plan makes of each job.
+/// An operation: what a plan computes for each job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// (SK.seed, PK.seed) → PK.root.
@@ -24,7 +24,7 @@ pub enum Op {
     Cache,
 }
 
-/// A set of Merkle trees.
+/// A set of Merkle trees that one stage computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Forest {
     /// The k FORS trees of one key pair.
@@ -36,7 +36,7 @@ pub enum Forest {
     },
 }
 
-/// One kind of batched work; the jobs of a stage do not depend on each other.
+/// One kind of work on a batch. The jobs of a stage do not depend on each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stage {
     /// Grow `trees` Merkle trees from their secret leaves. With `reveal`, keep of one leaf a tree its authentication
@@ -91,13 +91,13 @@ pub enum Slot {
 /// An operation on jobs of one set: its stages, their sizes and their work.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
-    /// The set.
+    /// The parameter set.
     pub params: &'static Params,
-    /// What is made of each job.
+    /// The operation.
     pub op: Op,
-    /// The stages; each takes what those before it give.
+    /// The stages. Each one takes the results of those before it.
     pub stages: Vec<Stage>,
-    /// Top layers whose nodes come with the key instead of being grown.
+    /// The number of top layers whose nodes the key brings, so that they are not computed.
     pub cached_layers: usize,
 }
 
@@ -229,7 +229,7 @@ pub fn cache_bytes(p: &Params, layers: usize) -> Option<usize> {
     trees.checked_mul((2usize << p.hp) - 1)?.checked_mul(p.n)
 }
 
-/// Compression calls by primitive, or a rate: calls a second.
+/// Numbers of compressions for each hash function, or rates: compressions a second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Work {
     /// SHA-256 compressions (64-byte blocks).

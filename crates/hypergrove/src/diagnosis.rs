@@ -30,21 +30,21 @@ const HASHED: usize = 1 << 31;
 const COPIED: usize = 32 << 20;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// With what a signature is valid: what differs from what was asked. Nothing differs where all is `None`.
+/// What a signature is valid for: each field is a difference from what was asked, `None` where nothing differs.
 ///
-/// That a signature is valid in another way shows a mix-up, not that the message is the one that was meant: whoever accepts it
-/// accepts the change.
+/// A signature that is valid in another way shows a mix-up. It does not show that the message is the one that was meant: whoever
+/// accepts the signature accepts the change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnosis {
-    /// The key that it is valid for, if that is another one.
+    /// The key, if it is another one.
     pub key: Option<(VerifyingKey, KeyChange)>,
     /// The mode, if it is another one.
     pub mode: Option<SignedMode>,
     /// The context, if it is another one.
     pub context: Option<Vec<u8>>,
-    /// What has to be done to the message.
+    /// How the message must be changed.
     pub message: Option<MessageChange>,
-    /// What has to be done to the signature.
+    /// How the signature must be changed.
     pub signature: Option<SignatureChange>,
 }
 
@@ -72,7 +72,7 @@ pub enum KeyChange {
     WithoutHash,
 }
 
-/// What has to be done to a message.
+/// How a message must be changed so that the signature is valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageChange {
     /// Its last LF or CR LF is taken away.
@@ -105,7 +105,7 @@ pub enum MessageChange {
     ToHexDigest(PreHash),
 }
 
-/// What has to be done to a signature.
+/// How a signature must be changed so that it is valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignatureChange {
     /// It is decoded from hexadecimal.
@@ -180,7 +180,7 @@ impl fmt::Display for Diagnosis {
 }
 
 impl Diagnosis {
-    /// How many things differ from what was asked.
+    /// The number of differences from what was asked.
     pub fn changes(&self) -> usize {
         [
             self.key.is_some(),
@@ -314,12 +314,12 @@ impl SignedMode {
 }
 
 impl Engine {
-    /// Finds out with what a signature is valid that is not valid as it was given: in which of the modes, with an empty context
-    /// or one that was not decoded, for which of the sets whose keys have this length, for the message with other line ends,
-    /// not decoded, or hashed before, and with a signature that was not decoded or has bytes too many. Of several ways, it
-    /// gives the one with the fewest changes, and `None` if nothing fits.
+    /// Finds out what an invalid signature is valid for. It tries other modes, an empty context, a context that was not decoded, and
+    /// other sets whose keys have this length. It tries the message with other line ends, not decoded, or hashed, and the signature not
+    /// decoded or with extra bytes. Of several ways, it returns the one with the fewest changes, and `None` if nothing fits.
     ///
-    /// It verifies some thousand times at most. For long messages it tries fewer combinations: it hashes two gibibytes, no more.
+    /// It verifies at most some thousand signatures. For long messages it tries fewer combinations, because it hashes at most two
+    /// gibibytes.
     pub fn diagnose(
         &self,
         key: &VerifyingKey,

@@ -26,20 +26,21 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes of the host's memory that an engine takes for its programs and the batches at hand, unless told otherwise.
+/// The default memory budget of an engine in bytes, for its programs and running batches; see [`EngineBuilder::memory_budget`].
 pub const MEMORY_BUDGET: u64 = 256 << 20;
 
-/// The same, if one of its devices has memory of its own: it takes that many signatures in flight to keep it busy.
+/// The default memory budget in bytes of an engine that uses a device with memory of its own. Such a device needs more signatures in
+/// flight to stay busy.
 pub const DEVICE_MEMORY_BUDGET: u64 = 2 << 30;
 
-/// Jobs that an engine's queue of tickets holds, unless told otherwise.
+/// The default number of jobs that an engine's queue of tickets holds; see [`EngineBuilder::queue`].
 pub const QUEUED_JOBS: usize = 1 << 16;
 
-/// Signs, verifies and makes keys, on one device or several. Cheap to clone: the clones share programs and threads.
+/// Signs, verifies and makes keys, on one device or several. A clone is cheap and shares the programs and threads.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
 
-/// What an engine shall be; see [`Engine::builder`].
+/// Builds an [`Engine`]: devices, threads, memory and checks. See [`Engine::builder`].
 #[derive(Clone, Default)]
 pub struct EngineBuilder {
     backend: Option<Arc<dyn Backend>>,
@@ -60,57 +61,56 @@ pub struct EngineBuilder {
 }
 
 impl EngineBuilder {
-    /// The backend. If neither this nor [`devices`](EngineBuilder::devices) is said, it is the host's processor, and for
-    /// batches that other devices do sooner, as was measured, all of those.
+    /// Sets the backend. Without this and [`devices`](EngineBuilder::devices), the engine uses the CPU, and adds GPUs for batches where
+    /// measurements say they are faster.
     pub fn backend(mut self, backend: Arc<dyn Backend>) -> EngineBuilder {
         self.backend = Some(backend);
         self
     }
-    /// Which of the backend's devices, by index; otherwise the first.
+    /// Sets which of the backend's devices the engine uses, by index; by default the first.
     pub fn device(mut self, index: u32) -> EngineBuilder {
         self.device = index;
         self
     }
-    /// Several devices, each by its backend and index, instead of one. Batches are split over them by their speed; what
-    /// cannot be split is done by the first. A device that fails is disabled, and its part is done by the
-    /// others: see [`Engine::faults`].
+    /// Sets several devices, each by its backend and index. They share each batch by their speed. The first one does what cannot be
+    /// shared. If a device fails, the engine disables it, and the others do its jobs: see [`Engine::faults`].
     pub fn devices(mut self, devices: Vec<(Arc<dyn Backend>, u32)>) -> EngineBuilder {
         self.devices = Some(devices);
         self
     }
-    /// A host, and backends to bring in when a batch is worth it: what is done with the backends of this build if nothing is
-    /// said of devices.
+    /// Sets the backend of the CPU, and the backends that the engine may add when a batch is worth it. Without a choice of devices,
+    /// these are the backends of this build.
     pub fn automatic(mut self, host: Arc<dyn Backend>, others: Wake) -> EngineBuilder {
         self.automatic = Some((host, others));
         self
     }
-    /// Tables of measured policies, as `hypergrove tune` writes them, the most trusted first. Those that do not hold for
-    /// a device are left out: see [`Engine::notices`].
+    /// Gives the engine tables of measured policies, as `hypergrove tune` writes them, the most trusted first. The engine leaves out
+    /// tables that do not fit a device: see [`Engine::notices`].
     #[cfg(feature = "tables")]
     pub fn tables(mut self, tables: Vec<Source>) -> EngineBuilder {
         self.tables = tables;
         self
     }
-    /// Where backends that the engine makes itself may keep what they compile; otherwise nowhere.
-    /// A directory that other users may write is not used: see [`Engine::notices`].
+    /// Sets the directory where the engine's backends keep compiled kernels; by default they keep none. The engine does not use a
+    /// directory that other users may write: see [`Engine::notices`].
     pub fn cache(mut self, directory: PathBuf) -> EngineBuilder {
         self.cache = Some(directory);
         self
     }
-    /// Host threads; otherwise as many as the operating system offers. With 1, the CPU works on the calling thread.
+    /// Sets the number of CPU threads; by default as many as the operating system offers. With 1, the CPU works on the calling thread.
     pub fn threads(mut self, threads: usize) -> EngineBuilder {
         self.threads = Some(threads);
         self
     }
-    /// Bytes of the host's memory for prepared programs, and for each call's outputs and the messages that its jobs own;
-    /// otherwise [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] with a device that has memory of its own, and a message that
-    /// is larger than that is worked on alone.
+    /// Sets the memory budget: bytes of the host's memory for prepared programs, for each call's results, and for the messages that its
+    /// jobs own. By default [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] with a device that has memory of its own. By default, a
+    /// message that is larger than the budget is signed alone; with a budget of the caller's, it is an error.
     pub fn memory_budget(mut self, bytes: u64) -> EngineBuilder {
         self.memory_budget = Some(bytes);
         self
     }
-    /// What the queue of [tickets](Engine::submit) holds: jobs, and bytes that they own; otherwise [`QUEUED_JOBS`], and as much as
-    /// the memory budget. One job is never too large.
+    /// Sets how many jobs the queue of [tickets](Engine::submit) holds, and how many bytes these jobs may own; by default
+    /// [`QUEUED_JOBS`] and the memory budget. An empty queue takes a job of any size.
     pub fn queue(mut self, jobs: usize, bytes: u64) -> EngineBuilder {
         self.queue = Some((jobs, bytes));
         self
@@ -122,31 +122,31 @@ impl EngineBuilder {
         self.max_delay = delay;
         self
     }
-    /// Whether the top root that signing grows anew is compared with PK.root (the default; it costs nothing).
+    /// Sets whether the engine compares PK.root with the top root that signing computes. By default it does: this costs nothing.
     pub fn check_roots(mut self, check: bool) -> EngineBuilder {
         self.skip_root_check = !check;
         self
     }
-    /// Whether every signature is verified before it is handed out (not the default: it costs a verification).
+    /// Sets whether the engine verifies every signature before it returns it. By default it does not: this costs a verification.
     pub fn verify_signatures(mut self, verify: bool) -> EngineBuilder {
         self.verify_signatures = verify;
         self
     }
-    /// Whether keys, signatures and verdicts (not SHA-256) are computed twice and compared before they are handed out (not
-    /// the default: it takes twice the time). Both times begin with the keys and the messages. The second time, every job
-    /// has another place on the device (a lane of a vector, a thread of a GPU), so that a fault that stays in one place
-    /// shows too.
+    /// Sets whether the engine computes keys, signatures and verdicts (not SHA-256) twice and compares them before it returns them. By
+    /// default it does not: this takes twice the time. Both computations begin with the keys and messages. In the second one, every job
+    /// has another place on the device (a lane of a vector, a thread of a GPU), so that the comparison also finds a fault that stays in
+    /// one place.
     pub fn redundant(mut self, redundant: bool) -> EngineBuilder {
         self.redundant = redundant;
         self
     }
-    /// Choices for zkDilithium that change the time which GPUs take, never bytes.
+    /// Sets the policy of GPUs for zkDilithium. A policy changes the time, never a result.
     #[cfg(feature = "zkdilithium")]
     pub(crate) fn zkdilithium_policy(mut self, policy: Policy) -> EngineBuilder {
         self.zkdilithium_policy = policy;
         self
     }
-    /// The engine. Nothing is prepared and no thread started before the first call.
+    /// Builds the engine. It prepares programs and starts threads at the first call.
     pub fn build(mut self) -> Result<Engine, Error> {
         let threads = match self.threads {
             Some(0) => return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() }),
@@ -266,29 +266,28 @@ fn none(backends: &[&str], index: u32, has: usize) -> Error {
 }
 
 impl Engine {
-    /// An engine on the default backend, with all threads and [`MEMORY_BUDGET`].
+    /// Makes an engine with default devices, all threads and the default memory budget.
     pub fn new() -> Result<Engine, Error> {
         Engine::builder().build()
     }
 
-    /// Chooses backend, threads and memory.
+    /// Begins to build an engine with chosen devices, threads, memory and checks.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
     }
 
-    /// The devices that work is split over: those that the engine was built with or initialised since, but for those that it
-    /// disabled. The first leads.
+    /// The devices that the engine uses now: those of [`EngineBuilder`], those that it added since, without those that it disabled. The
+    /// first one does what cannot be shared.
     pub fn devices(&self) -> Vec<Device> {
         self.0.scheduler.live().map(|worker| worker.device().clone()).collect()
     }
 
-    /// The device that the engine was built with: the first, if there are several.
+    /// The first device that the engine was built with.
     pub fn device(&self) -> &Device {
         self.0.scheduler.workers()[0].device()
     }
 
-    /// What is to be said of the tables that the engine was built with, a line for each that is stale or damaged, and of
-    /// what its [backends](Backend::notices) have left out so far.
+    /// Warnings, one line each: tables that are stale or damaged, and what the [backends](Backend::notices) have left out so far.
     pub fn notices(&self) -> Vec<String> {
         let mut all = self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let backends = self.0.scheduler.all().map(|worker| worker.programs.backend());
@@ -300,44 +299,42 @@ impl Engine {
         all
     }
 
-    /// What devices failed so far, and how, in order: the latest 64. After a failure the work went on elsewhere, or the
-    /// call ended with an error if there was no other device. Whoever keeps an engine for long should look here now and
-    /// then.
+    /// The latest 64 failures of devices, in order. After a failure, another device did the work, or the call ended with an error. A
+    /// program that keeps an engine for long should look here now and then.
     pub fn faults(&self) -> Vec<Fault> {
         self.0.scheduler.faults()
     }
 
-    /// Where the devices' time went, summed over all programs that ran so far; of those that ran concurrently each counts.
+    /// Where the devices' time went, summed over all programs so far. Programs that ran concurrently count one by one.
     pub fn timing(&self) -> Timing {
         self.0.scheduler.timing()
     }
 
-    /// What the engine did so far, and what it does now: chunks and their sizes, waits, faults, retries. Counting costs nothing
-    /// that could be measured, and is always on.
+    /// Counters: chunks and their sizes, waits, faults and retries so far, and what runs now. Counting is always on, and costs nothing
+    /// that could be measured.
     pub fn stats(&self) -> Stats {
         Stats { tickets: self.0.queue.stats(), ..self.0.scheduler.stats() }
     }
 
-    /// What each of the [`devices`](Engine::devices) devices could do at most, if its backend knows: compressions a
-    /// second.
+    /// The peak rate of each device, in compressions a second; `None` if its backend does not know.
     pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
         let rates = |worker: &Worker| worker.programs.backend().rates(worker.device());
         self.0.scheduler.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
     }
 
-    /// Host threads.
+    /// The number of CPU threads.
     pub fn threads(&self) -> usize {
         self.0.scheduler.options.threads
     }
 
-    /// A new key, from the operating system's randomness.
+    /// Makes a key from the operating system's randomness.
     ///
     /// FIPS 205, Algorithm 21.
     pub fn generate(&self, params: &'static Params) -> Result<SigningKey, Error> {
         self.0.one(KeygenJob(params, Cow::Owned(Seeds::random(params)?)))
     }
 
-    /// `count` new keys, handed to `sink` with their number as they become ready. The sink may stop the call by
+    /// Makes `count` keys from the operating system's randomness. `sink` gets each key with its number. It may stop the call by
     /// [`ControlFlow::Break`].
     pub fn generate_batch<F: Flow>(
         &self,
@@ -348,7 +345,7 @@ impl Engine {
         self.0.generate_all(params, count, &mut |index, key| sink(index, key).flow())
     }
 
-    /// Keys from given seeds.
+    /// Makes a key from each of these seeds.
     ///
     /// FIPS 205, Algorithm 18.
     pub fn from_seeds(&self, params: &'static Params, seeds: &[Seeds]) -> Result<Vec<SigningKey>, Error> {
@@ -366,15 +363,16 @@ impl Engine {
         failed.map_or(Ok(keys), Err)
     }
 
-    /// Computes PK.root again: [`Error::KeyDamaged`] if it is not the key's own. Keys that were read from a file may be
-    /// checked once; signing finds a wrong root too.
+    /// Computes PK.root from the seeds. If it is not the key's own, the error is [`Error::KeyDamaged`]. A program may check a key once
+    /// after it has read the key from a file. Signing finds a wrong root, too.
     pub fn check(&self, key: &SigningKey) -> Result<(), Error> {
         self.0.one(CheckJob(key))
     }
 
-    /// A signature.
+    /// Signs one message. The error is [`Error::KeyDamaged`] for a damaged key, and [`Error::Value`] for a message that does not fit
+    /// the mode.
     ///
-    /// FIPS 205, Algorithms 22 and 23; with [`Mode::Internal`] 19.
+    /// FIPS 205, Algorithms 22 and 23; with [`Mode::Internal`] Algorithm 19.
     pub fn sign(
         &self,
         key: &SigningKey,
@@ -385,14 +383,15 @@ impl Engine {
         self.0.one(SignJob::new(key, message).mode(mode).randomizer(randomizer))
     }
 
-    /// Signs any number of messages in bounded memory. `sink` gets every job's index and result, in order, on this thread, as
-    /// soon as the result and those before it are there; it may stop the call by [`ControlFlow::Break`]. A thread of its own
-    /// takes jobs from the iterator, at most a chunk ahead of the devices, so that an iterator that blocks holds no result
-    /// back. With one thread and the CPU alone this thread takes them, a chunk at a time.
+    /// Signs any number of messages in bounded memory.
     ///
-    /// A job with bad input or a damaged key has an error of its own. An error of the whole call (the last device fails, or
-    /// there is no randomness) ends the call, and the jobs whose result was not handed out are not signed. The call returns
-    /// when the iterator's `next` has returned that was called last.
+    /// `sink` gets the index and the result of each job, in order, on this thread, as soon as they are known. It may stop the call by
+    /// [`ControlFlow::Break`]. A thread of its own takes jobs from the iterator, at most one chunk before the devices need them, so an
+    /// iterator that blocks delays no result. With one thread and only the CPU, this thread takes the jobs, a chunk at a time.
+    ///
+    /// A job with bad input or a damaged key gets an error, and the others go on. An error of the whole call means that the last device
+    /// failed, or that there is no randomness: then all jobs without a result are unsigned. The call waits until the iterator's `next`
+    /// has returned.
     pub fn sign_batch<'a, F: Flow>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
@@ -401,7 +400,7 @@ impl Engine {
         self.0.sign_all(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
     }
 
-    /// The same for jobs that are at hand: a result for each, in their order.
+    /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
     pub fn sign_batch_to_vec<'a>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
@@ -409,14 +408,15 @@ impl Engine {
         self.0.to_vec(jobs.into_iter().map(Slh::one).collect())
     }
 
-    /// Whether the signature is the key's, for this message. A signature of the wrong length is an error.
+    /// Verifies one signature: `true` if the key signed this message in this mode. A signature of the wrong length is an error.
     ///
-    /// FIPS 205, Algorithms 24 and 25; with [`Mode::Internal`] 20.
+    /// FIPS 205, Algorithms 24 and 25; with [`Mode::Internal`] Algorithm 20.
     pub fn verify(&self, key: &VerifyingKey, mode: Mode<'_>, message: &[u8], signature: &[u8]) -> Result<bool, Error> {
         self.0.one(VerifyJob::new(key, message, signature).mode(mode))
     }
 
-    /// Verifies any number of signatures in bounded memory, as [`Engine::sign_batch`] signs.
+    /// Verifies any number of signatures in bounded memory. `sink` gets the index and the verdict of each job, in order; all else is as
+    /// in [`Engine::sign_batch`].
     pub fn verify_batch<'a, F: Flow>(
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
@@ -425,7 +425,7 @@ impl Engine {
         self.0.verify_all(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
     }
 
-    /// The same for jobs that are at hand: a verdict for each, in their order.
+    /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].
     pub fn verify_batch_to_vec<'a>(
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
@@ -433,8 +433,8 @@ impl Engine {
         self.0.to_vec(jobs.into_iter().map(Slh::one).collect())
     }
 
-    /// The same key with the nodes of its top `layers` layers, so that signing needs not grow them: the same signatures
-    /// with less work. One layer, the top tree, is the usual choice; 0 drops the nodes.
+    /// Returns the same key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the
+    /// usual choice; 0 drops the nodes. [`cache_bytes`] gives their size.
     pub fn cache(&self, key: &SigningKey, layers: usize) -> Result<SigningKey, Error> {
         if layers == 0 {
             return Ok(key.without_nodes());
@@ -449,33 +449,32 @@ impl Engine {
         Ok(key.with_nodes(layers, nodes))
     }
 
-    /// The same key with as many of its top layers as fit `bytes`; see [`cache_bytes`].
+    /// Returns the same key with as many of its top layers as fit into `bytes`; see [`Engine::cache`].
     pub fn cache_within(&self, key: &SigningKey, bytes: usize) -> Result<SigningKey, Error> {
         let p = key.params();
         let layers = (1..=p.d).take_while(|layers| cache_bytes(p, *layers).is_some_and(|needs| needs <= bytes)).count();
         self.cache(key, layers)
     }
 
-    /// Jobs of a batch that keeps all devices busy for a while: twice as many as they have in flight.
+    /// The number of jobs that keeps all devices busy: twice as many as they have in flight.
     pub fn jobs_to_fill(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
         let group = Group::slh_dsa(params, op, cached_layers, self.threads());
         let programs = |worker: &Worker| Ok(worker.programs.facts(group)?.most() * worker.queue_of(Some(group)));
         Ok(2 * self.0.scheduler.live().map(programs).sum::<Result<usize, Error>>()?)
     }
 
-    /// Jobs that the first device takes together, at most.
+    /// The largest number of jobs that the first device computes together.
     pub fn jobs_per_program(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
         let group = Group::slh_dsa(params, op, cached_layers, self.threads());
         Ok(self.0.scheduler.first().programs.facts(group)?.most())
     }
 
-    /// How a batch would be executed, and how long that takes if this engine has timed such work before.
+    /// Explains how the engine would compute a batch, and predicts the time if this engine has timed such work before.
     pub fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
         self.0.explain(params, op, batch)
     }
 
-    /// Times the generation of some keys of the cheapest set with the same hash and n, so that
-    /// [`explain`](Engine::explain) can predict.
+    /// Measures: generates some keys of the cheapest set with the same hash and n, so that [`explain`](Engine::explain) can predict.
     pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
         let alike = PARAMETER_SETS.iter().filter(|p| (p.family, p.n) == (params.family, params.n));
         let cheapest = alike.min_by_key(|p| p.hp).copied().unwrap_or(params);

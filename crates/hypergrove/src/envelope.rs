@@ -47,7 +47,7 @@ pub const MAX_ENVELOPE: usize = 128 << 10;
 const WIDTH: usize = 64;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What an envelope says of its signature.
+/// The header of an envelope: what it says about its signature.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     params: &'static Params,
@@ -57,17 +57,17 @@ pub struct Header {
     comment: Option<String>,
 }
 
-/// A signature with its header.
+/// A signature with its header, as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Envelope {
     header: Header,
     signature: Vec<u8>,
 }
 
-/// What is wrong with an envelope, or with what shall go into one.
+/// The error of an envelope that cannot be read or made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnvelopeError {
-    /// The number of the line, from 1; 0 where there is none.
+    /// The number of the line, from 1; 0 if the error has no line.
     pub line: usize,
     /// What is wrong there.
     pub what: String,
@@ -79,20 +79,20 @@ pub struct EnvelopeError {
 pub enum Mismatch {
     /// Another key has signed.
     Key {
-        /// The key that has.
+        /// The key that signed.
         signed: Fingerprint,
     },
-    /// It was signed with another context.
+    /// The context is another one.
     Context {
-        /// The one with which it was.
+        /// The context that was signed.
         signed: Vec<u8>,
     },
-    /// It was signed in another mode than was asked or than the key is for.
+    /// The mode is not the one that was asked for, or that the key is for.
     Mode {
-        /// The pre-hash with which it was.
+        /// The pre-hash that was used; `None` in pure mode.
         signed: Option<PreHash>,
     },
-    /// Key, context and mode are right: the message, or the envelope, is not what was signed.
+    /// The key, the context and the mode are right, but the message or the envelope was changed.
     Content,
 }
 
@@ -148,18 +148,19 @@ fn quoted(text: &str) -> String {
     if text.chars().nth(QUOTED).is_some() { shown + "…" } else { shown }
 }
 
-/// Whether these bytes begin as an envelope does.
+/// Whether these bytes begin like an envelope.
 pub fn looks_like_it(bytes: &[u8]) -> bool {
     bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes).starts_with(BEGIN.as_bytes())
 }
 
-/// Whether this context is one of those that signatures in envelopes are made with. Nothing else should be signed with one.
+/// Whether this context is reserved for signatures in envelopes. Do not sign anything else with such a context.
 pub fn is_reserved(context: &[u8]) -> bool {
     context.starts_with(DOMAIN)
 }
 
 impl Header {
-    /// Of signatures by a key, in a mode with its context, and with a comment: a line of at most [`MAX_COMMENT`] bytes.
+    /// Makes the header for signatures by this key, in this mode with its context, and with a comment: one line of at most
+    /// [`MAX_COMMENT`] bytes.
     pub fn new(key: &VerifyingKey, mode: Mode<'_>, comment: Option<&str>) -> Result<Header, EnvelopeError> {
         let (context, hash) = match mode {
             Mode::Pure { context } => (context, None),
@@ -182,7 +183,7 @@ impl Header {
     pub fn params(&self) -> &'static Params {
         self.params
     }
-    /// The pre-hash; None in pure mode.
+    /// The pre-hash; `None` in pure mode.
     pub fn prehash(&self) -> Option<PreHash> {
         self.hash
     }
@@ -194,7 +195,7 @@ impl Header {
     pub fn key(&self) -> Fingerprint {
         self.key
     }
-    /// The comment. It is the signer's only once the signature is verified.
+    /// The comment. Do not trust it before the signature is verified.
     pub fn comment(&self) -> Option<&str> {
         self.comment.as_deref()
     }
@@ -215,7 +216,7 @@ impl Header {
             None => Mode::Pure { context },
         }
     }
-    /// Whether it is of this key, of this context and of a mode that the key is for.
+    /// Checks that the header names this key and this context, and a mode that the key is for.
     pub fn check(&self, key: &VerifyingKey, context: &[u8]) -> Result<(), Mismatch> {
         if self.key != key.fingerprint() || self.params != key.params() {
             return Err(Mismatch::Key { signed: self.key });
@@ -259,7 +260,7 @@ impl fmt::Display for Header {
 }
 
 impl Envelope {
-    /// Of a signature that was made in [`Header::mode`]; its length is checked, nothing else.
+    /// Makes an envelope from a signature that was made in [`Header::mode`]. This checks only the length.
     pub fn new(header: Header, signature: impl Into<Vec<u8>>) -> Result<Envelope, EnvelopeError> {
         let signature = signature.into();
         let (got, want) = (signature.len(), header.params.sig_bytes());
@@ -268,16 +269,16 @@ impl Envelope {
             false => Err(wrong(0, format!("the signature has {got} bytes, one of {} has {want}", header.params))),
         }
     }
-    /// What it says.
+    /// The header.
     pub fn header(&self) -> &Header {
         &self.header
     }
-    /// The bare signature, by [`Header::mode`].
+    /// The bare signature, which was made in [`Header::mode`].
     pub fn signature(&self) -> &[u8] {
         &self.signature
     }
-    /// Reads an envelope. There is one way to write it, but for line ends (LF or CR LF), white space behind lines, a byte
-    /// order mark and the width of base64.
+    /// Reads an envelope. Only line ends (LF or CR LF), white space at line ends, a byte order mark and the width of the base64 lines
+    /// may differ from what this library writes.
     pub fn parse(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
         if bytes.len() > MAX_ENVELOPE {
             return Err(wrong(0, format!("an envelope has at most {MAX_ENVELOPE} bytes")));
@@ -376,8 +377,8 @@ impl fmt::Display for Envelope {
 }
 
 impl Engine {
-    /// Verifies a message's envelope by a key, with the context that the signer must have named; says what is wrong if it
-    /// is not valid.
+    /// Verifies the envelope of a message by a key. The signer must have named this context. If the envelope is not valid, the
+    /// [`Mismatch`] says what is wrong.
     pub fn open(
         &self,
         envelope: &Envelope,

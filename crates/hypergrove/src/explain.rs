@@ -4,47 +4,47 @@ use hypergrove_engine::{Device, Policy, PolicySource};
 use hypergrove_fips205::plan::{Plan, Work};
 use std::time::Duration;
 
-/// How memory is shared out.
+/// How a batch shares the memory; see [`Explanation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryUse {
-    /// Bytes that there are.
+    /// The memory budget in bytes.
     pub budget: u64,
-    /// Bytes of the program for a sub-batch.
+    /// Bytes of the program for one sub-batch.
     pub program: u64,
-    /// Bytes that each job puts out.
+    /// Bytes of each job's result.
     pub output: u64,
-    /// Jobs of the first sub-batch; later ones are fitted to the time that it took.
+    /// Jobs of the first sub-batch. The engine adapts later ones to the time that it took.
     pub sub_batch: usize,
 }
 
-/// How a batch is executed; see [`Engine::explain`](crate::Engine::explain).
+/// How the engine would compute a batch; see [`Engine::explain`](crate::Engine::explain).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {
-    /// The stages.
+    /// The plan: the stages and their work.
     pub plan: Plan,
-    /// Where they are executed.
+    /// The device that would compute it.
     pub device: Device,
-    /// Host threads.
+    /// The number of CPU threads.
     pub threads: usize,
-    /// How they are executed, where that differs from the backend's defaults.
+    /// The policy: what differs from the backend's defaults.
     pub policy: Policy,
     /// Where the policy comes from.
     pub policy_source: PolicySource,
-    /// Which row of which table, or what was measured instead; empty where there is nothing to say.
+    /// Which row of which table, or what was measured instead; empty if there is nothing to report.
     pub policy_why: String,
-    /// Why the device is this one, where the caller left that open.
+    /// Why the engine chose this device; empty if the caller chose it.
     pub device_why: String,
-    /// Jobs from which on another device is faster than the host, as far as is known by now.
+    /// The smallest batch for which another device is faster than the CPU, as far as is known.
     pub crossover: Option<usize>,
-    /// Bytes of the device's own memory that are free; `None` where it has none.
+    /// Free bytes of the device's own memory; `None` if it has none.
     pub device_free: Option<u64>,
     /// Compressions of one job.
     pub work: Work,
-    /// Time of the whole batch; `None` where nothing is known: this engine has not run the plan, or another of the same
-    /// hash and n, and neither a table nor the device's rates tell.
+    /// The predicted time of the whole batch. `None` if this engine has not run such a plan, and neither a table nor the device's rates
+    /// tell.
     pub predicted: Option<Duration>,
-    /// Where `predicted` comes from.
+    /// What the prediction is based on.
     pub predicted_by: &'static str,
-    /// How memory is shared out.
+    /// How a batch shares the memory; see [`Explanation`].
     pub memory: MemoryUse,
 }

@@ -242,8 +242,8 @@ impl Inner {
 }
 
 impl Engine {
-    /// SHA-256 of each message. Of several devices the one that is expected to be done first takes them, by what the engine
-    /// has measured; few bytes stay on the host.
+    /// SHA-256 of each message. Of several devices, the engine uses the one that it expects to finish first, by what it has measured.
+    /// The CPU hashes few bytes.
     pub fn sha256_batch(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
         self.0.hash(messages, digests)
     }
@@ -273,17 +273,18 @@ impl Engine {
         self.0.hash_rows(messages, Results::new(sums, SUM, statuses))
     }
 
-    /// SHA-256 of messages that come one after the other, in bounded memory; `sink` gets each with its number, in order.
+    /// SHA-256 of messages that come one after the other, in bounded memory. `sink` gets the number and the sum of each message, in
+    /// order.
     pub fn sha256_stream<F: FnMut(usize, [u8; 32])>(&self, sink: F) -> Sha256Stream<'_, F> {
         Sha256Stream { engine: &self.0, sink, room: self.0.room(), bytes: Vec::new(), ends: Vec::new(), next: 0 }
     }
 
-    /// SHA-256 of `count` things that are read, of any lengths: `open` opens number i, on any of the engine's threads,
-    /// and `sink` gets the digests in order, on this one. What cannot be opened or read is told and does not stop the
-    /// others.
+    /// SHA-256 of `count` files or other readers, of any lengths. `open` opens number i, on any of the engine's threads. `sink` gets
+    /// the sums in order, on this thread. If one cannot be opened or read, `sink` gets the error, and the others go on.
     ///
-    /// Each is hashed where it was read, on the host, many concurrently; by other devices only if the engine has no CPU. No
-    /// more are open than the process may open. If others of its files leave fewer, the call waits for its own to be closed.
+    /// The CPU hashes many files concurrently, each where it was read. Other devices do so only if the engine has no CPU. The engine
+    /// opens no more files than the process may open. If the rest of the program leaves too few, the call waits until it can close
+    /// files of its own.
     pub fn sha256_each<R: Read>(
         &self,
         count: usize,
@@ -554,7 +555,7 @@ impl Inner {
     }
 }
 
-/// Messages on their way into batches; see [`Engine::sha256_stream`].
+/// Collects messages into batches; see [`Engine::sha256_stream`].
 pub struct Sha256Stream<'e, F: FnMut(usize, [u8; 32])> {
     engine: &'e Inner,
     sink: F,
@@ -573,8 +574,8 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
         self.read(message, &mut io::empty()).map(drop)
     }
 
-    /// Adds the message that is `prefix` and all that the reader gives; says how many bytes that was. If it cannot be
-    /// read, the message is left out.
+    /// Adds the message that is `prefix` and all bytes of the reader, and returns the number of these bytes. If the reader fails, the
+    /// message is left out.
     pub fn read(&mut self, prefix: &[u8], reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
         // An end and a digest count as bytes too: messages may be empty.
         if self.bytes.len() + PADDING * self.ends.len() + prefix.len() >= self.room {
@@ -643,16 +644,16 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
         Ok(())
     }
 
-    /// Hashes what is left; says how many messages there were.
+    /// Hashes the rest, and returns the number of messages.
     pub fn finish(mut self) -> Result<usize, Error> {
         self.flush()?;
         Ok(self.next)
     }
 }
 
-/// The Merkle tree of RFC 9162, section 2.1.1, over any number of entries: its root, in memory that grows with the
-/// tree's height alone. A leaf's hash is SHA-256(0x00 ‖ entry), a node's SHA-256(0x01 ‖ left ‖ right); of n > 1 entries
-/// the left subtree has the largest power of two below n. Without entries it is SHA-256 of nothing.
+/// The Merkle tree of RFC 9162, section 2.1.1, over any number of entries. It computes the root in memory that grows only with the
+/// tree's height. The hash of a leaf is SHA-256(0x00 ‖ entry), that of a node SHA-256(0x01 ‖ left ‖ right). For n > 1 entries, the left
+/// subtree has the largest power of two below n. Without entries, the root is SHA-256 of the empty string.
 pub struct MerkleTree<'e> {
     engine: &'e Engine,
     /// The nodes of each level that have no sibling yet, and at the leaves and above some that have.

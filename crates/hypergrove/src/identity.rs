@@ -7,10 +7,10 @@ use pkcs8::spki::EncodePublicKey;
 use std::fmt;
 use std::str::FromStr;
 
-/// The SHA-256 of a public key's SPKI in DER, which tools compute from a key file too. It is shown as `SHA256:` and base64 without
-/// padding, as OpenSSH shows its keys'.
+/// The name of a public key: the SHA-256 of its SPKI in DER, which other tools can compute from a key file. It is shown as `SHA256:`
+/// and base64 without padding, as OpenSSH shows its keys.
 ///
-/// A key that has no SPKI (zkDilithium's, draft sets') has the SHA-256 of its set's name, a zero byte and the raw key.
+/// A key without SPKI (of zkDilithium or of a draft set) has the SHA-256 of its set's name, a zero byte and the raw key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -59,14 +59,14 @@ impl fmt::Debug for Fingerprint {
 }
 
 impl VerifyingKey {
-    /// What people and programs compare to know the key.
+    /// The fingerprint, by which people and programs recognise the key.
     pub fn fingerprint(&self) -> Fingerprint {
         match self.to_public_key_der() {
             Ok(spki) => Fingerprint::of(&[spki.as_bytes()]),
             Err(_) => Fingerprint::of_raw(self.params().name, &self.to_bytes()),
         }
     }
-    /// The key as one word: the base64 of its SPKI in DER, as between the lines of a PEM file.
+    /// The key as one word: the base64 of its SPKI in DER, without line breaks.
     pub fn to_base64(&self) -> Result<String, KeyError> {
         Ok(Base64::encode_string(self.as_ref().write_spki()?.as_bytes()))
     }

@@ -17,26 +17,26 @@ use std::ptr;
 use std::sync::Arc;
 use zeroize::{Zeroize, Zeroizing};
 
-/// Where a signature's opt_rand comes from (FIPS 205, 9.2).
+/// Where the randomness of a signature comes from: opt_rand of FIPS 205, section 9.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Randomizer<'a> {
-    /// n fresh bytes from the operating system: the default.
+    /// The default: n fresh bytes from the operating system.
     #[default]
     Hedged,
-    /// PK.seed: the same message always has the same signature.
+    /// PK.seed, so the same message always has the same signature.
     Deterministic,
-    /// These n bytes.
+    /// These n bytes, which must be random.
     Given(&'a [u8]),
 }
 
-/// The key of a job: jobs borrow, own or share their keys. A batch of SLH-DSA knows keys that are equal, wherever they lie.
+/// The key of a job, which the job borrows, owns or shares. In a batch of SLH-DSA, equal keys count as one key, wherever they lie.
 #[derive(Clone, Debug)]
 pub enum JobKey<'a, K> {
-    /// The caller's key.
+    /// The job borrows the key.
     Borrowed(&'a K),
-    /// A key of the job's own.
+    /// The job owns the key.
     Owned(K),
-    /// A key that the job shares with others.
+    /// The job shares the key.
     Shared(Arc<K>),
 }
 
@@ -87,41 +87,42 @@ pub struct SignJob<'a> {
     pub key: JobKey<'a, SigningKey>,
     /// How the message becomes M′.
     pub mode: Mode<'a>,
-    /// The message. One that the job owns counts against the memory budget; a borrowed one is the caller's memory.
+    /// The message. If the job owns it, it counts against the memory budget.
     pub message: Cow<'a, [u8]>,
-    /// opt_rand.
+    /// Where the randomness comes from.
     pub randomizer: Randomizer<'a>,
 }
 
 impl<'a> SignJob<'a> {
-    /// In the mode that the key implies (pure, but for a key of HashSLH-DSA), empty context, hedged.
+    /// Makes a job with an empty context and fresh randomness, in the mode that the key implies: pure, or pre-hash for a key of
+    /// HashSLH-DSA.
     pub fn new(key: impl Into<JobKey<'a, SigningKey>>, message: impl Into<Cow<'a, [u8]>>) -> SignJob<'a> {
         let key = key.into();
         let mode = key.mode(&[]);
         SignJob { key, mode, message: message.into(), randomizer: Randomizer::default() }
     }
 
-    /// With this context string, at most 255 bytes; see [`Mode::with_context`].
+    /// Sets the context string, at most 255 bytes; see [`Mode::with_context`].
     #[must_use]
     pub fn context(mut self, context: &'a [u8]) -> SignJob<'a> {
         self.mode = self.mode.with_context(context);
         self
     }
 
-    /// In this mode, which has a context of its own.
+    /// Sets the mode, which includes the context.
     #[must_use]
     pub fn mode(mut self, mode: Mode<'a>) -> SignJob<'a> {
         self.mode = mode;
         self
     }
 
-    /// With the signature that the message always has: [`Randomizer::Deterministic`].
+    /// Signs without randomness, so that the message always has the same signature: [`Randomizer::Deterministic`].
     #[must_use]
     pub fn deterministic(self) -> SignJob<'a> {
         self.randomizer(Randomizer::Deterministic)
     }
 
-    /// With opt_rand from here.
+    /// Sets where the randomness comes from.
     #[must_use]
     pub fn randomizer(mut self, randomizer: Randomizer<'a>) -> SignJob<'a> {
         self.randomizer = randomizer;
@@ -138,12 +139,12 @@ pub struct VerifyJob<'a> {
     pub mode: Mode<'a>,
     /// The message.
     pub message: Cow<'a, [u8]>,
-    /// The signature. Like the message, it counts against the memory budget if the job owns it.
+    /// The signature. If the job owns it, it counts against the memory budget.
     pub signature: Cow<'a, [u8]>,
 }
 
 impl<'a> VerifyJob<'a> {
-    /// In the mode that the key implies (pure, but for a key of HashSLH-DSA), empty context.
+    /// Makes a job with an empty context, in the mode that the key implies: pure, or pre-hash for a key of HashSLH-DSA.
     pub fn new(
         key: impl Into<JobKey<'a, VerifyingKey>>,
         message: impl Into<Cow<'a, [u8]>>,
@@ -154,14 +155,14 @@ impl<'a> VerifyJob<'a> {
         VerifyJob { key, mode, message: message.into(), signature: signature.into() }
     }
 
-    /// With this context string, at most 255 bytes; see [`Mode::with_context`].
+    /// Sets the context string, at most 255 bytes; see [`Mode::with_context`].
     #[must_use]
     pub fn context(mut self, context: &'a [u8]) -> VerifyJob<'a> {
         self.mode = self.mode.with_context(context);
         self
     }
 
-    /// In this mode, which has a context of its own.
+    /// Sets the mode, which includes the context.
     #[must_use]
     pub fn mode(mut self, mode: Mode<'a>) -> VerifyJob<'a> {
         self.mode = mode;
@@ -169,7 +170,7 @@ impl<'a> VerifyJob<'a> {
     }
 }
 
-/// What a key is made from (FIPS 205, Algorithm 18): n random bytes each. Wiped on drop.
+/// The seeds that a key is made from, n random bytes each (FIPS 205, Algorithm 18). They are wiped on drop.
 #[derive(Clone)]
 pub struct Seeds {
     /// SK.seed.
@@ -181,7 +182,7 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// Seeds from the operating system. There are none without its randomness.
+    /// Makes seeds from the operating system's randomness. If there is none, the error is [`Error::Randomness`].
     pub fn random(p: &Params) -> Result<Seeds, Error> {
         let mut seeds = Seeds {
             sk_seed: Zeroizing::new(vec![0; p.n]),

@@ -25,11 +25,11 @@ fn on_this_thread() -> Result<&'static Engine, Error> {
     ENGINE.get_or_init(|| Engine::builder().threads(1).build()).as_ref().map_err(Clone::clone)
 }
 
-/// A private key, which may hold the nodes of its top layers (see [`Engine::cache`]). Its secrets are wiped on drop,
-/// compared in constant time, and never shown by `Debug`.
+/// A private key, which may hold the nodes of its top layers (see [`Engine::cache`]). Its secrets are wiped on drop and compared in
+/// constant time. `Debug` does not show them.
 ///
-/// Its [`Signer`] signs in the mode that the key implies (pure, but for a key of HashSLH-DSA) with an empty context, hedged, on the
-/// calling thread; [`Engine`] does all else.
+/// As a [`Signer`], the key signs on the calling thread, with an empty context and fresh randomness, in the mode that the key implies:
+/// pure, or pre-hash for a key of HashSLH-DSA. [`Engine`] does all else.
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
@@ -56,23 +56,23 @@ struct Nodes {
 }
 
 impl SigningKey {
-    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes. PK.root is taken as it is: see [`Engine::check`].
+    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes. This does not check PK.root: see [`Engine::check`].
     pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::from_bytes(params, bytes)).map(SigningKey::from)
     }
-    /// SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
+    /// The bytes SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n of them.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         wiped(|| self.key.to_bytes())
     }
-    /// Reads a PKCS#8 private key, PEM or DER; the error says what is wrong with it.
+    /// Reads a PKCS#8 private key in PEM or DER. The error says what is wrong with the bytes.
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::read_pkcs8(bytes)).map(SigningKey::from)
     }
-    /// The key as one word: the base64 of its PKCS#8 in DER, as between the lines of a PEM file.
+    /// The key as one word: the base64 of its PKCS#8 in DER, without line breaks. Secret.
     pub fn to_base64(&self) -> Result<Zeroizing<String>, KeyError> {
         wiped(|| Ok(Zeroizing::new(Base64::encode_string(self.key.write_pkcs8()?.as_bytes()))))
     }
-    /// The key under a passphrase.
+    /// Encrypts the key with a passphrase.
     #[cfg(feature = "encryption")]
     pub fn encrypt(&self, passphrase: &[u8], kdf: PassphraseKdf) -> Result<EncryptedSigningKey, KeyError> {
         let (mut salt, mut iv) = ([0; 16], [0; 16]);
@@ -81,12 +81,12 @@ impl SigningKey {
         }
         wiped(|| EncryptedSigningKey::encrypt(&self.key, passphrase, kdf, &salt, iv))
     }
-    /// Decrypts a key. It takes about as long as the one who encrypted it chose, at most some seconds.
+    /// Decrypts a key. The time depends on the costs that the writer chose; it is at most some seconds.
     #[cfg(feature = "encryption")]
     pub fn decrypt(encrypted: &EncryptedSigningKey, passphrase: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| encrypted.decrypt(passphrase)).map(SigningKey::from)
     }
-    /// The set.
+    /// The parameter set.
     pub fn params(&self) -> &'static Params {
         self.key.params()
     }
@@ -94,21 +94,21 @@ impl SigningKey {
     pub fn verifying_key(&self) -> VerifyingKey {
         VerifyingKey(self.key.verifying_key())
     }
-    /// The same key as one of HashSLH-DSA (RFC 9909): it has another object identifier, and is for pre-hash mode with
-    /// [`Params::prehash_of_keys`] alone.
+    /// The same key as a key of HashSLH-DSA (RFC 9909). It has another object identifier, and signs only in pre-hash mode with
+    /// [`Params::prehash_of_keys`].
     #[must_use]
     pub fn into_hash_slh_dsa(self) -> SigningKey {
         SigningKey { key: self.key.into_hash_slh_dsa(), ..self }
     }
-    /// The hash function that a key of HashSLH-DSA implies.
+    /// The hash function of a key of HashSLH-DSA; `None` for other keys.
     pub fn prehash(&self) -> Option<PreHash> {
         self.key.prehash()
     }
-    /// The mode that the key implies: pre-hash with a key of HashSLH-DSA, pure with others.
+    /// The mode that the key implies, with this context: pre-hash for a key of HashSLH-DSA, pure for others.
     pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
         self.key.mode(context)
     }
-    /// How many of the top layers' nodes this key holds.
+    /// The number of top layers whose nodes the key holds.
     pub fn cached_layers(&self) -> usize {
         self.cached.as_ref().map_or(0, |nodes| nodes.layers)
     }
@@ -139,7 +139,7 @@ impl SigningKey {
         let sound = *root()? == *self.key.pk_root();
         Ok(*self.is_sound.get_or_init(|| sound))
     }
-    /// Signs in the mode that the key implies, hedged, on the calling thread.
+    /// Signs on the calling thread, with this context and fresh randomness, in the mode that the key implies.
     pub fn sign_with_context(&self, message: &[u8], context: &[u8]) -> Result<Signature, Error> {
         on_this_thread()?.sign(self, self.mode(context), message, Randomizer::Hedged)
     }
@@ -219,7 +219,8 @@ impl EncodePrivateKey for SigningKey {
 
 /// A public key.
 ///
-/// Its [`Verifier`] verifies in the mode that the key implies with an empty context on the calling thread; [`Engine`] does all else.
+/// As a [`Verifier`], the key verifies on the calling thread, with an empty context, in the mode that the key implies. [`Engine`] does
+/// all else.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct VerifyingKey(RawVerifyingKey);
 
@@ -228,32 +229,33 @@ impl VerifyingKey {
     pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         RawVerifyingKey::from_bytes(params, bytes).map(VerifyingKey)
     }
-    /// PK.seed ‖ PK.root.
+    /// The bytes PK.seed ‖ PK.root, 2n of them.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.to_bytes()
     }
-    /// Reads an SPKI public key, PEM or DER; the error says what is wrong with it.
+    /// Reads an SPKI public key in PEM or DER. The error says what is wrong with the bytes.
     pub fn read_spki(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         RawVerifyingKey::read_spki(bytes).map(VerifyingKey)
     }
-    /// The set.
+    /// The parameter set.
     pub fn params(&self) -> &'static Params {
         self.0.params()
     }
-    /// The same key as one of HashSLH-DSA: see [`SigningKey::into_hash_slh_dsa`].
+    /// The same key as a key of HashSLH-DSA: see [`SigningKey::into_hash_slh_dsa`].
     #[must_use]
     pub fn into_hash_slh_dsa(self) -> VerifyingKey {
         VerifyingKey(self.0.into_hash_slh_dsa())
     }
-    /// The hash function that a key of HashSLH-DSA implies.
+    /// The hash function of a key of HashSLH-DSA; `None` for other keys.
     pub fn prehash(&self) -> Option<PreHash> {
         self.0.prehash()
     }
-    /// The mode that the key implies: pre-hash with a key of HashSLH-DSA, pure with others.
+    /// The mode that the key implies, with this context: pre-hash for a key of HashSLH-DSA, pure for others.
     pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
         self.0.mode(context)
     }
-    /// Verifies in the mode that the key implies on the calling thread; a signature of the wrong length is an error.
+    /// Verifies on the calling thread, with this context, in the mode that the key implies: `true` if the signature is valid. A
+    /// signature of the wrong length is an error.
     pub fn verify_with_context(&self, message: &[u8], context: &[u8], signature: &[u8]) -> Result<bool, Error> {
         on_this_thread()?.verify(self, self.mode(context), message, signature)
     }
@@ -277,8 +279,8 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
-/// The error of an invalid signature has no source. Where the engine failed, so that nothing is known of the signature,
-/// the source is the engine's [`Error`].
+/// The error of an invalid signature has no source. If the engine failed, nothing is known about the signature, and the source is the
+/// engine's [`Error`].
 impl Verifier<Signature> for VerifyingKey {
     fn verify(&self, message: &[u8], signature: &Signature) -> Result<(), signature::Error> {
         // A signature of another length belongs to another set, and not to this key.
@@ -306,12 +308,12 @@ impl EncodePublicKey for VerifyingKey {
     }
 }
 
-/// A signature: R ‖ SIG_FORS ‖ SIG_HT. It does not say which set it is of: SHA2 and SHAKE sets share their lengths.
+/// A signature: R ‖ SIG_FORS ‖ SIG_HT. It does not name its set: a SHA2 set and a SHAKE set have signatures of the same length.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Signature(Vec<u8>);
 
 impl Signature {
-    /// Takes bytes for a signature of a set; only their number is checked.
+    /// Makes a signature of a set from bytes. This checks only their number.
     pub fn from_bytes(params: &'static Params, bytes: impl Into<Vec<u8>>) -> Result<Signature, KeyError> {
         hypergrove_fips205::Signature::from_bytes(params, bytes).map(|signature| Signature(signature.into_bytes()))
     }
@@ -331,7 +333,7 @@ impl AsRef<[u8]> for Signature {
     }
 }
 
-/// Takes bytes whose number is that of some set.
+/// Makes a signature from bytes. Their number must be that of some set.
 impl TryFrom<&[u8]> for Signature {
     type Error = signature::Error;
     fn try_from(bytes: &[u8]) -> Result<Signature, signature::Error> {

@@ -44,53 +44,53 @@ const SLOT: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(10);
 const MAGIC: &str = "hypergrove ledger 1";
 
-/// What hands out the numbers of a key's signatures.
+/// A ledger: it gives out the numbers of a key's signatures.
 pub trait Ledger: Send + Sync {
-    /// Reserves `count` numbers, which nobody else gets, even if the process or the machine ends at any moment.
+    /// Reserves `count` numbers. Nobody else gets them, even if the process or the machine stops at any moment.
     fn reserve(&self, count: u64) -> Result<Reservation, LedgerError>;
-    /// How far it is.
+    /// The current state.
     fn state(&self) -> Result<LedgerState, LedgerError>;
 }
 
-/// Numbers that were reserved, one for each signature, and the ledger after that.
+/// Reserved numbers, one for each signature, and the state after the reservation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reservation {
     /// The numbers.
     pub numbers: Range<u64>,
-    /// How far the ledger is now.
+    /// The state after the reservation.
     pub state: LedgerState,
 }
 
-/// What a ledger says.
+/// The state of a ledger.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LedgerState {
     /// The fingerprint of the key.
     pub key: Fingerprint,
-    /// Changes of the ledger so far: a copy has fewer than what it is a copy of has later.
+    /// The number of changes so far. An old copy of a ledger has a smaller one.
     pub generation: u64,
-    /// The first number of this ledger: a lease does not begin at 0.
+    /// The first number of this ledger. It is 0, except for a lease.
     pub start: u64,
-    /// The next number that is handed out.
+    /// The next number to give out.
     pub next: u64,
     /// The number after the last.
     pub end: u64,
 }
 
 impl LedgerState {
-    /// A ledger of a new key, with all numbers that its set allows.
+    /// The state of a new key's ledger, with all numbers that its set allows.
     pub fn new(key: &VerifyingKey) -> Result<LedgerState, LedgerError> {
         let end = key.params().signature_limit().ok_or(LedgerError::Unlimited { set: key.params().name })?;
         Ok(LedgerState { key: key.fingerprint(), generation: 1, start: 0, next: 0, end })
     }
-    /// Numbers that were handed out.
+    /// How many numbers were given out.
     pub fn used(&self) -> u64 {
         self.next.saturating_sub(self.start)
     }
-    /// Numbers that are left.
+    /// How many numbers are left.
     pub fn left(&self) -> u64 {
         self.end.saturating_sub(self.next)
     }
-    /// What part of the numbers is used, in whole percent: 50 and 90 are times for a warning.
+    /// The used part of the numbers in whole percent. Warn at 50 and at 90.
     pub fn percent(&self) -> u64 {
         match self.end.saturating_sub(self.start) {
             0 => 100,
@@ -176,7 +176,7 @@ fn sum(text: &str) -> String {
     to_hex(&PreHash::Sha256.hash(&[text.as_bytes()]))
 }
 
-/// Why a ledger gives no number.
+/// The error of a ledger that gives no number.
 #[derive(Debug)]
 pub enum LedgerError {
     /// The set has no limit, so its keys need no ledger.
@@ -188,12 +188,12 @@ pub enum LedgerError {
     Spent {
         /// Numbers that were asked for.
         wanted: u64,
-        /// Numbers that are left.
+        /// How many numbers are left.
         left: u64,
         /// Numbers that there were.
         limit: u64,
     },
-    /// It is another key's ledger.
+    /// The ledger belongs to another key.
     OtherKey {
         /// Whose ledger it is.
         ledger: Fingerprint,
@@ -202,16 +202,16 @@ pub enum LedgerError {
     },
     /// No record of the file is whole.
     Damaged,
-    /// It is older than it was when it was last used: somebody put back a copy.
+    /// The ledger is older than at its last use: somebody restored a copy.
     Restored {
         /// Its generation.
         generation: u64,
         /// The generation that it had before.
         known: u64,
     },
-    /// Another process has it locked for too long.
+    /// Another process has locked the ledger for too long.
     Busy,
-    /// It cannot be read, locked or written.
+    /// The file cannot be read, locked or written.
     Io {
         /// What was attempted.
         action: &'static str,
@@ -247,12 +247,12 @@ impl std::error::Error for LedgerError {
     }
 }
 
-/// A ledger in memory: for tests, and for those who keep numbers elsewhere.
+/// A ledger in memory, for tests and for programs that keep the numbers elsewhere.
 #[derive(Debug)]
 pub struct MemoryLedger(Mutex<LedgerState>);
 
 impl MemoryLedger {
-    /// A ledger that goes on from here.
+    /// Makes a ledger that continues from this state.
     pub fn new(state: LedgerState) -> MemoryLedger {
         MemoryLedger(Mutex::new(state))
     }
@@ -274,8 +274,8 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A ledger in a file of two records, of which each change overwrites the older and waits for the disk. Processes take turns by
-/// locking the file.
+/// A ledger in a file. The file has two records: each change overwrites the older one and waits for the disk. Processes lock the file
+/// to take turns.
 #[derive(Debug)]
 pub struct FileLedger {
     path: PathBuf,
@@ -287,7 +287,7 @@ pub struct FileLedger {
 }
 
 impl FileLedger {
-    /// Makes the file of a ledger. A file that is there is an error.
+    /// Creates the file of a ledger. It is an error if the file exists.
     pub fn create(path: &Path, state: &LedgerState) -> Result<(), LedgerError> {
         let failed = |source| LedgerError::Io { action: "make the ledger", path: path.into(), source };
         let mut file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
@@ -299,13 +299,13 @@ impl FileLedger {
         })
     }
 
-    /// The ledger of this key in this file.
+    /// Opens the ledger of this key.
     pub fn open(path: &Path, key: Fingerprint) -> Result<FileLedger, LedgerError> {
         FileLedger::open_with_witness(path, key, |_| None).map(|(ledger, _)| ledger)
     }
 
-    /// The same with a note of its generation in the file that `witness` names, which is made if it is not there, and by which an older
-    /// copy of the ledger is noticed. It should lie where no backup of the ledger puts it back too. Gives what the ledger says as well.
+    /// Opens the ledger of this key, and notes its generation in the file that `witness` names, so that an older copy of the ledger is
+    /// detected. That file is created if needed. Put it where no backup restores it together with the ledger. Gives the ledger's state too.
     pub fn open_with_witness(
         path: &Path,
         key: Fingerprint,
@@ -444,11 +444,11 @@ pub struct Blocks<L> {
 }
 
 impl<L: Ledger> Blocks<L> {
-    /// Takes numbers from the ledger in blocks of this many.
+    /// Makes a source of single numbers that reserves this many at once.
     pub fn new(ledger: L, block: u64) -> Blocks<L> {
         Blocks { ledger, block: block.max(1), left: Mutex::new(0..0) }
     }
-    /// The number of one more signature.
+    /// The number for the next signature.
     pub fn next(&self) -> Result<u64, LedgerError> {
         let (mut left, mut count) = (unpoisoned(&self.left), self.block);
         loop {

@@ -36,7 +36,7 @@ use std::{fmt, io};
 /// Bytes of a sum in hexadecimal.
 const DIGITS: usize = 64;
 
-/// Files and their sums. No path is there twice, is absolute or has `..`.
+/// Files and their SHA-256. Each path occurs once, is relative, and has no `..`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Manifest(Vec<ManifestEntry>);
 
@@ -48,29 +48,29 @@ pub struct ManifestEntry {
 }
 
 impl ManifestEntry {
-    /// Relative to the tree.
+    /// The path, relative to the tree.
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// SHA-256 of the file.
+    /// The SHA-256 of the file.
     pub fn sum(&self) -> &[u8; 32] {
         &self.sum
     }
 }
 
-/// What is wrong with a manifest, or with a tree.
+/// The error of a manifest or of a tree.
 #[derive(Debug)]
 pub enum ManifestError {
-    /// With a line of a manifest.
+    /// A line of a manifest is wrong.
     Line {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// What is wrong with the line.
         what: String,
     },
-    /// A manifest, or a tree, has no files.
+    /// The manifest or the tree has no files.
     Empty,
-    /// With a file of a tree.
+    /// A file of a tree is wrong.
     Path {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum ManifestError {
     },
     /// A file or directory cannot be read.
     Io {
-        /// Which one.
+        /// The file or directory.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -117,8 +117,8 @@ impl From<Error> for ManifestError {
 }
 
 impl Manifest {
-    /// The sums of all files of a tree for which `takes` says so, in the order of their names' bytes. `takes` gets paths relative to
-    /// the tree; see [`files`] for what a tree may have.
+    /// Makes the manifest of all files of a tree that `takes` accepts, sorted by the bytes of their names. `takes` gets paths relative
+    /// to the tree; see [`files`] for what a tree may contain.
     pub fn of_tree(engine: &Engine, tree: &Path, takes: impl Fn(&Path) -> bool) -> Result<Manifest, ManifestError> {
         let (root, paths) = (canonical(tree)?, files(tree, takes)?);
         if paths.is_empty() {
@@ -178,10 +178,10 @@ impl Manifest {
         &self.0
     }
 
-    /// Whether each file of the tree has its sum, in the order of the manifest: `sink` gets the file's number, and an error if the
-    /// file cannot be read, is no regular file, or is a link that leads out of the tree.
+    /// Checks each file of the manifest in the tree, in order. `sink` gets the file's number and whether its sum is right, or an error
+    /// if the file cannot be read, is not a regular file, or is a link that leads out of the tree.
     ///
-    /// Whoever changes the tree meanwhile can have any file looked at: check a tree that only its owner writes.
+    /// Someone who changes the tree during the check can make it read any file. So check a tree that only its owner can write.
     pub fn check(
         &self,
         engine: &Engine,
@@ -194,7 +194,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The files of the tree that are not listed, of those for which `takes` says so; links are not followed.
+    /// The files of the tree that `takes` accepts and that the manifest does not list. Links are not followed.
     pub fn extra(&self, tree: &Path, takes: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, ManifestError> {
         let listed: HashSet<&Path> = self.0.iter().map(ManifestEntry::path).collect();
         let mut extra = Vec::new();
@@ -209,8 +209,9 @@ impl Manifest {
     }
 }
 
-/// The files of a tree for which `takes` says so, relative to it and in the order of their names' bytes. A link to a file of the tree is a
-/// file. A link that leads out of the tree, to a directory or nowhere is an error, and so is what is neither file, directory nor link.
+/// The files of a tree that `takes` accepts, as relative paths sorted by the bytes of their names. A link to a file of the tree counts
+/// as a file. It is an error if a link leads out of the tree, to a directory or nowhere, or if something is neither a file nor a
+/// directory nor a link.
 pub fn files(tree: &Path, takes: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, ManifestError> {
     let (root, mut found) = (canonical(tree)?, Vec::new());
     walk(tree, &mut |path, kind| {

@@ -26,11 +26,11 @@ use std::time::SystemTime;
 /// Characters of a line that an error quotes.
 const QUOTED: usize = 64;
 
-/// Signers, in the order of their file.
+/// A list of signers, in the order of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllowedSigners(Vec<AllowedSigner>);
 
-/// A name, its public key, and what the key may sign.
+/// A signer: a name, a public key, and what the key may sign.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllowedSigner {
     name: String,
@@ -41,12 +41,12 @@ pub struct AllowedSigner {
     namespaces: Vec<String>,
 }
 
-/// What is wrong with a list of signers, or with a time.
+/// The error of a list of signers, or of a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SignersError {
-    /// The number of the line, from 1; 0 where there is none.
+    /// The number of the line, from 1; 0 if the error has no line.
     pub line: usize,
-    /// What is wrong there, and the way out.
+    /// What is wrong, and what to do.
     pub what: String,
 }
 
@@ -70,7 +70,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A time: a day, which begins at midnight UTC (`2026-11-23`), or an instant with its offset (`2026-11-23T12:00:00Z`).
+/// Reads a time: a day, which begins at midnight UTC (`2026-11-23`), or an instant with its offset (`2026-11-23T12:00:00Z`).
 pub fn time(text: &str) -> Result<SystemTime, SignersError> {
     let day = |date: Date| date.to_zoned(TimeZone::UTC).map(|midnight: Zoned| midnight.timestamp());
     let instant = match text.contains(['T', 't', ' ']) {
@@ -85,10 +85,10 @@ pub fn time(text: &str) -> Result<SystemTime, SignersError> {
 }
 
 impl AllowedSigners {
-    /// Reads a list: a signer on each line, empty lines and those that begin with `#` left out. A line is the signer's name, then
-    /// `valid-after=TIME`, `valid-before=TIME` and any number of `namespace=CONTEXT`, each if wanted, and at the end the key as
-    /// [`VerifyingKey::to_base64`] gives it, all apart by spaces. One wrong line is an error: a list that is read in part would
-    /// refuse or allow what nobody meant.
+    /// Reads a list with one signer on each line. Empty lines and lines that begin with `#` are left out. A line has a name, optionally
+    /// `valid-after=TIME`, `valid-before=TIME` and any number of `namespace=CONTEXT`, and the key in the form of
+    /// [`VerifyingKey::to_base64`], separated by spaces. One wrong line is an error of the whole list, because a list that is read in
+    /// part would refuse or allow the wrong signatures.
     pub fn parse(text: &[u8]) -> Result<AllowedSigners, SignersError> {
         let mut signers = Vec::new();
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -113,16 +113,16 @@ impl AllowedSigners {
 }
 
 impl AllowedSigner {
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// Its key.
+    /// The public key.
     pub fn key(&self) -> &VerifyingKey {
         &self.key
     }
-    /// Whether a signature in this mode counts at this time: from `valid-after` on, before `valid-before`, and with a namespace
-    /// for context if the signer has namespaces.
+    /// Whether the signer may sign in this mode at this time: not before `valid-after`, before `valid-before`, and with a namespace as
+    /// the context if the signer has namespaces.
     pub fn may_sign(&self, mode: Mode<'_>, at: SystemTime) -> bool {
         let context = match mode {
             Mode::Pure { context } | Mode::PreHash { context, .. } | Mode::Digest { context, .. } => Some(context),

@@ -15,10 +15,10 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 use zeroize::Zeroizing;
 
-/// A job that can be [submitted](Engine::submit): a [`SignJob`], a [`VerifyJob`] or a [`GenerateJob`], and those of zkDilithium.
-/// What the job borrows is copied, keys too: share them by `Arc`.
+/// A job that can be [submitted](Engine::submit): a [`SignJob`], a [`VerifyJob`] or a [`GenerateJob`], or one of zkDilithium. The
+/// engine copies what the job borrows, keys too: share keys by `Arc`.
 pub trait Submit: Sized {
-    /// What becomes of it.
+    /// The result of the job.
     type Out: Send + 'static;
     /// The job with all that it needs.
     #[doc(hidden)]
@@ -30,12 +30,12 @@ pub trait Submit: Sized {
     fn own(self) -> Self::Owned;
 }
 
-/// A job that was not queued, and why.
+/// The error of a job that was not queued, with the job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused<J> {
-    /// The job, as it was.
+    /// The job, unchanged.
     pub job: J,
-    /// Why: [`Error::QueueFull`], [`Error::Cancelled`] after [`Engine::drain`], or an [`Error::Io`].
+    /// The reason: [`Error::QueueFull`], [`Error::Cancelled`] after [`Engine::drain`], or [`Error::Io`].
     pub why: Error,
 }
 
@@ -53,7 +53,7 @@ impl<J> From<Refused<J>> for Error {
     }
 }
 
-/// A key to be made.
+/// A job that makes a key.
 #[derive(Clone, Debug)]
 pub struct GenerateJob {
     params: &'static Params,
@@ -61,12 +61,12 @@ pub struct GenerateJob {
 }
 
 impl GenerateJob {
-    /// A key from the operating system's randomness.
+    /// Makes a key from the operating system's randomness.
     pub fn new(params: &'static Params) -> GenerateJob {
         GenerateJob { params, seeds: None }
     }
 
-    /// The key of these seeds.
+    /// Makes the key of these seeds.
     pub fn from_seeds(params: &'static Params, seeds: Seeds) -> GenerateJob {
         GenerateJob { params, seeds: Some(seeds) }
     }
@@ -97,13 +97,14 @@ impl Engine {
         }
     }
 
-    /// Resolves when the queue of tickets has room again; others may take the room first.
+    /// A future that is ready when the queue of tickets has room again. Another caller may take the room first.
     pub fn ready(&self) -> Room {
         self.0.queue.ready()
     }
 
-    /// Takes no more tickets from now on, and waits until those that there are have their results. At `until` jobs that have not begun
-    /// are cancelled, and this is [`Error::DeadlineExceeded`]. Not in a callback of a ticket. Calls without a ticket go on.
+    /// Stops the queue: refuses new tickets, and waits until all existing ones have their results. At `until`, the engine cancels the
+    /// jobs that have not begun, and the error is [`Error::DeadlineExceeded`]. Do not call this in a ticket's callback. Calls without a
+    /// ticket go on.
     pub fn drain(&self, until: Instant) -> Result<(), Error> {
         self.0.queue.drain(until)
     }

@@ -40,29 +40,29 @@ const MESSAGE_DIGEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.1
 /// Characters of a name that are shown.
 const SHOWN: usize = 256;
 
-/// Why there is no verdict.
+/// The error of a certificate, a request or CMS that gets no verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum X509Error {
-    /// The bytes are not what they should be.
+    /// The bytes are not of the expected form.
     Malformed {
-        /// What they should be.
+        /// The expected form.
         what: &'static str,
         /// What is wrong.
         why: String,
     },
-    /// The public key is none of SLH-DSA, or is damaged.
+    /// The public key is not a key of SLH-DSA, or is damaged.
     Key(KeyError),
-    /// It was signed with another algorithm than the key's.
+    /// The algorithm of the signature is not that of the key.
     Algorithm {
         /// The algorithm's object identifier, or its set.
         signed: String,
         /// The key's.
         key: String,
     },
-    /// The content of CMS is neither inside nor given, or both.
+    /// The message of CMS must be either inside or given, but is neither or both.
     Content {
-        /// Whether it is inside.
+        /// Whether the message is inside.
         is_inside: bool,
     },
     /// The engine failed.
@@ -202,39 +202,39 @@ impl Certificate {
         }
         Ok(Certificate { bytes: bytes.into(), parsed, parts })
     }
-    /// Its bytes.
+    /// The bytes in DER.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
-    /// Where its parts are.
+    /// Where its parts are in the bytes.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
-    /// The key of its subject.
+    /// The public key of the subject.
     pub fn key(&self) -> Result<VerifyingKey, X509Error> {
         subject_key(&self.parsed.tbs_certificate().subject_public_key_info().to_der())
     }
-    /// What its subject's key is for.
+    /// The algorithm of the subject's key.
     pub fn key_algorithm(&self) -> String {
         name_of(self.parsed.tbs_certificate().subject_public_key_info().algorithm.oid)
     }
-    /// What it was signed with.
+    /// The algorithm of the signature.
     pub fn signature_algorithm(&self) -> String {
         name_of(self.parsed.signature_algorithm().oid)
     }
-    /// Its subject (RFC 4514), or a beginning of it.
+    /// The subject (RFC 4514), shortened if it is long.
     pub fn subject(&self) -> String {
         shown(self.parsed.tbs_certificate().subject())
     }
-    /// Its issuer.
+    /// The issuer (RFC 4514), shortened if it is long.
     pub fn issuer(&self) -> String {
         shown(self.parsed.tbs_certificate().issuer())
     }
-    /// Its serial number, big-endian.
+    /// The serial number, big-endian.
     pub fn serial(&self) -> &[u8] {
         self.parsed.tbs_certificate().serial_number().as_bytes()
     }
-    /// From when on and until when it is valid.
+    /// The beginning and the end of the validity.
     pub fn validity(&self) -> (SystemTime, SystemTime) {
         let validity = self.parsed.tbs_certificate().validity();
         let time = |time: Time| SystemTime::UNIX_EPOCH + time.to_unix_duration();
@@ -268,27 +268,27 @@ impl Request {
         let parts = Parts::of(bytes).map_err(malformed(Self::WHAT))?;
         Ok(Request { bytes: bytes.into(), parsed, parts })
     }
-    /// Its bytes.
+    /// The bytes in DER.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
-    /// Where its parts are.
+    /// Where its parts are in the bytes.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
-    /// The key of its subject, which signed it.
+    /// The public key of the subject, which signed the request.
     pub fn key(&self) -> Result<VerifyingKey, X509Error> {
         subject_key(&self.parsed.info.public_key.to_der())
     }
-    /// What its subject's key is for.
+    /// The algorithm of the subject's key.
     pub fn key_algorithm(&self) -> String {
         name_of(self.parsed.info.public_key.algorithm.oid)
     }
-    /// What it was signed with.
+    /// The algorithm of the signature.
     pub fn signature_algorithm(&self) -> String {
         name_of(self.parsed.algorithm.oid)
     }
-    /// Its subject (RFC 4514), or a beginning of it.
+    /// The subject (RFC 4514), shortened if it is long.
     pub fn subject(&self) -> String {
         shown(&self.parsed.info.subject)
     }
@@ -301,27 +301,27 @@ pub struct SignedData {
     content: Option<Vec<u8>>,
 }
 
-/// Whether a key has signed CMS.
+/// The verdict on CMS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CmsVerdict {
-    /// It has.
+    /// One of the signatures is the key's, of this message.
     Valid,
     /// The signature is not the key's.
     Signature,
-    /// The message is not the one whose digest was signed.
+    /// The message is not the one that was signed.
     Content,
 }
 
-/// A signer in CMS.
+/// A signer of CMS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signer {
-    /// What it signed with.
+    /// The algorithm of the signature.
     pub algorithm: String,
     /// The object identifier of its digest.
     pub digest: String,
-    /// Whether it signed attributes with the digest of the content, and not the content itself.
+    /// Whether the signer signed attributes with the digest of the message, instead of the message itself.
     pub has_attributes: bool,
-    /// Bytes of its signature.
+    /// The length of the signature in bytes.
     pub signature: usize,
 }
 
@@ -356,7 +356,7 @@ impl SignedData {
             signature: signer.signature.as_bytes().len(),
         })
     }
-    /// The certificates inside, but for those of other kinds than X.509's.
+    /// The X.509 certificates inside.
     pub fn certificates(&self) -> impl Iterator<Item = Result<Certificate, X509Error>> {
         let all = self.parsed.certificates.iter().flat_map(|set| set.0.iter());
         all.filter_map(|choice| match choice {
@@ -459,18 +459,17 @@ fn digest_of(oid: ObjectIdentifier) -> Option<PreHash> {
 }
 
 impl Engine {
-    /// Whether this key signed a certificate. Nothing else is checked.
+    /// Verifies the signature on a certificate by this key, and nothing else.
     pub fn verify_certificate(&self, certificate: &Certificate, issuer: &VerifyingKey) -> Result<bool, X509Error> {
         certificate.parts.verify(self, &certificate.bytes, issuer, Certificate::WHAT)
     }
 
-    /// Whether a certificate request was signed with the key in it.
+    /// Verifies the signature on a certificate request by the key in it.
     pub fn verify_request(&self, request: &Request) -> Result<bool, X509Error> {
         request.parts.verify(self, &request.bytes, &request.key()?, Request::WHAT)
     }
 
-    /// Whether this key is one of those that signed CMS; `detached` is the message if it is not inside. Nothing else is
-    /// checked.
+    /// Verifies CMS by this key, which must be one of the signers, and nothing else. `detached` is the message if it is not inside.
     pub fn verify_cms(
         &self,
         signed: &SignedData,

@@ -76,8 +76,8 @@ fn only<R>(results: Vec<R>) -> R {
     results.into_iter().next().expect("one result a job")
 }
 
-/// A private key; it is checked, and what signing needs of it is computed, once, at the first use, for all its clones. Its
-/// secrets are wiped on drop, compared in constant time, and never shown by `Debug`.
+/// A private key. At the first use, the key is checked, and the values that signing needs are computed, once for all its clones. Its
+/// secrets are wiped on drop and compared in constant time. `Debug` does not show them.
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
@@ -115,7 +115,7 @@ impl Expanded {
 }
 
 impl SigningKey {
-    /// A key from the system's randomness.
+    /// Makes a key from the operating system's randomness.
     pub fn generate() -> Result<SigningKey, Error> {
         let seed = SigningKey::random_seed()?;
         Ok(SigningKey::from_seed(&seed))
@@ -126,19 +126,19 @@ impl SigningKey {
         random(&mut seed[..])?;
         Ok(seed)
     }
-    /// The key of a seed, which must be secret and uniformly random.
+    /// Makes the key of a seed, which must be secret and uniformly random.
     pub fn from_seed(seed: &[u8; SEED_BYTES]) -> SigningKey {
         only(on_this_thread().keygen(std::slice::from_ref(seed))).into()
     }
-    /// Reads 3,936 bytes. They are checked before the key signs for the first time: see [`SigningKey::check`].
+    /// Reads a key from its 3,936 bytes. They are checked before the key signs for the first time: see [`SigningKey::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::from_bytes(bytes)).map(SigningKey::from)
     }
-    /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
+    /// The bytes ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, 3,936 of them. Secret.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         wiped(|| self.key.to_bytes())
     }
-    /// Reads a PEM private key, and checks it.
+    /// Reads a private key in PEM, and checks it.
     pub fn read_pem(pem: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::read_pem(pem)).map(SigningKey::from)
     }
@@ -146,7 +146,7 @@ impl SigningKey {
     pub fn to_pem(&self) -> Zeroizing<String> {
         wiped(|| self.key.to_pem())
     }
-    /// Whether the secrets are in their ranges and the public key is theirs.
+    /// Checks that the secrets are in their ranges and belong to the public key. The error says what is wrong.
     pub fn check(&self) -> Result<(), KeyError> {
         wiped(|| self.key.check())
     }
@@ -154,8 +154,8 @@ impl SigningKey {
     pub fn verifying_key(&self) -> VerifyingKey {
         self.key.verifying_key().into()
     }
-    /// What signing needs of the key. [`Error::KeyDamaged`] if the key does not pass [`SigningKey::check`], which is called
-    /// once, or if the key, or this, changed in memory since.
+    /// The values that signing needs. The error is [`Error::KeyDamaged`] if the key does not pass [`SigningKey::check`], which runs
+    /// once, or if the key or these values have changed in memory since.
     pub fn expanded(&self) -> Result<&ExpandedSigningKey, Error> {
         wiped(|| {
             let made = self.ready.expanded.get_or_init(|| {
@@ -188,7 +188,7 @@ impl SigningKey {
             Err(why) => Err(Error::KeyDamaged { what: why.to_string() }),
         }
     }
-    /// Signs bytes, a block of field elements or μ, on the calling thread. An error if the key is damaged.
+    /// Signs bytes, a block of field elements, or μ, on the calling thread. The error is [`Error::KeyDamaged`] for a damaged key.
     pub fn sign_message(&self, message: Message<'_>) -> Result<Signature, Error> {
         Ok(only(on_this_thread().sign(&[Sign { key: self.expanded()?, message }])))
     }
@@ -236,7 +236,7 @@ impl Keypair for SigningKey {
     }
 }
 
-/// A public key; what verifying needs of it is computed once, at the first use, and shared by its clones.
+/// A public key. The values that verifying needs are computed once, at the first use, and shared by its clones.
 #[derive(Clone)]
 pub struct VerifyingKey {
     key: RawVerifyingKey,
@@ -244,19 +244,19 @@ pub struct VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// What people and programs compare to know the key.
+    /// The fingerprint, by which people and programs recognise the key.
     pub fn fingerprint(&self) -> crate::Fingerprint {
         crate::Fingerprint::of_raw(params::NAME, self.as_bytes())
     }
-    /// Reads 3,104 bytes.
+    /// Reads a key from its 3,104 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         RawVerifyingKey::from_bytes(bytes).map(VerifyingKey::from)
     }
-    /// ρ ‖ t.
+    /// The bytes ρ ‖ t, 3,104 of them.
     pub fn as_bytes(&self) -> &[u8] {
         self.key.as_bytes()
     }
-    /// Reads a PEM public key.
+    /// Reads a public key in PEM.
     pub fn read_pem(pem: &[u8]) -> Result<VerifyingKey, KeyError> {
         RawVerifyingKey::read_pem(pem).map(VerifyingKey::from)
     }
@@ -264,24 +264,25 @@ impl VerifyingKey {
     pub fn to_pem(&self) -> String {
         self.key.to_pem()
     }
-    /// What verifying needs of the key; also what a circuit takes of it.
+    /// The values that verifying needs. A circuit takes the same ones.
     pub fn expanded(&self) -> &ExpandedVerifyingKey {
         self.expanded.get_or_init(|| self.key.expand())
     }
-    /// Whether the signature is the key's for the message. One of the wrong length is not. As all implementations do,
-    /// it accepts field elements that are not reduced, so that others can alter the bytes of a valid signature.
+    /// Verifies a signature: `true` if the key signed the message. A signature of another length is not valid. As in all
+    /// implementations, field elements need not be reduced, so others can change the bytes of a valid signature.
     pub fn is_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
         only(on_this_thread().verify(&[Verify { key: self.expanded(), message, signature }]))
     }
-    /// The same, but false for a key or a signature in any other encoding than the one that is written.
+    /// As [`VerifyingKey::is_valid`], but `false` for a key or a signature in any encoding other than the one that this library writes.
     pub fn is_strictly_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
         self.is_canonical_with(signature) && self.is_valid(message, signature)
     }
-    /// Whether the key and the signature are encoded as they are written: what is strictly valid is that and valid.
+    /// Whether the key and the signature are encoded as this library writes them. A signature is strictly valid if it is valid and this
+    /// is `true`.
     pub fn is_canonical_with(&self, signature: &[u8]) -> bool {
         self.expanded().is_canonical_with(signature)
     }
-    /// What a proof of possession takes of a signature; none if it is no signature by its length or norm.
+    /// The values that a proof of possession takes from a signature; `None` if the bytes are not a signature by their length or norm.
     pub fn witness(&self, signature: &[u8]) -> Option<Witness> {
         Witness::new(self.expanded(), signature)
     }
@@ -320,10 +321,10 @@ impl Verifier<Signature> for VerifyingKey {
     }
 }
 
-/// The message of a job: bytes that the job borrows or owns, or another [`Message`].
+/// The message of a job: bytes, which the job borrows or owns, or another form of [`Message`].
 #[derive(Clone, Debug)]
 pub enum JobMessage<'a> {
-    /// Bytes of any number. Those that the job owns count against the memory budget.
+    /// Any number of bytes. If the job owns them, they count against the memory budget.
     Bytes(Cow<'a, [u8]>),
     /// See [`Message::Block`].
     Block(&'a [Fe; params::MUSIZE]),
@@ -388,14 +389,14 @@ bytes! {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SignJob<'a> {
-    /// The key that signs. It is checked once for a row of jobs that borrow or share it; a copy is checked by itself.
+    /// The key that signs. If several jobs borrow or share one key, it is checked once; each copy is checked by itself.
     pub key: JobKey<'a, SigningKey>,
     /// The message.
     pub message: JobMessage<'a>,
 }
 
 impl<'a> SignJob<'a> {
-    /// A job of bytes or of another [`Message`].
+    /// Makes a job from bytes or from another [`Message`].
     pub fn new(key: impl Into<JobKey<'a, SigningKey>>, message: impl Into<JobMessage<'a>>) -> SignJob<'a> {
         SignJob { key: key.into(), message: message.into() }
     }
@@ -408,12 +409,12 @@ pub struct VerifyJob<'a> {
     pub key: JobKey<'a, VerifyingKey>,
     /// The message.
     pub message: JobMessage<'a>,
-    /// The signature, of any length. Like the message, it counts against the memory budget if the job owns it.
+    /// The signature, of any length. If the job owns it, it counts against the memory budget.
     pub signature: Cow<'a, [u8]>,
 }
 
 impl<'a> VerifyJob<'a> {
-    /// A job of bytes or of another [`Message`].
+    /// Makes a job from bytes or from another [`Message`].
     pub fn new(
         key: impl Into<JobKey<'a, VerifyingKey>>,
         message: impl Into<JobMessage<'a>>,

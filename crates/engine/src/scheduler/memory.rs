@@ -12,11 +12,11 @@ use zeroize::Zeroize;
 /// An idle block serves a request of at least one part in so many of it.
 const SHARE_OF_A_BLOCK: usize = 2;
 
-/// Memory for rows, zeroed at first. Devices of one backend, those that [`devices`](Memory::devices) names, copy from it and to it by
-/// themselves: no thread touches what lies in it. It counts against no memory budget.
+/// Memory for rows, zeroed at first. The devices that [`devices`](Memory::devices) names copy from it and to it by themselves, without
+/// a thread of the CPU. It does not count against the memory budget.
 ///
-/// It is wiped on drop, since it may hold keys, and then kept for the next [`Engine::memory`](Scheduler::memory): to make such memory
-/// takes as long as to copy it several times. It outlives its engine if it has to.
+/// On drop, it is wiped, because it may hold keys, and kept for the next [`Engine::memory`](Scheduler::memory): getting such memory
+/// takes as long as copying it several times. It may outlive its engine.
 pub struct Memory {
     block: Block,
     /// Bytes that were asked for.
@@ -66,7 +66,7 @@ impl Pool {
 }
 
 impl Memory {
-    /// The devices that reach it, as [`Device::id`](crate::Device::id) names them. With none, it is ordinary memory.
+    /// The devices that reach this memory, as [`Device::id`](crate::Device::id) names them. If there are none, it is ordinary memory.
     pub fn devices(&self) -> &[String] {
         &self.devices
     }

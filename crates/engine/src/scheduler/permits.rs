@@ -79,14 +79,14 @@ struct State {
     waits: Waits,
 }
 
-/// How long permits were waited for.
+/// How long chunks and single jobs waited for permits of a device.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Waits {
-    /// Permits that were taken.
+    /// The number of permits that were given.
     pub permits: u64,
-    /// Permits that were waited for.
+    /// How many of them had to be waited for.
     pub waited: u64,
-    /// Time waited, of all of them together.
+    /// The sum of all waiting times.
     pub time: Duration,
     /// The longest wait.
     pub longest: Duration,

@@ -6,28 +6,28 @@ use crate::{Device, Timing};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What an engine did so far, and what it does now; see [`Scheduler::stats`].
+/// Counters of an engine: what it did so far, and what it does now. See [`Scheduler::stats`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stats {
-    /// Chunks that ran: jobs that a device was given together. A single job is a chunk of its own.
+    /// Chunks that ran. A chunk is the jobs that a device computes together; a single job is a chunk of its own.
     pub chunks: u64,
-    /// Jobs of these chunks.
+    /// Jobs in these chunks.
     pub jobs: u64,
-    /// Chunks by their size: entry i counts those of 2^i jobs up to twice as many.
+    /// Chunks by size: entry i counts chunks of 2^i to 2^(i+1) − 1 jobs.
     pub chunk_sizes: Vec<u64>,
     /// Single jobs, which run concurrently with the chunks of batches.
     pub single_jobs: u64,
-    /// Time that chunks took from their start to their results on the host, all of them together.
+    /// The sum of the times from a chunk's start until its results were on the host.
     pub run_time: Duration,
-    /// Where the devices' time went, all programs together.
+    /// Where the devices' time went, summed over all programs.
     pub device: Timing,
     /// Failures of devices.
     pub faults: u64,
     /// Jobs that were done again after a failure.
     pub retried_jobs: u64,
-    /// Bytes that callers have of [`Scheduler::memory`], and bytes that are kept for the next call of it.
+    /// Bytes of [`Scheduler::memory`] that callers hold now.
     pub memory_in_use: u64,
-    /// See [`memory_in_use`](Stats::memory_in_use).
+    /// Bytes of [`Scheduler::memory`] that are kept for the next caller.
     pub memory_idle: u64,
     /// Each device.
     pub devices: Vec<DeviceStats>,
@@ -35,20 +35,20 @@ pub struct Stats {
     pub tickets: TicketStats,
 }
 
-/// What went through an engine's queue of tickets. Histograms are by powers of two: entry i counts what is 2^i up to twice as much.
+/// Counters of an engine's queue of tickets. In histograms, entry i counts values from 2^i to 2^(i+1) − 1.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TicketStats {
-    /// Jobs that wait now, and bytes that they own.
+    /// Jobs that wait now.
     pub queued: usize,
-    /// See [`queued`](TicketStats::queued).
+    /// Bytes that the waiting jobs own.
     pub queued_bytes: u64,
-    /// Batches that run now, with jobs that run on the thread that waits for them.
+    /// Batches that run now. A job that its waiting thread computes counts as a batch.
     pub running: usize,
     /// Jobs that were accepted.
     pub submitted: u64,
-    /// Jobs that were not: most often the queue was full.
+    /// Jobs that were refused, mostly because the queue was full.
     pub refused: u64,
-    /// Jobs that were cancelled before they began, since their ticket was dropped.
+    /// Jobs that were cancelled before they began, because their ticket was dropped.
     pub cancelled: u64,
     /// Tickets whose deadline passed.
     pub expired: u64,
@@ -71,7 +71,7 @@ pub struct DeviceStats {
     pub running: usize,
     /// Chunks that wait for their permit now.
     pub waiting: usize,
-    /// How long permits were waited for.
+    /// How long permits of the device were waited for.
     pub waits: Waits,
 }
 

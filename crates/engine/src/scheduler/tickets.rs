@@ -846,8 +846,8 @@ impl Drop for Queue {
     }
 }
 
-/// A job that was submitted, and its result to come: a `Future`, or something to wait for. A ticket that is dropped cancels its
-/// job, unless that has begun.
+/// The handle of a submitted job, which gets the job's result. It is a `Future`, and a thread can wait for it. Dropping a ticket
+/// cancels its job, unless the job has begun.
 #[must_use = "a ticket that is dropped cancels its job"]
 pub struct Ticket<T> {
     entry: Arc<dyn Holds<T>>,
@@ -871,7 +871,7 @@ impl<T> Ticket<T> {
         result.unwrap_or_else(taken)
     }
 
-    /// Waits for the result, but no longer than this. `None` if it is not there then, or was taken before.
+    /// Waits for the result, at most this long. `None` if the time is over, or if the result was taken before.
     pub fn wait_timeout(&mut self, most: Duration) -> Option<Result<T, Error>> {
         if let Err(why) = self.same_process() {
             return Some(Err(why));
@@ -880,7 +880,7 @@ impl<T> Ticket<T> {
         self.entry.cell().wait(Instant::now().checked_add(most))
     }
 
-    /// The result, if it is there: once.
+    /// Takes the result, if it is known. Each result can be taken once.
     pub fn try_take(&mut self) -> Option<Result<T, Error>> {
         match self.same_process() {
             Ok(()) => self.entry.cell().take(),
@@ -888,18 +888,18 @@ impl<T> Ticket<T> {
         }
     }
 
-    /// Whether the result is there, or was taken.
+    /// Whether the result is known, or was taken.
     pub fn is_done(&self) -> bool {
         self.same_process().is_err() || self.entry.cell().is_resolved()
     }
 
-    /// Cancels the job later, also when the ticket was given away by [`on_done`](Ticket::on_done).
+    /// Returns a handle that cancels the job later, even after [`on_done`](Ticket::on_done) has consumed the ticket.
     pub fn canceller(&self) -> Canceller {
         Canceller { entry: self.entry.clone().expires(), process: self.process }
     }
 
-    /// The result is [`Error::DeadlineExceeded`] if there is no other at this time. A job that has not begun then does not begin. The
-    /// first deadline of an engine starts a thread.
+    /// Sets a deadline. If the result is not known at this time, it becomes [`Error::DeadlineExceeded`], and a job that has not begun
+    /// does not begin. The first deadline of an engine starts a thread.
     pub fn deadline(mut self, at: Instant) -> Ticket<T> {
         let shared = self.entry.shared().filter(|_| self.same_process().is_ok());
         let Some(shared) = shared else { return self };
@@ -922,9 +922,9 @@ impl<T> Ticket<T> {
 }
 
 impl<T: Send + 'static> Ticket<T> {
-    /// Has `callback` called with the result: on a thread of the engine, or at once on this one if the result is there. A callback
-    /// should be short, since others' results wait for it; its panic ends it alone. It may use the engine, submit jobs, wait for other
-    /// tickets, and drop the engine.
+    /// Calls `callback` with the result: on a thread of the engine, or at once on this thread if the result is known. A callback should
+    /// be short, because the results of others wait for it. If it panics, only the callback ends. It may use the engine, submit jobs,
+    /// wait for other tickets, and drop the engine.
     pub fn on_done(mut self, callback: impl FnOnce(Result<T, Error>) + Send + 'static) {
         if let Err(why) = self.same_process() {
             return callback(Err(why));
@@ -960,8 +960,8 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// The ticket's result is [`Error::Cancelled`], unless it is there. A job that has not begun does not begin; the result of one that has is
-    /// dropped. A callback of the ticket is called on this thread.
+    /// Cancels the job. Its result becomes [`Error::Cancelled`], unless the result is known. A job that has not begun does not begin;
+    /// the result of a running job is dropped. If the ticket has a callback, this thread calls it.
     pub fn cancel(&self) {
         if self.process == id()
             && let Some(entry) = self.entry.upgrade()
@@ -1020,7 +1020,7 @@ impl Drop for Deadline {
     }
 }
 
-/// Resolves when the queue has room again. Others may take the room first.
+/// A future that is ready when the queue has room again. Another caller may take the room first.
 #[must_use = "it does nothing unless it is awaited or waited for"]
 pub struct Room {
     shared: Weak<Shared>,
@@ -1037,7 +1037,7 @@ impl Room {
         }
     }
 
-    /// Waits for room, on this thread. Not in a callback of a ticket, whose thread may have to make the room.
+    /// Blocks this thread until there is room. Do not call this in a ticket's callback, whose thread may have to make the room.
     pub fn wait(self) -> Result<(), Error> {
         let shared = self.shared.upgrade().ok_or_else(gone)?;
         shared.same_process()?;

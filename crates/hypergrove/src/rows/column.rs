@@ -6,16 +6,16 @@ use std::ops::Range;
 /// One value for each row.
 #[derive(Clone, Copy, Debug)]
 pub enum Column<'a> {
-    /// Values of `width` bytes each; `stride` bytes lie between the beginnings of two. The bytes between `width` and `stride` are
-    /// the caller's: they are not read.
+    /// Values of `width` bytes each. From the beginning of one value to the next there are `stride` bytes. The engine does not read the
+    /// bytes between `width` and `stride`: they belong to the caller.
     Packed {
         /// The values.
         bytes: &'a [u8],
-        /// Bytes of a value.
+        /// The length of a value, in bytes.
         width: usize,
-        /// Bytes from one value to the next, at least `width`.
+        /// The distance between the beginnings of two values in bytes, at least `width`.
         stride: usize,
-        /// Values.
+        /// The number of values.
         rows: usize,
     },
     /// Values of any length: value i is `bytes[offsets[i]..offsets[i + 1]]`, so there is one offset more than there are values.
@@ -27,7 +27,7 @@ pub enum Column<'a> {
         /// Where they begin and end.
         offsets: Offsets<'a>,
     },
-    /// Values that lie anywhere.
+    /// A slice for each value.
     Slices(&'a [&'a [u8]]),
 }
 
@@ -57,8 +57,7 @@ impl Offsets<'_> {
 }
 
 impl<'a> Column<'a> {
-    /// Values of `width` bytes, one after the other, as many as there are whole ones: bytes that are left over are no row, and a
-    /// width of 0 gives no rows.
+    /// A column of values of `width` bytes without gaps. It has as many rows as there are whole values. A width of 0 gives no rows.
     pub fn packed(bytes: &'a [u8], width: usize) -> Column<'a> {
         Column::Packed { bytes, width, stride: width, rows: bytes.len().checked_div(width).unwrap_or(0) }
     }

@@ -27,40 +27,40 @@ pub enum RowStatus {
     /// The call ended before this row was computed, or the device's result was withdrawn.
     #[default]
     NotComputed = 0,
-    /// The message is signed.
+    /// The message was signed.
     Signed = 1,
     /// The signature is valid.
     Valid = 2,
     /// The signature is not valid.
     Invalid = 3,
-    /// An offset of the row decreases, is negative, or lies beyond the column's bytes.
+    /// The row's offsets are wrong: they decrease, are negative, or lie beyond the column's bytes.
     BadOffsets = 4,
-    /// The signature has another length than the set's.
+    /// The signature does not have the length of the set.
     SignatureLength = 5,
-    /// The public key has another length than the set's.
+    /// The public key does not have the length of the set.
     KeyLength = 6,
     /// The row's index is beyond the table of keys.
     NoSuchKey = 7,
-    /// The digest has another length than the pre-hash function's ([`Mode::Digest`]).
+    /// The digest does not have the length of the pre-hash function ([`Mode::Digest`]).
     DigestLength = 8,
     /// The private key is damaged: its PK.root does not follow from its seeds, or it changed in memory.
     KeyDamaged = 9,
     /// The row needs more memory than the engine's budget.
     OutOfMemory = 10,
-    /// The message is hashed.
+    /// The message was hashed.
     Hashed = 11,
 }
 
-/// The keys that sign rows. Those of SLH-DSA are all of one set and have the same number of cached layers.
+/// The private keys of [`Engine::sign_rows`]. All keys of SLH-DSA must be of one set and have the same number of cached layers.
 #[derive(Debug)]
 pub enum RowSigningKeys<'a, K = SigningKey> {
     /// One key for all rows.
     One(&'a K),
     /// Row i is signed by `keys[of[i]]`.
     Table {
-        /// The keys, one at least.
+        /// The keys, at least one.
         keys: &'a [K],
-        /// One index for each row.
+        /// The index of each row's key.
         of: &'a [u32],
     },
 }
@@ -100,16 +100,16 @@ impl<'a, K> RowSigningKeys<'a, K> {
     }
 }
 
-/// The keys that rows are verified with. All are of one set.
+/// The public keys of [`Engine::verify_rows`]. All must be of one set.
 #[derive(Clone, Copy, Debug)]
 pub enum RowVerifyingKeys<'a> {
     /// One key for all rows.
     One(&'a VerifyingKey),
     /// Row i is verified with `keys[of[i]]`.
     Table {
-        /// The keys, one at least.
+        /// The keys, at least one.
         keys: &'a [VerifyingKey],
-        /// One index for each row.
+        /// The index of each row's key.
         of: &'a [u32],
     },
     /// One public key for each row, PK.seed ‖ PK.root.
@@ -130,7 +130,7 @@ pub struct SignRows<'a> {
     pub mode: Mode<'a>,
     /// One message for each row.
     pub messages: Column<'a>,
-    /// opt_rand. [`Randomizer::Given`] has n bytes for each row.
+    /// Where the randomness comes from. [`Randomizer::Given`] must have n bytes for each row.
     pub randomizer: Randomizer<'a>,
 }
 
@@ -212,8 +212,8 @@ impl Engine {
         self.sign_rows_with_progress(rows, signatures, statuses, |_| ())
     }
 
-    /// The same. On this thread, `progress` gets the number of rows that are done, each time that more are. It may stop the call by
-    /// [`ControlFlow::Break`]: rows that are not done then are [`RowStatus::NotComputed`].
+    /// As [`Engine::sign_rows`]. `progress` gets the number of completed rows, on this thread, whenever it grows. It may stop the call
+    /// by [`ControlFlow::Break`]: the other rows are then [`RowStatus::NotComputed`].
     pub fn sign_rows_with_progress<F: Flow>(
         &self,
         rows: &SignRows<'_>,
@@ -239,7 +239,7 @@ impl Engine {
         self.verify_rows_with_progress(rows, statuses, |_| ())
     }
 
-    /// The same, with `progress` as in [`Engine::sign_rows_with_progress`].
+    /// As [`Engine::verify_rows`], with `progress` as in [`Engine::sign_rows_with_progress`].
     pub fn verify_rows_with_progress<F: Flow>(
         &self,
         rows: &VerifyRows<'_>,
@@ -251,17 +251,17 @@ impl Engine {
         self.run_rows(*rows, Results::new(&mut [], 0, statuses), &mut |done| progress(done).flow())
     }
 
-    /// New keys from the operating system's randomness, as many as the columns have room for: private keys (SK.seed ‖ SK.prf ‖
-    /// PK.seed ‖ PK.root, 4n bytes each) and public keys (PK.seed ‖ PK.root, 2n bytes each). After an error both columns are
-    /// zero. The caller wipes `private` in the end.
+    /// Makes as many keys as the columns have room for, from the operating system's randomness. A private key is SK.seed ‖ SK.prf ‖
+    /// PK.seed ‖ PK.root, 4n bytes; a public key is PK.seed ‖ PK.root, 2n bytes. After an error, both columns are zero. The caller has
+    /// to wipe `private` in the end.
     ///
     /// FIPS 205, Algorithm 21.
     pub fn keygen_rows(&self, params: &'static Params, private: &mut [u8], public: &mut [u8]) -> Result<(), Error> {
         self.keygen_rows_with_progress(params, private, public, |_| ())
     }
 
-    /// The same. On this thread, `progress` gets the number of rows that are done, each time that more are. If it stops the call by
-    /// [`ControlFlow::Break`], both columns are zero.
+    /// As [`Engine::keygen_rows`]. `progress` gets the number of completed rows, on this thread, whenever it grows. If it stops the
+    /// call by [`ControlFlow::Break`], both columns are zero.
     pub fn keygen_rows_with_progress<F: Flow>(
         &self,
         params: &'static Params,
@@ -272,7 +272,7 @@ impl Engine {
         self.grow_rows(params, None, private, public, &mut |done| progress(done).flow())
     }
 
-    /// The same from given seeds: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes a row.
+    /// As [`Engine::keygen_rows`], from seeds: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes for each row.
     ///
     /// FIPS 205, Algorithm 18.
     pub fn keygen_rows_from_seeds(

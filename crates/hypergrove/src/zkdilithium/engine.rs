@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// What an engine shall be; see [`Engine::builder`].
+/// Builds an [`Engine`]: devices, threads, memory and checks. See [`Engine::builder`].
 #[derive(Clone, Default)]
 pub struct EngineBuilder {
     isa: Option<Isa>,
@@ -32,36 +32,36 @@ pub struct EngineBuilder {
 }
 
 impl EngineBuilder {
-    /// The CPU's instruction set; otherwise that of the CPU among the devices that are named, or the one that is fastest here.
+    /// Sets the CPU's instruction set; by default that of the CPU among the named devices, or the fastest one.
     pub fn isa(mut self, isa: Isa) -> EngineBuilder {
         self.isa = Some(isa);
         self
     }
-    /// Host threads; otherwise as many as the operating system offers. With 1, the CPU works on the calling thread.
+    /// Sets the number of CPU threads; by default as many as the operating system offers. With 1, the CPU works on the calling thread.
     pub fn threads(mut self, threads: usize) -> EngineBuilder {
         self.threads = Some(threads);
         self
     }
-    /// Devices, each by its backend and index; otherwise the CPU. Batches are split over several by their speed; what one
-    /// fails to do, others do.
+    /// Sets the devices, each by its backend and index; by default the CPU. Several devices share each batch by their speed. If one
+    /// fails, the others do its jobs.
     pub fn devices(mut self, devices: Vec<(Arc<dyn Backend>, u32)>) -> EngineBuilder {
         self.devices = devices;
         self
     }
-    /// Choices that change the time which GPUs take, never bytes: see [`Engine::space`].
+    /// Sets the policy of GPUs. A policy changes the time, never a result: see [`Engine::space`].
     pub fn policy(mut self, policy: Policy) -> EngineBuilder {
         self.policy = policy;
         self
     }
-    /// Whether every signature is verified before it is handed out (not the default: it costs a verification). A device
-    /// that computes wrongly could let a secret out with a signature; nothing that is signed shows it otherwise.
+    /// Sets whether the engine verifies every signature before it returns it. By default it does not: this costs a verification. A
+    /// device that computes wrongly could reveal a secret by a signature, and nothing else detects that while signing.
     pub fn verify_signatures(mut self, verify: bool) -> EngineBuilder {
         self.verify_signatures = verify;
         self
     }
-    /// Whether keys, signatures and verdicts are computed twice and compared before they are handed out (not the default: it
-    /// takes twice the time). The CPU expands a signing key once more for the second time. Every job has another place then:
-    /// another lane of a vector, another thread of a GPU.
+    /// Sets whether the engine computes keys, signatures and verdicts twice and compares them before it returns them. By default it
+    /// does not: this takes twice the time. For the second computation, the CPU expands a signing key again, and every job has another
+    /// place on the device: another lane of a vector, another thread of a GPU.
     pub fn redundant(mut self, redundant: bool) -> EngineBuilder {
         self.redundant = redundant;
         self
@@ -77,12 +77,12 @@ impl EngineBuilder {
         self.memory_budget = Some(bytes);
         self
     }
-    /// What the queue of tickets holds: see [`crate::EngineBuilder::queue`].
+    /// Sets how much the queue of tickets holds: see [`crate::EngineBuilder::queue`].
     pub fn queue(mut self, jobs: usize, bytes: u64) -> EngineBuilder {
         self.queue = Some((jobs, bytes));
         self
     }
-    /// The engine. Nothing is prepared and no thread started before the first call.
+    /// Builds the engine. It prepares devices and starts threads at the first call.
     pub fn build(self) -> Result<Engine, Error> {
         let lacking =
             |isa: Isa| Error::Unsupported { device: "this CPU".into(), what: format!("{} instructions", isa.name()) };
@@ -111,24 +111,24 @@ impl EngineBuilder {
     }
 }
 
-/// Makes keys, signs and verifies by the batch: on the CPU, or on the devices that are named. Cheap to clone. It shares devices,
-/// threads and their turns with the engine of SLH-DSA that it comes from ([`Engine::zkdilithium`](crate::Engine::zkdilithium)).
+/// Makes keys, signs and verifies in batches, on the CPU or on the devices that are named. A clone is cheap. An engine from
+/// [`Engine::zkdilithium`](crate::Engine::zkdilithium) shares the devices, threads and queues of its SLH-DSA engine.
 #[derive(Clone)]
 pub struct Engine(pub(super) crate::Engine);
 
 impl crate::Engine {
-    /// The same engine for zkDilithium: calls of both share its devices.
+    /// The same engine for zkDilithium. The calls of both share the devices.
     pub fn zkdilithium(&self) -> Engine {
         Engine(self.clone())
     }
 }
 
 impl Engine {
-    /// On the CPU, by the instruction set that is fastest here, with as many threads as the operating system offers.
+    /// Makes an engine on the CPU, with the fastest instruction set and as many threads as the operating system offers.
     pub fn new() -> Result<Engine, Error> {
         Engine::builder().build()
     }
-    /// Chooses devices, instruction set and threads.
+    /// Begins to build an engine with chosen devices, instruction set and threads.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
     }
@@ -142,27 +142,27 @@ impl Engine {
     pub fn isa(&self) -> Isa {
         host_isa(self.scheduler())
     }
-    /// Host threads.
+    /// The number of CPU threads.
     pub fn threads(&self) -> usize {
         self.0.threads()
     }
-    /// The devices that work is split over, but for those that the engine disabled.
+    /// The devices that the engine uses, without those that it disabled.
     pub fn devices(&self) -> Vec<Device> {
         self.0.devices()
     }
-    /// Failures of devices so far. If another device was there, it did what was lost, and no call ended.
+    /// Failures of devices so far. If there was another device, it did the work, and the call went on.
     pub fn faults(&self) -> Vec<Fault> {
         self.0.faults()
     }
-    /// What the engine did so far, and what it does now.
+    /// Counters: what the engine did so far, and what it does now.
     pub fn stats(&self) -> Stats {
         self.0.stats()
     }
-    /// What its devices' [backends](Backend::notices) have left out so far: a line each.
+    /// Warnings, one line each: what the [backends](Backend::notices) of its devices have left out so far.
     pub fn notices(&self) -> Vec<String> {
         self.0.notices()
     }
-    /// What can be chosen by a policy for GPUs; nothing on the CPU.
+    /// The axes of a policy for GPUs; empty on the CPU.
     pub fn space(&self) -> Result<Vec<Axis>, Error> {
         let of = |worker: &Worker| {
             let space = self.ask_program(worker, Op::Sign, |program| program.space())?;
@@ -183,7 +183,7 @@ impl Engine {
     ) -> Result<T, Error> {
         worker.programs.ask_zkdilithium(self.group(op), |program| ask(program))
     }
-    /// Jobs of one call that keep the engine busy, as far as the memory budget allows: one at least.
+    /// The number of jobs of one call that keeps the engine busy, within the memory budget; at least one.
     pub fn jobs_to_fill(&self, op: Op) -> Result<usize, Error> {
         let of = |worker: &Worker| {
             self.ask_program(worker, op, |program| program.jobs(op) * program.queue(op).max(1) as usize)
@@ -194,7 +194,7 @@ impl Engine {
         let fit = self.memory_budget().map(|budget| budget.saturating_sub(fixed) / each);
         Ok(fit.map_or(jobs, |fit| jobs.min(usize::try_from(fit).unwrap_or(usize::MAX))).max(1))
     }
-    /// Bytes of the host's memory for a call, if there is a limit.
+    /// The memory budget of a call in bytes, if there is a limit.
     pub fn memory_budget(&self) -> Option<u64> {
         let options = &self.scheduler().options;
         options.is_memory_chosen.then_some(options.memory_budget)
@@ -219,7 +219,7 @@ impl Engine {
             _ => Ok(()),
         }
     }
-    /// Jobs that one program takes together, where one GPU alone computes.
+    /// The number of jobs that one program takes together, if the engine has one GPU and nothing else.
     pub fn jobs_per_program(&self, op: Op) -> Result<Option<usize>, Error> {
         let live: Vec<&Worker> = self.scheduler().live().collect();
         match live[..] {
@@ -227,7 +227,7 @@ impl Engine {
             _ => Ok(None),
         }
     }
-    /// What each device could hash at most, if its backend knows: compressions a second.
+    /// The peak rate of each device, in compressions a second; `None` if its backend does not know.
     pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
         self.0.rates()
     }
@@ -242,12 +242,12 @@ impl Engine {
         self.0.timing()
     }
 
-    /// A new key, from the operating system's randomness.
+    /// Makes a key from the operating system's randomness.
     pub fn generate(&self) -> Result<SigningKey, Error> {
         Ok(only(self.scheduler().one(KeygenBlock(random_seeds(1)?))?))
     }
 
-    /// `count` new keys, handed to `sink` with their number as they become ready. The sink may stop the call by
+    /// Makes `count` keys from the operating system's randomness. `sink` gets each key with its number. It may stop the call by
     /// [`ControlFlow::Break`].
     pub fn generate_batch<F: Flow>(
         &self,
@@ -257,7 +257,7 @@ impl Engine {
         self.generate_all(count, &mut |index, key| sink(index, key).flow())
     }
 
-    /// The keys of these seeds, in their order, each with memory of its own. For a GPU that memory is the limit: see
+    /// Makes the keys of these seeds, in their order. Each key has memory of its own, whose allocation limits a GPU: see
     /// [`Engine::from_seeds_into`].
     pub fn from_seeds(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
         self.ask(Op::Keygen, seeds.len())?;
@@ -273,8 +273,8 @@ impl Engine {
         Ok(keys)
     }
 
-    /// The keys of these seeds, in their order, in the place of those that `keys` held. Memory is taken only where they are
-    /// more than ever before; after an error there are none.
+    /// Makes the keys of these seeds, in their order, in place of those that `keys` held. It allocates memory only for more keys than
+    /// ever before. After an error, `keys` is empty.
     pub fn from_seeds_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
         let size = self.block();
@@ -295,18 +295,19 @@ impl Engine {
         }
     }
 
-    /// A signature.
+    /// Signs one message. The error is [`Error::KeyDamaged`] for a damaged key.
     pub fn sign<'a>(&self, key: &'a SigningKey, message: impl Into<JobMessage<'a>>) -> Result<Signature, Error> {
         self.one(SignJob::new(key, message))
     }
 
-    /// Signs any number of messages in bounded memory. `sink` gets every job's index and result, in order, on this thread, as
-    /// soon as the result and those before it are there; it may stop the call by [`ControlFlow::Break`]. A thread of its own
-    /// takes jobs from the iterator, at most a chunk ahead of the devices, so that an iterator that blocks holds no result
-    /// back. With one thread and the CPU alone this thread takes them, a chunk at a time.
+    /// Signs any number of messages in bounded memory.
     ///
-    /// A job whose key is damaged has an error of its own. If the last device fails, the call ends with an error. The call
-    /// returns when the iterator's `next` has returned that was called last.
+    /// `sink` gets the index and the result of each job, in order, on this thread, as soon as they are known. It may stop the call by
+    /// [`ControlFlow::Break`]. A thread of its own takes jobs from the iterator, at most one chunk before the devices need them, so an
+    /// iterator that blocks delays no result. With one thread and only the CPU, this thread takes the jobs, a chunk at a time.
+    ///
+    /// A job with a damaged key gets an error, and the others go on. If the last device fails, the call ends with an error. The call
+    /// waits until the iterator's `next` has returned.
     pub fn sign_batch<'a, F: Flow>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
@@ -315,7 +316,7 @@ impl Engine {
         self.feed(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
     }
 
-    /// The same for jobs that are at hand: a result for each, in their order.
+    /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
     pub fn sign_batch_to_vec<'a>(
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
@@ -323,7 +324,8 @@ impl Engine {
         self.to_vec(&jobs.into_iter().collect::<Vec<_>>())
     }
 
-    /// Whether the signature is the key's, for this message. One of the wrong length is not. See [`VerifyingKey::is_valid`].
+    /// Verifies one signature: `true` if the key signed this message. A signature of another length is not valid. See
+    /// [`VerifyingKey::is_valid`].
     pub fn verify<'a>(
         &self,
         key: &'a VerifyingKey,
@@ -333,7 +335,8 @@ impl Engine {
         self.one(VerifyJob::new(key, message, signature))
     }
 
-    /// Verifies any number of signatures in bounded memory, as [`Engine::sign_batch`] signs.
+    /// Verifies any number of signatures in bounded memory. `sink` gets the index and the verdict of each job, in order; all else is as
+    /// in [`Engine::sign_batch`].
     pub fn verify_batch<'a, F: Flow>(
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
@@ -342,7 +345,7 @@ impl Engine {
         self.feed(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
     }
 
-    /// The same for jobs that are at hand: a verdict for each, in their order.
+    /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].
     pub fn verify_batch_to_vec<'a>(
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,

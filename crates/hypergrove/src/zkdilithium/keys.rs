@@ -7,9 +7,9 @@ use std::fmt;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// Private keys as their bytes, one after another in memory that the next batch can use again: what millions of keys are
-/// made into without an allocation for each ([`Engine::from_seeds_into`](super::Engine::from_seeds_into)). Wiped on drop, compared
-/// in constant time, and never shown by `Debug`.
+/// The bytes of private keys, one after another, in memory that the next batch can use again: millions of keys need no allocation for
+/// each ([`Engine::from_seeds_into`](super::Engine::from_seeds_into)). They are wiped on drop and compared in constant time. `Debug`
+/// does not show them.
 #[derive(Default)]
 pub struct SigningKeys {
     /// Room for keys. Never grown in place, which could leave secrets behind.
@@ -20,11 +20,11 @@ pub struct SigningKeys {
 }
 
 impl SigningKeys {
-    /// None, and no memory for any.
+    /// No keys, and no memory.
     pub fn new() -> SigningKeys {
         SigningKeys::default()
     }
-    /// Keys.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -32,19 +32,19 @@ impl SigningKeys {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t of each key. Secret.
+    /// The bytes of each key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t. Secret.
     pub fn secret_bytes(&self) -> &[SigningKeyBytes] {
         bytes_of(self.keys())
     }
-    /// A key of its own, if there are so many.
+    /// A copy of the key with this number; `None` if there are fewer keys.
     pub fn get(&self, number: usize) -> Option<SigningKey> {
         self.secret_bytes().get(number).map(of_bytes)
     }
-    /// All of them, one after the other.
+    /// The bytes of all keys, one after the other. Secret.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = SigningKey> {
         self.secret_bytes().iter().map(of_bytes)
     }
-    /// Wipes all, and keeps the memory.
+    /// Wipes and removes all keys, and keeps the memory.
     pub fn clear(&mut self) {
         self.room(0);
     }

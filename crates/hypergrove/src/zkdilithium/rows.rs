@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 /// One message for each row.
 #[derive(Clone, Copy, Debug)]
 pub enum RowMessages<'a> {
-    /// Bytes of any number.
+    /// Any number of bytes.
     Bytes(Column<'a>),
     /// See [`Message::Block`].
     Blocks(&'a [[Fe; MUSIZE]]),
@@ -52,19 +52,20 @@ impl<'a> RowMessages<'a> {
     }
 }
 
-/// The keys that rows are verified with.
+/// The public keys of [`Engine::verify_rows`].
 #[derive(Clone, Copy, Debug)]
 pub enum RowVerifyingKeys<'a> {
     /// One key for all rows.
     One(&'a VerifyingKey),
     /// Row i is verified with `keys[of[i]]`.
     Table {
-        /// The keys, one at least.
+        /// The keys, at least one.
         keys: &'a [VerifyingKey],
-        /// One index for each row.
+        /// The index of each row's key.
         of: &'a [u32],
     },
-    /// One public key for each row, ρ ‖ t. A key that differs from that of the row before is made ready anew, which takes memory.
+    /// One public key for each row, ρ ‖ t. If the key differs from that of the row before, the engine prepares it anew, which takes
+    /// memory.
     Encoded(Column<'a>),
 }
 
@@ -116,7 +117,8 @@ impl Engine {
         self.sign_rows_with_progress(rows, signatures, statuses, |_| ())
     }
 
-    /// The same, with `progress` as in [`Engine::sign_rows_with_progress`](crate::Engine::sign_rows_with_progress) of SLH-DSA.
+    /// As the call without progress; `progress` is as in [`Engine::sign_rows_with_progress`](crate::Engine::sign_rows_with_progress) of
+    /// SLH-DSA.
     pub fn sign_rows_with_progress<F: Flow>(
         &self,
         rows: &SignRows<'_>,
@@ -160,7 +162,8 @@ impl Engine {
         self.verify_rows_with_progress(rows, statuses, |_| ())
     }
 
-    /// The same, with `progress` as in [`Engine::sign_rows_with_progress`](crate::Engine::sign_rows_with_progress) of SLH-DSA.
+    /// As the call without progress; `progress` is as in [`Engine::sign_rows_with_progress`](crate::Engine::sign_rows_with_progress) of
+    /// SLH-DSA.
     pub fn verify_rows_with_progress<F: Flow>(
         &self,
         rows: &VerifyRows<'_>,
@@ -191,7 +194,8 @@ impl Engine {
         self.keygen_rows_with_progress(private, public, |_| ())
     }
 
-    /// The same, with `progress` as in [`Engine::keygen_rows_with_progress`](crate::Engine::keygen_rows_with_progress) of SLH-DSA.
+    /// As [`Engine::keygen_rows`]; `progress` is as in [`Engine::keygen_rows_with_progress`](crate::Engine::keygen_rows_with_progress)
+    /// of SLH-DSA.
     pub fn keygen_rows_with_progress<F: Flow>(
         &self,
         private: &mut [u8],
@@ -201,7 +205,7 @@ impl Engine {
         self.grow_rows(None, private, public, &mut |done| progress(done).flow())
     }
 
-    /// The same from given seeds, 32 bytes a row.
+    /// As [`Engine::keygen_rows`], from seeds of 32 bytes for each row.
     pub fn keygen_rows_from_seeds(
         &self,
         seeds: &[[u8; SEED_BYTES]],

@@ -17,7 +17,7 @@ impl Engine {
         self.0.submit(job)
     }
 
-    /// Resolves when the queue of tickets has room again; others may take the room first.
+    /// A future that is ready when the queue of tickets has room again. Another caller may take the room first.
     pub fn ready(&self) -> Room {
         self.0.ready()
     }
@@ -28,17 +28,17 @@ impl Engine {
     }
 }
 
-/// A key to be made.
+/// A job that makes a key.
 #[derive(Clone, Default)]
 pub struct GenerateJob(Option<Box<Zeroizing<[u8; SEED_BYTES]>>>);
 
 impl GenerateJob {
-    /// A key from the operating system's randomness.
+    /// Makes a key from the operating system's randomness.
     pub fn new() -> GenerateJob {
         GenerateJob(None)
     }
 
-    /// The key of this seed, which must be secret and uniformly random.
+    /// Makes the key of this seed, which must be secret and uniformly random.
     pub fn from_seed(seed: &[u8; SEED_BYTES]) -> GenerateJob {
         GenerateJob(Some(Box::new(Zeroizing::new(*seed))))
     }
