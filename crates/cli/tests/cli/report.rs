@@ -161,7 +161,7 @@ fn the_page_is_whole_and_needs_nothing_else() {
         assert!(page.contains(&format!("id=\"r1-{id}\"")) && page.contains(&format!("id=\"r2-{id}\"")), "{id}");
     }
     for words in [
-        "second beside first",
+        "second compared with first",
         "2.00×",
         "t* ",
         "2 lines are no record",

@@ -15,7 +15,7 @@ pub(crate) struct Part {
     pub(crate) sections: Vec<Section>,
 }
 
-/// Of each run, and of each but the first beside the first.
+/// A part for each run, and a comparison of each other run with the first.
 pub(crate) fn parts(runs: &[Run]) -> Vec<Part> {
     let several = runs.len() > 1;
     let mut parts: Vec<Part> = runs[1..]
@@ -23,7 +23,7 @@ pub(crate) fn parts(runs: &[Run]) -> Vec<Part> {
         .enumerate()
         .map(|(i, run)| Part {
             prefix: format!("c{}-", i + 1),
-            title: format!("{} beside {}", run.name, runs[0].name),
+            title: format!("{} compared with {}", run.name, runs[0].name),
             sections: vec![compared(&runs[0], run)].into_iter().filter(|section| !section.groups.is_empty()).collect(),
         })
         .collect();

@@ -46,8 +46,8 @@ pub(super) fn cache_depth(run: &Run) -> Section {
     Section {
         id: "cache-depth",
         title: "Cached layers",
-        reading: "Bars are signatures a second with so many of a key's top layers kept, the memory of their nodes beside them. Each \
-            layer down costs 2^h′ times the memory of the one above and saves one of d trees.",
+        reading: "Bars are signatures a second, by the number of a key's top layers that are cached; beside each bar is the memory of \
+            the nodes. Each further layer takes 2^h′ times the memory of the one above, and saves one of d trees.",
         groups,
     }
 }

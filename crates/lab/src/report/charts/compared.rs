@@ -69,9 +69,9 @@ pub(crate) fn compared(first: &Run, second: &Run) -> Section {
     Section {
         id: "compared",
         title: "Two runs compared",
-        reading: "Right of the line the second run is faster. Of measurements that a run has several times, such as by several \
-            instruction sets, the fastest counts. A whisker is half the quartile spread of both together: a ratio whose whisker \
-            crosses the line is no difference.",
+        reading: "Right of the line the second run is faster. If a run has an operation several times, for example by several \
+            instruction sets, the fastest counts. A whisker is half the quartile spread of both runs together: if it crosses the \
+            line, there is no difference.",
         groups,
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn crossover(run: &Run) -> Section {
     Section {
         id: "crossover",
         title: "The crossover",
-        reading: "Left of the line the host's threads are faster, right of it the GPU, end to end. The planner goes by it.",
+        reading: "Left of the line the CPU is faster, right of it the GPU, end to end. The engine chooses by this line.",
         groups,
     }
 }

@@ -130,10 +130,10 @@ pub(super) fn functions(run: &Run) -> Section {
     Section {
         id: "functions",
         title: "Each stage over its threads",
-        reading: "Time of one stage alone over all its threads, both logarithmic. Curve: T(t) = α + β/t + γ·t; dashed, where a \
-            launch has a fixed number of units: the staircase of waves. The ring is the best measured, the line t* = √(β/γ). A \
-            choice's percentage is how much longer it takes than the best measured; that of the tuned policy counts \
-            all launches of a stage's trees together.",
+        reading: "The time of one stage alone, by the number of its threads; both axes are logarithmic. The curve is T(t) = α + β/t + \
+            γ·t. The dashed staircase is that of waves, if a launch has a fixed number of units. The ring is the best \
+            measurement, the line is t* = √(β/γ). A percentage says how much longer a choice takes than the best measurement; \
+            for the tuned policy, all launches of a stage's trees count together.",
         groups,
     }
 }

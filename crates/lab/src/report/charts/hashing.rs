@@ -75,8 +75,8 @@ pub(super) fn hashing(run: &Run) -> Section {
     Section {
         id: "sha256",
         title: "SHA-256 of many messages",
-        reading: "Short messages are mostly padding; long ones leave few for as many threads. The limit is the rate at which the machine \
-                  hashes, and end to end what the link to the device carries.",
+        reading: "Short messages are mostly padding. Of long messages, fewer fit into memory, which leaves threads without work. The peak \
+                  is the rate at which the device computes compressions; end to end it is also the rate of the link.",
         groups,
     }
 }

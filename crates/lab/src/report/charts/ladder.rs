@@ -52,8 +52,9 @@ pub(super) fn ladder(run: &Run) -> Section {
     Section {
         id: "ladder",
         title: "The ladder of parallelism",
-        reading: "One job alone. Levels: 0 one thread, 1 a thread a tree, 2 and a block's threads over nodes, 3 and chains, 4 and \
-            the parts of one hash. The widest launch is blocks × threads.",
+        reading: "One job alone, by levels of parallelism. Level 0 is one thread, level 1 one thread for each tree. Level 2 adds the \
+            threads of a block over nodes, level 3 over chains, level 4 over the parts of one hash. The widest launch is \
+            blocks × threads.",
         groups,
     }
 }

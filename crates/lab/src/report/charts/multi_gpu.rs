@@ -51,7 +51,7 @@ pub(super) fn multi_gpu(run: &Run) -> Section {
     Section {
         id: "multi-gpu",
         title: "Several GPUs",
-        reading: "The dashed line is what as many GPUs would do if none waited for another or for the host.",
+        reading: "The dashed line is the rate of this many GPUs if none waited for another or for the host.",
         groups,
     }
 }

@@ -87,9 +87,9 @@ pub(super) fn roofline(run: &Run) -> Section {
     Section {
         id: "roofline",
         title: "Shares of the peak rate",
-        reading: "100 % is the time that an operation's hash compressions take at the machine's own rates: measured on a CPU \
-            in the same run, computed from the integer pipes and the clock of a GPU. A share above 100 % means that the rate, \
-            measured before and after, was disturbed.",
+        reading: "100 % is the peak: the operation's hash compressions at the highest rate of the device, and nothing else. A CPU's \
+            peak is measured with each operation, a GPU's is computed from its integer pipes and its clock. A share above 100 % \
+            means that something slowed the CPU down while its peak was measured.",
         groups,
     }
 }

@@ -69,8 +69,8 @@ pub(super) fn throughput(run: &Run) -> Section {
     Section {
         id: "throughput",
         title: "Throughput over batch size",
-        reading: "Each mark is one batch size, with its quartiles. Where a curve saws, the last wave of blocks is part empty: \
-            the staircase. The distance between the tuned shape and the others is what tuning gains.",
+        reading: "Each mark is one batch size, with its quartiles. Teeth of a curve are waves of blocks: the last wave is \
+            partly empty. The distance between the tuned policy and the other shapes is what tuning gains.",
         groups,
     }
 }
