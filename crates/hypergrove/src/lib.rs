@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! A message that is too long for memory is hashed from a reader, and its digest is signed. The signature is that of
+//! To sign a message that is too long for memory, hash it from a reader and sign the digest. The signature is the same as that of
 //! [`Mode::PreHash`] for the whole message:
 //!
 //! ```
@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where a program expects the traits of the crate [`signature`], the keys have them:
+//! The keys implement the traits of the crate [`signature`]:
 //!
 //! ```
 //! use hypergrove::signature::{Signer, Verifier};
@@ -30,8 +30,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An error of these traits is opaque, but for its source: where the engine failed, that is an [`Error`]. An invalid
-//! signature has no source.
+//! An error of these traits is opaque. Only its source tells the two cases apart: if the engine failed, the source is an [`Error`]; if the
+//! signature is invalid, there is no source.
 //!
 //! ```
 //! use hypergrove::signature::Verifier;
@@ -50,7 +50,7 @@
 //!
 #![cfg_attr(
     feature = "encryption",
-    doc = "A private key is kept under a passphrase as OpenSSL keeps it, in PKCS#8's EncryptedPrivateKeyInfo (feature `encryption`):
+    doc = "A private key can be encrypted with a passphrase, in PKCS#8's EncryptedPrivateKeyInfo, which OpenSSL reads and writes (feature `encryption`):
 
 ```
 use hypergrove::pkcs8::LineEnding;
@@ -69,8 +69,8 @@ assert!(SigningKey::decrypt(&encrypted, b\"wrong\").is_err());
 //! # In Cargo's dev profile
 //!
 //! Without optimisation the library works but is far slower, and each batch of hashes runs on a
-//! thread of its own with a large stack. Cargo takes profiles from your program's own `Cargo.toml` alone; these lines
-//! there have the hash functions optimised in every build:
+//! thread of its own with a large stack. Cargo reads profiles only from your program's own `Cargo.toml`. These lines
+//! optimise the hash functions in every build:
 //!
 //! ```toml
 //! [profile.dev.package.hypergrove-lanes]
@@ -131,7 +131,7 @@ pub use {pkcs8, signature};
 use std::path::Path;
 use std::sync::Arc;
 
-/// For those who write a backend, or choose by hand how one works.
+/// What a program needs to write a backend, or to choose a policy by hand.
 pub mod backend {
     pub use hypergrove_cpu::rates;
     pub use hypergrove_engine::{
@@ -142,18 +142,18 @@ pub mod backend {
     pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};
 }
 
-/// A backend that can be made.
+/// A backend of this build.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendEntry {
-    /// Its [`Backend::name`].
+    /// The name: [`Backend::name`].
     pub name: &'static str,
-    /// What it computes with, in a few words.
+    /// A short description for people.
     pub description: &'static str,
-    /// Makes it. It may keep what it compiles in a directory, if one is given.
+    /// Makes the backend. If a directory is given, the backend may keep compiled kernels there.
     pub make: fn(Option<&Path>) -> Arc<dyn Backend>,
 }
 
-/// All backends of this build, the preferred one first. The one place where they are listed.
+/// All backends of this build, the preferred one first. This is the only list of them.
 pub static BACKENDS: &[BackendEntry] = &[
     BackendEntry { name: Cpu::NAME, description: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
     #[cfg(feature = "cuda")]
@@ -166,7 +166,7 @@ pub static BACKENDS: &[BackendEntry] = &[
     },
 ];
 
-/// All backends of this build, the preferred one first.
+/// Makes all backends of this build, the preferred one first.
 pub fn backends() -> Vec<Arc<dyn Backend>> {
     BACKENDS.iter().map(|entry| (entry.make)(None)).collect()
 }

@@ -9,10 +9,10 @@ use crate::trace::Trace;
 use alloc::boxed::Box;
 use zeroize::Zeroizing;
 
-/// What is signed.
+/// A message in one of three forms.
 #[derive(Clone, Copy, Debug)]
 pub enum Message<'a> {
-    /// Bytes of any number.
+    /// Any number of bytes.
     Bytes(&'a [u8]),
     /// The one block that a circuit hashes on top of [`state_after_tr`]: 12 elements of a message and 12 of a blinding
     /// commitment. For 1 to 48 bytes it is the same μ as that of their elements, filled up with zeros.

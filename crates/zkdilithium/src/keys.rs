@@ -20,11 +20,11 @@ use hypergrove_taint::declassified;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-/// Why bytes are no key or signature.
+/// The error of bytes that are not a key or a signature.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The length is not the scheme's.
+    /// The length is wrong.
     Length {
         /// What was read.
         what: &'static str,
@@ -83,12 +83,12 @@ pub struct VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// Reads 3,104 bytes; elements of t from Q on are taken.
+    /// Reads a key from its 3,104 bytes. Elements of t need not be below Q.
     pub fn from_bytes(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         check_length("a public key", PK_BYTES, bytes.len())?;
         Ok(VerifyingKey { bytes: bytes.to_vec() })
     }
-    /// ρ ‖ t.
+    /// The bytes ρ ‖ t, 3,104 of them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -108,7 +108,7 @@ impl VerifyingKey {
     pub fn is_canonical(&self) -> bool {
         fes_are_canonical(self.t_bytes())
     }
-    /// The key made ready to verify with.
+    /// Computes the values that verifying needs.
     pub fn expand(&self) -> ExpandedVerifyingKey {
         let mut fes = unpack_fes(self.t_bytes());
         let t_hat: [NttElement; K] =
@@ -142,7 +142,7 @@ impl fmt::Debug for VerifyingKey {
 /// The bytes of a private key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
 pub type SigningKeyBytes = [u8; SK_BYTES];
 
-/// A private key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t. It is wiped on drop, compared in constant time, and `Debug` shows ρ alone.
+/// A private key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t. It is wiped on drop and compared in constant time. `Debug` shows only ρ.
 #[derive(Clone)]
 pub struct SigningKey {
     /// Its bytes. In words, for what wipes and compares goes element by element.
@@ -163,19 +163,19 @@ pub fn public_parts(private: &[u8]) -> [&[u8]; 2] {
 }
 
 impl SigningKey {
-    /// Reads 3,936 bytes. As every implementation does, it takes the codes 5 to 7 of s₁ and s₂, and tr as it stands:
-    /// see [`SigningKey::check`].
+    /// Reads a key from its 3,936 bytes. As in every implementation, this accepts the codes 5 to 7 of s₁ and s₂ and any tr: see
+    /// [`SigningKey::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         check_length("a private key", SK_BYTES, bytes.len())?;
         let mut key = SigningKey::zeros();
         key.secret_bytes_mut().copy_from_slice(bytes);
         Ok(key)
     }
-    /// Memory for a key: until its [bytes](SigningKey::secret_bytes_mut) are written, no key that [`SigningKey::check`] accepts.
+    /// Memory for a key. Before its [bytes](SigningKey::secret_bytes_mut) are written, [`SigningKey::check`] refuses it.
     pub fn zeros() -> SigningKey {
         SigningKey { words: Zeroizing::new(vec![0; SK_BYTES / 8].into_boxed_slice()) }
     }
-    /// Whether the key is one that key generation can have made: s₁ and s₂ in their ranges, t and tr those of ρ, s₁ and s₂.
+    /// Checks that key generation can have made the key: s₁ and s₂ are in their ranges, and t and tr belong to ρ, s₁ and s₂.
     pub fn check(&self) -> Result<(), KeyError> {
         let (s1, s2) = (self.s1(), self.s2());
         // What the error says of a damaged key is public, and that a key is sound.
@@ -190,15 +190,15 @@ impl SigningKey {
             Err(KeyError::PublicKeyMismatch)
         }
     }
-    /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
+    /// The bytes ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, 3,936 of them. Secret.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(self.secret_bytes().to_vec())
     }
-    /// The same, not copied. Secret.
+    /// The bytes, without a copy. Secret.
     pub fn secret_bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.words)
     }
-    /// The bytes, to be written.
+    /// The bytes, for writing.
     pub fn secret_bytes_mut(&mut self) -> &mut SigningKeyBytes {
         bytemuck::cast_slice_mut(&mut self.words).try_into().expect("a key's bytes")
     }
@@ -206,7 +206,7 @@ impl SigningKey {
     pub fn rho(&self) -> &[u8; HASH_BYTES] {
         hash_bytes(&self.secret_bytes()[RHO])
     }
-    /// What the masks are derived from. Secret.
+    /// `key`, from which the masks are derived. Secret.
     pub fn key(&self) -> &[u8; HASH_BYTES] {
         hash_bytes(&self.secret_bytes()[KEY])
     }
@@ -226,7 +226,7 @@ impl SigningKey {
     pub fn verifying_key(&self) -> VerifyingKey {
         VerifyingKey { bytes: public_parts(self.secret_bytes()).concat() }
     }
-    /// The key made ready to sign with.
+    /// Computes the values that signing needs.
     pub fn expand(&self) -> ExpandedSigningKey {
         ExpandedSigningKey {
             a_hat: Box::new(expand_a(self.rho())),
@@ -288,15 +288,15 @@ pub struct Signature {
 pub type SignatureBytes = [u8; SIG_BYTES];
 
 impl Signature {
-    /// Memory for a signature, whose [bytes](Signature::bytes_mut) are to be written.
+    /// Memory for a signature, whose [bytes](Signature::bytes_mut) the caller writes.
     pub fn zeros() -> Signature {
         Signature { bytes: vec![0; SIG_BYTES] }
     }
-    /// The bytes, to be written.
+    /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut SignatureBytes {
         (&mut self.bytes[..]).try_into().expect("a signature's bytes")
     }
-    /// Takes bytes for a signature; only their number is checked.
+    /// Makes a signature from bytes. This checks only their number.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Signature, KeyError> {
         let bytes = bytes.into();
         check_length("a signature", SIG_BYTES, bytes.len())?;
@@ -345,8 +345,8 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// A private key with all that no message changes: Â, the transforms of s₁ and s₂, and Poseidon's state after tr.
-/// 25 KiB; wiped on drop.
+/// A private key with the values that do not depend on the message: Â, the transforms of s₁ and s₂, and Poseidon's state after tr. It
+/// has 25 KiB and is wiped on drop.
 #[derive(Clone)]
 pub struct ExpandedSigningKey {
     pub(crate) a_hat: Box<Matrix>,
@@ -370,7 +370,7 @@ impl ExpandedSigningKey {
     pub fn s2_hat(&self) -> &[NttElement; K] {
         &self.s2_hat
     }
-    /// What the masks are derived from. Secret.
+    /// `key`, from which the masks are derived. Secret.
     pub fn key(&self) -> &[u8; HASH_BYTES] {
         hash_bytes(&self.key)
     }
@@ -392,7 +392,8 @@ impl fmt::Debug for ExpandedSigningKey {
     }
 }
 
-/// A public key with all that no signature changes: Â, the transform of t, tr, and Poseidon's state after it. 21 KiB.
+/// A public key with the values that do not depend on the signature: Â, the transform of t, tr, and Poseidon's state after tr. It has
+/// 21 KiB.
 #[derive(Clone)]
 pub struct ExpandedVerifyingKey {
     pub(crate) a_hat: Box<Matrix>,
@@ -427,8 +428,8 @@ impl ExpandedVerifyingKey {
     pub fn state_after_tr(&self) -> &State {
         &self.state_after_tr
     }
-    /// Whether the elements of t in the key's bytes and those of c̃ in the signature's are below Q: what strict verification
-    /// asks before anything else.
+    /// Whether the elements of t in the key's bytes and of c̃ in the signature's bytes are below Q. Strict verification checks this
+    /// first.
     pub fn is_canonical_with(&self, signature: &[u8]) -> bool {
         self.canonical && fes_are_canonical(signature.get(..C_TILDE_BYTES).unwrap_or_default())
     }
@@ -450,7 +451,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Takes a signature apart; none if its length is wrong or z is too long.
+    /// Reads a signature; `None` if its length is wrong or z is too long.
     pub fn new(signature: &[u8]) -> Option<Opened> {
         if signature.len() != SIG_BYTES {
             return None;

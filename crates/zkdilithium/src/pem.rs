@@ -36,7 +36,7 @@ fn encode(label: &str, bytes: &[u8]) -> String {
 }
 
 impl SigningKey {
-    /// Reads a PEM private key, and [checks](SigningKey::check) it.
+    /// Reads a private key in PEM, and [checks](SigningKey::check) it.
     pub fn read_pem(pem: &[u8]) -> Result<SigningKey, KeyError> {
         let key = SigningKey::from_bytes(&decode("a zkDilithium private key in PEM", PRIVATE_LABEL, pem)?)?;
         key.check()?;
@@ -49,7 +49,7 @@ impl SigningKey {
 }
 
 impl VerifyingKey {
-    /// Reads a PEM public key.
+    /// Reads a public key in PEM.
     pub fn read_pem(pem: &[u8]) -> Result<VerifyingKey, KeyError> {
         VerifyingKey::from_bytes(&decode("a zkDilithium public key in PEM", PUBLIC_LABEL, pem)?)
     }

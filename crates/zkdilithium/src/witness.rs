@@ -10,7 +10,7 @@ use crate::sample::ball;
 use crate::trace::Trace;
 use core::array;
 
-/// A signature as a circuit takes it. With A, z, t and c as plain polynomials, A·z − t·c = w + (X²⁵⁶ + 1)·quotient.
+/// A signature in the form that a circuit takes. With A, z, t and c as plain polynomials, A·z − t·c = w + (X²⁵⁶ + 1)·quotient.
 #[derive(Clone)]
 pub struct Witness {
     /// c̃.
