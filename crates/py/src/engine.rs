@@ -85,7 +85,7 @@ pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<hypergrov
     }
 }
 
-/// The engine that is made for whoever names none, once a process.
+/// The default engine, made once a process.
 fn default_engine() -> PyResult<hypergrove::Engine> {
     let mut made = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
     let process = process::id();

@@ -4,13 +4,13 @@ use crate::columns::{
     Bytes, Held, Rows, Signals, Target, booleans, check_statuses, iterate, size, statuses, verdicts, zeros,
 };
 use crate::engine::{Engine, engine_of};
-use crate::error::{Failure, InvalidSignature, bad, exception};
+use crate::error::{Failure, bad, exception};
 use crate::foreign::array::{Array, Element};
-use crate::pending::Pending;
+use crate::pending::{Answer, Pending, invalid, submitted, verdict};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::rows::{RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::{
-    EncryptedSigningKey, Mode, Params, PassphraseKdf, PreHash, Randomizer, SignJob, SigningKey, VerifyingKey,
+    EncryptedSigningKey, Mode, Params, PassphraseKdf, PreHash, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey,
 };
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -18,6 +18,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::task::Poll;
 use zeroize::Zeroizing;
 
 /// The set with this name.
@@ -160,8 +161,8 @@ impl PrivateKey {
         signed.map(|signature| PyBytes::new(py, signature.as_bytes())).map_err(|why| exception(&why))
     }
 
-    /// The same for asyncio: a future of the running loop. Calls that wait at the same time share batches. A future that is cancelled
-    /// takes its job back, unless the job has begun. If too many wait, BlockingIOError.
+    /// As `sign`, for asyncio: a future of the running loop. Calls that wait at the same time share batches. Cancelling the future
+    /// cancels its job, unless the job has begun. If too many jobs wait, the call raises BlockingIOError.
     #[pyo3(signature = (data, context=None, *, prehash=None, deterministic=false, engine=None))]
     fn sign_async<'py>(
         &self,
@@ -175,7 +176,10 @@ impl PrivateKey {
         let (message, how) = (Bytes::of(data, "data")?, How::of(context, prehash)?);
         let engine = engine_of(engine)?;
         let job = SignJob::new(self.0.clone(), &message[..]).mode(how.mode()).randomizer(randomizer(deterministic));
-        Pending::start(py, || engine.submit(job).map_err(|refused| exception(&refused.why)))
+        Pending::start(py, || match engine.submit(job) {
+            Ok(ticket) => Ok(submitted(ticket, |signature| Answer::Signature(signature.into_bytes()))),
+            Err(refused) => Err(exception(&refused.why)),
+        })
     }
 
     /// A signature for each message: an array of uint8, of shape (messages, signature_size), or `out`, which must have that shape.
@@ -328,8 +332,34 @@ impl PublicKey {
     ) -> PyResult<()> {
         match self.is_valid(py, signature, data, context, prehash, engine)? {
             true => Ok(()),
-            false => Err(InvalidSignature::new_err(format!("the {} signature is not valid for this data", self.set()))),
+            false => Err(invalid(self.set())),
         }
+    }
+
+    /// As `verify`, for asyncio: a future of the running loop, which becomes None, or raises InvalidSignature. See
+    /// `PrivateKey.sign_async`.
+    #[pyo3(signature = (signature, data, context=None, *, prehash=None, engine=None))]
+    fn verify_async<'py>(
+        &self,
+        py: Python<'py>,
+        signature: &Bound<'py, PyAny>,
+        data: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
+        prehash: Option<&str>,
+        engine: Option<&Bound<'py, Engine>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
+        let (how, engine) = (How::of(context, prehash)?, engine_of(engine)?);
+        how.mode().check(b"").map_err(bad)?;
+        let set = self.set();
+        if signature.len() != self.signature_size() {
+            return Pending::start(py, || Ok(Box::new(move |_| Poll::Ready(Ok(Answer::Invalid(set))))));
+        }
+        let job = VerifyJob::new(&self.0, &message[..], &signature[..]).mode(how.mode());
+        Pending::start(py, || match engine.submit(job) {
+            Ok(ticket) => Ok(submitted(ticket, verdict(set))),
+            Err(refused) => Err(exception(&refused.why)),
+        })
     }
 
     /// Whether the signature is this key's for the data. A signature of another length is not.

@@ -1,7 +1,7 @@
 //! Tickets that futures of asyncio wait for.
 
-use crate::error::exception;
-use hypergrove::{Error, Signature, Ticket};
+use crate::error::{InvalidSignature, exception};
+use hypergrove::{Error, Ticket};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::pin::Pin;
@@ -10,10 +10,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// A ticket, and the future that gets its result. Only threads that are attached to Python look at the ticket.
+/// What a job gives to its future.
+pub(crate) enum Answer {
+    Signature(Vec<u8>),
+    Valid,
+    /// The signature of this scheme or set is not valid.
+    Invalid(&'static str),
+}
+
+/// A job that was submitted: gives its answer, or wakes the waker when there is one. Dropped without its answer, the job is cancelled.
+pub(crate) type Submitted = Box<dyn FnMut(&Waker) -> Poll<Result<Answer, Error>> + Send>;
+
+/// A ticket whose result `answer` turns into the answer.
+pub(crate) fn submitted<T: Send + 'static>(
+    mut ticket: Ticket<T>,
+    answer: impl Fn(T) -> Answer + Send + 'static,
+) -> Submitted {
+    Box::new(move |waker| Pin::new(&mut ticket).poll(&mut Context::from_waker(waker)).map_ok(&answer))
+}
+
+/// The answer to a signature by its verdict.
+pub(crate) fn verdict(scheme: &'static str) -> impl Fn(bool) -> Answer + Send + 'static {
+    move |is_valid| if is_valid { Answer::Valid } else { Answer::Invalid(scheme) }
+}
+
+/// A submitted job, and the future that gets its answer. Only threads that are attached to Python look at the job.
 #[pyclass(frozen)]
 pub(crate) struct Pending {
-    ticket: Mutex<Option<Ticket<Signature>>>,
+    job: Mutex<Option<Submitted>>,
     future: Py<PyAny>,
     event_loop: Py<PyAny>,
 }
@@ -22,32 +46,32 @@ impl Pending {
     /// Submits a job, and gives a future of the running loop.
     pub(crate) fn start(
         py: Python<'_>,
-        submit: impl FnOnce() -> PyResult<Ticket<Signature>> + Send,
+        submit: impl FnOnce() -> PyResult<Submitted> + Send,
     ) -> PyResult<Bound<'_, PyAny>> {
         prepare_for_the_end(py)?;
         let event_loop = py.import("asyncio")?.getattr("get_running_loop")?.call0()?;
         let future = event_loop.call_method0("create_future")?;
-        let ticket = Mutex::new(Some(py.detach(submit)?));
-        let pending = Pending { ticket, future: future.clone().unbind(), event_loop: event_loop.unbind() };
+        let job = Mutex::new(Some(py.detach(submit)?));
+        let pending = Pending { job, future: future.clone().unbind(), event_loop: event_loop.unbind() };
         let pending = Bound::new(py, pending)?;
         future.call_method1("add_done_callback", (pending.getattr("forget")?,))?;
         Pending::poll(&pending)?;
         Ok(future)
     }
 
-    /// Takes the ticket away: without its result, it is cancelled.
-    fn take(&self) -> Option<Ticket<Signature>> {
-        self.ticket.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the job away: without its answer, it is cancelled.
+    fn take(&self) -> Option<Submitted> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The result, if it is there; otherwise the loop is told when it is.
-    fn result(slf: &Bound<'_, Pending>) -> Option<Result<Signature, Error>> {
-        let mut place = slf.get().ticket.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The answer, if it is known; otherwise the loop learns when it is.
+    fn answer(slf: &Bound<'_, Pending>) -> Option<Result<Answer, Error>> {
+        let mut place = slf.get().job.lock().unwrap_or_else(PoisonError::into_inner);
         let waker = Waker::from(Arc::new(Woken(slf.clone().unbind())));
-        match Pin::new(place.as_mut()?).poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(result) => {
+        match place.as_mut()?(&waker) {
+            Poll::Ready(answer) => {
                 *place = None;
-                Some(result)
+                Some(answer)
             }
             Poll::Pending => None,
         }
@@ -56,15 +80,17 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// Called by the loop: hands the result over, if it is there.
+    /// Called by the loop: gives the answer to the future, if it is known.
     fn poll(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, future) = (slf.py(), slf.get().future.bind(slf.py()));
-        let Some(result) = Pending::result(slf) else { return Ok(()) };
+        let Some(answer) = Pending::answer(slf) else { return Ok(()) };
         if future.call_method0("done")?.is_truthy()? {
             return Ok(());
         }
-        match result {
-            Ok(signature) => future.call_method1("set_result", (PyBytes::new(py, signature.as_bytes()),))?,
+        match answer {
+            Ok(Answer::Signature(bytes)) => future.call_method1("set_result", (PyBytes::new(py, &bytes),))?,
+            Ok(Answer::Valid) => future.call_method1("set_result", (py.None(),))?,
+            Ok(Answer::Invalid(scheme)) => future.call_method1("set_exception", (invalid(scheme),))?,
             Err(why) => future.call_method1("set_exception", (exception(&why),))?,
         };
         Ok(())
@@ -76,7 +102,12 @@ impl Pending {
     }
 }
 
-/// Tells the loop that there is a result.
+/// The exception for a signature that is not valid.
+pub(crate) fn invalid(scheme: &str) -> PyErr {
+    InvalidSignature::new_err(format!("the {scheme} signature is not valid for this data"))
+}
+
+/// Tells the loop that there is an answer.
 struct Woken(Py<Pending>);
 
 impl Wake for Woken {

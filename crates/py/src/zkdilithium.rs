@@ -4,12 +4,15 @@ use crate::columns::{
     Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, size, statuses, verdicts, zeros,
 };
 use crate::engine::{Engine, engine_of};
-use crate::error::{Failure, InvalidSignature, bad, exception};
+use crate::error::{Failure, bad, exception};
 use crate::foreign::array::{Array, Element};
 use crate::keys::{Secret, row_of};
+use crate::pending::{Answer, Pending, invalid, submitted, verdict};
 use hypergrove::rows::{RowSigningKeys, RowStatus};
-use hypergrove::zkdilithium::params::{PK_BYTES, SIG_BYTES, SK_BYTES};
-use hypergrove::zkdilithium::{Message, RowVerifyingKeys, SignRows, SigningKey, VerifyRows, VerifyingKey};
+use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove::zkdilithium::{
+    Message, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob, VerifyRows, VerifyingKey,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -73,6 +76,23 @@ impl ZkPrivateKey {
         let (message, engine) = (Bytes::of(data, "data")?, engine_of(engine)?.zkdilithium());
         let signed = py.detach(|| engine.sign(&self.0, &message[..]));
         signed.map(|signature| PyBytes::new(py, signature.as_bytes())).map_err(|why| exception(&why))
+    }
+
+    /// As `sign`, for asyncio: a future of the running loop. Calls that wait at the same time share batches. Cancelling the future
+    /// cancels its job, unless the job has begun. If too many jobs wait, the call raises BlockingIOError.
+    #[pyo3(signature = (data, *, engine=None))]
+    fn sign_async<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        engine: Option<&Bound<'py, Engine>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (message, engine) = (Bytes::of(data, "data")?, engine_of(engine)?.zkdilithium());
+        let job = SignJob::new(self.0.clone(), &message[..]);
+        Pending::start(py, || match engine.submit(job) {
+            Ok(ticket) => Ok(submitted(ticket, |signature| Answer::Signature(signature.into_bytes()))),
+            Err(refused) => Err(exception(&refused.why)),
+        })
     }
 
     /// A signature for each message: an array of uint8, or `out`, which must have the shape (messages, SIGNATURE_SIZE). If the call fails or
@@ -145,8 +165,27 @@ impl ZkPublicKey {
     ) -> PyResult<()> {
         match self.is_valid(py, signature, data, engine)? {
             true => Ok(()),
-            false => Err(InvalidSignature::new_err("the zkDilithium signature is not valid for this data")),
+            false => Err(invalid(NAME)),
         }
+    }
+
+    /// As `verify`, for asyncio: a future of the running loop, which becomes None, or raises InvalidSignature. See
+    /// `PrivateKey.sign_async`.
+    #[pyo3(signature = (signature, data, *, engine=None))]
+    fn verify_async<'py>(
+        &self,
+        py: Python<'py>,
+        signature: &Bound<'py, PyAny>,
+        data: &Bound<'py, PyAny>,
+        engine: Option<&Bound<'py, Engine>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
+        let engine = engine_of(engine)?.zkdilithium();
+        let job = VerifyJob::new(self.0.clone(), &message[..], &signature[..]);
+        Pending::start(py, || match engine.submit(job) {
+            Ok(ticket) => Ok(submitted(ticket, verdict(NAME))),
+            Err(refused) => Err(exception(&refused.why)),
+        })
     }
 
     /// Whether the signature is this key's for the data. A signature of another length is not.

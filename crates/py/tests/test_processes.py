@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from conftest import SET
 
-from hypergrove import Engine, PrivateKey, sha256_batch, verify_batch
+from hypergrove import Engine, InvalidSignature, PrivateKey, sha256_batch, verify_batch, zkdilithium
 
 
 def test_threads_share_an_engine(key: PrivateKey) -> None:
@@ -115,11 +115,13 @@ def test_awaited_signatures(key: PrivateKey) -> None:
 
         # Those that are cancelled neither come nor disturb the others.
         futures = [key.sign_async(message) for message in messages]
-        for future in futures[1::2]:
-            assert future.cancel()
+        # A signature that was there before its future was returned cannot be cancelled.
+        cancelled = {i for i in range(1, 300, 2) if futures[i].cancel()}
         results = await asyncio.gather(*futures, return_exceptions=True)
-        assert all(isinstance(result, asyncio.CancelledError) for result in results[1::2])
-        assert list(verify_batch(public, results[::2], messages[::2])) == [True] * 150
+        assert cancelled
+        assert cancelled == {i for i in range(300) if isinstance(results[i], asyncio.CancelledError)}
+        signed = [i for i in range(300) if i not in cancelled]
+        assert all(verify_batch(public, [results[i] for i in signed], [messages[i] for i in signed]))
 
         raw = bytearray(key.to_raw())
         raw[-1] ^= 1
@@ -141,6 +143,48 @@ def test_awaited_signatures(key: PrivateKey) -> None:
     asyncio.run(main(), debug=True)
     with pytest.raises(RuntimeError, match="no running event loop"):
         key.sign_async(b"m")
+
+
+def test_awaited_verdicts(key: PrivateKey) -> None:
+    public, messages = key.public_key(), [bytes([i]) for i in range(40)]
+    signatures = list(key.sign_batch(messages, context=b"c"))
+
+    async def main() -> None:
+        pairs = list(zip(signatures, messages, strict=True))
+        assert await asyncio.gather(*(public.verify_async(*pair, b"c") for pair in pairs)) == [None] * 40
+        # Every other one is another message's.
+        mixed = [(signature, messages[i ^ (i & 1)]) for i, signature in enumerate(signatures)]
+        found = await asyncio.gather(*(public.verify_async(*pair, b"c") for pair in mixed), return_exceptions=True)
+        assert [type(verdict) for verdict in found] == [type(None), InvalidSignature] * 20
+        with pytest.raises(InvalidSignature, match=SET):
+            await public.verify_async(signatures[0][:-1], messages[0], b"c")
+        with pytest.raises(InvalidSignature):
+            await public.verify_async(signatures[0], messages[0], b"c", prehash="SHA2-256")
+        public.verify_async(*pairs[0], b"c").cancel()
+        for arguments in [(None, b"m"), (b"", "text"), (b"", b"m", "text")]:
+            with pytest.raises(TypeError):
+                public.verify_async(*arguments)
+        with pytest.raises(ValueError, match="256"):
+            public.verify_async(signatures[0], b"m", bytes(256))
+
+    asyncio.run(main(), debug=True)
+
+
+def test_awaited_zkdilithium() -> None:
+    key = zkdilithium.PrivateKey.generate()
+    public, messages = key.public_key(), [i.to_bytes(2, "big") for i in range(100)]
+
+    async def main() -> None:
+        signatures = await asyncio.gather(*(key.sign_async(message) for message in messages))
+        assert signatures[7] == key.sign(messages[7])
+        pairs = zip(signatures, messages, strict=True)
+        assert await asyncio.gather(*(public.verify_async(*pair) for pair in pairs)) == [None] * 100
+        for wrong in [signatures[1], signatures[0][:-1], b""]:
+            with pytest.raises(InvalidSignature, match="zkDilithium"):
+                await public.verify_async(wrong, messages[0])
+        key.sign_async(b"m").cancel()
+
+    asyncio.run(main(), debug=True)
 
 
 def test_a_loop_that_is_closed_early(key: PrivateKey) -> None:

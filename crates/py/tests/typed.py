@@ -36,6 +36,8 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
 
 async def awaited(key: PrivateKey) -> None:
     assert_type(await key.sign_async(b"m", prehash="SHA2-256"), bytes)
+    await key.public_key().verify_async(b"", b"m", prehash="SHA2-256")
+    assert_type(await zkdilithium.PrivateKey.generate().sign_async(b"m"), bytes)
     assert_type(PrivateKey.from_pem(key.to_pem(b"passphrase"), b"passphrase"), PrivateKey)
 
 

@@ -161,6 +161,15 @@ class PublicKey:
         prehash: str | None = None,
         engine: Engine | None = None,
     ) -> None: ...
+    def verify_async(
+        self,
+        signature: Buffer,
+        data: Buffer,
+        context: Buffer | None = None,
+        *,
+        prehash: str | None = None,
+        engine: Engine | None = None,
+    ) -> Future[None]: ...
     def is_valid(
         self,
         signature: Buffer,
