@@ -38,22 +38,22 @@ static DEFAULT: Mutex<Option<(u32, hypergrove::Engine)>> = Mutex::new(None);
 /// Engines that programs have made so far.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// How long Python waits at its exit for a batch that has begun.
-const LAST_BATCH: Duration = Duration::from_secs(600);
+/// How long Python waits at its exit for batches that have begun.
+const LAST_BATCH: Duration = Duration::from_secs(60);
 
 /// Cancels what waits in the queues of this process's engines, and waits for what has begun: a thread may be loading a driver,
 /// which must not happen while the process ends.
 pub(crate) fn end() {
-    let living = LIVING.lock().unwrap_or_else(PoisonError::into_inner);
-    let default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = living.values().chain(&*default).filter(|(process, _)| *process == process::id());
-    let all: Vec<_> = all.map(|(_, engine)| engine.clone()).collect();
-    drop((living, default));
-    for engine in &all {
+    // One after the other: no thread waits for one of them while it holds the other.
+    let mut all: Vec<_> = LIVING.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+    all.extend(DEFAULT.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    all.retain(|(process, _)| *process == process::id());
+    for (_, engine) in &all {
         let _ = engine.drain(Instant::now());
     }
-    for engine in &all {
-        let _ = engine.drain(Instant::now() + LAST_BATCH);
+    let until = Instant::now() + LAST_BATCH;
+    for (_, engine) in &all {
+        let _ = engine.drain(until);
     }
 }
 
@@ -97,7 +97,14 @@ fn default_engine() -> PyResult<hypergrove::Engine> {
     if let Some(cache) = users_cache() {
         builder = builder.cache(cache);
     }
-    let engine = builder.build().map_err(|why| exception(&why))?;
+    let engine = match builder.build() {
+        Ok(engine) => engine,
+        Err(why) => {
+            // To make an exception may run code of Python, which may drop an engine.
+            drop(made);
+            return Err(exception(&why));
+        }
+    };
     // The parent's: see `Engine::drop`.
     std::mem::forget(made.replace((process, engine.clone())));
     Ok(engine)

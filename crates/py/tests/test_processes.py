@@ -201,14 +201,15 @@ def test_a_loop_that_is_closed_early(key: PrivateKey) -> None:
     assert key.public_key().is_valid(key.sign(b"m"), b"m")
 
 
-def test_python_ends_while_signatures_are_awaited() -> None:
+@pytest.mark.parametrize("engine", ["None", "Engine(threads=2)"])
+def test_python_ends_while_signatures_are_awaited(engine: str) -> None:
     code = f"""
 import asyncio
-from hypergrove import PrivateKey
-key = PrivateKey.generate("{SET}")
+from hypergrove import Engine, PrivateKey
+key, engine = PrivateKey.generate("{SET}"), {engine}
 async def leave():
     global kept
-    kept = [key.sign_async(bytes([i])) for i in range(100)]
+    kept = [key.sign_async(bytes([i]), engine=engine) for i in range(100)]
 asyncio.new_event_loop().run_until_complete(leave())
 """
     for _ in range(5):
