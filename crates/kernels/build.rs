@@ -54,20 +54,10 @@ fn fingerprint(solo: bool) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A header with these kernels, and a case of a `switch` for each.
-#[cfg(feature = "host")]
-fn list(kernels: impl Iterator<Item = kernel::Kernel> + Clone) -> String {
-    let files = kernels.clone().map(|kernel| format!("#include \"entry/{}.k\"\n", kernel.name()));
-    let cases = kernels.map(|kernel| format!(" CASE({}, {})", kernel as u32, kernel.name()));
-    format!("{}#define CASES{}\n", files.collect::<String>(), cases.collect::<String>())
-}
-
 #[cfg(feature = "host")]
 fn host() {
     let generated = generated();
-    let all = kernel::Kernel::ALL.iter().copied();
-    let (zk, slh_dsa) = (all.clone().filter(|kernel| kernel.is_zk()), all.filter(|kernel| !kernel.is_zk()));
-    for (name, text) in [("slh_dsa.h", list(slh_dsa)), ("zkdilithium.h", list(zk))] {
+    for (name, text) in kernel::host_headers() {
         std::fs::write(generated.join(name), text).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
     for (family, name) in defines::FAMILIES {

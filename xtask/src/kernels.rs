@@ -47,12 +47,18 @@ fn host() -> Result<String, String> {
     let Some(compiler) = ["c++", "g++", "clang++"].into_iter().find(|name| answers(name, &["--version"])) else {
         return Ok("no C++ compiler, not read as host C++".into());
     };
+    let generated = process::target().join("kernels");
+    fs::create_dir_all(&generated).map_err(|error| format!("{}: {error}", generated.display()))?;
+    for (name, text) in hypergrove_kernels::host_headers() {
+        let path = generated.join(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     for family in 0..2 {
         for n in [16, 24, 32] {
             let mut command = Command::new(compiler);
             command.args(["-std=c++17", "-fsyntax-only", "-Icrates/kernels", "-DNAME=all", "-DIMAD=0", "-DUNROLLED=0"]);
             command.args([format!("-DFAMILY={family}"), format!("-DN={n}")]).args(WARNINGS);
-            command.arg("crates/kernels/host/kernels.cpp");
+            command.arg("-I").arg(&generated).arg("crates/kernels/host/kernels.cpp");
             process::run(command)?;
         }
     }

@@ -110,3 +110,14 @@ impl Kernel {
         !(self.is_zk() || matches!(self, Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links))
     }
 }
+
+/// The headers of host/kernels.cpp and host/zk.cpp, by their names: the files of their kernels, and a case of a `switch` for each.
+pub fn host_headers() -> [(&'static str, String); 2] {
+    let list = |is_zk| {
+        let kernels = Kernel::ALL.iter().filter(move |kernel| kernel.is_zk() == is_zk);
+        let files = kernels.clone().map(|kernel| format!("#include \"entry/{}.k\"\n", kernel.name()));
+        let cases = kernels.map(|kernel| format!(" CASE({}, {})", *kernel as u32, kernel.name()));
+        format!("{}#define CASES{}\n", files.collect::<String>(), cases.collect::<String>())
+    };
+    [("slh_dsa.h", list(false)), ("zkdilithium.h", list(true))]
+}
