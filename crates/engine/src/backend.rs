@@ -341,8 +341,8 @@ pub type Accept<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 pub trait Digests: Sync {
     /// Computes the positions of the jobs on the host, in their order; when signing, R too.
     fn positions(&mut self) -> Vec<Position>;
-    /// Bytes of a job's M′.
-    fn m_prime_bytes(&self, job: usize) -> usize;
+    /// Bytes that are hashed for a job, a message that is pre-hashed included: no fewer than M′ has.
+    fn hashed_bytes(&self, job: usize) -> usize;
     /// A job's M′.
     fn m_prime(&self, job: usize) -> MPrime<'_>;
     /// A job's opt_rand, n bytes; none when verifying.
@@ -361,7 +361,7 @@ pub trait Program: Send {
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
     /// Signs a batch, and holds its signatures back on the device until `accept` agreed: it gets the root of the highest tree that
     /// was grown for each job, n bytes each. The batch has no positions: they are those of `digests`. `rows` takes the signatures, jobs in
-    /// order, in as many parts as there are. If `digests` was asked for positions, each signature's R is left as it is. After an error nothing of the batch is on the
+    /// order, in as many parts as there are. If `digests` was asked for positions, each signature's R is undefined. After an error nothing of the batch is on the
     /// device any more, but some of it may be in `rows`. `None` where results are not held back, or not those of so many jobs:
     /// nothing has happened then.
     fn run_held(

@@ -560,6 +560,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hours, and no unsafe code is in it")]
     fn digests_are_those_of_the_crates() {
         let bytes: Vec<u8> = (0..2000u32).map(|i| (i * i / 5) as u8).collect();
         for hash in PreHash::ALL {

@@ -328,8 +328,9 @@ impl<G: Gpu> GpuProgram<G> {
         let waited = self.queue.wait();
         let (seeds, messages) = (self.layout.seeds, self.layout.messages);
         self.bytes(seeds).zeroize();
-        if let Some(Hashed { rows, keys, .. }) = self.hashed {
-            self.bytes(messages)[rows..][..keys].zeroize();
+        if let (Some(Hashed { rows, keys, .. }), Op::Sign) = (self.hashed, self.plan.op) {
+            // SK.prf, and opt_rand in the rows.
+            wipe(&mut self.bytes(messages)[..rows + keys]);
         }
         if done.is_err() {
             self.forget();
@@ -397,7 +398,7 @@ impl<G: Gpu> GpuProgram<G> {
         self.ring().receive(out, p.n, from)
     }
 
-    /// The same into several parts, once `accept` agreed. The device writes by itself what it reaches; R is zero there if
+    /// The same into several parts, once `accept` agreed. The device writes by itself what it reaches; R is undefined if
     /// the host makes it.
     fn receive_held(&mut self, jobs: usize, rows: &mut [&mut [u8]], accept: Accept<'_>) -> Result<(), Error> {
         self.wait_for_signatures(jobs)?;
@@ -511,11 +512,17 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// What the device is to hash of these jobs: words of a row. `None` if a message is too long for it.
-    fn message_words(&self, digests: &dyn Digests, jobs: usize) -> Option<usize> {
-        let most = self.shape.policy.digest as usize;
-        let longest = |most| (0..jobs).map(|job| digests.m_prime_bytes(job)).max().filter(|bytes| *bytes <= most);
-        (most > 0).then(|| longest(most)).flatten().map(|bytes| self.shape.message_words(bytes))
+    /// What the device is to hash of these jobs: words of a row. `None` if a message is too long for it, or if jobs of one key differ
+    /// in PK.root: it gets one for each key.
+    fn message_words(&self, digests: &dyn Digests, key_of: &[u32]) -> Option<usize> {
+        let (most, jobs) = (self.shape.policy.digest as usize, 0..key_of.len());
+        if most == 0 {
+            return None;
+        }
+        let longest = jobs.clone().map(|job| digests.hashed_bytes(job)).max().filter(|bytes| *bytes <= most)?;
+        let mut roots = vec![None; key_of.iter().max().map_or(0, |key| *key as usize + 1)];
+        let is_first = |job| digests.pk_root(job) == *roots[key_of[job] as usize].get_or_insert(digests.pk_root(job));
+        jobs.into_iter().all(is_first).then(|| self.shape.message_words(longest))
     }
 
     /// Lays messages out in rows of so many words, and their keys behind them.
@@ -676,7 +683,7 @@ impl<G: Gpu> GpuProgram<G> {
         out: &mut [u8],
     ) -> Result<Timing, Error> {
         self.kept = Kept::default();
-        let words = self.message_words(digests, batch.len());
+        let words = self.message_words(digests, batch.key_of);
         let shared = self.cache.clone();
         let turn = shared.turn();
         let under_way = self.queue.submit(&self.kernels, uploads).and_then(|()| self.queue.mark(0));
@@ -866,7 +873,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
             return None;
         }
         self.kept = Kept::default();
-        let words = self.message_words(digests, batch.len());
+        let words = self.message_words(digests, batch.key_of);
         let positions = if words.is_none() { digests.positions() } else { Vec::new() };
         let batch = &Batch { positions: &positions, ..*batch };
         let checked = self.check(batch, words, rows.iter().map(|rows| rows.len()).sum());

@@ -55,7 +55,7 @@ impl Digests for Known {
     fn positions(&mut self) -> Vec<Position> {
         self.0.clone()
     }
-    fn m_prime_bytes(&self, _: usize) -> usize {
+    fn hashed_bytes(&self, _: usize) -> usize {
         usize::MAX
     }
     fn m_prime(&self, _: usize) -> MPrime<'_> {

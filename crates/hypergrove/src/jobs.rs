@@ -280,9 +280,9 @@ impl<'a, F: Fn(usize) -> ToSign<'a> + Send + Sync> Digests for SignDigests<'_, '
         self.is_made = true;
         randomize(self.run, self.of, self.fresh, (self.rs, n), 0..n)
     }
-    fn m_prime_bytes(&self, job: usize) -> usize {
+    fn hashed_bytes(&self, job: usize) -> usize {
         let ToSign { mode, message, .. } = (self.of)(job);
-        MPrime::bytes(mode, message)
+        MPrime::bytes(mode, message).max(message.len())
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let ToSign { mode, message, .. } = (self.of)(job);
@@ -316,9 +316,9 @@ impl<'a, F: Fn(usize) -> ToVerify<'a> + Send + Sync> Digests for VerifyDigests<'
             Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime(mode, message))
         })
     }
-    fn m_prime_bytes(&self, job: usize) -> usize {
+    fn hashed_bytes(&self, job: usize) -> usize {
         let ToVerify { mode, message, .. } = (self.of)(job);
-        MPrime::bytes(mode, message)
+        MPrime::bytes(mode, message).max(message.len())
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let ToVerify { mode, message, .. } = (self.of)(job);

@@ -74,7 +74,7 @@ impl GenerateJob {
 
 impl Engine {
     /// Queues a job, and gives a [`Ticket`] for its result. Jobs of all callers that wait at the same time share batches; a job alone
-    /// begins at once. If the queue is full, the job is given back.
+    /// begins at once, unless [`EngineBuilder::max_delay`](crate::EngineBuilder::max_delay) is set. If the queue is full, the job is given back.
     ///
     /// ```
     /// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};

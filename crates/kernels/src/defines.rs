@@ -68,6 +68,7 @@ pub(crate) fn defines(kernel: Kernel, family: u32, n: usize, choices: &[(&'stati
         _ if !sha2 => 2,
         Kernel::Chains | Kernel::Complete => choice("CHAINS_BLOCKS", MIN_BLOCKS),
         Kernel::Fors if n == 16 => choice("CHAINS_BLOCKS", MIN_BLOCKS),
+        Kernel::Digest if n > 16 => 1,
         Kernel::Fors | Kernel::Digest => 2,
         _ => MIN_BLOCKS,
     };

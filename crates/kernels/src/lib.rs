@@ -15,7 +15,7 @@ pub mod zk;
 pub use defines::{CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED};
 use headers::number_after;
 use hypergrove_fips205::{AdrsType, Family, Params};
-pub use kernel::Kernel;
+pub use kernel::{Kernel, host_headers};
 use std::sync::LazyLock;
 
 macro_rules! sources {
@@ -142,7 +142,7 @@ mod sizes {
         KEY_WORDS: usize;
         /// Words of a job on the device before its k FORS leaves.
         JOB_WORDS: usize;
-        /// Words of a job that [`Kernel::Digest`] has for itself.
+        /// Words of a job that [`Kernel::Digest`](crate::Kernel::Digest) has for itself.
         BETWEEN: usize;
     }
 }

@@ -14,12 +14,14 @@ pub struct Told<'a> {
     text: &'a [u8],
     /// Whether the host was asked for positions.
     pub asked: bool,
+    /// Whether jobs of one key have other roots.
+    pub roots_differ: bool,
 }
 
 impl<'a> Told<'a> {
     /// So many jobs; the first message has `first` bytes.
     pub fn new(p: &'static Params, op: Op, (jobs, first): (usize, usize), text: &'a [u8]) -> Told<'a> {
-        Told { p, op, jobs, first, text, asked: false }
+        Told { p, op, jobs, first, text, asked: false, roots_differ: false }
     }
     fn part(&self, of: usize, job: usize) -> &'a [u8] {
         &self.text[of * 100 + job % KEYS..][..self.p.n]
@@ -57,7 +59,7 @@ impl Digests for Told<'_> {
         let of = |job| Position::of(self.p, &self.r(job), self.pk_seed(job), self.pk_root(job), &self.m_prime(job));
         (0..self.jobs).map(of).collect()
     }
-    fn m_prime_bytes(&self, job: usize) -> usize {
+    fn hashed_bytes(&self, job: usize) -> usize {
         let (mode, message) = self.mode(job);
         MPrime::bytes(mode, message)
     }
@@ -69,7 +71,7 @@ impl Digests for Told<'_> {
         if self.op == Op::Sign { &self.text[500 + job..][..self.p.n] } else { &[] }
     }
     fn pk_root(&self, job: usize) -> &[u8] {
-        self.part(1, job)
+        self.part(1, if self.roots_differ { job / KEYS } else { job })
     }
     fn sk_prf(&self, job: usize) -> &[u8] {
         if self.op == Op::Sign { self.part(2, job) } else { &[] }
@@ -121,6 +123,12 @@ pub fn check(backend: &dyn Backend) {
         done.expect("held").expect("signed");
         let rest = |bytes: &[u8]| bytes.chunks_exact(size).flat_map(|row| row[n..].to_vec()).collect::<Vec<u8>>();
         assert!(told.asked && rest(&again) == rest(&expected) && again[..n] == vec![7; n], "{p}");
+
+        // And one whose key has another root than before.
+        (told.asked, told.roots_differ) = (false, true);
+        let done = signs.run_held(&batch, &mut told, &mut [&mut again[..]], &mut |_| Ok(()));
+        done.expect("held").expect("signed");
+        assert!(told.asked, "{p}");
 
         let Some(memory) = backend.host_memory() else { continue };
         let Ok(mut reached) = memory.allocate(jobs * size) else { continue };

@@ -1,7 +1,7 @@
 //! Tickets: many callers bring one job each, and their jobs share batches.
 //!
 //! A submitted job waits in the line of its kind. Dispatchers, threads of the engine, take what waits in one line when a device has
-//! a free slot, and run it as a call of the scheduler: one job at once if the engine is idle, otherwise whatever came while
+//! a free slot, and run it as a call of the scheduler: one job at once if the engine is idle and no delay is set, otherwise whatever came while
 //! the devices were busy. Lines take turns. Results go to the jobs' [`Ticket`]s first, and whoever waits is told afterwards, when the slot
 //! is free again: a callback may wait for any other ticket.
 
@@ -862,7 +862,7 @@ impl<T> Ticket<T> {
         if self.process == id() { Ok(()) } else { Err(Error::of_parent()) }
     }
 
-    /// Waits for the result. If the engine has nothing else to do, this thread computes it.
+    /// Waits for the result. If the engine has nothing else to do and jobs do not wait for others, this thread computes it.
     pub fn wait(mut self) -> Result<T, Error> {
         self.same_process()?;
         let alone = self.entry.shared().and_then(|shared| shared.alone(&*self.entry));

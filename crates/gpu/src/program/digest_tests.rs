@@ -31,7 +31,7 @@ fn a_device_hashes_messages_as_the_host_does() {
                 .collect();
             let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
             let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
-            let words = program.message_words(&told, jobs).unwrap();
+            let words = program.message_words(&told, &key_of).unwrap();
             program.lay_out(&batch, 0..jobs, &[], Some((&told, words)));
             // What a signature begins with goes through the room for roots, which nothing else needs here.
             let (part, n) = (program.layout.roots, p.n);
@@ -55,7 +55,7 @@ fn a_device_hashes_messages_as_the_host_does() {
             let downs: Vec<_> = (0..jobs).map(at).map(|(from, to)| Step::Download { to, from, bytes: n }).collect();
             submit(&mut program, &downs);
             for (job, r) in program.view(part, jobs * n).chunks_exact(n).enumerate() {
-                assert!(r == told.r(job), "{p} {op:?}: R of {} bytes", told.m_prime_bytes(job));
+                assert!(r == told.r(job), "{p} {op:?}: R of {} bytes", told.hashed_bytes(job));
             }
             let (part, row) = (program.layout.positions, 4 * (JOB_WORDS + p.k));
             let down = program.download(part, jobs * row);
@@ -68,7 +68,7 @@ fn a_device_hashes_messages_as_the_host_does() {
                 let Position { idx_tree, idx_leaf, fors } = position;
                 let expected =
                     [&[key_of[job], (idx_tree >> 32) as u32, *idx_tree as u32, *idx_leaf], &fors[..]].concat();
-                assert!(words == expected, "{p} {op:?}: positions of {} bytes", told.m_prime_bytes(job));
+                assert!(words == expected, "{p} {op:?}: positions of {} bytes", told.hashed_bytes(job));
                 seen += 1;
             }
         }
@@ -98,5 +98,6 @@ fn a_key_that_messages_are_hashed_with_is_wiped() {
     let freed = gpu.freed.lock().unwrap();
     let holds = |bytes: &[u8]| freed.iter().any(|memory| memory.windows(p.n).any(|window| window == bytes));
     assert!((0..KEYS).all(|job| !holds(told.sk_prf(job))), "SK.prf");
+    assert!((0..jobs).all(|job| !holds(told.opt_rand(job))), "opt_rand");
     assert!(holds(&out[p.n..2 * p.n]), "a signature is not secret");
 }
