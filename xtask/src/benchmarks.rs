@@ -30,7 +30,7 @@ const INTRODUCTION: &str = "# Benchmarks\n\n\
     Devices that work together have the sum of their peaks. The peak of SHA-256 of messages from end to end is the link.\n\
     * `per second` on a GPU is end to end: from the host's memory to the host's memory, digests of messages included. `kernels per second` is one\n  \
     device with one program at a time and inputs in its memory.\n\
-    * `rows in … memory` are calls of rows; other calls bring jobs by an iterator or a list. With `redundant` everything is computed\n  \
+    * `rows in … memory` are calls of rows, in ordinary memory of the host or in pinned memory (`Engine::memory`); other calls bring jobs by an iterator or a list. With `redundant` everything is computed\n  \
     twice and compared, and the kernels' figure counts both.\n";
 
 /// `cargo xtask benchmarks`: writes the page, and the tables in other documents.
@@ -318,6 +318,8 @@ const OPS: &[&str] = &["keygen", "sign", "verify"];
 fn subject(record: &Record) -> Subject {
     let mut variant = String::new();
     if let Some(memory) = &record.rows {
+        // `Engine::memory`, which a record calls the device's.
+        let memory = if memory == "device" { "pinned" } else { memory };
         let _ = write!(variant, ", rows in {memory} memory");
     }
     if record.cached_layers > 0 {
