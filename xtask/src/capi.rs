@@ -163,7 +163,9 @@ pub(crate) fn check(extent: Extent) -> Step {
         Ok(()) => {
             for program in PROGRAMS.iter().filter(|program| program.is_for_valgrind || extent == Extent::Full) {
                 let made = compile(program, &prefix, &["-g"], &shared)?;
-                run(process::limited(10, "valgrind", &["--quiet", "--error-exitcode=9", &made.to_string_lossy()]))?;
+                let known = format!("--suppressions={FOLDER}/tests/valgrind.supp");
+                let words = ["--quiet", "--error-exitcode=9", &known, &made.to_string_lossy()];
+                run(process::limited(10, "valgrind", &words))?;
             }
             how.push("under Valgrind".into());
         }
