@@ -514,21 +514,32 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// What the device is to hash of these jobs: words of a row. `None` if a message is too long for it, or if jobs of one key differ
     /// in PK.root: it gets one for each key.
-    fn message_words(&self, digests: &dyn Digests, key_of: &[u32]) -> Option<usize> {
-        let (most, jobs) = (self.shape.policy.digest as usize, 0..key_of.len());
+    fn message_words(&self, digests: &dyn Digests, batch: &Batch<'_>) -> Option<usize> {
+        let most = self.shape.policy.digest as usize;
         if most == 0 {
             return None;
         }
-        let longest = jobs.clone().map(|job| digests.hashed_bytes(job)).max().filter(|bytes| *bytes <= most)?;
-        let mut roots = vec![None; key_of.iter().max().map_or(0, |key| *key as usize + 1)];
-        let is_first = |job| digests.pk_root(job) == *roots[key_of[job] as usize].get_or_insert(digests.pk_root(job));
-        jobs.into_iter().all(is_first).then(|| self.shape.message_words(longest))
+        let longest = (0..batch.len()).map(|job| digests.hashed_bytes(job)).max().filter(|bytes| *bytes <= most)?;
+        let mut roots = vec![None; batch.keys.len()];
+        for (job, key) in batch.key_of.iter().enumerate() {
+            let root = digests.pk_root(job);
+            // A key that is not there is an error of the batch, which its check names.
+            if *roots.get_mut(*key as usize)?.get_or_insert(root) != root {
+                return None;
+            }
+        }
+        Some(self.shape.message_words(longest))
     }
 
     /// Lays messages out in rows of so many words, and their keys behind them.
-    fn put_messages(&mut self, of: &[u32], numbers: &[u32], digests: &dyn Digests, words: usize, keys: &[Key<'_>]) {
+    fn put_messages(
+        &mut self,
+        of: &[u32],
+        (numbers, distinct): (&[u32], usize),
+        (digests, words): (&dyn Digests, usize),
+        keys: &[Key<'_>],
+    ) {
         let (n, part, parallel) = (self.p().n, self.layout.messages, in_threads(self.shape.policy.threads));
-        let distinct = of.iter().map(|key| numbers[*key as usize] as usize + 1).max().unwrap_or(0);
         let hashed = Hashed { words, rows: of.len() * words * 4, keys: distinct * 3 * n };
         let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
         let mut left = of_keys.chunks_exact_mut(3 * n).enumerate().peekable();
@@ -635,7 +646,7 @@ impl<G: Gpu> GpuProgram<G> {
         self.bytes(flag).fill(0);
         self.hashed = None;
         match messages {
-            Some((digests, words)) => self.put_messages(of, &numbers, digests, words, batch.keys),
+            Some(messages) => self.put_messages(of, (&numbers, keys), messages, batch.keys),
             None if self.plan.op == Op::Keygen => {}
             None => self.put_positions(of, &numbers, &batch.positions[jobs]),
         }
@@ -683,7 +694,7 @@ impl<G: Gpu> GpuProgram<G> {
         out: &mut [u8],
     ) -> Result<Timing, Error> {
         self.kept = Kept::default();
-        let words = self.message_words(digests, batch.key_of);
+        let words = self.message_words(digests, batch);
         let shared = self.cache.clone();
         let turn = shared.turn();
         let under_way = self.queue.submit(&self.kernels, uploads).and_then(|()| self.queue.mark(0));
@@ -873,7 +884,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
             return None;
         }
         self.kept = Kept::default();
-        let words = self.message_words(digests, batch.key_of);
+        let words = self.message_words(digests, batch);
         let positions = if words.is_none() { digests.positions() } else { Vec::new() };
         let batch = &Batch { positions: &positions, ..*batch };
         let checked = self.check(batch, words, rows.iter().map(|rows| rows.len()).sum());

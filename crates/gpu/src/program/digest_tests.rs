@@ -31,7 +31,7 @@ fn a_device_hashes_messages_as_the_host_does() {
                 .collect();
             let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
             let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
-            let words = program.message_words(&told, &key_of).unwrap();
+            let words = program.message_words(&told, &batch).unwrap();
             program.lay_out(&batch, 0..jobs, &[], Some((&told, words)));
             // What a signature begins with goes through the room for roots, which nothing else needs here.
             let (part, n) = (program.layout.roots, p.n);
