@@ -60,9 +60,9 @@ fn host() {
     for (name, text) in kernel::host_headers() {
         std::fs::write(generated.join(name), text).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
-    for (family, name) in defines::FAMILIES {
+    for &family in hypergrove_fips205::Family::ALL {
         for n in [16, 24, 32] {
-            let name = format!("hypergrove_{name}_{n}");
+            let name = format!("hypergrove_{}_{n}", defines::name(family));
             let mut build = cc::Build::new();
             build
                 .cpp(true)
@@ -72,7 +72,7 @@ fn host() {
                 .include(".")
                 .include(&generated)
                 .file("host/kernels.cpp");
-            build.define("FAMILY", family.to_string().as_str()).define("N", n.to_string().as_str());
+            build.define("FAMILY", defines::number(family).to_string().as_str()).define("N", n.to_string().as_str());
             build.define("NAME", name.as_str()).define("IMAD", "0").define("UNROLLED", "0");
             build.compile(&name);
         }
@@ -103,8 +103,9 @@ fn generated() -> std::path::PathBuf {
 /// Fatbins by nvcc, for the configurations of the default policies.
 #[cfg(feature = "ready")]
 mod ready {
-    use crate::defines::{DEFAULTS, Defines, FAMILIES, defines};
+    use crate::defines::{DEFAULTS, Defines, defines};
     use crate::kernel::Kernel;
+    use hypergrove_fips205::Family;
     use std::path::{Path, PathBuf};
     use std::process::Command;
     use std::sync::Mutex;
@@ -147,7 +148,7 @@ mod ready {
     /// Every kernel in every default configuration, each once.
     fn configurations() -> Vec<(Kernel, Defines)> {
         let mut found = Vec::new();
-        for (family, _) in FAMILIES {
+        for &family in Family::ALL {
             for n in [16, 24, 32] {
                 for choices in DEFAULTS {
                     // The others are for CPUs under a GPU's driver.

@@ -56,4 +56,4 @@ pub use encrypted::{EncryptedSigningKey, PassphraseKdf};
 pub use geometry::{ForsLeaves, Position};
 pub use keys::{KeyError, MAX_N, Signature, SigningKey, VerifyingKey};
 pub use params::*;
-pub use plan::{Op, Plan, Work};
+pub use plan::{Op, Plan, Rates, Work};

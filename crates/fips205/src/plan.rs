@@ -229,28 +229,42 @@ pub fn cache_bytes(p: &Params, layers: usize) -> Option<usize> {
     trees.checked_mul((2usize << p.hp) - 1)?.checked_mul(p.n)
 }
 
-/// Numbers of compressions for each hash function, or rates: compressions a second.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Work {
-    /// SHA-256 compressions (64-byte blocks).
-    pub sha256: f64,
-    /// SHA-512 compressions (128-byte blocks).
-    pub sha512: f64,
-    /// Keccak-f\[1600\] permutations.
-    pub keccak: f64,
+macro_rules! of_each_primitive {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Debug, Default)]
+        pub struct $name {
+            /// SHA-256 compressions (64-byte blocks).
+            pub sha256: f64,
+            /// SHA-512 compressions (128-byte blocks).
+            pub sha512: f64,
+            /// Keccak-f\[1600\] permutations.
+            pub keccak: f64,
+        }
+
+        impl $name {
+            /// The primitives' names, and the number of each.
+            pub fn each(&self) -> [(&'static str, f64); 3] {
+                let $name { sha256, sha512, keccak } = *self;
+                [("SHA-256", sha256), ("SHA-512", sha512), ("Keccak", keccak)]
+            }
+            /// Combines the number of each primitive with that of `other`.
+            pub fn zip(&self, other: &$name, of: impl Fn(f64, f64) -> f64) -> $name {
+                let $name { sha256, sha512, keccak } = *other;
+                $name { sha256: of(self.sha256, sha256), sha512: of(self.sha512, sha512), keccak: of(self.keccak, keccak) }
+            }
+        }
+    )*};
+}
+
+of_each_primitive! {
+    /// How often an operation calls each primitive.
+    Work
+    /// How often a second each primitive is called, by one core or one device.
+    Rates
 }
 
 impl Work {
-    /// The primitives' names, and the calls of each.
-    pub fn each(&self) -> [(&'static str, f64); 3] {
-        let Work { sha256, sha512, keccak } = *self;
-        [("SHA-256", sha256), ("SHA-512", sha512), ("Keccak", keccak)]
-    }
-    /// Combines the calls of each primitive with those of `other`.
-    pub fn zip(&self, other: &Work, of: impl Fn(f64, f64) -> f64) -> Work {
-        let Work { sha256, sha512, keccak } = *other;
-        Work { sha256: of(self.sha256, sha256), sha512: of(self.sha512, sha512), keccak: of(self.keccak, keccak) }
-    }
     /// All calls.
     pub fn compressions(&self) -> f64 {
         self.each().map(|(_, calls)| calls).iter().sum()
@@ -262,8 +276,9 @@ impl Work {
         sha256 + 3.0 * sha512 + 5.0 * keccak
     }
     /// Seconds at these rates, nothing else being done.
-    pub fn seconds(&self, rates: &Work) -> f64 {
-        self.zip(rates, |calls, rate| if calls > 0.0 { calls / rate } else { 0.0 }).compressions()
+    pub fn seconds(&self, rates: &Rates) -> f64 {
+        let each = self.each().into_iter().zip(rates.each());
+        each.filter(|((_, calls), _)| *calls > 0.0).map(|((_, calls), (_, rate))| calls / rate).sum()
     }
     /// F and PRF.
     fn short(&mut self, p: &Params, calls: f64) {
@@ -370,7 +385,10 @@ mod tests {
         ];
         for (p, counts) in counts {
             for (op, (short, sha512)) in [Op::Keygen, Op::Sign, Op::Verify].into_iter().zip(counts) {
-                let (sha256, keccak) = if p.family == Family::Sha2 { (short, 0.0) } else { (0.0, short) };
+                let (sha256, keccak) = match p.family {
+                    Family::Sha2 => (short, 0.0),
+                    Family::Shake => (0.0, short),
+                };
                 let work = Plan::new(p, op).work();
                 let near = |value: f64, wanted: f64| (value - wanted).abs() < 1e-3;
                 let same = near(work.sha256, sha256) && near(work.sha512, sha512) && near(work.keccak, keccak);

@@ -1,4 +1,4 @@
-//! The initial states of SHA-2 (FIPS 180-4, 5.3), for code that compresses blocks itself.
+//! The initial states of SHA-2 (FIPS 180-4, 5.3): the one table of them, for code that compresses blocks itself, in vectors or on GPUs.
 
 /// SHA-512's.
 pub const IV512: [u64; 8] = [

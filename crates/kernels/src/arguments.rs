@@ -1,6 +1,10 @@
 //! The arguments of single kernels, by the names that their own files have for them. Each is a structure without defaults, so
 //! that the compiler asks for every argument that the kernel reads, and no launch brings another kernel's.
 
+mod slh_dsa;
+
+pub use slh_dsa::*;
+
 use crate::zk::flags::{OF_BALL, OF_COM, OF_MU, OF_PUBLIC, OF_TR};
 use crate::{Args, Kernel};
 
@@ -12,30 +16,44 @@ pub trait Arguments {
     fn args(self, total: u32) -> Args;
 }
 
-/// `name => slot`: where the argument is in [`Args`]; `flags of it`: the flags that the kernel gets.
+/// Puts a value where [`Args`] has it.
+macro_rules! put {
+    ($args:ident, $value:expr, group) => {
+        $value.put(&mut $args)
+    };
+    ($args:ident, $value:expr, flags: $bit:ident) => {
+        $args.flags |= flag($value, crate::flags::$bit)
+    };
+    ($args:ident, $value:expr, $slot:ident) => {
+        $args.$slot = $value
+    };
+    ($args:ident, $value:expr, $slot:ident + $again:ident) => {
+        ($args.$slot, $args.$again) = ($value, $value)
+    };
+}
+
+/// `name => slot`: where the argument is in [`Args`]; `name => flags: BIT` is a flag, `name => group` has several arguments;
+/// `flags of it`: other flags that the kernel gets.
 macro_rules! arguments {
     ($($(#[$doc:meta])* $name:ident for $kernel:ident $(, flags of $it:ident: $flags:expr)? => {
-        $($(#[$field_doc:meta])* $field:ident: $kind:ty => $slot:ident $(+ $again:ident)?,)*
+        $($(#[$field_doc:meta])* $field:ident: $kind:ty => $slot:ident $(+ $again:ident)? $(: $bit:ident)?,)*
     })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
 
-        impl Arguments for $name {
-            const KERNEL: Kernel = Kernel::$kernel;
-            fn args(self, total: u32) -> Args {
-                $(let $it = self;)?
-                Args {
-                    $($slot: self.$field, $($again: self.$field,)?)*
-                    $(flags: $flags,)?
-                    total,
-                    one: 1,
-                    ..Args::default()
-                }
+        impl $crate::arguments::Arguments for $name {
+            const KERNEL: $crate::Kernel = $crate::Kernel::$kernel;
+            fn args(self, total: u32) -> $crate::Args {
+                let mut args = $crate::Args { total, one: 1, ..$crate::Args::default() };
+                $($crate::arguments::put!(args, self.$field, $slot $(+ $again)? $(: $bit)?);)*
+                $(let $it = self; args.flags |= $flags;)?
+                args
             }
         }
     )*};
 }
+use {arguments, put};
 
 fn flag(is_set: bool, flag: u32) -> u32 {
     if is_set { flag } else { 0 }

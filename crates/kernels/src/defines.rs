@@ -1,11 +1,29 @@
-//! What the compiler is told of a kernel. The build script, which makes ready ones, has this file too.
+//! What the compiler gets to know of a kernel. The build script, which makes ready ones, has this file too.
 
 use crate::kernel::Kernel;
+use hypergrove_fips205::Family;
 
-/// The numbers of the hash families, as `family.h` has them, and their names in modules and functions.
-pub(crate) const SHA2: u32 = 0;
-pub(crate) const SHAKE: u32 = 1;
-pub(crate) const FAMILIES: [(u32, &str); 2] = [(SHA2, "sha2"), (SHAKE, "shake")];
+/// A family's number in `family.h`.
+pub const fn number(family: Family) -> u32 {
+    match family {
+        Family::Sha2 => 0,
+        Family::Shake => 1,
+    }
+}
+
+/// A family's name in modules and in functions of the host.
+pub(crate) fn name(family: Family) -> String {
+    family.name().to_ascii_lowercase()
+}
+
+/// The family whose code a kernel is made of, where a set has this one: zkDilithium and messages have one family each.
+pub(crate) fn family_of(kernel: Kernel, of_set: Family) -> Family {
+    match kernel {
+        _ if kernel.is_zk() => Family::Shake,
+        Kernel::Sha256 => Family::Sha2,
+        _ => of_set,
+    }
+}
 
 /// Threads that a block may have.
 pub const MAX_THREADS: u32 = 256;
@@ -29,7 +47,7 @@ const MIN_BLOCKS: u32 = 3;
 pub(crate) type Defines = [(&'static str, u32); 7];
 
 /// Choices that make no difference are left at one value, so that the same code is not made twice.
-pub(crate) fn defines(kernel: Kernel, family: u32, n: usize, choices: &[(&'static str, u32)]) -> Defines {
+pub(crate) fn defines(kernel: Kernel, family: Family, n: usize, choices: &[(&'static str, u32)]) -> Defines {
     let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
     if kernel.is_zk() {
         // Keccak's state takes 50 words of registers, Poseidon's with its matrix nearly all that a thread can have.
@@ -40,7 +58,7 @@ pub(crate) fn defines(kernel: Kernel, family: u32, n: usize, choices: &[(&'stati
             _ => 2,
         };
         return [
-            ("FAMILY", SHAKE),
+            ("FAMILY", number(family_of(kernel, family))),
             ("N", 16),
             ("MAX_THREADS", MAX_THREADS),
             ("MIN_BLOCKS", blocks),
@@ -52,7 +70,7 @@ pub(crate) fn defines(kernel: Kernel, family: u32, n: usize, choices: &[(&'stati
     if kernel == Kernel::Sha256 {
         // One code for all: messages have no family.
         return [
-            ("FAMILY", SHA2),
+            ("FAMILY", number(family_of(kernel, family))),
             ("N", 16),
             ("MAX_THREADS", choice("MAX_THREADS", MAX_THREADS)),
             ("MIN_BLOCKS", choice("MIN_BLOCKS", HASH_BLOCKS)),
@@ -61,25 +79,29 @@ pub(crate) fn defines(kernel: Kernel, family: u32, n: usize, choices: &[(&'stati
             ("FP64", 0),
         ];
     }
-    let sha2 = family == SHA2;
+    // Only SHA-256 has additions by ADD, and only the others have rolled rounds.
+    let (imad, unrolled) = match family {
+        Family::Sha2 if n == 16 => (choice("IMAD", 0), 0),
+        Family::Sha2 => (choice("IMAD", 0), choice("UNROLLED", 0)),
+        Family::Shake => (0, choice("UNROLLED", 0)),
+    };
     // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128,
     // which is faster too (docs/cuda.md).
-    let blocks = match kernel {
-        _ if !sha2 => 2,
-        Kernel::Chains | Kernel::Complete => choice("CHAINS_BLOCKS", MIN_BLOCKS),
-        Kernel::Fors if n == 16 => choice("CHAINS_BLOCKS", MIN_BLOCKS),
-        Kernel::Digest if n > 16 => 1,
-        Kernel::Fors | Kernel::Digest => 2,
-        _ => MIN_BLOCKS,
+    let blocks = match (family, kernel) {
+        (Family::Shake, _) => 2,
+        (Family::Sha2, Kernel::Chains | Kernel::Complete) => choice("CHAINS_BLOCKS", MIN_BLOCKS),
+        (Family::Sha2, Kernel::Fors) if n == 16 => choice("CHAINS_BLOCKS", MIN_BLOCKS),
+        (Family::Sha2, Kernel::Digest) if n > 16 => 1,
+        (Family::Sha2, Kernel::Fors | Kernel::Digest) => 2,
+        (Family::Sha2, _) => MIN_BLOCKS,
     };
     [
-        ("FAMILY", family),
+        ("FAMILY", number(family)),
         ("N", n as u32),
         ("MAX_THREADS", MAX_THREADS),
         ("MIN_BLOCKS", blocks),
-        // Only SHA-256 has additions by ADD, and only the others have rolled rounds.
-        ("IMAD", if sha2 { choice("IMAD", 0) } else { 0 }),
-        ("UNROLLED", if sha2 && n == 16 { 0 } else { choice("UNROLLED", 0) }),
+        ("IMAD", imad),
+        ("UNROLLED", unrolled),
         ("FP64", 0),
     ]
 }

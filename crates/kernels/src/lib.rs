@@ -12,9 +12,9 @@ mod kernel;
 mod ready;
 pub mod zk;
 
-pub use defines::{CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED};
+pub use defines::{CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED, number as family_number};
 use headers::number_after;
-use hypergrove_fips205::{AdrsType, Family, Params};
+use hypergrove_fips205::{AdrsType, Family};
 pub use kernel::{Kernel, host_headers};
 use std::sync::LazyLock;
 
@@ -95,15 +95,6 @@ arguments! {
 const _: () = assert!(headers::lists_fields(include_str!("../args.h"), FIELDS), "`Args` has other fields than args.h");
 const _: () = assert!(size_of::<Args>() == 128, "push constants hold no more");
 
-impl Args {
-    /// The shape of a set; all else 0.
-    pub fn new(p: &Params) -> Args {
-        let pack = |bytes: [usize; 4]| u32::from_le_bytes(bytes.map(|b| u8::try_from(b).expect("below 256")));
-        let shape0 = pack([p.k, p.a, p.hp, p.d]);
-        Args { shape0, shape1: pack([p.len(), p.len1(), p.lg_w, 0]), layers: 1, one: 1, ..Args::default() }
-    }
-}
-
 /// Bits of [`Args::flags`].
 pub mod flags {
     crate::headers::defined! { "args.h":
@@ -125,8 +116,6 @@ pub mod flags {
         EACH_KEY: u32;
         /// Roots go to `roots` as bytes, one after the other.
         TOPS: u32;
-        /// What else is asked for goes to the host's memory.
-        COPY: u32;
         /// Messages lie where a table says.
         SPANS: u32;
         /// Messages begin at multiples of 16 bytes.
@@ -194,7 +183,7 @@ pub fn default_configs(family: Family, n: usize) -> Vec<Config> {
 /// The whole source of a kernel, without includes. Of choices that make no difference to it, it is the same.
 pub fn source(kernel: Kernel, config: &Config) -> String {
     let mut text = String::new();
-    for (name, value) in defines::defines(kernel, number(config.family), config.n, &config.defines) {
+    for (name, value) in defines::defines(kernel, config.family, config.n, &config.defines) {
         text += &format!("#define {name} {value}\n");
     }
     let mut included = Vec::new();
@@ -204,17 +193,8 @@ pub fn source(kernel: Kernel, config: &Config) -> String {
 
 /// The name of a kernel's Vulkan module: no choice of a policy makes a difference to it.
 pub fn module_name(kernel: Kernel, family: Family, n: usize) -> String {
-    let [(_, number), (_, n), ..] = defines::defines(kernel, number(family), n, &[]);
-    let name = defines::FAMILIES.iter().find(|(other, _)| *other == number).expect("all numbers are listed").1;
-    format!("{}-{name}-{n}", kernel.name())
-}
-
-/// What kernels call a family.
-fn number(family: Family) -> u32 {
-    match family {
-        Family::Sha2 => defines::SHA2,
-        Family::Shake => defines::SHAKE,
-    }
+    let [_, (_, n), ..] = defines::defines(kernel, family, n, &[]);
+    format!("{}-{}-{n}", kernel.name(), defines::name(defines::family_of(kernel, family)))
 }
 
 /// The tables of constants, in order. To Vulkan they are one uniform buffer: a table in a module is copied by each thread,
@@ -233,7 +213,7 @@ pub fn tables() -> impl Iterator<Item = (&'static str, Vec<u32>)> {
 /// The whole source in GLSL of that module.
 pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
     let mut text = "#version 460\n".to_owned();
-    for (name, value) in defines::defines(kernel, number(family), n, &[]) {
+    for (name, value) in defines::defines(kernel, family, n, &[]) {
         text += &format!("#define {name} {value}\n");
     }
     let mut included = Vec::new();
@@ -301,7 +281,10 @@ mod tests {
         for &family in Family::ALL {
             for kernel in Kernel::ALL {
                 let config = Config { family, n: 16, defines: vec![("IMAD", 3)] };
-                let imad = if !kernel.is_zk() && (family == Family::Sha2 || *kernel == Kernel::Sha256) { 3 } else { 0 };
+                let imad = match defines::family_of(*kernel, family) {
+                    Family::Sha2 => 3,
+                    Family::Shake => 0,
+                };
                 let text = source(*kernel, &config);
                 assert!(!text.contains("#include \""), "{kernel:?}");
                 assert!(

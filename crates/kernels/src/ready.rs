@@ -18,7 +18,7 @@ struct Image {
 include!(concat!(env!("OUT_DIR"), "/ready.rs"));
 
 pub(crate) fn find(kernel: Kernel, config: &Config, capability: (u32, u32)) -> Option<&'static [u8]> {
-    let wanted = defines(kernel, crate::number(config.family), config.n, &config.defines);
+    let wanted = defines(kernel, config.family, config.n, &config.defines);
     let image = IMAGES.iter().find(|image| image.kernel == kernel && image.defines == wanted)?;
     covers(ARCHITECTURES, PTX, capability).then_some(&image.code.0)
 }

@@ -144,16 +144,16 @@ pub enum Factors<'a> {
     Each(&'a [f64]),
 }
 
-pub(crate) struct Over<T, V> {
+pub(crate) struct VectorLattice<T, V> {
     token: T,
     ntt: ntt::Tables,
     poseidon: poseidon::Tables,
     vector: PhantomData<fn() -> V>,
 }
 
-impl<T: Simd, V: Doubles> Over<T, V> {
-    pub(crate) fn new(token: T, constants: &Constants<'_>) -> Over<T, V> {
-        Over {
+impl<T: Simd, V: Doubles> VectorLattice<T, V> {
+    pub(crate) fn new(token: T, constants: &Constants<'_>) -> VectorLattice<T, V> {
+        VectorLattice {
             token,
             ntt: ntt::Tables::new(constants.zeta),
             poseidon: poseidon::Tables::new(constants.round_constants, constants.matrix, constants.antidiagonals),
@@ -162,7 +162,7 @@ impl<T: Simd, V: Doubles> Over<T, V> {
     }
 }
 
-impl<T: Simd, V: Doubles> Over<T, V> {
+impl<T: Simd, V: Doubles> VectorLattice<T, V> {
     /// Adds elements to states, 24 a time, and permutes them, `blocks` times; without elements left it only permutes.
     #[inline(never)]
     fn sponge(&self, instances: usize, rows: &mut [f64], elements: &[f64], blocks: usize) {
@@ -225,7 +225,7 @@ fn dot<V: Doubles>(factor: impl Fn(usize) -> V, values: &[V], out: &mut [V; N]) 
     }
 }
 
-impl<T: Simd, V: Doubles> Lattice for Over<T, V> {
+impl<T: Simd, V: Doubles> Lattice for VectorLattice<T, V> {
     fn lanes(&self) -> usize {
         V::LANES
     }

@@ -281,12 +281,14 @@ fn one_message<T: simd::Simd>(token: T) -> Box<dyn BlockHash> {
 
 fn arithmetic<T: simd::Simd>(token: T, width: Width, constants: &Constants<'_>) -> Option<Box<dyn Lattice>> {
     Some(match width {
-        Width::Narrow => {
-            Box::new(lattice::Over::<T::Plain, <T::Plain as simd::Simd>::Doubles>::new(token.plain(), constants))
-        }
-        Width::Wide => {
-            Box::new(lattice::Over::<T::Plain, <T::Plain as simd::Simd>::DoublesWide>::new(token.plain(), constants))
-        }
+        Width::Narrow => Box::new(lattice::VectorLattice::<T::Plain, <T::Plain as simd::Simd>::Doubles>::new(
+            token.plain(),
+            constants,
+        )),
+        Width::Wide => Box::new(lattice::VectorLattice::<T::Plain, <T::Plain as simd::Simd>::DoublesWide>::new(
+            token.plain(),
+            constants,
+        )),
     })
 }
 

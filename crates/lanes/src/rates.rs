@@ -1,12 +1,12 @@
 //! The machine's own primitive rates: the measure that every other figure is a fraction of.
 
 use crate::{AdrsWords, Isa, KeyState, Keys, Primitive, Steps, tweakable_hash};
-use hypergrove_fips205::{Family, Work};
+use hypergrove_fips205::{Family, Rates};
 use std::time::{Duration, Instant};
 
 /// Compressions a second of one core, by the widest implementation of an instruction set. Measures each primitive for about `budget` in all, in registers, next to nothing loaded or stored: the best of many short
 /// runs, since everything else on the machine can only slow one down. `None` if the CPU lacks the set.
-pub fn rates(isa: Isa, budget: Duration) -> Option<Work> {
+pub fn rates(isa: Isa, budget: Duration) -> Option<Rates> {
     let sha2 = tweakable_hash(isa, Family::Sha2, 16)?;
     let shake = tweakable_hash(isa, Family::Shake, 16)?;
     let best = |run: &dyn Fn(u64) -> u64| {
@@ -35,7 +35,7 @@ pub fn rates(isa: Isa, budget: Duration) -> Option<Work> {
         }
         calls * 255 * jobs as u64
     };
-    Some(Work {
+    Some(Rates {
         sha256: best(&|calls| sha2.primitive(Primitive::Sha256, calls)).max(best(&chain)),
         sha512: best(&|calls| sha2.primitive(Primitive::Sha512, calls)),
         keccak: best(&|calls| shake.primitive(Primitive::Keccak, calls)),

@@ -175,8 +175,8 @@ impl<'j, 'a> InFlight<'j, 'a> {
         true
     }
 
-    /// Until no more than `few` messages are left. `run` takes the states of `width` lanes through as many blocks as it
-    /// is told, each lane's from its address.
+    /// Until no more than `few` messages are left. `run` takes the states of `width` lanes through the number of
+    /// blocks that it gets, each lane's from its address.
     #[inline(always)]
     fn drive(
         &mut self,

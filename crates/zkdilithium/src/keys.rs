@@ -443,23 +443,23 @@ impl fmt::Debug for ExpandedVerifyingKey {
 
 /// c̃ and z of a signature's bytes.
 #[derive(Clone)]
-pub struct Opened {
+pub struct DecodedSignature {
     /// c̃, reduced.
     pub c_tilde: [Fe; CSIZE],
     /// z by its coefficients.
     pub z: [[i32; N]; L],
 }
 
-impl Opened {
+impl DecodedSignature {
     /// Reads a signature; `None` if its length is wrong or z is too long.
-    pub fn new(signature: &[u8]) -> Option<Opened> {
+    pub fn new(signature: &[u8]) -> Option<DecodedSignature> {
         if signature.len() != SIG_BYTES {
             return None;
         }
         let (c_tilde, z) = signature.split_at(C_TILDE_BYTES);
         let mut c_tilde = unpack_fes(c_tilde);
         let c_tilde = array::from_fn(|_| c_tilde.next().expect("12 elements"));
-        let mut opened = Opened { c_tilde, z: [[0; N]; L] };
+        let mut opened = DecodedSignature { c_tilde, z: [[0; N]; L] };
         unpack_codes::<18>(z, |code| GAMMA1 as i32 - code as i32, opened.z.as_flattened_mut());
         let norm = norm(opened.z.as_flattened().iter().copied());
         (norm < GAMMA1 - BETA).then_some(opened)

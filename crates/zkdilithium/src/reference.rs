@@ -4,7 +4,7 @@
 
 use crate::digest::{Message, com};
 use crate::field::Fe;
-use crate::keys::{ExpandedSigningKey, ExpandedVerifyingKey, Opened, Signature, SigningKey, transform_each};
+use crate::keys::{DecodedSignature, ExpandedSigningKey, ExpandedVerifyingKey, Signature, SigningKey, transform_each};
 use crate::ntt::{intt, intt_in_place, ntt};
 use crate::pack::{pack_eta, pack_fes, pack_gamma1};
 use crate::params::*;
@@ -144,7 +144,7 @@ pub(crate) fn implied_w(pk: &ExpandedVerifyingKey, z: &[RingElement; L], c: &Rin
 /// others can alter the bytes of a valid signature: see [`verify_strict`].
 pub fn verify(pk: &ExpandedVerifyingKey, message: Message<'_>, signature: &[u8], trace: &mut Trace) -> bool {
     // ‖z‖ < GAMMA1 − BETA
-    let Some(opened) = Opened::new(signature) else { return false };
+    let Some(opened) = DecodedSignature::new(signature) else { return false };
     let (c_tilde, z) = (opened.c_tilde, opened.z());
     // c = Ball(c̃)
     let Some(c) = ball(&c_tilde, trace) else { return false };

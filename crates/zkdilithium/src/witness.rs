@@ -1,7 +1,7 @@
 //! What a proof of possession of a signature is made of: the witness of A·z − t·c = w over the integers' polynomials.
 
 use crate::field::Fe;
-use crate::keys::{ExpandedVerifyingKey, Opened};
+use crate::keys::{DecodedSignature, ExpandedVerifyingKey};
 use crate::ntt::{intt, ntt};
 use crate::params::{CSIZE, K, L, N, ZETA};
 use crate::reference::implied_w;
@@ -29,7 +29,7 @@ impl Witness {
     /// The witness of a signature's bytes; none where verification would fail before it hashes. Whether the signature
     /// is valid is [`verify`](crate::reference::verify)'s to say.
     pub fn new(pk: &ExpandedVerifyingKey, signature: &[u8]) -> Option<Witness> {
-        let opened = Opened::new(signature)?;
+        let opened = DecodedSignature::new(signature)?;
         let (c_tilde, z) = (opened.c_tilde, opened.z());
         let c = ball(&c_tilde, &mut Trace::default())?;
         let w = implied_w(pk, &z, &c);

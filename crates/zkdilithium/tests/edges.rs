@@ -1,4 +1,4 @@
-//! What lies beside signing and verifying bytes: elements instead of bytes, the witness, strictness, and damaged input.
+//! What else there is than signing and verifying bytes: elements instead of bytes, the witness, strictness, and damaged input.
 
 use hypergrove_testkit::zkdilithium::{primitives, public};
 use hypergrove_zkdilithium::ntt::{intt, ntt};

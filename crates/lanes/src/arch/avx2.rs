@@ -132,7 +132,7 @@ x86_doubles!(F64x4, __m256d, 4, __m256d,
 
 macro_rules! avx2_token {
     ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident up to $up_to:expr, $features:literal, $($feature:tt)&&+) => {
-        // A module of its own is compiled beside the others.
+        // A module of its own is compiled concurrently with the others.
         mod $module {
             use super::*;
             $(#[$doc])*

@@ -268,7 +268,7 @@ macro_rules! samplers {
 
 macro_rules! avx512_token {
     ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident up to $up_to:expr, $features:literal, $($feature:tt)&&+) => {
-        // A module of its own is compiled beside the others.
+        // A module of its own is compiled concurrently with the others.
         mod $module {
             use super::*;
             $(#[$doc])*

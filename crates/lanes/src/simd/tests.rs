@@ -122,7 +122,7 @@ fn every_vector<T: Simd>(name: &str) {
 
 #[test]
 fn lanes_are_their_rows() {
-    // What this thread provokes prints nothing; what fails is told at the end.
+    // What this thread provokes prints nothing; failures are reported at the end.
     let (here, hook) = (current().id(), take_hook());
     set_hook(Box::new(move |panic| {
         if current().id() != here {
