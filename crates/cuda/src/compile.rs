@@ -14,7 +14,7 @@ pub(crate) type Capability = (u32, u32);
 /// The oldest devices that kernels are compiled for and tried on.
 const OLDEST: Capability = (7, 5);
 
-/// Options of every compilation, beside the architecture.
+/// Options of every compilation, in addition to the architecture.
 pub(crate) const OPTIONS: [&str; 2] = ["-std=c++17", "-default-device"];
 
 /// A compiler of kernels: NVRTC, or a test's.

@@ -8,6 +8,7 @@ mod nvrtc;
 mod queue;
 
 pub(crate) use device::devices;
+pub use device::{DEFAULTS, WITHOUT};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -5,6 +5,9 @@ mod compile;
 #[allow(unsafe_code)]
 mod driver;
 
+/// What of policies differs on its GPUs: tables of measured times depend on it, and a test of `gpu` compares them.
+#[doc(hidden)]
+pub use driver::{DEFAULTS, WITHOUT};
 use hypergrove_engine::Backend;
 use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::{Gpus, Wrapper};

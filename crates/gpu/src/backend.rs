@@ -8,10 +8,10 @@ use crate::program::{self, GpuProgram};
 use crate::sha256::{GpuHasher, HashPolicy};
 use crate::zk::{ZkGpu, ZkPolicy};
 use hypergrove_engine::{
-    Axis, Backend, Device, Error, Hasher, HostMemory, Policy, Program, Reached, SelfTest, Sha256Programs,
+    Axis, Backend, Device, Error, Hasher, HostMemory, Policy, Program, ReachableMemory, SelfTest, Sha256Programs,
     SlhDsaPrograms, ZkDilithium, ZkDilithiumPrograms, capabilities,
 };
-use hypergrove_fips205::plan::{Op, Plan, Work};
+use hypergrove_fips205::plan::{Op, Plan, Rates};
 use hypergrove_kernels::{FINGERPRINT, SOLO_FINGERPRINT};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const PROGRAM_WORK: f64 = 5e8;
 /// The same for each core of a CPU under a GPU's driver: some tenths of a second, in lanes that a single signature fills.
 const PROGRAM_WORK_OF_A_CORE: f64 = 5e6;
 
-/// Bytes of one program's signatures, at most: the copies of the first and the computing of the last have nothing beside them.
+/// Bytes of one program's signatures, at most: the copies of the first and the computing of the last overlap with nothing.
 const PROGRAM_BYTES: usize = 640 << 20;
 
 /// Programs in flight: one computes, one is copied, and of verifications, which take the host as long as the device, two more
@@ -30,7 +30,7 @@ const PROGRAM_BYTES: usize = 640 << 20;
 const QUEUE: u32 = 4;
 const QUEUE_OF_OTHERS: u32 = 2;
 
-/// The share of a device's memory that one program may take: two are in flight, and keys are cached beside them.
+/// The share of a device's memory that one program may take: two are in flight, and cached keys need the rest.
 pub(crate) const PROGRAM_SHARE: u64 = 3;
 
 /// The share for cached nodes.
@@ -97,7 +97,7 @@ impl<G: Gpu> Backend for Gpus<G> {
     fn notices(&self) -> Vec<String> {
         self.cache.as_ref().map_or(Vec::new(), |cache| cache.notices())
     }
-    fn rates(&self, device: &Device) -> Option<Work> {
+    fn rates(&self, device: &Device) -> Option<Rates> {
         self.gpu(device).ok()?.0.facts().rates
     }
     fn clock(&self, device: &Device) -> Option<f64> {
@@ -111,7 +111,7 @@ impl<G: Gpu> Backend for Gpus<G> {
         if self.gpu(device).is_ok_and(|(gpu, _)| gpu.facts().is_cpu) {
             hash.update(SOLO_FINGERPRINT);
         }
-        let policy = self.gpu(device).and_then(|(gpu, _)| GpuPolicy::on(gpu.facts(), &Policy::default()));
+        let policy = self.gpu(device).and_then(|(gpu, _)| GpuPolicy::on(gpu.facts(), Op::Sign, &Policy::default()));
         hash.update(format!("{:?}", policy.unwrap_or_default()));
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -125,7 +125,7 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         let facts = self.gpu(device)?.0.facts();
         let budget = budget(facts);
-        let needs = program::least_bytes(plan, GpuPolicy::on(facts, &Policy::default())?, budget, facts);
+        let needs = program::least_bytes(plan, GpuPolicy::on(facts, plan.op, &Policy::default())?, budget, facts);
         if needs > budget {
             return Err(Error::OutOfMemory { device: device.id(), needs, has: budget });
         }
@@ -145,7 +145,7 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
     fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) {
         let compile = || {
             let (gpu, _) = self.gpu(device)?;
-            let policy = GpuPolicy::on(gpu.facts(), policy)?;
+            let policy = GpuPolicy::on(gpu.facts(), plan.op, policy)?;
             GpuProgram::compile(gpu, plan, batch, budget(gpu.facts()), policy)
         };
         // `prepare` says it.
@@ -158,17 +158,17 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
         // `prepare` says that there is no such device, or policy.
         let Ok((gpu, _)) = self.gpu(device) else { return 0 };
         let facts = gpu.facts();
-        program::host_bytes(plan, batch, GpuPolicy::on(facts, policy).unwrap_or_default(), facts)
+        program::host_bytes(plan, batch, GpuPolicy::on(facts, plan.op, policy).unwrap_or_default(), facts)
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let (gpu, cache) = self.gpu(device)?;
-        let policy = GpuPolicy::on(gpu.facts(), policy)?;
+        let policy = GpuPolicy::on(gpu.facts(), plan.op, policy)?;
         Ok(Box::new(GpuProgram::new(gpu, cache, plan, batch, budget(gpu.facts()), policy)?))
     }
 }
 
 impl<G: Gpu> HostMemory for Gpus<G> {
-    fn allocate(&self, bytes: usize) -> Result<Box<dyn Reached>, Error> {
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
         let none =
             || Error::Unsupported { device: self.name.into(), what: "memory of the host that devices reach".into() };
         self.gpus.first().and_then(|(gpu, _)| gpu.alloc_reached(bytes)).unwrap_or_else(|| Err(none()))

@@ -1,7 +1,7 @@
 //! What programs need of a GPU: a driver's crate has the real ones; tests have one that runs the same kernels on the host.
 
-use hypergrove_engine::{Error, Policy, Reached, Timing};
-use hypergrove_fips205::plan::Work;
+use hypergrove_engine::{Error, Policy, ReachableMemory, Timing};
+use hypergrove_fips205::plan::Rates;
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Facts {
     /// Cycles a second, at most; 0 if it is not known.
     pub clock: u64,
     /// Compressions and permutations a second that its arithmetic allows, if that is known.
-    pub rates: Option<Work>,
+    pub rates: Option<Rates>,
     /// Whether memory corrects errors.
     pub ecc: bool,
     /// Bytes that one allocation may have.
@@ -33,7 +33,7 @@ pub struct Facts {
     /// Policy axes that mean nothing to it.
     pub without: &'static [&'static str],
     /// Values for other axes that are better here than the defaults.
-    pub defaults: Vec<(&'static str, u32)>,
+    pub defaults: &'static [(&'static str, u32)],
     /// What tells it from all other GPUs, whatever driver it is reached by.
     pub uuid: Option<[u8; 16]>,
     /// Whether it is a CPU under a GPU's driver: nothing to choose unless it is asked for.
@@ -99,13 +99,13 @@ pub enum Step {
         /// How many.
         bytes: usize,
     },
-    /// On the main row.
+    /// On the main stream.
     Launch(Launch),
-    /// On the side row, which runs beside the main row from `Fork` to `Join`.
+    /// On the side stream, which runs concurrently with the main stream from `Fork` to `Join`.
     Beside(Launch),
-    /// The side row starts when all steps so far are done.
+    /// The side stream starts when all steps so far are done.
     Fork,
-    /// The main row goes on when the side row is done.
+    /// The main stream goes on when the side stream is done.
     Join,
 }
 
@@ -121,7 +121,7 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     type HostMemory: Send + Sync;
     /// Kernels ready to launch.
     type Kernels: Send + Sync;
-    /// An ordered row of work, with a row beside it.
+    /// An ordered stream of work, with a second stream that runs concurrently.
     type Queue: Queue<Kernels = Self::Kernels>;
 
     /// What its driver says of it.
@@ -147,7 +147,7 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     ///
     /// Whoever calls an engine owns it and has references to it, also while a device copies from it or to it: he has lent
     /// the engine what is copied from, and lent it alone what is copied to.
-    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn Reached>, Error>>;
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>>;
     /// Whether all of these bytes of the host lie in such memory.
     fn reaches(&self, at: u64, bytes: usize) -> bool;
     /// Compiles what is neither loaded nor in the cache. With each kernel come the threads that most of its blocks will have.
@@ -156,14 +156,14 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     fn has_fast_doubles(&self) -> bool {
         false
     }
-    /// A row of its own.
+    /// A stream of its own.
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;
 }
 
 /// Numbers that a queue remembers states of its work under.
 pub const SLOTS: usize = 16;
 
-/// An ordered row of work on one device.
+/// An ordered stream of work on one device.
 pub trait Queue: Send {
     /// What [`Gpu::kernels`] gives.
     type Kernels;

@@ -5,7 +5,7 @@
 
 use crate::gpu::{Facts, Gpu, Queue, SLOTS, Step};
 use crate::steps::{Access, Allocations, Place, accesses};
-use hypergrove_engine::{Error, Reached, Timing};
+use hypergrove_engine::{Error, ReachableMemory, Timing};
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,11 +32,11 @@ pub(crate) struct HostGpu {
     /// Memory of callers.
     reached: Mutex<Allocations<()>>,
     /// Bytes of the host that are the device's.
-    under_way: Mutex<Vec<UnderWay>>,
+    under_way: Mutex<Vec<PendingRange>>,
 }
 
 /// Bytes of the host that a submission copies.
-struct UnderWay {
+struct PendingRange {
     queue: u64,
     submission: u64,
     access: Access,
@@ -57,7 +57,7 @@ impl HostGpu {
                 largest: u64::MAX,
                 fixed_blocks: false,
                 without: &[],
-                defaults: Vec::new(),
+                defaults: &[],
                 uuid: None,
                 is_cpu: false,
                 most_iterations: usize::MAX,
@@ -79,7 +79,7 @@ impl HostGpu {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn under_way(&self) -> MutexGuard<'_, Vec<UnderWay>> {
+    fn under_way(&self) -> MutexGuard<'_, Vec<PendingRange>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,7 +144,7 @@ struct HostReached {
     bytes: usize,
 }
 
-impl Reached for HostReached {
+impl ReachableMemory for HostReached {
     fn bytes(&self) -> &[u8] {
         HostGpu::host_view(&self.memory, 0..self.bytes)
     }
@@ -207,7 +207,7 @@ impl Gpu for HostGpu {
         // SAFETY: the bytes are inside, the device has none of them, and no other thread uses them.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
-    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn Reached>, Error>> {
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
         let memory = Memory::new(self, bytes, 0);
         self.reached().insert(memory.start as u64, bytes, Place::Host, ());
         Some(Ok(Box::new(HostReached { memory, bytes })))
@@ -349,7 +349,7 @@ impl Queue for HostQueue {
         self.submitted += 1;
         let (queue, submission) = (self.number, self.submitted);
         let of_host = steps.iter().flat_map(accesses).filter(|access| access.place == Place::Host);
-        self.gpu.under_way().extend(of_host.map(|access| UnderWay { queue, submission, access }));
+        self.gpu.under_way().extend(of_host.map(|access| PendingRange { queue, submission, access }));
         self.pending.push_back((submission, kernels.clone(), steps.to_vec()));
         Ok(())
     }

@@ -47,12 +47,12 @@ pub(crate) struct Nodes<G: Gpu> {
 /// Nodes by the identity of their key, the one that was used last at the end.
 pub(crate) struct NodesCache<G: Gpu> {
     budget: u64,
-    held: Mutex<Vec<Held<G>>>,
+    held: Mutex<Vec<CacheEntry<G>>>,
     making: Mutex<()>,
     sending: Mutex<()>,
 }
 
-struct Held<G: Gpu> {
+struct CacheEntry<G: Gpu> {
     id: u64,
     /// Signatures that were asked for.
     signatures: u64,
@@ -116,7 +116,7 @@ impl<G: Gpu> NodesCache<G> {
             while !self.fits(held.iter().map(|one| one.nodes.bytes).sum::<usize>() + nodes.bytes) {
                 held.remove(0);
             }
-            held.push(Held { id, signatures, nodes: nodes.clone() });
+            held.push(CacheEntry { id, signatures, nodes: nodes.clone() });
         }
         nodes
     }

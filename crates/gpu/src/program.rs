@@ -19,7 +19,8 @@ use crate::ring::{Ring, in_threads};
 use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
-use hypergrove_kernels::{Args, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, WIDE_ROWS};
+use hypergrove_kernels::arguments::Jobs;
+use hypergrove_kernels::{JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, WIDE_ROWS};
 use rayon::prelude::*;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
@@ -42,33 +43,33 @@ pub(crate) struct GpuProgram<G: Gpu> {
     /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
     stored: bool,
     /// What the device hashes in this pass, if it does.
-    hashed: Option<Hashed>,
+    hashed: Option<DigestShape>,
     /// What the last pass had that could have been recorded.
-    last: Option<What>,
+    last: Option<RecordingKey>,
     /// Steps that were recorded, for some number of jobs and keys: of usual runs, and of those elsewhere.
     recorded: [Option<Recorded<<G::Queue as Queue>::Recording>>; 2],
     /// Roots and FORS roots of the last run, as words.
-    kept: Kept,
+    kept: RootValues,
 }
 
 /// Messages that the device hashes: words of a row, the rows' bytes, and those of the keys behind them.
 #[derive(Clone, Copy, PartialEq)]
-struct Hashed {
+struct DigestShape {
     words: usize,
     rows: usize,
     keys: usize,
 }
 
 /// Jobs, keys, whether signatures are stored, and what the device hashes.
-type What = (usize, usize, bool, Option<Hashed>);
+type RecordingKey = (usize, usize, bool, Option<DigestShape>);
 
 struct Recorded<R> {
-    what: What,
+    what: RecordingKey,
     steps: R,
 }
 
 /// Signatures that a pass verifies.
-enum Sent<'a> {
+enum SignatureInput<'a> {
     /// Those that are still to be sent; none if the pass signs, or has them among its other inputs.
     Later(&'a [&'a [u8]]),
     /// The device fetches them, and the link is this program's until it has them.
@@ -76,7 +77,7 @@ enum Sent<'a> {
 }
 
 #[derive(Default)]
-struct Kept {
+struct RootValues {
     /// Whether there were several passes; else the values of these jobs are in the host's memory.
     passes: bool,
     jobs: usize,
@@ -138,7 +139,7 @@ impl<G: Gpu> GpuProgram<G> {
             hashed: None,
             last: None,
             recorded: [None, None],
-            kept: Kept::default(),
+            kept: RootValues::default(),
         })
     }
 
@@ -227,16 +228,14 @@ impl<G: Gpu> GpuProgram<G> {
     fn download(&self, part: Part, bytes: usize) -> Step {
         Step::Download { to: self.on_host(part), from: self.device(part), bytes }
     }
-    /// What all launches have in common.
-    fn args(&self) -> Args {
-        Args {
-            keys: self.device(if self.keys_laid_out { self.layout.seeds } else { self.layout.keys }),
-            jobs: self.device(self.layout.positions),
-            roots: self.device(self.layout.roots),
-            sigs: self.device(if self.plan.op == Op::Verify { self.layout.input } else { self.layout.output }),
-            flag: self.device(self.layout.flag),
-            ..Args::new(self.p())
-        }
+    /// Keys and jobs on the device.
+    fn jobs(&self) -> Jobs {
+        let keys = self.device(if self.keys_laid_out { self.layout.seeds } else { self.layout.keys });
+        Jobs { params: self.p(), keys, jobs: self.device(self.layout.positions) }
+    }
+    /// Signatures on the device: those that are verified, or made.
+    fn signatures(&self) -> u64 {
+        self.device(if self.plan.op == Op::Verify { self.layout.input } else { self.layout.output })
     }
 
     /// Wipes what was secret in device memory.
@@ -249,7 +248,11 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// Submits steps; or with `record` replays what was recorded for the same. Gives the time of each launch
     /// if they are timed alone.
-    fn submit(&mut self, steps: impl Fn(&Self) -> Vec<Step>, record: Option<What>) -> Result<Vec<StageTime>, Error> {
+    fn submit(
+        &mut self,
+        steps: impl Fn(&Self) -> Vec<Step>,
+        record: Option<RecordingKey>,
+    ) -> Result<Vec<StageTime>, Error> {
         let steps = |program: &Self| merged(&program.bounded(steps(program)));
         let Some(what) = record.filter(|_| self.shape.policy.stages == 0) else {
             let steps = steps(self);
@@ -308,13 +311,13 @@ impl<G: Gpu> GpuProgram<G> {
     fn go(
         &mut self,
         steps: impl Fn(&Self) -> Vec<Step>,
-        record: Option<What>,
-        signatures: Sent<'_>,
+        record: Option<RecordingKey>,
+        signatures: SignatureInput<'_>,
         receive: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<Timing, Error> {
         let (sent, turn) = match signatures {
-            Sent::Later(signatures) => (self.send(signatures), None),
-            Sent::UnderWay(turn) => (Ok(()), Some(turn)),
+            SignatureInput::Later(signatures) => (self.send(signatures), None),
+            SignatureInput::UnderWay(turn) => (Ok(()), Some(turn)),
         };
         let mut done = sent.and_then(|()| self.submit(steps, record));
         if let (Ok(_), Some(_turn)) = (&done, turn) {
@@ -328,7 +331,7 @@ impl<G: Gpu> GpuProgram<G> {
         let waited = self.queue.wait();
         let (seeds, messages) = (self.layout.seeds, self.layout.messages);
         self.bytes(seeds).zeroize();
-        if let (Some(Hashed { rows, keys, .. }), Op::Sign) = (self.hashed, self.plan.op) {
+        if let (Some(DigestShape { rows, keys, .. }), Op::Sign) = (self.hashed, self.plan.op) {
             // SK.prf, and opt_rand in the rows.
             wipe(&mut self.bytes(messages)[..rows + keys]);
         }
@@ -353,7 +356,7 @@ impl<G: Gpu> GpuProgram<G> {
         let _ = self.queue.follow(&self.kernels, &[all]);
         let _ = self.queue.wait();
         wipe(G::host_bytes(&mut self.host, 0..self.layout.host));
-        self.kept = Kept::default();
+        self.kept = RootValues::default();
     }
 
     /// Signatures to the device, through the ring.
@@ -452,14 +455,15 @@ impl<G: Gpu> GpuProgram<G> {
         Error::Inconsistent { device: self.gpu.facts().id.clone(), what }
     }
 
-    /// Lays the keys of a pass out; gives their number, and the number of each in `numbers`.
-    fn put_keys(&mut self, batch: &Batch<'_>, of: &[u32], numbers: &mut [u32], nodes: &[u64]) -> usize {
+    /// Lays the keys of a pass out; gives the first job of each, and its number in `numbers`.
+    fn put_keys(&mut self, batch: &Batch<'_>, of: &[u32], numbers: &mut [u32], nodes: &[u64]) -> Vec<usize> {
         let each = self.plan.op == Op::Keygen;
-        let mut distinct = Vec::new();
-        for key in of {
+        let (mut distinct, mut firsts) = (Vec::new(), Vec::new());
+        for (job, key) in of.iter().enumerate() {
             if each || numbers[*key as usize] == u32::MAX {
                 numbers[*key as usize] = distinct.len() as u32;
                 distinct.push(*key as usize);
+                firsts.push(job);
             }
         }
         // Elsewhere the last job's key is the last: jobs that share a key may have left it in its first place.
@@ -469,6 +473,7 @@ impl<G: Gpu> GpuProgram<G> {
         {
             let at = numbers[*last as usize];
             distinct[at as usize..].rotate_left(1);
+            firsts[at as usize..].rotate_left(1);
             distinct[at as usize..].iter().zip(at..).for_each(|(key, number)| numbers[*key] = number);
         }
         let (p, few, seeds) = (self.p(), distinct.len() <= FEW_KEYS, self.layout.seeds);
@@ -492,7 +497,7 @@ impl<G: Gpu> GpuProgram<G> {
             rows.chunks_exact_mut(row).zip(&distinct).for_each(put);
         }
         self.keys_laid_out = few;
-        distinct.len()
+        firsts
     }
 
     fn put_positions(&mut self, of: &[u32], numbers: &[u32], positions: &[Position]) {
@@ -519,38 +524,42 @@ impl<G: Gpu> GpuProgram<G> {
         if most == 0 {
             return None;
         }
-        let longest = (0..batch.len()).map(|job| digests.hashed_bytes(job)).max().filter(|bytes| *bytes <= most)?;
-        let mut roots = vec![None; batch.keys.len()];
-        for (job, key) in batch.key_of.iter().enumerate() {
-            let root = digests.pk_root(job);
+        let (key_of, mut firsts) = (batch.key_of, vec![usize::MAX; batch.keys.len()]);
+        for (job, key) in key_of.iter().enumerate() {
             // A key that is not there is an error of the batch, which its check names.
-            if *roots.get_mut(*key as usize)?.get_or_insert(root) != root {
-                return None;
-            }
+            let first = firsts.get_mut(*key as usize)?;
+            *first = job.min(*first);
         }
-        Some(self.shape.message_words(longest))
+        let fits = |job: usize| {
+            let (bytes, first) = (digests.hashed_bytes(job), firsts[key_of[job] as usize]);
+            let has_root = first == job || digests.pk_root(first) == digests.pk_root(job);
+            (has_root && bytes <= most).then_some(bytes)
+        };
+        let longest = if in_threads(self.shape.policy.threads) && key_of.len() >= 256 {
+            (0..key_of.len()).into_par_iter().with_min_len(64).map(fits).try_reduce(|| 0, |a, b| Some(a.max(b)))
+        } else {
+            (0..key_of.len()).try_fold(0, |longest, job| Some(fits(job)?.max(longest)))
+        };
+        Some(self.shape.message_words(longest?))
     }
 
-    /// Lays messages out in rows of so many words, and their keys behind them.
+    /// Lays messages out in rows of so many words, and their keys behind them, each as its first job has it.
     fn put_messages(
         &mut self,
         of: &[u32],
-        (numbers, distinct): (&[u32], usize),
+        (numbers, firsts): (&[u32], &[usize]),
         (digests, words): (&dyn Digests, usize),
         keys: &[Key<'_>],
     ) {
         let (n, part, parallel) = (self.p().n, self.layout.messages, in_threads(self.shape.policy.threads));
-        let hashed = Hashed { words, rows: of.len() * words * 4, keys: distinct * 3 * n };
+        let hashed = DigestShape { words, rows: of.len() * words * 4, keys: firsts.len() * 3 * n };
         let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
-        let mut left = of_keys.chunks_exact_mut(3 * n).enumerate().peekable();
-        for (job, key) in of.iter().enumerate() {
-            if let Some((_, to)) = left.next_if(|(number, _)| *number == numbers[*key as usize] as usize) {
-                let sk_prf = digests.sk_prf(job);
-                to[..sk_prf.len()].copy_from_slice(sk_prf);
-                to[n..2 * n].copy_from_slice(keys[*key as usize].pk_seed);
-                to[2 * n..].copy_from_slice(digests.pk_root(job));
-            }
-        }
+        let put_key = |(to, first): (&mut [u8], &usize)| {
+            let sk_prf = digests.sk_prf(*first);
+            to[..sk_prf.len()].copy_from_slice(sk_prf);
+            to[n..2 * n].copy_from_slice(keys[of[*first] as usize].pk_seed);
+            to[2 * n..].copy_from_slice(digests.pk_root(*first));
+        };
         let put = |(job, (to, key)): (usize, (&mut [u8], &u32))| {
             let (m_prime, opt_rand) = (digests.m_prime(job), digests.opt_rand(job));
             let bytes: usize = m_prime.parts().iter().map(|part| part.len()).sum();
@@ -565,8 +574,10 @@ impl<G: Gpu> GpuProgram<G> {
             }
         };
         if parallel && of.len() >= 256 {
+            of_keys.par_chunks_exact_mut(3 * n).zip(firsts).with_min_len(256).for_each(put_key);
             rows.par_chunks_exact_mut(4 * words).zip(of).enumerate().with_min_len(64).for_each(put);
         } else {
+            of_keys.chunks_exact_mut(3 * n).zip(firsts).for_each(put_key);
             rows.chunks_exact_mut(4 * words).zip(of).enumerate().for_each(put);
         }
         self.hashed = Some(hashed);
@@ -616,7 +627,7 @@ impl<G: Gpu> GpuProgram<G> {
         let moved = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
         // They are the caller's, or after an error nobody's.
         let mut rows = vec![0; order.len() * each];
-        let signatures = Sent::Later(moved.signatures);
+        let signatures = SignatureInput::Later(moved.signatures);
         let timing =
             self.pass(&moved, 0..order.len(), nodes, None, signatures, &mut rows).inspect_err(|_| wipe(&mut rows))?;
         let head = if self.plan.op == Op::Sign { self.p().n } else { 0 };
@@ -641,16 +652,16 @@ impl<G: Gpu> GpuProgram<G> {
     ) -> usize {
         let of = &batch.key_of[jobs.clone()];
         let mut numbers = vec![u32::MAX; batch.keys.len()];
-        let keys = self.put_keys(batch, of, &mut numbers, nodes);
+        let firsts = self.put_keys(batch, of, &mut numbers, nodes);
         let flag = self.layout.flag;
         self.bytes(flag).fill(0);
         self.hashed = None;
         match messages {
-            Some(messages) => self.put_messages(of, (&numbers, keys), messages, batch.keys),
+            Some(messages) => self.put_messages(of, (&numbers, &firsts), messages, batch.keys),
             None if self.plan.op == Op::Keygen => {}
             None => self.put_positions(of, &numbers, &batch.positions[jobs]),
         }
-        keys
+        firsts.len()
     }
 
     /// A pass that signs, and hands out what `accept` agreed to.
@@ -668,13 +679,13 @@ impl<G: Gpu> GpuProgram<G> {
         let laid_out = start.elapsed();
         let steps = |program: &Self| program.sign_steps(count, keys);
         let mut timing =
-            self.go(steps, record, Sent::Later(&[]), |program| program.receive_held(count, rows, accept))?;
+            self.go(steps, record, SignatureInput::Later(&[]), |program| program.receive_held(count, rows, accept))?;
         timing.upload += laid_out;
         Ok(timing)
     }
 
     /// What a pass may be recorded as: one of few jobs always, one of more if it is like the last.
-    fn recordable(&mut self, jobs: usize, keys: usize) -> Option<What> {
+    fn recordable(&mut self, jobs: usize, keys: usize) -> Option<RecordingKey> {
         let what = (jobs, keys, self.stored, self.hashed);
         let is_again = self.last.replace(what) == Some(what) && jobs <= MOST_RECORDED_AGAIN;
         (self.shape.policy.record == 1 && (jobs <= MOST_RECORDED || is_again)).then_some(what)
@@ -693,7 +704,7 @@ impl<G: Gpu> GpuProgram<G> {
         digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Result<Timing, Error> {
-        self.kept = Kept::default();
+        self.kept = RootValues::default();
         let words = self.message_words(digests, batch);
         let shared = self.cache.clone();
         let turn = shared.turn();
@@ -706,7 +717,7 @@ impl<G: Gpu> GpuProgram<G> {
             return Err(why);
         }
         let messages = words.map(|words| (&*digests, words));
-        self.pass(batch, 0..batch.len(), &[], messages, Sent::UnderWay(turn), out)
+        self.pass(batch, 0..batch.len(), &[], messages, SignatureInput::UnderWay(turn), out)
     }
 
     /// Checks a batch, whose positions the device computes if its messages' rows have so many words.
@@ -724,14 +735,14 @@ impl<G: Gpu> GpuProgram<G> {
         jobs: std::ops::Range<usize>,
         nodes: &[u64],
         messages: Option<(&dyn Digests, usize)>,
-        mut signatures: Sent<'_>,
+        mut signatures: SignatureInput<'_>,
         out: &mut [u8],
     ) -> Result<Timing, Error> {
         let start = Instant::now();
         let (p, op, count) = (self.p(), self.plan.op, jobs.len());
         let keys = self.lay_out(batch, jobs.clone(), nodes, messages);
         let (few, row) = (count <= MOST_RECORDED, p.sig_bytes());
-        if let (Sent::Later(few), true) = (&mut signatures, few) {
+        if let (SignatureInput::Later(few), true) = (&mut signatures, few) {
             let input = self.layout.input;
             for (to, from) in self.bytes(input).chunks_exact_mut(row).zip(std::mem::take(few)) {
                 to.copy_from_slice(from);
@@ -788,10 +799,10 @@ impl<G: Gpu> GpuProgram<G> {
     }
 }
 
-/// log2 of the leaves that a block of the wide kernels works on at a time.
+/// log2 of the leaves that a block of the cooperative kernels works on at a time.
 const WIDE_CHUNK: u32 = WIDE_ROWS.ilog2();
 
-/// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing beside the work.
+/// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing compared with the work.
 const MOST_RECORDED: usize = 16;
 
 /// Jobs, at most, of a batch that is submitted as a recording if the batch before was like it: a recording is made to be used again. (A
@@ -849,7 +860,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         batch.check(&self.plan, out.len())?;
-        self.kept = Kept { passes: batch.len() > self.layout.jobs, ..Kept::default() };
+        self.kept = RootValues { passes: batch.len() > self.layout.jobs, ..RootValues::default() };
         if self.plan.op == Op::Cache {
             return self.cache(batch, out);
         }
@@ -861,7 +872,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
             let pass = match self.elsewhere {
                 true => self.pass_elsewhere(batch, jobs, &nodes, out),
                 false => {
-                    let signatures = Sent::Later(batch.signatures.get(jobs.clone()).unwrap_or_default());
+                    let signatures = SignatureInput::Later(batch.signatures.get(jobs.clone()).unwrap_or_default());
                     self.pass(batch, jobs, &nodes, None, signatures, out)
                 }
             };
@@ -883,7 +894,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
         if self.plan.op != Op::Sign || !self.takes_whole(batch) {
             return None;
         }
-        self.kept = Kept::default();
+        self.kept = RootValues::default();
         let words = self.message_words(digests, batch);
         let positions = if words.is_none() { digests.positions() } else { Vec::new() };
         let batch = &Batch { positions: &positions, ..*batch };
@@ -909,6 +920,13 @@ impl<G: Gpu> Program for GpuProgram<G> {
         }
         let uploads = self.fetches(batch.signatures)?;
         Some(self.verify_fetched(batch, &uploads, digests, out))
+    }
+
+    fn most_hashed(&self) -> usize {
+        match self.plan.op {
+            Op::Sign | Op::Verify => self.shape.policy.digest as usize,
+            Op::Keygen | Op::Cache => 0,
+        }
     }
 
     fn elsewhere(&mut self, elsewhere: bool) {

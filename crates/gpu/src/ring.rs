@@ -116,8 +116,8 @@ impl<G: Gpu> Ring<'_, G> {
                 self.queue.wait_for(done % SLOTS)?;
                 let (slot, sender) = (self.slot_of(done), sender.clone());
                 copiers.run(move || {
-                    // The task's own reference, to its slot alone: the device fills others meanwhile, and this one once that
-                    // is told below.
+                    // The task's own reference, to its slot alone: the device fills others meanwhile, and this one after
+                    // the message below.
                     let from = G::host_view(host, slot..slot + to.len());
                     for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(row)) {
                         to[skip..].copy_from_slice(&from[skip..]);

@@ -1,4 +1,4 @@
-//! SHA-256 of many messages: pieces of them go through several rows of work, so that copies and launches overlap.
+//! SHA-256 of many messages: pieces of them go through several streams of work, so that copies and launches overlap.
 
 use crate::gpu::{Facts, Gpu, Launch, Queue, Step};
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
@@ -33,7 +33,7 @@ pub struct HashPolicy {
     pub occupancy: u32,
     /// The places of additions and shifts of a compression that go to the multiply-add pipe, as a mask.
     pub imad: u32,
-    /// Rows of work, each with memory of its own.
+    /// Streams of work, each with memory of its own.
     pub streams: u32,
     /// MiB of messages that one of them takes at a time.
     pub piece: u32,
@@ -126,7 +126,7 @@ struct PieceLayout {
     all: usize,
 }
 
-/// A row of work and its memory. The row comes first: it is waited for before the memory goes.
+/// A stream of work and its memory. The stream comes first: it is waited for before the memory goes.
 struct Row<G: Gpu> {
     queue: G::Queue,
     device: G::Memory,

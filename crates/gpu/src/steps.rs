@@ -46,19 +46,19 @@ pub fn accesses(step: &Step) -> impl Iterator<Item = Access> + use<> {
     both.into_iter().flatten().filter(|access| access.bytes != 0)
 }
 
-/// Whether the side row is used between `Fork` and `Join` alone, and joined at the end.
+/// Whether the side stream is used between `Fork` and `Join` alone, and joined at the end.
 pub fn check_order(steps: &[Step]) -> Result<(), &'static str> {
     let mut forked = false;
     for step in steps {
         match step {
             Step::Fork => forked = true,
-            Step::Join if !forked => return Err("joins a side row that was not forked"),
+            Step::Join if !forked => return Err("joins a side stream that was not forked"),
             Step::Join => forked = false,
-            Step::Beside(_) if !forked => return Err("launches on a side row that was not forked"),
+            Step::Beside(_) if !forked => return Err("launches on a side stream that was not forked"),
             _ => {}
         }
     }
-    if forked { Err("leaves its side row without a join") } else { Ok(()) }
+    if forked { Err("leaves its side stream without a join") } else { Ok(()) }
 }
 
 /// The span from the first launch to the last, with what is between.
@@ -69,10 +69,10 @@ pub fn launches(steps: &[Step]) -> std::ops::Range<usize> {
 }
 
 /// Copies and launches in groups, one after the other: those of a group may overlap. For drivers that know barriers
-/// instead of rows; the order must have been checked.
+/// instead of streams; the order must have been checked.
 pub fn groups(steps: &[Step]) -> Vec<Vec<&Step>> {
     let mut groups: Vec<Vec<&Step>> = Vec::new();
-    // The group of the next step of each row, and what the main row's last group copies, if it does.
+    // The group of the next step of each stream, and what the main stream's last group copies, if it does.
     let (mut main, mut side, mut copied): (usize, usize, Vec<Access>) = (0, 0, Vec::new());
     let mut put = |at: usize, step| {
         if groups.len() <= at {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_side_row_is_forked_and_joined() {
+    fn the_side_stream_is_forked_and_joined() {
         let (main, side) = (Step::Launch(launch(1)), Step::Beside(launch(2)));
         for good in [
             &[][..],

@@ -449,7 +449,7 @@ fn signatures_are_stored_once_that_has_paid() {
     });
 }
 
-/// A batch holds the nodes of all its keys at once: their signatures are stored if they fit beside each other.
+/// A batch holds the nodes of all its keys at once: their signatures are stored if they fit together.
 #[test]
 fn signatures_are_stored_while_those_of_all_keys_fit() {
     let p = &TOY_SHA2_16;
@@ -523,7 +523,7 @@ fn lanes() -> HostGpu {
     let mut gpu = HostGpu::new(false);
     gpu.facts.is_cpu = true;
     gpu.facts.most_iterations = 60_000;
-    gpu.facts.defaults = vec![("replay", 1)];
+    gpu.facts.defaults = &[("replay", 1)];
     gpu.facts.without =
         &["levels", "block", "blocks", "chains_block", "xmss_block", "fors_block", "select_block", "sort"];
     gpu
@@ -567,7 +567,7 @@ fn threads_that_are_lanes_give_the_same_bytes() {
             assert!(none.is_empty());
             for height in heights {
                 let (out, solo) = run(lanes(), *height);
-                // A cache's times are not told by stage.
+                // A cache's times are not reported by stage.
                 assert!(solo == expected || op == Op::Cache, "{p} {op:?}, {height} levels: {solo:?}");
                 assert!(out == right, "{p} {op:?}, {height} levels");
             }
@@ -590,7 +590,7 @@ fn threads_that_are_lanes_do_what_all_backends_do() {
 fn a_device_may_lack_axes_and_have_defaults_of_its_own() {
     let mut gpu = HostGpu::new(false);
     gpu.facts.without = &["imad"];
-    gpu.facts.defaults = vec![("levels", 3), ("block", 32)];
+    gpu.facts.defaults = &[("levels", 3), ("block", 32)];
     gpu.facts.fixed_blocks = true;
     let (gpus, device) = device(gpu);
     many(40, |plan, batch| {
@@ -722,11 +722,11 @@ fn stages_are_timed_alone_in_the_shape_that_was_asked_for() {
 #[test]
 fn tables_that_come_along_are_of_these_kernels() {
     let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tuning"));
-    // As the drivers' crates have them.
-    let cuda: (&str, &'static [&'static str], Vec<(&'static str, u32)>) = ("cuda", &[], Vec::new());
-    let vulkan: (_, &'static [&'static str], _) =
-        ("vulkan", &["occupancy", "imad", "levels"], vec![("levels", 3), ("block", 128)]);
-    for (name, without, defaults) in [cuda, vulkan] {
+    let of_drivers = [
+        ("cuda", hypergrove_cuda::WITHOUT, hypergrove_cuda::DEFAULTS),
+        ("vulkan", hypergrove_vulkan::WITHOUT, hypergrove_vulkan::DEFAULTS),
+    ];
+    for (name, without, defaults) in of_drivers {
         let mut gpu = HostGpu::new(false);
         (gpu.facts.without, gpu.facts.defaults) = (without, defaults);
         let gpus = Gpus::new(name, Ok(vec![Arc::new(gpu)]), None);

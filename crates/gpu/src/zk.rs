@@ -1,4 +1,4 @@
-//! zkDilithium on a GPU: keys made ready there, and rows of launches for passes of jobs.
+//! zkDilithium on a GPU: keys made ready there, and streams of launches for passes of jobs.
 //!
 //! A pass is what memory holds. Signing goes in rounds of attempts: those of all open jobs, and where that leaves the
 //! device idle, several of each with rising κ. The host reads which passed, and lays the next round out. See

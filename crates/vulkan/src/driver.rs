@@ -9,6 +9,7 @@ mod queue;
 mod tables;
 
 pub(crate) use device::devices;
+pub use device::{DEFAULTS, WITHOUT};
 pub(crate) use instance::Instance;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -7,8 +7,8 @@ use super::nvrtc::Nvrtc;
 use super::queue::{CudaQueue, Event};
 use crate::compile::{Capability, Compiler};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUfunction, CUfunction_attribute, CUmodule, CUresult};
-use hypergrove_engine::{Error, Reached};
-use hypergrove_fips205::plan::Work;
+use hypergrove_engine::{Error, ReachableMemory};
+use hypergrove_fips205::plan::Rates;
 use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{Access, Allocations, Place, accesses, check_order};
 use hypergrove_gpu::{Facts, Gpu, Step};
@@ -19,6 +19,12 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Policy axes that mean nothing to CUDA's devices: none.
+pub const WITHOUT: &[&str] = &[];
+/// Values that are better for CUDA's devices than the defaults. The device hashes messages that it signs: docs/lab/2026-11-23-digests.md has
+/// the measurement.
+pub const DEFAULTS: &[(&str, u32)] = &[("digest", 256)];
 
 /// All devices of the driver, at least one, or why there is none: a sentence without its full stop. None is touched before
 /// its first use. `cache` is where compiled kernels are kept.
@@ -158,12 +164,12 @@ impl CudaGpu {
             compute_units,
             memory: memory as u64,
             clock,
-            rates: (clock > 0).then(|| Work { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) }),
+            rates: (clock > 0).then(|| Rates { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) }),
             ecc: attribute(CU_DEVICE_ATTRIBUTE_ECC_ENABLED)? != 0,
             largest: u64::MAX,
             fixed_blocks: false,
-            without: &[],
-            defaults: Vec::new(),
+            without: WITHOUT,
+            defaults: DEFAULTS,
             uuid: Some(uuid),
             is_cpu: false,
             most_iterations: usize::MAX,
@@ -367,7 +373,7 @@ impl Gpu for CudaGpu {
         memory.write(at, bytes);
     }
 
-    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn Reached>, Error>> {
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
         Some(CudaHostMemory::new(self, bytes, Owner::Caller).map(|memory| Box::new(memory) as _))
     }
 

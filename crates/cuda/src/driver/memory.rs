@@ -3,7 +3,7 @@
 use super::device::{CudaGpu, OUT_OF_MEMORY};
 use super::lock;
 use cudarc::driver::sys::{self, CUdeviceptr};
-use hypergrove_engine::{Error, Reached};
+use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::Gpu;
 use hypergrove_gpu::steps::{Allocations, Place};
 use std::ops::Range;
@@ -136,7 +136,7 @@ impl CudaHostMemory {
     }
 }
 
-impl Reached for CudaHostMemory {
+impl ReachableMemory for CudaHostMemory {
     fn bytes(&self) -> &[u8] {
         self.slice(0..self.bytes)
     }

@@ -1,4 +1,4 @@
-//! Rows of work: streams, events, and graphs of recorded steps.
+//! Streams, events, and graphs of recorded steps.
 
 use super::device::{CudaGpu, CudaKernels};
 use super::lock;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Threads per SM of launches that take turns with those of other queues: concurrently they would end together,
-/// and leave the device idle while all copy. Smaller ones have room beside each other. An SM holds so many.
+/// and leave the device idle while all copy. Several smaller ones fit concurrently. An SM holds so many.
 const FULL: u64 = 2048;
 
 /// Destroyed once what was submitted to it is done.
@@ -72,7 +72,7 @@ impl Drop for Event {
     }
 }
 
-/// Two streams: the main row and the side row. After an error nothing is under way in it.
+/// Two streams: the main stream and the side stream. After an error nothing is under way in it.
 pub(crate) struct CudaQueue {
     main: Stream,
     side: Stream,
@@ -381,7 +381,7 @@ impl Queue for CudaQueue {
         let started = std::mem::take(&mut self.started);
         let driver = &self.gpu.driver;
         if !started {
-            // SAFETY: the stream is this queue's. The side row was joined into it.
+            // SAFETY: the stream is this queue's. The side stream was joined into it.
             self.gpu.check(unsafe { (driver.cuStreamSynchronize)(self.main.stream) }, "working")?;
             return Ok(None);
         }

@@ -1,12 +1,16 @@
 //! Keys whose top layers are cached: nodes and WOTS+ signatures in device memory, and how they are made.
 
+use super::launches::Grown;
 use super::layout::{Layout, flag_words};
-use super::{GpuProgram, Sent};
+use super::{GpuProgram, SignatureInput};
 use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::nodes::{self, Nodes};
 use hypergrove_engine::{Batch, Error, Key, Timing};
 use hypergrove_fips205::plan::cache_bytes;
-use hypergrove_kernels::{Args, JOB_WORDS, Kernel, flags};
+use hypergrove_kernels::JOB_WORDS;
+use hypergrove_kernels::arguments::{
+    Arguments, Destinations, Layers, ReadCached, Roots, SignChains, StoreSignatures, Trees,
+};
 use std::sync::Arc;
 
 /// Passes in which signatures are stored, at most: a program of few jobs leaves that to another.
@@ -129,7 +133,8 @@ impl<G: Gpu> GpuProgram<G> {
                         to.copy_from_slice(&word.to_le_bytes());
                     }
                 }
-                let done = self.go(|program| program.store_steps(layer, count), None, Sent::Later(&[]), |_| Ok(()));
+                let done =
+                    self.go(|program| program.store_steps(layer, count), None, SignatureInput::Later(&[]), |_| Ok(()));
                 let flags = self.view(l.flag, flag_words(p, count) * 4);
                 let agrees = |job: usize| flags[4 * (1 + job * p.d + layer)..][..4] == 1u32.to_le_bytes();
                 if done.is_ok() && !(0..count).all(agrees) {
@@ -148,18 +153,21 @@ impl<G: Gpu> GpuProgram<G> {
         let mut steps = self.keys(1);
         steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
         steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_bytes });
-        let args = Args { ends: self.device(l.checked_ends), ..self.args() };
+        let (roots, signatures) = (self.device(l.roots), self.signatures());
         // The root that is signed, then that of the layer itself.
-        let both = Args { layer0: layer as u32 - 1, layers: 2, total: 2 * jobs as u32, ..args };
-        let one = Args { layer0: layer as u32, count: jobs as u32, total: (jobs * p.len()) as u32, ..args };
+        let both = Layers { first: layer as u32 - 1, count: 2 };
+        let read = ReadCached { jobs: self.jobs(), layers: both, roots, signatures };
+        let layers = Layers { first: layer as u32, count: 1 };
+        let sign = SignChains { jobs: self.jobs(), layers, units: jobs as u32, roots, signatures };
         let mut launches = vec![
-            self.flat(Kernel::Cached, [1, jobs, 2 * jobs], both),
-            self.flat(Kernel::Chains, [1, jobs, jobs], Args { flags: flags::REPLAY, ..one }),
+            self.flat([1, jobs, 2 * jobs], 2 * jobs, read),
+            self.flat([1, jobs, jobs], jobs * p.len(), sign),
             // Read once more: what was signed is checked against another reading of the root.
-            self.flat(Kernel::Cached, [1, jobs, 2 * jobs], both),
+            self.flat([1, jobs, 2 * jobs], 2 * jobs, read),
         ];
-        self.climb(jobs, args, layer, 1, true, &mut launches);
-        launches.push(self.rows(jobs, layer..layer + 1, Args { flags: flags::KEEP, ..args }));
+        launches.extend(self.climb(jobs, layers, true));
+        let store = StoreSignatures { jobs: self.jobs(), layers, rows_at: self.rows_at(), signatures };
+        launches.push(self.rows(jobs, store));
         steps.extend(launches.into_iter().map(Step::Launch));
         steps.push(self.download(l.flag, flag_bytes));
         steps
@@ -177,7 +185,12 @@ impl<G: Gpu> GpuProgram<G> {
                     numbers.fill(u32::MAX);
                     self.put_keys(batch, &[*key], &mut numbers, &[]);
                     timing.execute += self
-                        .go(|program| program.cache_steps(layer, first, count), None, Sent::Later(&[]), |_| Ok(()))?
+                        .go(
+                            |program| program.cache_steps(layer, first, count),
+                            None,
+                            SignatureInput::Later(&[]),
+                            |_| Ok(()),
+                        )?
                         .execute;
                     let (to, left) = std::mem::take(&mut rest).split_at_mut(count * tree);
                     let part = self.layout.output;
@@ -193,25 +206,27 @@ impl<G: Gpu> GpuProgram<G> {
     fn cache_steps(&self, layer: usize, first: usize, trees: usize) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(1);
-        let args = Args {
-            layer0: layer as u32,
-            first: first as u32,
-            trace: self.device(l.output),
-            flags: flags::ALL_TREES | flags::TOPS | flags::KEEP,
-            ..self.args()
+        let to = Destinations {
+            nodes: self.device(l.nodes[0]),
+            roots: Roots::Bytes(self.device(l.roots)),
+            paths: None,
+            all: Some(self.device(l.output)),
         };
-        self.xmss(trees, args, &mut steps);
+        let of = Trees::OfLayer { layer: layer as u32, first: first as u32 };
+        self.xmss(trees, Grown { trees: of, kept: None, to }, &mut steps);
         steps.push(self.download(l.output, trees * ((2 << p.hp) - 1) * p.n));
         steps
     }
 
+    /// Where the rows of stored signatures begin behind the nodes, in 64 words.
+    pub(super) fn rows_at(&self) -> u32 {
+        nodes::rows_at(self.node_bytes()) as u32
+    }
+
     /// WOTS+ signatures to their rows behind the nodes, or from there.
-    pub(super) fn rows(&self, jobs: usize, layers: std::ops::Range<usize>, args: Args) -> Launch {
-        let units = (jobs * layers.len()) as u32;
-        let base = nodes::rows_at(self.node_bytes()) as u32;
-        let args = Args { layer0: layers.start as u32, layers: layers.len() as u32, total: units, base, ..args };
-        let threads = self.shape.policy.block(Kernel::Stored);
+    pub(super) fn rows<A: Arguments>(&self, units: usize, arguments: A) -> Launch {
+        let (units, threads) = (units as u32, self.shape.policy.block(A::KERNEL));
         let (blocks, threads) = if self.shape.policy.levels == 0 { (1, 1) } else { (units, threads) };
-        Launch { kernel: Kernel::Stored, blocks, threads, args }
+        Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(units) }
     }
 }

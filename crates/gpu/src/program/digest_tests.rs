@@ -4,7 +4,7 @@ use super::*;
 use crate::host::HostGpu;
 use hypergrove_engine::Policy;
 use hypergrove_fips205::{PARAMETER_SETS, TOY_SHA2_16};
-use hypergrove_testkit::digests::{KEYS, Told, text};
+use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Every set; messages from nothing to several blocks of each hash function, with every length around a block's end.
@@ -25,7 +25,7 @@ fn a_device_hashes_messages_as_the_host_does() {
         };
         let (jobs, sig) = (program.layout.jobs.min(jobs), p.sig_bytes());
         for first in [0, 96, 192] {
-            let mut told = Told::new(p, op, (jobs, first), &text);
+            let mut told = DigestJobs::new(p, op, (jobs, first), &text);
             let keys: Vec<_> = (0..KEYS)
                 .map(|key| Key { pk_seed: told.pk_seed(key), sk_seed: &[], cached_nodes: &[], cached_id: 0 })
                 .collect();
@@ -35,7 +35,7 @@ fn a_device_hashes_messages_as_the_host_does() {
             program.lay_out(&batch, 0..jobs, &[], Some((&told, words)));
             // What a signature begins with goes through the room for roots, which nothing else needs here.
             let (part, n) = (program.layout.roots, p.n);
-            let sigs = program.args().sigs;
+            let sigs = program.signatures();
             let steps = program.positions(jobs);
             let submit = |program: &mut GpuProgram<HostGpu>, steps: &[Step]| {
                 program.queue.submit(&program.kernels, steps).unwrap();
@@ -82,7 +82,7 @@ fn a_key_that_messages_are_hashed_with_is_wiped() {
     let (gpu, cache) = (Arc::new(HostGpu::new(true)), Arc::new(NodesCache::new(0)));
     let policy = GpuPolicy::of(&Policy(vec![("digest", 512)])).unwrap();
     let mut program = GpuProgram::new(&gpu, &cache, &Plan::new(p, Op::Sign), jobs, 64 << 20, policy).unwrap();
-    let mut told = Told::new(p, Op::Sign, (jobs, 0), &text);
+    let mut told = DigestJobs::new(p, Op::Sign, (jobs, 0), &text);
     let keys: Vec<_> = (0..KEYS)
         .map(|key| Key { pk_seed: told.pk_seed(key), sk_seed: &text[3000..][..p.n], cached_nodes: &[], cached_id: 0 })
         .collect();

@@ -1,12 +1,17 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{GpuProgram, Hashed, MOST_RECORDED, WIDE_CHUNK};
+use super::{DigestShape, GpuProgram, MOST_RECORDED, WIDE_CHUNK};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_fips205::plan::Op;
-use hypergrove_kernels::flags::COPY;
-use hypergrove_kernels::{Args, BETWEEN, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, flags};
+use hypergrove_kernels::arguments::{
+    Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, Climbing, CompleteChains, Destinations, FetchSignatures,
+    ForsLeaves, ForsLeavesSolo, ForsNodes, GrowChains, HashForsRoots, HashMessages, KeepChains, KeptChains, LayOutKeys,
+    Layers, LeavesAgain, LinkChains, MayKeep, ReadCached, Roots, SelectValues, SignChains, Solo, Tiles, Trees, Wide,
+    XmssLeaves, XmssNodes, XmssSolo,
+};
+use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS};
 
 /// What the steps of signing share.
 struct Signing {
@@ -17,17 +22,42 @@ struct Signing {
     few: bool,
     /// Cached layers whose chains are walked: the lowest signs a root that is new.
     walked: usize,
-    /// The layers that are grown, and how many (job, layer) pairs there are of them.
-    grown: (Args, usize),
-    /// The same of the cached layers whose chains are walked.
-    above: (Args, usize),
+    /// The layers that are grown.
+    grown: Group,
+    /// The cached layers whose chains are walked.
+    above: Group,
+}
+
+/// Layers whose chain values lie together.
+#[derive(Clone, Copy)]
+struct Group {
+    layers: Layers,
+    /// (job, layer) pairs.
+    units: usize,
+    /// All values of their chains, if they are kept.
+    values: u64,
 }
 
 impl Signing {
     /// Both groups of layers, without an empty one.
-    fn groups(&self) -> impl Iterator<Item = (Args, usize)> {
-        [self.grown, self.above].into_iter().filter(|(_, units)| *units > 0)
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        [self.grown, self.above].into_iter().filter(|group| group.units > 0)
     }
+}
+
+/// XMSS trees that are grown, the values that are kept of them, and where their nodes go.
+#[derive(Clone, Copy)]
+pub(super) struct Grown {
+    pub(super) trees: Trees,
+    pub(super) kept: Option<KeptChains>,
+    pub(super) to: Destinations,
+}
+
+/// Nodes that a launch reads, and where those that it leaves go.
+struct Through {
+    tiles: Tiles,
+    from: u64,
+    to: u64,
 }
 
 impl<G: Gpu> GpuProgram<G> {
@@ -36,127 +66,142 @@ impl<G: Gpu> GpuProgram<G> {
         self.gpu.facts().fixed_blocks && self.shape.policy.levels > 2
     }
 
-    /// A launch of `args.total` threads, or of as many as the policy's levels of parallelism allow.
-    pub(super) fn flat(&self, kernel: Kernel, allowed: [usize; 3], args: Args) -> Launch {
+    /// A launch of `total` threads, or of as many as the policy's levels of parallelism allow.
+    pub(super) fn flat<A: Arguments>(&self, allowed: [usize; 3], total: usize, arguments: A) -> Launch {
         let levels = self.shape.policy.levels as usize;
         let most = if levels < 3 { allowed[levels] } else { usize::MAX };
-        let threads = (args.total as usize).min(most).max(1) as u32;
+        let threads = total.min(most).max(1) as u32;
         // Spread thin work over all compute units, evenly: with few large blocks some would get one more than others.
         let even = threads.div_ceil(self.gpu.facts().compute_units).next_multiple_of(32);
-        let (block, blocks) = (self.shape.policy.block(kernel), self.shape.policy.blocks);
+        let (block, blocks) = (self.shape.policy.block(A::KERNEL), self.shape.policy.blocks);
         let most = if even <= 2048 && blocks == 0 { block.min(64) } else { block };
         let block = if self.fixed() { block } else { even.clamp(32, most).min(threads) };
-        Launch { kernel, blocks: threads.div_ceil(block), threads: block, args }
+        let args = arguments.args(total as u32);
+        Launch { kernel: A::KERNEL, blocks: threads.div_ceil(block), threads: block, args }
     }
-    /// A launch over tiles of `args.count` nodes of trees `height` high; sets chunk and up.
-    pub(super) fn tiled(&self, kernel: Kernel, trees: usize, height: u32, mut args: Args) -> Launch {
+
+    /// Tiles of `count` nodes of height `base`, of trees `height` high.
+    fn tiles(&self, kernel: Kernel, height: u32, base: u32, count: u32) -> Tiles {
         let policy = &self.shape.policy;
-        let block = policy.block(kernel);
-        let (left, most) = (height - args.base, policy.most_chunk(self.p()));
-        let each = args.count / self.gpu.facts().compute_units;
-        if each >= block {
+        let (left, most) = (height - base, policy.most_chunk(self.p()));
+        let each = count / self.gpu.facts().compute_units;
+        let (chunk, up) = if each >= policy.block(kernel) {
             // Plenty of work: few levels a launch, so that warps do not run empty towards the top of a tile.
-            args.up = left.min(policy.subtree_height).min(most);
-            args.chunk = most.min(policy.tile).max(args.up);
+            let up = left.min(policy.subtree_height).min(most);
+            (most.min(policy.tile).max(up), up)
         } else {
             // Little of it: as many levels a launch as leave a tile to every compute unit; or all, where levels are
             // shorter than launches.
             let even = each.max(1).ilog2();
-            args.up = if each < 4 { left } else { left.min(even.max(policy.subtree_height)) }.min(most);
-            args.chunk = even.max(args.up).min(most);
-        }
-        let tiles = args.count.div_ceil(1 << args.chunk);
-        let threads = if self.fixed() { block } else { (1u32 << args.chunk).clamp(32, block) };
-        let (blocks, threads) = match policy.levels {
-            0 => (1, 1),
-            1 => (tiles.min(trees as u32), 1),
-            _ => (tiles, threads),
+            let up = if each < 4 { left } else { left.min(even.max(policy.subtree_height)) }.min(most);
+            (even.max(up).min(most), up)
         };
-        Launch { kernel, blocks, threads, args }
+        Tiles { base, count, chunk, up }
     }
 
-    /// Trees of `trees` and `height`: the first launch is given, the others go up from what it leaves.
-    pub(super) fn above(
+    /// A launch over such tiles of so many trees.
+    fn tiled<A: Arguments>(&self, trees: usize, tiles: Tiles, arguments: A) -> Launch {
+        let policy = &self.shape.policy;
+        let (number, block) = (tiles.count.div_ceil(1 << tiles.chunk), policy.block(A::KERNEL));
+        let (blocks, threads) = match policy.levels {
+            0 => (1, 1),
+            1 => (number.min(trees as u32), 1),
+            _ => (number, if self.fixed() { block } else { (1u32 << tiles.chunk).clamp(32, block) }),
+        };
+        Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(0) }
+    }
+
+    /// Launches up to the roots of `trees` trees of `height`, from nodes of height `base` on.
+    fn above<A: Arguments>(
         &self,
-        kernel: Kernel,
         trees: usize,
         height: u32,
-        first: Launch,
+        mut base: u32,
         nodes: [Part; 2],
+        arguments: impl Fn(Through) -> A,
     ) -> Vec<Launch> {
-        let mut launches = vec![first];
-        let mut last = first.args;
-        let mut into = 1;
-        while last.base + last.up < height {
-            let base = last.base + last.up;
-            let count = (trees as u32) << (height - base);
-            let args = Args { base, count, skip: 0, nodes: last.outs, outs: self.device(nodes[into]), ..last };
-            let launch = self.tiled(kernel, trees, height, args);
-            launches.push(launch);
-            last = launch.args;
-            into = 1 - into;
+        let (mut launches, [mut from, mut to]) = (Vec::new(), nodes.map(|part| self.device(part)));
+        while base < height {
+            let tiles = self.tiles(A::KERNEL, height, base, (trees as u32) << (height - base));
+            launches.push(self.tiled(trees, tiles, arguments(Through { tiles, from, to })));
+            base += tiles.up;
+            (from, to) = (to, from);
         }
         launches
     }
 
-    /// Chains, leaves and trees of XMSS: `trees` of them.
-    pub(super) fn xmss(&self, trees: usize, args: Args, steps: &mut Vec<Step>) {
-        let (p, hp) = (self.p(), self.p().hp as u32);
-        let leaves = trees << p.hp;
-        let args = Args { ends: self.device(self.layout.ends), outs: self.device(self.layout.nodes[0]), ..args };
-        let mut last: Option<Launch> = None;
-        for skip in (0..leaves).step_by(self.layout.window) {
-            let count = self.layout.window.min(leaves - skip);
-            let here = Args { skip: skip as u32, count: count as u32, total: (count * p.len()) as u32, ..args };
+    /// Chains, leaves and trees of XMSS: `number` of them.
+    pub(super) fn xmss(&self, number: usize, grown: Grown, steps: &mut Vec<Step>) {
+        let Grown { trees, kept, to } = grown;
+        let (p, jobs, hp) = (self.p(), self.jobs(), self.p().hp as u32);
+        let (leaves, ends) = (number << p.hp, self.device(self.layout.ends));
+        // All windows go up by the same number of levels: by that of the first, the largest.
+        let mut first: Option<Tiles> = None;
+        for skipped in (0..leaves).step_by(self.layout.window) {
+            let here = self.layout.window.min(leaves - skipped);
+            let (skip, count) = (skipped as u32, here as u32);
             if let Some(up) = self.shape.leaf_solo() {
-                let total = here.count >> up;
-                let here = Args { total, up, ..here };
-                let launch = self.flat(Kernel::LeafSolo, [1, trees, total as usize], here);
-                steps.push(Step::Launch(launch));
-                last = last.or(Some(launch));
+                let threads = here >> up;
+                let solo = XmssSolo { jobs, trees, skip, up, to };
+                steps.push(Step::Launch(self.flat([1, number, threads], threads, solo)));
+                first = first.or(Some(Tiles { base: 0, count, chunk: 0, up }));
                 continue;
             }
-            steps.push(Step::Launch(self.flat(Kernel::Chains, [1, trees, count], here)));
-            let up = Args { flags: here.flags & !flags::TRACE, ..here };
-            let up = if here.flags & flags::KEEP == 0 { up } else { Args { trace: args.trace, ..up } };
-            let mut launch = self.tiled(Kernel::Xmss, trees, hp, up);
-            if self.is_few(trees.div_ceil(self.shape.grown.max(1))) {
-                let up = hp.min(WIDE_CHUNK);
-                let args = Args { chunk: WIDE_CHUNK, up, ..launch.args };
-                let blocks = args.count.div_ceil(1 << WIDE_CHUNK);
-                launch = Launch { kernel: Kernel::XmssWide, blocks, threads: 96, args };
-            }
-            // All windows go up by the same number of levels: by that of the first, the largest.
-            if let Some(Launch { args: Args { chunk, up, .. }, .. }) = last {
-                let tiles = launch.args.count.div_ceil(1 << chunk);
-                launch = Launch { blocks: launch.blocks.min(tiles), args: Args { chunk, up, ..launch.args }, ..launch };
-            }
-            steps.push(Step::Launch(launch));
-            last = last.or(Some(launch));
+            let chains = GrowChains { jobs, trees, skip, leaves: count, ends, kept: MayKeep(kept) };
+            steps.push(Step::Launch(self.flat([1, number, here], here * p.len(), chains)));
+            let is_few = self.is_few(number.div_ceil(self.shape.grown.max(1)));
+            let own = match is_few {
+                true => Tiles { base: 0, count, chunk: WIDE_CHUNK, up: hp.min(WIDE_CHUNK) },
+                false => self.tiles(Kernel::Xmss, hp, 0, count),
+            };
+            let tiles = first.map_or(own, |first| Tiles { count, ..first });
+            let (leaves, most) = (XmssLeaves { jobs, trees, skip, tiles, ends, to }, count.div_ceil(1 << tiles.chunk));
+            let launch = match is_few {
+                true => self.wide(count.div_ceil(1 << WIDE_CHUNK), 96, 0, Wide(leaves)),
+                false => self.tiled(number, own, leaves),
+            };
+            steps.push(Step::Launch(Launch { blocks: launch.blocks.min(most), ..launch }));
+            first = Some(tiles);
         }
-        let Some(first) = last else { return };
-        let more = self.above(Kernel::XmssAbove, trees, hp, first, self.layout.nodes);
-        steps.extend(more.into_iter().skip(1).map(Step::Launch));
+        let Some(Tiles { up, .. }) = first else { return };
+        let more = self.above(number, hp, up, self.layout.nodes, |Through { tiles, from, to: next }| XmssNodes {
+            jobs,
+            trees,
+            tiles,
+            nodes: from,
+            to: Destinations { nodes: next, ..to },
+        });
+        steps.extend(more.into_iter().map(Step::Launch));
+    }
+
+    /// A launch of blocks whose threads work together.
+    fn wide<A: Arguments>(&self, blocks: u32, threads: u32, total: usize, arguments: A) -> Launch {
+        Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) }
     }
 
     pub(super) fn fors(&self, jobs: usize, steps: &mut Vec<Step>, on: impl Fn(Launch) -> Step) {
-        let (p, trees) = (self.p(), jobs * self.p().k);
-        let args = Args {
-            count: (trees << p.a) as u32,
-            flags: flags::REVEAL,
-            outs: self.device(self.layout.fors_nodes[0]),
-            roots: self.device(self.layout.fors),
-            ..self.args()
-        };
-        let first = if self.shape.solo && p.a as u32 > SOLO_FORS_LEVELS {
-            let args = Args { total: args.count >> SOLO_FORS_LEVELS, up: SOLO_FORS_LEVELS, ..args };
-            self.flat(Kernel::ForsSolo, [1, trees, args.total as usize], args)
+        let (p, trees, of_jobs) = (self.p(), jobs * self.p().k, self.jobs());
+        let (height, nodes) = (p.a as u32, self.layout.fors_nodes);
+        let (to, roots, signatures) = (self.device(nodes[0]), self.device(self.layout.fors), self.signatures());
+        let (first, up) = if self.shape.solo && height > SOLO_FORS_LEVELS {
+            let (up, threads) = (SOLO_FORS_LEVELS, trees << (height - SOLO_FORS_LEVELS));
+            let solo = ForsLeavesSolo { jobs: of_jobs, up, to, signatures };
+            (self.flat([1, trees, threads], threads, solo), up)
         } else {
-            self.tiled(Kernel::Fors, trees, p.a as u32, args)
+            let tiles = self.tiles(Kernel::Fors, height, 0, (trees << height) as u32);
+            (self.tiled(trees, tiles, ForsLeaves { jobs: of_jobs, tiles, to, roots, signatures }), tiles.up)
         };
-        let launches = self.above(Kernel::ForsAbove, trees, p.a as u32, first, self.layout.fors_nodes);
-        steps.extend(launches.into_iter().map(&on));
-        steps.push(on(self.fors_pk(jobs, Args { nodes: self.device(self.layout.fors), ..self.args() })));
+        steps.push(on(first));
+        let more = self.above(trees, height, up, nodes, |Through { tiles, from, to }| ForsNodes {
+            jobs: of_jobs,
+            tiles,
+            nodes: from,
+            to,
+            roots,
+            signatures,
+        });
+        steps.extend(more.into_iter().map(&on));
+        steps.push(on(self.fors_pk(jobs)));
     }
 
     /// Whether all of a few jobs' hashes at once leave compute units idle: then latency counts, not work.
@@ -165,13 +210,14 @@ impl<G: Gpu> GpuProgram<G> {
         self.shape.policy.levels == 4 && jobs <= MOST_RECORDED && leaves <= 64 * self.gpu.facts().compute_units as usize
     }
 
-    /// PK_FORS of `jobs` jobs from the roots at `args.nodes`.
-    pub(super) fn fors_pk(&self, jobs: usize, args: Args) -> Launch {
-        let args = Args { total: jobs as u32, ..args };
-        if self.is_few(jobs) {
-            return Launch { kernel: Kernel::ForsPkWide, blocks: jobs as u32, threads: 32, args };
+    /// PK_FORS of `jobs` jobs from their roots.
+    fn fors_pk(&self, jobs: usize) -> Launch {
+        let (fors_roots, roots) = (self.device(self.layout.fors), self.device(self.layout.roots));
+        let hash = HashForsRoots { jobs: self.jobs(), fors_roots, roots };
+        match self.is_few(jobs) {
+            true => self.wide(jobs as u32, 32, jobs, Wide(hash)),
+            false => self.flat([1, jobs, jobs], jobs, hash),
         }
-        self.flat(Kernel::ForsPk, [1, jobs, jobs], args)
     }
 
     /// Keys to the device, laid out there unless the host has done it.
@@ -180,71 +226,73 @@ impl<G: Gpu> GpuProgram<G> {
         if self.keys_laid_out {
             return vec![self.upload(seeds, keys * KEY_WORDS * 4)];
         }
-        let args = Args { nodes: self.device(seeds), total: keys as u32, ..self.args() };
+        let lay_out = LayOutKeys { seeds: self.device(seeds), keys: self.jobs().keys };
         let upload = self.upload(seeds, keys * (2 * self.p().n + 8));
-        vec![upload, Step::Launch(self.flat(Kernel::Keys, [1, keys, keys], args))]
+        vec![upload, Step::Launch(self.flat([1, keys, keys], keys, lay_out))]
     }
 
     /// Positions to the device, or messages that select them there.
     pub(super) fn positions(&self, jobs: usize) -> Vec<Step> {
         let l = &self.layout;
-        let Some(Hashed { words, rows, keys }) = self.hashed else {
+        let Some(DigestShape { words, rows, keys }) = self.hashed else {
             return vec![self.upload(l.positions, jobs * (JOB_WORDS + self.p().k) * 4)];
         };
         let (to, from) = (self.device(l.messages) + (jobs * BETWEEN * 4) as u64, self.on_host(l.messages));
-        let flags = if self.plan.op == Op::Sign { flags::SIGN } else { 0 };
-        let (total, count) = (jobs as u32, words as u32);
-        let args = Args { nodes: self.device(l.messages), total, count, flags, ..self.args() };
-        vec![
-            Step::Upload { to, from, bytes: rows + keys },
-            Step::Launch(self.flat(Kernel::Digest, [1, jobs, jobs], args)),
-        ]
+        let hash = HashMessages {
+            jobs: self.jobs(),
+            messages: self.device(l.messages),
+            row_words: words as u32,
+            signatures: self.signatures(),
+            makes_r: self.plan.op == Op::Sign,
+        };
+        vec![Step::Upload { to, from, bytes: rows + keys }, Step::Launch(self.flat([1, jobs, jobs], jobs, hash))]
     }
 
     /// Chains from digits to ends, in sorted tiles.
-    pub(super) fn complete(&self, jobs: usize, mut args: Args) -> Launch {
-        let policy = &self.shape.policy;
-        let even = (args.total / (8 * self.gpu.facts().compute_units)).max(1).ilog2();
-        args.chunk = even.clamp(5, policy.sort.max(5));
-        let tiles = args.total.div_ceil(1 << args.chunk);
+    fn complete(&self, jobs: usize, climbing: &Climbing, units: usize, ends: u64) -> Launch {
+        let (policy, total) = (&self.shape.policy, self.chains_of(units) as u32);
+        let even = (total / (8 * self.gpu.facts().compute_units)).max(1).ilog2();
+        let chunk = even.clamp(5, policy.sort.max(5));
+        let tiles = total.div_ceil(1 << chunk);
         let (blocks, threads) = match policy.levels {
             0 => (1, 1),
             1 => (tiles.min(jobs as u32), 1),
-            2 => (tiles.min(args.count), 1),
+            2 => (tiles.min(units as u32), 1),
             _ if self.fixed() => (tiles, policy.block(Kernel::Complete)),
-            _ => (tiles, policy.block(Kernel::Complete).min(1 << args.chunk)),
+            _ => (tiles, policy.block(Kernel::Complete).min(1 << chunk)),
         };
-        Launch { kernel: Kernel::Complete, blocks, threads, args }
+        let Climbing { jobs, layers, signatures, roots, .. } = *climbing;
+        let complete = CompleteChains { jobs, layers, units: units as u32, chunk, roots, signatures, ends };
+        Launch { kernel: Kernel::Complete, blocks, threads, args: complete.args(total) }
     }
 
-    /// Chains from digits to ends at `args.ends`, and on to the roots, for `layers` from `layer0` on.
-    pub(super) fn climb(
-        &self,
-        jobs: usize,
-        args: Args,
-        layer0: usize,
-        layers: usize,
-        compare: bool,
-        launches: &mut Vec<Launch>,
-    ) {
-        let units = jobs * layers;
+    /// From the digits of signatures' chains to the roots of those layers.
+    pub(super) fn climb(&self, jobs: usize, layers: Layers, compares: bool) -> Vec<Launch> {
+        let units = jobs * layers.count as usize;
         if units == 0 {
-            return;
+            return Vec::new();
         }
-        let args = Args { layer0: layer0 as u32, layers: layers as u32, ..args };
-        let chains = Args { count: units as u32, total: (units * self.p().len()) as u32, ..args };
-        let args = Args { flags: if compare { flags::COMPARE } else { 0 }, total: units as u32, ..args };
+        let (climbing, ends) = (self.climbing(layers, compares), self.device(self.layout.checked_ends));
         if self.shape.solo {
-            launches.push(self.flat(Kernel::ClimbSolo, [1, jobs, units], args));
-            return;
+            return vec![self.flat([1, jobs, units], units, ClimbFromValues { climbing })];
         }
-        launches.push(self.complete(jobs, chains));
-        launches.push(self.flat(Kernel::Climb, [1, jobs, units], args));
+        let climb = self.flat([1, jobs, units], units, ClimbFromEnds { climbing, ends });
+        vec![self.complete(jobs, &climbing, units, ends), climb]
+    }
+
+    fn climbing(&self, layers: Layers, compares: bool) -> Climbing {
+        Climbing {
+            jobs: self.jobs(),
+            layers,
+            signatures: self.signatures(),
+            roots: self.device(self.layout.roots),
+            agrees: compares.then(|| self.device(self.layout.flag)),
+        }
     }
 
     pub(super) fn sign_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
         let (p, l, signing) = (self.p(), &self.layout, self.signing(jobs));
-        let Signing { keep, few, .. } = signing;
+        let Signing { keep, few, grown, .. } = signing;
         let (beside, check) = (self.shape.policy.beside == 1, self.shape.policy.check == 1);
         let mut steps = self.keys(keys);
         steps.extend(self.positions(jobs));
@@ -257,10 +305,15 @@ impl<G: Gpu> GpuProgram<G> {
         } else {
             self.fors(jobs, &mut steps, Step::Launch);
         }
-        let (grown, trees) = signing.grown;
-        if trees > 0 {
-            let kept = if keep { flags::TRACE } else { 0 };
-            self.xmss(trees, Args { flags: flags::REVEAL | kept, ..grown }, &mut steps);
+        if grown.units > 0 {
+            let to = Destinations {
+                nodes: self.device(l.nodes[0]),
+                roots: Roots::Signed(self.device(l.roots)),
+                paths: Some(self.signatures()),
+                all: None,
+            };
+            let kept = keep.then_some(KeptChains { values: grown.values, units: grown.units as u32 });
+            self.xmss(grown.units, Grown { trees: Trees::Selected(grown.layers), kept, to }, &mut steps);
         }
         if self.shape.cached > 0 {
             self.cached_layers(&signing, &mut steps);
@@ -291,53 +344,62 @@ impl<G: Gpu> GpuProgram<G> {
     fn signing(&self, jobs: usize) -> Signing {
         let (l, keep) = (&self.layout, self.shape.policy.replay == 0);
         let walked = if self.stored { 1 } else { self.shape.cached };
-        let (trees, units) = (jobs * self.shape.grown, jobs * walked);
-        let grown = Args {
-            layers: self.shape.grown.max(1) as u32,
-            rows: trees as u32,
-            count: trees as u32,
-            trace: self.device(l.trace),
-            ..self.args()
-        };
-        let above = Args {
-            layer0: self.shape.grown as u32,
-            layers: walked.max(1) as u32,
-            rows: units as u32,
-            count: units as u32,
-            trace: self.device(l.cached_trace),
-            ends: self.device(l.checked_ends),
-            ..self.args()
+        let grown = self.shape.grown;
+        let group = |first: usize, count: usize, part: Part| Group {
+            layers: Layers { first: first as u32, count: count.max(1) as u32 },
+            units: jobs * count,
+            values: self.device(part),
         };
         let few = keep && self.is_few(jobs);
-        Signing { jobs, keep, few, walked, grown: (grown, trees), above: (above, units) }
+        let (grown, above) = (group(0, grown, l.trace), group(grown, walked, l.cached_trace));
+        Signing { jobs, keep, few, walked, grown, above }
     }
 
     /// Paths and roots out of cached nodes, and the chains that are walked there.
     fn cached_layers(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let (l, jobs, cached) = (&self.layout, signing.jobs, self.shape.cached);
-        let (above, units) = signing.above;
+        let Group { layers, units, values } = signing.above;
         let all_cached = jobs * cached;
-        let args = Args { layers: cached as u32, total: all_cached as u32, ..above };
-        steps.push(Step::Launch(self.flat(Kernel::Cached, [1, jobs, all_cached], args)));
+        let read = ReadCached {
+            jobs: self.jobs(),
+            layers: Layers { count: cached as u32, ..layers },
+            roots: self.device(l.roots),
+            signatures: self.signatures(),
+        };
+        steps.push(Step::Launch(self.flat([1, jobs, all_cached], all_cached, read)));
         if self.stored {
-            let (outs, flag) =
-                if signing.few { (self.on_host(l.output), self.on_host(l.flag)) } else { (above.sigs, above.flag) };
+            let (signatures, agrees) = match signing.few {
+                true => (self.on_host(l.output), self.on_host(l.flag)),
+                false => (self.signatures(), self.device(l.flag)),
+            };
             let stored = nodes::stored_layers(self.p(), cached);
-            steps.push(Step::Launch(self.rows(jobs, stored, Args { outs, flag, ..self.args() })));
+            let fetch = FetchSignatures {
+                jobs: self.jobs(),
+                layers: Layers { first: stored.start as u32, count: stored.len() as u32 },
+                rows_at: self.rows_at(),
+                paths: self.signatures(),
+                signatures,
+                agrees,
+            };
+            steps.push(Step::Launch(self.rows(jobs * stored.len(), fetch)));
         }
         if signing.keep {
-            let args = Args { flags: flags::ONLY | flags::TRACE, total: self.chains_of(units), ..above };
-            steps.push(Step::Launch(self.flat(Kernel::Chains, [1, units, units], args)));
+            let kept = KeptChains { values, units: units as u32 };
+            let (jobs, ends) = (self.jobs(), self.device(l.checked_ends));
+            let keep = KeepChains { jobs, layers, units: units as u32, ends, kept };
+            steps.push(Step::Launch(self.flat([1, units, units], self.chains_of(units), keep)));
         }
     }
 
-    /// The revealed leaves once more, for the check of few signatures: they are grown beside what has the chains to wait for.
+    /// The revealed leaves once more, for the check of few signatures: they are grown concurrently with the steps that wait for the chains.
     fn leaves_again(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let beside = self.shape.policy.beside == 1;
         let mut leaves: Vec<Step> = Vec::new();
-        for (args, units) in signing.groups() {
-            let args = Args { outs: self.leaves_of(signing, &args), ..args };
-            let launch = Launch { kernel: Kernel::LeafWide, blocks: units as u32, threads: 32, args };
+        for group in signing.groups() {
+            let Group { layers, units, values } = group;
+            let (jobs, leaves_at) = (self.jobs(), self.leaves_of(signing, group));
+            let again = LeavesAgain { jobs, layers, units: units as u32, values, leaves: leaves_at };
+            let launch = self.wide(units as u32, 32, units, again);
             leaves.push(if beside { Step::Beside(launch) } else { Step::Launch(launch) });
         }
         let after_chains =
@@ -354,39 +416,46 @@ impl<G: Gpu> GpuProgram<G> {
     fn links(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let (p, l, check) = (self.p(), &self.layout, self.shape.policy.check == 1);
         let launches = signing.groups().count();
-        for (i, (args, units)) in signing.groups().enumerate() {
+        for (i, group) in signing.groups().enumerate() {
+            let Group { layers, units, values } = group;
             let slots = (l.fors.at + l.fors.bytes - l.roots.at) / 4;
             let is_last = i + 1 == launches;
-            let (copy, copied) = if is_last { (COPY, slots + signing.jobs * p.sig_bytes() / 4) } else { (0, 0) };
-            let (compare, checked) = if check { (flags::COMPARE, units) } else { (0, 0) };
-            let args = Args {
-                nodes: self.leaves_of(signing, &args),
-                ends: self.on_host(l.output),
-                outs: self.on_host(l.roots),
-                flag: self.on_host(l.flag),
-                flags: compare | copy,
-                chunk: slots as u32,
-                total: self.chains_of(units * p.w()) + (checked + copied) as u32,
-                ..args
+            // Words of the roots, and of signatures.
+            let copied = if is_last { slots + signing.jobs * p.sig_bytes() / 4 } else { 0 };
+            let checked = if check { units } else { 0 };
+            let links = LinkChains {
+                jobs: self.jobs(),
+                layers,
+                units: units as u32,
+                values,
+                leaves: self.leaves_of(signing, group),
+                roots: self.device(l.roots),
+                signatures: self.signatures(),
+                to: self.on_host(l.output),
+                roots_to: self.on_host(l.roots),
+                root_words: slots as u32,
+                agrees: self.on_host(l.flag),
+                compares: check,
             };
-            steps.push(Step::Launch(self.flat(Kernel::Links, [1, units, units], args)));
+            let total = self.chains_of(units * p.w()) + checked + copied;
+            steps.push(Step::Launch(self.flat([1, units, units], total, links)));
         }
     }
 
     /// WOTS+ signatures: out of the chain values that were kept, or by walking the chains once more.
     fn wots_signatures(&self, signing: &Signing, steps: &mut Vec<Step>) {
+        let (jobs, roots, signatures) = (self.jobs(), self.device(self.layout.roots), self.signatures());
         if signing.keep {
-            for (args, units) in signing.groups() {
-                let args = Args { total: self.chains_of(units), ..args };
-                steps.push(Step::Launch(self.flat(Kernel::Select, [1, units, units], args)));
+            for Group { layers, units, values } in signing.groups() {
+                let select = SelectValues { jobs, layers, units: units as u32, values, roots, signatures };
+                steps.push(Step::Launch(self.flat([1, units, units], self.chains_of(units), select)));
             }
             return;
         }
-        let layers = self.shape.grown + signing.walked;
-        let units = signing.jobs * layers;
-        let args = Args { layers: layers as u32, count: units as u32, total: self.chains_of(units), ..self.args() };
-        let args = Args { layer0: 0, flags: flags::REPLAY, ..args };
-        steps.push(Step::Launch(self.flat(Kernel::Chains, [1, signing.jobs, units], args)));
+        let count = self.shape.grown + signing.walked;
+        let (layers, units) = (Layers { first: 0, count: count as u32 }, signing.jobs * count);
+        let sign = SignChains { jobs, layers, units: units as u32, roots, signatures };
+        steps.push(Step::Launch(self.flat([1, signing.jobs, units], self.chains_of(units), sign)));
     }
 
     /// The roots that the signatures lead to, compared with those that are there.
@@ -394,24 +463,23 @@ impl<G: Gpu> GpuProgram<G> {
         let (jobs, keep, grown) = (signing.jobs, signing.keep, self.shape.grown);
         if keep && self.shape.cached > 0 {
             // The cached layers' chains were walked to their ends already.
-            let (above, units) = signing.above;
-            let args = Args { flags: flags::COMPARE, total: units as u32, ..above };
-            steps.push(Step::Launch(self.flat(Kernel::Climb, [1, jobs, units], args)));
+            let Group { layers, units, .. } = signing.above;
+            let (climbing, ends) = (self.climbing(layers, true), self.device(self.layout.checked_ends));
+            steps.push(Step::Launch(self.flat([1, jobs, units], units, ClimbFromEnds { climbing, ends })));
         }
-        let (layers, mut launches) = (if keep { grown } else { grown + signing.walked }, Vec::new());
-        let args = Args { ends: self.device(self.layout.checked_ends), ..self.args() };
-        self.climb(jobs, args, 0, layers, true, &mut launches);
+        let count = if keep { grown } else { grown + signing.walked };
+        let launches = self.climb(jobs, Layers { first: 0, count: count as u32 }, true);
         steps.extend(launches.into_iter().map(Step::Launch));
     }
 
     /// Where the leaves of a group are that are computed once more.
-    fn leaves_of(&self, signing: &Signing, args: &Args) -> u64 {
-        self.device(self.layout.leaves) + u64::from(args.layer0) * (signing.jobs * self.p().n) as u64
+    fn leaves_of(&self, signing: &Signing, group: Group) -> u64 {
+        self.device(self.layout.leaves) + u64::from(group.layers.first) * (signing.jobs * self.p().n) as u64
     }
 
     /// Chains of so many (job, layer) pairs.
-    fn chains_of(&self, units: usize) -> u32 {
-        (units * self.p().len()) as u32
+    fn chains_of(&self, units: usize) -> usize {
+        units * self.p().len()
     }
 
     pub(super) fn verify_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
@@ -423,18 +491,17 @@ impl<G: Gpu> GpuProgram<G> {
         }
         // Roots of an earlier batch must not pass for those of this one.
         steps.push(Step::Zero { at: self.device(l.roots), bytes: jobs * (p.d + 1) * p.n });
-        let args = Args { ends: self.device(l.checked_ends), ..self.args() };
-        let climb = Args { roots: self.device(l.fors), total: (jobs * p.k) as u32, ..args };
+        let trees = jobs * p.k;
+        let climb = ClimbFors { jobs: self.jobs(), signatures: self.signatures(), fors_roots: self.device(l.fors) };
         let mut launches = vec![
-            self.flat(
-                if self.shape.solo { Kernel::ForsClimbSolo } else { Kernel::ForsClimb },
-                [1, jobs, jobs * p.k],
-                climb,
-            ),
-            self.fors_pk(jobs, Args { nodes: self.device(l.fors), ..args }),
+            match self.shape.solo {
+                true => self.flat([1, jobs, trees], trees, Solo(climb)),
+                false => self.flat([1, jobs, trees], trees, climb),
+            },
+            self.fors_pk(jobs),
         ];
-        for layer in 0..p.d {
-            self.climb(jobs, args, layer, 1, false, &mut launches);
+        for layer in 0..p.d as u32 {
+            launches.extend(self.climb(jobs, Layers { first: layer, count: 1 }, false));
         }
         steps.extend(launches.into_iter().map(Step::Launch));
         steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
@@ -447,9 +514,10 @@ impl<G: Gpu> GpuProgram<G> {
         let mut steps = self.keys(jobs);
         // A few roots are written to the host's memory at once.
         let few = jobs <= MOST_RECORDED;
-        let roots = if few { self.on_host(l.output) } else { self.device(l.output) };
-        let args = Args { layer0: p.d as u32 - 1, roots, ..self.args() };
-        self.xmss(jobs, Args { flags: flags::EACH_KEY | flags::TOPS, ..args }, &mut steps);
+        let roots = Roots::Bytes(if few { self.on_host(l.output) } else { self.device(l.output) });
+        let to = Destinations { nodes: self.device(l.nodes[0]), roots, paths: None, all: None };
+        let trees = Trees::OfKeys { layer: p.d as u32 - 1 };
+        self.xmss(jobs, Grown { trees, kept: None, to }, &mut steps);
         if !few {
             steps.push(self.download(l.output, jobs * p.n));
         }

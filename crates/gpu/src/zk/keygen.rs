@@ -1,4 +1,4 @@
-//! Key generation: a pass is one row of launches.
+//! Key generation: a pass is one stream of launches.
 
 use super::ZkGpu;
 use super::pass::PassLayout;

@@ -19,7 +19,7 @@ const SHARE: usize = 64 << 10;
 
 /// A part of a pass's memory: where it begins on the device and on the host.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Part {
+pub(super) struct Offsets {
     device: usize,
     host: usize,
 }
@@ -35,35 +35,35 @@ pub(super) struct PassLayout {
 
 impl PassLayout {
     /// A part of the device's memory alone.
-    pub(super) fn device(&mut self, words: usize) -> Part {
-        let part = Part { device: self.device, host: self.host };
+    pub(super) fn device(&mut self, words: usize) -> Offsets {
+        let part = Offsets { device: self.device, host: self.host };
         self.device += (4 * words).next_multiple_of(256);
         part
     }
     /// The device's last part, of which nothing is secret: it need not be wiped.
-    pub(super) fn public(&mut self, words: usize) -> Part {
+    pub(super) fn public(&mut self, words: usize) -> Offsets {
         let part = self.device(words);
         self.public = self.device - part.device;
         part
     }
     /// A part of the host's memory alone.
-    pub(super) fn host(&mut self, bytes: usize) -> Part {
-        let part = Part { device: self.device, host: self.host };
+    pub(super) fn host(&mut self, bytes: usize) -> Offsets {
+        let part = Offsets { device: self.device, host: self.host };
         self.host += bytes.next_multiple_of(256);
         part
     }
     /// A part of both.
-    pub(super) fn both(&mut self, words: usize) -> Part {
+    pub(super) fn both(&mut self, words: usize) -> Offsets {
         let part = self.device(words);
         self.host += (4 * words).next_multiple_of(256);
         part
     }
     /// What rows are downloaded through.
-    pub(super) fn pieces(&mut self, rows: usize, row: usize) -> Part {
+    pub(super) fn pieces(&mut self, rows: usize, row: usize) -> Offsets {
         self.host(PIECES * rows.min(PIECE_BYTES / row) * row)
     }
     /// What signatures are uploaded through.
-    pub(super) fn ring(&mut self, signatures: usize) -> Part {
+    pub(super) fn ring(&mut self, signatures: usize) -> Offsets {
         self.host(ring_bytes(signatures * SIG_BYTES).max(crate::SLOTS * SIG_BYTES))
     }
 }
@@ -113,19 +113,19 @@ impl<G: Gpu> Memory<G> {
         self.secret.1 = self.secret.1.max(layout.host);
         Ok(())
     }
-    pub(super) fn at(&self, part: Part) -> u64 {
+    pub(super) fn at(&self, part: Offsets) -> u64 {
         G::address(&self.device) + part.device as u64
     }
-    fn on_host(&self, part: Part) -> u64 {
+    fn on_host(&self, part: Offsets) -> u64 {
         G::host_address(&self.host) + part.host as u64
     }
-    pub(super) fn bytes(&mut self, part: Part, bytes: usize) -> &mut [u8] {
+    pub(super) fn bytes(&mut self, part: Offsets, bytes: usize) -> &mut [u8] {
         G::host_bytes(&mut self.host, part.host..part.host + bytes)
     }
-    pub(super) fn upload(&self, part: Part, bytes: usize) -> Step {
+    pub(super) fn upload(&self, part: Offsets, bytes: usize) -> Step {
         Step::Upload { to: self.at(part), from: self.on_host(part), bytes }
     }
-    pub(super) fn download(&self, part: Part, bytes: usize) -> Step {
+    pub(super) fn download(&self, part: Offsets, bytes: usize) -> Step {
         Step::Download { to: self.on_host(part), from: self.at(part), bytes }
     }
     /// Overwrites all that may be secret, the host's part by the threads of the current pool or by this one.
@@ -153,11 +153,11 @@ impl<G: Gpu> Memory<G> {
 /// Where a pass's keys and messages are.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs {
-    pub(super) raw: Part,
-    pub(super) keys: Part,
-    pub(super) jobs: Part,
-    pub(super) messages: Part,
-    pub(super) starts: Part,
+    pub(super) raw: Offsets,
+    pub(super) keys: Offsets,
+    pub(super) jobs: Offsets,
+    pub(super) messages: Offsets,
+    pub(super) starts: Offsets,
     message_words: usize,
 }
 
@@ -240,7 +240,7 @@ impl<G: Gpu> ZkGpu<G> {
     }
 
     /// Sends signatures to the device.
-    pub(super) fn send(&mut self, ring: Part, rows: &[&[u8]], to: Part) -> Result<(), Error> {
+    pub(super) fn send(&mut self, ring: Offsets, rows: &[&[u8]], to: Offsets) -> Result<(), Error> {
         let bytes = ring_bytes(rows.len() * SIG_BYTES).max(crate::SLOTS * SIG_BYTES);
         let (to, parallel, kernels) = (self.memory.at(to), in_threads(self.policy.threads), &self.kernels);
         let Memory { queue, host, .. } = &mut self.memory;
@@ -250,8 +250,8 @@ impl<G: Gpu> ZkGpu<G> {
     /// Fetches rows from the device to their places, behind `pad` rows that nobody wants.
     pub(super) fn fetch_to<const ROW: usize>(
         &mut self,
-        pieces: Part,
-        from: Part,
+        pieces: Offsets,
+        from: Offsets,
         (pad, places): (usize, &mut [&mut [u8; ROW]]),
     ) -> Result<(), Error> {
         let (rows, parallel) = (pad + places.len(), in_threads(self.policy.threads));
@@ -271,8 +271,8 @@ impl<G: Gpu> ZkGpu<G> {
     /// Fetches rows from the device, in order, and hands them out some at a time.
     pub(super) fn fetch(
         &mut self,
-        pieces: Part,
-        from: Part,
+        pieces: Offsets,
+        from: Offsets,
         (rows, row): (usize, usize),
         mut take: impl FnMut(&[u8]),
     ) -> Result<(), Error> {

@@ -13,13 +13,13 @@ use hypergrove_zkdilithium::params::{L, SIG_BYTES, SK_BYTES};
 
 /// A job without its signature, and the κ to try next.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenJob {
     job: u32,
     kappa: u32,
 }
 
 /// The attempts of a round: those of a job run concurrently, with rising κ. `fill` of them take as long as one.
-fn round(open: &mut [Open], most: usize, fill: usize, width: usize) -> Vec<[u32; TRY_SIZE]> {
+fn round(open: &mut [OpenJob], most: usize, fill: usize, width: usize) -> Vec<[u32; TRY_SIZE]> {
     let mut jobs = open.len().min(most);
     if jobs > fill {
         jobs -= jobs % fill;
@@ -68,7 +68,7 @@ impl<G: Gpu> ZkGpu<G> {
         self.run(&steps)?;
         let [made, attempts_at, signatures_at, passes] =
             [made, tries, signatures, flags].map(|part| self.memory.at(part));
-        let mut open: Vec<Open> = (pad as u32..count as u32).map(|job| Open { job, kappa: 0 }).collect();
+        let mut open: Vec<OpenJob> = (pad as u32..count as u32).map(|job| OpenJob { job, kappa: 0 }).collect();
         let mut signed = vec![false; count];
         while !open.is_empty() {
             let mut attempts = vec![[0; TRY_SIZE]; pad];
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn rounds_are_full_and_in_order() {
-        let open = |jobs: u32| -> Vec<Open> { (0..jobs).map(|job| Open { job, kappa: 8 * job }).collect() };
+        let open = |jobs: u32| -> Vec<OpenJob> { (0..jobs).map(|job| OpenJob { job, kappa: 8 * job }).collect() };
         assert_eq!(round(&mut open(3), 8, 4, 16), [[0, 0], [0, 4], [1, 8], [2, 16]]);
         assert_eq!(round(&mut open(5), 2, 4, 16), [[0, 0], [1, 8]]);
         assert_eq!(round(&mut open(5), 8, 2, 16).len(), 4);

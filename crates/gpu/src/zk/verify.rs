@@ -1,4 +1,4 @@
-//! Verification: a pass is one row of launches.
+//! Verification: a pass is one stream of launches.
 
 use super::pass::PassLayout;
 use super::{Keys, ZkGpu, padded};

@@ -8,7 +8,7 @@ use super::{Instance, lock};
 use ash::{amd, ext, khr, nv, vk};
 use gpu_allocator::AllocationSizes;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
-use hypergrove_engine::{Error, Reached};
+use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{self, Access, Allocations};
 use hypergrove_gpu::{Facts, Gpu, Step};
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 const OLDEST: u32 = vk::API_VERSION_1_2;
 
 /// Axes that are NVIDIA's compiler's, and the levels of parallelism: blocks of one thread would each be compiled anew.
-const WITHOUT: &[&str] = &["occupancy", "imad", "levels"];
+pub const WITHOUT: &[&str] = &["occupancy", "imad", "levels"];
 /// Blocks too: a CPU goes through them vector after vector, whatever their size. And their number: Mesa counts the iterations
 /// of all loops of a thread, of which more jobs make more, and ends every loop at its first when there were 65,535. And whether
 /// chains of a batch are sorted: a thread sorts its own.
@@ -49,6 +49,12 @@ const CPU_BLOCK: u32 = 64;
 
 /// The same on a GPU: what every device takes.
 const GPU_BLOCK: u32 = 128;
+
+/// Values that are better on a GPU than the defaults.
+pub const DEFAULTS: &[(&str, u32)] = &[("levels", LEVELS), ("block", GPU_BLOCK)];
+
+/// The same on a CPU. Chain values that are kept are stored lane by lane, for each step.
+const DEFAULTS_ON_CPU: &[(&str, u32)] = &[("levels", LEVELS), ("block", CPU_BLOCK), ("replay", 1)];
 
 /// Compute units (SMs of CUDA) of a GPU that does not tell their number.
 const MULTIPROCESSORS: u32 = 16;
@@ -88,7 +94,7 @@ pub(crate) struct VulkanGpu {
     pub(super) most: (u32, u32),
     identity: Identity,
     cache: Option<Arc<Cache>>,
-    opened: OnceLock<Result<Opened, Error>>,
+    opened: OnceLock<Result<LogicalDevice, Error>>,
     /// The error after which the device answers nothing any more.
     lost: OnceLock<Error>,
     /// What is allocated, with the buffer of each.
@@ -104,7 +110,7 @@ pub(crate) struct VulkanGpu {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Families {
     pub(super) compute: u32,
-    /// One that only copies, beside launches, and the number of its queues.
+    /// One that only copies, concurrently with launches, and the number of its queues.
     pub(super) copies: Option<(u32, u32)>,
     /// Bits of a time stamp of a launching queue; 0 if it has none.
     pub(super) stamps: u32,
@@ -120,7 +126,7 @@ pub(super) struct Identity {
 }
 
 /// What is made at the first use.
-pub(super) struct Opened {
+pub(super) struct LogicalDevice {
     pub(super) device: ash::Device,
     pub(super) allocator: Mutex<Option<Allocator>>,
     pub(super) tables: Mutex<Tables>,
@@ -259,11 +265,7 @@ impl VulkanGpu {
             largest: extended.largest,
             fixed_blocks: true,
             without: if is_cpu { WITHOUT_ON_CPU } else { WITHOUT },
-            defaults: match is_cpu {
-                // Chain values that are kept are stored lane by lane, for each step.
-                true => vec![("levels", LEVELS), ("block", CPU_BLOCK), ("replay", 1)],
-                false => vec![("levels", LEVELS), ("block", GPU_BLOCK)],
-            },
+            defaults: if is_cpu { DEFAULTS_ON_CPU } else { DEFAULTS },
             uuid: Some(extended.uuid),
             is_cpu,
             most_iterations: if is_cpu { CPU_ITERATIONS } else { usize::MAX },
@@ -293,18 +295,18 @@ impl VulkanGpu {
     }
 
     /// The device, opened; after an error that ended it, that error.
-    pub(super) fn open(&self) -> Result<&Opened, Error> {
+    pub(super) fn open(&self) -> Result<&LogicalDevice, Error> {
         if let Some(why) = self.lost.get() {
             return Err(why.clone());
         }
         if let Some(remark) = self.instance.remarks().first() {
             return Err(self.error(format!("the validation layer says: {remark}")));
         }
-        self.opened.get_or_init(|| Opened::new(self)).as_ref().map_err(Error::clone)
+        self.opened.get_or_init(|| LogicalDevice::new(self)).as_ref().map_err(Error::clone)
     }
 
     /// What was opened, also of a lost device; only to be asked by what holds something of it.
-    pub(super) fn opened(&self) -> &Opened {
+    pub(super) fn opened(&self) -> &LogicalDevice {
         self.opened.get().and_then(|opened| opened.as_ref().ok()).expect("something was made of it")
     }
 
@@ -358,7 +360,7 @@ impl VulkanGpu {
 }
 
 impl Families {
-    /// One that computes and does not draw, if there is one; beside it one that only copies.
+    /// One that computes and does not draw, if there is one; and one that only copies.
     fn of(families: &[vk::QueueFamilyProperties]) -> Option<Families> {
         use vk::QueueFlags as Flags;
         let find = |with: Flags, without: Flags| {
@@ -376,8 +378,8 @@ impl Families {
     }
 }
 
-impl Opened {
-    fn new(gpu: &VulkanGpu) -> Result<Opened, Error> {
+impl LogicalDevice {
+    fn new(gpu: &VulkanGpu) -> Result<LogicalDevice, Error> {
         let vulkan = &gpu.instance.instance;
         let Families { compute, copies, .. } = gpu.families;
         let priorities = [1.0; 2];
@@ -436,7 +438,7 @@ impl Opened {
         match made {
             Ok((allocator, tables, pipelines)) => {
                 let (allocator, tables) = (Mutex::new(Some(allocator)), Mutex::new(tables));
-                Ok(Opened { device, allocator, tables, pipelines, compute, copies })
+                Ok(LogicalDevice { device, allocator, tables, pipelines, compute, copies })
             }
             Err(why) => {
                 // SAFETY: nothing of the device is left.
@@ -518,7 +520,7 @@ impl Gpu for VulkanGpu {
     }
 
     /// Its driver would have to import memory; rows go through staging.
-    fn alloc_reached(self: &Arc<Self>, _: usize) -> Option<Result<Box<dyn Reached>, Error>> {
+    fn alloc_reached(self: &Arc<Self>, _: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
         None
     }
 

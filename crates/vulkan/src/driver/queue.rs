@@ -1,4 +1,4 @@
-//! Rows of work: command buffers, ordered by a timeline semaphore, with barriers inside.
+//! Streams of work: command buffers, ordered by a timeline semaphore, with barriers inside.
 
 use super::device::{Families, VulkanGpu};
 use super::lock;
@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Copies of so many bytes go beside others' launches, on a queue that only copies; fewer are done sooner than two queues
-/// have told each other.
-const BESIDE: usize = 1 << 20;
+/// Copies of so many bytes run concurrently with others' launches, on a queue that only copies; fewer are done sooner than two queues
+/// have synchronised.
+const CONCURRENT_COPY: usize = 1 << 20;
 
 /// Time stamps around what is before launches, launches, and what is after: four for each submission that is timed.
 const STAMPS: u32 = 4;
@@ -164,7 +164,7 @@ enum QueueKind {
 const TIMED: u32 = 16;
 
 /// Submissions in order. Each waits for the one before it, whatever queues of the device they go to; launches of several
-/// rows take turns on the one queue that launches.
+/// streams take turns on the one queue that launches.
 pub(crate) struct VulkanQueue {
     timeline: Arc<Timeline>,
     /// The last submission, and the last that a wait is for.
@@ -236,7 +236,7 @@ impl VulkanQueue {
     fn parts<'a>(&self, steps: &'a [Step]) -> Vec<(QueueKind, &'a [Step])> {
         let launches = steps::launches(steps);
         let bytes = |steps: &[Step]| steps.iter().flat_map(steps::accesses).map(|access| access.bytes).sum::<usize>();
-        let beside = |steps: &[Step]| self.copying.is_some() && bytes(steps) >= BESIDE;
+        let beside = |steps: &[Step]| self.copying.is_some() && bytes(steps) >= CONCURRENT_COPY;
         let (first, rest) = steps.split_at(launches.start);
         if launches.is_empty() {
             let up = !matches!(steps.first(), Some(Step::Download { .. }));
@@ -377,7 +377,7 @@ fn encode(
         [&steps[..launches.start], &steps[launches.clone()], &steps[launches.end..]].iter().enumerate()
     {
         for group in steps::groups(part) {
-            // The first one is for what other rows have under way on the same queue: launches take turns.
+            // The first one is for what other streams have under way on the same queue: launches take turns.
             barrier(stages, used);
             for step in group {
                 write(kernels, buffer, step)?;

@@ -45,7 +45,7 @@ fn bytes_go_to_the_device_and_back() {
     let Some((instance, gpu)) = device() else { return };
     let facts = gpu.facts();
     assert!(facts.id == "vulkan:0" && !facts.name.is_empty() && facts.compute_units > 0 && facts.memory > 0);
-    // Copies of that size go beside launches, where a device can do that.
+    // Copies of that size run concurrently with launches, where a device can do that.
     let bytes = 2 << 20;
     let (memory, mut host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(2 * bytes).unwrap());
     assert!(gpu.free().unwrap() > 0 && VulkanGpu::host_view(&host, 0..2 * bytes).iter().all(|&byte| byte == 0));
