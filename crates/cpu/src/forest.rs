@@ -43,7 +43,7 @@ pub(crate) struct Forest<'a> {
 }
 
 /// Where a forest's values go; a slice may be empty if its values are not wanted.
-pub(crate) struct Grown<'a> {
+pub(crate) struct ForestOutput<'a> {
     /// n bytes a tree.
     pub roots: &'a mut [u8],
     /// A tree's part of the signature: FORS secret or WOTS+ signature (left alone here), and authentication path.
@@ -61,11 +61,11 @@ struct Chunk<'a> {
     tops: &'a mut [u8],
     parts: &'a mut [u8],
     traces: &'a mut [u8],
-    keep: Keep<'a>,
+    keep: KeptNodes<'a>,
 }
 
 /// Which nodes are kept, and where.
-enum Keep<'a> {
+enum KeptNodes<'a> {
     None,
     /// Of whole trees, one after the other.
     Trees(&'a mut [u8]),
@@ -110,7 +110,7 @@ impl Forest<'_> {
     }
 
     /// Grows all trees; chunks run on rayon's threads if `parallel`.
-    pub(crate) fn grow(&self, pool: &Pool, scratch: &mut Scratch, parallel: bool, out: Grown<'_>) {
+    pub(crate) fn grow(&self, pool: &Pool, scratch: &mut Scratch, parallel: bool, out: ForestOutput<'_>) {
         let (n, height, trees) = (self.p.n, self.height(), self.trees.len());
         if trees == 0 {
             return;
@@ -133,7 +133,7 @@ impl Forest<'_> {
                 tops,
                 parts: parts.next().unwrap_or_default(),
                 traces: traces.next().unwrap_or_default(),
-                keep: nodes.next().map_or(Keep::None, Keep::Trees),
+                keep: nodes.next().map_or(KeptNodes::None, KeptNodes::Trees),
             });
             return run(parallel, pool, scratch, chunks, work);
         }
@@ -168,7 +168,7 @@ impl Forest<'_> {
                             tops,
                             parts: if reveals { std::mem::take(&mut part) } else { &mut [] },
                             traces: if reveals { std::mem::take(&mut trace) } else { &mut [] },
-                            keep: if slices.is_empty() { Keep::None } else { Keep::Levels(slices) },
+                            keep: if slices.is_empty() { KeptNodes::None } else { KeptNodes::Levels(slices) },
                         }
                     })
                     .collect::<Vec<_>>()
@@ -187,7 +187,7 @@ impl Forest<'_> {
         {
             let Scratch { adrs, key_of, nodes: buffer, parents, .. } = scratch;
             sized(buffer, tops.len()).copy_from_slice(tops);
-            let mut keep = nodes.next().map_or(Keep::None, Keep::Trees);
+            let mut keep = nodes.next().map_or(KeptNodes::None, KeptNodes::Trees);
             let mut levels = Levels { adrs, key_of, nodes: buffer, parents };
             self.reduce(&mut levels, trees, s, height - s, 0, parts.next().unwrap_or_default(), &mut keep);
             roots.copy_from_slice(&buffer[..roots.len()]);
@@ -280,7 +280,7 @@ impl Forest<'_> {
         up: usize,
         sub: usize,
         parts: &mut [u8],
-        keep: &mut Keep<'_>,
+        keep: &mut KeptNodes<'_>,
     ) {
         let (n, (part, head)) = (self.p.n, self.part_bytes());
         let kind = if self.leaves == Leaves::Fors { AdrsType::ForsTree } else { AdrsType::Tree };
@@ -310,13 +310,13 @@ impl Forest<'_> {
     }
 
     /// Copies a level's nodes to where they are kept. Levels up to `base` were kept by the chunks.
-    fn keep_level(&self, keep: &mut Keep<'_>, z: usize, nodes: &[u8], base: usize) {
+    fn keep_level(&self, keep: &mut KeptNodes<'_>, z: usize, nodes: &[u8], base: usize) {
         let (n, height) = (self.p.n, self.height());
         match keep {
-            Keep::None => {}
-            Keep::Levels(levels) => levels[z].copy_from_slice(nodes),
-            Keep::Trees(_) if base > 0 && z == base => {}
-            Keep::Trees(all) => {
+            KeptNodes::None => {}
+            KeptNodes::Levels(levels) => levels[z].copy_from_slice(nodes),
+            KeptNodes::Trees(_) if base > 0 && z == base => {}
+            KeptNodes::Trees(all) => {
                 let (tree, level) = (((2 << height) - 1) * n, n << (height - z));
                 let at = ((2 << height) - (2 << (height - z))) * n;
                 for (tree, level) in all.chunks_mut(tree).zip(nodes.chunks(level)) {

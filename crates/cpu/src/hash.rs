@@ -3,7 +3,7 @@
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Timing};
 use hypergrove_lanes::Sha256;
 use rayon::prelude::*;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Messages that fill a thread's lanes several times over: sorting and the last lanes cost little then.
 const TASK: usize = 256;
@@ -50,18 +50,5 @@ impl Hasher for CpuHasher {
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
 
-    /// The host's memory is its own.
-    fn resident(
-        &mut self,
-        _: Messages<'_>,
-        _: usize,
-        _: usize,
-        _: &mut [[u8; 32]],
-    ) -> Result<Option<Vec<Duration>>, Error> {
-        Ok(None)
-    }
-
-    fn link(&mut self) -> Result<Option<f64>, Error> {
-        Ok(None)
-    }
+    hypergrove_engine::forward!(self => self; hashes_on_host);
 }

@@ -21,7 +21,7 @@ use hypergrove_engine::{
     ZkDilithiumPrograms, capabilities,
 };
 use hypergrove_fips205::Params;
-use hypergrove_fips205::plan::{Plan, Work};
+use hypergrove_fips205::plan::Plan;
 use hypergrove_lanes::tweakable_hash;
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Cpu {
 
     /// zkDilithium over other arithmetic than the instruction set's own: for tests that put faults in.
     #[doc(hidden)]
-    pub fn zkdilithium_over(&self, over: zk::Over, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+    pub fn zkdilithium_over(&self, over: zk::LatticeWrapper, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         Ok(Box::new(zk::CpuZk::new(self.isa, Some(over), policy)?))
     }
 
@@ -115,26 +115,7 @@ impl Backend for Cpu {
         format!("{} {:?}", env!("CARGO_PKG_VERSION"), CpuPolicy::default())
     }
 
-    fn absent(&self) -> Option<String> {
-        None
-    }
-
-    fn notices(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Nobody knows them without measuring for a while: see [`rates`].
-    fn rates(&self, _: &Device) -> Option<Work> {
-        None
-    }
-
-    fn clock(&self, _: &Device) -> Option<f64> {
-        None
-    }
-
-    fn free(&self, _: &Device) -> Option<u64> {
-        None
-    }
+    hypergrove_engine::forward!(self => self; is_host);
 
     capabilities!(has slh_dsa, sha256, zkdilithium; lacks host_memory;);
 }

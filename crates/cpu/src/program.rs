@@ -1,11 +1,11 @@
 //! A plan prepared for the CPU.
 
 use crate::clock::Clock;
-use crate::forest::{Forest, Grown, Leaves, Tree, run, subtree_height};
+use crate::forest::{Forest, ForestOutput, Leaves, Tree, run, subtree_height};
 use crate::policy::CpuPolicy;
 use crate::scratch::{Pool, Scratch, sized};
 use crate::swapped::Swapped;
-use crate::verify::{Group, Kept};
+use crate::verify::{Group, SlotValues};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::{Batch, Error, Program, Timing, forward, wiped};
@@ -24,7 +24,7 @@ pub(crate) struct CpuProgram {
     /// Layers that signing grows; those above come with the key.
     grown: usize,
     pool: Pool,
-    /// `Kept` of each job of the last run.
+    /// `SlotValues` of each job of the last run.
     kept: Vec<u8>,
     jobs: usize,
 }
@@ -57,7 +57,7 @@ pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
             p.d * len * (p.w() * n + job(1)) + fors + xmss + fors_tops.max(xmss_tops)
         }
     };
-    let kept = if matches!(plan.op, Op::Sign | Op::Verify) { batch * Kept::bytes(p) } else { 0 };
+    let kept = if matches!(plan.op, Op::Sign | Op::Verify) { batch * SlotValues::bytes(p) } else { 0 };
     (scratch * policy.threads + kept) as u64
 }
 
@@ -72,7 +72,7 @@ impl CpuProgram {
             })
             .unwrap_or(0);
         let signs = matches!(plan.op, Op::Sign | Op::Verify);
-        let kept = vec![0; if signs { batch * Kept::bytes(plan.params) } else { 0 }];
+        let kept = vec![0; if signs { batch * SlotValues::bytes(plan.params) } else { 0 }];
         let hashes = [hash.clone(), Arc::new(Swapped(hash))];
         CpuProgram { hashes, elsewhere: false, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
     }
@@ -99,7 +99,7 @@ impl CpuProgram {
         let tasks = if parallel { 4 * self.policy.threads } else { 1 };
         let forest = self.forest(keys, Leaves::Xmss, trees, tasks);
         self.pool.with(|scratch| {
-            forest.grow(&self.pool, scratch, parallel, Grown { roots, parts: &mut [], traces: &mut [], nodes });
+            forest.grow(&self.pool, scratch, parallel, ForestOutput { roots, parts: &mut [], traces: &mut [], nodes });
         });
     }
 
@@ -107,7 +107,7 @@ impl CpuProgram {
     fn sign(&self, scratch: &mut Scratch, parallel: bool, job: Job<'_>) -> Result<(), Error> {
         let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
         let Job { keys, key, cached_nodes, at, signature, kept, clock } = job;
-        let mut kept = Kept::new(p, kept);
+        let mut kept = SlotValues::new(p, kept);
         let (fors_parts, ht) = signature[n..].split_at_mut(p.fors_bytes());
         let (grown_parts, cached_parts) = ht.split_at_mut(self.grown * p.xmss_bytes());
 
@@ -133,8 +133,8 @@ impl CpuProgram {
             let fors_forest = self.forest(keys, Leaves::Fors, &fors, tasks);
             let xmss_forest = self.forest(keys, Leaves::Xmss, &xmss, tasks);
             let fors_out =
-                Grown { roots: &mut fors_roots[..p.k * n], parts: fors_parts, traces: &mut [], nodes: &mut [] };
-            let xmss_out = Grown {
+                ForestOutput { roots: &mut fors_roots[..p.k * n], parts: fors_parts, traces: &mut [], nodes: &mut [] };
+            let xmss_out = ForestOutput {
                 roots: &mut xmss_roots[..self.grown * n],
                 parts: &mut *grown_parts,
                 traces: &mut traces[..self.grown * trace],
@@ -188,7 +188,7 @@ impl CpuProgram {
         nodes: &[u8],
         at: &Position,
         parts: &mut [u8],
-        kept: &mut Kept<'_>,
+        kept: &mut SlotValues<'_>,
     ) -> Result<(), Error> {
         let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
         if self.plan.cached_layers == 0 {
@@ -231,7 +231,7 @@ impl CpuProgram {
         let (jobs, threads) = (batch.len(), self.policy.threads);
         let keys: Vec<KeyState> = batch.keys.iter().map(|key| KeyState::new(key.pk_seed, key.sk_seed)).collect();
         let mut kept = std::mem::take(&mut self.kept);
-        let each = Kept::bytes(p);
+        let each = SlotValues::bytes(p);
         if matches!(self.plan.op, Op::Sign | Op::Verify) {
             sized(&mut kept, jobs * each);
         }
@@ -343,7 +343,7 @@ impl Program for CpuProgram {
     }
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
-        let (p, each) = (self.plan.params, Kept::bytes(self.plan.params));
+        let (p, each) = (self.plan.params, SlotValues::bytes(self.plan.params));
         let range = match slot {
             Slot::ForsRoots => 0..p.k,
             Slot::ForsPk => p.k..p.k + 1,

@@ -18,17 +18,17 @@ pub(crate) struct Group<'a> {
 }
 
 /// Intermediate values of one job, in the order of `Slot`: FORS roots, PK_FORS, XMSS roots.
-pub(crate) struct Kept<'a> {
+pub(crate) struct SlotValues<'a> {
     p: &'static Params,
     bytes: &'a mut [u8],
 }
 
-impl<'a> Kept<'a> {
+impl<'a> SlotValues<'a> {
     pub(crate) const fn bytes(p: &Params) -> usize {
         (p.k + 1 + p.d) * p.n
     }
-    pub(crate) fn new(p: &'static Params, bytes: &'a mut [u8]) -> Kept<'a> {
-        Kept { p, bytes }
+    pub(crate) fn new(p: &'static Params, bytes: &'a mut [u8]) -> SlotValues<'a> {
+        SlotValues { p, bytes }
     }
     pub(crate) fn fors_roots(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.p.k * self.p.n]
@@ -69,7 +69,7 @@ impl Group<'_> {
         let signatures = &self.batch.signatures[self.jobs.clone()];
         let job_keys = &self.batch.key_of[self.jobs.clone()];
         let Scratch { adrs, key_of, digits, order, wide, nodes, parents, messages, .. } = scratch;
-        let kept = kept.chunks_mut(Kept::bytes(p));
+        let kept = kept.chunks_mut(SlotValues::bytes(p));
 
         // FORS leaves from the revealed secrets, then the climb (FIPS 205, Algorithm 17).
         let trees = sized(nodes, jobs * p.k * N);
@@ -104,7 +104,7 @@ impl Group<'_> {
         adrs.extend(positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf).0));
         self.hash.t_l(self.keys(key_of, 1), adrs, p.k, trees, messages);
         clock.lap("fors_pk");
-        let mut kept: Vec<Kept<'_>> = kept.map(|bytes| Kept::new(p, bytes)).collect();
+        let mut kept: Vec<SlotValues<'_>> = kept.map(|bytes| SlotValues::new(p, bytes)).collect();
         for ((kept, roots), message) in kept.iter_mut().zip(trees.chunks(p.k * N)).zip(messages.chunks(N)) {
             kept.fors_roots().copy_from_slice(roots);
             kept.fors_pk().copy_from_slice(message);

@@ -14,7 +14,7 @@ mod verify;
 use hypergrove_engine::wiped;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
-use hypergrove_zkdilithium::keys::Opened;
+use hypergrove_zkdilithium::keys::DecodedSignature;
 use hypergrove_zkdilithium::params::{SEED_BYTES, ZETA};
 use hypergrove_zkdilithium::poseidon::{ANTIDIAGONALS, ROUND_CONSTANTS, hankel_factors};
 use hypergrove_zkdilithium::{
@@ -23,7 +23,7 @@ use hypergrove_zkdilithium::{
 use lanes::{Lanes, Scratch};
 use next::Next;
 pub(crate) use program::CpuZk;
-pub use program::Over;
+pub use program::LatticeWrapper;
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
@@ -110,7 +110,7 @@ impl ZkDilithium {
     /// Bytes that each thread works in: scratch for lanes of either width, and what it keeps of the jobs of a chunk.
     pub fn thread_bytes(&self) -> usize {
         let scratch = [&self.narrow, &self.wide].map(|lattice| Scratch::bytes(lattice.lanes()));
-        scratch.iter().sum::<usize>() + MOST * size_of::<Opened>()
+        scratch.iter().sum::<usize>() + MOST * size_of::<DecodedSignature>()
     }
 
     /// Cycles of a core for a Poseidon permutation, at least: 21 rounds of 897 operations on the multiply-add pipes,
@@ -153,7 +153,7 @@ impl ZkDilithium {
         let chunk = self.chunk(jobs.len());
         let one = |jobs: &[Verify<'_>]| {
             let mut verdicts = Vec::with_capacity(jobs.len());
-            self.on_lanes(jobs.len(), Then::Keep, |lanes| lanes.verify(jobs, &mut verdicts));
+            self.on_lanes(jobs.len(), ScratchEnd::Keep, |lanes| lanes.verify(jobs, &mut verdicts));
             verdicts
         };
         if jobs.len() <= chunk {
@@ -176,7 +176,7 @@ impl ZkDilithium {
         assert_eq!(jobs.len(), places.len(), "a place for each job");
         let chunk = self.chunk(jobs.len());
         let one = |(jobs, places): (&[J], &mut [T])| {
-            self.on_lanes(jobs.len(), Then::Wipe, |lanes| run(lanes, jobs, places));
+            self.on_lanes(jobs.len(), ScratchEnd::Wipe, |lanes| run(lanes, jobs, places));
         };
         match self.threads() {
             1 => jobs.chunks(chunk).zip(places.chunks_mut(chunk)).for_each(one),
@@ -196,15 +196,15 @@ impl ZkDilithium {
     }
 
     /// Lanes for so many jobs, on this thread.
-    fn on_lanes(&self, jobs: usize, then: Then, run: impl FnOnce(&mut Lanes<'_>)) {
+    fn on_lanes(&self, jobs: usize, then: ScratchEnd, run: impl FnOnce(&mut Lanes<'_>)) {
         let wide = jobs >= self.wide.lanes();
         let (lattice, pool) = if wide { (&self.wide, &self.scratch[1]) } else { (&self.narrow, &self.scratch[0]) };
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
         let mut lanes = Lanes { lattice: &**lattice, lanes: lattice.lanes(), turn: self.turn, s: &mut scratch };
         match then {
-            Then::Keep => run(&mut lanes),
-            Then::Wipe => {
+            ScratchEnd::Keep => run(&mut lanes),
+            ScratchEnd::Wipe => {
                 wiped(|| run(&mut lanes));
                 scratch.zeroize();
             }
@@ -218,7 +218,7 @@ const MOST: usize = 256;
 
 /// What becomes of scratch after a call: what held secrets is wiped.
 #[derive(Clone, Copy, PartialEq)]
-enum Then {
+enum ScratchEnd {
     Keep,
     Wipe,
 }

@@ -1,7 +1,7 @@
 //! What a backend is: it prepares plans for a device, and the prepared programs run batches.
 
 use crate::{Error, Hasher, SelfTest, ZkDilithium};
-use hypergrove_fips205::plan::{Plan, Slot, Work};
+use hypergrove_fips205::plan::{Plan, Rates, Slot};
 use hypergrove_fips205::{MPrime, Params, Position};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -44,7 +44,7 @@ impl Device {
 pub const THREADS: &str = "threads";
 
 /// Name of the axis by which a program is asked to time each of its stages alone, if its backend can: 1 for yes. No space
-/// has it: nothing runs beside anything else then, and a run takes longer than it has to.
+/// has it: nothing runs concurrently then, and a run takes longer than it has to.
 pub const STAGES: &str = "stages";
 
 /// One choice of a policy, and its possible values. The tuner does not know what they mean.
@@ -237,10 +237,10 @@ pub trait Backend: Send + Sync {
     fn notices(&self) -> Vec<String>;
     /// Compressions a second of the whole device, at most: a limit for what plans can reach on it, measured now or known
     /// of its kind. `None` where they are not known.
-    fn rates(&self, device: &Device) -> Option<Work>;
+    fn rates(&self, device: &Device) -> Option<Rates>;
     /// Cycles a second of the device, at most; `None` where that is not known.
     fn clock(&self, device: &Device) -> Option<f64>;
-    /// What measured times depend on beside the space: the kernels' sources and the defaults of a policy. Tables of other
+    /// What measured times depend on in addition to the space: the kernels' sources and the defaults of a policy. Tables of other
     /// fingerprints are stale.
     fn fingerprint(&self, device: &Device) -> String;
     /// Bytes of the device's own memory that are free now; `None` where it has none, or does not say.
@@ -260,11 +260,11 @@ pub trait Backend: Send + Sync {
 /// in it no thread has to copy. It keeps what it needs of the driver for as long as it lives.
 pub trait HostMemory: Send + Sync {
     /// Zeroed memory. `Err(Unsupported)` where the backend's devices reach none but their programs' own.
-    fn allocate(&self, bytes: usize) -> Result<Box<dyn Reached>, Error>;
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error>;
 }
 
 /// What a [`HostMemory`] gives. It is not wiped when it goes: whoever drops it has done that.
-pub trait Reached: Send + Sync {
+pub trait ReachableMemory: Send + Sync {
     /// All of it, to read.
     fn bytes(&self) -> &[u8];
     /// All of it, to change.
@@ -379,6 +379,9 @@ pub trait Program: Send {
         digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>>;
+    /// Bytes of the longest message that the device hashes by itself in [`run_held`](Program::run_held) and
+    /// [`run_fetched`](Program::run_fetched); 0 where the host hashes all.
+    fn most_hashed(&self) -> usize;
     /// Whether the next runs put every job in another place of the device than usual, a single job too: another lane of a
     /// vector, another thread. A batch that is run both ways gives different bytes if one place is faulty.
     /// [`read`](Program::read) means nothing after such a run. `run` fails with `OutOfMemory` if there is no room for

@@ -86,7 +86,8 @@ impl Chosen {
     pub(crate) fn told(&self) -> Choice {
         let mut choice = self.choice.clone();
         if self.beside > 0 && self.state != State::Settled {
-            choice.why = join(&choice.why, &format!("runs beside other programs, not judged: {}", self.beside));
+            choice.why =
+                join(&choice.why, &format!("runs that overlapped with other programs, not judged: {}", self.beside));
         }
         choice
     }

@@ -1,4 +1,4 @@
-//! What a caller cannot foresee.
+//! Errors that a caller cannot predict.
 
 use hypergrove_fips205::digest::MessageError;
 use hypergrove_fips205::keys::KeyError;

@@ -1,6 +1,6 @@
 //! Methods of the traits that ask another one for the answer: for backends around a backend, and for test doubles.
 
-pub use hypergrove_fips205::plan::{Plan, Work};
+pub use hypergrove_fips205::plan::{Plan, Rates};
 
 /// Implements the named methods by calling those of another device, backend, program or hasher: `forward!(self => self.subject;
 /// name, devices);`. Whoever forwards names each method, since none has a default.
@@ -25,7 +25,7 @@ macro_rules! forward {
         fn notices(&$self) -> Vec<String> { $to.notices() }
     };
     (@ rates $self:ident $to:expr) => {
-        fn rates(&$self, device: &$crate::Device) -> Option<$crate::forward::Work> { $to.rates(device) }
+        fn rates(&$self, device: &$crate::Device) -> Option<$crate::forward::Rates> { $to.rates(device) }
     };
     (@ clock $self:ident $to:expr) => {
         fn clock(&$self, device: &$crate::Device) -> Option<f64> { $to.clock(device) }
@@ -94,8 +94,33 @@ macro_rules! forward {
     (@ elsewhere $self:ident $to:expr) => {
         fn elsewhere(&mut $self, elsewhere: bool) { $to.elsewhere(elsewhere) }
     };
+    // A backend of the host: its drivers cannot be absent, and nobody knows its rates without measuring for a while.
+    (@ is_host $self:ident $to:expr) => {
+        fn absent(&$self) -> Option<String> { None }
+        fn notices(&$self) -> Vec<String> { Vec::new() }
+        fn rates(&$self, _: &$crate::Device) -> Option<$crate::forward::Rates> { None }
+        fn clock(&$self, _: &$crate::Device) -> Option<f64> { None }
+        fn free(&$self, _: &$crate::Device) -> Option<u64> { None }
+    };
+    // A hasher whose memory is the host's: nothing is resident elsewhere, and there is no link.
+    (@ hashes_on_host $self:ident $to:expr) => {
+        fn resident(
+            &mut $self,
+            _: $crate::Messages<'_>,
+            _: usize,
+            _: usize,
+            _: &mut [[u8; 32]],
+        ) -> Result<Option<Vec<std::time::Duration>>, $crate::Error> {
+            Ok(None)
+        }
+        fn link(&mut $self) -> Result<Option<f64>, $crate::Error> { Ok(None) }
+    };
+
     // A program that looks at outputs, or changes them, has them where it can.
     (@ only_run $self:ident $to:expr) => {
+        fn most_hashed(&$self) -> usize {
+            0
+        }
         fn run_held(
             &mut $self,
             _: &$crate::Batch<'_>,

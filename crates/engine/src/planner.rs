@@ -61,7 +61,7 @@ pub struct SubBatches<I: Iterator> {
 }
 
 /// The jobs of one group in the sub-batch that is being filled.
-struct Part<G> {
+struct GroupJobs<G> {
     group: G,
     jobs: usize,
     most: usize,
@@ -120,14 +120,14 @@ impl<I: Iterator> SubBatches<I> {
 
     /// Adds a job to the parts. Gives the bytes that all of them then need, since programs run one after the other, and
     /// whether the job's program takes no more; `None` if the device does not execute the job, or the program takes fewer.
-    fn add<W: Weigh<I::Item>>(weigh: &W, parts: &mut Vec<Part<W::Group>>, job: &I::Item) -> Option<(u64, bool)> {
+    fn add<W: Weigh<I::Item>>(weigh: &W, parts: &mut Vec<GroupJobs<W::Group>>, job: &I::Item) -> Option<(u64, bool)> {
         let mut full = false;
         if let Some(group) = weigh.group(job) {
             let at = match parts.iter().position(|part| part.group == group) {
                 Some(at) => at,
                 None if weigh.takes(&group) => {
                     let (seconds, most) = (weigh.seconds(&group), weigh.most(&group));
-                    parts.push(Part { group, jobs: 0, most, seconds, program: 0 });
+                    parts.push(GroupJobs { group, jobs: 0, most, seconds, program: 0 });
                     parts.len() - 1
                 }
                 None => return None,

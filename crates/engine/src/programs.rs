@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const MOST_IDLE: usize = 16;
 
 /// Runs with less than a full program's jobs, for want of memory, after which more are tried: whoever held the memory may
-/// have given it back, and one refusal costs little beside so many.
+/// have given it back, and one refusal costs little compared with so many.
 const RUNS_OF_LESS: usize = 32;
 
 /// A chunk of zkDilithium on the host has at most so many times the jobs that fill the host: the end of a chunk, where threads
@@ -93,7 +93,7 @@ impl Group {
 }
 
 /// A prepared program of any kind.
-pub enum Ready {
+pub enum AnyProgram {
     /// A plan's.
     SlhDsa(Box<dyn Program>),
     /// zkDilithium's.
@@ -102,14 +102,14 @@ pub enum Ready {
     Sha256(Box<dyn Hasher>),
 }
 
-impl Ready {
+impl AnyProgram {
     /// Whether the next runs put every job in another place: see [`Program::elsewhere`].
     pub fn elsewhere(&mut self, elsewhere: bool) {
         match self {
-            Ready::SlhDsa(program) => program.elsewhere(elsewhere),
-            Ready::ZkDilithium(program) => program.elsewhere(elsewhere),
+            AnyProgram::SlhDsa(program) => program.elsewhere(elsewhere),
+            AnyProgram::ZkDilithium(program) => program.elsewhere(elsewhere),
             // Digests are computed once.
-            Ready::Sha256(_) => {}
+            AnyProgram::Sha256(_) => {}
         }
     }
 }
@@ -239,7 +239,7 @@ impl GroupFacts {
 struct Prepared {
     group: Group,
     policy: Policy,
-    program: Ready,
+    program: AnyProgram,
     bucket: usize,
     bytes: u64,
 }
@@ -389,7 +389,7 @@ impl Programs {
             (times * program.jobs(op).max(1), program.queue(op).max(1) as usize, program.bytes());
         let uses_expanded_keys = program.uses_expanded_keys();
         let facts = GroupFacts { uses_expanded_keys, ..self.facts_without_plan(group, jobs, queue, bytes) };
-        let program = Ready::ZkDilithium(program);
+        let program = AnyProgram::ZkDilithium(program);
         lock(&self.pool).idle.push(Prepared { group, policy, program, bucket: group.bucket(jobs), bytes });
         Ok(facts)
     }
@@ -398,7 +398,7 @@ impl Programs {
     pub fn ask_zkdilithium<T>(&self, group: Group, ask: impl FnOnce(&dyn ZkDilithium) -> T) -> Result<T, Error> {
         let facts = self.facts(group)?;
         self.with_untimed(&facts, |program| match program {
-            Ready::ZkDilithium(program) => ask(&**program),
+            AnyProgram::ZkDilithium(program) => ask(&**program),
             _ => unreachable!("a program of zkDilithium"),
         })
     }
@@ -407,13 +407,13 @@ impl Programs {
     pub fn longest_message(&self, group: Group) -> Result<usize, Error> {
         let facts = self.facts(group)?;
         self.with_untimed(&facts, |program| match program {
-            Ready::Sha256(hasher) => hasher.longest(),
+            AnyProgram::Sha256(hasher) => hasher.longest(),
             _ => unreachable!("a program of SHA-256"),
         })
     }
 
     /// Runs `work` with a program of a group that has no plan; the time that it takes says nothing of the device.
-    fn with_untimed<T>(&self, facts: &GroupFacts, work: impl FnOnce(&mut Ready) -> T) -> Result<T, Error> {
+    fn with_untimed<T>(&self, facts: &GroupFacts, work: impl FnOnce(&mut AnyProgram) -> T) -> Result<T, Error> {
         let (group, bucket, bytes) = (facts.group, facts.group.bucket(1), facts.fixed_bytes);
         let policy = self.policy_without_plan(group);
         let mut run = InUse { programs: self, number: lock(&self.pool).begin(group, bucket, bytes), is_active: false };
@@ -500,7 +500,7 @@ impl Programs {
         facts: &Arc<GroupFacts>,
         jobs: usize,
         (room, all): (u64, u64),
-        work: impl FnOnce(&mut Ready, &Policy) -> Result<Option<T>, Error>,
+        work: impl FnOnce(&mut AnyProgram, &Policy) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let group = facts.group;
         let (bucket, policy) =
@@ -543,7 +543,7 @@ impl Programs {
         policy: &Policy,
         all: u64,
         run: &mut InUse<'_>,
-    ) -> Result<Ready, Error> {
+    ) -> Result<AnyProgram, Error> {
         let group = facts.group;
         let fits = |old: &Prepared| {
             old.bucket == bucket
@@ -595,14 +595,14 @@ impl Programs {
         }
     }
 
-    fn prepare(&self, facts: &GroupFacts, bucket: usize, policy: &Policy) -> Result<Ready, Error> {
+    fn prepare(&self, facts: &GroupFacts, bucket: usize, policy: &Policy) -> Result<AnyProgram, Error> {
         let (backend, device) = (&self.backend, &self.device);
         Ok(match facts.group.kind {
             Kind::SlhDsa { .. } => {
-                Ready::SlhDsa(backend.slh_dsa_on(device)?.prepare(device, facts.plan(), bucket, policy)?)
+                AnyProgram::SlhDsa(backend.slh_dsa_on(device)?.prepare(device, facts.plan(), bucket, policy)?)
             }
-            Kind::ZkDilithium(_) => Ready::ZkDilithium(backend.zkdilithium_on(device)?.prepare(device, policy)?),
-            Kind::Sha256 => Ready::Sha256(backend.sha256_on(device)?.prepare(device, policy)?),
+            Kind::ZkDilithium(_) => AnyProgram::ZkDilithium(backend.zkdilithium_on(device)?.prepare(device, policy)?),
+            Kind::Sha256 => AnyProgram::Sha256(backend.sha256_on(device)?.prepare(device, policy)?),
         })
     }
 

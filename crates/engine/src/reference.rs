@@ -6,11 +6,11 @@ use crate::{
     Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms,
     Timing,
 };
-use hypergrove_fips205::plan::{Op, Plan, Slot, Work};
+use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::reference::{Implied, implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType};
 use sha2::{Digest, Sha256};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Executes plans with [`hypergrove_fips205::reference`], one job after the other on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,24 +37,10 @@ impl Backend for Reference {
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
     }
-    fn absent(&self) -> Option<String> {
-        None
-    }
-    fn notices(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn rates(&self, _: &Device) -> Option<Work> {
-        None
-    }
-    fn clock(&self, _: &Device) -> Option<f64> {
-        None
-    }
+    crate::forward!(self => self; is_host);
     /// It has no space.
     fn fingerprint(&self, _: &Device) -> String {
         String::new()
-    }
-    fn free(&self, _: &Device) -> Option<u64> {
-        None
     }
     crate::capabilities!(has slh_dsa, sha256; lacks zkdilithium, host_memory;);
 }
@@ -104,18 +90,7 @@ impl Hasher for ReferenceHasher {
         }
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
-    fn resident(
-        &mut self,
-        _: Messages<'_>,
-        _: usize,
-        _: usize,
-        _: &mut [[u8; 32]],
-    ) -> Result<Option<Vec<Duration>>, Error> {
-        Ok(None)
-    }
-    fn link(&mut self) -> Result<Option<f64>, Error> {
-        Ok(None)
-    }
+    crate::forward!(self => self; hashes_on_host);
 }
 
 struct ReferenceProgram {

@@ -4,13 +4,14 @@
 //! and ever after: nothing that the device computes is handed out.
 
 use crate::{
-    Accept, Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs,
+    Accept, Backend, Batch, Device, Digests, Error, Hasher, HostMemory, Key, Messages, Policy, Program, Sha256Programs,
     SlhDsaPrograms, THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
     sign_to_vec,
 };
+use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::params::*;
 use hypergrove_fips205::plan::{Op, Plan, Slot};
-use hypergrove_fips205::{Family, Params, Position, SetStatus};
+use hypergrove_fips205::{Family, MPrime, Mode, Params, Position, SetStatus};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey, VerifyingKey};
 use sha2::{Digest, Sha256};
@@ -40,10 +41,10 @@ static SHAKE_24: Params = small("SHAKE with n = 24", Family::Shake, 24);
 static SHAKE_32: Params = small("SHAKE with n = 32", Family::Shake, 32);
 
 /// A set, and the first half of SHA-256 of what each op puts out for the known job: key generation, signing, verification.
-type Known = (&'static Params, [u128; 3]);
+type KnownAnswer = (&'static Params, [u128; 3]);
 
 /// As the reference computes them, for each n of a family.
-fn small_sets(family: Family) -> &'static [Known; 3] {
+fn small_sets(family: Family) -> &'static [KnownAnswer; 3] {
     match family {
         Family::Sha2 => &SMALL_SHA2,
         Family::Shake => &SMALL_SHAKE,
@@ -51,13 +52,13 @@ fn small_sets(family: Family) -> &'static [Known; 3] {
 }
 
 #[rustfmt::skip]
-static SMALL_SHA2: [Known; 3] = [
+static SMALL_SHA2: [KnownAnswer; 3] = [
     (&SHA2_16,  [0xed4378011e0078126e963d7e59f8683a, 0x97294bd61330713dbff5d5f044234024, 0x072d7ce1035f54237fd7f602881d0d34]),
     (&SHA2_24,  [0xfe3631c6fe4008882de3b4e90c87c998, 0x5435315eef9dc4261ea69cf6d130022d, 0xfe9cd0bff8ff4b44d1f13e36168e3694]),
     (&SHA2_32,  [0x84ad6b1a4b0c88e5709de35054d31c55, 0xa7d13f1cec977b2409181b1bc510af53, 0x5a1436d284e928bc8c089288d0450faf]),
 ];
 #[rustfmt::skip]
-static SMALL_SHAKE: [Known; 3] = [
+static SMALL_SHAKE: [KnownAnswer; 3] = [
     (&SHAKE_16, [0xd5368511babf53e04b34974944e341bd, 0xb0e274ff7219a335a7095709bc45a682, 0x6238c1562809687ad95488af1fec8d9d]),
     (&SHAKE_24, [0x5c970adf4a346054e3cb09e956dcacdd, 0xe5091f67993fffbb5b869daac099b10c, 0x56d48e2680e6ea5b85dde962fbcdb72f]),
     (&SHAKE_32, [0x377d342d108489602be998c5422f0fc3, 0xd4146b8852a3229cd150b91ac4a036c4, 0x292fb44ad05c6997ae5ad6acb7d2cfcd]),
@@ -65,7 +66,7 @@ static SMALL_SHAKE: [Known; 3] = [
 
 /// As the reference computes them. The first set of a family and n answers for sets that are not here.
 #[rustfmt::skip]
-static WHOLE_SETS: [Known; 12] = [
+static WHOLE_SETS: [KnownAnswer; 12] = [
     (&SLH_DSA_SHA2_128F,  [0x87295215eacb354f89175ebce19ee721, 0x33305e1b61bb81af890ac8c6073825c7, 0x38e82ee4aa88c0bd9a0266b3cc2b30a9]),
     (&SLH_DSA_SHAKE_128F, [0xe589d8ea388fc39486b5c33cd7214436, 0x754c224ed4ce062c12ec8f731c16e64c, 0x4a23a0a1ce0ea955c8d550985449bd84]),
     (&SLH_DSA_SHA2_192F,  [0xf84b292581e22aefa06f3bc3f237787c, 0xaeff38aaedc17a802f7cf2e2645e2b40, 0xdc9af9133b2d3ee90b030f6323f91060]),
@@ -81,8 +82,8 @@ static WHOLE_SETS: [Known; 12] = [
 ];
 
 /// The known answers that stand for a set.
-fn known(mode: SelfTest, p: &Params) -> &'static Known {
-    let alike = |known: &&Known| (known.0.family, known.0.n) == (p.family, p.n);
+fn known(mode: SelfTest, p: &Params) -> &'static KnownAnswer {
+    let alike = |known: &&KnownAnswer| (known.0.family, known.0.n) == (p.family, p.n);
     let all = if mode == SelfTest::SharedCode { &small_sets(p.family)[..] } else { &WHOLE_SETS };
     let same = all.iter().find(|known| std::ptr::eq(known.0, p));
     same.or_else(|| all.iter().find(alike)).expect("every set has a family and an n of these")
@@ -123,6 +124,107 @@ fn answer(program: &mut dyn Program) -> Result<u128, Error> {
     let mut out = vec![0; program.plan().out_bytes()];
     program.run(&batch, &mut out)?;
     Ok(half_digest(&out))
+}
+
+/// Jobs of a batch whose messages a program must hash rightly: more than a device takes as a few, of which the host hashes the messages.
+const HASHED: usize = 24;
+
+/// Messages that a program hashes by itself, and what the host makes of them.
+struct KnownMessages {
+    p: &'static Params,
+    /// PK.seed, PK.root, and when signing SK.prf and opt_rand.
+    key: [Vec<u8>; 4],
+    text: Vec<u8>,
+    /// R of each job.
+    rs: Vec<Vec<u8>>,
+    /// Whether the host was asked for positions.
+    is_asked: bool,
+}
+
+impl KnownMessages {
+    /// Of signatures, if there are some to be verified.
+    fn new(p: &'static Params, signatures: &[u8], longest: usize) -> KnownMessages {
+        let secret = |first| if signatures.is_empty() { bytes(p.n, first) } else { Vec::new() };
+        let key = [bytes(p.n, 1), bytes(p.n, 5), secret(6), secret(7)];
+        let mut known = KnownMessages { p, key, text: bytes(longest, 8), rs: Vec::new(), is_asked: false };
+        known.rs = match signatures.is_empty() {
+            false => signatures.chunks_exact(p.sig_bytes()).map(|signature| signature[p.r_range()].to_vec()).collect(),
+            true => (0..HASHED).map(|job| known.random(job)).collect(),
+        };
+        known
+    }
+    fn random(&self, job: usize) -> Vec<u8> {
+        let mut r = vec![0; self.p.n];
+        prf_msg(self.p, self.sk_prf(job), self.opt_rand(job), &self.m_prime(job), &mut r);
+        r
+    }
+    /// Messages of many lengths, the longest too.
+    fn message(&self, job: usize) -> &[u8] {
+        &self.text[..self.text.len() * job / (HASHED - 1)]
+    }
+}
+
+impl Digests for KnownMessages {
+    fn positions(&mut self) -> Vec<Position> {
+        self.is_asked = true;
+        let of = |(job, r): (usize, &Vec<u8>)| Position::of(self.p, r, &self.key[0], &self.key[1], &self.m_prime(job));
+        self.rs.iter().enumerate().map(of).collect()
+    }
+    fn hashed_bytes(&self, job: usize) -> usize {
+        self.message(job).len()
+    }
+    fn m_prime(&self, job: usize) -> MPrime<'_> {
+        MPrime::new(Mode::Internal, self.message(job)).expect("any message has an internal form")
+    }
+    fn opt_rand(&self, _: usize) -> &[u8] {
+        &self.key[3]
+    }
+    fn pk_root(&self, _: usize) -> &[u8] {
+        &self.key[1]
+    }
+    fn sk_prf(&self, _: usize) -> &[u8] {
+        &self.key[2]
+    }
+}
+
+/// Whether a program that hashes messages makes the same of them as if the host had hashed them. `memory` is for signatures that it fetches.
+/// `None` if it did not hash them.
+fn hashes_messages(program: &mut dyn Program, memory: Option<&dyn HostMemory>) -> Result<Option<bool>, Error> {
+    let (Plan { params: p, op, .. }, longest) = (program.plan().clone(), program.most_hashed());
+    let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
+    let key = Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 };
+    let (size, each) = (p.sig_bytes(), program.plan().out_bytes());
+    let (mut by_device, mut by_host) = (vec![0; HASHED * each], vec![0; HASHED * each]);
+    let mut fetched = match (op, memory) {
+        (Op::Sign, _) => None,
+        (Op::Verify, Some(memory)) => match memory.allocate(HASHED * size) {
+            // The device fetches nothing then.
+            Err(Error::Unsupported { .. }) => return Ok(None),
+            fetched => Some(fetched?),
+        },
+        _ => return Ok(None),
+    };
+    if let Some(fetched) = &mut fetched {
+        fetched.bytes_mut()[..HASHED * size].copy_from_slice(&bytes(HASHED * size, 4));
+    }
+    let rows = fetched.as_ref().map_or(&[][..], |rows| &rows.bytes()[..HASHED * size]);
+    let signatures: Vec<&[u8]> = rows.chunks_exact(size).collect();
+    let batch = Batch { keys: &[key], key_of: &[0; HASHED], positions: &[], signatures: &signatures };
+    let mut known = KnownMessages::new(p, rows, longest);
+    let done = match op {
+        Op::Verify => program.run_fetched(&batch, &mut known, &mut by_device),
+        _ => program.run_held(&batch, &mut known, &mut [&mut by_device[..]], &mut |_| Ok(())),
+    };
+    let Some(done) = done else { return Ok(None) };
+    done?;
+    if known.is_asked {
+        return Ok(None);
+    }
+    program.run(&Batch { positions: &known.positions(), ..batch }, &mut by_host)?;
+    if op == Op::Sign {
+        by_host.chunks_exact_mut(size).zip(&known.rs).for_each(|(row, r)| row[p.r_range()].copy_from_slice(r));
+    }
+    Ok(Some(by_device == by_host))
 }
 
 fn half_digest(bytes: &[u8]) -> u128 {
@@ -198,22 +300,24 @@ fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
 /// What was tested, and by which choices: other choices may be other code.
 #[derive(Clone, PartialEq)]
 struct Subject {
-    what: What,
+    what: TestedKind,
     policy: Policy,
 }
 
 impl Subject {
     /// The number of threads changes no code.
-    fn new(what: What, policy: &Policy) -> Subject {
+    fn new(what: TestedKind, policy: &Policy) -> Subject {
         let others = policy.0.iter().copied().filter(|(axis, _)| *axis != THREADS);
         Subject { what, policy: Policy(others.collect()) }
     }
 }
 
 #[derive(Clone, PartialEq)]
-enum What {
+enum TestedKind {
     /// A set by its name.
     Plan(&'static str, Op),
+    /// Messages that a program of an op hashes for a set.
+    Messages(&'static str, Op),
     Sha256,
     ZkDilithium,
 }
@@ -272,7 +376,7 @@ impl SelfTested {
 }
 
 /// Gives a program the known job.
-fn ask(device: &str, known: &Known, program: &mut dyn Program) -> Result<(), Error> {
+fn ask(device: &str, known: &KnownAnswer, program: &mut dyn Program) -> Result<(), Error> {
     let op = program.plan().op;
     match answer(program)? == known.1[op as usize] {
         true => Ok(()),
@@ -284,10 +388,58 @@ fn ask(device: &str, known: &Known, program: &mut dyn Program) -> Result<(), Err
 struct TestedProgram {
     program: Box<dyn Program>,
     device: String,
-    known: &'static Known,
+    known: &'static KnownAnswer,
     subject: Subject,
     results: Arc<Results>,
     has_passed: bool,
+    /// For the messages that it hashes, where that is not tested yet.
+    messages: Option<Untested>,
+}
+
+/// What makes a program of the known answer's plan.
+struct Untested {
+    backend: Arc<dyn Backend>,
+    device: Device,
+    policy: Policy,
+    /// Whether it was asked, and did not hash the known messages.
+    hashes_none: bool,
+}
+
+impl TestedProgram {
+    /// Whether what it makes of messages that it hashes may be used. A program of the known answer's plan is asked: this one may need
+    /// keys with cached nodes.
+    fn may_hash(&mut self, batch: &Batch<'_>, digests: &dyn Digests) -> Result<bool, Error> {
+        let Some(Untested { backend, device, policy, hashes_none }) = &mut self.messages else { return Ok(true) };
+        if *hashes_none || batch.len() < HASHED {
+            return Ok(false);
+        }
+        let most = self.program.most_hashed();
+        if (0..batch.len()).any(|job| digests.hashed_bytes(job) > most) {
+            // The host hashes them.
+            return Ok(true);
+        }
+        let op = self.program.plan().op;
+        let tested = self.results.settle(Subject::new(TestedKind::Messages(self.known.0.name, op), policy), || {
+            let programs = backend.slh_dsa_on(device)?;
+            let mut program =
+                programs.prepare(device, &Plan::new(self.known.0, op), HASHED, &policy.with(THREADS, 1))?;
+            match hashes_messages(&mut *program, backend.host_memory())? {
+                Some(false) => {
+                    Err(wrong(&self.device, &format!("hashing messages for {} by {}", title(op), self.known.0)))
+                }
+                Some(true) => Ok(()),
+                None => {
+                    *hashes_none = true;
+                    Err(Error::Unsupported { device: self.device.clone(), what: "a batch of known messages".into() })
+                }
+            }
+        });
+        if *hashes_none {
+            return Ok(false);
+        }
+        self.messages = tested.map(|()| None)?;
+        Ok(true)
+    }
 }
 
 impl Program for TestedProgram {
@@ -309,7 +461,14 @@ impl Program for TestedProgram {
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>> {
         // What is not tested yet is, by `run`.
-        if self.has_passed { self.program.run_held(batch, digests, rows, accept) } else { None }
+        if !self.has_passed {
+            return None;
+        }
+        match self.may_hash(batch, digests) {
+            Ok(true) => self.program.run_held(batch, digests, rows, accept),
+            Ok(false) => None,
+            Err(why) => Some(Err(why)),
+        }
     }
     fn run_fetched(
         &mut self,
@@ -317,7 +476,17 @@ impl Program for TestedProgram {
         digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>> {
-        if self.has_passed { self.program.run_fetched(batch, digests, out) } else { None }
+        if !self.has_passed {
+            return None;
+        }
+        match self.may_hash(batch, digests) {
+            Ok(true) => self.program.run_fetched(batch, digests, out),
+            Ok(false) => None,
+            Err(why) => Some(Err(why)),
+        }
+    }
+    fn most_hashed(&self) -> usize {
+        self.program.most_hashed()
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.program.elsewhere(elsewhere);
@@ -352,19 +521,26 @@ impl SlhDsaPrograms for SelfTested {
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let programs = self.subject.slh_dsa_on(device)?;
         let (known, op, results) = (known(self.mode, plan.params), tested(plan.op), self.results(device));
-        let subject = Subject::new(What::Plan(known.0.name, op), policy);
-        if results.has_passed(&subject) {
-            return programs.prepare(device, plan, batch, policy);
+        let subject = Subject::new(TestedKind::Plan(known.0.name, op), policy);
+        let mut has_passed = results.has_passed(&subject);
+        let is_asked_itself = std::ptr::eq(known.0, plan.params) && op == plan.op && plan.cached_layers == 0;
+        if !has_passed && !is_asked_itself {
+            results.settle(subject.clone(), || {
+                let mut program = programs.prepare(device, &Plan::new(known.0, op), 1, &policy.with(THREADS, 1))?;
+                ask(&device.id(), known, &mut *program)
+            })?;
+            has_passed = true;
         }
-        if std::ptr::eq(known.0, plan.params) && op == plan.op && plan.cached_layers == 0 {
-            let (program, device) = (programs.prepare(device, plan, batch, policy)?, device.id());
-            return Ok(Box::new(TestedProgram { program, device, known, subject, results, has_passed: false }));
+        let program = programs.prepare(device, plan, batch, policy)?;
+        let hashes = program.most_hashed() > 0
+            && !results.has_passed(&Subject::new(TestedKind::Messages(known.0.name, plan.op), policy));
+        if has_passed && !hashes {
+            return Ok(program);
         }
-        results.settle(subject, || {
-            let mut program = programs.prepare(device, &Plan::new(known.0, op), 1, &policy.with(THREADS, 1))?;
-            ask(&device.id(), known, &mut *program)
-        })?;
-        programs.prepare(device, plan, batch, policy)
+        let (backend, policy) = (self.subject.clone(), policy.clone());
+        let untested = || Untested { backend, device: device.clone(), policy, hashes_none: false };
+        let messages = hashes.then(untested);
+        Ok(Box::new(TestedProgram { program, device: device.id(), known, subject, results, has_passed, messages }))
     }
 }
 
@@ -373,7 +549,7 @@ impl Sha256Programs for SelfTested {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let hashers = self.subject.sha256_on(device)?;
         let mut hasher = hashers.prepare(device, policy)?;
-        self.results(device).settle(Subject::new(What::Sha256, policy), || match self.mode {
+        self.results(device).settle(Subject::new(TestedKind::Sha256, policy), || match self.mode {
             SelfTest::SharedCode => hashes(&device.id(), &mut *hashers.prepare(device, &policy.with(THREADS, 1))?),
             _ => hashes(&device.id(), &mut *hasher),
         })?;
@@ -385,7 +561,7 @@ impl ZkDilithiumPrograms for SelfTested {
     /// With one thread, what is asked stays on this thread, which may be one of a pool with other work.
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         let programs = self.subject.zkdilithium_on(device)?;
-        self.results(device).settle(Subject::new(What::ZkDilithium, policy), || {
+        self.results(device).settle(Subject::new(TestedKind::ZkDilithium, policy), || {
             zkdilithium_of(&device.id(), &mut *programs.prepare(device, &policy.with(THREADS, 1))?)
         })?;
         programs.prepare(device, policy)
@@ -427,7 +603,7 @@ mod tests {
         assert!(wrong.is_empty(), "the reference computes\n{}", wrong.join("\n"));
     }
 
-    fn all_small() -> impl Iterator<Item = &'static Known> {
+    fn all_small() -> impl Iterator<Item = &'static KnownAnswer> {
         Family::ALL.iter().flat_map(|family| small_sets(*family))
     }
 
@@ -503,6 +679,148 @@ mod tests {
 
         fn read(&self, slot: Slot) -> Option<Vec<u8>> {
             self.0.read(slot)
+        }
+    }
+
+    /// The reference, as a device that hashes messages by itself; a wrong bit in R, or in what a message selects, as often as is said.
+    struct Hashing(Arc<AtomicUsize>);
+
+    impl Backend for Hashing {
+        fn name(&self) -> &'static str {
+            "hashing"
+        }
+        fn self_test(&self) -> SelfTest {
+            SelfTest::EverySet
+        }
+        forward!(self => Reference; devices, absent, notices, rates, clock, fingerprint, free);
+        capabilities!(has slh_dsa, host_memory; lacks sha256, zkdilithium;);
+    }
+
+    impl SlhDsaPrograms for Hashing {
+        forward!(self => Reference; space, jobs, compile, queue, bytes);
+
+        fn prepare(
+            &self,
+            device: &Device,
+            plan: &Plan,
+            batch: usize,
+            policy: &Policy,
+        ) -> Result<Box<dyn Program>, Error> {
+            let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
+            Ok(Box::new(HashingProgram(program, self.0.clone())))
+        }
+    }
+
+    struct Plain(Vec<u8>);
+
+    impl crate::ReachableMemory for Plain {
+        fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+        fn bytes_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+
+    impl HostMemory for Hashing {
+        fn allocate(&self, bytes: usize) -> Result<Box<dyn crate::ReachableMemory>, Error> {
+            Ok(Box::new(Plain(vec![0; bytes])))
+        }
+    }
+
+    struct HashingProgram(Box<dyn Program>, Arc<AtomicUsize>);
+
+    impl HashingProgram {
+        fn is_wrong(&self) -> bool {
+            self.1.try_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+        }
+        fn position(&self, batch: &Batch<'_>, digests: &dyn Digests, job: usize, r: &[u8]) -> Position {
+            let pk_seed = batch.keys[batch.key_of[job] as usize].pk_seed;
+            Position::of(self.plan().params, r, pk_seed, digests.pk_root(job), &digests.m_prime(job))
+        }
+    }
+
+    impl Program for HashingProgram {
+        fn plan(&self) -> &Plan {
+            self.0.plan()
+        }
+        fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+            self.0.run(batch, out)
+        }
+        fn run_held(
+            &mut self,
+            batch: &Batch<'_>,
+            digests: &mut dyn Digests,
+            rows: &mut [&mut [u8]],
+            _: Accept<'_>,
+        ) -> Option<Result<Timing, Error>> {
+            let p = self.plan().params;
+            let (mut out, mut positions) = (vec![0; batch.len() * p.sig_bytes()], Vec::new());
+            let mut rs = vec![vec![0; p.n]; batch.len()];
+            for (job, r) in rs.iter_mut().enumerate() {
+                prf_msg(p, digests.sk_prf(job), digests.opt_rand(job), &digests.m_prime(job), r);
+                positions.push(self.position(batch, digests, job, r));
+            }
+            rs[batch.len() - 1][0] ^= u8::from(self.is_wrong());
+            let done = self.run(&Batch { positions: &positions, ..*batch }, &mut out);
+            out.chunks_exact_mut(p.sig_bytes()).zip(&rs).for_each(|(row, r)| row[p.r_range()].copy_from_slice(r));
+            rows[0].copy_from_slice(&out);
+            Some(done)
+        }
+        fn run_fetched(
+            &mut self,
+            batch: &Batch<'_>,
+            digests: &mut dyn Digests,
+            out: &mut [u8],
+        ) -> Option<Result<Timing, Error>> {
+            let r = |job: usize| &batch.signatures[job][self.plan().params.r_range()];
+            let of = |job| self.position(batch, digests, job, r(job));
+            let mut positions: Vec<_> = (0..batch.len()).map(of).collect();
+            positions[batch.len() - 1].idx_leaf ^= u32::from(self.is_wrong());
+            Some(self.run(&Batch { positions: &positions, ..*batch }, out))
+        }
+        fn most_hashed(&self) -> usize {
+            100
+        }
+        forward!(self => self.0; elsewhere);
+
+        fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+            self.0.read(slot)
+        }
+    }
+
+    /// A device that hashes a message wrongly is not asked to hash another, whichever program asks.
+    #[test]
+    fn messages_that_are_hashed_wrongly_are_the_end() {
+        let p = &SLH_DSA_SHA2_128F;
+        for (op, wrong) in [Op::Sign, Op::Verify].into_iter().flat_map(|op| [(op, 0), (op, 1)]) {
+            let left = Arc::new(AtomicUsize::new(wrong));
+            let backend = SelfTested::of(Arc::new(Hashing(left.clone())));
+            let (device, policy) = (backend.devices().unwrap().remove(0), Policy::default());
+            let prepare = || backend.slh_dsa().unwrap().prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
+            let (mut first, mut second) = (prepare(), prepare());
+            let memory = vec![3; HASHED * p.sig_bytes()];
+            let mut known = KnownMessages::new(p, if op == Op::Verify { &memory } else { &[] }, 10);
+            let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
+            let key = Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 };
+            let signatures: Vec<&[u8]> = memory.chunks(p.sig_bytes()).filter(|_| op == Op::Verify).collect();
+            let batch = Batch { keys: &[key], key_of: &[0; HASHED], positions: &[], signatures: &signatures };
+            let mut out = vec![0; HASHED * first.plan().out_bytes()];
+            let mut hash = |program: &mut dyn Program, known: &mut KnownMessages| match op {
+                Op::Verify => program.run_fetched(&batch, known, &mut out),
+                _ => program.run_held(&batch, known, &mut [&mut out[..]], &mut |_| Ok(())),
+            };
+            assert!(hash(&mut *first, &mut known).is_none(), "an op that is not tested is tested first");
+            for program in [&mut first, &mut second] {
+                answer(&mut **program).unwrap();
+                let done = hash(&mut **program, &mut known).expect("it hashes messages").map(drop);
+                let what = format!("its self-test, hashing messages for {} by {p}, gave a wrong answer", title(op));
+                let why = Error::Inconsistent { device: "reference:0".into(), what };
+                assert_eq!(done, if wrong == 1 { Err(why) } else { Ok(()) }, "{op:?}");
+                assert!(!known.is_asked && left.load(Relaxed) == 0);
+            }
+            let third = hash(&mut *prepare(), &mut known).expect("a set that was tested").map(drop);
+            assert_eq!(third.is_err(), wrong == 1);
         }
     }
 

@@ -1,13 +1,13 @@
 //! The oracle as a backend against the oracle itself, and the check of one backend by another.
 
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::programs::{Group, Programs, Ready};
+use hypergrove_engine::programs::{AnyProgram, Group, Programs};
 use hypergrove_engine::{
     Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
     Program, Reference, SelfTest, Sha256Programs, SlhDsaPrograms, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign,
     ZkVerify, capabilities, forward,
 };
-use hypergrove_fips205::plan::{Op, Plan, Slot, Work, cache_bytes};
+use hypergrove_fips205::plan::{Op, Plan, Rates, Slot, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType, PARAMETER_SETS, Params, Position, TOY_SHA2_16, TOY_SHAKE_24};
 use hypergrove_zkdilithium::{
@@ -205,13 +205,13 @@ impl Backend for Telling {
         SelfTest::Off
     }
     fn absent(&self) -> Option<String> {
-        Some("told to be absent".into())
+        Some("absent on purpose".into())
     }
     fn notices(&self) -> Vec<String> {
         vec![format!("notice {}", self.0)]
     }
-    fn rates(&self, _: &Device) -> Option<Work> {
-        Some(Work { sha256: 79.0, sha512: 80.0, keccak: 81.0 })
+    fn rates(&self, _: &Device) -> Option<Rates> {
+        Some(Rates { sha256: 79.0, sha512: 80.0, keccak: 81.0 })
     }
     fn clock(&self, _: &Device) -> Option<f64> {
         Some(82.0)
@@ -242,7 +242,7 @@ impl SlhDsaPrograms for Telling {
         84
     }
     fn prepare(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
-        Err(Error::Value { what: "told to refuse".into() })
+        Err(Error::Value { what: "refuses on purpose".into() })
     }
 }
 
@@ -338,18 +338,20 @@ fn checked_answers_what_its_subject_answers() {
     assert_eq!((checked.name(), &*device.name), ("telling", "teller"));
     assert_eq!(programs.space(device, &plan), Ok(vec![Axis::new("told", &[7])]));
     assert_eq!(checked.self_test(), SelfTest::Off);
-    assert_eq!(checked.absent().as_deref(), Some("told to be absent"));
+    assert_eq!(checked.absent().as_deref(), Some("absent on purpose"));
     assert_eq!(checked.notices(), ["notice 0", "notice 0"], "of both");
     assert_eq!(programs.jobs(device, &plan, &policy), 77);
     programs.compile(device, &plan, 1, &policy);
     assert_eq!(COMPILED.load(Ordering::Relaxed), 1, "the reference need not be ready");
     assert_eq!(programs.queue(device, &plan), 78);
-    assert_eq!(checked.rates(device), Some(Work { sha256: 79.0, sha512: 80.0, keccak: 81.0 }));
+    assert_eq!(checked.rates(device), Some(Rates { sha256: 79.0, sha512: 80.0, keccak: 81.0 }));
     assert_eq!(checked.clock(device), Some(82.0));
     assert_eq!(checked.fingerprint(device), "a fingerprint");
     assert_eq!(checked.free(device), Some(83));
     assert_eq!(programs.bytes(device, &plan, 2, &policy), 2 * 84 + 2 * plan.out_bytes() as u64);
-    assert!(programs.prepare(device, &plan, 1, &policy).is_err_and(|why| why.to_string().contains("told to refuse")));
+    assert!(
+        programs.prepare(device, &plan, 1, &policy).is_err_and(|why| why.to_string().contains("refuses on purpose"))
+    );
     let mut hasher = checked.sha256().unwrap().prepare(device, &policy).unwrap();
     assert_eq!(
         (hasher.space(), hasher.longest(), hasher.link()),
@@ -433,9 +435,9 @@ fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
     let batch = Batch { keys: &keys, key_of: &[0], positions: &[], signatures: &[] };
     let run = |meanwhile: &dyn Fn()| {
         let mut out = vec![0; p.n];
-        let work = |program: &mut Ready, _: &Policy| {
+        let work = |program: &mut AnyProgram, _: &Policy| {
             meanwhile();
-            let Ready::SlhDsa(program) = program else { panic!("a plan's program") };
+            let AnyProgram::SlhDsa(program) = program else { panic!("a plan's program") };
             program.run(&batch, &mut out).map(|_| Some(()))
         };
         programs.with(&keygen, 1, (u64::MAX, u64::MAX), work).unwrap();
@@ -444,7 +446,7 @@ fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
     };
     let signing = || programs.with(&sign, 1, (u64::MAX, u64::MAX), |_, _| Ok(Some(()))).map(drop).unwrap();
     for runs in 1..=5 {
-        let why = format!("a row; runs beside other programs, not judged: {runs}");
+        let why = format!("a row; runs that overlapped with other programs, not judged: {runs}");
         assert_eq!(run(&signing), (PolicySource::Table, why));
     }
     // One of its own group is how transfers hide; three runs show that the row is wrong.

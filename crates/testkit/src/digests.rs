@@ -6,7 +6,7 @@ use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{MPrime, Mode, Params, Position, PreHash, TOY_SHA2_16, TOY_SHA2_32, TOY_SHAKE_24};
 
 /// Jobs with messages of many lengths in every mode, in turn under three keys.
-pub struct Told<'a> {
+pub struct DigestJobs<'a> {
     p: &'static Params,
     op: Op,
     jobs: usize,
@@ -18,10 +18,10 @@ pub struct Told<'a> {
     pub roots_differ: bool,
 }
 
-impl<'a> Told<'a> {
+impl<'a> DigestJobs<'a> {
     /// So many jobs; the first message has `first` bytes.
-    pub fn new(p: &'static Params, op: Op, (jobs, first): (usize, usize), text: &'a [u8]) -> Told<'a> {
-        Told { p, op, jobs, first, text, asked: false, roots_differ: false }
+    pub fn new(p: &'static Params, op: Op, (jobs, first): (usize, usize), text: &'a [u8]) -> DigestJobs<'a> {
+        DigestJobs { p, op, jobs, first, text, asked: false, roots_differ: false }
     }
     fn part(&self, of: usize, job: usize) -> &'a [u8] {
         &self.text[of * 100 + job % KEYS..][..self.p.n]
@@ -53,7 +53,7 @@ impl<'a> Told<'a> {
 /// Keys that jobs take in turn.
 pub const KEYS: usize = 3;
 
-impl Digests for Told<'_> {
+impl Digests for DigestJobs<'_> {
     fn positions(&mut self) -> Vec<Position> {
         self.asked = true;
         let of = |job| Position::of(self.p, &self.r(job), self.pk_seed(job), self.pk_root(job), &self.m_prime(job));
@@ -95,7 +95,7 @@ pub fn check(backend: &dyn Backend) {
         let prepare = |plan: &Plan, most| {
             programs.prepare(device, plan, jobs, &Policy(vec![("digest", most)])).expect("prepared")
         };
-        let mut told = Told::new(p, Op::Sign, (jobs, 0), &text);
+        let mut told = DigestJobs::new(p, Op::Sign, (jobs, 0), &text);
         let seeds: Vec<[&[u8]; 2]> = (0..KEYS).map(|key| [told.pk_seed(key), &text[3000 + key..][..n]]).collect();
         let key = |[pk_seed, sk_seed]: [_; 2]| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
         let keys: Vec<_> = seeds.iter().map(|seeds| key(*seeds)).collect();
@@ -133,7 +133,7 @@ pub fn check(backend: &dyn Backend) {
         let Some(memory) = backend.host_memory() else { continue };
         let Ok(mut reached) = memory.allocate(jobs * size) else { continue };
         reached.bytes_mut().copy_from_slice(&expected);
-        let mut told = Told::new(p, Op::Verify, (jobs, 0), &text);
+        let mut told = DigestJobs::new(p, Op::Verify, (jobs, 0), &text);
         for (job, row) in reached.bytes_mut().chunks_exact_mut(size).enumerate() {
             row[..n].copy_from_slice(&told.r(job));
         }

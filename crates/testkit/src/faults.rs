@@ -3,7 +3,7 @@
 //! Where a device can be hit is a list of [`Site`]s, found by a run without faults. The CPU's are calls of its hashes or of its
 //! arithmetic, a GPU's are its copies and launches.
 
-use hypergrove_engine::{Error, Reached, Timing};
+use hypergrove_engine::{Error, ReachableMemory, Timing};
 use hypergrove_fips205::AdrsType;
 use hypergrove_gpu::steps::accesses;
 use hypergrove_gpu::{Facts, Gpu, Queue, Step, Wrapper};
@@ -318,20 +318,20 @@ pub struct FaultyGpu<G: Gpu> {
 }
 
 /// Memory that is known where it lies.
-pub struct Held<M> {
+pub struct TrackedMemory<M> {
     memory: M,
     extent: Extent,
     extents: Extents,
 }
 
-impl<M> Held<M> {
-    fn new(memory: M, extent: Extent, extents: &Extents) -> Held<M> {
+impl<M> TrackedMemory<M> {
+    fn new(memory: M, extent: Extent, extents: &Extents) -> TrackedMemory<M> {
         lock(extents).push(extent);
-        Held { memory, extent, extents: extents.clone() }
+        TrackedMemory { memory, extent, extents: extents.clone() }
     }
 }
 
-impl<M> Drop for Held<M> {
+impl<M> Drop for TrackedMemory<M> {
     fn drop(&mut self) {
         let mut extents = lock(&self.extents);
         let at = extents.iter().position(|extent| *extent == self.extent).expect("it was held");
@@ -340,8 +340,8 @@ impl<M> Drop for Held<M> {
 }
 
 impl<G: Gpu> Gpu for FaultyGpu<G> {
-    type Memory = Held<G::Memory>;
-    type HostMemory = Held<G::HostMemory>;
+    type Memory = TrackedMemory<G::Memory>;
+    type HostMemory = TrackedMemory<G::HostMemory>;
     type Kernels = Arc<G::Kernels>;
     type Queue = FaultyQueue<G>;
 
@@ -354,7 +354,7 @@ impl<G: Gpu> Gpu for FaultyGpu<G> {
     fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Self::Memory, Error> {
         let memory = self.gpu.alloc(bytes + GUARD)?;
         let extent = Extent { is_host: false, at: G::address(&memory), bytes };
-        Ok(Held::new(memory, extent, &self.extents))
+        Ok(TrackedMemory::new(memory, extent, &self.extents))
     }
     fn address(memory: &Self::Memory) -> u64 {
         G::address(&memory.memory)
@@ -362,7 +362,7 @@ impl<G: Gpu> Gpu for FaultyGpu<G> {
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Self::HostMemory, Error> {
         let memory = self.gpu.alloc_host(bytes)?;
         let extent = Extent { is_host: true, at: G::host_address(&memory), bytes };
-        Ok(Held::new(memory, extent, &self.extents))
+        Ok(TrackedMemory::new(memory, extent, &self.extents))
     }
     fn host_address(memory: &Self::HostMemory) -> u64 {
         G::host_address(&memory.memory)
@@ -376,7 +376,7 @@ impl<G: Gpu> Gpu for FaultyGpu<G> {
     fn host_write(memory: &Self::HostMemory, at: usize, bytes: &[u8]) {
         G::host_write(&memory.memory, at, bytes);
     }
-    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn Reached>, Error>> {
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
         self.gpu.alloc_reached(bytes)
     }
     fn reaches(&self, at: u64, bytes: usize) -> bool {

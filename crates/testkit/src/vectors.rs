@@ -1,4 +1,4 @@
-//! Public test vectors of SLH-DSA, read from `HYPERGROVE_VECTORS` or `../shared/vectors` beside the workspace; never copied
+//! Public test vectors of SLH-DSA, read from `HYPERGROVE_VECTORS` or `../shared/vectors` next to the workspace; never copied
 //! into it. NIST's own are in the workspace: [`acvp`](crate::acvp).
 //!
 //! A missing file gives `None`, and a line on standard error that names the suite that is skipped. A damaged file

@@ -62,7 +62,7 @@ pub struct Case {
     #[serde(default)]
     pub state_after_tr: Vec<u32>,
     /// What signing met.
-    pub trace: Seen,
+    pub trace: SigningTrace,
     /// Permutations of a verification, one more than are needed.
     pub verify_perms: u64,
     /// Zeros that entered an S-box in verification.
@@ -74,7 +74,7 @@ pub struct Case {
 
 /// What signing met.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Seen {
+pub struct SigningTrace {
     /// The attempts, in order.
     pub attempts: Vec<Attempt>,
     /// Permutations, one more than are needed.

@@ -78,7 +78,7 @@ trait Job {}
 impl Job for usize {}
 
 use cell::{Cell, Then, Wake};
-use feed::{Fed, Feed};
+use feed::{Feed, FeedJobs};
 use loom::sync::atomic::AtomicUsize;
 use loom::thread::{self, JoinHandle};
 use permits::{Permit, Permits, Request, Signal, lock};
@@ -112,7 +112,7 @@ const MODELS: [Model; 10] = [
 const CONTROLS: [Model; 3] = [
     ("a call that looks for its permit before it asks what happened", careless),
     ("a call that keeps the permit that it gave up", keeping),
-    ("a result of which nobody is told", untold),
+    ("a result of which nobody is notified", untold),
 ];
 
 fn main() -> ExitCode {
@@ -256,7 +256,7 @@ fn feed_goes_on() {
     let feed = Arc::new(Feed::new(1, u64::MAX));
     let (source, signal) = (feed.clone(), feed.signal());
     let pull = thread::spawn(move || source.pull((0..JOBS).map(|job| QueuedJob { job, held: 1, count: 1 })));
-    let mut fed = Fed { feed: &feed, jobs: VecDeque::new(), most: None };
+    let mut fed = FeedJobs { feed: &feed, jobs: VecDeque::new(), most: None };
     let mut next = 0;
     loop {
         let seen = signal.events();

@@ -15,12 +15,12 @@ use std::time::Instant;
 const JOBS_OF_A_THREAD: usize = 2 * MOST;
 
 /// What puts arithmetic in the place of the lanes' own.
-pub type Over = Arc<dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice> + Send + Sync>;
+pub type LatticeWrapper = Arc<dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice> + Send + Sync>;
 
 pub(crate) struct CpuZk {
     isa: Isa,
     threads: usize,
-    over: Option<Over>,
+    over: Option<LatticeWrapper>,
     /// The lanes, and since the first `elsewhere(true)` the same with every instance in the next lane.
     lanes: Vec<ZkDilithium>,
     /// Which of them compute.
@@ -29,7 +29,7 @@ pub(crate) struct CpuZk {
 
 impl CpuZk {
     /// By this instruction set, which the CPU has.
-    pub(crate) fn new(isa: Isa, over: Option<Over>, policy: &Policy) -> Result<CpuZk, Error> {
+    pub(crate) fn new(isa: Isa, over: Option<LatticeWrapper>, policy: &Policy) -> Result<CpuZk, Error> {
         let mut threads = 1;
         for (name, value) in &policy.0 {
             match (*name, *value) {

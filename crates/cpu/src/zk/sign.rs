@@ -18,7 +18,7 @@ struct Start {
 
 /// A message without its signature, and the κ to try next.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenJob {
     job: usize,
     kappa: u16,
 }
@@ -33,11 +33,11 @@ impl Lanes<'_> {
             .collect();
         let mut signed = vec![false; jobs.len()];
         let (mut held, mut keys) = (Vec::new(), Vec::with_capacity(self.lanes));
-        let (mut open, mut lanes): (Vec<Open>, _) = (Vec::new(), Vec::with_capacity(self.lanes));
+        let (mut open, mut lanes): (Vec<OpenJob>, _) = (Vec::new(), Vec::with_capacity(self.lanes));
         let mut queue = 0..jobs.len();
         loop {
             let free = self.lanes - open.len();
-            open.extend(queue.by_ref().take(free).map(|job| Open { job, kappa: 0 }));
+            open.extend(queue.by_ref().take(free).map(|job| OpenJob { job, kappa: 0 }));
             if open.is_empty() {
                 break;
             }
@@ -62,7 +62,7 @@ impl Lanes<'_> {
     fn attempt(
         &mut self,
         same: bool,
-        lanes: &[Open],
+        lanes: &[OpenJob],
         starts: &[Start],
         signed: &mut [bool],
         out: &mut [&mut SignatureBytes],
@@ -119,7 +119,7 @@ impl Lanes<'_> {
     }
 
     /// y of each lane's κ.
-    fn expand_y(&mut self, lanes: &[Open], starts: &[Start]) {
+    fn expand_y(&mut self, lanes: &[OpenJob], starts: &[Start]) {
         const INPUT: usize = 66;
         const OUTPUT: usize = Y_BLOCKS * Shake::Shake256.rate();
         let (rows, s) = (N * self.lanes, &mut *self.s);

@@ -3,13 +3,13 @@
 use super::Verify;
 use super::lanes::{Lanes, VECTOR, set};
 use hypergrove_lanes::Rows;
-use hypergrove_zkdilithium::keys::Opened;
+use hypergrove_zkdilithium::keys::DecodedSignature;
 use hypergrove_zkdilithium::params::*;
 
 impl Lanes<'_> {
     pub(super) fn verify(&mut self, jobs: &[Verify<'_>], out: &mut Vec<bool>) {
         let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
-        let opened: Vec<_> = jobs.iter().map(|job| Opened::new(job.signature)).collect();
+        let opened: Vec<_> = jobs.iter().map(|job| DecodedSignature::new(job.signature)).collect();
         let mut verdicts = vec![false; jobs.len()];
         let candidates: Vec<usize> = (0..jobs.len()).filter(|job| opened[*job].is_some()).collect();
         let mut held = Vec::new();

@@ -39,24 +39,24 @@ pub(super) type Jobs<J> = Vec<(usize, QueuedJob<J>)>;
 pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;
 
 /// What became of a chunk.
-enum Done<J: Job> {
-    Ready(Results<J>, Jobs<J>),
+enum ChunkOutcome<J: Job> {
+    Results(Results<J>, Jobs<J>),
     Failed(Error, Jobs<J>),
     Panicked(Box<dyn Any + Send>),
 }
 
 /// A chunk that is completed.
 struct Completed<J: Job> {
-    lane: usize,
+    device: usize,
     first: usize,
     jobs: usize,
     /// Memory for the next one.
     spare: Vec<u8>,
-    done: Done<J>,
+    done: ChunkOutcome<J>,
 }
 
 /// Results that wait for those of earlier jobs, or are being handed out.
-struct Ready<J: Job> {
+struct WaitingResults<J: Job> {
     results: <Results<J> as IntoIterator>::IntoIter,
     /// The device that they come from, and their jobs: should it turn out to compute wrongly, they are done again. `None`
     /// for errors that no device made.
@@ -65,7 +65,7 @@ struct Ready<J: Job> {
     refused: usize,
 }
 
-impl<J: Job> Ready<J> {
+impl<J: Job> WaitingResults<J> {
     /// The next result, and the jobs that it is of.
     fn next(&mut self) -> Option<(usize, Result<J::Out, Error>)> {
         let count = match &self.from {
@@ -77,7 +77,7 @@ impl<J: Job> Ready<J> {
 }
 
 /// A device, and what it is busy with for this call.
-struct Lane<'a> {
+struct CallDevice<'a> {
     worker: &'a Worker,
     /// Chunks, and their jobs.
     chunks: usize,
@@ -94,15 +94,15 @@ struct Lane<'a> {
     spare: Vec<Vec<u8>>,
 }
 
-impl Drop for Lane<'_> {
+impl Drop for CallDevice<'_> {
     fn drop(&mut self) {
         self.give_up();
     }
 }
 
-impl<'a> Lane<'a> {
-    fn new(worker: &'a Worker) -> Lane<'a> {
-        Lane {
+impl<'a> CallDevice<'a> {
+    fn new(worker: &'a Worker) -> CallDevice<'a> {
+        CallDevice {
             worker,
             chunks: 0,
             jobs: 0,
@@ -141,7 +141,7 @@ impl<'a> Lane<'a> {
 
 /// A chunk that is about to start.
 struct Chunk<'a, J> {
-    lane: usize,
+    device: usize,
     permit: Permit<'a>,
     jobs: Jobs<J>,
     /// Bytes for its program, and for all programs of its device.
@@ -158,7 +158,7 @@ enum Pause<'a> {
     Devices(Vec<&'a Worker>),
 }
 
-/// The scopes of a lane's slots.
+/// The scopes of a device's slots.
 pub(super) type Scopes<'x, 'a> = [Vec<&'x Scope<'a>>];
 
 /// A call whose chunks are in flight.
@@ -166,7 +166,7 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
     scheduler: &'a Scheduler,
     signal: Arc<Signal>,
     completed: Arc<Mutex<Vec<Completed<J>>>>,
-    lanes: Vec<Lane<'a>>,
+    devices: Vec<CallDevice<'a>>,
     /// Other devices may take over.
     may_switch: bool,
     jobs: SubBatches<I>,
@@ -185,9 +185,9 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
     /// One of them takes the whole budget.
     whole: bool,
     /// Results that wait for those of earlier jobs, by their first job.
-    ready: BTreeMap<usize, Ready<J>>,
+    ready: BTreeMap<usize, WaitingResults<J>>,
     /// Results that are being handed out, and the first of them.
-    current: Option<(usize, Ready<J>)>,
+    current: Option<(usize, WaitingResults<J>)>,
     /// The next job whose result is handed out.
     next: usize,
     /// The first failure of a device.
@@ -210,7 +210,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
             scheduler,
             signal: feed.map_or_else(Arc::default, Feed::signal),
             completed: Arc::default(),
-            lanes: devices.into_iter().map(Lane::new).collect(),
+            devices: devices.into_iter().map(CallDevice::new).collect(),
             may_switch,
             jobs: SubBatches::new(jobs),
             each,
@@ -234,7 +234,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     /// Shares the memory budget out among chunks: those in flight, where there are several those that wait to be handed out,
     /// and those that are taken ahead.
     fn share_memory(&mut self) {
-        let slots = super::slots(self.lanes.iter().map(|lane| lane.worker.queue() as u64));
+        let slots = super::slots(self.devices.iter().map(|device| device.worker.queue() as u64));
         let all = slots + u64::from(self.feed.is_some());
         (self.slots, self.slot) = (slots as usize, self.scheduler.memory_budget() / all);
     }
@@ -243,7 +243,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     pub(super) fn run(mut self, sink: &mut Sink<'_, J::Out>) -> Result<(), Error> {
         let mut has_scopes = false;
         loop {
-            let workers: Vec<&'a Worker> = self.lanes.iter().map(|lane| lane.worker).collect();
+            let workers: Vec<&'a Worker> = self.devices.iter().map(|device| device.worker).collect();
             let pause = if has_scopes {
                 self.scheduler.with_scopes(&workers, &mut |scopes| self.drive(Some(scopes), sink))?
             } else {
@@ -255,10 +255,10 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
                 Pause::Devices(workers) => {
                     (has_scopes, self.may_switch) = (false, false);
                     if self.is_empty() {
-                        self.lanes.clear();
+                        self.devices.clear();
                     }
                     let others: Vec<_> = workers.into_iter().filter(|worker| self.has_not(worker)).collect();
-                    self.lanes.extend(others.into_iter().map(Lane::new));
+                    self.devices.extend(others.into_iter().map(CallDevice::new));
                     self.share_memory();
                 }
             }
@@ -279,7 +279,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
                 }
             };
             // What was granted and has no use now is others'.
-            self.lanes.iter_mut().for_each(Lane::give_up);
+            self.devices.iter_mut().for_each(CallDevice::give_up);
             let is_due = self.current.is_some() || self.ready.contains_key(&self.next);
             if is_due && self.step_aside() {
                 self.hand_out(sink);
@@ -306,26 +306,26 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
 
     /// Nothing is in flight, and no permit is waited for.
     fn is_idle(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.chunks == 0 && lane.request.is_none())
+        self.devices.iter().all(|device| device.chunks == 0 && device.request.is_none())
     }
 
     fn take_grants(&mut self) {
         for (number, slot) in self.signal.granted() {
-            let lane = &mut self.lanes[number];
-            lane.request = None;
-            lane.granted.push(slot);
+            let device = &mut self.devices[number];
+            device.request = None;
+            device.granted.push(slot);
         }
     }
 
     /// Leaves the queues while results are handed out, so that whoever takes them may use the engine too. Whether nothing was
     /// granted meanwhile.
     fn step_aside(&mut self) -> bool {
-        for lane in &mut self.lanes {
-            if let Some(request) = lane.request.take_if(|request| lane.worker.permits.withdraw(*request)) {
-                lane.place = Some(request);
+        for device in &mut self.devices {
+            if let Some(request) = device.request.take_if(|request| device.worker.permits.withdraw(*request)) {
+                device.place = Some(request);
             }
         }
-        self.lanes.iter().all(|lane| lane.request.is_none() && lane.granted.is_empty())
+        self.devices.iter().all(|device| device.request.is_none() && device.granted.is_empty())
     }
 
     /// Starts a chunk, if a device has room for it.
@@ -341,11 +341,11 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         {
             // As many as fill the largest chunk may be taken ahead.
             let group = self.jobs.peek().and_then(|(_, asked)| asked.group.as_ref().ok().copied());
-            let most = group.and_then(|_| self.lanes.iter().map(|lane| lane.worker.most(group)).max());
-            let in_flight = self.lanes.iter().map(|lane| lane.jobs).sum();
+            let most = group.and_then(|_| self.devices.iter().map(|device| device.worker.most(group)).max());
+            let in_flight = self.devices.iter().map(|device| device.jobs).sum();
             let others = self.jobs.waiting().map_or(0, |(_, asked)| asked.count);
             // A chunk of a discrete device is a full program; others' are small.
-            let discrete = self.lanes.iter().map(|lane| lane.worker).filter(|worker| worker.has_memory());
+            let discrete = self.devices.iter().map(|device| device.worker).filter(|worker| worker.has_memory());
             let longest = group.and_then(|group| discrete.filter_map(|worker| worker.full(group)).reduce(f64::max));
             let longest = longest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             if let Supply::Later(wait) = feed.supply(others, in_flight, most, patience(longest)) {
@@ -363,8 +363,8 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         }
         if self.may_switch && self.is_idle() {
             let suited = self.scheduler.suited(group, self.left());
-            let same = |worker: &&Worker| std::ptr::eq(*worker, self.lanes[0].worker);
-            if suited.workers.len() != self.lanes.len() || !suited.workers.iter().all(same) {
+            let same = |worker: &&Worker| std::ptr::eq(*worker, self.devices[0].worker);
+            if suited.workers.len() != self.devices.len() || !suited.workers.iter().all(same) {
                 // Results of the devices that it began with are handed out first.
                 return match self.is_empty() {
                     true => Started::Pause(Pause::Devices(suited.workers)),
@@ -372,8 +372,10 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
                 };
             }
         }
-        let able = |lane: &Lane<'_>| !lane.worker.is_disabled() && group.is_none_or(|group| lane.worker.takes(group));
-        if !self.lanes.iter().any(able) {
+        let able = |device: &CallDevice<'_>| {
+            !device.worker.is_disabled() && group.is_none_or(|group| device.worker.takes(group))
+        };
+        if !self.devices.iter().any(able) {
             let takes = |worker: &&Worker| group.is_none_or(|group| worker.takes(group));
             let others: Vec<_> = self.scheduler.live().filter(|worker| self.has_not(worker)).filter(takes).collect();
             // The devices that the call began with are gone: others go on, if there are any.
@@ -383,10 +385,10 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
                 (false, false) => Started::No(None),
             };
         }
-        for lane in 0..self.lanes.len() {
-            let it = &self.lanes[lane];
+        for device in 0..self.devices.len() {
+            let it = &self.devices[device];
             if able(it) && it.chunks < it.worker.queue_of(group) {
-                match self.cut(lane, index, group, most) {
+                match self.cut(device, index, group, most) {
                     Cut::Chunk(chunk) => return self.launch(chunk, scopes),
                     Cut::Refused => return Started::Yes,
                     Cut::No => {}
@@ -397,7 +399,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     }
 
     fn has_not(&self, worker: &Worker) -> bool {
-        !self.lanes.iter().any(|lane| std::ptr::eq(lane.worker, worker))
+        !self.devices.iter().any(|device| std::ptr::eq(device.worker, worker))
     }
 
     /// No device can do the next job.
@@ -414,33 +416,33 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     }
 
     /// Jobs that this device should take at least and at most, so that all devices come to an end together.
-    fn wanted(&self, lane: &Lane<'_>, group: Option<Group>, least: usize) -> usize {
-        let live = || self.lanes.iter().filter(|lane| !lane.worker.is_disabled());
+    fn wanted(&self, device: &CallDevice<'_>, group: Option<Group>, least: usize) -> usize {
+        let live = || self.devices.iter().filter(|device| !device.worker.is_disabled());
         let (Some(group), Some(left), 2..) = (group, self.left(), live().count()) else { return usize::MAX };
-        let all = left.saturating_add(live().map(|lane| lane.jobs).sum()) as f64;
-        let total: f64 = live().filter_map(|lane| lane.worker.speed(group)).sum();
-        let share = (all * lane.worker.speed(group).unwrap_or(0.0) / total).ceil() as usize;
-        match share.saturating_sub(lane.jobs) {
+        let all = left.saturating_add(live().map(|device| device.jobs).sum()) as f64;
+        let total: f64 = live().filter_map(|device| device.worker.speed(group)).sum();
+        let share = (all * device.worker.speed(group).unwrap_or(0.0) / total).ceil() as usize;
+        match share.saturating_sub(device.jobs) {
             // A device that has nothing to do does not wait.
-            few if few < least && lane.chunks == 0 => least.max(1),
+            few if few < least && device.chunks == 0 => least.max(1),
             few if few < least => 0,
             share => share,
         }
     }
 
     /// Takes a permit on a device and cuts a chunk for it.
-    fn cut(&mut self, lane: usize, index: usize, group: Option<Group>, most: usize) -> Cut<'a, J> {
-        let (scheduler, worker) = (self.scheduler, self.lanes[lane].worker);
+    fn cut(&mut self, device: usize, index: usize, group: Option<Group>, most: usize) -> Cut<'a, J> {
+        let (scheduler, worker) = (self.scheduler, self.devices[device].worker);
         let scale = Scale { scheduler, worker };
-        let others = self.lanes.iter().map(|lane| lane.worker);
+        let others = self.devices.iter().map(|device| device.worker);
         let others = others.filter(|other| !other.is_disabled() && !std::ptr::eq(*other, worker));
         let mut bounds = scale.bounds(self.slot, group, others);
-        let wanted = self.wanted(&self.lanes[lane], group, bounds.least).min(most);
+        let wanted = self.wanted(&self.devices[device], group, bounds.least).min(most);
         if wanted == 0 {
             return Cut::No;
         }
         bounds.jobs = bounds.jobs.min(wanted);
-        let it = &self.lanes[lane];
+        let it = &self.devices[device];
         let queue = worker.queue_of(group);
         let is_long = wanted.min(self.left().unwrap_or(usize::MAX)) > worker.most(group);
         match group.map(|group| group.kind) {
@@ -457,7 +459,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
             }
             _ => {}
         }
-        let Some(permit) = self.lanes[lane].permit(&self.signal, lane) else { return Cut::No };
+        let Some(permit) = self.devices[device].permit(&self.signal, device) else { return Cut::No };
         let mut cut = self.jobs.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
             let memory = scheduler.memory_alone(asked.job.owned());
@@ -469,28 +471,28 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
             }
             self.jobs.give_back(vec![(first, asked)]);
             // It gets the whole budget, when nothing else takes of it.
-            if index > self.next || self.lanes.iter().any(|lane| lane.chunks > 0) {
+            if index > self.next || self.devices.iter().any(|device| device.chunks > 0) {
                 return Cut::No;
             }
-            self.lanes.iter_mut().for_each(|lane| lane.spare.clear());
+            self.devices.iter_mut().for_each(|device| device.spare.clear());
             (bounds.memory, bounds.jobs, self.whole) = (memory, 1, true);
             cut = self.jobs.cut(&scale, bounds);
         }
         let Some(SubBatch::Run(jobs, held)) = cut else { return Cut::No };
         self.fresh = self.fresh.max(jobs[jobs.len() - 1].0 + 1);
         self.held.insert(jobs[0].0, held);
-        // Programs that wait for their next chunk stay as long as they fit beside outputs of the largest size.
+        // Programs that wait for their next chunk stay as long as they and outputs of the largest size fit.
         let largest = self.held.values().copied().max().unwrap_or(held);
         let all = match self.whole {
             true => bounds.memory - held,
             false => self.slot.saturating_sub(largest) * worker.queue() as u64,
         };
-        Cut::Chunk(Chunk { lane, permit, jobs, room: (bounds.memory - held, all) })
+        Cut::Chunk(Chunk { device, permit, jobs, room: (bounds.memory - held, all) })
     }
 
     /// Starts a chunk: in the threads of its slot, or if it is the only one on the calling thread.
     fn launch(&mut self, chunk: Chunk<'a, J>, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
-        let (scheduler, worker) = (self.scheduler, self.lanes[chunk.lane].worker);
+        let (scheduler, worker) = (self.scheduler, self.devices[chunk.device].worker);
         let is_only = self.is_idle() && self.jobs.left() == Some(0);
         // A thread of the caller's pool could begin with another call while it waits for ours, and wait for its own permit.
         let is_free = rayon::current_thread_index().is_none();
@@ -499,10 +501,10 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
             self.chunk = Some(chunk);
             return Started::Pause(Pause::Scopes);
         }
-        let Chunk { lane, permit, mut jobs, room } = chunk;
+        let Chunk { device, permit, mut jobs, room } = chunk;
         let slot = permit.slot.expect("a chunk's permit has a slot");
         let (first, count) = (jobs[0].0, counted(&jobs));
-        let it = &mut self.lanes[lane];
+        let it = &mut self.devices[device];
         (it.chunks, it.jobs, it.begun) = (it.chunks + 1, it.jobs + count, it.begun + 1);
         let mut spare = it.spare.pop().unwrap_or_default();
         let (completed, signal) = (self.completed.clone(), self.signal.clone());
@@ -528,19 +530,19 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
                 Ok(Ok(results)) if results.len() != jobs.len() => {
                     let what = format!("it gave {} results for {} jobs", results.len(), jobs.len());
                     results.into_iter().flatten().for_each(J::discard);
-                    Done::Failed(Error::Inconsistent { device: worker.device().id(), what }, jobs)
+                    ChunkOutcome::Failed(Error::Inconsistent { device: worker.device().id(), what }, jobs)
                 }
-                Ok(Ok(results)) => Done::Ready(results, jobs),
-                Ok(Err(why)) => Done::Failed(why, jobs),
-                Err(panic) => Done::Panicked(panic),
+                Ok(Ok(results)) => ChunkOutcome::Results(results, jobs),
+                Ok(Err(why)) => ChunkOutcome::Failed(why, jobs),
+                Err(panic) => ChunkOutcome::Panicked(panic),
             };
             drop(permit);
             scheduler.counters.chunk(count, began.elapsed());
-            lock(&completed).push(Completed { lane, first, jobs: count, spare, done });
+            lock(&completed).push(Completed { device, first, jobs: count, spare, done });
             signal.notify();
         };
         match scopes.filter(|_| !is_here) {
-            Some(scopes) => scopes[lane][slot].spawn(move |_| run()),
+            Some(scopes) => scopes[device][slot].spawn(move |_| run()),
             None => run(),
         }
         Started::Yes
@@ -548,21 +550,21 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
 
     /// The job's result is an error.
     fn refuse(&mut self, index: usize, count: usize, why: Error) {
-        self.ready.insert(index, Ready { results: vec![Err(why)].into_iter(), from: None, refused: count });
+        self.ready.insert(index, WaitingResults { results: vec![Err(why)].into_iter(), from: None, refused: count });
     }
 
     /// What came from devices that turned out to compute wrongly, in this call or in another, is done again.
     fn withdraw_wrong(&mut self) {
-        for lane in 0..self.lanes.len() {
-            if self.lanes[lane].worker.is_wrong() {
-                self.withdraw(lane);
+        for device in 0..self.devices.len() {
+            if self.devices[device].worker.is_wrong() {
+                self.withdraw(device);
             }
         }
     }
 
     /// What came from this device and was not handed out yet is done again.
-    fn withdraw(&mut self, lane: usize) {
-        let is_its = |ready: &Ready<J>| ready.from.as_ref().is_some_and(|(from, _)| *from == lane);
+    fn withdraw(&mut self, device: usize) {
+        let is_its = |ready: &WaitingResults<J>| ready.from.as_ref().is_some_and(|(from, _)| *from == device);
         let current = self.current.take_if(|(_, ready)| is_its(ready));
         let waiting = self.ready.extract_if(.., |_, ready| is_its(ready));
         for (first, ready) in current.into_iter().chain(waiting).collect::<Vec<_>>() {
@@ -592,8 +594,8 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     }
 
     fn complete(&mut self, completed: Completed<J>) {
-        let Completed { lane, first, jobs: count, mut spare, done } = completed;
-        let it = &mut self.lanes[lane];
+        let Completed { device, first, jobs: count, mut spare, done } = completed;
+        let it = &mut self.devices[device];
         (it.chunks, it.jobs) = (it.chunks - 1, it.jobs - count);
         let worker = it.worker;
         // Its device failed meanwhile at another one: its results are not trusted.
@@ -603,16 +605,19 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         }
         it.spare.push(spare);
         let (why, jobs) = match done {
-            Done::Ready(results, jobs) if is_doubted => {
+            ChunkOutcome::Results(results, jobs) if is_doubted => {
                 results.into_iter().flatten().for_each(J::discard);
                 (None, jobs)
             }
-            Done::Ready(results, jobs) => {
-                self.ready.insert(first, Ready { results: results.into_iter(), from: Some((lane, jobs)), refused: 0 });
+            ChunkOutcome::Results(results, jobs) => {
+                self.ready.insert(
+                    first,
+                    WaitingResults { results: results.into_iter(), from: Some((device, jobs)), refused: 0 },
+                );
                 return;
             }
-            Done::Panicked(with) => resume_unwind(with),
-            Done::Failed(why, jobs) => (Some(why), jobs),
+            ChunkOutcome::Panicked(with) => resume_unwind(with),
+            ChunkOutcome::Failed(why, jobs) => (Some(why), jobs),
         };
         self.held.remove(&first);
         self.whole = false;
@@ -661,8 +666,8 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     fn finish(mut self) -> Result<(), Error> {
         let Some((_, how)) = self.end.take() else { return Ok(()) };
         std::mem::take(&mut self.ready).into_values().flat_map(|ready| ready.results).flatten().for_each(J::discard);
-        for lane in &mut self.lanes {
-            lane.spare.iter_mut().for_each(|spare| spare.zeroize());
+        for device in &mut self.devices {
+            device.spare.iter_mut().for_each(|spare| spare.zeroize());
         }
         how
     }
@@ -671,9 +676,9 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
 impl<J: Job, I: Iterator<Item = QueuedJob<J>>> Drop for Call<'_, J, I> {
     /// Also where a sink panics: no permit is waited for any more, none is kept.
     fn drop(&mut self) {
-        for lane in &mut self.lanes {
-            if let Some(request) = lane.request.take() {
-                lane.worker.permits.withdraw(request);
+        for device in &mut self.devices {
+            if let Some(request) = device.request.take() {
+                device.worker.permits.withdraw(request);
             }
         }
         self.take_grants();

@@ -21,7 +21,7 @@ enum State<T> {
     Over,
 }
 
-/// Who is to be told of the result.
+/// Who waits for the result.
 enum Waiter<T> {
     Nobody,
     /// A thread that is blocked.
@@ -135,7 +135,7 @@ impl<T> Cell<T> {
         take(state)
     }
 
-    /// The result, or `waker` is told of it. `None` if it was taken before.
+    /// The result, or `waker` is woken by it. `None` if it was taken before.
     pub(super) fn poll(&self, waker: &Waker) -> Poll<Option<Result<T, Error>>> {
         let mut state = lock(&self.state);
         let State::Pending(waiter) = &mut *state else { return Poll::Ready(take(state)) };

@@ -1,8 +1,8 @@
 //! Which devices a batch goes to, where the caller leaves that open: the host, or others once they are worth it.
 //!
 //! Work that the host does within [`WAKE`] stays there, and no driver is asked. For more, the other devices are initialised.
-//! A device that has done such jobs before is judged by that, or by its table. A device that is not known gets chunks beside the
-//! host, and is known then. So the crossover is where measured times meet.
+//! A device that has done such jobs before is judged by that, or by its table. A device that is not known gets chunks
+//! while the host has some too, and is known then. So the crossover is where measured times meet.
 
 use super::permits::lock;
 use super::worker::Worker;
@@ -36,8 +36,8 @@ impl Lazy {
 const AGAIN: u32 = 16;
 
 /// How fast calls are in which discrete devices and the host could take part, by the kind and the power of two of their jobs,
-/// without the host and with it. The threads that the host computes on are missed where other devices' results are copied:
-/// which way is faster is measured.
+/// without the host and with it. A host that computes takes threads away from copying other devices' results: which way is
+/// faster is measured.
 #[derive(Default)]
 pub(super) struct CallRates(Mutex<Vec<(Kind, u32, [CallRate; 2])>>);
 
@@ -79,7 +79,7 @@ impl CallRates {
 }
 
 /// Where a batch goes.
-pub struct Suited<'a> {
+pub struct DeviceChoice<'a> {
     /// The devices, the fastest first.
     pub workers: Vec<&'a Worker>,
     /// Why, for people.
@@ -147,11 +147,11 @@ impl Scheduler {
     }
 
     /// The devices for `left` jobs more, of this group at first; `None` if nobody knows how many.
-    pub fn suited(&self, group: Option<Group>, left: Option<usize>) -> Suited<'_> {
+    pub fn suited(&self, group: Option<Group>, left: Option<usize>) -> DeviceChoice<'_> {
         let host = &self.workers[0];
-        let stay = |why: String| Suited { workers: vec![host], why };
+        let stay = |why: String| DeviceChoice { workers: vec![host], why };
         if !self.may_choose() {
-            return Suited { workers: self.live().collect(), why: String::new() };
+            return DeviceChoice { workers: self.live().collect(), why: String::new() };
         }
         let Some(group) = group else { return stay(String::new()) };
         let left = left.unwrap_or(usize::MAX);
@@ -178,13 +178,13 @@ impl Scheduler {
         let hosts = [host].into_iter().filter(|host| !host.is_disabled() && host.takes(group));
         let both = || able.iter().copied().chain(hosts.clone()).collect();
         let Some(rates) = rates else {
-            return Suited { workers: both(), why: "all devices, until it is known which are fast".into() };
+            return DeviceChoice { workers: both(), why: "all devices, until it is known which are fast".into() };
         };
         let (theirs, ours) = (rates.iter().sum::<f64>(), left as f64 / of_host);
         let compared =
             format!("{theirs:.0} jobs a second by {} devices, {ours:.0} by {}", able.len(), host.device().id());
         // The host stays also where it helps little: should the others fail, it goes on.
-        if theirs <= ours { stay(compared) } else { Suited { workers: both(), why: compared } }
+        if theirs <= ours { stay(compared) } else { DeviceChoice { workers: both(), why: compared } }
     }
 
     /// Jobs for which other devices are initialised, if they are not yet.
@@ -194,7 +194,7 @@ impl Scheduler {
         Some((2.0 * WAKE / each) as usize)
     }
 
-    /// Whether the host takes part in so many jobs beside discrete devices; `None` where that is no choice, or not all of them
+    /// Whether the host takes part in so many jobs together with discrete devices; `None` where that is no choice, or not all of them
     /// have shown how fast they are.
     pub(super) fn wants_host(&self, devices: &[&Worker], kind: Kind, jobs: usize) -> Option<bool> {
         let group = Group { kind, threads: self.options.threads };

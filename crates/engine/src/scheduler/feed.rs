@@ -101,7 +101,7 @@ impl<J: Job> Feed<J> {
         Feed { state: Mutex::new(state), has_room, signal, started }
     }
 
-    /// What is told when something happens that the call may wait for.
+    /// The signal that is raised when something happens that the call may wait for.
     pub(super) fn signal(&self) -> Arc<Signal> {
         self.signal.clone()
     }
@@ -176,7 +176,7 @@ impl<J: Job> Feed<J> {
 }
 
 /// What a [`Feed`] has at hand: `None` for now, or for good.
-pub(super) struct Fed<'a, J> {
+pub(super) struct FeedJobs<'a, J> {
     pub(super) feed: &'a Feed<J>,
     /// Taken from the feed all together.
     pub(super) jobs: VecDeque<QueuedJob<J>>,
@@ -184,7 +184,7 @@ pub(super) struct Fed<'a, J> {
     pub(super) most: Option<usize>,
 }
 
-impl<J: Job> Iterator for Fed<'_, J> {
+impl<J: Job> Iterator for FeedJobs<'_, J> {
     type Item = QueuedJob<J>;
 
     fn next(&mut self) -> Option<QueuedJob<J>> {

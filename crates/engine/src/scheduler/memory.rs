@@ -2,7 +2,7 @@
 
 use super::permits::lock;
 use super::{Scheduler, Worker};
-use crate::{Error, Reached};
+use crate::{Error, ReachableMemory};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -28,7 +28,7 @@ pub struct Memory {
 /// Bytes somewhere.
 enum Block {
     /// Of this backend.
-    Reached(&'static str, Box<dyn Reached>),
+    Reachable(&'static str, Box<dyn ReachableMemory>),
     /// Where no device reaches memory of the host.
     Ordinary(Vec<u8>),
 }
@@ -37,7 +37,7 @@ enum Block {
 #[derive(Default)]
 pub(super) struct Pool {
     /// With the backend of each.
-    idle: Mutex<Vec<(&'static str, Box<dyn Reached>)>>,
+    idle: Mutex<Vec<(&'static str, Box<dyn ReachableMemory>)>>,
     in_use: AtomicU64,
     /// Bytes that may be kept.
     most: AtomicU64,
@@ -45,9 +45,9 @@ pub(super) struct Pool {
 
 impl Pool {
     /// The smallest idle block of a backend that serves.
-    fn take(&self, backend: &str, bytes: usize) -> Option<Box<dyn Reached>> {
+    fn take(&self, backend: &str, bytes: usize) -> Option<Box<dyn ReachableMemory>> {
         let mut idle = lock(&self.idle);
-        let serves = |(of, block): &(&str, Box<dyn Reached>)| {
+        let serves = |(of, block): &(&str, Box<dyn ReachableMemory>)| {
             *of == backend && (bytes..=bytes.saturating_mul(SHARE_OF_A_BLOCK)).contains(&block.bytes().len())
         };
         let fitting = idle.iter().enumerate().filter(|(_, it)| serves(it));
@@ -77,7 +77,7 @@ impl Deref for Memory {
 
     fn deref(&self) -> &[u8] {
         match &self.block {
-            Block::Reached(_, block) => &block.bytes()[..self.bytes],
+            Block::Reachable(_, block) => &block.bytes()[..self.bytes],
             Block::Ordinary(bytes) => bytes,
         }
     }
@@ -86,7 +86,7 @@ impl Deref for Memory {
 impl DerefMut for Memory {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.block {
-            Block::Reached(_, block) => &mut block.bytes_mut()[..self.bytes],
+            Block::Reachable(_, block) => &mut block.bytes_mut()[..self.bytes],
             Block::Ordinary(bytes) => bytes,
         }
     }
@@ -103,12 +103,12 @@ impl Drop for Memory {
     fn drop(&mut self) {
         match &mut self.block {
             // The driver's memory, which others may look at: no compiler leaves these stores out.
-            Block::Reached(_, block) => block.bytes_mut()[..self.bytes].fill(0),
+            Block::Reachable(_, block) => block.bytes_mut()[..self.bytes].fill(0),
             Block::Ordinary(bytes) => bytes.zeroize(),
         }
         let Some(pool) = self.pool.upgrade() else { return };
         pool.in_use.fetch_sub(self.bytes as u64, Relaxed);
-        if let Block::Reached(backend, block) = std::mem::replace(&mut self.block, Block::Ordinary(Vec::new()))
+        if let Block::Reachable(backend, block) = std::mem::replace(&mut self.block, Block::Ordinary(Vec::new()))
             && pool.idle_bytes() + block.bytes().len() as u64 <= pool.most.load(Relaxed)
         {
             lock(&pool.idle).push((backend, block));
@@ -128,7 +128,7 @@ impl Scheduler {
             let of_backend = |other: &&Worker| other.programs.backend().name() == backend.name();
             match self.memory.take(backend.name(), bytes).map_or_else(|| memory.allocate(bytes), Ok) {
                 Err(Error::Unsupported { .. }) => continue,
-                made => block = Some(Block::Reached(backend.name(), made?)),
+                made => block = Some(Block::Reachable(backend.name(), made?)),
             }
             devices = workers().filter(of_backend).map(|worker| worker.device().id()).collect();
             break;

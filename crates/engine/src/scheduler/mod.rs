@@ -24,18 +24,18 @@ mod sync {
 }
 
 pub use call::Sink;
-pub use choice::{Suited, Wake};
+pub use choice::{DeviceChoice, Wake};
 pub use memory::Memory;
 pub use permits::Waits;
 pub use stats::{DeviceStats, Stats, TicketStats};
-pub use tickets::{Canceller, Queue, Queued, Room, Ticket};
+pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, QueuedJob, Scale, Worker, is_fault};
 
-use crate::programs::{Group, GroupFacts, Kind, Programs, Ready};
+use crate::programs::{AnyProgram, Group, GroupFacts, Kind, Programs};
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, SelfTested, THREADS, Timing};
 use call::{Call, Scopes};
 use choice::{CallRates, Lazy};
-use feed::{Fed, Feed};
+use feed::{Feed, FeedJobs};
 use permits::lock;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -103,7 +103,7 @@ pub struct Options {
 }
 
 /// What is known of a device before anything runs on it.
-pub type Know = Arc<dyn Fn(&Arc<dyn Backend>, &Device) -> Arc<dyn Knowledge> + Send + Sync>;
+pub type KnowledgeSource = Arc<dyn Fn(&Arc<dyn Backend>, &Device) -> Arc<dyn Knowledge> + Send + Sync>;
 
 /// The devices of an engine and all that its calls share.
 pub struct Scheduler {
@@ -112,7 +112,7 @@ pub struct Scheduler {
     /// At least one. Where others are initialised lazily, the host alone.
     workers: Vec<Worker>,
     lazy: Option<Lazy>,
-    know: Know,
+    know: KnowledgeSource,
     /// Choices for programs without a plan.
     policy: Policy,
     rates: CallRates,
@@ -183,7 +183,7 @@ impl Place<'_> {
         &self,
         facts: &Arc<GroupFacts>,
         jobs: usize,
-        work: impl FnOnce(&mut Ready) -> Result<(T, Timing), Error> + Send,
+        work: impl FnOnce(&mut AnyProgram) -> Result<(T, Timing), Error> + Send,
     ) -> Result<T, Error> {
         self.program_if(facts, jobs, |program| work(program).map(Some)).map(|done| done.expect("it was done"))
     }
@@ -193,9 +193,9 @@ impl Place<'_> {
         &self,
         facts: &Arc<GroupFacts>,
         jobs: usize,
-        work: impl FnOnce(&mut Ready) -> Result<Option<(T, Timing)>, Error> + Send,
+        work: impl FnOnce(&mut AnyProgram) -> Result<Option<(T, Timing)>, Error> + Send,
     ) -> Result<Option<T>, Error> {
-        let compute = |program: &mut Ready| {
+        let compute = |program: &mut AnyProgram| {
             program.elsewhere(self.elsewhere);
             let Some((done, timing)) = work(program)? else { return Ok(None) };
             *lock(&self.scheduler.timing) += &timing;
@@ -263,7 +263,7 @@ impl Scheduler {
         devices: Vec<(Arc<dyn Backend>, Device)>,
         wake: Option<Wake>,
         options: Options,
-        know: Know,
+        know: KnowledgeSource,
         policy: Policy,
     ) -> Scheduler {
         let slots = slots(devices.iter().map(|(_, device)| u64::from(device.queue.max(1))));
@@ -313,7 +313,7 @@ impl Scheduler {
         self.live().next().unwrap_or(&self.workers[0])
     }
 
-    /// Jobs that a program for so many has room for: a single one has another place beside a second one.
+    /// Jobs that a program for so many has room for: a single one has another place if there is a second one.
     pub(crate) fn room_for(&self, jobs: usize) -> usize {
         if self.options.redundant { jobs.max(2) } else { jobs }
     }
@@ -638,7 +638,7 @@ impl Scheduler {
             let thread = Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull);
             thread.map_err(|why| Error::no_threads(1, why))?;
             let _stops = Stop(feed);
-            let fed = Fed { feed, jobs: VecDeque::new(), most };
+            let fed = FeedJobs { feed, jobs: VecDeque::new(), most };
             Call::new(self, devices, may_switch, 1, fed, Some(feed)).run(sink)
         })
     }
@@ -736,10 +736,10 @@ impl Scheduler {
         body: &mut dyn FnMut(&Scopes<'_, 'a>) -> R,
     ) -> Result<R, Error> {
         let mut pools = Vec::new();
-        for (lane, worker) in devices.iter().enumerate() {
+        for (device, worker) in devices.iter().enumerate() {
             if !self.works_on_calling_thread(worker) {
                 for slot in 0..worker.permits.slots() {
-                    pools.push((lane, worker.pool(self, slot)?));
+                    pools.push((device, worker.pool(self, slot)?));
                 }
             }
         }
@@ -767,10 +767,10 @@ fn nest<'a, R>(
     scopes: &Scopes<'_, 'a>,
     body: &mut dyn FnMut(&Scopes<'_, 'a>) -> R,
 ) -> R {
-    let Some(((lane, pool), others)) = pools.split_first() else { return body(scopes) };
+    let Some(((device, pool), others)) = pools.split_first() else { return body(scopes) };
     pool.in_place_scope(|scope| {
         let mut scopes: Vec<Vec<&rayon::Scope<'a>>> = scopes.to_vec();
-        scopes[*lane].push(scope);
+        scopes[*device].push(scope);
         nest(others, &scopes, body)
     })
 }
@@ -940,7 +940,7 @@ fn worker(
     share: u64,
     is_host: bool,
     options: &Options,
-    know: &Know,
+    know: &KnowledgeSource,
     policy: &Policy,
 ) -> Worker {
     let known = know(&backend, &device);

@@ -1,4 +1,4 @@
-//! Permits on a device: first come first served, chunk by chunk, single jobs beside chunks.
+//! Permits on a device: first come first served, chunk by chunk, single jobs concurrently with chunks.
 //!
 //! All calls of an engine share its devices. Before a call runs anything on a device, it takes a permit. A permit lasts for one
 //! chunk, so that calls take permits chunk by chunk. Single jobs have permits of their own, and wait for other single jobs alone: the
@@ -171,7 +171,7 @@ impl Permits {
         }
     }
 
-    /// A permit for a chunk, if there is one now; otherwise `signal` is told of it later, with `device`. A call that comes back
+    /// A permit for a chunk, if there is one now; otherwise `signal` reports it later, with `device`. A call that comes back
     /// gives its request, and has the place in the queue that it had.
     pub(crate) fn chunk(
         &self,
@@ -200,7 +200,7 @@ impl Permits {
         lock(&self.state).waiting_chunks.remove(&request).is_some()
     }
 
-    /// The permit that a call was told of.
+    /// The permit of which a call was notified.
     pub(crate) fn granted(&self, slot: usize) -> Permit<'_> {
         Permit { permits: self, slot: Some(slot), crowded: true }
     }

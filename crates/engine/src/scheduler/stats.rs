@@ -38,7 +38,7 @@ pub struct Stats {
 /// Counters of an engine's queue of tickets. In histograms, entry i counts values from 2^i to 2^(i+1) − 1.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TicketStats {
-    /// Jobs that wait now.
+    /// Jobs that wait now. A set of rows counts as its rows.
     pub queued: usize,
     /// Bytes that the waiting jobs own.
     pub queued_bytes: u64,
@@ -52,11 +52,11 @@ pub struct TicketStats {
     pub cancelled: u64,
     /// Tickets whose deadline passed.
     pub expired: u64,
-    /// Batches by their jobs.
+    /// Batches by their jobs. A set of rows counts as its rows.
     pub batch_sizes: Vec<u64>,
-    /// Jobs by the nanoseconds from their submission to the start of their batch.
+    /// Tickets by the nanoseconds from their submission to the start of their batch.
     pub waits: Vec<u64>,
-    /// Jobs by the nanoseconds that their batch took.
+    /// Tickets by the nanoseconds that their batch took.
     pub service_times: Vec<u64>,
 }
 
@@ -167,9 +167,9 @@ impl TicketCounters {
         self.waits.add(nanoseconds(time), 1);
     }
 
-    pub(super) fn batch(&self, jobs: usize, took: Duration) {
+    pub(super) fn batch(&self, jobs: usize, tickets: usize, took: Duration) {
         self.sizes.add(jobs as u64, 1);
-        self.service.add(nanoseconds(took), jobs as u64);
+        self.service.add(nanoseconds(took), tickets as u64);
     }
 
     /// All but what the queue itself knows.

@@ -164,6 +164,8 @@ pub(super) struct Pay {
     /// Where the host alone computes, and fewer than `most` wait, of a batch that one of its threads does while the others do other
     /// batches. A flood of `most` shows that other devices are worth initialising.
     pub(super) of_thread: Option<usize>,
+    /// Batches that run at a time, at most: as many as devices have programs for, and one that is ready when a program is.
+    pub(super) slots: usize,
 }
 
 impl Scheduler {
@@ -186,10 +188,12 @@ impl Scheduler {
                 _ => 1,
             };
             let most = self.jobs_to_wake(group).unwrap_or(usize::MAX);
-            return Pay { most, of_thread: Some(of_time.max(least)) };
+            return Pay { most, of_thread: Some(of_time.max(least)), slots: self.options.threads };
         }
         let jobs = self.live().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
-        Pay { most: jobs.max(self.jobs_to_wake(group).unwrap_or(1)), of_thread: None }
+        let of = |worker: &Worker| if worker.is_host() { 1 } else { worker.queue_of(Some(group)) };
+        let slots = self.live().map(of).sum::<usize>() + 1;
+        Pay { most: jobs.max(self.jobs_to_wake(group).unwrap_or(1)), of_thread: None, slots }
     }
 }
 

@@ -54,11 +54,12 @@ struct Gated(Arc<(Mutex<bool>, Condvar)>);
 
 impl Queued for Gated {
     type Out = ();
+    const MERGES: bool = true;
 
     fn ask(&self) -> Result<Kind, Error> {
         Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Verify, cached_layers: 0 })
     }
-    fn run(_: &Scheduler, jobs: &[Gated], sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
+    fn run(_: &Scheduler, jobs: Vec<Gated>, sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
         let (gate, opened) = &*jobs[0].0;
         drop(opened.wait_while(lock(gate), |is_open| !*is_open));
         (0..jobs.len()).for_each(|job| sink(job, Ok(())));
@@ -87,7 +88,7 @@ impl Gatekeeper {
     }
 
     fn submit(&self) -> Ticket<()> {
-        self.queue.submit(1, || Gated(self.gate.clone())).unwrap()
+        self.queue.submit(Size { jobs: 1, bytes: 1 }, || Gated(self.gate.clone())).unwrap()
     }
 
     /// Submits jobs with these deadlines, from now on. What their callbacks get, each with its number.
@@ -221,4 +222,54 @@ fn a_job_waits_for_others_no_longer_than_max_delay() {
     // By powers of two: the first job, the last two (together or not), the five, and twice 32.
     let sizes = keeper.queue.stats().batch_sizes;
     assert_eq!((sizes[0] + 2 * sizes[1], &sizes[2..]), (3, &[1, 0, 0, 2][..]));
+}
+
+/// So many jobs, which may be done together.
+struct Jobless(usize, bool);
+
+impl Entries for Jobless {
+    fn take(&mut self, _: usize, _: &TicketCounters) -> (Option<Box<dyn Batch>>, isize) {
+        (None, 0)
+    }
+    fn len(&self) -> usize {
+        self.0
+    }
+    fn jobs(&self) -> usize {
+        self.0
+    }
+    fn merges(&self) -> bool {
+        self.1
+    }
+    fn withdraw(&mut self, jobs: usize) {
+        self.0 -= jobs;
+    }
+    fn since(&self) -> Option<Instant> {
+        None
+    }
+    fn compact(&mut self) -> isize {
+        0
+    }
+}
+
+/// Batches, two at most, that a line may begin with: on a GPU a second one is full, or has a third of all jobs at least.
+#[test]
+fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
+    let sort = (Kind::Sha256, TypeId::of::<Jobless>());
+    for (of_thread, merges, queued, running, taken, may) in [
+        (None, true, 0, 0, 0, false),
+        (None, true, 1, 0, 0, true),
+        (None, true, 32, 1, 68, false),
+        (None, true, 34, 1, 66, true),
+        (None, true, 90, 2, 10, false),
+        (None, true, 999, 1, 1_000_000, false),
+        (None, true, 1000, 1, 1_000_000, true),
+        (None, false, 1, 1, 1_000_000, true),
+        (None, false, 1, 2, 2, false),
+        (Some(1), true, 1, 1, 99, true),
+        (Some(1), true, 90, 2, 10, false),
+    ] {
+        let pay = Pay { most: 1000, of_thread, slots: 2 };
+        let line = Line { sort, pay, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued, merges)) };
+        assert_eq!(line.may_begin(), may, "{queued} wait, {running} batches of {taken} jobs run");
+    }
 }
