@@ -1,4 +1,4 @@
-//! An event loop: callbacks put results in a list and write a byte to a pipe that the loop polls beside its sockets.
+//! An event loop: callbacks put results in a list and write a byte to a pipe that the loop polls together with its sockets.
 
 #[cfg(unix)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -12,13 +12,13 @@ use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::{Group, Kind};
 use hypergrove_engine::scheduler::{
-    Fault, Know, Options, Queue, QueuedJob, Scale, Scheduler, Stats, Wake, Worker, slots,
+    Fault, KnowledgeSource, Options, Queue, QueuedJob, Scale, Scheduler, Stats, Wake, Worker, slots,
 };
 use hypergrove_engine::{Backend, Device, Error, Policy, PolicySource, Timing};
-use hypergrove_fips205::plan::{Op, Work, cache_bytes};
+use hypergrove_fips205::plan::{Op, Rates, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 #[cfg(feature = "tables")]
-use hypergrove_tune::table::{Known, Source};
+use hypergrove_tune::table::{Source, TableKnowledge};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -110,7 +110,8 @@ impl EngineBuilder {
         self
     }
     /// Sets how many jobs the queue of [tickets](Engine::submit) holds, and how many bytes these jobs may own; by default
-    /// [`QUEUED_JOBS`] and the memory budget. An empty queue takes a job of any size.
+    /// [`QUEUED_JOBS`] and the memory budget. A [set of rows](crate::rows::RowSet) counts as its rows. A queue with room takes a job of any size,
+    /// and so does an empty one.
     pub fn queue(mut self, jobs: usize, bytes: u64) -> EngineBuilder {
         self.queue = Some((jobs, bytes));
         self
@@ -175,12 +176,12 @@ impl EngineBuilder {
         let memory_budget = self.memory_budget.unwrap_or(if has_memory { DEVICE_MEMORY_BUDGET } else { MEMORY_BUDGET });
         let notices = Arc::new(Mutex::default());
         #[cfg(feature = "tables")]
-        let know: Know = {
+        let know: KnowledgeSource = {
             let (tables, notices) = (self.tables, notices.clone());
             Arc::new(move |backend, device| know(&tables, backend, device, &notices))
         };
         #[cfg(not(feature = "tables"))]
-        let know: Know = Arc::new(|_, _| Arc::new(hypergrove_engine::estimate::Unmeasured));
+        let know: KnowledgeSource = Arc::new(|_, _| Arc::new(hypergrove_engine::estimate::Unmeasured));
         let options = Options {
             threads,
             memory_budget,
@@ -244,7 +245,7 @@ fn know(
     device: &Device,
     notices: &Mutex<Vec<String>>,
 ) -> Arc<dyn Knowledge> {
-    let mut known = Known::new(tables, &**backend, device);
+    let mut known = TableKnowledge::new(tables, &**backend, device);
     let mut all = notices.lock().unwrap_or_else(PoisonError::into_inner);
     for notice in std::mem::take(&mut known.notices) {
         if !all.contains(&notice) {
@@ -317,7 +318,7 @@ impl Engine {
     }
 
     /// The peak rate of each device, in compressions a second; `None` if its backend does not know.
-    pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
+    pub fn rates(&self) -> Vec<(Device, Option<Rates>)> {
         let rates = |worker: &Worker| worker.programs.backend().rates(worker.device());
         self.0.scheduler.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
     }

@@ -5,7 +5,7 @@ use crate::jobs::check_length;
 use crate::rows::{Column, Results, RowStatus};
 use crate::run::host_isa;
 use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
-use hypergrove_engine::programs::{Group, GroupFacts, Kind, Ready};
+use hypergrove_engine::programs::{AnyProgram, Group, GroupFacts, Kind};
 use hypergrove_engine::scheduler::{self, Place, QueuedJob, Worker};
 use hypergrove_engine::{Backend, Error, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
@@ -83,7 +83,7 @@ impl scheduler::Job for HashJob<'_> {
             let facts = place.worker.programs.facts(place.group(Kind::Sha256))?;
             let hash = |blocks, messages: Messages<'_>, digests: &mut [[u8; 32]]| {
                 place.program(&facts, blocks, |program| {
-                    let Ready::Sha256(hasher) = program else { unreachable!("a program of SHA-256") };
+                    let AnyProgram::Sha256(hasher) = program else { unreachable!("a program of SHA-256") };
                     hasher.run(messages, digests).map(|timing| ((), timing))
                 })
             };
@@ -380,9 +380,9 @@ struct Source<O> {
 }
 
 /// Counts one of the open things until it is closed.
-struct Opened<'s>(&'s AtomicUsize);
+struct OpenCount<'s>(&'s AtomicUsize);
 
-impl Drop for Opened<'_> {
+impl Drop for OpenCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -391,14 +391,14 @@ impl Drop for Opened<'_> {
 impl<O> Source<O> {
     /// Opens number `index`. `None`: there is no room, and there will be once the caller has closed something; a caller that
     /// has nothing open waits for the others.
-    fn open<R>(&self, index: usize, waits: bool) -> Option<io::Result<(R, Opened<'_>)>>
+    fn open<R>(&self, index: usize, waits: bool) -> Option<io::Result<(R, OpenCount<'_>)>>
     where
         O: Fn(usize) -> io::Result<R>,
     {
         let open = || {
             let reader = (self.open)(index)?;
             self.opened.fetch_add(1, Relaxed);
-            Ok((reader, Opened(&self.opened)))
+            Ok((reader, OpenCount(&self.opened)))
         };
         let first = {
             let _beside = self.opening.read().unwrap_or_else(PoisonError::into_inner);
@@ -435,7 +435,7 @@ struct Reading<'s, R> {
     index: usize,
     // Closed before it counts as closed.
     reader: R,
-    _opened: Opened<'s>,
+    _opened: OpenCount<'s>,
     state: [u8; 32],
     length: u64,
     buffer: Vec<u8>,

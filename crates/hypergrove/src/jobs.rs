@@ -2,7 +2,7 @@
 
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::{Failed, Run, room};
-use hypergrove_engine::programs::{Group, Ready};
+use hypergrove_engine::programs::{AnyProgram, Group};
 use hypergrove_engine::{Batch, Digests, Error, Key, wiped};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::Op;
@@ -405,7 +405,7 @@ pub(crate) fn sign_held<'a>(
         Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
     };
     let done = run.place.program_if(run.facts, key_of.len(), |program| {
-        let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
+        let AnyProgram::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
         program
             .run_held(&batch, &mut digests, rows, &mut accept)
             .transpose()
@@ -504,7 +504,7 @@ pub(crate) fn verify<'a>(
     let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
     let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
     run.place.program(run.facts, key_of.len(), |program| {
-        let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
+        let AnyProgram::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
         let done = match program.run_fetched(&batch, &mut digests, roots) {
             Some(done) => done,
             None => program.run(&Batch { positions: &digests.positions(), ..batch }, roots),

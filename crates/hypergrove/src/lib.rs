@@ -115,7 +115,7 @@ pub use hypergrove_cpu::{Cpu, Isa};
 pub use hypergrove_engine::scheduler::{Canceller, DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake};
 pub use hypergrove_engine::{Backend, Device, Error, ErrorKind, Messages, PolicySource, Timing};
 pub use hypergrove_fips205::params::*;
-pub use hypergrove_fips205::plan::{Op, Work, cache_bytes};
+pub use hypergrove_fips205::plan::{Op, Rates, Work, cache_bytes};
 #[cfg(feature = "encryption")]
 pub use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
 pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, UnknownHash};
@@ -135,8 +135,8 @@ use std::sync::Arc;
 pub mod backend {
     pub use hypergrove_cpu::rates;
     pub use hypergrove_engine::{
-        Accept, Axis, Batch, Checked, Digests, Hasher, HostMemory, Key, Policy, Program, Reached, Reference, SelfTest,
-        Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
+        Accept, Axis, Batch, Checked, Digests, Hasher, HostMemory, Key, Policy, Program, ReachableMemory, Reference,
+        SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
         capabilities, forward, wiped,
     };
     pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};
@@ -181,7 +181,7 @@ const _: () = {
     is_shared::<(diagnosis::Diagnosis, envelope::Envelope, envelope::EnvelopeError, envelope::Mismatch)>();
     is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob)>();
     is_shared::<(manifest::Manifest, manifest::ManifestError)>();
-    is_shared::<(BackendEntry, Device, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
+    is_shared::<(BackendEntry, Device, Rates, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
     is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Reference)>();
     #[cfg(feature = "tables")]
     is_shared::<TableSource>();

@@ -6,7 +6,7 @@ use crate::jobs::{Job, random};
 use crate::keys::SigningKey;
 use hypergrove_cpu::{Cpu, Isa};
 use hypergrove_engine::planner::bucket;
-use hypergrove_engine::programs::{Group, GroupFacts, Kind, Ready};
+use hypergrove_engine::programs::{AnyProgram, Group, GroupFacts, Kind};
 use hypergrove_engine::scheduler::{self, Place, QueuedJob, Scheduler};
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaPrograms, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
@@ -313,7 +313,7 @@ impl Run<'_> {
     /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.
     pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
         self.place.program(self.facts, batch.len(), |program| {
-            let Ready::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
+            let AnyProgram::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
             let timing = program.run(batch, out)?;
             // Signatures, nodes and roots are public; those that fail a check are wiped before anyone sees them.
             declassify(out);

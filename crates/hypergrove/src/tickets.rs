@@ -7,7 +7,7 @@ use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::Slh;
 use hypergrove_engine::Error;
 use hypergrove_engine::programs::Kind;
-use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Ticket};
+use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Size, Ticket};
 use hypergrove_fips205::{Mode, Params};
 use std::borrow::Cow;
 use std::fmt;
@@ -15,17 +15,17 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 use zeroize::Zeroizing;
 
-/// A job that can be [submitted](Engine::submit): a [`SignJob`], a [`VerifyJob`] or a [`GenerateJob`], or one of zkDilithium. The
-/// engine copies what the job borrows, keys too: share keys by `Arc`.
+/// A job that can be [submitted](Engine::submit): a [`SignJob`], a [`VerifyJob`] or a [`GenerateJob`], or one of zkDilithium; or a
+/// [`RowSet`](crate::rows::RowSet). The engine copies what a job borrows, keys too: share keys by `Arc`.
 pub trait Submit: Sized {
     /// The result of the job.
     type Out: Send + 'static;
     /// The job with all that it needs.
     #[doc(hidden)]
     type Owned: Queued<Out = Self::Out>;
-    /// Bytes that count in the queue.
+    /// What counts in the queue, or why the job cannot run.
     #[doc(hidden)]
-    fn bytes(&self) -> usize;
+    fn size(&mut self) -> Result<Size, Error>;
     #[doc(hidden)]
     fn own(self) -> Self::Owned;
 }
@@ -35,7 +35,8 @@ pub trait Submit: Sized {
 pub struct Refused<J> {
     /// The job, unchanged.
     pub job: J,
-    /// The reason: [`Error::QueueFull`], [`Error::Cancelled`] after [`Engine::drain`], or [`Error::Io`].
+    /// The reason: [`Error::QueueFull`], [`Error::Cancelled`] after [`Engine::drain`], or [`Error::Io`]. For a
+    /// [`RowSet`](crate::rows::RowSet) also what is wrong with its columns.
     pub why: Error,
 }
 
@@ -87,11 +88,14 @@ impl Engine {
     /// assert_ne!(first.wait()?, second.wait()?);
     /// # Ok::<(), hypergrove::Error>(())
     /// ```
-    pub fn submit<J: Submit>(&self, job: J) -> Result<Ticket<J::Out>, Refused<J>> {
-        let bytes = job.bytes();
+    pub fn submit<J: Submit>(&self, mut job: J) -> Result<Ticket<J::Out>, Refused<J>> {
+        let size = match job.size() {
+            Ok(size) => size,
+            Err(why) => return Err(Refused { job, why }),
+        };
         let mut job = Some(job);
         let own = || job.take().expect("it is made once").own();
-        match self.0.queue.submit(bytes, own) {
+        match self.0.queue.submit(size, own) {
             Ok(ticket) => Ok(ticket),
             Err(why) => Err(Refused { job: job.expect("it was not made"), why }),
         }
@@ -130,6 +134,7 @@ macro_rules! queued {
     ($($owned:ty => $out:ty, $discard:expr;)*) => {$(
         impl Queued for $owned {
             type Out = $out;
+            const MERGES: bool = true;
 
             fn ask(&self) -> Result<Kind, Error> {
                 scheduler::Job::ask(&self.lend()?)
@@ -137,7 +142,7 @@ macro_rules! queued {
 
             fn run(
                 scheduler: &Scheduler,
-                jobs: &[Self],
+                jobs: Vec<Self>,
                 sink: &mut dyn FnMut(usize, Result<$out, Error>),
             ) -> Result<(), Error> {
                 let lent = jobs.iter().map(|job| job.lend().expect("it was asked"));
@@ -158,6 +163,11 @@ queued! {
     OwnedSign => Signature, <SignJob<'_> as Job>::discard;
     OwnedVerify => bool, drop;
     OwnedGenerate => SigningKey, drop;
+}
+
+/// The size of one job, which owns so many bytes.
+pub(crate) fn one_of(bytes: usize) -> Result<Size, Error> {
+    Ok(Size { jobs: 1, bytes: bytes as u64 })
 }
 
 pub(crate) fn own_key<K: Clone>(key: JobKey<'_, K>) -> JobKey<'static, K> {
@@ -221,8 +231,8 @@ impl Submit for SignJob<'_> {
     type Out = Signature;
     type Owned = OwnedSign;
 
-    fn bytes(&self) -> usize {
-        self.message.len() + context(&self.mode).len()
+    fn size(&mut self) -> Result<Size, Error> {
+        one_of(self.message.len() + context(&self.mode).len())
     }
 
     fn own(self) -> OwnedSign {
@@ -254,8 +264,8 @@ impl Submit for VerifyJob<'_> {
     type Out = bool;
     type Owned = OwnedVerify;
 
-    fn bytes(&self) -> usize {
-        self.message.len() + self.signature.len() + context(&self.mode).len()
+    fn size(&mut self) -> Result<Size, Error> {
+        one_of(self.message.len() + self.signature.len() + context(&self.mode).len())
     }
 
     fn own(self) -> OwnedVerify {
@@ -279,8 +289,8 @@ impl Submit for GenerateJob {
     type Out = SigningKey;
     type Owned = OwnedGenerate;
 
-    fn bytes(&self) -> usize {
-        3 * self.params.n
+    fn size(&mut self) -> Result<Size, Error> {
+        one_of(3 * self.params.n)
     }
 
     fn own(self) -> OwnedGenerate {

@@ -33,6 +33,7 @@ mod tickets;
 
 pub use engine::{Engine, EngineBuilder};
 pub use keys::SigningKeys;
+pub(crate) use rows::KeyRows;
 pub use rows::{RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
 pub use tickets::GenerateJob;
 
@@ -81,12 +82,12 @@ fn only<R>(results: Vec<R>) -> R {
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
-    ready: Arc<Ready>,
+    ready: Arc<SigningState>,
 }
 
 /// What the first signature makes of a private key.
 #[derive(Default)]
-struct Ready {
+struct SigningState {
     /// A checksum of the key's bytes, or why the key does not sign: with another ρ, masks that the right key uses would meet
     /// other challenges, which gives s₁ away.
     checked: OnceLock<Result<Zeroizing<u64>, KeyError>>,

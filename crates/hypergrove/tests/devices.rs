@@ -1,4 +1,4 @@
-//! Rows of jobs on devices that take their time, run out of memory, fail and lie.
+//! Streams of jobs on devices that take their time, run out of memory, fail and lie.
 
 mod common;
 
@@ -494,7 +494,7 @@ fn a_device_with_memory_of_its_own_is_filled() {
     assert!(told.predicted.is_some());
 }
 
-/// A host and a device that sleeps, and how often that was woken.
+/// A host and a device that is initialised lazily, and how often that happened.
 fn asleep(host: &Mock, other: &Mock) -> (EngineBuilder, Arc<AtomicUsize>) {
     let woken = Arc::new(AtomicUsize::new(0));
     let (other, times) = (Mock { name: "other", ..other.clone() }, woken.clone());
@@ -523,7 +523,7 @@ fn small_batches_wake_nobody_and_large_ones_go_where_they_are_fast() {
     assert_eq!((woken.load(SeqCst), engine.devices().len()), (0, 1), "0.16 s are not worth a driver");
     assert_eq!((engine.explain(P, Op::Sign, 8).unwrap().device.backend, woken.load(SeqCst)), ("mock", 0));
 
-    // 4 s on the host: the other one is woken, and soon known.
+    // 4 s on the host: the other one is initialised, and soon known.
     assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
     assert_eq!((woken.load(SeqCst), engine.devices().len()), (1, 2));
     let before = fast.shares()[0];

@@ -307,19 +307,7 @@ impl Hasher for Gpu {
         }
         Ok(Timing::default())
     }
-    /// No test measures it.
-    fn resident(
-        &mut self,
-        _: Messages<'_>,
-        _: usize,
-        _: usize,
-        _: &mut [[u8; 32]],
-    ) -> Result<Option<Vec<Duration>>, Error> {
-        Ok(None)
-    }
-    fn link(&mut self) -> Result<Option<f64>, Error> {
-        Ok(None)
-    }
+    forward!(self => self; hashes_on_host);
 }
 
 fn both(gpu: &Gpu) -> Engine {

@@ -105,7 +105,7 @@ fn every_engine_gives_the_verdicts() {
     }
 }
 
-/// The comparison fails where a verdict is wrong: a case that is told to be valid, and is not.
+/// The comparison fails where a verdict is wrong: a case that claims to be valid, and is not.
 #[test]
 #[should_panic(expected = "a wrong claim")]
 fn a_wrong_verdict_is_seen() {

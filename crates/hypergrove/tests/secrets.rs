@@ -5,7 +5,6 @@
 //! crate `taint`. These tests only use the library.
 #![forbid(unsafe_code)]
 
-use hypergrove::backend::*;
 use hypergrove::pkcs8::EncodePrivateKey;
 use hypergrove::pkcs8::der::pem::LineEnding;
 use hypergrove::*;

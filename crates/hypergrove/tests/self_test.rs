@@ -177,7 +177,7 @@ fn a_device_that_is_alone_computes_nothing_of_the_op() {
     }
 }
 
-/// Batches too: the other device does all of it, and the fault is told.
+/// Batches too: the other device does all of it, and the fault is reported.
 #[test]
 fn others_go_on() {
     let (key, wrong) = (key(&SLH_DSA_SHA2_128F), wrong(Op::Sign));
@@ -231,7 +231,7 @@ fn wrong_signatures_of_zkdilithium_are_withheld() {
     assert_eq!(both.faults().len(), 1);
 }
 
-/// What the tests of a CPU that is right take: told, not judged.
+/// What the tests of a CPU that is right take: reported, not judged.
 #[test]
 fn a_right_cpu_passes_and_this_is_what_it_takes() {
     let cpu = hypergrove_engine::SelfTested::of(Arc::new(Cpu::new()));

@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{Mock, P, PURE, job, key, message, mock, sign};
+use common::{Call, Mock, P, PURE, job, key, message, mock, sign};
+use hypergrove::rows::{
+    Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows,
+};
 use hypergrove::zkdilithium::{self, Message};
 use hypergrove::*;
 use hypergrove_fips205::reference::slh_sign;
@@ -17,7 +20,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, current, park, scope, sleep, spawn};
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(60);
+/// What takes longer never comes. ThreadSanitizer on a busy machine takes minutes for some batches.
+const SOON: Duration = Duration::from_secs(600);
 
 /// Wakes a thread, and counts.
 struct Unpark(Thread, AtomicUsize);
@@ -717,4 +721,386 @@ fn a_panic_of_the_caller_leaves_the_engine_whole() {
         is_right(&key, 1, engine.submit(job(&key, 1)).unwrap().wait());
         engine.drain(Instant::now() + SOON).unwrap();
     }
+}
+
+/// Rows of the tests, with memory of several kinds.
+#[derive(Clone)]
+struct Letters<M = Vec<u8>> {
+    keys: Arc<[SigningKey]>,
+    public: Arc<[VerifyingKey]>,
+    of: Vec<u32>,
+    messages: Arc<[u8]>,
+    offsets: Vec<i32>,
+    signatures: M,
+    statuses: Vec<RowStatus>,
+    /// What becomes of it.
+    trace: Arc<AtomicBool>,
+}
+
+impl<M> Drop for Letters<M> {
+    fn drop(&mut self) {
+        self.trace.store(true, SeqCst);
+    }
+}
+
+/// As many rows as the memory has room for signatures. Every seventh has a key that is not there.
+fn letters<M: std::ops::Deref<Target = [u8]>>(signatures: M) -> Letters<M> {
+    let rows = signatures.len() / P.sig_bytes();
+    let keys: Arc<[SigningKey]> = [1, 2].map(key).into();
+    let (mut messages, mut offsets) = (Vec::new(), vec![0]);
+    for row in 0..rows {
+        messages.extend(message(row));
+        offsets.push(messages.len() as i32);
+    }
+    Letters {
+        public: keys.iter().map(SigningKey::verifying_key).collect(),
+        keys,
+        of: (0..rows as u32).map(|row| if row % 7 == 6 { 9 } else { row % 2 }).collect(),
+        messages: messages.into(),
+        offsets,
+        signatures,
+        statuses: vec![RowStatus::default(); rows],
+        trace: Arc::default(),
+    }
+}
+
+fn to_sign<M: std::ops::DerefMut<Target = [u8]>>(letters: Letters<M>) -> RowSet<Letters<M>> {
+    RowSet::new(letters, |it| RowCall::Sign {
+        rows: SignRows {
+            keys: RowSigningKeys::Table { keys: &it.keys, of: &it.of },
+            mode: PURE,
+            messages: Column::Variable { bytes: &it.messages, offsets: Offsets::I32(&it.offsets) },
+            randomizer: Randomizer::Deterministic,
+        },
+        signatures: &mut it.signatures,
+        statuses: &mut it.statuses,
+    })
+}
+
+fn to_verify<M: std::ops::DerefMut<Target = [u8]>>(letters: Letters<M>) -> RowSet<Letters<M>> {
+    RowSet::new(letters, |it| RowCall::Verify {
+        rows: VerifyRows {
+            keys: RowVerifyingKeys::Table { keys: &it.public, of: &it.of },
+            mode: PURE,
+            messages: Column::Variable { bytes: &it.messages, offsets: Offsets::I32(&it.offsets) },
+            signatures: Column::packed(&it.signatures, P.sig_bytes()),
+        },
+        statuses: &mut it.statuses,
+    })
+}
+
+fn set(rows: usize) -> RowSet<Letters> {
+    to_sign(letters(vec![1; rows * P.sig_bytes()]))
+}
+
+fn are_signed<M: std::ops::Deref<Target = [u8]>>(it: &Letters<M>) {
+    for (row, (status, signature)) in it.statuses.iter().zip(it.signatures.chunks(P.sig_bytes())).enumerate() {
+        match it.of[row] {
+            9 => assert!(*status == RowStatus::NoSuchKey && signature.iter().all(|byte| *byte == 0), "row {row}"),
+            of => {
+                assert_eq!(*status, RowStatus::Signed, "row {row}");
+                assert!(signature == expected(&it.keys[of as usize], row), "row {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sets_of_rows_give_what_their_calls_give() {
+    let many = 40;
+    for engine in engines() {
+        for rows in [0, 1, many] {
+            let of_vec = set(rows);
+            let at = of_vec.memory.signatures.as_ptr();
+            let mut memory = engine.memory(rows * P.sig_bytes()).unwrap();
+            memory.fill(1);
+            let of_memory = engine.submit(to_sign(letters(memory))).unwrap();
+            let of_vec = engine.submit(of_vec).unwrap().wait().unwrap();
+            assert_eq!(of_vec.signatures.as_ptr(), at, "it is given back");
+            are_signed(&of_vec);
+            let mut of_memory = block_on(of_memory).unwrap();
+            are_signed(&of_memory);
+
+            // The same memory is used again.
+            of_memory.signatures.chunks_mut(P.sig_bytes()).step_by(5).for_each(|signature| signature[9] ^= 1);
+            let (sender, verdicts) = mpsc::channel();
+            engine
+                .submit(to_verify(of_memory))
+                .unwrap()
+                .on_done(move |it| sender.send(it.unwrap().statuses.clone()).unwrap());
+            let right = |row| match (row % 7, row % 5) {
+                (6, _) => RowStatus::NoSuchKey,
+                (_, 0) => RowStatus::Invalid,
+                _ => RowStatus::Valid,
+            };
+            assert_eq!(verdicts.recv_timeout(SOON).unwrap(), (0..rows).map(right).collect::<Vec<_>>());
+
+            for seeds in [None, Some((0..rows * 3 * P.n).map(|i| i as u8).collect::<Vec<_>>())] {
+                let keys = (seeds.clone(), vec![0; rows * P.sk_bytes()], vec![0; rows * P.pk_bytes()]);
+                let set = RowSet::new(keys, |(seeds, private, public)| RowCall::Keygen {
+                    params: P,
+                    seeds: seeds.as_deref(),
+                    private,
+                    public,
+                });
+                let (_, private, public) = engine.submit(set).unwrap().wait().unwrap();
+                if let Some(seeds) = seeds {
+                    let mut right = (vec![0; private.len()], vec![0; public.len()]);
+                    engine.keygen_rows_from_seeds(P, &seeds, &mut right.0, &mut right.1).unwrap();
+                    assert!((&private, &public) == (&right.0, &right.1));
+                }
+                for (private, public) in private.chunks(P.sk_bytes()).zip(public.chunks(P.pk_bytes())) {
+                    let key = SigningKey::from_bytes(P, private).unwrap();
+                    assert!(engine.check(&key).is_ok() && key.verifying_key().to_bytes() == public);
+                }
+            }
+        }
+        let stats = engine.stats().tickets;
+        assert_eq!((stats.submitted, stats.queued, stats.queued_bytes, stats.running), (15, 0, 0, 0));
+    }
+}
+
+#[test]
+fn sets_of_rows_of_zkdilithium_give_what_their_calls_give() {
+    use zkdilithium::params::{PK_BYTES, SIG_BYTES, SK_BYTES};
+    const ROWS: usize = 5;
+    let engine = zkdilithium::Engine::new().unwrap();
+    let keys = (vec![[3; 32]; ROWS], vec![0; ROWS * SK_BYTES], vec![0; ROWS * PK_BYTES]);
+    let set = RowSet::new(keys, |(seeds, private, public)| RowCall::ZkDilithiumKeygen {
+        seeds: Some(seeds),
+        private,
+        public: Some(public),
+    });
+    let (_, private, public) = engine.submit(set).unwrap().wait().unwrap();
+    let key = zkdilithium::SigningKey::from_seed(&[3; 32]);
+    assert!(private.chunks(SK_BYTES).all(|private| private == key.to_bytes().as_slice()));
+
+    let set = RowSet::new((key.clone(), vec![0; ROWS * SIG_BYTES], [RowStatus::default(); ROWS]), |it| {
+        RowCall::ZkDilithiumSign {
+            rows: zkdilithium::SignRows {
+                keys: RowSigningKeys::One(&it.0),
+                messages: Column::packed(b"abcde", 1).into(),
+            },
+            signatures: &mut it.1,
+            statuses: &mut it.2,
+        }
+    });
+    let (_, mut signatures, statuses) = engine.submit(set).unwrap().wait().unwrap();
+    assert_eq!(statuses, [RowStatus::Signed; ROWS]);
+    for (message, signature) in b"abcde".chunks(1).zip(signatures.chunks(SIG_BYTES)) {
+        assert!(key.sign_message(Message::Bytes(message)).unwrap().as_bytes() == signature);
+    }
+    signatures[2 * SIG_BYTES] ^= 1;
+    let set = RowSet::new((public, signatures, [RowStatus::default(); ROWS]), |it| RowCall::ZkDilithiumVerify {
+        rows: zkdilithium::VerifyRows {
+            keys: zkdilithium::RowVerifyingKeys::Encoded(Column::packed(&it.0, PK_BYTES)),
+            messages: Column::packed(b"abcde", 1).into(),
+            signatures: Column::packed(&it.1, SIG_BYTES),
+        },
+        statuses: &mut it.2,
+    });
+    let (.., verdicts) = engine.submit(set).unwrap().wait().unwrap();
+    use RowStatus::{Invalid, Valid};
+    assert_eq!(verdicts, [Valid, Valid, Invalid, Valid, Valid]);
+}
+
+#[test]
+fn a_set_that_does_not_fit_comes_back() {
+    let engine = mock(1, 1).engine();
+    type Spoil = fn(&mut Letters);
+    let wrong: [(Spoil, &str); 4] = [
+        (|it| it.signatures.truncate(7), "the memory for signatures"),
+        (|it| it.offsets.push(1), "the column of messages"),
+        (|it| it.of.truncate(1), "key indices"),
+        (|it| it.keys = Arc::new([]), "a table without keys"),
+    ];
+    for (spoil, why) in wrong {
+        let mut spoilt = set(3);
+        spoil(&mut spoilt.memory);
+        let refused = engine.submit(spoilt).unwrap_err();
+        assert!(refused.why.kind() == ErrorKind::BadInput && refused.why.to_string().contains(why), "{refused}");
+        assert_eq!(refused.job.memory.messages, set(3).memory.messages, "its memory is there");
+    }
+    // Offsets are looked at row by row.
+    let mut lies = set(3);
+    lies.memory.offsets = vec![0, i32::MAX, -1, 5];
+    assert_eq!(engine.submit(lies).unwrap().wait().unwrap().statuses, [RowStatus::BadOffsets; 3]);
+    let none = RowSet::new((vec![0; 63], vec![0; 32]), |(private, public)| RowCall::Keygen {
+        params: P,
+        seeds: None,
+        private,
+        public,
+    });
+    assert_eq!(engine.submit(none).unwrap_err().why.kind(), ErrorKind::BadInput);
+    let stats = engine.stats().tickets;
+    assert_eq!((stats.submitted, stats.queued, stats.queued_bytes), (1, 0, 0));
+}
+
+/// What a set lends is its own fault, not that of the sets that wait with it.
+#[test]
+fn a_set_that_lends_something_else_is_an_error_of_its_own() {
+    type Fickle = (Letters, usize);
+    fn fickle(rows: usize, at_first: usize) -> RowSet<Fickle> {
+        RowSet::new((set(rows).memory, at_first), |(it, times)| {
+            *times += 1;
+            let rows = match *times {
+                3 => it.statuses.len() - 1,
+                5 => panic!("a fault of the function"),
+                _ => it.statuses.len(),
+            };
+            RowCall::Verify {
+                rows: VerifyRows {
+                    keys: RowVerifyingKeys::One(&it.public[0]),
+                    mode: PURE,
+                    messages: Column::packed(&it.messages[..rows], 1),
+                    signatures: Column::packed(&it.signatures[..rows * P.sig_bytes()], P.sig_bytes()),
+                },
+                statuses: &mut it.statuses[..rows],
+            }
+        })
+    }
+    let gate = Gate::default();
+    let (engine, _) = gate.device(mock(1, 1));
+    let first = engine.submit(fickle(3, 100)).unwrap();
+    gate.wait_for(1);
+    let tickets = [100, 1, 3, 100].map(|at_first| engine.submit(fickle(3, at_first)).unwrap());
+    gate.open();
+    assert_eq!(first.wait().unwrap().0.statuses, [RowStatus::Invalid; 3]);
+    let [before, other, panics, after] = tickets.map(Ticket::wait);
+    for right in [before, after] {
+        assert_eq!(right.unwrap().0.statuses, [RowStatus::Invalid; 3]);
+    }
+    let what = |result: Result<Fickle, Error>| result.map(drop).unwrap_err().to_string();
+    let (other, panics) = (what(other), what(panics));
+    assert!(other.contains("other columns") && panics.contains("rows panicked"), "{other}; {panics}");
+}
+
+#[test]
+fn sets_fill_the_queue_by_their_rows_and_their_bytes() {
+    let of_six = engine_size(6);
+    for capacity in [(12, 1 << 30), (1 << 20, 2 * of_six)] {
+        let gate = Gate::default();
+        gate.open();
+        let gated = gate.clone();
+        let device = Mock { memory: 1 << 30, ..mock(1, 1) }.answering(move |_| {
+            gated.pass();
+            Ok(())
+        });
+        let engine = device.builder().queue(capacity.0, capacity.1).build().unwrap();
+        engine.sign(&key(9), PURE, b"first", Randomizer::Hedged).unwrap();
+        gate.close();
+        let first = engine.submit(set(6)).unwrap();
+        gate.wait_for(1);
+        let [second, third] = [(); 2].map(|()| engine.submit(set(6)).unwrap());
+        let stats = engine.stats().tickets;
+        assert_eq!((stats.queued, stats.queued_bytes), (12, 2 * of_six));
+        let refused = engine.submit(set(1)).unwrap_err();
+        assert_eq!(refused.why.kind(), ErrorKind::QueueFull);
+        assert!(engine.submit(job(&key(1), 0)).is_err(), "single jobs have the same queue");
+        drop(third);
+        // Where there is room, a set of any size gets in, or small ones would keep it out for ever.
+        block_on(engine.ready()).unwrap();
+        let large = engine.submit(set(30)).unwrap();
+        assert!(engine.submit(refused.job).is_err());
+        gate.open();
+        for ticket in [first, second, large] {
+            are_signed(&ticket.wait().unwrap());
+        }
+        let stats = engine.stats().tickets;
+        assert_eq!((stats.submitted, stats.refused, stats.cancelled, stats.queued_bytes), (4, 3, 1, 0));
+    }
+}
+
+/// Bytes of such a set's columns.
+fn engine_size(rows: usize) -> u64 {
+    let Letters { of, messages, offsets, signatures, statuses, .. } = &set(rows).memory;
+    (size_of_val(&of[..]) + messages.len() + size_of_val(&offsets[..]) + signatures.len() + statuses.len()) as u64
+}
+
+#[test]
+fn a_set_without_a_ticket_lives_until_no_device_uses_it() {
+    let gate = Gate::default();
+    let (engine, device) = gate.device(mock(1, 1));
+    let (running, waiting) = (set(8), set(8));
+    let gone = [&running, &waiting].map(|set| set.memory.trace.clone());
+    let is_gone = |nth: usize| gone[nth].load(SeqCst);
+    let running = engine.submit(running).unwrap();
+    gate.wait_for(1);
+    let waiting = engine.submit(waiting).unwrap();
+    drop((running, waiting));
+    assert!(!is_gone(0) && is_gone(1), "the device has the first one");
+    // A deadline and a cancellation leave the device its memory too.
+    gate.open();
+    engine.sign(&key(1), PURE, b"next", Randomizer::Hedged).unwrap();
+    gate.close();
+    let late = set(8);
+    let trace = late.memory.trace.clone();
+    let late = engine.submit(late).unwrap();
+    gate.wait_for(1);
+    let late = late.deadline(Instant::now() + Duration::from_millis(20));
+    let cancelled = engine.submit(set(8)).unwrap();
+    let handle = cancelled.canceller();
+    handle.cancel();
+    assert_eq!(late.wait().map(drop), Err(Error::DeadlineExceeded));
+    assert_eq!(cancelled.wait().map(drop).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert!(!trace.load(SeqCst), "the device computes");
+    gate.open();
+    engine.drain(Instant::now() + SOON).unwrap();
+    assert!(trace.load(SeqCst) && is_gone(0));
+    // Sets have rows without a key, whose signatures no device makes.
+    let rows: usize = device.log.runs.lock().unwrap().iter().map(|run| run.1).sum();
+    assert_eq!(rows, 7 + 1 + 7);
+}
+
+#[test]
+fn sets_are_drained() {
+    let gate = Gate::default();
+    let (engine, _) = gate.device(mock(1, 1));
+    let first = engine.submit(set(8)).unwrap();
+    gate.wait_for(1);
+    let others: Vec<_> = (0..5).map(|rows| engine.submit(set(rows)).unwrap()).collect();
+    assert_eq!(engine.drain(Instant::now() + Duration::from_millis(20)), Err(Error::DeadlineExceeded));
+    let is_cancelled = |ticket: Ticket<Letters>| ticket.wait().map(drop).unwrap_err().kind() == ErrorKind::Cancelled;
+    assert!(others.into_iter().all(is_cancelled));
+    let refused = engine.submit(set(2)).unwrap_err();
+    assert_eq!((refused.why.kind(), refused.job.memory.of.len()), (ErrorKind::Cancelled, 2));
+    gate.open();
+    are_signed(&first.wait().unwrap());
+}
+
+/// Sets of any size whose devices fail: right, or an error.
+#[test]
+fn every_set_has_one_result_whatever_devices_do() {
+    let faults: [fn(Call<'_>) -> Result<(), Error>; 3] = [
+        |call| if call.nth >= 3 && call.device == 1 { call.fails("no answer") } else { Ok(()) },
+        |call| {
+            if call.op == Op::Sign && call.nth >= 3 && call.device == 0 {
+                call.out[P.n + 1] ^= 1;
+            }
+            Ok(())
+        },
+        |call| if call.device == 0 && call.nth == 2 { panic!("a fault of the device") } else { Ok(()) },
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        let engine = mock(2, 2).answering(fault).builder().verify_signatures(true).build().unwrap();
+        let tickets: Vec<_> = (0..40).map(|rows| engine.submit(set(1 + rows % 13)).unwrap()).collect();
+        let results = collected(tickets);
+        let lost = results.iter().filter(|result| result.is_err()).count();
+        results.iter().flatten().for_each(are_signed);
+        // The panic is that of one set.
+        assert_eq!(lost, usize::from(number == 2), "{number}");
+        assert_eq!(engine.stats().tickets.running, 0);
+    }
+    let broken = mock(2, 1).answering(|call| if call.nth < 2 { Ok(()) } else { call.fails("no answer") });
+    let engine = broken.engine();
+    let results = collected((0..20).map(|_| engine.submit(set(9)).unwrap()).collect());
+    let is_lost = |result: &Result<Letters, Error>| match result {
+        Ok(it) => {
+            are_signed(it);
+            false
+        }
+        Err(why) => why.kind() == ErrorKind::DeviceFailed,
+    };
+    assert!(results.iter().filter(|result| is_lost(result)).count() > 0);
+    assert!(results.iter().all(|result| result.is_ok() || is_lost(result)));
 }

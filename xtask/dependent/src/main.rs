@@ -1,5 +1,5 @@
 //! Uses the library as a program in Cargo's dev profile does, without optimisation and from threads with the usual stack
-//! of 2 MiB: whatever the library needs beyond it must find itself.
+//! of 2 MiB. Whatever the library needs beyond that, it must find itself.
 #![forbid(unsafe_code)]
 
 use hypergrove::signature::{Signer, Verifier};

@@ -48,6 +48,13 @@ impl Offsets<'_> {
         }
     }
 
+    fn size(&self) -> usize {
+        match self {
+            Offsets::I32(all) => size_of_val(*all),
+            Offsets::I64(all) => size_of_val(*all),
+        }
+    }
+
     fn get(&self, at: usize) -> Option<usize> {
         match self {
             Offsets::I32(all) => usize::try_from(*all.get(at)?).ok(),
@@ -68,6 +75,15 @@ impl<'a> Column<'a> {
             Column::Packed { rows, .. } => *rows,
             Column::Variable { offsets, .. } => offsets.len().saturating_sub(1),
             Column::Slices(all) => all.len(),
+        }
+    }
+
+    /// Bytes of memory that the column is in.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Column::Packed { bytes, .. } => bytes.len(),
+            Column::Variable { bytes, offsets } => bytes.len() + offsets.size(),
+            Column::Slices(all) => size_of_val(*all) + all.iter().map(|value| value.len()).sum::<usize>(),
         }
     }
 

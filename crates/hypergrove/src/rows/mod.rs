@@ -3,9 +3,11 @@
 
 mod block;
 mod column;
+mod set;
 
 pub use column::{Column, Offsets};
 pub use hypergrove_engine::scheduler::Memory;
+pub use set::{RowCall, RowSet};
 
 use crate::flow::Flow;
 use crate::jobs::{ToSign, ToVerify, check_length, random};
@@ -13,6 +15,7 @@ use crate::run::{Failed, Run};
 use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
 pub(crate) use block::Rows;
 use block::{KeyRowBlock, RowBlock, SlhRows};
+use hypergrove_engine::scheduler::Scheduler;
 use hypergrove_fips205::{MAX_N, MessageError};
 use hypergrove_taint::declassify;
 use std::ops::{ControlFlow, Range};
@@ -221,11 +224,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        // A status of an earlier call must not look like one of this call.
-        statuses.fill(RowStatus::NotComputed);
-        rows.check(signatures.len(), statuses.len())?;
-        let results = Results::new(signatures, Rows::out_bytes(rows), statuses);
-        self.run_rows(*rows, results, &mut |done| progress(done).flow())
+        rows.sign(&self.0.scheduler, signatures, statuses, &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -246,9 +245,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        statuses.fill(RowStatus::NotComputed);
-        rows.check(statuses.len())?;
-        self.run_rows(*rows, Results::new(&mut [], 0, statuses), &mut |done| progress(done).flow())
+        rows.verify(&self.0.scheduler, statuses, &mut |done| progress(done).flow())
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. A private key is SK.seed ‖ SK.prf ‖
@@ -269,7 +266,7 @@ impl Engine {
         public: &mut [u8],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        self.grow_rows(params, None, private, public, &mut |done| progress(done).flow())
+        KeyRows { params, seeds: None }.grow(&self.0.scheduler, private, public, &mut |done| progress(done).flow())
     }
 
     /// As [`Engine::keygen_rows`], from seeds: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes for each row.
@@ -282,25 +279,41 @@ impl Engine {
         private: &mut [u8],
         public: &mut [u8],
     ) -> Result<(), Error> {
-        self.grow_rows(params, Some(seeds), private, public, &mut |_| ControlFlow::Continue(()))
+        KeyRows { params, seeds: Some(seeds) }.grow(&self.0.scheduler, private, public, &mut no_progress)
+    }
+}
+
+/// Keys to be made: from the operating system's randomness, or from these seeds.
+#[derive(Clone, Copy)]
+struct KeyRows<'a> {
+    params: &'static Params,
+    seeds: Option<&'a [u8]>,
+}
+
+impl KeyRows<'_> {
+    /// The rows of columns of these lengths.
+    fn check(&self, private: usize, public: usize) -> Result<usize, Error> {
+        let n = self.params.n;
+        let rows = private / (4 * n);
+        check_length("the column of private keys", rows * 4 * n, private)?;
+        check_length("the column of public keys", rows * 2 * n, public)?;
+        if let Some(seeds) = self.seeds {
+            check_length("the seeds", rows * 3 * n, seeds.len())?;
+        }
+        Ok(rows)
     }
 
-    fn grow_rows(
-        &self,
-        params: &'static Params,
-        seeds: Option<&[u8]>,
+    fn grow(
+        self,
+        scheduler: &Scheduler,
         private: &mut [u8],
         public: &mut [u8],
         progress: Progress<'_>,
     ) -> Result<(), Error> {
-        let (n, scheduler) = (params.n, &self.0.scheduler);
+        let KeyRows { params, seeds } = self;
+        let n = params.n;
         let mut keys = Keys { private, public, are_whole: false };
-        let rows = keys.private.len() / (4 * n);
-        check_length("the column of private keys", rows * 4 * n, keys.private.len())?;
-        check_length("the column of public keys", rows * 2 * n, keys.public.len())?;
-        if let Some(seeds) = seeds {
-            check_length("the seeds", rows * 3 * n, seeds.len())?;
-        }
+        let rows = self.check(keys.private.len(), keys.public.len())?;
         let block = scheduler.block_size(KeyRowBlock::kind(params), rows, KeyRowBlock::held)?;
         let (mut of_source, mut first) = (Ok(()), 0);
         let pairs = keys.private.chunks_mut(block * 4 * n).zip(keys.public.chunks_mut(block * 2 * n));
@@ -327,52 +340,57 @@ impl Engine {
         keys.are_whole = !count.is_stopped;
         Ok(())
     }
+}
 
-    /// Runs rows whose columns were checked.
-    pub(crate) fn run_rows<R: Rows>(
-        &self,
-        rows: R,
-        mut results: Results<'_>,
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        let (scheduler, count, size) = (&self.0.scheduler, results.statuses.len(), results.size);
-        let block = scheduler.block_size(rows.kind(), count, R::held)?;
-        let mut refused = Vec::new();
-        let done = {
-            let Results { out, statuses, handed_out, .. } = &mut results;
-            let (mut left, mut left_out) = (&mut **statuses, &mut **out);
-            let mut blocks = (0..count.div_ceil(block)).map(|number| {
-                let of_block = block.min(left.len());
-                let (statuses, others) = std::mem::take(&mut left).split_at_mut(of_block);
-                let (out, other_outs) = std::mem::take(&mut left_out).split_at_mut(of_block * size);
-                (left, left_out) = (others, other_outs);
-                RowBlock { rows, first: number * block, statuses, out }
-            });
-            scheduler.run(&mut blocks, &mut |count, done| {
-                if let Err(why) = done {
-                    refused.push((*handed_out..*handed_out + count, why));
-                }
-                *handed_out += count;
-                progress(*handed_out)
-            })
-        };
-        let mut lost = Ok(());
-        for (rows, why) in refused {
-            let status = match why.kind() {
-                ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
-                _ => RowStatus::NotComputed,
-            };
-            if status == RowStatus::NotComputed {
-                lost = lost.and(Err(why));
+/// Runs rows whose columns were checked.
+pub(crate) fn run_rows<R: Rows>(
+    scheduler: &Scheduler,
+    rows: R,
+    mut results: Results<'_>,
+    progress: Progress<'_>,
+) -> Result<(), Error> {
+    let (count, size) = (results.statuses.len(), results.size);
+    let block = scheduler.block_size(rows.kind(), count, R::held)?;
+    let mut refused = Vec::new();
+    let done = {
+        let Results { out, statuses, handed_out, .. } = &mut results;
+        let (mut left, mut left_out) = (&mut **statuses, &mut **out);
+        let mut blocks = (0..count.div_ceil(block)).map(|number| {
+            let of_block = block.min(left.len());
+            let (statuses, others) = std::mem::take(&mut left).split_at_mut(of_block);
+            let (out, other_outs) = std::mem::take(&mut left_out).split_at_mut(of_block * size);
+            (left, left_out) = (others, other_outs);
+            RowBlock { rows, first: number * block, statuses, out }
+        });
+        scheduler.run(&mut blocks, &mut |count, done| {
+            if let Err(why) = done {
+                refused.push((*handed_out..*handed_out + count, why));
             }
-            results.forget(rows, status);
+            *handed_out += count;
+            progress(*handed_out)
+        })
+    };
+    let mut lost = Ok(());
+    for (rows, why) in refused {
+        let status = match why.kind() {
+            ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
+            _ => RowStatus::NotComputed,
+        };
+        if status == RowStatus::NotComputed {
+            lost = lost.and(Err(why));
         }
-        done.and(lost)
+        results.forget(rows, status);
     }
+    done.and(lost)
 }
 
 /// Gets the number of rows that are done.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
+
+/// Nobody asks how many rows are done.
+pub(crate) fn no_progress(_: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 /// Counts the rows of blocks of keys that are done.
 pub(crate) struct Count<'a> {
@@ -535,6 +553,20 @@ fn message<'a>(messages: Column<'a>, mode: Mode<'_>, row: usize) -> Result<&'a [
 }
 
 impl<'a> SignRows<'a> {
+    /// [`Engine::sign_rows_with_progress`].
+    fn sign(
+        &self,
+        scheduler: &Scheduler,
+        signatures: &mut [u8],
+        statuses: &mut [RowStatus],
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        // A status of an earlier call must not look like one of this call.
+        statuses.fill(RowStatus::NotComputed);
+        self.check(signatures.len(), statuses.len())?;
+        run_rows(scheduler, *self, Results::new(signatures, Rows::out_bytes(self), statuses), progress)
+    }
+
     fn check(&self, signatures: usize, rows: usize) -> Result<(), Error> {
         check_mode(self.mode)?;
         self.messages.check("messages", rows)?;
@@ -647,6 +679,13 @@ impl<'a> SlhRows for SignRows<'a> {
 }
 
 impl<'a> VerifyRows<'a> {
+    /// [`Engine::verify_rows_with_progress`].
+    fn verify(&self, scheduler: &Scheduler, statuses: &mut [RowStatus], progress: Progress<'_>) -> Result<(), Error> {
+        statuses.fill(RowStatus::NotComputed);
+        self.check(statuses.len())?;
+        run_rows(scheduler, *self, Results::new(&mut [], 0, statuses), progress)
+    }
+
     fn check(&self, rows: usize) -> Result<(), Error> {
         check_mode(self.mode)?;
         self.messages.check("messages", rows)?;

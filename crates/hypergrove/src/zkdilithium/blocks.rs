@@ -5,7 +5,7 @@ use crate::Error;
 use crate::block::Block;
 use crate::jobs::{JobKey, owned};
 use crate::rows::in_succession;
-use hypergrove_engine::programs::{GroupFacts, Kind, Ready};
+use hypergrove_engine::programs::{AnyProgram, GroupFacts, Kind};
 use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
 use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
@@ -445,7 +445,7 @@ fn program(
 ) -> Result<(), Error> {
     let facts = place.worker.programs.facts(place.group(Kind::ZkDilithium(op)))?;
     place.program(&facts, jobs, |program| {
-        let Ready::ZkDilithium(program) = program else { unreachable!("a program of zkDilithium") };
+        let AnyProgram::ZkDilithium(program) = program else { unreachable!("a program of zkDilithium") };
         work(&mut **program).map(|timing| ((), timing))
     })
 }

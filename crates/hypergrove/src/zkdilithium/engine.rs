@@ -6,7 +6,7 @@ use crate::block::one_by_one;
 use crate::flow::Flow;
 use crate::jobs::random;
 use crate::run::host_isa;
-use crate::{Error, Fault, Isa, Stats, Work};
+use crate::{Error, Fault, Isa, Rates, Stats};
 use hypergrove_cpu::Cpu;
 use hypergrove_engine::programs::{Group, Kind};
 use hypergrove_engine::scheduler::{Scheduler, Worker, block};
@@ -228,7 +228,7 @@ impl Engine {
         }
     }
     /// The peak rate of each device, in compressions a second; `None` if its backend does not know.
-    pub fn rates(&self) -> Vec<(Device, Option<Work>)> {
+    pub fn rates(&self) -> Vec<(Device, Option<Rates>)> {
         self.0.rates()
     }
     /// Poseidon permutations a second that the arithmetic of these devices allows; of the CPU's threads at so many

@@ -7,15 +7,15 @@ use crate::Error;
 use crate::flow::Flow;
 use crate::jobs::check_length;
 use crate::rows::{
-    Column, Count, Keys, Progress, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, of_table,
+    Column, Count, Keys, Progress, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, no_progress, of_table,
+    run_rows,
 };
 use crate::run::room;
 use hypergrove_engine::programs::{Group, GroupFacts, Kind};
-use hypergrove_engine::scheduler::Place;
+use hypergrove_engine::scheduler::{Place, Scheduler};
 use hypergrove_engine::{ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Fe, Op, SignatureBytes, SigningKeyBytes};
-use std::ops::ControlFlow;
 
 /// One message for each row.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,14 @@ impl<'a> RowMessages<'a> {
         match self {
             RowMessages::Bytes(column) => column.check("messages", rows),
             RowMessages::Blocks(all) | RowMessages::Mus(all) => check_length("the list of messages", rows, all.len()),
+        }
+    }
+
+    /// Bytes of memory that the messages are in.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            RowMessages::Bytes(column) => column.size(),
+            RowMessages::Blocks(all) | RowMessages::Mus(all) => size_of_val(*all),
         }
     }
 
@@ -126,12 +134,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        // A status of an earlier call must not look like one of this call.
-        statuses.fill(RowStatus::NotComputed);
-        rows.messages.check(statuses.len())?;
-        rows.keys.check(statuses.len())?;
-        check_length("the memory for signatures", statuses.len().saturating_mul(SIG_BYTES), signatures.len())?;
-        self.0.run_rows(*rows, Results::new(signatures, SIG_BYTES, statuses), &mut |done| progress(done).flow())
+        rows.sign(self.scheduler(), signatures, statuses, &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`: see
@@ -170,9 +173,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        statuses.fill(RowStatus::NotComputed);
-        rows.check(statuses.len())?;
-        self.0.run_rows(*rows, Results::new(&mut [], 0, statuses), &mut |done| progress(done).flow())
+        rows.verify(self.scheduler(), statuses, &mut |done| progress(done).flow())
     }
 
     /// New keys from the operating system's randomness, as many as the columns have room for: private keys
@@ -202,7 +203,7 @@ impl Engine {
         public: Option<&mut [u8]>,
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        self.grow_rows(None, private, public, &mut |done| progress(done).flow())
+        KeyRows { seeds: None }.grow(self.scheduler(), private, public, &mut |done| progress(done).flow())
     }
 
     /// As [`Engine::keygen_rows`], from seeds of 32 bytes for each row.
@@ -212,30 +213,44 @@ impl Engine {
         private: &mut [u8],
         public: Option<&mut [u8]>,
     ) -> Result<(), Error> {
-        self.grow_rows(Some(seeds), private, public, &mut |_| ControlFlow::Continue(()))
+        KeyRows { seeds: Some(seeds) }.grow(self.scheduler(), private, public, &mut no_progress)
+    }
+}
+
+/// Keys to be made: from the operating system's randomness, or from these seeds.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyRows<'a> {
+    pub(crate) seeds: Option<&'a [[u8; SEED_BYTES]]>,
+}
+
+impl KeyRows<'_> {
+    /// The rows of columns of these lengths.
+    pub(crate) fn check(&self, private: usize, public: Option<usize>) -> Result<usize, Error> {
+        let rows = private / SK_BYTES;
+        check_length("the column of private keys", rows * SK_BYTES, private)?;
+        if let Some(public) = public {
+            check_length("the column of public keys", rows * PK_BYTES, public)?;
+        }
+        if let Some(seeds) = self.seeds {
+            check_length("the list of seeds", rows, seeds.len())?;
+        }
+        Ok(rows)
     }
 
-    fn grow_rows(
-        &self,
-        seeds: Option<&[[u8; SEED_BYTES]]>,
+    pub(crate) fn grow(
+        self,
+        scheduler: &Scheduler,
         private: &mut [u8],
         public: Option<&mut [u8]>,
         progress: Progress<'_>,
     ) -> Result<(), Error> {
-        let has_public = public.is_some();
+        let (has_public, seeds) = (public.is_some(), self.seeds);
         let mut keys = Keys { private, public: public.unwrap_or_default(), are_whole: false };
-        let rows = keys.private.len() / SK_BYTES;
-        check_length("the column of private keys", rows * SK_BYTES, keys.private.len())?;
-        if has_public {
-            check_length("the column of public keys", rows * PK_BYTES, keys.public.len())?;
-        }
-        if let Some(seeds) = seeds {
-            check_length("the list of seeds", rows, seeds.len())?;
-        }
+        let rows = self.check(keys.private.len(), has_public.then_some(keys.public.len()))?;
         // The seed, and what a redundant engine compares with.
-        let again = if self.scheduler().options.redundant { SK_BYTES } else { 0 };
+        let again = if scheduler.options.redundant { SK_BYTES } else { 0 };
         let held = SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again;
-        let block = self.scheduler().block_size(Kind::ZkDilithium(Op::Keygen), rows, |_| held)?;
+        let block = scheduler.block_size(Kind::ZkDilithium(Op::Keygen), rows, |_| held)?;
         let mut of_source = Ok(());
         let (all, mut left) = (keys.private.as_chunks_mut().0, keys.public.as_chunks_mut().0);
         let numbers = (0..rows).step_by(block);
@@ -253,7 +268,7 @@ impl Engine {
             Some(KeygenIntoBlock { seeds, keys, public, held })
         });
         let mut count = Count::new(rows, block, progress);
-        self.scheduler().run_until_error(&mut blocks, |()| count.add())?;
+        scheduler.run_until_error(&mut blocks, |()| count.add())?;
         of_source?;
         keys.are_whole = !count.is_stopped;
         Ok(())
@@ -319,8 +334,42 @@ pub(crate) struct Signed<'m> {
     of: Vec<u32>,
 }
 
+impl SignRows<'_> {
+    pub(crate) fn check(&self, signatures: usize, rows: usize) -> Result<(), Error> {
+        self.messages.check(rows)?;
+        self.keys.check(rows)?;
+        check_length("the memory for signatures", rows.saturating_mul(SIG_BYTES), signatures)
+    }
+
+    /// [`Engine::sign_rows_with_progress`].
+    pub(crate) fn sign(
+        &self,
+        scheduler: &Scheduler,
+        signatures: &mut [u8],
+        statuses: &mut [RowStatus],
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        // A status of an earlier call must not look like one of this call.
+        statuses.fill(RowStatus::NotComputed);
+        self.check(signatures.len(), statuses.len())?;
+        run_rows(scheduler, *self, Results::new(signatures, SIG_BYTES, statuses), progress)
+    }
+}
+
 impl VerifyRows<'_> {
-    fn check(&self, rows: usize) -> Result<(), Error> {
+    /// [`Engine::verify_rows_with_progress`].
+    pub(crate) fn verify(
+        &self,
+        scheduler: &Scheduler,
+        statuses: &mut [RowStatus],
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        statuses.fill(RowStatus::NotComputed);
+        self.check(statuses.len())?;
+        run_rows(scheduler, *self, Results::new(&mut [], 0, statuses), progress)
+    }
+
+    pub(crate) fn check(&self, rows: usize) -> Result<(), Error> {
         self.messages.check(rows)?;
         self.signatures.check("signatures", rows)?;
         match self.keys {

@@ -4,9 +4,9 @@ use super::blocks::{KeygenJob, Zk, ZkJob};
 use super::{Engine, Fe, JobMessage, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey, params};
 use crate::Error;
 use crate::jobs::JobKey;
-use crate::tickets::{Refused, Submit, own_key, queued};
+use crate::tickets::{Refused, Submit, one_of, own_key, queued};
 use hypergrove_engine::programs::Kind;
-use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Ticket};
+use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Size, Ticket};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use std::time::Instant;
 use zeroize::Zeroizing;
@@ -104,8 +104,8 @@ impl Submit for SignJob<'_> {
     type Out = Signature;
     type Owned = OwnedSign;
 
-    fn bytes(&self) -> usize {
-        length(&self.message)
+    fn size(&mut self) -> Result<Size, Error> {
+        one_of(length(&self.message))
     }
 
     fn own(self) -> OwnedSign {
@@ -130,8 +130,8 @@ impl Submit for VerifyJob<'_> {
     type Out = bool;
     type Owned = OwnedVerify;
 
-    fn bytes(&self) -> usize {
-        length(&self.message) + self.signature.len()
+    fn size(&mut self) -> Result<Size, Error> {
+        one_of(length(&self.message) + self.signature.len())
     }
 
     fn own(self) -> OwnedVerify {
@@ -153,8 +153,8 @@ impl Submit for GenerateJob {
     type Out = SigningKey;
     type Owned = OwnedGenerate;
 
-    fn bytes(&self) -> usize {
-        SEED_BYTES
+    fn size(&mut self) -> Result<Size, Error> {
+        one_of(SEED_BYTES)
     }
 
     fn own(self) -> OwnedGenerate {

@@ -1,4 +1,4 @@
-//! Devices that compute what the reference does, take their time, and fail as they are told.
+//! Devices that compute what the reference does, take their time, and fail on request.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use hypergrove::backend::*;
@@ -147,7 +147,7 @@ impl Backend for Mock {
 
 /// Memory of its devices' host, if they have memory of their own.
 impl HostMemory for Mock {
-    fn allocate(&self, bytes: usize) -> Result<Box<dyn Reached>, Error> {
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
         match self.memory {
             0 => Err(Error::Unsupported { device: self.name.into(), what: "memory of the host".into() }),
             _ => Ok(Box::new(Page(vec![0; bytes]))),
@@ -157,7 +157,7 @@ impl HostMemory for Mock {
 
 struct Page(Vec<u8>);
 
-impl Reached for Page {
+impl ReachableMemory for Page {
     fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -280,6 +280,9 @@ impl Program for MockProgram {
             return None;
         }
         Some(self.run(&Batch { positions: &digests.positions(), ..*batch }, out))
+    }
+    fn most_hashed(&self) -> usize {
+        0
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;

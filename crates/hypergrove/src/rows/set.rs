@@ -1,0 +1,289 @@
+//! Sets of rows as jobs of tickets: they own their memory, since their callers may go on before they are done.
+
+use super::{KeyRows, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, SignRows, VerifyRows, no_progress};
+use crate::tickets::Submit;
+#[cfg(feature = "zkdilithium")]
+use crate::zkdilithium::{self, params::SEED_BYTES};
+use crate::{Error, Op, Params, Randomizer};
+use hypergrove_engine::programs::Kind;
+use hypergrove_engine::scheduler::{Queued, Scheduler, Size};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A call of rows: what [`Engine::sign_rows`](crate::Engine::sign_rows) and its like take.
+#[non_exhaustive]
+pub enum RowCall<'a> {
+    /// [`Engine::sign_rows`](crate::Engine::sign_rows).
+    Sign {
+        /// The keys and messages.
+        rows: SignRows<'a>,
+        /// Memory for the signatures.
+        signatures: &'a mut [u8],
+        /// Memory for the status of each row.
+        statuses: &'a mut [RowStatus],
+    },
+    /// [`Engine::verify_rows`](crate::Engine::verify_rows).
+    Verify {
+        /// The keys, messages and signatures.
+        rows: VerifyRows<'a>,
+        /// Memory for the status of each row.
+        statuses: &'a mut [RowStatus],
+    },
+    /// [`Engine::keygen_rows`](crate::Engine::keygen_rows), or with seeds
+    /// [`Engine::keygen_rows_from_seeds`](crate::Engine::keygen_rows_from_seeds).
+    Keygen {
+        /// The set of the keys.
+        params: &'static Params,
+        /// The seeds. Without them the keys come from the operating system's randomness.
+        seeds: Option<&'a [u8]>,
+        /// Memory for the private keys.
+        private: &'a mut [u8],
+        /// Memory for the public keys.
+        public: &'a mut [u8],
+    },
+    /// [`zkdilithium::Engine::sign_rows`].
+    #[cfg(feature = "zkdilithium")]
+    ZkDilithiumSign {
+        /// The keys and messages.
+        rows: zkdilithium::SignRows<'a>,
+        /// Memory for the signatures.
+        signatures: &'a mut [u8],
+        /// Memory for the status of each row.
+        statuses: &'a mut [RowStatus],
+    },
+    /// [`zkdilithium::Engine::verify_rows`].
+    #[cfg(feature = "zkdilithium")]
+    ZkDilithiumVerify {
+        /// The keys, messages and signatures.
+        rows: zkdilithium::VerifyRows<'a>,
+        /// Memory for the status of each row.
+        statuses: &'a mut [RowStatus],
+    },
+    /// [`zkdilithium::Engine::keygen_rows`], or with seeds [`zkdilithium::Engine::keygen_rows_from_seeds`].
+    #[cfg(feature = "zkdilithium")]
+    ZkDilithiumKeygen {
+        /// The seeds. Without them the keys come from the operating system's randomness.
+        seeds: Option<&'a [[u8; SEED_BYTES]]>,
+        /// Memory for the private keys.
+        private: &'a mut [u8],
+        /// Memory for the public keys, if they are wanted.
+        public: Option<&'a mut [u8]>,
+    },
+}
+
+/// Without the columns: they may hold seeds and private keys.
+impl fmt::Debug for RowCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowCall").finish_non_exhaustive()
+    }
+}
+
+impl RowCall<'_> {
+    /// What kind of program does it, and what it takes of a queue; or what is wrong with its columns.
+    fn check(&self) -> Result<(Kind, Size), Error> {
+        let (kind, rows, bytes) = match self {
+            RowCall::Sign { rows, signatures, statuses } => {
+                rows.check(signatures.len(), statuses.len())?;
+                let given = if let Randomizer::Given(bytes) = rows.randomizer { bytes.len() } else { 0 };
+                let inputs = rows.messages.size() + indices(&rows.keys) + given;
+                (rows.kind(), statuses.len(), inputs + signatures.len() + statuses.len())
+            }
+            RowCall::Verify { rows, statuses } => {
+                rows.check(statuses.len())?;
+                let keys = match rows.keys {
+                    RowVerifyingKeys::One(_) => 0,
+                    RowVerifyingKeys::Table { of, .. } => size_of_val(of),
+                    RowVerifyingKeys::Encoded { keys, .. } => keys.size(),
+                };
+                let inputs = rows.messages.size() + rows.signatures.size() + keys;
+                (rows.kind(), statuses.len(), inputs + statuses.len())
+            }
+            RowCall::Keygen { params, seeds, private, public } => {
+                let rows = KeyRows { params, seeds: *seeds }.check(private.len(), public.len())?;
+                let kind = Kind::SlhDsa { params, op: Op::Keygen, cached_layers: 0 };
+                (kind, rows, seeds.map_or(0, <[u8]>::len) + private.len() + public.len())
+            }
+            #[cfg(feature = "zkdilithium")]
+            RowCall::ZkDilithiumSign { rows, signatures, statuses } => {
+                rows.check(signatures.len(), statuses.len())?;
+                let inputs = rows.messages.size() + indices(&rows.keys);
+                (rows.kind(), statuses.len(), inputs + signatures.len() + statuses.len())
+            }
+            #[cfg(feature = "zkdilithium")]
+            RowCall::ZkDilithiumVerify { rows, statuses } => {
+                rows.check(statuses.len())?;
+                let keys = match rows.keys {
+                    zkdilithium::RowVerifyingKeys::One(_) => 0,
+                    zkdilithium::RowVerifyingKeys::Table { of, .. } => size_of_val(of),
+                    zkdilithium::RowVerifyingKeys::Encoded(keys) => keys.size(),
+                };
+                let inputs = rows.messages.size() + rows.signatures.size() + keys;
+                (rows.kind(), statuses.len(), inputs + statuses.len())
+            }
+            #[cfg(feature = "zkdilithium")]
+            RowCall::ZkDilithiumKeygen { seeds, private, public } => {
+                let public = public.as_ref().map(|public| public.len());
+                let rows = zkdilithium::KeyRows { seeds: *seeds }.check(private.len(), public)?;
+                let bytes = seeds.map_or(0, size_of_val) + private.len() + public.unwrap_or(0);
+                (Kind::ZkDilithium(zkdilithium::Op::Keygen), rows, bytes)
+            }
+        };
+        Ok((kind, Size { jobs: rows, bytes: bytes as u64 }))
+    }
+
+    fn run(self, scheduler: &Scheduler) -> Result<(), Error> {
+        let progress = &mut no_progress;
+        match self {
+            RowCall::Sign { rows, signatures, statuses } => rows.sign(scheduler, signatures, statuses, progress),
+            RowCall::Verify { rows, statuses } => rows.verify(scheduler, statuses, progress),
+            RowCall::Keygen { params, seeds, private, public } => {
+                KeyRows { params, seeds }.grow(scheduler, private, public, progress)
+            }
+            #[cfg(feature = "zkdilithium")]
+            RowCall::ZkDilithiumSign { rows, signatures, statuses } => {
+                rows.sign(scheduler, signatures, statuses, progress)
+            }
+            #[cfg(feature = "zkdilithium")]
+            RowCall::ZkDilithiumVerify { rows, statuses } => rows.verify(scheduler, statuses, progress),
+            #[cfg(feature = "zkdilithium")]
+            RowCall::ZkDilithiumKeygen { seeds, private, public } => {
+                zkdilithium::KeyRows { seeds }.grow(scheduler, private, public, progress)
+            }
+        }
+    }
+}
+
+/// Bytes of a table's key indices.
+fn indices<K>(keys: &RowSigningKeys<'_, K>) -> usize {
+    match keys {
+        RowSigningKeys::One(_) => 0,
+        RowSigningKeys::Table { of, .. } => size_of_val(*of),
+    }
+}
+
+/// Rows that own their memory, for [`Engine::submit`](crate::Engine::submit). The memory may be anything: `Vec`, `Arc`, `Bytes`,
+/// [`Memory`](super::Memory). The ticket gives it back with the results in it. If the ticket is dropped, the memory is dropped when no
+/// device uses it any more.
+///
+/// In a queue a set counts as its rows, and as the bytes of its columns. Columns that do not fit each other make `submit` refuse the set.
+/// A ticket's error drops the memory, and the results that it has by then. The engine wipes no other memory than its own: keep private
+/// keys in `Zeroizing` or in `Memory`.
+///
+/// ```
+/// use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, SignRows};
+/// use hypergrove::{Engine, Mode, Randomizer, SLH_DSA_SHA2_128F, SigningKey};
+/// use std::sync::Arc;
+///
+/// struct Letters {
+///     key: Arc<SigningKey>,
+///     messages: Vec<u8>,
+///     signatures: Vec<u8>,
+///     statuses: Vec<RowStatus>,
+/// }
+///
+/// let (engine, p) = (Engine::new()?, &SLH_DSA_SHA2_128F);
+/// // Two messages of eight bytes.
+/// let letters = Letters {
+///     key: Arc::new(engine.generate(p)?),
+///     messages: b"message1message2".to_vec(),
+///     signatures: vec![0; 2 * p.sig_bytes()],
+///     statuses: vec![RowStatus::default(); 2],
+/// };
+/// let set = RowSet::new(letters, |letters| RowCall::Sign {
+///     rows: SignRows {
+///         keys: RowSigningKeys::One(&letters.key),
+///         mode: Mode::default(),
+///         messages: Column::packed(&letters.messages, 8),
+///         randomizer: Randomizer::Hedged,
+///     },
+///     signatures: &mut letters.signatures,
+///     statuses: &mut letters.statuses,
+/// });
+/// let letters = engine.submit(set)?.wait()?;
+/// assert_eq!(letters.statuses, [RowStatus::Signed; 2]);
+/// # Ok::<(), hypergrove::Error>(())
+/// ```
+pub struct RowSet<T> {
+    /// The memory.
+    pub memory: T,
+    lend: for<'a> fn(&'a mut T) -> RowCall<'a>,
+    /// What was checked when the set was submitted.
+    checked: Option<(Kind, Size)>,
+}
+
+/// Without the memory: it may hold keys.
+impl<T> fmt::Debug for RowSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowSet").finish_non_exhaustive()
+    }
+}
+
+impl<T> RowSet<T> {
+    /// Makes a set of rows. `lend` says where the columns are in the memory; it is called when the set is submitted and when it is run, and
+    /// must give the same columns.
+    pub fn new(memory: T, lend: for<'a> fn(&'a mut T) -> RowCall<'a>) -> RowSet<T> {
+        RowSet { memory, lend, checked: None }
+    }
+
+    fn run(mut self, scheduler: &Scheduler) -> Result<T, Error> {
+        let wrong = |what: &str| Error::Value { what: format!("the function that lends a set of rows {what}") };
+        let mut is_lent = false;
+        // A panic concerns no other set.
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let call = (self.lend)(&mut self.memory);
+            is_lent = true;
+            match self.checked == Some(call.check()?) {
+                true => call.run(scheduler),
+                false => Err(wrong("gave other columns than before; it must always give the same")),
+            }
+        }));
+        let why = match done {
+            Ok(Ok(())) => return Ok(self.memory),
+            Ok(Err(why)) => why,
+            Err(_) if is_lent => Error::Device {
+                device: scheduler.first().device().id(),
+                what: "a thread that ran this set of rows panicked".into(),
+            },
+            Err(_) => wrong("panicked"),
+        };
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.memory)));
+        Err(why)
+    }
+}
+
+impl<T: Send + 'static> Submit for RowSet<T> {
+    type Out = T;
+    type Owned = RowSet<T>;
+
+    fn size(&mut self) -> Result<Size, Error> {
+        let (kind, size) = (self.lend)(&mut self.memory).check()?;
+        self.checked = Some((kind, size));
+        Ok(size)
+    }
+
+    fn own(self) -> RowSet<T> {
+        self
+    }
+}
+
+impl<T: Send + 'static> Queued for RowSet<T> {
+    type Out = T;
+    const MERGES: bool = false;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(self.checked.expect("it was checked when it was submitted").0)
+    }
+
+    fn run(
+        scheduler: &Scheduler,
+        sets: Vec<RowSet<T>>,
+        sink: &mut dyn FnMut(usize, Result<T, Error>),
+    ) -> Result<(), Error> {
+        sets.into_iter().enumerate().for_each(|(index, set)| sink(index, set.run(scheduler)));
+        Ok(())
+    }
+
+    fn discard(memory: T) {
+        drop(memory);
+    }
+}
