@@ -2,7 +2,7 @@
 
 use crate::figures;
 use crate::process::{Outcome, Step};
-use hypergrove_fips205::{Op, Params, Plan, Work};
+use hypergrove_fips205::{Op, Params, Plan, Rates, Work};
 use hypergrove_lab::record::{Record, grouped};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,10 @@ const PAGE: &str = "BENCHMARKS.md";
 
 /// Backends that compute on the host's cores; all others are GPUs.
 const HOSTS: &[&str] = &["cpu", "reference"];
+/// Of SHA-256: a block, what the padding takes of the last one at least, and the digest.
+const BLOCK_BYTES: usize = 64;
+const PADDING_LEAST: usize = 9;
+const DIGEST_BYTES: usize = 32;
 /// What stands for a figure that is not known.
 const UNKNOWN: &str = "–";
 
@@ -102,13 +106,13 @@ fn runs() -> Result<Vec<Run>, String> {
 }
 
 /// Rates of each hash as a record has them.
-fn json_of(rates: &Work) -> Value {
+fn json_of(rates: &Rates) -> Value {
     json!({ "sha256": rates.sha256, "sha512": rates.sha512, "keccak": rates.keccak })
 }
 
 /// Rates that all count so many times.
-fn times(rates: &Work, factor: f64) -> Work {
-    rates.zip(&Work::default(), |rate, _| rate * factor)
+fn times(rates: &Rates, factor: f64) -> Rates {
+    rates.zip(&Rates::default(), |rate, _| rate * factor)
 }
 
 /// The records of JSON lines; or which line is wrong, and why.
@@ -127,7 +131,7 @@ fn at_peak(runs: &mut [Run]) {
         true => (String::new(), record.device.clone(), String::new()),
         false => (run.to_string(), record.device.clone(), record.detail.clone()),
     };
-    let mut best = BTreeMap::<_, Work>::new();
+    let mut best = BTreeMap::<_, Rates>::new();
     for run in &*runs {
         for record in &run.records {
             if let Some(reached) = reached(record) {
@@ -142,9 +146,10 @@ fn at_peak(runs: &mut [Run]) {
             let best = best[&device(&run.name, record)];
             if let Some(work) = work(record) {
                 let factor = work.seconds(&best) / work.seconds(&own);
-                for figure in [&mut record.limit_fraction, &mut record.kernels_limit_fraction, &mut record.ideal_s] {
-                    *figure = figure.map(|figure| figure * factor);
-                }
+                record.kernels_limit_fraction = record.kernels_limit_fraction.map(|fraction| fraction * factor);
+                let sending = sending(record).unwrap_or(0.0);
+                record.ideal_s = record.ideal_s.map(|ideal| (ideal * factor).max(sending));
+                record.limit_fraction = record.ideal_s.map(|ideal| ideal / record.median_s);
             }
             match uses_gpu(record) {
                 true => record.limit = Some(json_of(&times(&best, record.devices.len() as f64))),
@@ -155,7 +160,7 @@ fn at_peak(runs: &mut [Run]) {
 }
 
 /// The rates with which a record compares one core, or one GPU.
-fn one_device(record: &Record) -> Option<Work> {
+fn one_device(record: &Record) -> Option<Rates> {
     if !uses_gpu(record) {
         return rates(&record.rates);
     }
@@ -164,21 +169,32 @@ fn one_device(record: &Record) -> Option<Work> {
 }
 
 /// The same, or what the operation itself reached, if that is more and the operation has one kind of hash.
-fn reached(record: &Record) -> Option<Work> {
+fn reached(record: &Record) -> Option<Rates> {
     let own = one_device(record)?;
     let one_hash = work(record).is_some_and(|work| work.sha512 == 0.0);
-    let fractions = [record.limit_fraction, record.kernels_limit_fraction];
-    let more = fractions.into_iter().flatten().fold(1.0, f64::max);
+    // A limit that may be the link's says nothing of hashing.
+    let end_to_end = record.limit_fraction.filter(|_| record.link_bytes_per_s.is_none());
+    let more = end_to_end.into_iter().chain(record.kernels_limit_fraction).fold(1.0, f64::max);
     let keccak = record.set.contains("SHAKE");
     Some(match one_hash {
-        true if keccak => Work { keccak: own.keccak * more, ..own },
-        true => Work { sha256: own.sha256 * more, ..own },
+        true if keccak => Rates { keccak: own.keccak * more, ..own },
+        true => Rates { sha256: own.sha256 * more, ..own },
         false => own,
     })
 }
 
-/// The compressions of a record's operation on a set of FIPS 205.
+/// Seconds that messages and digests, which share a link, take at the least on their way to a device and back: SHA-256 of messages alone
+/// has them in its ideal time.
+fn sending(record: &Record) -> Option<f64> {
+    Some((record.batch * record.message_bytes.max(DIGEST_BYTES)) as f64 / record.link_bytes_per_s?)
+}
+
+/// The compressions of a record's operation: of one message, or of one job on a set of FIPS 205.
 fn work(record: &Record) -> Option<Work> {
+    if record.scheme == "SHA-256" {
+        let compressions = (record.message_bytes + PADDING_LEAST).div_ceil(BLOCK_BYTES) as f64;
+        return Some(Work { sha256: compressions, ..Work::default() });
+    }
     let params = record.set.parse::<&Params>().ok()?;
     let op = [Op::Keygen, Op::Sign, Op::Verify].into_iter().zip(OPS).find(|(_, name)| **name == record.op)?.0;
     let plan = Plan::new(params, op);
@@ -186,9 +202,9 @@ fn work(record: &Record) -> Option<Work> {
 }
 
 /// The rates in a record.
-fn rates(field: &Option<Value>) -> Option<Work> {
+fn rates(field: &Option<Value>) -> Option<Rates> {
     let of = |hash: &str| field.as_ref()?[hash].as_f64().filter(|rate| *rate > 0.0);
-    Some(Work { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")? })
+    Some(Rates { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")? })
 }
 
 /// A line as a record. Records older than `devices` name the one device by its backend.
@@ -272,15 +288,18 @@ pub(crate) fn uses_gpu(record: &Record) -> bool {
 
 /// A record and its run.
 #[derive(Clone, Copy)]
-pub(crate) struct Found<'a> {
+pub(crate) struct RunRecord<'a> {
     pub(crate) run: &'a Run,
     pub(crate) record: &'a Record,
 }
 
 /// The record of each key that counts: from the newest day that has the key, the fastest. Of several records in one run with one key and
 /// one size of call the last one counts, since runs in turns begin with the older tool. Records of many callers are of studies.
-pub(crate) fn newest<K: Ord + Clone>(runs: &[Run], key: impl Fn(&Run, &Record) -> Option<K>) -> BTreeMap<K, Found<'_>> {
-    let mut best = BTreeMap::<K, Found<'_>>::new();
+pub(crate) fn newest<K: Ord + Clone>(
+    runs: &[Run],
+    key: impl Fn(&Run, &Record) -> Option<K>,
+) -> BTreeMap<K, RunRecord<'_>> {
+    let mut best = BTreeMap::<K, RunRecord<'_>>::new();
     for run in runs {
         let mut last = BTreeMap::new();
         for record in run.records.iter().filter(|record| record.callers.is_none()) {
@@ -289,7 +308,7 @@ pub(crate) fn newest<K: Ord + Clone>(runs: &[Run], key: impl Fn(&Run, &Record) -
             }
         }
         for ((key, _), record) in last {
-            let found = Found { run, record };
+            let found = RunRecord { run, record };
             let replaces = best.get(&key).is_none_or(|old| {
                 let days = run.day().cmp(old.run.day());
                 days.is_gt() || days.is_eq() && record.ops_per_s > old.record.ops_per_s
@@ -402,7 +421,7 @@ fn page(runs: &[Run]) -> String {
 }
 
 /// Says what the peak of a machine is, if a record knows.
-fn peak(page: &mut String, records: impl Iterator<Item = Option<Work>>) {
+fn peak(page: &mut String, records: impl Iterator<Item = Option<Rates>>) {
     let Some(rates) = records.flatten().reduce(|a, b| a.zip(&b, f64::max)) else { return };
     let [sha256, sha512, keccak] = rates.each().map(|(_, rate)| per_second(rate));
     let _ = write!(page, "Peak a second: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak}.\n\n");
@@ -470,7 +489,7 @@ fn of_host<'a>(page: &mut String, runs: &'a [Run], here: impl Fn(&Run, &Record) 
     for subject in subjects {
         let found = [single.get(subject), all.get(subject).filter(|_| several), one.get(subject)];
         let Some(any) = found.into_iter().flatten().next() else { continue };
-        let cell = |of: Option<&Found<'_>>, value: &dyn Fn(&Record) -> String| {
+        let cell = |of: Option<&RunRecord<'_>>, value: &dyn Fn(&Record) -> String| {
             of.map_or(UNKNOWN.into(), |found| value(found.record))
         };
         let rate: &dyn Fn(&Record) -> String = &|record| per_second(record.ops_per_s);
@@ -493,7 +512,7 @@ fn of_host<'a>(page: &mut String, runs: &'a [Run], here: impl Fn(&Run, &Record) 
 }
 
 /// The run as a link; the page's end says where to.
-fn named<'a>(found: &Found<'a>, used: &mut BTreeSet<&'a str>) -> String {
+fn named<'a>(found: &RunRecord<'a>, used: &mut BTreeSet<&'a str>) -> String {
     used.insert(&found.run.name);
     format!("[{}]", found.run.name)
 }
@@ -664,6 +683,27 @@ mod test {
         assert_eq!(of(&runs[1].records[0]), (0.4, Some(1.0)));
         // Two devices have twice the peak of one; this record's peak was that of one.
         assert_eq!(of(&runs[2].records[0]), (0.2, Some(0.2)));
+        assert!(runs.iter().flat_map(|run| &run.records).all(|record| check(record).is_ok()));
+    }
+
+    /// Hashing of messages is compared with the best of the device too; where the link was the limit, it still is.
+    #[test]
+    fn a_better_peak_leaves_the_links_limit() {
+        let hash = |ideal: f64, kernels: f64, rate: f64| {
+            json!({
+                "scheme": "SHA-256", "set": "SHA-256", "op": "hash", "batch": 1000, "message_bytes": 64, "median_s": 1.0,
+                "min_s": 1.0, "ops_per_s": 1000.0, "ideal_s": ideal, "limit_fraction": ideal, "kernels_limit_fraction": kernels,
+                "link_bytes_per_s": 160_000.0, "limit": { "sha256": rate, "sha512": 1.0, "keccak": 1.0 },
+            })
+        };
+        // 1,000 messages of two blocks take 0.4 s of the link, and of kernels 0.8 s or 0.1 s.
+        let mut runs = [
+            run("2026-01-02-gpu", &[with(gpu(), hash(0.8, 0.5, 2500.0))]),
+            run("2026-01-03-gpu", &[with(gpu(), hash(0.4, 0.5, 20_000.0))]),
+        ];
+        at_peak(&mut runs);
+        let of = |run: &Run| (run.records[0].ideal_s.unwrap(), run.records[0].kernels_limit_fraction.unwrap());
+        assert_eq!(runs.each_ref().map(of), [(0.4, 0.0625), (0.4, 0.5)]);
         assert!(runs.iter().flat_map(|run| &run.records).all(|record| check(record).is_ok()));
     }
 

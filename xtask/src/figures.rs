@@ -2,7 +2,7 @@
 //!
 //! A document has a table between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
-use crate::benchmarks::{self, Found, RUNS, Run};
+use crate::benchmarks::{self, RUNS, Run, RunRecord};
 use crate::sources;
 use hypergrove_lab::record::Record;
 use serde::Deserialize;
@@ -104,7 +104,8 @@ impl Table {
         benchmarks::heading(&mut text, headings.iter());
         let mut used = BTreeSet::new();
         for name in &self.rows {
-            let found: Vec<Option<Found<'_>>> = self.columns.iter().map(|column| newest(runs, column, name)).collect();
+            let found: Vec<Option<RunRecord<'_>>> =
+                self.columns.iter().map(|column| newest(runs, column, name)).collect();
             if found.iter().all(Option::is_none) {
                 return Err(format!("{TABLES}: table '{}': no record of '{name}'", self.name));
             }
@@ -120,7 +121,7 @@ impl Table {
     }
 }
 
-fn newest<'a>(runs: &'a [Run], column: &Column, name: &str) -> Option<Found<'a>> {
+fn newest<'a>(runs: &'a [Run], column: &Column, name: &str) -> Option<RunRecord<'a>> {
     let is = |run: &Run, record: &Record| column.takes(run, record) && name == format!("{} {}", record.set, record.op);
     benchmarks::newest(runs, |run, record| is(run, record).then_some(())).remove(&())
 }

@@ -4,7 +4,7 @@ use crate::args::{Bench, MachineOptions, Scheme, op_name};
 use crate::failure::{Exit, Failure};
 use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::Record;
-use crate::stopwatch::callers::{self, Way};
+use crate::stopwatch::callers::{self, CallerKind};
 use crate::stopwatch::{Measurement, Question, lattice, measure};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
@@ -13,7 +13,7 @@ use hypergrove::zkdilithium::params::NAME;
 use hypergrove::{Device, Op, Params};
 use std::time::Duration;
 
-/// Seconds for each measurement, unless told otherwise.
+/// Seconds for each measurement by default.
 const SECONDS: f64 = 1.0;
 
 /// Measures what the arguments ask for.
@@ -70,9 +70,9 @@ fn many_callers(args: &Bench, options: &MachineOptions, printer: &Printer) -> Re
     let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant).max_delay(delay))?;
     let delayed = if delay.is_zero() { String::new() } else { format!(", delayed by up to {} µs", args.max_delay) };
     let way = match (args.direct, args.held) {
-        (true, _) => Way::Direct,
-        (_, Some(threads)) => Way::Held(threads),
-        _ => Way::Waiting,
+        (true, _) => CallerKind::Direct,
+        (_, Some(threads)) => CallerKind::Held(threads),
+        _ => CallerKind::Waiting,
     };
     let heads = ["set", "op", "callers", "half", "99 %", "99.9 %", "per second", "batches of"];
     if !args.json {

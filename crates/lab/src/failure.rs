@@ -48,6 +48,7 @@ impl Failure {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 failure.hint("free some space or write elsewhere; nothing incomplete was left behind")
             }
+            io::ErrorKind::NotFound => failure.hint("check the name; a relative one begins in the current directory"),
             io::ErrorKind::PermissionDenied => failure.hint("check its owner and mode, and those of its directory"),
             _ => failure,
         }

@@ -5,7 +5,7 @@
 //! executes that loads a driver, so that no driver is loaded while another user may.
 
 use hypergrove::backend::{SelfTest, capabilities};
-use hypergrove::{Backend, Device, Error, Work};
+use hypergrove::{Backend, Device, Error, Rates};
 use std::sync::OnceLock;
 
 /// Why no driver is loaded: a sentence without its full stop.
@@ -43,7 +43,7 @@ mod unix {
         if !entry.is_absolute() {
             return Some(format!("has the entry {entry:?}, which depends on the current directory"));
         }
-        // Who may make what is not there yet is told by where it would be.
+        // The folder that a missing file would be in decides who may make it.
         let there = entry.ancestors().find_map(|path| fs::canonicalize(path).ok())?;
         let is_open = |(above, path): (usize, &Path)| fs::metadata(path).is_ok_and(|found| is_open(&found, above > 0));
         let open = there.ancestors().enumerate().find(|ancestor| is_open(*ancestor))?.1;
@@ -85,7 +85,7 @@ impl Backend for NotLoaded {
     fn self_test(&self) -> SelfTest {
         SelfTest::EverySet
     }
-    fn rates(&self, _: &Device) -> Option<Work> {
+    fn rates(&self, _: &Device) -> Option<Rates> {
         None
     }
     fn clock(&self, _: &Device) -> Option<f64> {

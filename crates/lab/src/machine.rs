@@ -3,13 +3,13 @@
 use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
 use crate::loader::{self, NotLoaded};
+use crate::printer::PathDisplay;
 use crate::printer::Printer;
-use crate::printer::Shown;
 use hypergrove::backend::Reference;
-use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Work};
+use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Rates, Work};
 use hypergrove::{Cpu, Isa};
 use hypergrove_tune::table::Source;
-pub use hypergrove_tune::table::{InUse, Known, Table as PolicyTable};
+pub use hypergrove_tune::table::{InUse, Table as PolicyTable, TableKnowledge};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -38,7 +38,7 @@ impl Warns for Engine {
         let working = self.devices();
         // The failure of the last one is the command's.
         let lost = self.faults().into_iter().filter(|fault| !working.contains(&fault.device));
-        // Notices of devices that were woken later too.
+        // Notices of devices that were initialised later too.
         lost.map(set_aside).chain(self.notices().into_iter().map(|notice| notice.to_string())).collect()
     }
 }
@@ -278,7 +278,7 @@ pub fn tables() -> Vec<Source> {
     // What is no text is no table: that is said of it later.
     let text =
         |path: &PathBuf| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let own = paths.iter().map(|path| Source { name: Shown(path).to_string(), text: text(path) });
+    let own = paths.iter().map(|path| Source { name: PathDisplay(path).to_string(), text: text(path) });
     let shipped = SHIPPED.iter().map(|(name, text)| Source { name: format!("the table {name}"), text: (*text).into() });
     own.chain(shipped).collect()
 }
@@ -287,9 +287,9 @@ pub fn tables() -> Vec<Source> {
 #[derive(Clone, Copy)]
 pub struct Limits {
     /// Compressions a second of one core, if cores are used.
-    pub core: Option<Work>,
+    pub core: Option<Rates>,
     /// Compressions a second of all other devices together, if that is known.
-    others: Option<Work>,
+    others: Option<Rates>,
 }
 
 impl Limits {
@@ -299,8 +299,8 @@ impl Limits {
     }
 
     /// The limits of these devices, given what their backends know; measures the host's.
-    pub(crate) fn of(devices: Vec<(Device, Option<Work>)>, options: &MachineOptions) -> Limits {
-        let mut limits = Limits { core: None, others: Some(Work::default()) };
+    pub(crate) fn of(devices: Vec<(Device, Option<Rates>)>, options: &MachineOptions) -> Limits {
+        let mut limits = Limits { core: None, others: Some(Rates::default()) };
         for (device, known) in devices {
             // What has no memory of its own is the host.
             if device.memory == 0 && known.is_none() {
@@ -320,7 +320,7 @@ impl Limits {
     }
 
     /// Compressions a second of so many threads and all other devices.
-    pub fn all(&self, threads: usize) -> Option<Work> {
+    pub fn all(&self, threads: usize) -> Option<Rates> {
         let threads = threads as f64;
         let core = self.core.unwrap_or_default();
         self.others.map(|others| core.zip(&others, |core, others| core * threads + others))
@@ -340,11 +340,11 @@ pub(crate) fn clock() -> Option<f64> {
 }
 
 /// The best rates of each instruction set since the program began. A clock that is slow for a moment must not lower the peak.
-static BEST: Mutex<BTreeMap<&str, Work>> = Mutex::new(BTreeMap::new());
+static BEST: Mutex<BTreeMap<&str, Rates>> = Mutex::new(BTreeMap::new());
 
 /// Compressions a second of one core: with the instruction set that was asked for, or with the best for each hash. Measures them again,
 /// and returns the best of all measurements until now.
-fn rates(options: &MachineOptions) -> Work {
+fn rates(options: &MachineOptions) -> Rates {
     let sets = match options.isa {
         IsaName(Some(isa)) => vec![isa],
         IsaName(None) => match Isa::available() {
@@ -360,12 +360,17 @@ fn rates(options: &MachineOptions) -> Work {
         *known = known.zip(&now, f64::max);
         Some(*known)
     });
-    measured.fold(Work::default(), |a, b| a.zip(&b, f64::max))
+    measured.fold(Rates::default(), |a, b| a.zip(&b, f64::max))
 }
 
-/// Compressions, or rates of them, by hash.
+/// Compressions by hash.
 pub fn work_json(work: &Work) -> Value {
     json!({ "sha256": work.sha256, "sha512": work.sha512, "keccak": work.keccak })
+}
+
+/// Compressions a second by hash.
+pub fn rates_json(rates: &Rates) -> Value {
+    json!({ "sha256": rates.sha256, "sha512": rates.sha512, "keccak": rates.keccak })
 }
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ impl<T: Display> Display for Visible<T> {
     }
 }
 
-/// Writes the text with the characters escaped that control a terminal, order what is beside them or cannot be seen, all of
+/// Writes the text with the characters escaped that control a terminal, reorder their neighbours or cannot be seen, all of
 /// which could forge a verdict; those in `kept` stay.
 pub fn escape(text: &str, kept: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     text.chars().try_for_each(|c| match c.general_category() {
@@ -214,9 +214,9 @@ pub fn escape(text: &str, kept: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result
 }
 
 /// A path as it is shown: characters that nobody sees are escaped.
-pub struct Shown<'a>(pub &'a Path);
+pub struct PathDisplay<'a>(pub &'a Path);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for PathDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         escape(&self.0.to_string_lossy(), "", f)
     }

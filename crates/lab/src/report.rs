@@ -5,13 +5,13 @@ mod page;
 mod plot;
 pub mod read;
 
-use self::page::Part;
+use self::page::PagePart;
 use self::read::Run;
 
 /// Runs and the pictures of them.
 pub struct Report<'a> {
     runs: &'a [Run],
-    parts: Vec<Part>,
+    parts: Vec<PagePart>,
 }
 
 impl<'a> Report<'a> {

@@ -2,7 +2,7 @@
 
 use crate::args::{Bench, MachineOptions};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits, work_json};
+use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::Times;
@@ -69,7 +69,7 @@ impl Sample {
         let compressions = (count * (self.size + PADDING_LEAST).div_ceil(BLOCK_BYTES)) as f64;
         self.bounds.hashes.seconds(&Work { sha256: compressions, ..Work::default() }, self.threads)
     }
-    /// Seconds of a run at the limit: messages go to a device with memory of its own over a link, sums come back beside them,
+    /// Seconds of a run at the limit: messages go to a device with memory of its own over a link, sums come back concurrently,
     /// and it hashes meanwhile.
     fn ideal(&self) -> Option<f64> {
         let sending = self.bounds.link.map(|link| (self.count * self.size.max(DIGEST_BYTES)) as f64 / link);
@@ -205,8 +205,8 @@ impl Sample {
             kernels_per_s: resident,
             kernels_limit_fraction: self.resident_limit_fraction(),
             link_bytes_per_s: self.bounds.link,
-            rates: self.bounds.hashes.core.as_ref().map(work_json),
-            limit: self.bounds.hashes.all(self.threads).as_ref().map(work_json),
+            rates: self.bounds.hashes.core.as_ref().map(rates_json),
+            limit: self.bounds.hashes.all(self.threads).as_ref().map(rates_json),
             verified: true,
             ..Record::of(device).timed(&self.times)
         }

@@ -6,7 +6,7 @@ mod rows;
 
 use crate::args::{MachineOptions, RowMemory, op_name};
 use crate::failure::Failure;
-use crate::machine::{self, Limits, work_json};
+use crate::machine::{self, Limits, rates_json};
 use crate::record::Record;
 use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::Plan;
@@ -141,8 +141,8 @@ impl Measurement {
             cached_layers: question.cached_layers_of_keys(),
             rows: question.rows.map(|memory| memory.name().into()),
             build_s: self.build,
-            rates: self.limits.core.as_ref().map(work_json),
-            limit: self.limits.all(self.threads).as_ref().map(work_json),
+            rates: self.limits.core.as_ref().map(rates_json),
+            limit: self.limits.all(self.threads).as_ref().map(rates_json),
             clock_hz: clock,
             ..Record::of(device).timed(times)
         }

@@ -5,15 +5,15 @@ mod definition;
 pub(crate) use definition::definition;
 
 use self::definition::{
-    CallersRow, EngineRow, HashRow, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Through, Value, choices,
+    CallersRow, EngineRow, HashRow, JobInput, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Value, choices,
 };
 use crate::args::{Bench, IsaName, MachineOptions, RowMemory, op_name};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits, work_json};
+use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
-use crate::stopwatch::callers::{self, Way};
+use crate::stopwatch::callers::{self, CallerKind};
 use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Backend, Device, Engine, Isa, Op, PARAMETER_SETS, Params, UnknownSet, cache_bytes};
@@ -409,8 +409,8 @@ impl Study<'_> {
                 verified: true,
                 stages,
                 clock_hz: place.clock(),
-                rates: limits.core.as_ref().map(work_json),
-                limit: limits.all(base.threads).as_ref().map(work_json),
+                rates: limits.core.as_ref().map(rates_json),
+                limit: limits.all(base.threads).as_ref().map(rates_json),
                 ..base.clone().timed(&times)
             };
             self.emit(record)?;
@@ -455,7 +455,7 @@ impl Study<'_> {
                 }
                 let engine = engine_on(&places[..number], self.options)?;
                 for through in row.through.iter().copied() {
-                    if through == Through::Device && engine.memory(1)?.devices().is_empty() {
+                    if through == JobInput::Device && engine.memory(1)?.devices().is_empty() {
                         self.skip(Record::of(&places[0].device), "no device reaches memory of the host".into())?;
                         continue;
                     }
@@ -530,9 +530,9 @@ impl Study<'_> {
     }
 
     /// How callers bring their jobs.
-    fn ways(&self, row: &CallersRow) -> Vec<Way> {
-        let held = self.some(&row.held).into_iter().map(Way::Held);
-        [Way::Direct, Way::Waiting].into_iter().chain(held).collect()
+    fn ways(&self, row: &CallersRow) -> Vec<CallerKind> {
+        let held = self.some(&row.held).into_iter().map(CallerKind::Held);
+        [CallerKind::Direct, CallerKind::Waiting].into_iter().chain(held).collect()
     }
 
     fn callers(&mut self, row: &CallersRow) -> Result<(), Failure> {
@@ -572,7 +572,7 @@ impl Study<'_> {
             if kind == Kind::Gpu {
                 match place.backend.rates(&place.device) {
                     Some(rates) => {
-                        self.emit(Record { shape: Some("limit".into()), limit: Some(work_json(&rates)), ..base })?;
+                        self.emit(Record { shape: Some("limit".into()), limit: Some(rates_json(&rates)), ..base })?;
                     }
                     None => self.skip(base, "its rates are not known".into())?,
                 }
@@ -586,7 +586,7 @@ impl Study<'_> {
             for isa in sets {
                 let base = Record { shape: Some(isa.name().into()), threads: 1, ..base.clone() };
                 match hypergrove::backend::rates(isa, RATES_TIME) {
-                    Some(rates) => self.emit(Record { rates: Some(work_json(&rates)), ..base })?,
+                    Some(rates) => self.emit(Record { rates: Some(rates_json(&rates)), ..base })?,
                     None => self.skip_many(base, "this CPU lacks it".into(), 1)?,
                 }
             }

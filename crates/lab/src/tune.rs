@@ -3,7 +3,7 @@
 use crate::args::{MachineOptions, Tune};
 use crate::failure::{Exit, Failure};
 use crate::machine;
-use crate::printer::{Bar, Printer, Shown, grouped, seconds};
+use crate::printer::{Bar, PathDisplay, Printer, grouped, seconds};
 use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Backend, Device, Op, Params};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const A_SET: Duration = Duration::from_secs(60);
 /// The share of a question's time that is left for winner and defaults in turn.
 const CONFIRMED: f64 = 0.15;
-/// Batch sizes beside the one that fills the device: of those in between none is three times as large or small as one of these.
+/// Batch sizes in addition to the one that fills the device: of those in between none is three times as large or small as one of these.
 const LADDER: [usize; 5] = [1, 8, 64, 512, 4096];
 /// Runs, end to end, of a policy that was found by its kernels' time, and of those that take no millisecond or seem
 /// slower than the defaults.
@@ -62,7 +62,7 @@ impl TuneTarget {
 }
 
 /// What was found, and seconds of a batch end to end with their spread: with the policy, and by default.
-struct Found {
+struct TuningResult {
     outcome: Outcome,
     whole: (f64, f64),
     default: (f64, f64),
@@ -107,7 +107,7 @@ pub fn run(args: &Tune, options: &MachineOptions, printer: &Printer, write: Writ
     let old = rows_of(&target, &head)?;
     let state = machine::state().unwrap_or_else(|| target.with_extension(""));
     let state = state.join(format!("{}-{}.jsonl", device.backend, file_name(&device)));
-    let failed = |error: std::io::Error| Failure::io("write", Shown(&state), &error);
+    let failed = |error: std::io::Error| Failure::io("write", PathDisplay(&state), &error);
     let mut journal = Journal::open(&state, &head).map_err(failed)?;
 
     printer.note(format_args!("{} {}, {}; {threads} host threads", device.id(), device.name, device.detail));
@@ -141,11 +141,11 @@ pub fn run(args: &Tune, options: &MachineOptions, printer: &Printer, write: Writ
     };
     table.take_over(old, args.batch.is_empty());
     if let Some(directory) = target.parent() {
-        std::fs::create_dir_all(directory).map_err(|error| Failure::io("make", Shown(directory), &error))?;
+        std::fs::create_dir_all(directory).map_err(|error| Failure::io("make", PathDisplay(directory), &error))?;
     }
     write(&target, &table.text(), printer)?;
     journal.close().map_err(failed)?;
-    printer.note(format_args!("{} rows in {}", table.rows.len(), Shown(&target)));
+    printer.note(format_args!("{} rows in {}", table.rows.len(), PathDisplay(&target)));
     Ok(Exit::Good)
 }
 
@@ -154,10 +154,10 @@ fn rows_of(target: &Path, head: &Head) -> Result<Vec<Row>, Failure> {
     let text = match std::fs::read_to_string(target) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::io("read", Shown(target), &error)),
+        Err(error) => return Err(Failure::io("read", PathDisplay(target), &error)),
     };
     let kept = |what: String| {
-        Failure::new(format!("{} {what}", Shown(target))).hint("remove it, or name another file with --output")
+        Failure::new(format!("{} {what}", PathDisplay(target))).hint("remove it, or name another file with --output")
     };
     let table =
         Table::parse(&text).map_err(|why| kept(format!("is no table of policies, and is not replaced: {why}")))?;
@@ -215,7 +215,7 @@ impl Tuner<'_> {
             let what = format_args!("{one}: no time was left; give more with --budget");
             self.bar.suspend(|| self.printer.warning(what));
         }
-        let found: Vec<(TuneTarget, Found)> =
+        let found: Vec<(TuneTarget, TuningResult)> =
             asked.into_iter().zip(found).filter_map(|(one, found)| Some((one, found?))).collect();
         let between = if self.args.batch.is_empty() { self.between(&found, journal)? } else { Vec::new() };
         let mut rows: Vec<Row> = found.iter().chain(&between).map(|(one, found)| self.row(one, found)).collect();
@@ -253,9 +253,9 @@ impl Tuner<'_> {
     }
 
     /// Searches for the best policy of each question, as far as time suffices.
-    fn ladder(&self, asked: &[TuneTarget], journal: &mut Journal) -> Result<Vec<Option<Found>>, Failure> {
+    fn ladder(&self, asked: &[TuneTarget], journal: &mut Journal) -> Result<Vec<Option<TuningResult>>, Failure> {
         let budget = if self.args.batch.is_empty() { self.budget.mul_f64(1.0 - BETWEEN) } else { self.budget };
-        let mut found: Vec<Option<Found>> = asked.iter().map(|_| None).collect();
+        let mut found: Vec<Option<TuningResult>> = asked.iter().map(|_| None).collect();
         let mut winners = Vec::<(Op, Policy)>::new();
         let mut open: Vec<usize> = (0..asked.len()).collect();
         while !open.is_empty() {
@@ -297,9 +297,9 @@ impl Tuner<'_> {
     /// or the defaults. Where that is everywhere the policy of the nearer size, nothing is to be said.
     fn between(
         &self,
-        found: &[(TuneTarget, Found)],
+        found: &[(TuneTarget, TuningResult)],
         journal: &mut Journal,
-    ) -> Result<Vec<(TuneTarget, Found)>, Failure> {
+    ) -> Result<Vec<(TuneTarget, TuningResult)>, Failure> {
         let mut open = Vec::new();
         for pair in found.windows(2) {
             let [(large, many), (small, few)] = pair else { continue };
@@ -352,7 +352,7 @@ impl Tuner<'_> {
         share: Duration,
         journal: &mut Journal,
         questions: usize,
-    ) -> Result<Option<Found>, Failure> {
+    ) -> Result<Option<TuningResult>, Failure> {
         let plan = Plan::new(one.params, one.op);
         let (space, base) = self.space(&plan)?;
         let start = Instant::now();
@@ -380,7 +380,7 @@ impl Tuner<'_> {
                         whole = default;
                     }
                 }
-                Ok(Some(Found { outcome, whole, default }))
+                Ok(Some(TuningResult { outcome, whole, default }))
             }
             Err(hypergrove::Error::Value { .. }) if start.elapsed() >= share => Ok(None),
             Err(why) => Err(why.into()),
@@ -398,7 +398,7 @@ impl Tuner<'_> {
         Ok(times.map(|times| (median(&times), spread(&times))))
     }
 
-    fn row(&self, one: &TuneTarget, found: &Found) -> Row {
+    fn row(&self, one: &TuneTarget, found: &TuningResult) -> Row {
         // As many threads as there are is what holds anyway.
         let all = |(axis, value): &&(&'static str, u32)| *axis == THREADS && *value == self.threads as u32;
         let axes = found.outcome.policy.0.iter().filter(|choice| !all(choice));

@@ -151,7 +151,7 @@ impl Journal {
         self.file.write_all(format!("{}\n", serde_json::to_string(&line)?).as_bytes())
     }
 
-    /// The table is written: the next tuning measures anew. The samples stay, beside the file.
+    /// The table is written: the next tuning measures anew. The samples stay, next to the file.
     pub fn close(self) -> io::Result<()> {
         drop(self.file);
         std::fs::rename(&self.path, self.path.with_extension("last.jsonl"))

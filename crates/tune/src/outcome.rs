@@ -1,7 +1,7 @@
 //! One question answered: a search, and then its winner against the defaults once more.
 
 use crate::search::halving::halve;
-use crate::search::{Lab, Search, Seen, Stop, median, same, spread};
+use crate::search::{Lab, PolicyTimes, Search, Stop, median, same, spread};
 use hypergrove_engine::{Axis, Error, Policy};
 
 /// Runs of winner and defaults in turn, by which the one is preferred to the other: it has to be faster in all of these
@@ -42,7 +42,7 @@ impl Outcome {
 }
 
 /// Leaves out what makes no difference: a row should say what matters.
-fn prune(best: &mut Policy, base: &Policy, lab: &mut dyn Lab, seen: &mut Seen) -> Result<(), Stop> {
+fn prune(best: &mut Policy, base: &Policy, lab: &mut dyn Lab, seen: &mut PolicyTimes) -> Result<(), Stop> {
     for (axis, _) in best.0.clone() {
         let others = best.0.iter().copied().filter(|(other, _)| *other != axis);
         let without = Policy(others.chain(base.get(axis).map(|value| (axis, value))).collect());
@@ -62,8 +62,8 @@ pub fn find<L: Lab>(
     seeds: &[Policy],
     lab: &mut L,
     confirm: impl FnOnce(&mut L),
-) -> Result<(Outcome, Seen), Error> {
-    let mut seen = Seen::default();
+) -> Result<(Outcome, PolicyTimes), Error> {
+    let mut seen = PolicyTimes::default();
     let start: Vec<Policy> = std::iter::once(base.clone()).chain(seeds.iter().cloned()).collect();
     let done = (search.run)(space, &crate::search::distinct(start), lab, &mut seen);
     let mut best = seen.best(SURE).cloned().unwrap_or_else(|| base.clone());

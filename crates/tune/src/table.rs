@@ -248,17 +248,17 @@ pub struct InUse {
 
 /// What the tables say of one device.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct TableKnowledge {
     entries: Vec<Entry>,
     /// Tables that were left out, and why: a line each.
     pub notices: Vec<String>,
 }
 
-impl Known {
+impl TableKnowledge {
     /// What these tables know of a device, the most trusted first. Tables of other devices are passed over; a stale or
     /// corrupt one is left out with a notice.
-    pub fn new(tables: &[Source], backend: &dyn Backend, device: &Device) -> Known {
-        let mut known = Known::default();
+    pub fn new(tables: &[Source], backend: &dyn Backend, device: &Device) -> TableKnowledge {
+        let mut known = TableKnowledge::default();
         for source in tables {
             // A file that is not even of this backend may be as it likes.
             match Table::parse(&source.text) {
@@ -393,7 +393,7 @@ impl Entry {
     }
 }
 
-impl Knowledge for Known {
+impl Knowledge for TableKnowledge {
     fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, jobs: usize) -> Option<Choice> {
         let jobs = jobs.max(1);
         if let Some(entry) = self.row(plan, jobs) {

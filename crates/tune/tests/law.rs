@@ -4,13 +4,13 @@ use hypergrove_engine::{
     Axis, Backend, Batch, Choice, Device, Error, Knowledge, Policy, PolicySource, Program, Reference, SlhDsaPrograms,
     THREADS, Timing, capabilities, forward,
 };
-use hypergrove_fips205::plan::{Op, Plan, Slot, Work};
+use hypergrove_fips205::plan::{Op, Plan, Rates, Slot};
 use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_192F, TOY_SHA2_16};
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
 use hypergrove_tune::model::{Kernel, Sample, Shape, adaptive, regret};
 use hypergrove_tune::search::halving::CANDIDATES;
-use hypergrove_tune::search::{Lab, SEARCHES, Search, Seen, Stop, grid, same};
-use hypergrove_tune::table::{Known, Row, Sizes, Source, Table, sizes};
+use hypergrove_tune::search::{Lab, PolicyTimes, SEARCHES, Search, Stop, grid, same};
+use hypergrove_tune::table::{Row, Sizes, Source, Table, TableKnowledge, sizes};
 use hypergrove_tune::workload::{Timed, Workload};
 use hypergrove_tune::{Outcome, find, space};
 use std::borrow::Cow;
@@ -73,7 +73,7 @@ impl Lab for Fake {
         self.runs += 1;
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let uniform = (self.state >> 11) as f64 / (1u64 << 53) as f64;
-        // Blocks of 256 need more memory than there is beside tiles of 10.
+        // Blocks of 256 need more memory than tiles of 10 leave.
         if policy.get("block") == Some(256) && policy.get("tile") == Some(10) {
             return Ok(None);
         }
@@ -89,7 +89,7 @@ fn search(name: &str) -> &'static Search {
     SEARCHES.iter().find(|search| search.name == name).unwrap()
 }
 
-fn answer(name: &str, noise: f64, most: usize) -> (Outcome, Seen) {
+fn answer(name: &str, noise: f64, most: usize) -> (Outcome, PolicyTimes) {
     find(search(name), &axes(), &base(), &[], &mut Fake::new(noise, most), |lab| lab.most += 10).unwrap()
 }
 
@@ -183,7 +183,7 @@ fn an_interrupted_search_loses_no_sample_and_ends_the_same() {
         let mut journal = Journal::open(&path, &head("a")).unwrap();
         assert_eq!(journal.found, runs, "all that was measured is there");
         let mut lab = Recorded { journal: &mut journal, question: question(), lab: Fake::new(0.0, 20) };
-        let mut seen = Seen::default();
+        let mut seen = PolicyTimes::default();
         let ended = (search("descent").run)(&axes(), &[base()], &mut lab, &mut seen);
         runs += lab.lab.runs;
         drop(journal);
@@ -244,7 +244,7 @@ fn what_comes_next_is_announced_unless_its_times_are_known() {
         let mut journal = Journal::open(&path, &head("a")).unwrap();
         let lab = Predicted { lab: Fake::new(0.0, usize::MAX), expected: Vec::new() };
         let mut lab = Recorded { journal: &mut journal, question: question(), lab };
-        (CANDIDATES.run)(&axes(), &candidates, &mut lab, &mut Seen::default()).unwrap();
+        (CANDIDATES.run)(&axes(), &candidates, &mut lab, &mut PolicyTimes::default()).unwrap();
         announced.push(lab.lab.expected.len());
     }
     assert_eq!(announced, [3, 0]);
@@ -275,8 +275,8 @@ impl Backend for Device1 {
     fn fingerprint(&self, _: &Device) -> String {
         self.fingerprint.into()
     }
-    fn rates(&self, _: &Device) -> Option<Work> {
-        Some(Work { sha256: 1e9, sha512: 0.0, keccak: 2e8 })
+    fn rates(&self, _: &Device) -> Option<Rates> {
+        Some(Rates { sha256: 1e9, sha512: 0.0, keccak: 2e8 })
     }
     forward!(self => Reference; self_test, absent, notices, clock, free);
     capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
@@ -362,7 +362,7 @@ fn a_question_that_is_asked_again_goes_on_where_it_ended() {
     let found = loop {
         journal.again(&question());
         let mut lab = Recorded { journal: &mut journal, question: question(), lab: Fake::new(0.0, 20) };
-        let mut seen = Seen::default();
+        let mut seen = PolicyTimes::default();
         let ended = (search("descent").run)(&axes(), &[base()], &mut lab, &mut seen);
         (runs, rounds) = (runs + lab.lab.runs, rounds + 1);
         assert!(rounds < 100, "what was measured is measured again");
@@ -429,7 +429,7 @@ fn source(name: &str, text: String) -> Source {
     Source { name: name.into(), text }
 }
 
-fn choose(known: &Known, plan: &Plan, jobs: usize) -> Option<Choice> {
+fn choose(known: &TableKnowledge, plan: &Plan, jobs: usize) -> Option<Choice> {
     let backend = Device1::new("");
     known.choose(&backend, &backend.devices().unwrap()[0], plan, jobs)
 }
@@ -443,7 +443,7 @@ fn the_most_specific_row_wins_and_the_callers_before_the_shipped() {
     assert_eq!(Table::parse(&text).unwrap(), shipped, "{text}");
     let mut own = table(&backend);
     own.rows = vec![row(None, "sign", Sizes { least: 1, most: 1 }, 1, 256)];
-    let known = Known::new(&[source("own", own.text()), source("shipped", text)], &backend, device);
+    let known = TableKnowledge::new(&[source("own", own.text()), source("shipped", text)], &backend, device);
     assert_eq!((known.rows(), &known.notices[..]), (5, &[][..]));
     let in_use = known.in_use();
     let tables: Vec<_> = in_use.iter().map(|table| (&*table.table, table.rows)).collect();
@@ -560,7 +560,7 @@ fn stale_and_damaged_tables_are_left_out_with_a_line_each() {
         source("none", changed(|row| (row.jobs, row.batch.least) = (0, 0))),
         source("good", good.text()),
     ];
-    let known = Known::new(&tables, &backend, device);
+    let known = TableKnowledge::new(&tables, &backend, device);
     assert_eq!(known.rows(), good.rows.len());
     let starts: Vec<&str> = known.notices.iter().map(|line| line.split(' ').next().unwrap()).collect();
     let left_out: Vec<&str> = tables.iter().map(|table| &*table.name).collect();
@@ -579,7 +579,7 @@ fn stale_and_damaged_tables_are_left_out_with_a_line_each() {
     assert!(known.notices[0].contains("hypergrove tune"));
 }
 
-/// A sample that no measurement gives would be told to the searches.
+/// The searches would get a sample that no measurement gives.
 #[test]
 fn a_journals_damaged_lines_are_dropped() {
     let directory = tempfile::tempdir().unwrap();
@@ -631,7 +631,7 @@ fn looking_up_takes_microseconds() {
     let mut large = table(&backend);
     let rows = (0..300).map(|i| row(Some("SLH-DSA-SHA2-128s"), "sign", Sizes { least: 1 + i, most: 1 + i }, 1 + i, 64));
     large.rows.splice(0..0, rows);
-    let known = Known::new(&[source("large", large.text())], &backend, &device);
+    let known = TableKnowledge::new(&[source("large", large.text())], &backend, &device);
     let plan = Plan::new(&SLH_DSA_SHA2_128F, Op::Sign);
     let fastest = (0..200).map(|_| {
         let start = Instant::now();

@@ -8,7 +8,7 @@ use crate::report::read::Run;
 use maud::{DOCTYPE, Markup, html};
 
 /// What a run or a comparison shows.
-pub(crate) struct Part {
+pub(crate) struct PagePart {
     /// Distinguishes it among anchors and files.
     pub(crate) prefix: String,
     pub(crate) title: String,
@@ -16,18 +16,18 @@ pub(crate) struct Part {
 }
 
 /// A part for each run, and a comparison of each other run with the first.
-pub(crate) fn parts(runs: &[Run]) -> Vec<Part> {
+pub(crate) fn parts(runs: &[Run]) -> Vec<PagePart> {
     let several = runs.len() > 1;
-    let mut parts: Vec<Part> = runs[1..]
+    let mut parts: Vec<PagePart> = runs[1..]
         .iter()
         .enumerate()
-        .map(|(i, run)| Part {
+        .map(|(i, run)| PagePart {
             prefix: format!("c{}-", i + 1),
             title: format!("{} compared with {}", run.name, runs[0].name),
             sections: vec![compared(&runs[0], run)].into_iter().filter(|section| !section.groups.is_empty()).collect(),
         })
         .collect();
-    parts.extend(runs.iter().enumerate().map(|(i, run)| Part {
+    parts.extend(runs.iter().enumerate().map(|(i, run)| PagePart {
         prefix: if several { format!("r{}-", i + 1) } else { String::new() },
         title: run.name.clone(),
         sections: sections(run),
@@ -35,7 +35,7 @@ pub(crate) fn parts(runs: &[Run]) -> Vec<Part> {
     parts
 }
 
-pub(crate) fn page(runs: &[Run], parts: &[Part]) -> String {
+pub(crate) fn page(runs: &[Run], parts: &[PagePart]) -> String {
     let title = runs.iter().map(|run| &run.name[..]).collect::<Vec<_>>().join(" · ");
     let markup = html! {
         (DOCTYPE)

@@ -1,7 +1,7 @@
 //! Runs: folders or files of JSON lines.
 
 use crate::failure::Failure;
-use crate::printer::Shown;
+use crate::printer::PathDisplay;
 use crate::printer::shortened;
 use crate::record::Record;
 use std::fs;
@@ -23,7 +23,7 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn failed(path: &Path, why: &std::io::Error) -> Failure {
-    Failure::io("read", Shown(path), why)
+    Failure::io("read", PathDisplay(path), why)
 }
 
 /// Measurements that belong together.
@@ -57,13 +57,13 @@ impl Run {
                 match record(line) {
                     Ok(record) if record.skipped.is_some() => run.skipped.push(record),
                     Ok(record) => run.records.push(record),
-                    Err(why) => run.bad.push(format!("{}, line {}: {why}", Shown(&file), number + 1)),
+                    Err(why) => run.bad.push(format!("{}, line {}: {why}", PathDisplay(&file), number + 1)),
                 }
             }
         }
         if run.records.is_empty() {
             let bad = run.bad.first().map_or(String::new(), |first| format!("; {first}"));
-            return Err(Failure::new(format!("{} has no record of a measurement{bad}", Shown(path)))
+            return Err(Failure::new(format!("{} has no record of a measurement{bad}", PathDisplay(path)))
                 .hint("`hypergrove bench --json` and `hypergrove bench --study NAME --json` write records"));
         }
         Ok(run)

@@ -27,7 +27,7 @@ const STACK: usize = 1 << 20;
 
 /// How callers bring their jobs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum CallerKind {
     /// Each is a thread that submits a job and waits for its ticket.
     Waiting,
     /// So many threads hold the tickets of all.
@@ -36,13 +36,13 @@ pub(crate) enum Way {
     Direct,
 }
 
-impl Way {
+impl CallerKind {
     pub(crate) fn name(self) -> String {
         match self {
-            Way::Waiting => "a thread each".into(),
-            Way::Held(1) => "held by 1 thread".into(),
-            Way::Held(threads) => format!("held by {threads} threads"),
-            Way::Direct => "without tickets".into(),
+            CallerKind::Waiting => "a thread each".into(),
+            CallerKind::Held(1) => "held by 1 thread".into(),
+            CallerKind::Held(threads) => format!("held by {threads} threads"),
+            CallerKind::Direct => "without tickets".into(),
         }
     }
 }
@@ -54,7 +54,7 @@ pub(crate) struct Question {
     pub(crate) op: Op,
     pub(crate) cached_layers: usize,
     pub(crate) callers: usize,
-    pub(crate) way: Way,
+    pub(crate) way: CallerKind,
     pub(crate) budget: Duration,
 }
 
@@ -100,26 +100,26 @@ impl Measured {
 }
 
 /// The jobs of a question, and what each gives.
-enum Work {
+enum KnownJobs {
     Keygen(Vec<(Seeds, SigningKey)>),
     Sign(Arc<SigningKey>, Vec<(Vec<u8>, Signature)>),
     Verify(Arc<VerifyingKey>, Vec<(Vec<u8>, Signature)>),
 }
 
 /// A ticket of some job.
-enum Held {
+enum AnyTicket {
     Keygen(Ticket<SigningKey>),
     Sign(Ticket<Signature>),
     Verify(Ticket<bool>),
 }
 
-impl Work {
-    fn new(engine: &Engine, question: Question) -> Result<Work, Failure> {
+impl KnownJobs {
+    fn new(engine: &Engine, question: Question) -> Result<KnownJobs, Failure> {
         let Question { params, op, cached_layers, .. } = question;
         if op == Op::Keygen {
             let seeds: Vec<Seeds> = (0..DISTINCT).map(|number| seeds(params, number)).collect();
             let keys = engine.from_seeds(params, &seeds)?;
-            return Ok(Work::Keygen(seeds.into_iter().zip(keys).collect()));
+            return Ok(KnownJobs::Keygen(seeds.into_iter().zip(keys).collect()));
         }
         let key = engine.from_seeds(params, &[seeds(params, 0)])?.remove(0);
         let key = engine.cache(&key, if op == Op::Sign { cached_layers } else { 1 })?;
@@ -128,34 +128,34 @@ impl Work {
         super::check(engine, &key, &messages, &signatures)?;
         let pairs = messages.into_iter().zip(signatures).collect();
         Ok(match op {
-            Op::Sign => Work::Sign(Arc::new(key), pairs),
-            _ => Work::Verify(Arc::new(key.verifying_key()), pairs),
+            Op::Sign => KnownJobs::Sign(Arc::new(key), pairs),
+            _ => KnownJobs::Verify(Arc::new(key.verifying_key()), pairs),
         })
     }
 
-    fn submit(&self, engine: &Engine, i: usize) -> Result<Held, Error> {
+    fn submit(&self, engine: &Engine, i: usize) -> Result<AnyTicket, Error> {
         let i = i % DISTINCT;
         Ok(match self {
-            Work::Keygen(all) => {
+            KnownJobs::Keygen(all) => {
                 let (seeds, key) = &all[i];
-                Held::Keygen(engine.submit(GenerateJob::from_seeds(key.params(), seeds.clone()))?)
+                AnyTicket::Keygen(engine.submit(GenerateJob::from_seeds(key.params(), seeds.clone()))?)
             }
-            Work::Sign(key, all) => {
-                Held::Sign(engine.submit(SignJob::new(key.clone(), all[i].0.clone()).deterministic())?)
+            KnownJobs::Sign(key, all) => {
+                AnyTicket::Sign(engine.submit(SignJob::new(key.clone(), all[i].0.clone()).deterministic())?)
             }
-            Work::Verify(key, all) => {
-                Held::Verify(engine.submit(VerifyJob::new(key.clone(), &all[i].0, all[i].1.as_bytes()))?)
+            KnownJobs::Verify(key, all) => {
+                AnyTicket::Verify(engine.submit(VerifyJob::new(key.clone(), &all[i].0, all[i].1.as_bytes()))?)
             }
         })
     }
 
     /// Waits for the ticket of job i: whether its result is right.
-    fn wait(&self, held: Held, i: usize) -> Result<bool, Error> {
+    fn wait(&self, held: AnyTicket, i: usize) -> Result<bool, Error> {
         let i = i % DISTINCT;
         Ok(match (self, held) {
-            (Work::Keygen(all), Held::Keygen(ticket)) => ticket.wait()? == all[i].1,
-            (Work::Sign(_, all), Held::Sign(ticket)) => ticket.wait()? == all[i].1,
-            (_, Held::Verify(ticket)) => ticket.wait()?,
+            (KnownJobs::Keygen(all), AnyTicket::Keygen(ticket)) => ticket.wait()? == all[i].1,
+            (KnownJobs::Sign(_, all), AnyTicket::Sign(ticket)) => ticket.wait()? == all[i].1,
+            (_, AnyTicket::Verify(ticket)) => ticket.wait()?,
             _ => false,
         })
     }
@@ -164,9 +164,11 @@ impl Work {
     fn call(&self, engine: &Engine, i: usize) -> Result<bool, Error> {
         let (i, mode) = (i % DISTINCT, Mode::default());
         Ok(match self {
-            Work::Keygen(all) => engine.from_seeds(all[i].1.params(), std::slice::from_ref(&all[i].0))?[0] == all[i].1,
-            Work::Sign(key, all) => engine.sign(key, mode, &all[i].0, Randomizer::Deterministic)? == all[i].1,
-            Work::Verify(key, all) => engine.verify(key, mode, &all[i].0, all[i].1.as_bytes())?,
+            KnownJobs::Keygen(all) => {
+                engine.from_seeds(all[i].1.params(), std::slice::from_ref(&all[i].0))?[0] == all[i].1
+            }
+            KnownJobs::Sign(key, all) => engine.sign(key, mode, &all[i].0, Randomizer::Deterministic)? == all[i].1,
+            KnownJobs::Verify(key, all) => engine.verify(key, mode, &all[i].0, all[i].1.as_bytes())?,
         })
     }
 }
@@ -182,11 +184,17 @@ struct Window {
 }
 
 /// One thread's jobs: the seconds of each that was counted.
-fn caller(engine: &Engine, work: &Work, way: Way, tickets: usize, window: &Window) -> Result<Vec<f64>, Failure> {
+fn caller(
+    engine: &Engine,
+    work: &KnownJobs,
+    way: CallerKind,
+    tickets: usize,
+    window: &Window,
+) -> Result<Vec<f64>, Failure> {
     let (mut waits, mut i, mut held) = (Vec::new(), 0, VecDeque::with_capacity(tickets));
     while !window.is_over.load(Relaxed) {
         let is_counted = window.is_open.load(Relaxed);
-        let (began, is_right) = if way == Way::Direct {
+        let (began, is_right) = if way == CallerKind::Direct {
             i += 1;
             (Instant::now(), work.call(engine, i)?)
         } else {
@@ -213,9 +221,9 @@ fn caller(engine: &Engine, work: &Work, way: Way, tickets: usize, window: &Windo
 
 /// Measures. An answer that is wrong is an error.
 pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, Failure> {
-    let work = Work::new(engine, question)?;
+    let work = KnownJobs::new(engine, question)?;
     let Question { callers, way, budget, .. } = question;
-    let threads = if let Way::Held(threads) = way { threads.min(callers) } else { callers };
+    let threads = if let CallerKind::Held(threads) = way { threads.min(callers) } else { callers };
     let (window, work) = (Window::default(), &work);
     let (mut waits, mut took) = (Vec::new(), Duration::ZERO);
     let batches = || engine.stats().tickets.batch_sizes.iter().sum::<u64>();

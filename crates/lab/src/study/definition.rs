@@ -92,7 +92,7 @@ pub(super) struct EngineRow {
     pub(super) cached_layers: Vec<usize>,
     /// How jobs reach the engine.
     #[serde(default = "as_jobs")]
-    pub(super) through: Vec<Through>,
+    pub(super) through: Vec<JobInput>,
     pub(super) seconds: f64,
     #[serde(default = "endless")]
     pub(super) longest: f64,
@@ -101,7 +101,7 @@ pub(super) struct EngineRow {
 /// How jobs reach the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Through {
+pub(super) enum JobInput {
     /// An iterator gives them.
     Jobs,
     /// Rows in ordinary memory.
@@ -110,12 +110,12 @@ pub(super) enum Through {
     Device,
 }
 
-impl Through {
+impl JobInput {
     pub(super) fn memory(self) -> Option<RowMemory> {
         match self {
-            Through::Jobs => None,
-            Through::Host => Some(RowMemory::Host),
-            Through::Device => Some(RowMemory::Device),
+            JobInput::Jobs => None,
+            JobInput::Host => Some(RowMemory::Host),
+            JobInput::Device => Some(RowMemory::Device),
         }
     }
 }
@@ -128,7 +128,7 @@ pub(super) struct CallersRow {
     pub(super) sets: Vec<String>,
     pub(super) ops: Vec<Ops>,
     pub(super) callers: Vec<usize>,
-    /// Numbers of threads that hold all tickets, beside a thread for each caller.
+    /// Numbers of threads that hold all tickets, in addition to a thread for each caller.
     pub(super) held: Vec<usize>,
     pub(super) seconds: f64,
 }
@@ -158,8 +158,8 @@ fn endless() -> f64 {
 fn no_layers() -> Vec<usize> {
     vec![0]
 }
-fn as_jobs() -> Vec<Through> {
-    vec![Through::Jobs]
+fn as_jobs() -> Vec<JobInput> {
+    vec![JobInput::Jobs]
 }
 fn one_device() -> Vec<usize> {
     vec![1]

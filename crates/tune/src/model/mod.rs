@@ -1,6 +1,6 @@
 //! How a kernel's time depends on its parallelism: laws that are linear in their parameters, fitted to samples.
 //!
-//! A model is one file beside this one with its features. What all have in common is here:
+//! A model is one file in this folder with its features. What all have in common is here:
 //! weighted least squares with parameters that cannot be negative, covariance, R², and [`regret`].
 
 pub mod adaptive;
@@ -29,7 +29,7 @@ impl Shape {
     }
 }
 
-/// A kernel and its problem size: what a model may know beside samples.
+/// A kernel and its problem size: what a model may know in addition to samples.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernel {
     /// Independent units of work, each of which one thread can do: chains, leaves, nodes, signatures.
@@ -64,17 +64,17 @@ pub struct Model {
 
 impl Model {
     /// The law for these samples.
-    pub fn fit(&'static self, kernel: Kernel, samples: &[Sample]) -> Result<Fit, Unfit> {
+    pub fn fit(&'static self, kernel: Kernel, samples: &[Sample]) -> Result<Fit, FitError> {
         if samples.is_empty() {
-            return Err(Unfit::Few { has: 0, needs: 1 });
+            return Err(FitError::Few { has: 0, needs: 1 });
         }
         if let Some(bad) = samples.iter().find(|s| !(s.seconds > 0.0 && s.seconds.is_finite() && s.sigma >= 0.0)) {
-            return Err(Unfit::Sample(*bad));
+            return Err(FitError::Sample(*bad));
         }
         let rows: Vec<Vec<f64>> = samples.iter().map(|s| (self.features)(&kernel, s.shape)).collect();
         let sigmas: Vec<f64> = samples.iter().map(|s| s.sigma.max(LEAST_SIGMA * s.seconds)).collect();
-        let few = Unfit::Few { has: samples.len(), needs: 1 + self.parameters.len() };
-        let Least { parameters, covariance, r2, scatter } = least_squares(&rows, samples, &sigmas).ok_or(few)?;
+        let few = FitError::Few { has: samples.len(), needs: 1 + self.parameters.len() };
+        let LeastSquares { parameters, covariance, r2, scatter } = least_squares(&rows, samples, &sigmas).ok_or(few)?;
         let threads = samples.iter().map(|s| s.shape.total());
         let range = threads.clone().reduce(f64::min).zip(threads.reduce(f64::max));
         Ok(Fit { model: self, kernel, parameters, covariance, r2, scatter, range })
@@ -83,7 +83,7 @@ impl Model {
 
 /// Why a model has no law for a kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Unfit {
+pub enum FitError {
     /// Not enough samples of different shapes.
     Few {
         /// Samples that there are.
@@ -95,18 +95,18 @@ pub enum Unfit {
     Sample(Sample),
 }
 
-impl std::fmt::Display for Unfit {
+impl std::fmt::Display for FitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unfit::Few { has, needs } => write!(f, "{has} samples, {needs} of different shapes are needed"),
-            Unfit::Sample(Sample { shape, seconds, sigma }) => {
+            FitError::Few { has, needs } => write!(f, "{has} samples, {needs} of different shapes are needed"),
+            FitError::Sample(Sample { shape, seconds, sigma }) => {
                 write!(f, "a sample of {seconds} ± {sigma} s at {}×{}", shape.blocks, shape.threads)
             }
         }
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for FitError {}
 
 /// A model with its parameters.
 #[derive(Clone, Debug)]
@@ -173,7 +173,7 @@ pub fn regret(fit: &Fit, sweep: &[Sample]) -> Option<Regret> {
 }
 
 /// What least squares give; see [`Fit`].
-struct Least {
+struct LeastSquares {
     parameters: Vec<f64>,
     covariance: DMatrix<f64>,
     r2: f64,
@@ -191,7 +191,7 @@ struct Minimum {
 /// min Σ ((yᵢ − Σⱼ xᵢⱼ pⱼ) / σᵢ)² for pⱼ ≥ 0. With three parameters at most, the bounds that hold are found by trying:
 /// of all subsets of parameters whose own minimum has none below 0, the one with the least sum. `None` if the samples
 /// cannot tell even one parameter.
-fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Option<Least> {
+fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Option<LeastSquares> {
     let (count, all) = (rows.len(), rows[0].len());
     let y = DVector::from_iterator(count, samples.iter().zip(sigmas).map(|(s, sigma)| s.seconds / sigma));
     let mut best: Option<Minimum> = None;
@@ -248,7 +248,7 @@ fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Optio
     };
     let scatter = (rows.iter().zip(samples).map(off).sum::<f64>() / freedom.max(1) as f64).sqrt();
     let r2 = if variance > 0.0 { 1.0 - chi2 / variance } else { f64::NAN };
-    Some(Least { parameters, covariance: whole, r2, scatter })
+    Some(LeastSquares { parameters, covariance: whole, r2, scatter })
 }
 
 #[cfg(test)]
@@ -353,10 +353,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_fitted_is_refused() {
-        assert_eq!(adaptive::MODEL.fit(KERNEL, &[]).unwrap_err(), Unfit::Few { has: 0, needs: 1 });
+        assert_eq!(adaptive::MODEL.fit(KERNEL, &[]).unwrap_err(), FitError::Few { has: 0, needs: 1 });
         for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let bad = Sample { shape: Shape::threads(1), seconds, sigma: 0.0 };
-            assert!(matches!(adaptive::MODEL.fit(KERNEL, &[bad]), Err(Unfit::Sample(_))), "{seconds}");
+            assert!(matches!(adaptive::MODEL.fit(KERNEL, &[bad]), Err(FitError::Sample(_))), "{seconds}");
         }
         // One shape tells one parameter.
         let alone = adaptive::MODEL.fit(KERNEL, &samples(|_| 1e-3, 0.0, 1)[..1]).unwrap();

@@ -1,6 +1,6 @@
 //! One axis after the other, each by successive halving, until no step on any axis is an improvement.
 
-use super::{Lab, Search, Seen, Stop, distinct, halving};
+use super::{Lab, PolicyTimes, Search, Stop, distinct, halving};
 use crate::model::{Kernel, Sample, Shape, adaptive};
 use hypergrove_engine::{Axis, Policy};
 
@@ -13,7 +13,7 @@ const FEW: usize = 8;
 /// Rounds over all axes, at most.
 const ROUNDS: usize = 4;
 
-fn run(space: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut Seen) -> Result<(), Stop> {
+fn run(space: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut PolicyTimes) -> Result<(), Stop> {
     let Some(mut best) = halving::halve(start, lab, seen)? else { return Ok(()) };
     let axes: Vec<&Axis> = space.iter().filter(|axis| axis.tuned && axis.values.len() > 1).collect();
     // The axis that changed last needs no second look until another one has changed.
@@ -47,7 +47,7 @@ fn beside(axis: &Axis, best: &Policy) -> Vec<u32> {
 
 /// Of many values the powers of two and the last are timed once; of the law T = α + β/v + γ·v through these times, the
 /// values around its least are candidates, and the fastest that was timed.
-fn curve(axis: &Axis, best: &Policy, lab: &mut dyn Lab, seen: &mut Seen) -> Result<Vec<u32>, Stop> {
+fn curve(axis: &Axis, best: &Policy, lab: &mut dyn Lab, seen: &mut PolicyTimes) -> Result<Vec<u32>, Stop> {
     let last = axis.values.len() - 1;
     let some = axis.values.iter().enumerate().filter(|(at, value)| *at == 0 || *at == last || value.is_power_of_two());
     let some: Vec<u32> = some.map(|(_, value)| *value).collect();

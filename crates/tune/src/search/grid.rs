@@ -1,6 +1,6 @@
 //! The exhaustive sweep: every policy of a space. What other searches and models are judged by.
 
-use super::{Lab, Search, Seen, Stop, distinct};
+use super::{Lab, PolicyTimes, Search, Stop, distinct};
 use hypergrove_engine::{Axis, Policy};
 
 /// Its row.
@@ -18,7 +18,7 @@ pub fn policies(space: &[Axis], on: &Policy) -> Vec<Policy> {
     all
 }
 
-fn run(space: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut Seen) -> Result<(), Stop> {
+fn run(space: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut PolicyTimes) -> Result<(), Stop> {
     let on = start.first().cloned().unwrap_or_default();
     let all = distinct(start.iter().cloned().chain(policies(space, &on)));
     let mut had = vec![true; all.len()];

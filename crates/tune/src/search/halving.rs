@@ -1,6 +1,6 @@
 //! Successive halving: all candidates run a little, the better half runs more, until one is left.
 
-use super::{Lab, Search, Seen, Stop};
+use super::{Lab, PolicyTimes, Search, Stop};
 use hypergrove_engine::{Axis, Policy};
 
 /// Nothing is looked for: one of the policies that were best elsewhere.
@@ -16,13 +16,13 @@ const GAIN: f64 = 0.003;
 /// A candidate whose first run takes so many times the best's is out at once.
 const HOPELESS: f64 = 1.5;
 
-fn run(_: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut Seen) -> Result<(), Stop> {
+fn run(_: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut PolicyTimes) -> Result<(), Stop> {
     halve(start, lab, seen).map(drop)
 }
 
 /// The best of these. The first one is kept unless another is faster by more than chance. Rounds go through all
 /// candidates in turn, so that a machine that slows down slows all.
-pub fn halve(candidates: &[Policy], lab: &mut dyn Lab, seen: &mut Seen) -> Result<Option<Policy>, Stop> {
+pub fn halve(candidates: &[Policy], lab: &mut dyn Lab, seen: &mut PolicyTimes) -> Result<Option<Policy>, Stop> {
     lab.expect(candidates);
     let mut left: Vec<Policy> = candidates.to_vec();
     let mut runs = FIRST;

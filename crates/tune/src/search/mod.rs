@@ -23,7 +23,7 @@ pub struct Search {
 }
 
 /// Looks for the fastest policy of a space, from some that are tried first. It ends early when the lab stops.
-pub type Run = fn(&[Axis], &[Policy], &mut dyn Lab, &mut Seen) -> Result<(), Stop>;
+pub type Run = fn(&[Axis], &[Policy], &mut dyn Lab, &mut PolicyTimes) -> Result<(), Stop>;
 
 /// All searches, the default first. The one place where they are listed.
 pub static SEARCHES: &[Search] = &[descent::SEARCH, grid::SEARCH];
@@ -50,9 +50,9 @@ pub enum Stop {
 
 /// All times, by policy, in the order in which policies came up.
 #[derive(Clone, Default, PartialEq, Debug)]
-pub struct Seen(pub Vec<(Policy, Vec<f64>)>);
+pub struct PolicyTimes(pub Vec<(Policy, Vec<f64>)>);
 
-impl Seen {
+impl PolicyTimes {
     /// One more run.
     fn time(&mut self, policy: &Policy, lab: &mut dyn Lab) -> Result<bool, Stop> {
         let took = lab.run(policy)?;

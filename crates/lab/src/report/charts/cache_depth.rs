@@ -46,7 +46,7 @@ pub(super) fn cache_depth(run: &Run) -> Section {
     Section {
         id: "cache-depth",
         title: "Cached layers",
-        reading: "Bars are signatures a second, by the number of a key's top layers that are cached; beside each bar is the memory of \
+        reading: "Bars are signatures a second, by the number of a key's top layers that are cached; next to each bar is the memory of \
             the nodes. Each further layer takes 2^h′ times the memory of the one above, and saves one of d trees.",
         groups,
     }
