@@ -142,10 +142,10 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
 }
 
 /// The prompt, and what stands before it in the protocol's array: an object that holds the version alone.
-type Asking = (Option<Box<RawValue>>, Prompt);
+type VersionedPrompt = (Option<Box<RawValue>>, Prompt);
 
 /// The prompt of a file.
-pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<Asking, Failure> {
+pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<VersionedPrompt, Failure> {
     let is_array = bytes.trim_ascii_start().starts_with(b"[");
     let read = match is_array {
         true => serde_json::from_slice(bytes),

@@ -89,7 +89,7 @@ pub(crate) struct Keygen {
     #[arg(long, value_name = "FILE")]
     pub(crate) pubout: Option<PathBuf>,
     /// Make N keys of SLH-DSA, and write them to --table; by default, the tool makes one key
-    #[arg(long, value_name = "N", requires = "table", conflicts_with_all = ["output", "seeds", "json", "der", "raw", "encrypt"])]
+    #[arg(long, value_name = "N", requires = "table", conflicts_with_all = ["output", "seeds", "der", "raw", "encrypt"])]
     pub(crate) count: Option<NonZeroUsize>,
     /// Write the keys of --count to this file, with mode 0600. A line has a key's fingerprint, its public key (the base64 of its SPKI)
     /// and its private key (the base64 of its PKCS#8), separated by tabs. The table cannot be encrypted by --encrypt: encrypt the file
@@ -102,7 +102,7 @@ pub(crate) struct Keygen {
     /// bytes for zkDilithium. Only for tests: other users of the machine can read a command line
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     pub(crate) seeds: Option<Bytes>,
-    /// Print a line of JSON about each key: docs/automation.md
+    /// Print a line of JSON about the key, or about the table of --count, and a summary: docs/automation.md
     #[arg(long)]
     pub(crate) json: bool,
     /// Encrypt the private key with a passphrase, which the tool asks for twice. The format is PKCS#8 with PBES2 and AES-256-CBC, which
@@ -176,7 +176,7 @@ pub(crate) struct Sign {
     /// default, FILE.sig
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["out_dir", "list"])]
     pub(crate) output: Option<PathBuf>,
-    /// Write the signatures to this directory, each named after its file; by default, beside the files
+    /// Write the signatures to this directory, each named after its file; by default, next to the files
     #[arg(long, value_name = "DIR")]
     pub(crate) out_dir: Option<PathBuf>,
     /// Sign all files of each given directory and its subdirectories, except *.sig. With --out-dir, the signatures have the same
@@ -274,7 +274,7 @@ pub(crate) struct Verify {
     /// The file of the signature, if one file is verified; `-` is standard input. By default FILE.sig
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["signature_dir", "list"])]
     pub(crate) signature: Option<PathBuf>,
-    /// Read the signatures from this directory, where each is named after its file; by default, they are beside the files
+    /// Read the signatures from this directory, where each is named after its file; by default, they are next to the files
     #[arg(long, value_name = "DIR")]
     pub(crate) signature_dir: Option<PathBuf>,
     /// Verify all files of each given directory and its subdirectories, except *.sig. With --signature-dir, the signatures have the

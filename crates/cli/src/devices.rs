@@ -3,7 +3,7 @@
 use crate::args::{Devices, MachineOptions};
 use hypergrove::{Device, Isa, TableSource};
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::machine::{self, InUse, Known, PolicyTable};
+use hypergrove_lab::machine::{self, InUse, PolicyTable, TableKnowledge};
 use hypergrove_lab::printer::{Printer, Table, significant};
 
 use serde_json::json;
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
                 absent.push((backend.name(), backend.absent().unwrap_or_else(|| "no reason is known".into())));
             }
             Ok(there) => devices.extend(there.into_iter().map(|device| {
-                let known = Known::new(&tables, &*backend, &device);
+                let known = TableKnowledge::new(&tables, &*backend, &device);
                 (device, known)
             })),
             Err(why) => absent.push((backend.name(), why.to_string())),
@@ -57,8 +57,8 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
     let mut tuning = Table::new("ll", ["device", "what the tuner knows"]);
     for (device, known) in devices {
         let (units, memory) = sizes(&device);
-        for (i, told) in told(&device, &known).into_iter().enumerate() {
-            tuning.row([if i == 0 { device.id() } else { String::new() }, told]);
+        for (i, line) in tuning_lines(&device, &known).into_iter().enumerate() {
+            tuning.row([if i == 0 { device.id() } else { String::new() }, line]);
         }
         table.row([device.id(), device.name, device.detail, units, memory]);
     }
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
 }
 
 /// What tables say of a device: a line for each that is in use, and for each that was left out, with the reason.
-fn told(device: &Device, known: &Known) -> Vec<String> {
+fn tuning_lines(device: &Device, known: &TableKnowledge) -> Vec<String> {
     let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let line = |InUse { table, rows, sets, ops }: InUse| {
         let (rows, ops) = (count(rows, "row"), ops.join(", "));

@@ -5,7 +5,7 @@ use crate::files::Source;
 use hypergrove::diagnosis::{Diagnosis, KeyChange, MessageChange, SignatureChange, SignedMode};
 use hypergrove::{Engine, Mode, PreHash, VerifyingKey};
 use hypergrove_lab::failure::Failure;
-use hypergrove_lab::printer::{Shown, grouped};
+use hypergrove_lab::printer::{PathDisplay, grouped};
 use std::path::{Path, PathBuf};
 
 /// Longer messages are not diagnosed.
@@ -106,7 +106,7 @@ fn word(text: &str) -> String {
 
 /// Whether a name is shown as it is: a command with any other name would lead to another file, or look like another line.
 fn is_printable(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| !text.contains('\n') && Shown(path).to_string() == text)
+    path.to_str().is_some_and(|text| !text.contains('\n') && PathDisplay(path).to_string() == text)
 }
 
 fn path(path: &Path) -> String {
@@ -154,24 +154,9 @@ fn message_filter(change: MessageChange, message: &[u8]) -> String {
     }
 }
 
-/// The command line that verifies it; none where none would do.
-fn command(
-    args: &Verify,
-    (file, message): (&Source, &[u8]),
-    signature: &Source,
-    suspect: &Suspect<'_>,
-    found: &Diagnosis,
-) -> Option<String> {
-    let files = [file, signature].into_iter().filter_map(|source| match source {
-        Source::File(path) => Some(path.as_path()),
-        Source::Stdin => None,
-    });
-    let mut named = files.chain(args.key.iter().map(PathBuf::as_path)).chain(args.allowed_signers.as_deref());
-    if !named.all(is_printable) {
-        return None;
-    }
-    let mut words = vec!["hypergrove verify".to_owned()];
-    // Whose signature it is.
+/// Whose signature it is.
+fn key_words(args: &Verify, suspect: &Suspect<'_>, found: &Diagnosis) -> Option<Vec<String>> {
+    let mut words = Vec::new();
     match (&found.key, suspect.origin) {
         (Some((key, KeyChange::Set | KeyChange::PrivateKey)), Origin::File { path: file, is_raw: true }) => {
             words.push(format!("--key {} --set {}", path(file), key.params()));
@@ -188,7 +173,12 @@ fn command(
         }
         (None, Origin::List | Origin::Word) => words.push(format!("--public-key {}", suspect.key.to_base64().ok()?)),
     }
-    // How the message becomes M'.
+    Some(words)
+}
+
+/// How the message becomes M'.
+fn mode_words(args: &Verify, suspect: &Suspect<'_>, found: &Diagnosis) -> (SignedMode, Vec<String>) {
+    let mut words = Vec::new();
     let (asked, context) = match suspect.mode {
         Mode::Pure { context } => (SignedMode::Pure, context),
         Mode::PreHash { context, hash } | Mode::Digest { context, hash } if args.digest.is_some() => {
@@ -213,6 +203,29 @@ fn command(
         }
         _ => words.push(format!("--context-hex {}", hex::encode(context))),
     }
+    (mode, words)
+}
+
+/// The command line that verifies it; none where none would do.
+fn command(
+    args: &Verify,
+    (file, message): (&Source, &[u8]),
+    signature: &Source,
+    suspect: &Suspect<'_>,
+    found: &Diagnosis,
+) -> Option<String> {
+    let files = [file, signature].into_iter().filter_map(|source| match source {
+        Source::File(path) => Some(path.as_path()),
+        Source::Stdin => None,
+    });
+    let mut named = files.chain(args.key.iter().map(PathBuf::as_path)).chain(args.allowed_signers.as_deref());
+    if !named.all(is_printable) {
+        return None;
+    }
+    let (mode, mode_words) = mode_words(args, suspect, found);
+    let mut words = vec!["hypergrove verify".to_owned()];
+    words.extend(key_words(args, suspect, found)?);
+    words.extend(mode_words);
     // The signature, and what was signed.
     let (signature, file) = match found.signature {
         Some(SignatureChange::Exchanged) => (name(file), name(signature)),

@@ -1,8 +1,8 @@
 //! Files: read whole, written whole.
 
-use crate::staged::{self, About, Staged};
+use crate::staged::{self, PairMember, Staged};
 use hypergrove_lab::failure::Failure;
-use hypergrove_lab::printer::{Printer, Shown, grouped, unbuffered};
+use hypergrove_lab::printer::{PathDisplay, Printer, grouped, unbuffered};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -37,7 +37,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Stdin => f.write_str("standard input"),
-            Source::File(path) => Shown(path).fmt(f),
+            Source::File(path) => PathDisplay(path).fmt(f),
         }
     }
 }
@@ -140,6 +140,10 @@ pub(crate) fn read_list(list: &Source, null: bool) -> Result<Vec<PathBuf>, Failu
 /// The paths in the bytes of a list. Where all lines end with CR LF, the CR is no part of a name.
 pub(crate) fn listed(list: &Source, bytes: &[u8], null: bool) -> Result<Vec<PathBuf>, Failure> {
     let end = if null { 0 } else { b'\n' };
+    if !null && bytes.contains(&0) {
+        return Err(Failure::new(format!("{list} has a NUL byte, which no name has"))
+            .hint("with -0, each NUL byte ends a name, as `find -print0` writes them"));
+    }
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == end).collect();
     let ended = &lines[..lines.len() - 1];
     if !null && !ended.is_empty() && ended.iter().all(|line| line.ends_with(b"\r")) {
@@ -268,7 +272,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Stdout => f.write_str("standard output"),
-            Target::File(path) => Shown(path).fmt(f),
+            Target::File(path) => PathDisplay(path).fmt(f),
         }
     }
 }
@@ -319,7 +323,7 @@ impl Target {
                 Ok(there) if there.is_dir() => Err(Failure::new(format!("{self} is a directory, a file is needed"))
                     .hint("name a file in that directory")),
                 _ if !force && fs::symlink_metadata(path).is_ok() => Err(self.exists()),
-                _ => is_directory(directory(path), "write to"),
+                _ => is_directory(directory(path), "write to", MAKE_IT),
             },
         }
     }
@@ -416,12 +420,24 @@ pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Refuses, before any work is done, what is no directory; `action` is what is to be done there.
-pub(crate) fn is_directory(path: &Path, action: &str) -> Result<(), Failure> {
+/// What helps if there is no directory to write to.
+pub(crate) const MAKE_IT: &str = "make the directory first";
+/// What helps if there is no directory to read from.
+pub(crate) const CHECK_IT: &str = "check the name";
+
+/// Refuses, before any work is done, what is no directory; `action` is what is to be done there, and
+/// `way_out` what helps if there is nothing of that name.
+pub(crate) fn is_directory(path: &Path, action: &str, way_out: &str) -> Result<(), Failure> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => Ok(()),
-        Ok(_) => Err(Failure::new(format!("{} is not a directory", Shown(path)))),
-        Err(error) => Err(Failure::io(action, Shown(path), &error).hint("make the directory first, or choose another")),
+        Ok(_) => Err(Failure::new(format!("{} is not a directory", PathDisplay(path))).hint("name a directory")),
+        Err(error) => {
+            let failure = Failure::io(action, PathDisplay(path), &error);
+            Err(match error.kind() {
+                std::io::ErrorKind::NotFound => failure.hint(format!("{way_out}, or choose another")),
+                _ => failure,
+            })
+        }
     }
 }
 
@@ -483,7 +499,7 @@ impl Prepared {
     }
 }
 
-/// Writes two files that belong together: no run finds one of them beside another pair's. `way_out` says what to do where the first
+/// Writes two files that belong together: no run finds one of them next to another pair's. `way_out` says what to do where the first
 /// was replaced and the second could not be.
 pub(crate) fn commit_pair(
     first: Prepared,
@@ -499,9 +515,9 @@ pub(crate) fn commit_pair(
             a.sync().map_err(|error| first.failed(&error))?;
             b.sync().map_err(|error| second.failed(&error))?;
             staged::commit_pair(a, b, force).map_err(|(about, error)| match about {
-                About::First => first.failed(&error),
-                About::Second => second.failed(&error),
-                About::SecondAlone => second.failed(&error).hint(way_out(&first)),
+                PairMember::First => first.failed(&error),
+                PairMember::Second => second.failed(&error),
+                PairMember::SecondAlone => second.failed(&error).hint(way_out(&first)),
             })?;
             for target in [first, second] {
                 let Target::File(path) = &target else { continue };
@@ -523,7 +539,7 @@ fn sync(what: &Target, directory: Option<PathBuf>) -> Result<(), Failure> {
 }
 
 /// What became of a file, with its index.
-pub(crate) type Fate = (usize, Result<(), Failure>);
+pub(crate) type FileOutcome = (usize, Result<(), Failure>);
 
 /// Files that wait for the disk together: waiting for many takes hardly longer than for one.
 #[derive(Default)]
@@ -547,7 +563,7 @@ impl Batch {
     }
 
     /// Takes file number `index`; returns the fates of the files that are done.
-    pub(crate) fn add(&mut self, index: usize, prepared: Prepared, printer: &Printer) -> Vec<Fate> {
+    pub(crate) fn add(&mut self, index: usize, prepared: Prepared, printer: &Printer) -> Vec<FileOutcome> {
         let waits = prepared.staged().is_some_and(Staged::is_unnamed);
         self.waiting.push((index, prepared));
         let since = *self.since.get_or_insert_with(Instant::now);
@@ -556,7 +572,7 @@ impl Batch {
     }
 
     /// Gives all files their names; returns their fates.
-    pub(crate) fn flush(&mut self, printer: &Printer) -> Vec<Fate> {
+    pub(crate) fn flush(&mut self, printer: &Printer) -> Vec<FileOutcome> {
         self.since = None;
         let staged: Vec<&Staged> = self.waiting.iter().filter_map(|(_, prepared)| prepared.staged()).collect();
         let mut synced = staged::sync_all(&staged).into_iter();
@@ -574,7 +590,7 @@ impl Batch {
     pub(crate) fn finish(self) -> Result<(), Failure> {
         self.directories.into_iter().try_for_each(|path| {
             let synced = staged::sync_directory(&path);
-            synced.map_err(|error| Failure::io("put on the disk", Shown(&path), &error))
+            synced.map_err(|error| Failure::io("put on the disk", PathDisplay(&path), &error))
         })
     }
 }

@@ -30,7 +30,7 @@ pub struct Target {
     /// Its name: that of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
     pub name: &'static str,
     run: fn(&[u8], Extent),
-    /// Bytes of the heap that reading may take for each byte of the input, beside [`HEAP`]. None where the target computes.
+    /// Bytes of the heap that reading may take for each byte of the input, in addition to [`HEAP`]. None where the target computes.
     heap: Option<usize>,
 }
 

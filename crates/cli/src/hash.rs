@@ -71,7 +71,7 @@ fn escaped(path: &Path) -> (&'static [u8], Vec<u8>) {
 
 /// How a line with a sum is written.
 #[derive(Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct LineFormat {
     /// As BSD's tools write it.
     pub(crate) tag: bool,
     /// Marked as read in binary.
@@ -81,7 +81,7 @@ pub(crate) struct Form {
 }
 
 /// The line of a file and its sum.
-pub(crate) fn line(path: &Path, digest: &[u8; 32], form: Form) -> Vec<u8> {
+pub(crate) fn line(path: &Path, digest: &[u8; 32], form: LineFormat) -> Vec<u8> {
     let digest = hex::encode(digest);
     let (mark, name) = match form.zero {
         true => (&b""[..], path.as_os_str().as_encoded_bytes().to_vec()),
@@ -106,7 +106,7 @@ fn sums(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -> R
         bar.inc(1);
         match digest {
             Ok(digest) => {
-                let form = Form { tag: args.tag, binary: args.binary, zero: args.zero };
+                let form = LineFormat { tag: args.tag, binary: args.binary, zero: args.zero };
                 bar.suspend(|| lines.add(&[&line(&paths[i], &digest, form)]));
             }
             Err(error) => {
@@ -126,7 +126,7 @@ fn unreadable(path: &Path, error: &io::Error, printer: &Printer) {
 
 /// A file and the sum it should have.
 #[derive(PartialEq, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct SumLine {
     pub(crate) path: PathBuf,
     pub(crate) digest: [u8; 32],
 }
@@ -192,7 +192,7 @@ fn check_list(
         |i| Source::from(listed[i].path.as_path()).open(),
         |i, digest| {
             bar.inc(1);
-            let Listed { path, digest: want } = &listed[i];
+            let SumLine { path, digest: want } = &listed[i];
             let unread = digest.as_ref().err().map(|error| Failure::io("read", Source::from(path.as_path()), error));
             let (verdict, word): (_, &[u8]) = match digest {
                 Ok(digest) if digest == *want => {
@@ -249,7 +249,7 @@ fn check_list(
 }
 
 /// What a list of sums names, and the numbers of its lines that are not properly formatted.
-pub(crate) fn read_sums(source: &Source, text: &[u8]) -> Result<(Vec<Listed>, Vec<usize>), Failure> {
+pub(crate) fn read_sums(source: &Source, text: &[u8]) -> Result<(Vec<SumLine>, Vec<usize>), Failure> {
     let (mut listed, mut improper, mut bare) = (Vec::new(), Vec::new(), None);
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -257,7 +257,7 @@ pub(crate) fn read_sums(source: &Source, text: &[u8]) -> Result<(Vec<Listed>, Ve
             continue;
         }
         match parse(line, &mut bare) {
-            Some((name, digest)) => listed.push(Listed { path: path_of(source, &name)?, digest }),
+            Some((name, digest)) => listed.push(SumLine { path: path_of(source, &name)?, digest }),
             None => improper.push(number + 1),
         }
     }

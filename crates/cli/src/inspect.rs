@@ -2,7 +2,7 @@
 
 use crate::args::{self, Inspect, KeyKind, Scheme, known_sets};
 use crate::files::Source;
-use crate::keys::{Element, Encoding, Found, Key, KeyFile, elements};
+use crate::keys::{Element, Encoding, Key, KeyFile, LoadedKey, elements};
 use crate::{pem, x509, zkdilithium};
 use hypergrove::Params;
 use hypergrove::envelope::{self, Envelope};
@@ -31,7 +31,7 @@ pub(crate) struct Report {
     prehash: Option<String>,
     /// What an envelope says of its signature.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    envelope: Option<Said>,
+    envelope: Option<EnvelopeFields>,
     /// `PEM`, `DER`, `raw` or `envelope`.
     format: &'static str,
     /// How it was encrypted.
@@ -39,12 +39,12 @@ pub(crate) struct Report {
     encryption: Option<String>,
     /// Bytes, without the PEM around them; of what was encrypted, those that were decrypted.
     pub(crate) bytes: usize,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<Stretch>,
 }
 
 /// What an envelope says of its signature. Nothing of it is verified.
 #[derive(Serialize)]
-struct Said {
+struct EnvelopeFields {
     mode: String,
     /// In hexadecimal.
     context: String,
@@ -56,7 +56,7 @@ struct Said {
 
 /// A stretch of the file.
 #[derive(Serialize)]
-pub(crate) struct Part {
+pub(crate) struct Stretch {
     pub(crate) offset: usize,
     pub(crate) length: usize,
     name: String,
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     if let Some(hash) = &report.prehash {
         printer.line(format_args!("mode    HashSLH-DSA with {hash}, no other"))?;
     }
-    if let Some(Said { mode, context, comment, signed_context }) = &report.envelope {
+    if let Some(EnvelopeFields { mode, context, comment, signed_context }) = &report.envelope {
         printer.line(format_args!("mode    {mode}"))?;
         printer.line(format_args!("context {}", if context.is_empty() { "empty" } else { context }))?;
         printer.line(format_args!("signed  {signed_context}, a context over all that the envelope says"))?;
@@ -156,14 +156,14 @@ pub(crate) fn report(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Re
     Ok(signature(bytes, &sets))
 }
 
-fn part(bytes: &[u8], range: Range<usize>, name: &str) -> Part {
+fn part(bytes: &[u8], range: Range<usize>, name: &str) -> Stretch {
     let value = Value::Hex(hex::encode(&bytes[range.clone()]));
-    Part { offset: range.start, length: range.len(), name: name.into(), value }
+    Stretch { offset: range.start, length: range.len(), name: name.into(), value }
 }
 
 /// A part whose bytes are not read: what is not shown is not copied.
-fn hidden(_: &[u8], range: Range<usize>, name: &str) -> Part {
-    Part { offset: range.start, length: range.len(), name: name.into(), value: Value::Hidden { hidden: true } }
+fn hidden(_: &[u8], range: Range<usize>, name: &str) -> Stretch {
+    Stretch { offset: range.start, length: range.len(), name: name.into(), value: Value::Hidden { hidden: true } }
 }
 
 /// R, the FORS trees and the layers of the hypertree. Sets of one length have one layout.
@@ -195,14 +195,14 @@ fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
     }
 }
 
-fn key(found: &Found, show_secrets: bool) -> Report {
-    let Found { key, encoding, encryption, bytes } = found;
+fn key(found: &LoadedKey, show_secrets: bool) -> Report {
+    let LoadedKey { key, encoding, encryption, bytes } = found;
     let (p, prehash) = (key.params(), key.public().prehash());
     let (kind, names): (_, &[&str]) = match key {
         Key::Private(_) => ("private key", &["SK.seed", "SK.prf", "PK.seed", "PK.root"]),
         Key::Public(_) => ("public key", &["PK.seed", "PK.root"]),
     };
-    let fields = |parts: &mut Vec<Part>, start: usize| {
+    let fields = |parts: &mut Vec<Stretch>, start: usize| {
         for (i, name) in names.iter().enumerate() {
             let of = if name.starts_with("SK") && !show_secrets { hidden } else { part };
             parts.push(of(bytes, start + i * p.n..start + (i + 1) * p.n, name));
@@ -213,7 +213,7 @@ fn key(found: &Found, show_secrets: bool) -> Report {
         Encoding::Raw => fields(&mut parts, 0),
         Encoding::Pem | Encoding::Der => {
             let whole = if names.len() == 4 { "PrivateKeyInfo (PKCS#8)" } else { "SubjectPublicKeyInfo" };
-            parts.push(Part { offset: 0, length: bytes.len(), name: whole.into(), value: Value::Whole {} });
+            parts.push(Stretch { offset: 0, length: bytes.len(), name: whole.into(), value: Value::Whole {} });
             // The key was decoded from these bytes before, so they are DER.
             let inside = |range| elements(bytes, range).unwrap_or_default();
             for element in inside(0..bytes.len()).into_iter().flat_map(|outer| inside(outer.content)) {
@@ -235,7 +235,7 @@ fn key(found: &Found, show_secrets: bool) -> Report {
                     Tag::ContextSpecific { number, .. } if number.value() == 1 => ("publicKey", Value::Whole {}),
                     _ => ("attributes", Value::Whole {}),
                 };
-                parts.push(Part { offset: whole.start, length: whole.len(), name: name.into(), value });
+                parts.push(Stretch { offset: whole.start, length: whole.len(), name: name.into(), value });
                 match tag {
                     Tag::OctetString => fields(&mut parts, content.start),
                     // The first byte counts the unused bits.
@@ -278,7 +278,7 @@ fn of_envelope(file: &KeyFile<'_>, of: &KeyKind) -> Result<Report, Failure> {
             .hint("leave --set out"));
     }
     let mode = header.prehash().map_or("pure".into(), |hash| format!("pre-hash {hash}"));
-    let said = Said {
+    let said = EnvelopeFields {
         mode,
         context: hex::encode(header.context()),
         comment: header.comment().map(str::to_owned),

@@ -12,6 +12,8 @@ use serde::Serialize;
 pub(crate) enum Line {
     /// A key pair that was made.
     Key(KeyLine),
+    /// A table of key pairs that were made.
+    Table(TableLine),
     /// What became of a file.
     File(FileLine),
     /// A ledger.
@@ -61,6 +63,21 @@ pub(crate) struct KeyLine {
     pub(crate) key: String,
     /// Whether the private key is under a passphrase.
     pub(crate) encrypted: bool,
+}
+
+/// A table of key pairs that `keygen --count` made.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TableLine {
+    /// The file of the table, which has the private keys.
+    pub(crate) table: String,
+    /// The file of the table of the public keys, if one was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) public_table: Option<String>,
+    /// The parameter set.
+    pub(crate) set: &'static str,
+    /// How many key pairs it has.
+    pub(crate) keys: u64,
 }
 
 /// What became of a file.
@@ -119,7 +136,7 @@ pub(crate) enum Word {
     Error,
 }
 
-/// The last line: how many files had which verdict, and the exit code.
+/// The last line: how many files had which verdict, how many key pairs were made, and the exit code.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SummaryLine {
@@ -128,7 +145,7 @@ pub(crate) struct SummaryLine {
     pub(crate) exit: u8,
 }
 
-/// Files by their verdicts.
+/// Files by their verdicts, and key pairs.
 #[derive(Clone, Copy, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Counts {
@@ -140,6 +157,8 @@ pub(crate) struct Counts {
     pub(crate) error: u64,
     /// Lines of a list of sums that are no sums.
     pub(crate) improper: u64,
+    /// Key pairs that were made.
+    pub(crate) made: u64,
 }
 
 impl Counts {

@@ -88,11 +88,11 @@ pub(crate) struct Answer<'a> {
     sk: Hex,
     sig: Hex,
     verify: bool,
-    verify_mutations: Vec<Judged<'a>>,
+    verify_mutations: Vec<MutationVerdict<'a>>,
 }
 
 #[derive(Serialize)]
-struct Judged<'a> {
+struct MutationVerdict<'a> {
     name: &'a str,
     verify: bool,
 }
@@ -165,8 +165,11 @@ pub(crate) fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answ
     let mut next = || verdicts.next().expect("a verdict for each input");
     for (answer, case) in answers.iter_mut().zip(cases) {
         answer.verify = next();
-        answer.verify_mutations =
-            case.verify_mutations.iter().map(|mutation| Judged { name: &mutation.name, verify: next() }).collect();
+        answer.verify_mutations = case
+            .verify_mutations
+            .iter()
+            .map(|mutation| MutationVerdict { name: &mutation.name, verify: next() })
+            .collect();
     }
     Ok(answers)
 }

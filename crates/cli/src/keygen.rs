@@ -2,21 +2,21 @@
 
 use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
 use crate::files::{Access, Prepared, Target, commit_pair};
-use crate::json::{KeyLine, Line};
+use crate::json::{Counts, KeyLine, Line, TableLine};
 use crate::keys::{Encoding, check_encoding, encode_encrypted, encode_private, encode_public};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::NAME;
 use hypergrove::{Params, Seeds, SigningKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{Printer, Shown, grouped};
+use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::ops::ControlFlow;
 use std::path::Path;
 use zeroize::{Zeroize, Zeroizing};
 
 pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     if let (false, Some(path)) = (args.encrypt, args.passphrase.path()) {
-        return Err(Failure::new(format!("{} holds a passphrase, and no key is to be encrypted", Shown(&path)))
+        return Err(Failure::new(format!("{} holds a passphrase, and no key is to be encrypted", PathDisplay(&path)))
             .hint("encrypt the private key with --encrypt, or leave the passphrase out"));
     }
     if let (Some(count), Some(path)) = (args.count, &args.table) {
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         return Err(Failure::new("a key and JSON would both go to standard output")
             .hint("name a file for the private key with --output, and for the public key with --pubout"));
     }
-    let wanted = Wanted::new(args)?;
+    let wanted = KeyRequest::new(args)?;
     private.check(Access::Private, encoding != Encoding::Pem, force)?;
     if let Some(public) = &public {
         public.check(Access::Public, encoding != Encoding::Pem, force)?;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     let passphrase = args.encrypt.then(|| args.passphrase.choose(&private)).transpose()?;
 
     let (name, fingerprint, private_bytes, public_bytes) = match wanted {
-        Wanted::SlhDsa(p, seeds) => {
+        KeyRequest::SlhDsa(p, seeds) => {
             let engine = machine::engine(machine, printer)?;
             let key = match seeds {
                 None => engine.generate(p)?,
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
             let public = key.verifying_key();
             (p.name, public.fingerprint(), private, encode_public(&public, encoding)?)
         }
-        Wanted::ZkDilithium(seed) => {
+        KeyRequest::ZkDilithium(seed) => {
             let key = zkdilithium::generate(seed.as_deref(), machine, printer)?;
             let public = key.verifying_key();
             let private = zkdilithium::encode_private(&key, encoding);
@@ -93,6 +93,7 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
             encrypted: args.encrypt,
         };
         Line::Key(key).print(printer)?;
+        summary(1, printer)?;
     }
     Ok(Exit::Good)
 }
@@ -109,7 +110,7 @@ fn table(
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let Wanted::SlhDsa(p, _) = Wanted::new(args)? else {
+    let KeyRequest::SlhDsa(p, _) = KeyRequest::new(args)? else {
         return Err(Failure::new(format!("--count makes keys of SLH-DSA, and --scheme says {NAME}"))
             .hint("make keys of this scheme one by one"));
     };
@@ -118,6 +119,10 @@ fn table(
     if public.as_ref().is_some_and(|public| public.is(&private)) {
         return Err(Failure::new(format!("both tables would go to {private}"))
             .hint("name another file for the public keys with --pubout"));
+    }
+    if args.json && [Some(&private), public.as_ref()].contains(&Some(&Target::Stdout)) {
+        return Err(Failure::new("a table and JSON would both go to standard output")
+            .hint("name a file for the private keys with --table, and for the public keys with --pubout"));
     }
     let mut secret = Table::new(&private, Access::Private, force)?;
     let mut shown = public.as_ref().map(|public| Table::new(public, Access::Public, force)).transpose()?;
@@ -140,7 +145,22 @@ fn table(
     if let Some(public) = &public {
         printer.note(format_args!("wrote {public}: their public keys"));
     }
+    if args.json {
+        let table = TableLine {
+            table: private.path_text(),
+            public_table: public.as_ref().map(Target::path_text),
+            set: p.name,
+            keys: count as u64,
+        };
+        Line::Table(table).print(printer)?;
+        summary(count as u64, printer)?;
+    }
     Ok(Exit::Good)
+}
+
+/// The last line of JSON.
+fn summary(made: u64, printer: &Printer) -> Result<(), Failure> {
+    Line::summary(Counts { made, ..Counts::default() }, Exit::Good).print(printer)
 }
 
 /// What to do where a table of private keys was replaced and that of their public keys was not.
@@ -190,25 +210,25 @@ pub(crate) fn public_is_missing(private: &Target) -> String {
 }
 
 /// The kind of key, with the seeds that were given.
-enum Wanted {
+enum KeyRequest {
     SlhDsa(&'static Params, Option<Seeds>),
     ZkDilithium(Option<Zeroizing<Vec<u8>>>),
 }
 
-impl Wanted {
+impl KeyRequest {
     /// Refuses, before any work is done, what cannot be made or written.
-    fn new(args: &Keygen) -> Result<Wanted, Failure> {
+    fn new(args: &Keygen) -> Result<KeyRequest, Failure> {
         let encoding = args.encoding.encoding();
         match (args.scheme, args.set) {
             (None | Some(Scheme::SlhDsa), Some(p)) => {
                 let seeds = args.seeds.as_ref().map(|bytes| seeds(p, bytes)).transpose()?;
                 check_encoding(p, encoding)?;
-                Ok(Wanted::SlhDsa(p, seeds))
+                Ok(KeyRequest::SlhDsa(p, seeds))
             }
             (Some(Scheme::ZkDilithium), None) => {
                 zkdilithium::check_encoding(encoding)?;
                 zkdilithium::refuse(&[(args.encrypt, "--encrypt"), (args.hash_slh_dsa, "--hash-slh-dsa")])?;
-                Ok(Wanted::ZkDilithium(args.seeds.as_ref().map(|Bytes(seed)| seed.clone())))
+                Ok(KeyRequest::ZkDilithium(args.seeds.as_ref().map(|Bytes(seed)| seed.clone())))
             }
             (Some(Scheme::ZkDilithium), Some(p)) => Err(zkdilithium::has_no_sets(p)),
             (_, None) => Err(Failure::new("SLH-DSA has many parameter sets, and none is named")

@@ -47,7 +47,7 @@ impl Key {
 }
 
 /// What a file with a key holds.
-pub(crate) struct Found {
+pub(crate) struct LoadedKey {
     pub(crate) key: Key,
     pub(crate) encoding: Encoding,
     /// How it was encrypted.
@@ -98,7 +98,7 @@ impl KeyFile<'_> {
     }
 
     /// A key of SLH-DSA, with what its file is like.
-    pub(crate) fn found(&self, set: Option<&'static Params>) -> Result<Found, Failure> {
+    pub(crate) fn found(&self, set: Option<&'static Params>) -> Result<LoadedKey, Failure> {
         let passphrase = || match self.passphrase {
             Some(passphrase) => passphrase.get(&self.source),
             None => Err(Failure::from(KeyError::Encrypted)),
@@ -118,7 +118,7 @@ pub(crate) fn recognise(
     bytes: &[u8],
     set: Option<&'static Params>,
     passphrase: impl FnOnce() -> Result<Zeroizing<Vec<u8>>, Failure>,
-) -> Result<Found, Failure> {
+) -> Result<LoadedKey, Failure> {
     if bytes.is_empty() {
         return Err(Failure::new("the file is empty, a key was expected"));
     }
@@ -134,41 +134,7 @@ pub(crate) fn recognise(
         })?)
     };
     let (encoding, key, bytes) = if is_pem(bytes) {
-        let pem = Pem::read(bytes)?;
-        let labels = || pem.labels().collect::<Vec<_>>();
-        let private_block = match (pem.block("PRIVATE KEY")?, pem.block("ENCRYPTED PRIVATE KEY")?) {
-            (Some(_), Some(_)) => {
-                return Err(Failure::new("this PEM file has a private key and an encrypted one")
-                    .hint("put the key that is meant into a file of its own"));
-            }
-            (plain, encrypted) => {
-                plain.map(Ok).or_else(|| encrypted.map(|encrypted| decrypt(&encrypted))).transpose()?
-            }
-        };
-        let (key, der) = match (private_block, pem.block("PUBLIC KEY")?) {
-            (Some(der), beside) => {
-                let key = private(&der)?;
-                if beside
-                    .map(|beside| public(&beside))
-                    .transpose()?
-                    .is_some_and(|beside| beside.public() != key.public())
-                {
-                    return Err(mixed());
-                }
-                (key, der)
-            }
-            (None, Some(der)) => (public(&der)?, der),
-            (None, None) if labels().contains(&"CERTIFICATE") => {
-                let der = pem.block("CERTIFICATE")?.unwrap_or_default();
-                let key = x509::subject_key(&der)?;
-                (Key::Public(key.clone()), Zeroizing::new(encode_public(&key, Encoding::Der)?))
-            }
-            (None, None) => {
-                let label = brief(&labels().join("', '"));
-                return Err(Failure::new(format!("its PEM label is '{label}', not 'PRIVATE KEY' or 'PUBLIC KEY'"))
-                    .hint("use a PKCS#8 private key or an SPKI public key, or name its scheme with --scheme"));
-            }
-        };
+        let (key, der) = in_pem(bytes, decrypt)?;
         (Encoding::Pem, key, der)
     } else if let Some(key) = set.and_then(|p| raw(bytes, p)) {
         (Encoding::Raw, key?, Zeroizing::new(bytes.to_vec()))
@@ -194,7 +160,43 @@ pub(crate) fn recognise(
     match set {
         Some(p) if p != key.params() => Err(Failure::new(format!("this is a key of {}, --set says {p}", key.params()))
             .hint("leave --set out, or name the right key")),
-        _ => Ok(Found { key, encoding, encryption, bytes }),
+        _ => Ok(LoadedKey { key, encoding, encryption, bytes }),
+    }
+}
+
+/// The key of a PEM file, and its DER.
+fn in_pem(
+    bytes: &[u8],
+    decrypt: impl FnOnce(&[u8]) -> Result<Zeroizing<Vec<u8>>, Failure>,
+) -> Result<(Key, Zeroizing<Vec<u8>>), Failure> {
+    let pem = Pem::read(bytes)?;
+    let labels = || pem.labels().collect::<Vec<_>>();
+    let private_block = match (pem.block("PRIVATE KEY")?, pem.block("ENCRYPTED PRIVATE KEY")?) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::new("this PEM file has a private key and an encrypted one")
+                .hint("put the key that is meant into a file of its own"));
+        }
+        (plain, encrypted) => plain.map(Ok).or_else(|| encrypted.map(|encrypted| decrypt(&encrypted))).transpose()?,
+    };
+    match (private_block, pem.block("PUBLIC KEY")?) {
+        (Some(der), beside) => {
+            let key = private(&der)?;
+            if beside.map(|beside| public(&beside)).transpose()?.is_some_and(|beside| beside.public() != key.public()) {
+                return Err(mixed());
+            }
+            Ok((key, der))
+        }
+        (None, Some(der)) => Ok((public(&der)?, der)),
+        (None, None) if labels().contains(&"CERTIFICATE") => {
+            let der = pem.block("CERTIFICATE")?.unwrap_or_default();
+            let key = x509::subject_key(&der)?;
+            Ok((Key::Public(key.clone()), Zeroizing::new(encode_public(&key, Encoding::Der)?)))
+        }
+        (None, None) => {
+            let label = brief(&labels().join("', '"));
+            Err(Failure::new(format!("its PEM label is '{label}', not 'PRIVATE KEY' or 'PUBLIC KEY'"))
+                .hint("use a PKCS#8 private key or an SPKI public key, or name its scheme with --scheme"))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use hypergrove::VerifyingKey;
 use hypergrove::ledger::{FileLedger, Ledger as _, LedgerError, LedgerState, note, witnessed};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{Printer, Shown, grouped};
+use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ fn witness(state: &LedgerState) -> Option<PathBuf> {
 }
 
 fn failed(error: LedgerError, path: &Path) -> Failure {
-    let shown = Shown(path);
+    let shown = PathDisplay(path);
     match &error {
         LedgerError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
             Failure::new(format!("{shown}: there is no such ledger, and keys of limited sets sign by one")).hint(
@@ -65,7 +65,7 @@ fn failed(error: LedgerError, path: &Path) -> Failure {
                  KEY --used N`",
             )
         }
-        LedgerError::Io { action, path, source } => Failure::io(action, Shown(path), source),
+        LedgerError::Io { action, path, source } => Failure::io(action, PathDisplay(path), source),
         _ => {
             let failure = Failure::new(error.to_string()).of(shown);
             match error {
@@ -81,6 +81,7 @@ fn failed(error: LedgerError, path: &Path) -> Failure {
                      --used N --force` with the number of signatures that were made, at least",
                 ),
                 LedgerError::OtherKey { .. } => failure.hint("name this key's ledger with --ledger"),
+                LedgerError::Unlimited { .. } => failure.hint("sign with this key without a ledger"),
                 LedgerError::Busy => failure.hint("wait for the other run, or end it"),
                 _ => failure,
             }
@@ -124,7 +125,7 @@ fn warn(state: &LedgerState, path: &Path, printer: &Printer) {
         1 => "plan for a new key",
         _ => "make a new key now",
     };
-    printer.warning(format_args!("{}: {percent} % of {all} signatures are used: {advice}", Shown(path)));
+    printer.warning(format_args!("{}: {percent} % of {all} signatures are used: {advice}", PathDisplay(path)));
 }
 
 pub(crate) fn run(args: &Ledger, printer: &Printer) -> Result<Exit, Failure> {

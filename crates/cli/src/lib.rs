@@ -37,11 +37,13 @@ mod x509;
 mod zkdilithium;
 
 use args::{Cli, Command};
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use hypergrove::backend::wiped;
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::printer::{Printer, Shown};
+use hypergrove_lab::printer::{PathDisplay, Printer};
 use hypergrove_lab::{bench, tune};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Runs the tool by this process's arguments.
@@ -54,11 +56,8 @@ pub fn main() -> ExitCode {
     }
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         // What the error quotes may be a file's name.
-        let shown = std::env::args_os().map(|argument| Shown(argument.as_ref()).to_string());
-        match Cli::try_parse_from(shown) {
-            Err(shown) => shown.exit(),
-            Ok(_) => error.exit(),
-        }
+        let shown = std::env::args_os().map(|argument| PathDisplay(argument.as_ref()).to_string());
+        usage(Cli::try_parse_from(shown).err().unwrap_or(error))
     });
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
     // What the library does not know of: keys on their way from files and to them.
@@ -71,6 +70,35 @@ pub fn main() -> ExitCode {
             Exit::Error
         })
         .into()
+}
+
+/// Ends with the help that was asked for, or with an error like all others: a line, and the way out.
+fn usage(error: clap::Error) -> ! {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion) {
+        error.exit();
+    }
+    Printer::new(false, false).failure(&in_brief(&error.render().to_string(), command_of(std::env::args_os())));
+    std::process::exit(Exit::Error as i32)
+}
+
+/// The command that was typed, if there is one of that name.
+fn command_of(arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    let commands = Cli::command();
+    arguments.filter_map(|argument| argument.into_string().ok()).find(|word| commands.find_subcommand(word).is_some())
+}
+
+/// What clap says in paragraphs: the error, maybe a tip, the usage, and where to read more.
+fn in_brief(text: &str, command: Option<String>) -> Failure {
+    let line = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let mut paragraphs = text.trim_end().split("\n\n");
+    let message = line(paragraphs.next().unwrap_or_default().trim_start_matches("error: "));
+    let tips = paragraphs.flat_map(str::lines).filter_map(|line| line.trim().strip_prefix("tip: "));
+    let help = match command {
+        Some(command) => format!("`hypergrove help {command}` explains it"),
+        None => "`hypergrove help` lists the commands".into(),
+    };
+    Failure::new(message).hint(tips.map(String::from).chain([help]).collect::<Vec<_>>().join("; "))
 }
 
 fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {

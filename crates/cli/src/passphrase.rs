@@ -89,8 +89,8 @@ fn line(source: &Source) -> Result<Zeroizing<Vec<u8>>, Failure> {
 
 /// What is typed at the terminal, unseen.
 fn ask(prompt: impl Display, why: impl Display) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    let typed = rpassword::prompt_password(prompt).map_err(|error| {
-        Failure::new(format!("{why}, and no terminal is there to ask for the passphrase: {error}")).hint(WAY_OUT)
+    let typed = rpassword::prompt_password(prompt).map_err(|_| {
+        Failure::new(format!("{why}, and no terminal is there to ask for the passphrase")).hint(WAY_OUT)
     })?;
     Ok(Zeroizing::new(typed.into_bytes()))
 }

@@ -109,7 +109,7 @@ fn damaged(why: impl Display) -> Failure {
     Failure::new(format!("this is damaged PEM: {why}")).hint("compare it with a copy, or make it again")
 }
 
-/// What is said of a public key beside a private key of another pair.
+/// The message about a public key that lies next to a private key of another pair.
 pub(crate) fn mixed() -> Failure {
     Failure::new("this PEM file has a private key and the public key of another pair")
         .hint("find out which of the two is meant; `hypergrove pubkey` writes the public key of a private key")

@@ -7,11 +7,11 @@ use crate::keys::{Encoding, encode_private, encode_public};
 use crate::message::Messages;
 use crate::sign::signature_path;
 use crate::tagged::tagged;
-use hypergrove::{Engine, Op, Params, SignJob, SigningKey, VerifyJob, Work};
+use hypergrove::{Engine, Op, Params, Rates, SignJob, SigningKey, VerifyJob};
 use hypergrove_lab::args::op_name;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{Printer, Shown, Table, grouped, seconds, significant};
+use hypergrove_lab::printer::{PathDisplay, Printer, Table, grouped, seconds, significant};
 use hypergrove_lab::stopwatch::{Question, measure};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -24,12 +24,12 @@ const MEASURE: Duration = Duration::from_millis(500);
 pub(crate) fn run(args: &Quickstart, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let files = files_in(&args.dir)?;
     if files.is_empty() {
-        return Err(Failure::new(format!("there are no files to sign in {}", Shown(&args.dir)))
+        return Err(Failure::new(format!("there are no files to sign in {}", PathDisplay(&args.dir)))
             .hint("name another directory: hypergrove quickstart DIR"));
     }
     if let Some(keep) = &args.keep {
         fs::create_dir(keep).map_err(|error| {
-            Failure::io("make the directory", Shown(keep), &error)
+            Failure::io("make the directory", PathDisplay(keep), &error)
                 .hint("give --keep a directory that does not exist yet")
         })?;
     }
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Quickstart, options: &MachineOptions, printer: &Printer
 
     let refused = change(&engine, &key, &signed, &messages, &mut signatures)?;
     let (file, verdict) = (below(&args.dir, signed[0]), if refused { "refused" } else { "ACCEPTED" });
-    let file = Shown(file);
+    let file = PathDisplay(file);
     say("changed", format!("one bit of {file}: its signature is {verdict}"))?;
     if verified < count || !refused {
         return Err(Failure::new("a signature was judged wrongly, or a file changed meanwhile")
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Quickstart, options: &MachineOptions, printer: &Printer
     }
     rates(&engine, p, options, printer)?;
     if let Some(keep) = &args.keep {
-        let keep = Shown(keep);
+        let keep = PathDisplay(keep);
         printer.note(format_args!("\nkey and signatures are in {keep}; hypergrove verify --key {keep}/public.pem …"));
     } else {
         printer.note("\nnothing was kept: --keep DIR keeps key and signatures");
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Quickstart, options: &MachineOptions, printer: &Printer
 fn files_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let (mut files, mut open) = (Vec::new(), vec![dir.to_path_buf()]);
     while let Some(dir) = open.pop() {
-        let failed = |error: io::Error| Failure::io("list the directory", Shown(&dir), &error);
+        let failed = |error: io::Error| Failure::io("list the directory", PathDisplay(&dir), &error);
         for entry in fs::read_dir(&dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed)?);
@@ -148,7 +148,8 @@ impl Keeper<'_> {
     fn signature(&self, file: &Path, signature: &[u8], batch: &mut Batch) -> Result<(), Failure> {
         let path = self.keep.join("signatures").join(below(self.dir, file));
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(|error| Failure::io("make the directory", Shown(parent), &error))?;
+            fs::create_dir_all(parent)
+                .map_err(|error| Failure::io("make the directory", PathDisplay(parent), &error))?;
         }
         let prepared = Target::File(signature_path(&path)).prepare(signature, Access::Public, false)?;
         batch.add(0, prepared, self.printer).into_iter().try_for_each(|(_, written)| written)
@@ -180,7 +181,7 @@ fn sign<'f>(
     }));
     engine.sign_batch(jobs, |_, signature| {
         let file = tags.next();
-        let done = signature.map_err(|error| Failure::from(error).of(Shown(file))).and_then(|signature| {
+        let done = signature.map_err(|error| Failure::from(error).of(PathDisplay(file))).and_then(|signature| {
             signatures.push(signature.as_bytes())?;
             keeper.map_or(Ok(()), |keeper| keeper.signature(file, signature.as_bytes(), &mut batch))
         });
@@ -253,7 +254,7 @@ fn change(
 fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer: &Printer) -> Result<(), Failure> {
     let bar = printer.progress(3, "measuring");
     let mut table = Table::new("lrrrr", ["measured", "batch", "each", "a second", "of this machine's hash rate"]);
-    let mut last: Option<Work> = None;
+    let mut last: Option<Rates> = None;
     for op in [Op::Keygen, Op::Sign, Op::Verify] {
         let question = Question { params: p, op, batch: None, cached_layers: 0, budget: MEASURE, rows: None };
         let measured = measure(engine, question, options)?;
@@ -272,6 +273,6 @@ fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer:
     let Some(rates) = last else { return Ok(()) };
     let work = hypergrove::backend::Plan::new(p, Op::Sign).work();
     let used = rates.each().into_iter().zip(work.each()).filter(|(_, (_, calls))| *calls > 0.0);
-    let told: Vec<_> = used.map(|((hash, rate), _)| format!("{} million {hash}", significant(rate / 1e6))).collect();
-    printer.line(format_args!("one core of it does {} compressions a second", told.join(", ")))
+    let rates: Vec<_> = used.map(|((hash, rate), _)| format!("{} million {hash}", significant(rate / 1e6))).collect();
+    printer.line(format_args!("one core of it does {} compressions a second", rates.join(", ")))
 }

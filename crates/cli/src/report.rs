@@ -3,7 +3,7 @@
 use crate::args::Report;
 use crate::files::{Access, Batch, Source, Sources, Target};
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::printer::{Printer, Shown, grouped};
+use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use hypergrove_lab::report::Report as Drawn;
 use hypergrove_lab::report::read::{self, Run};
 use std::fs;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
     // Everything lies ready before anything shows.
     let page = drawn.page();
     if let Some(folder) = &args.svg {
-        fs::create_dir_all(folder).map_err(|error| Failure::io("make", Shown(folder), &error))?;
+        fs::create_dir_all(folder).map_err(|error| Failure::io("make", PathDisplay(folder), &error))?;
         let file = |(name, text)| (Target::File(folder.join(format!("{name}.svg"))), text);
         let files: Vec<(Target, String)> = drawn.pictures().map(file).collect();
         for (target, _) in &files {
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
         }
         batch.flush(printer).into_iter().try_for_each(|(_, written)| written)?;
         batch.finish()?;
-        printer.note(format_args!("{} figures in {}", grouped(files.len() as u64), Shown(folder)));
+        printer.note(format_args!("{} figures in {}", grouped(files.len() as u64), PathDisplay(folder)));
     }
     target.write(page.as_bytes(), Access::Public, force, printer)?;
     Ok(Exit::Good)

@@ -1,10 +1,10 @@
 //! `hypergrove completions` and `hypergrove man`: what a shell and man(1) know of the tool.
 
 use crate::args::{Cli, Completions, Man};
-use crate::files::{Access, Target, is_directory};
+use crate::files::{Access, MAKE_IT, Target, is_directory};
 use clap::CommandFactory;
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::printer::{Printer, Shown, grouped};
+use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 
 const TOOL: &str = "hypergrove";
 
@@ -16,7 +16,7 @@ pub(crate) fn completions(args: &Completions, printer: &Printer) -> Result<Exit,
 }
 
 pub(crate) fn man(args: &Man, printer: &Printer) -> Result<Exit, Failure> {
-    is_directory(&args.directory, "write to")?;
+    is_directory(&args.directory, "write to", MAKE_IT)?;
     let mut tool = Cli::command();
     // Gives commands their names within the tool: `hypergrove-sign`.
     tool.build();
@@ -25,10 +25,10 @@ pub(crate) fn man(args: &Man, printer: &Printer) -> Result<Exit, Failure> {
     for command in std::iter::once(&tool).chain(commands) {
         let (man, mut page) = (clap_mangen::Man::new(command.clone()), Vec::new());
         let path = args.directory.join(man.get_filename());
-        man.render(&mut page).map_err(|error| Failure::io("draw", Shown(&path), &error))?;
+        man.render(&mut page).map_err(|error| Failure::io("draw", PathDisplay(&path), &error))?;
         Target::File(path).write(&page, Access::Public, true, printer)?;
         pages += 1;
     }
-    printer.note(format_args!("wrote {} manual pages to {}", grouped(pages), Shown(&args.directory)));
+    printer.note(format_args!("wrote {} manual pages to {}", grouped(pages), PathDisplay(&args.directory)));
     Ok(Exit::Good)
 }

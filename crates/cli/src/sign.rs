@@ -1,12 +1,12 @@
 //! `hypergrove sign`.
 
 use crate::args::{self, MachineOptions, Named, Scheme, Sign};
-use crate::files::{Access, Batch, Fate, Source, Sources, Target, directory, is_directory};
+use crate::files::{Access, Batch, FileOutcome, MAKE_IT, Source, Sources, Target, directory, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::tagged::tagged;
-use crate::verdicts::{SignedBy, Told, Verdict, Verdicts};
+use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, read_signature};
 use crate::zkdilithium;
 use crate::{table, trees};
@@ -18,7 +18,7 @@ use hypergrove::{
 };
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine::{self, Watched};
-use hypergrove_lab::printer::{Printer, Shown};
+use hypergrove_lab::printer::{PathDisplay, Printer};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -85,18 +85,18 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         false => Vec::new(),
     };
     let kept = existing.iter().filter(|existing| matches!(existing, Some(Ok(())))).count();
-    let told = match (args.json, many) {
+    let format = match (args.json, many) {
         (true, _) if targets.contains(&Target::Stdout) => {
             return Err(Failure::new("a signature and JSON would both go to standard output")
                 .hint("name a file for the signature with --output"));
         }
-        (true, _) => Told::Json,
-        (false, true) => Told::Lines,
-        (false, false) => Told::Not,
+        (true, _) => VerdictFormat::Json,
+        (false, true) => VerdictFormat::Lines,
+        (false, false) => VerdictFormat::Silent,
     };
     ledger.reserve(files.len() - kept, printer)?;
     let path_of = |index: usize| Some(targets[index].path_text());
-    let verdicts = Verdicts::new(printer, &files, &path_of, told, "signing", Word::Signed);
+    let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
     let (mut written, kept) = (BTreeSet::new(), AtomicBool::new(false));
     let mut message = |index: usize| {
         let (file, target) = (&files[index], &targets[index]);
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
     let batch = RefCell::new(Batch::default());
-    let tell = |(index, written): Fate| {
+    let tell = |(index, written): FileOutcome| {
         let verdict = written.map_or_else(Verdict::Error, |()| Verdict::Good(Arc::clone(&by)));
         verdicts.tell(index, verdict);
     };
@@ -143,7 +143,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     };
     let (messages, indices) = tagged((0..files.len()).filter_map(|index| Some((index, message(index)?))));
     let done = match &key {
-        Ready::SlhDsa(engine, key) => {
+        PreparedSigner::SlhDsa(engine, key) => {
             let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
             let jobs = messages.map(|(mode, message)| SignJob::new(key, message).mode(mode).randomizer(randomizer));
             engine.sign_batch(jobs, |_, signature| {
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
                 );
             })
         }
-        Ready::ZkDilithium(engine, key) => {
+        PreparedSigner::ZkDilithium(engine, key) => {
             let jobs = messages.map(|(_, message)| zk::SignJob::new(key, message));
             engine.sign_batch(jobs, |_, signature| {
                 write(
@@ -270,7 +270,7 @@ pub(crate) enum Signer {
 type Existing = Option<Result<(), Failure>>;
 
 /// A private key with what signs by it.
-pub(crate) enum Ready<'p> {
+pub(crate) enum PreparedSigner<'p> {
     SlhDsa(Watched<'p>, SigningKey),
     ZkDilithium(Watched<'p, zk::Engine>, zk::SigningKey),
 }
@@ -283,13 +283,13 @@ impl Signer {
         machine: &MachineOptions,
         files: usize,
         printer: &'p Printer,
-    ) -> Result<Ready<'p>, Failure> {
+    ) -> Result<PreparedSigner<'p>, Failure> {
         match self {
             Signer::SlhDsa(key) => {
                 let redundant = args.redundancy.redundant;
                 let engine = machine::engine_with(machine, printer, |builder| builder.redundant(redundant))?;
                 let key = cache(&engine, key, args, files, printer)?;
-                Ok(Ready::SlhDsa(engine, key))
+                Ok(PreparedSigner::SlhDsa(engine, key))
             }
             Signer::ZkDilithium(key) => {
                 zkdilithium::check_message(&args.message)?;
@@ -300,35 +300,35 @@ impl Signer {
                 ])?;
                 let redundant = args.redundancy.redundant;
                 let engine = zkdilithium::engine_with(machine, printer, |builder| builder.redundant(redundant))?;
-                Ok(Ready::ZkDilithium(engine, key))
+                Ok(PreparedSigner::ZkDilithium(engine, key))
             }
         }
     }
 }
 
-impl Ready<'_> {
+impl PreparedSigner<'_> {
     /// Signs one message.
     pub(crate) fn sign(&self, mode: Mode<'_>, message: &[u8], deterministic: bool) -> Result<Vec<u8>, Failure> {
         let randomizer = if deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
         Ok(match self {
-            Ready::SlhDsa(engine, key) => engine.sign(key, mode, message, randomizer)?.as_bytes().to_vec(),
-            Ready::ZkDilithium(engine, key) => engine.sign(key, message)?.as_bytes().to_vec(),
+            PreparedSigner::SlhDsa(engine, key) => engine.sign(key, mode, message, randomizer)?.as_bytes().to_vec(),
+            PreparedSigner::ZkDilithium(engine, key) => engine.sign(key, message)?.as_bytes().to_vec(),
         })
     }
 
     /// Whose signatures it makes, and their bytes.
     pub(crate) fn signature(&self) -> (&'static str, usize) {
         match self {
-            Ready::SlhDsa(_, key) => (key.params().name, key.params().sig_bytes()),
-            Ready::ZkDilithium(..) => (zk::params::NAME, zk::params::SIG_BYTES),
+            PreparedSigner::SlhDsa(_, key) => (key.params().name, key.params().sig_bytes()),
+            PreparedSigner::ZkDilithium(..) => (zk::params::NAME, zk::params::SIG_BYTES),
         }
     }
 
     /// What its public key is called.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         match self {
-            Ready::SlhDsa(_, key) => key.verifying_key().fingerprint(),
-            Ready::ZkDilithium(_, key) => key.verifying_key().fingerprint(),
+            PreparedSigner::SlhDsa(_, key) => key.verifying_key().fingerprint(),
+            PreparedSigner::ZkDilithium(_, key) => key.verifying_key().fingerprint(),
         }
     }
 
@@ -360,14 +360,14 @@ impl Ready<'_> {
         };
         let both = (0..files.len()).filter_map(|index| Some((index, both(index)?)));
         match self {
-            Ready::SlhDsa(engine, key) => {
+            PreparedSigner::SlhDsa(engine, key) => {
                 let key = &key.verifying_key();
                 let jobs = both.map(|(index, ((mode, message), signature))| {
                     (index, VerifyJob::new(key, message, signature).mode(mode))
                 });
                 judge(engine, jobs, |index, valid| tell(index, valid.map_err(Failure::from)))?;
             }
-            Ready::ZkDilithium(engine, key) => {
+            PreparedSigner::ZkDilithium(engine, key) => {
                 let key = &key.verifying_key();
                 let both = both.map(|(index, ((_, message), signature))| (index, (key, (message, signature))));
                 zkdilithium::verify(engine, false, both, |index, valid| {
@@ -382,7 +382,7 @@ impl Ready<'_> {
 /// Where each signature goes.
 fn targets(args: &Sign, files: &[Named]) -> Result<Vec<Target>, Failure> {
     if let Some(directory) = &args.out_dir {
-        is_directory(directory, "write to")?;
+        is_directory(directory, "write to", MAKE_IT)?;
     }
     if let Some(output) = &args.output {
         if let [_] = files {
@@ -390,7 +390,7 @@ fn targets(args: &Sign, files: &[Named]) -> Result<Vec<Target>, Failure> {
         }
         return Err(Failure::new(format!(
             "--output {} takes one signature, {} files are given",
-            Shown(output),
+            PathDisplay(output),
             files.len()
         ))
         .hint("name a directory with --out-dir, or leave it out: the signature of FILE goes to FILE.sig"));
@@ -405,7 +405,7 @@ fn targets(args: &Sign, files: &[Named]) -> Result<Vec<Target>, Failure> {
     for target in targets.iter().filter(|_| args.recursive && args.out_dir.is_some()) {
         let Target::File(path) = target else { continue };
         let directory = directory(path);
-        fs::create_dir_all(directory).map_err(|error| Failure::io("make", Shown(directory), &error))?;
+        fs::create_dir_all(directory).map_err(|error| Failure::io("make", PathDisplay(directory), &error))?;
     }
     Ok(targets)
 }
@@ -417,7 +417,7 @@ pub(crate) fn signature_path(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// Where the signature of a file lies: beside its file, or in `directory`.
+/// Where the signature of a file lies: next to its file, or in `directory`.
 pub(crate) fn signature_of(file: &Named, directory: Option<&Path>) -> PathBuf {
     signature_path(&directory.map_or_else(|| file.path.clone(), |directory| directory.join(&file.name)))
 }

@@ -102,24 +102,24 @@ impl Staged {
 }
 
 /// Which file of a pair an error is about.
-pub(crate) enum About {
+pub(crate) enum PairMember {
     First,
     Second,
     /// The first file has been replaced already.
     SecondAlone,
 }
 
-/// Gives two files their names, so that nobody finds the first beside another writer's second, or beside an old one.
-pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) -> Result<(), (About, io::Error)> {
-    let (of_first, of_second) = (|error| (About::First, error), |error| (About::Second, error));
-    let alone = |error| (if replace { About::SecondAlone } else { About::Second }, error);
+/// Gives two files their names, so that nobody finds the first next to another writer's second, or next to an old one.
+pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) -> Result<(), (PairMember, io::Error)> {
+    let (of_first, of_second) = (|error| (PairMember::First, error), |error| (PairMember::Second, error));
+    let alone = |error| (if replace { PairMember::SecondAlone } else { PairMember::Second }, error);
     if replace {
         // All writers take the temporaries in one order, private, public, second: none waits for one that waits for it.
         first.claim().map_err(of_first)?;
         second.claim().map_err(of_second)?;
     }
     let mut live = live();
-    // A kill between the two renames must not leave the old second file beside the new first.
+    // A kill between the two renames must not leave the old second file next to the new first.
     let aside = directory(&second.path).join(REPLACED);
     let is_aside = replace && set_aside(&second.path, &aside).map_err(of_second)?;
     if let Err(error) = first.name(replace, &mut live) {

@@ -1,13 +1,13 @@
 //! Tables: rows of a key, a file and a signature, for `sign` and `verify`.
 
 use crate::args::{MachineOptions, Scheme, Sign, Verify};
-use crate::files::{Access, Batch, Fate, Source, Sources, Target, path_of};
+use crate::files::{Access, Batch, FileOutcome, Source, Sources, Target, path_of};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::sign::{OwnLedger, unreserved};
 use crate::tagged::tagged;
-use crate::verdicts::{SignedBy, Told, Verdict, Verdicts};
+use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, missing, read_signature};
 use hypergrove::zkdilithium::params::NAME;
 use hypergrove::{Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
@@ -58,10 +58,10 @@ pub(crate) fn rows(table: &Source, bytes: &[u8]) -> Result<Vec<Row>, Failure> {
 }
 
 /// A key of some rows, what it makes of messages, and what it is called.
-type Held<'a, K> = (K, Mode<'a>, Arc<SignedBy>);
+type TableKey<'a, K> = (K, Mode<'a>, Arc<SignedBy>);
 
 /// The keys of a table. A key that cannot be read fails its rows alone.
-struct Keys<'a, K>(BTreeMap<PathBuf, Result<Held<'a, K>, Failure>>);
+struct Keys<'a, K>(BTreeMap<PathBuf, Result<TableKey<'a, K>, Failure>>);
 
 impl<'a, K> Keys<'a, K> {
     fn read(
@@ -93,7 +93,7 @@ impl<'a, K> Keys<'a, K> {
         Keys(keys)
     }
 
-    fn of(&self, row: &Row) -> Result<&Held<'a, K>, Failure> {
+    fn of(&self, row: &Row) -> Result<&TableKey<'a, K>, Failure> {
         self.0[&row.key].as_ref().map_err(Failure::clone)
     }
 }
@@ -133,9 +133,9 @@ pub(crate) fn sign(args: &Sign, path: &Path, machine: &MachineOptions, printer: 
     limited().try_for_each(|(ledger, count)| ledger.reserve(count, printer))?;
     let messages = Messages::new(machine, None);
 
-    let told = if args.json { Told::Json } else { Told::Lines };
+    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
     let path_of = |index: usize| Some(targets[index].path_text());
-    let verdicts = Verdicts::new(printer, &files, &path_of, told, "signing", Word::Signed);
+    let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
     let mut written = BTreeSet::new();
     let mut job = |index: usize| {
         let (file, target) = (&files[index], &targets[index]);
@@ -155,7 +155,7 @@ pub(crate) fn sign(args: &Sign, path: &Path, machine: &MachineOptions, printer: 
     };
     let (jobs, tags) = tagged((0..rows.len()).filter_map(&mut job));
     let (batch, signers) = (RefCell::new(Batch::default()), RefCell::new(BTreeMap::new()));
-    let tell = |(index, written): Fate| {
+    let tell = |(index, written): FileOutcome| {
         let by = signers.borrow_mut().remove(&index).expect("whoever signed it");
         verdicts.tell(index, written.map_or_else(Verdict::Error, |()| Verdict::Good(by)));
     };
@@ -189,9 +189,9 @@ pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, print
     let engine = machine::engine(machine, printer)?;
     let messages = Messages::new(machine, None);
 
-    let told = if args.json { Told::Json } else { Told::Lines };
+    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
     let path_of = |index: usize| Some(Source::File(signatures[index].clone()).path_text());
-    let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
+    let verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
     let job = |index: usize| {
         let read = || {
             let (key, mode, by) = keys.of(&rows[index])?;

@@ -1,17 +1,17 @@
 //! Whole trees of files: `--recursive`, and manifests.
 
 use crate::args::{MachineOptions, Named, Sign, Verify};
-use crate::files::{Access, Source, Sources, Target, commit_pair, directory};
+use crate::files::{Access, CHECK_IT, Source, Sources, Target, commit_pair, directory, is_directory};
 use crate::json::Word;
 use crate::sign::{OwnLedger, Signer, signature_path};
 use crate::staged::is_temporary;
-use crate::verdicts::{SignedBy, Told, Verdict, Verdicts};
+use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{Keys, judge_one, missing, read_signature};
 use hypergrove::Mode;
 use hypergrove::manifest::{self, Manifest, ManifestEntry, ManifestError};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{Printer, Shown, grouped};
+use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,24 +22,25 @@ pub(crate) fn files(tree: &Path) -> Result<Vec<Named>, Failure> {
         path.extension().is_none_or(|extension| extension != "sig")
             && path.file_name().is_none_or(|name| !is_temporary(name))
     };
-    let names = manifest::files(tree, takes).map_err(|error| failed(error, Shown(tree)))?;
+    let names = manifest::files(tree, takes).map_err(|error| failed(error, PathDisplay(tree)))?;
     if names.is_empty() {
-        return Err(failed(ManifestError::Empty, Shown(tree)));
+        return Err(failed(ManifestError::Empty, PathDisplay(tree)));
     }
     Ok(names.into_iter().map(|name| Named { path: tree.join(&name), name }).collect())
 }
 
+/// The way out of a manifest that nobody should use.
+const ANEW: &str = "make the manifest anew with `hypergrove sign --manifest DIR`, and check nothing by this one";
+
 fn failed(error: ManifestError, thing: impl std::fmt::Display) -> Failure {
     match error {
-        ManifestError::Line { .. } => Failure::new(error.to_string())
-            .of(thing)
-            .hint("make the manifest anew with `hypergrove sign --manifest DIR`, and check nothing by this one"),
+        ManifestError::Line { .. } => Failure::new(error.to_string()).of(thing).hint(ANEW),
         ManifestError::Empty => Failure::new(format!("{thing} has no files"))
             .hint("name a directory that has some; signatures do not count"),
         ManifestError::Path { path, what } => Failure::new(what)
-            .of(Shown(&path))
+            .of(PathDisplay(&path))
             .hint("take it out of the tree, or put a copy of what it leads to in its place"),
-        ManifestError::Io { path, source } => Failure::io("read", Shown(&path), &source),
+        ManifestError::Io { path, source } => Failure::io("read", PathDisplay(&path), &source),
         ManifestError::Engine(error) => error.into(),
     }
 }
@@ -55,7 +56,7 @@ fn but_for(tree: &Path, files: [&Path; 2]) -> impl Fn(&Path) -> bool + use<> {
     move |path| !names.iter().any(|name| name == path)
 }
 
-/// Writes the manifest of a tree, and its signature beside it.
+/// Writes the manifest of a tree, and its signature next to it.
 #[allow(clippy::too_many_arguments, reason = "what `sign` has read so far")]
 pub(crate) fn sign(
     args: &Sign,
@@ -69,9 +70,10 @@ pub(crate) fn sign(
 ) -> Result<Exit, Failure> {
     let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") else {
         return Err(Failure::new("a manifest and its signature are two files, standard output takes one")
-            .hint("name a file for the manifest with --output; its signature goes beside it"));
+            .hint("name a file for the manifest with --output; its signature goes next to it"));
     };
     let signature_path = signature_path(path);
+    is_directory(tree, "read", CHECK_IT)?;
     let (target, signature) = (Target::File(path.into()), Target::File(signature_path.clone()));
     let (force, read) = (args.overwrite.force, Sources::new([key_source].into_iter().chain(&ledger.source())));
     for target in [&target, &signature] {
@@ -84,7 +86,7 @@ pub(crate) fn sign(
     // What this tool writes at the same time is no part of the tree.
     let takes = |path: &Path| others(path) && path.file_name().is_none_or(|name| !is_temporary(name));
     let listed = Manifest::of_tree(&hasher, tree, takes);
-    let listed = listed.map_err(|error| failed(error, Shown(tree)))?;
+    let listed = listed.map_err(|error| failed(error, PathDisplay(tree)))?;
     let text = listed.to_bytes();
     ledger.reserve(1, printer)?;
     let bytes = key.sign(mode, &text, args.deterministic)?;
@@ -95,9 +97,9 @@ pub(crate) fn sign(
     printer.note(format_args!("wrote {target}: the sums of {} files", grouped(listed.entries().len() as u64)));
     printer.note(format_args!("wrote {signature}: a signature of {name}"));
     let files = [Source::File(path.into())];
-    let told = if args.json { Told::Json } else { Told::Not };
+    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Silent };
     let path_of = |_| Some(signature.path_text());
-    let verdicts = Verdicts::new(printer, &files, &path_of, told, "signing", Word::Signed);
+    let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
     verdicts.tell(0, Verdict::Good(Arc::new(SignedBy { set: name, fingerprint: key.fingerprint(), name: None })));
     verdicts.finish(Ok(()))
 }
@@ -110,6 +112,9 @@ pub(crate) fn verify(
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
+    if let Some(root) = &args.root {
+        is_directory(root, "read", CHECK_IT)?;
+    }
     let source = Source::from(path);
     let signature_path = match (&args.signature, &source) {
         (Some(path), _) => path.clone(),
@@ -132,18 +137,21 @@ pub(crate) fn verify(
     let verdict = judge_one(keys, args.strict, &text, &bytes, machine, printer)?;
     let (mut files, mut listed, mut extra) = (vec![source.clone()], None, Vec::new());
     if let Verdict::Good(_) = verdict {
-        let manifest = Manifest::parse(&text).map_err(|error| failed(error, &source))?;
+        let manifest = Manifest::parse(&text).map_err(|error| match error {
+            ManifestError::Empty => failed(error, &source).hint(ANEW),
+            error => failed(error, &source),
+        })?;
         if args.extra {
             let takes = but_for(tree, [path, &signature_path]);
-            extra = manifest.extra(tree, takes).map_err(|error| failed(error, Shown(tree)))?;
+            extra = manifest.extra(tree, takes).map_err(|error| failed(error, PathDisplay(tree)))?;
         }
         files.extend(manifest.entries().iter().map(ManifestEntry::path).map(|path| Source::File(path.into())));
         files.extend(extra.iter().map(|path| Source::File(path.clone())));
         listed = Some(manifest);
     }
-    let told = if args.json { Told::Json } else { Told::Lines };
+    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
     let path_of = |index: usize| (index == 0).then(|| signature.path_text());
-    let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
+    let verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
     verdicts.tell(0, verdict);
     let done = listed.map_or(Ok(()), |manifest| {
         let engine = machine::engine(machine, printer)?;
@@ -156,7 +164,7 @@ pub(crate) fn verify(
             };
             verdicts.tell(index, verdict);
         });
-        check.map_err(|error| failed(error, Shown(tree)))?;
+        check.map_err(|error| failed(error, PathDisplay(tree)))?;
         (files.len() - extra.len()..files.len()).for_each(|index| verdicts.tell(index, Verdict::Extra));
         Ok(())
     });
@@ -166,9 +174,8 @@ pub(crate) fn verify(
 fn unreadable(args: &Verify, file: &Source, tree: &Path, error: &std::io::Error) -> Failure {
     let failure = Failure::io("read", file, error);
     match error.kind() {
-        std::io::ErrorKind::NotFound if args.root.is_none() => {
-            failure.hint(format!("the files are looked for in {}; name another directory with --root", Shown(tree)))
-        }
+        std::io::ErrorKind::NotFound if args.root.is_none() => failure
+            .hint(format!("the files are looked for in {}; name another directory with --root", PathDisplay(tree))),
         _ => failure,
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Verdict {
     Error(Failure),
 }
 
-/// What is said beside a verdict.
+/// A remark that is printed with a verdict.
 pub(crate) enum Remark {
     /// What is wrong with a signature that fails.
     Advice(Advice),
@@ -47,25 +47,25 @@ impl From<Advice> for Remark {
     }
 }
 
-/// How verdicts are told.
+/// How verdicts are reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum VerdictFormat {
     /// Not at all: one file was signed, and a note says so.
-    Not,
+    Silent,
     /// A line for each file.
     Lines,
     /// A line of JSON for each file, and a summary.
     Json,
 }
 
-/// Collects verdicts as they become known and tells them in order.
+/// Collects verdicts as they become known and reports them in order.
 pub(crate) struct Verdicts<'a> {
     printer: &'a Printer,
     bar: Bar,
     files: &'a [Source],
     /// The signatures' paths, of those that have one.
     signatures: &'a (dyn Fn(usize) -> Option<String> + Sync),
-    told: Told,
+    format: VerdictFormat,
     good: Word,
     state: Mutex<State>,
 }
@@ -97,12 +97,12 @@ impl<'a> Verdicts<'a> {
         printer: &'a Printer,
         files: &'a [Source],
         signatures: &'a (dyn Fn(usize) -> Option<String> + Sync),
-        told: Told,
+        format: VerdictFormat,
         doing: &'static str,
         good: Word,
     ) -> Verdicts<'a> {
         let bar = printer.progress(files.len(), doing);
-        Verdicts { printer, bar, files, signatures, told, good, state: Mutex::default() }
+        Verdicts { printer, bar, files, signatures, format, good, state: Mutex::default() }
     }
 
     /// What became of file number `index`.
@@ -132,8 +132,8 @@ impl<'a> Verdicts<'a> {
         };
         state.counts.add(word);
         let is_bad = matches!(word, Word::Failed | Word::Extra | Word::Error);
-        let line = match (self.told, verdict) {
-            (Told::Json, verdict) => {
+        let line = match (self.format, verdict) {
+            (VerdictFormat::Json, verdict) => {
                 let line = FileLine::new(self.files[index].path_text(), word);
                 let line = FileLine { signature: (self.signatures)(index), ..line };
                 let line = match verdict {
@@ -172,7 +172,7 @@ impl<'a> Verdicts<'a> {
                 format!("{}: {}", self.files[index], shown(word))
             }
         };
-        if self.told != Told::Not && (is_bad || !self.printer.quiet) && state.lost.is_none() {
+        if self.format != VerdictFormat::Silent && (is_bad || !self.printer.quiet) && state.lost.is_none() {
             let print = || self.printer.line(&line).err();
             state.lost = if self.printer.shared { self.bar.suspend(print) } else { print() };
         }
@@ -191,7 +191,7 @@ impl<'a> Verdicts<'a> {
             Counts { failed: 1.., .. } | Counts { extra: 1.., .. } => Exit::Invalid,
             _ => Exit::Good,
         };
-        if self.told == Told::Json {
+        if self.format == VerdictFormat::Json {
             let exit = if done.is_ok() { exit } else { Exit::Error };
             if state.lost.is_none() {
                 state.lost = Line::summary(counts, exit).print(self.printer).err();
@@ -206,9 +206,10 @@ impl<'a> Verdicts<'a> {
                 (extra, Word::Extra),
                 (error, Word::Error),
             ];
-            let told = counts.iter().filter(|(count, _)| *count > 0);
-            let told: Vec<_> = told.map(|(count, word)| format!("{} {}", grouped(*count), shown(*word))).collect();
-            self.printer.note(told.join(", "));
+            let counted = counts.iter().filter(|(count, _)| *count > 0);
+            let counted: Vec<_> =
+                counted.map(|(count, word)| format!("{} {}", grouped(*count), shown(*word))).collect();
+            self.printer.note(counted.join(", "));
         }
         match state.lost {
             // Whoever read the verdicts has gone; the exit code still tells.

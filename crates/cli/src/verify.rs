@@ -2,13 +2,13 @@
 
 use crate::args::{self, MachineOptions, Named, Scheme, Verify, known_sets};
 use crate::diagnose::{Advice, Origin, Suspect, advice};
-use crate::files::{Source, is_directory};
+use crate::files::{CHECK_IT, Source, is_directory};
 use crate::json::Word;
 use crate::keys::{Encoding, KeyFile};
 use crate::message::Messages;
 use crate::sign::signature_of;
 use crate::tagged::tagged;
-use crate::verdicts::{Remark, SignedBy, Told, Verdict, Verdicts};
+use crate::verdicts::{Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{table, trees, x509, zkdilithium};
 use hypergrove::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
 use hypergrove::signers::AllowedSigners;
@@ -16,7 +16,7 @@ use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyJob, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{Printer, Shown, grouped};
+use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -55,10 +55,10 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         return Err(Failure::new("--diagnose reads files again, standard input can be read once")
             .hint("put what comes by standard input into a file"));
     }
-    let told = if args.json { Told::Json } else { Told::Lines };
+    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
     let path_of = |index: usize| Some(signatures[index].path_text());
-    let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
-    let judging = Judging {
+    let verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
+    let judging = Verification {
         args,
         named: &named,
         files: &files,
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
 }
 
 /// The files of a run, their signatures, and what is known of them so far.
-struct Judging<'a> {
+struct Verification<'a> {
     args: &'a Verify,
     named: &'a [Named],
     files: &'a [Source],
@@ -101,7 +101,7 @@ struct Judging<'a> {
     messages: Messages<'a>,
     verdicts: &'a Verdicts<'a>,
     /// The envelopes whose signatures are judged.
-    opened: Vec<OnceLock<Opened>>,
+    opened: Vec<OnceLock<EnvelopeText>>,
     /// What is diagnosed once all else is known.
     failed: Mutex<Vec<(usize, Verdict)>>,
     /// The best verdict on a file so far: one key that made the signature suffices.
@@ -109,9 +109,9 @@ struct Judging<'a> {
 }
 
 /// A message and its signature, once for each key that may have signed it.
-type Group<'m> = (Mode<'m>, Vec<(&'m VerifyingKey, Try)>, iter::RepeatN<(Vec<u8>, Vec<u8>)>);
+type Group<'m> = (Mode<'m>, Vec<(&'m VerifyingKey, Trial)>, iter::RepeatN<(Vec<u8>, Vec<u8>)>);
 
-impl Judging<'_> {
+impl Verification<'_> {
     fn by_slh_dsa(&self, keys: &[Candidate<'_, VerifyingKey>], engine: &Engine) -> Result<(), Failure> {
         let jobs = (0..self.files.len()).flat_map(|index| {
             let groups = self.groups(index, keys).map_err(|failure| self.no_verdict(index, failure));
@@ -168,7 +168,7 @@ impl Judging<'_> {
         let mut first = Some(first).filter(|_| fitting[0].mode == keys[0].mode);
         let mut groups = Vec::new();
         let mut all = tries(index, &fitting);
-        // Keys of HashSLH-DSA beside others: each kind takes a message of its own.
+        // Keys of HashSLH-DSA among others: each kind takes a message of its own.
         for same in fitting.chunk_by(|a, b| a.mode == b.mode) {
             let (mode, message) = match first.take() {
                 Some(message) => message,
@@ -195,15 +195,17 @@ impl Judging<'_> {
             }
         };
         let header = envelope.header();
-        let opened = self.opened[index]
-            .get_or_init(|| Opened { context: header.signed_context(), comment: header.comment().map(str::to_owned) });
+        let opened = self.opened[index].get_or_init(|| EnvelopeText {
+            context: header.signed_context(),
+            comment: header.comment().map(str::to_owned),
+        });
         let (mode, message) = self.messages.hash(&self.files[index], header.mode(&opened.context))?;
         let both = iter::repeat_n((message, envelope.signature().to_vec()), 1);
         Ok(vec![(mode, tries(index, &[key]).collect(), both)])
     }
 
     /// Takes the result of one key; the verdict on a file is known with that on its last key.
-    fn tell(&self, Try { index, by, last }: Try, valid: Result<bool, Error>) {
+    fn tell(&self, Trial { index, by, last }: Trial, valid: Result<bool, Error>) {
         let verdict = match valid {
             Ok(true) => Verdict::Good(by),
             Ok(false) => Verdict::Invalid,
@@ -216,16 +218,16 @@ impl Judging<'_> {
             (_, verdict) => verdict,
         };
         match last {
-            true => self.told(index, kept),
+            true => self.report(index, kept),
             false => *best = Some(kept),
         }
     }
 
     /// Takes the verdict on a file.
-    fn told(&self, index: usize, verdict: Verdict) {
+    fn report(&self, index: usize, verdict: Verdict) {
         match (verdict, self.opened[index].get()) {
             (Verdict::Invalid, Some(_)) => self.mismatch(index, &Mismatch::Content),
-            (verdict @ Verdict::Good(_), Some(Opened { comment, .. })) => {
+            (verdict @ Verdict::Good(_), Some(EnvelopeText { comment, .. })) => {
                 self.verdicts.tell_with(index, verdict, comment.clone().map(Remark::Comment));
             }
             (verdict @ (Verdict::Invalid | Verdict::Error(_)), None) if self.args.diagnose => {
@@ -236,7 +238,7 @@ impl Judging<'_> {
     }
 
     fn no_verdict(&self, index: usize, failure: Failure) {
-        self.told(index, Verdict::Error(failure));
+        self.report(index, Verdict::Error(failure));
     }
 
     fn mismatch(&self, index: usize, mismatch: &Mismatch) {
@@ -304,7 +306,7 @@ pub(crate) fn judge<'a, T: Send>(
 }
 
 /// What was read of an envelope whose signature is judged.
-struct Opened {
+struct EnvelopeText {
     /// The context that is signed.
     context: [u8; envelope::SIGNED_CONTEXT],
     comment: Option<String>,
@@ -353,7 +355,7 @@ impl Signed {
 }
 
 /// A file with one of the keys that may have signed it.
-struct Try {
+struct Trial {
     index: usize,
     by: Arc<SignedBy>,
     /// No other key follows.
@@ -361,10 +363,10 @@ struct Try {
 }
 
 /// A file with each key.
-fn tries<'k, K>(index: usize, keys: &[&'k Candidate<'_, K>]) -> impl Iterator<Item = (&'k K, Try)> {
+fn tries<'k, K>(index: usize, keys: &[&'k Candidate<'_, K>]) -> impl Iterator<Item = (&'k K, Trial)> {
     let count = keys.len();
     keys.iter().enumerate().map(move |(i, Candidate { key, by, .. })| {
-        let one = Try { index, by: Arc::clone(by), last: i + 1 == count };
+        let one = Trial { index, by: Arc::clone(by), last: i + 1 == count };
         (key, one)
     })
 }
@@ -477,7 +479,7 @@ impl Keys<'_> {
 /// Where each signature is.
 fn signatures(args: &Verify, files: &[Named]) -> Result<Vec<Source>, Failure> {
     if let Some(directory) = &args.signature_dir {
-        is_directory(directory, "read from")?;
+        is_directory(directory, "read from", CHECK_IT)?;
     }
     if let Some(signature) = &args.signature {
         if let [_] = files {
@@ -500,7 +502,7 @@ pub(crate) fn missing(failure: Failure, file: &Path, signature: &Source) -> Fail
     match signature {
         Source::File(path) if !is_there(path) && file.extension().is_some_and(|extension| extension == "sig") => {
             let signed = file.with_extension("");
-            failure.hint(format!("name the file that was signed; if {} is its signature, that is {}", Shown(file), Shown(&signed)))
+            failure.hint(format!("name the file that was signed; if {} is its signature, that is {}", PathDisplay(file), PathDisplay(&signed)))
         }
         Source::File(path) if !is_there(path) => failure.hint(
             "the signature of FILE is looked for in FILE.sig; name another file with --signature, or another directory with \

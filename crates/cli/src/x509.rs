@@ -7,7 +7,7 @@ use crate::json::Word;
 use crate::keys::{DER_SEQUENCE, KeyFile, elements};
 use crate::message::Messages;
 use crate::pem::{Pem, is_pem};
-use crate::verdicts::{Remark, SignedBy, Told, Verdict, Verdicts};
+use crate::verdicts::{Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use hypergrove::pkcs8::der::{DateTime, Tag};
 use hypergrove::x509::{Certificate, CmsVerdict, Parts, Request, SignedData, X509Error};
 use hypergrove::{Engine, VerifyingKey};
@@ -34,13 +34,13 @@ pub(crate) enum Document {
 
 /// What bytes in DER or BER look like.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum DerKind {
     /// Or a request.
     Certificate,
     Cms,
 }
 
-fn look(bytes: &[u8]) -> Option<Look> {
+fn look(bytes: &[u8]) -> Option<DerKind> {
     if bytes.first() != Some(&DER_SEQUENCE) {
         return None;
     }
@@ -49,7 +49,7 @@ fn look(bytes: &[u8]) -> Option<Look> {
         _ => 2,
     };
     if bytes.get(header..).is_some_and(|rest| rest.starts_with(SIGNED_DATA)) {
-        return Some(Look::Cms);
+        return Some(DerKind::Cms);
     }
     // SEQUENCE { SEQUENCE { version or serial number, … }, algorithm, BIT STRING }, where SPKI has an algorithm first.
     let inside = |range| elements(bytes, range).ok();
@@ -57,12 +57,12 @@ fn look(bytes: &[u8]) -> Option<Look> {
     let [signed, algorithm, signature] = &inside(outer.content.clone())?[..] else { return None };
     let is_shape = [signed.tag, algorithm.tag, signature.tag] == [Tag::Sequence, Tag::Sequence, Tag::BitString];
     let first = inside(signed.content.clone())?.first()?.tag;
-    (is_shape && matches!(first, Tag::Integer | Tag::ContextSpecific { .. })).then_some(Look::Certificate)
+    (is_shape && matches!(first, Tag::Integer | Tag::ContextSpecific { .. })).then_some(DerKind::Certificate)
 }
 
 /// Whether DER is a certificate, as far as one can tell without reading it.
 pub(crate) fn looks_like_certificate(bytes: &[u8]) -> bool {
-    look(bytes) == Some(Look::Certificate)
+    look(bytes) == Some(DerKind::Certificate)
 }
 
 /// The key of a certificate's subject, from DER.
@@ -90,8 +90,8 @@ impl Document {
         let of_der = |der: &[u8]| -> Result<Option<Document>, Failure> {
             Ok(match look(der) {
                 None => None,
-                Some(Look::Cms) => Some(Document::Cms(Box::new(SignedData::read(der).map_err(failure)?))),
-                Some(Look::Certificate) => Some(match (Certificate::read(der), Request::read(der)) {
+                Some(DerKind::Cms) => Some(Document::Cms(Box::new(SignedData::read(der).map_err(failure)?))),
+                Some(DerKind::Certificate) => Some(match (Certificate::read(der), Request::read(der)) {
                     (_, Ok(request)) => Document::Request(Box::new(request)),
                     (Ok(certificate), _) => Document::Certificate(Box::new(certificate)),
                     (Err(error), _) => return Err(failure(error)),
@@ -115,7 +115,7 @@ impl Document {
     }
 
     /// What is known of it, of each of the things in it, and where its parts are.
-    pub(crate) fn shown(&self) -> Shown {
+    pub(crate) fn shown(&self) -> Inspection {
         let parts = |parts: &Parts, first: &'static str| {
             let parts =
                 [(first, &parts.signed), ("signatureAlgorithm", &parts.algorithm), ("signature", &parts.signature)];
@@ -124,7 +124,7 @@ impl Document {
         match self {
             Document::Certificate(certificate) => {
                 let parts = parts(certificate.parts(), "tbsCertificate");
-                Shown { known: fields(certificate), lists: Vec::new(), parts }
+                Inspection { known: fields(certificate), lists: Vec::new(), parts }
             }
             Document::Request(request) => {
                 let mut known = vec![
@@ -133,7 +133,7 @@ impl Document {
                     ("signed with", request.signature_algorithm()),
                 ];
                 known.extend(request.key().ok().map(|key| ("key", key.fingerprint().to_string())));
-                Shown { known, lists: Vec::new(), parts: parts(request.parts(), "certificationRequestInfo") }
+                Inspection { known, lists: Vec::new(), parts: parts(request.parts(), "certificationRequestInfo") }
             }
             Document::Cms(signed) => {
                 let content = signed
@@ -155,7 +155,7 @@ impl Document {
                     Err(error) => vec![("error", error.to_string())],
                 });
                 let lists = vec![("signers", signers.collect::<Vec<_>>()), ("certificates", certificates.collect())];
-                Shown { known: vec![("message", content)], lists, parts: Vec::new() }
+                Inspection { known: vec![("message", content)], lists, parts: Vec::new() }
             }
         }
     }
@@ -206,7 +206,7 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
         [file] if args.cms.is_some() => Some(messages.read(&file.as_path().into())?),
         files => {
             return Err(Failure::new(format!(
-                "{} files are given beside {source}, --cms takes one and --certificate none",
+                "{} files are given with {source}, --cms takes one and --certificate none",
                 files.len()
             ))
             .hint("verify them one after the other"));
@@ -233,10 +233,10 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
     let engine = machine::engine(machine, printer)?;
     let files = [source.clone()];
     let path_of = |_| Some(source.path_text());
-    let told = if args.json { Told::Json } else { Told::Lines };
+    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
     let (verdict, remark) =
         judge(&engine, &document, &keys, detached.as_deref()).map_err(|error| failure(error).of(&source))?;
-    let verdicts = Verdicts::new(printer, &files, &path_of, told, "verifying", Word::Ok);
+    let verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
     verdicts.tell_with(0, verdict, remark);
     let exit = verdicts.finish(Ok(()))?;
     printer.note(format_args!("{source}: {NOT_CHECKED}"));
@@ -305,7 +305,7 @@ fn fields(certificate: &Certificate) -> Fields {
 type Fields = Vec<(&'static str, String)>;
 
 /// What `inspect` shows.
-pub(crate) struct Shown {
+pub(crate) struct Inspection {
     pub(crate) known: Fields,
     /// The things in it, by their kind.
     pub(crate) lists: Vec<(&'static str, Vec<Fields>)>,
@@ -326,7 +326,7 @@ pub(crate) fn inspect(
 ) -> Result<Option<Exit>, Failure> {
     let read = Document::read(bytes).map_err(|failure| failure.of(source))?;
     let Some((document, pem, length)) = read else { return Ok(None) };
-    let Shown { mut known, lists, parts } = document.shown();
+    let Inspection { mut known, lists, parts } = document.shown();
     let format = if pem { "PEM" } else { "DER" };
     if args.json {
         let mut json = object(&known);

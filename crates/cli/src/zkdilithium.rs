@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 }
 
 /// A file that is a key or a signature by its form and length.
-pub(crate) struct Found {
+pub(crate) struct RecognisedFile {
     pub(crate) kind: Kind,
     pub(crate) pem: bool,
     /// The file without its PEM.
@@ -58,7 +58,7 @@ pub(crate) fn looks_like_it(bytes: &[u8]) -> Result<bool, Failure> {
 }
 
 /// Makes out what this is.
-pub(crate) fn recognise(file: &KeyFile<'_>) -> Result<Found, Failure> {
+pub(crate) fn recognise(file: &KeyFile<'_>) -> Result<RecognisedFile, Failure> {
     if is_pem(&file.bytes) {
         return of_pem(&file.bytes).map_err(|failure| failure.of(&file.source));
     }
@@ -75,10 +75,10 @@ pub(crate) fn recognise(file: &KeyFile<'_>) -> Result<Found, Failure> {
             .hint("check --scheme, and whether the file is cut short or has bytes too many"));
         }
     };
-    Ok(Found { kind, pem: false, bytes: file.bytes.clone() })
+    Ok(RecognisedFile { kind, pem: false, bytes: file.bytes.clone() })
 }
 
-fn of_pem(bytes: &[u8]) -> Result<Found, Failure> {
+fn of_pem(bytes: &[u8]) -> Result<RecognisedFile, Failure> {
     let pem = Pem::read(bytes)?;
     let of_length = |what, want, bytes: Zeroizing<Vec<u8>>| match bytes.len() {
         got if got == want => Ok(bytes),
@@ -92,8 +92,8 @@ fn of_pem(bytes: &[u8]) -> Result<Found, Failure> {
         {
             Err(mixed())
         }
-        (Some(bytes), _) => Ok(Found { kind: Kind::Private, pem: true, bytes }),
-        (None, Some(bytes)) => Ok(Found { kind: Kind::Public, pem: true, bytes }),
+        (Some(bytes), _) => Ok(RecognisedFile { kind: Kind::Private, pem: true, bytes }),
+        (None, Some(bytes)) => Ok(RecognisedFile { kind: Kind::Public, pem: true, bytes }),
         (None, None) => {
             let (label, labels) =
                 (brief(&pem.labels().collect::<Vec<_>>().join("', '")), [PRIVATE_LABEL, PUBLIC_LABEL]);
@@ -105,7 +105,7 @@ fn of_pem(bytes: &[u8]) -> Result<Found, Failure> {
 
 /// A key of either kind; a private one is checked.
 pub(crate) fn key(file: &KeyFile<'_>) -> Result<Key, Failure> {
-    let Found { kind, bytes, .. } = recognise(file)?;
+    let RecognisedFile { kind, bytes, .. } = recognise(file)?;
     let read = match kind {
         Kind::Private => SigningKey::from_bytes(&bytes).and_then(|key| key.check().map(|()| Key::Private(key))),
         Kind::Public => VerifyingKey::from_bytes(&bytes).map(Key::Public),

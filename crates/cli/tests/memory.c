@@ -1,5 +1,6 @@
 // Preloaded into the tool by tests/cli/memory.rs: once `main` has returned, writes all memory that the process can write
-// to the file that MEMORY_DUMP names. Other threads still live then, and so do their stacks and what was freed.
+// to the file that MEMORY_DUMP names. Other threads still live then, and so do their stacks and what was freed. The file
+// that MEMORY_STATUS names gets /proc/self/status, which has the most memory that the process ever had.
 //
 // The file: the length of /proc/self/maps and its text, then every page that is not all zeros after its address.
 #include <fcntl.h>
@@ -18,6 +19,20 @@ static const unsigned char zeros[PAGE];
 static void put(int to, const void *bytes, size_t length) {
     if (write(to, bytes, length) != (ssize_t)length) {
         _exit(98);
+    }
+}
+
+__attribute__((destructor)) static void status(void) {
+    const char *name = getenv("MEMORY_STATUS");
+    if (!name) {
+        return;
+    }
+    int to = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600), from = open("/proc/self/status", O_RDONLY);
+    if (to < 0 || from < 0) {
+        _exit(99);
+    }
+    for (ssize_t got; (got = read(from, page.bytes, PAGE)) > 0;) {
+        put(to, page.bytes, got);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tool `hypergrove`: all of it is in the library beside.
+//! The tool `hypergrove`: all of it is in the library next to it.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use hypergrove_lab::printer::Printer;
 use hypergrove_lab::report::Report;
 use hypergrove_lab::report::read::{Run, record};
 use hypergrove_tune::journal::{Head, Samples};
-use hypergrove_tune::table::{Known, Source as TableSource, Table};
+use hypergrove_tune::table::{Source as TableSource, Table, TableKnowledge};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
@@ -52,7 +52,7 @@ pub(super) fn tables(data: &[u8], _: Extent) {
     let Ok(text) = str::from_utf8(data) else { return };
     let (backend, device) = (Measured, Measured.devices().expect("one").remove(0));
     let sources = [TableSource { name: "table".into(), text: text.into() }];
-    let known = Known::new(&sources, &backend, &device);
+    let known = TableKnowledge::new(&sources, &backend, &device);
     known.notices.iter().for_each(|notice| brief(notice));
     known.in_use().iter().for_each(|table| assert!(table.rows > 0));
     if known.rows() > 0 {

@@ -5,7 +5,7 @@ use crate::args::{KeyKind, Scheme, known_sets};
 use crate::files::Source;
 use crate::inspect;
 use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
-use crate::x509::{Document, Shown};
+use crate::x509::{Document, Inspection};
 use hypergrove::pkcs8::der::{Decode, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{LineEnding, PrivateKeyInfoRef};
 use hypergrove::{EncryptedSigningKey, Params, Randomizer, Seeds, SigningKey, VerifyingKey};
@@ -109,7 +109,7 @@ pub(super) fn spki(data: &[u8], extent: Extent) {
 pub(super) fn x509(data: &[u8], _: Extent) {
     match Document::read(data) {
         Ok(Some((document, ..))) => {
-            let Shown { known, lists, parts } = document.shown();
+            let Inspection { known, lists, parts } = document.shown();
             assert!(parts.iter().all(|(_, offset, length)| offset + length <= data.len()), "a part beyond the end");
             let fields = known.iter().chain(lists.iter().flat_map(|(_, list)| list.iter().flatten()));
             fields.for_each(|(_, value)| brief(value));

@@ -2,7 +2,7 @@
 
 use super::{Extent, brief, brief_failure};
 use crate::files::{Source, listed};
-use crate::hash::{Form, Listed, line, read_sums};
+use crate::hash::{LineFormat, SumLine, line, read_sums};
 use crate::table::{self, Row};
 use hypergrove::Mode;
 use hypergrove::envelope::{Envelope, looks_like_it};
@@ -67,8 +67,8 @@ fn sums(data: &[u8]) {
     assert!(listed.len() + improper.len() <= lines && improper.iter().all(|number| (1..=lines).contains(number)));
     for (tag, binary) in [(false, false), (false, true), (true, false)] {
         // No file has an empty name.
-        let entries: Vec<&Listed> = listed.iter().filter(|entry| !entry.path.as_os_str().is_empty()).collect();
-        let form = Form { tag, binary, zero: false };
+        let entries: Vec<&SumLine> = listed.iter().filter(|entry| !entry.path.as_os_str().is_empty()).collect();
+        let form = LineFormat { tag, binary, zero: false };
         let text: Vec<u8> = entries.iter().flat_map(|entry| line(&entry.path, &entry.digest, form)).collect();
         let (again, improper) = read_sums(&Source::Stdin, &text).unwrap_or_else(|why| panic!("{}", why.message));
         assert!(

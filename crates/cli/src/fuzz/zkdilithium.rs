@@ -4,7 +4,7 @@ use super::{Extent, brief};
 use arbitrary::Unstructured;
 use hypergrove::Isa;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
-use hypergrove_zkdilithium::keys::Opened;
+use hypergrove_zkdilithium::keys::DecodedSignature;
 use hypergrove_zkdilithium::pack::{fes_are_canonical, pack_eta, pack_fes, pack_gamma1, unpack_fes};
 use hypergrove_zkdilithium::params::{
     C_TILDE_BYTES, ETA, ETA_BYTES, FE_BYTES, GAMMA1_BYTES, L, SIG_BYTES, SK_BYTES, T_BYTES,
@@ -174,7 +174,7 @@ fn verdict(job: &Job) -> bool {
     if *signature == of.signature && *message == of.message {
         assert!(strict, "a signature that nobody has altered");
     }
-    if let Some(opened) = Opened::new(signature) {
+    if let Some(opened) = DecodedSignature::new(signature) {
         let (c_tilde, z) = signature.split_at(C_TILDE_BYTES);
         let mut packed = vec![0; C_TILDE_BYTES];
         pack_fes(&opened.c_tilde, &mut packed);

@@ -1,33 +1,13 @@
 //! Programs as readers: JSON, digests that were computed elsewhere, completions and manual pages.
 
 use crate::place::{Place, Run};
+use crate::schema::check;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 use std::fs;
 
 fn lines(run: &Run) -> Vec<Value> {
     run.text().lines().map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"))).collect()
-}
-
-/// Each line has what the schema says its kind has, and nothing else.
-fn check(lines: &[Value]) {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.schema.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(page).unwrap()).unwrap();
-    let kind = |name: &str| &schema["$defs"][name];
-    for line in lines {
-        let of = match (line.get("summary"), line.get("private_key")) {
-            (Some(_), _) => kind("SummaryLine"),
-            (_, Some(_)) => kind("KeyLine"),
-            _ => kind("FileLine"),
-        };
-        let (fields, known) = (line.as_object().unwrap(), of["properties"].as_object().unwrap());
-        assert!(fields.keys().all(|field| known.contains_key(field)), "{line}");
-        let required = of["required"].as_array().unwrap();
-        assert!(
-            !required.is_empty() && required.iter().all(|field| fields.contains_key(field.as_str().unwrap())),
-            "{line}"
-        );
-    }
 }
 
 #[test]
@@ -37,7 +17,8 @@ fn verdicts_are_lines_of_json() {
         let made = place.run(&["keygen", "--set", "sha2-128f", "-o", "n.pem", "--pubout", "n.pub", "--json"]).good();
         let lines = lines(&made);
         check(&lines);
-        assert_eq!(lines.len(), 1);
+        assert_eq!(lines.len(), 2);
+        assert_eq!((&lines[1]["summary"]["made"], &lines[1]["exit"]), (&json!(1), &json!(0)));
         assert_eq!((&lines[0]["private_key"], &lines[0]["public_key"]), (&json!("n.pem"), &json!("n.pub")));
         assert_eq!((&lines[0]["encrypted"], &lines[0]["set"]), (&json!(false), &json!("SLH-DSA-SHA2-128f")));
         lines[0]["key"].as_str().unwrap().to_owned()
@@ -54,7 +35,7 @@ fn verdicts_are_lines_of_json() {
     assert_eq!(signed[0], by);
     assert_eq!((&signed[1]["file"], &signed[1]["verdict"]), (&json!("absent"), &json!("error")));
     assert_eq!(signed[1]["error"], "cannot read absent: there is no such file or directory");
-    let counts = |ok, signed, kept, failed, error, improper| json!({"ok": ok, "signed": signed, "kept": kept, "failed": failed, "extra": 0, "error": error, "improper": improper});
+    let counts = |ok, signed, kept, failed, error, improper| json!({"ok": ok, "signed": signed, "kept": kept, "failed": failed, "extra": 0, "error": error, "improper": improper, "made": 0});
     assert_eq!(signed[3], json!({"summary": counts(0, 2, 0, 0, 1, 0), "exit": 2}));
     // One file alone, and one that is kept.
     let run = place.run(&["sign", "--key", "n.pem", "--json", "a", "--skip-existing"]).good();
@@ -75,6 +56,28 @@ fn verdicts_are_lines_of_json() {
     place.run(&["verify", "--key", "absent", "--json", "a"]).refuses(&["cannot read absent"]);
     place.run(&["sign", "--key", "n.pem", "--json", "a", "-o", "-"]).refuses(&["a signature and JSON would both"]);
     place.run(&["keygen", "--set", "sha2-128f", "--json"]).refuses(&["a key and JSON would both"]);
+}
+
+#[test]
+fn a_table_of_keys_is_a_line_of_json() {
+    let place = Place::new();
+    let count =
+        |more: &[&str]| place.run(&[&["keygen", "--set", "sha2-128f", "--json", "--count", "3"], more].concat());
+    let made = lines(&count(&["--table", "keys", "--pubout", "public"]).good());
+    check(&made);
+    let set = "SLH-DSA-SHA2-128f";
+    assert_eq!(made[0], json!({"table": "keys", "public_table": "public", "set": set, "keys": 3}));
+    assert_eq!((made.len(), &made[1]["summary"]["made"], &made[1]["exit"]), (2, &json!(3), &json!(0)));
+    let rows = |name: &str| String::from_utf8(place.read(name)).unwrap().lines().count();
+    assert_eq!((rows("keys"), rows("public")), (3, 3));
+    let made = lines(&count(&["--table", "alone"]).good());
+    check(&made);
+    assert_eq!(made[0], json!({"table": "alone", "set": set, "keys": 3}));
+    for wrong in [&["--table", "-"][..], &["--table", "new", "--pubout", "-"]] {
+        count(wrong).refuses(&["a table and JSON would both go to standard output", "--table"]);
+    }
+    count(&["--table", "keys"]).refuses(&["keys exists", "--force"]);
+    assert_eq!(place.names(), ["alone", "keys", "public"]);
 }
 
 #[test]
@@ -146,6 +149,43 @@ fn long_files_are_hashed_in_pieces() {
         let words = ["verify", "--key", "p.pem", "--prehash", "sha2-512", "-s", "s", "-"];
         assert_eq!(place.run_with(&words, &bytes).good().text(), "standard input: OK\n");
     }
+}
+
+/// Whatever is wrong with the arguments: a line, the way out, nothing else.
+#[test]
+fn wrong_arguments_are_two_lines() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    for (args, words) in [
+        (&["sing"][..], &["unrecognized subcommand 'sing'", "'sign'; `hypergrove help` lists"][..]),
+        (&["sign", "m"], &["--key <FILE>", "`hypergrove help sign` explains it"]),
+        (&["sign", "--kee", "k.pem", "m"], &["unexpected argument '--kee'", "'--key'; `hypergrove help sign`"]),
+        (&["keygen", "--set", "nope"], &["there is no set 'nope'", "`hypergrove help keygen`"]),
+        (&["keygen", "--set", "sha2-128f", "--count", "0", "--table", "t"], &["invalid value '0' for '--count <N>'"]),
+        (&["keygen", "--set", "sha2-128f", "--encrypt", "--raw"], &["'--encrypt' cannot be used with '--raw'"]),
+        (&["completions", "tcsh"], &["invalid value 'tcsh'", "[possible values: bash", "'zsh'; `hypergrove help"]),
+        (&["verify", "m"], &["--allowed-signers <FILE>", "`hypergrove help verify`"]),
+        (&["sign", "--key", "k.pem", "--digest", "a  b\n\nhint: x", "-o", "s"], &["not hexadecimal"]),
+    ] {
+        let run = place.run(args).refuses(words);
+        let starts: Vec<_> = run.stderr.lines().map(|line| line.split(": ").next().unwrap()).collect();
+        assert_eq!(starts, ["error", " hint"], "{args:?}: {}", run.stderr);
+    }
+    // Nor does it panic at what is no text.
+    #[cfg(unix)]
+    for before in [&[][..], &["sign"]] {
+        use std::os::unix::ffi::OsStrExt;
+        let run: Run = place.command(before).arg(std::ffi::OsStr::from_bytes(b"--\xff")).output().unwrap().into();
+        let run = run.refuses(&["unexpected argument"]);
+        assert_eq!(run.stderr.lines().count(), 2, "{}", run.stderr);
+    }
+    assert_eq!(place.names(), ["k.pem", "m", "p.pem"]);
+    // Help is no error.
+    assert!(place.run(&["help", "sign"]).good().text().contains("Usage: "));
+    assert!(place.run(&[]).exits(2).stderr.contains("Usage: "));
+    // Nor is a file that is not there without a way out.
+    place.run(&["sign", "--key", "absent", "m"]).refuses(&["cannot read absent", " hint: check the name"]);
+    place.run(&["man", "m"]).refuses(&["m is not a directory", " hint: name a directory"]);
 }
 
 #[test]

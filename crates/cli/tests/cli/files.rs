@@ -197,7 +197,7 @@ fn pairs_of_runs_at_once_do_not_mix() {
     }
 }
 
-/// A mixed pair is told where both halves are at hand.
+/// A mixed pair is reported where both halves are at hand.
 #[test]
 fn a_public_key_that_is_there_is_compared() {
     for (scheme, of) in [("--set", "sha2-128f"), ("--scheme", "zkdilithium")] {

@@ -157,7 +157,7 @@ fn keys_of_hash_slh_dsa_say_so() {
         place.run(&[&["verify", "--key", "h.pub", "m"], mode].concat()).refuses(&words);
     }
     place.run(&["keygen", "--set", SET, "--hash-slh-dsa", "--raw"]).refuses(&["--raw", "--hash-slh-dsa"]);
-    // Beside keys of another kind each takes the message in its own way; so do keys under a passphrase.
+    // Among keys of another kind each takes the message in its own way; so do keys under a passphrase.
     place.run(&["verify", "--key", "a.pub", "--key", "h.pub", "m", "by-a", "--context", "c"]).exits(1);
     place.run(&["sign", "--key", "a.pem", "by-b", "--context", "c", "--force"]).good();
     let both = ["verify", "--key", "a.pub", "--key", "h.pub", "--context", "c"];

@@ -1,9 +1,12 @@
 //! Keys: made, converted, shown, refused.
 
 use crate::place::Place;
+use hypergrove::{Engine, Params};
 use slh_dsa::{Sha2_128f, Shake192f};
 use std::fs;
+use std::hint::black_box;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// The test vectors, if they are here.
 fn vectors(suite: &str, path: &str) -> Option<PathBuf> {
@@ -401,4 +404,40 @@ fn inspection_shows_every_part_and_no_secret() {
     place.run(&["inspect", "cut.sig"]).refuses(&["cut.sig", "17087 bytes"]);
     place.run(&["inspect", "."]).refuses(&["directory"]);
     place.run(&["inspect", "missing"]).refuses(&["missing", "no such file"]);
+}
+
+/// How fast a table of keys is written, compared with the rate at which the library makes keys, in turns.
+#[test]
+#[ignore = "a measurement, which takes minutes: run it alone, with --ignored --nocapture"]
+fn tables_of_keys_against_the_library() {
+    const PAIRS: usize = 11;
+    let count: usize = std::env::var("HYPERGROVE_KEYS").map_or(100_000, |count| count.parse().unwrap());
+    let place = Place::new();
+    let set: &'static Params = "SLH-DSA-SHA2-128f".parse().unwrap();
+    let engine = Engine::builder().build().unwrap();
+    let library = |count: usize| {
+        let start = Instant::now();
+        engine.generate_batch(set, count, |_, key| drop(black_box(key))).unwrap();
+        start.elapsed()
+    };
+    let count_text = count.to_string();
+    let tool = || {
+        let start = Instant::now();
+        place.run(&["keygen", "--set", set.name, "--count", &count_text, "--table", "keys", "--force", "-q"]).good();
+        start.elapsed()
+    };
+    library(1_000);
+    let mut pairs: Vec<(f64, Duration, Duration)> = (0..PAIRS)
+        .map(|_| {
+            let (tool, library) = (tool(), library(count));
+            (library.as_secs_f64() / tool.as_secs_f64(), tool, library)
+        })
+        .collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (share, tool, library) in &pairs {
+        println!("checked: {:.1} %: the tool takes {tool:?}, the library {library:?}", 100.0 * share);
+    }
+    let median = pairs[PAIRS / 2].0;
+    println!("checked: the table has {:.1} % of the library's rate, {count} keys", 100.0 * median);
+    assert_eq!(fs::read_to_string(place.path("keys")).unwrap().lines().count(), count);
 }

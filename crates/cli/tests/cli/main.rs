@@ -14,6 +14,7 @@ mod memory;
 mod passphrase;
 mod place;
 mod report;
+mod schema;
 mod sign_verify;
 mod studies;
 mod system;

@@ -1,6 +1,8 @@
 //! What the tool leaves in memory: once `main` has returned, no secret of a private key is in it, neither on a thread's
 //! stack nor in what was freed.
 //!
+//! And how much memory long files take.
+//!
 //! `memory.c` is preloaded and writes the process's memory to a file, which is searched here. Left out are `acvp` and
 //! `kat`, whose keys are public test vectors, `bench`, whose keys nobody gets, and what the user has the tool show:
 //! seeds among the arguments, as they are written there, and `inspect --show-secrets`.
@@ -230,6 +232,17 @@ impl Check {
         (run, Memory::read(&self.place.read("memory")))
     }
 
+    /// Runs the tool, which succeeds, and gives the most memory that it had, in bytes.
+    fn most(&self, args: &[&str], stdin: Option<&str>) -> u64 {
+        let stdin = stdin.map_or_else(Stdio::null, |file| File::open(self.place.path(file)).unwrap().into());
+        let mut command = self.place.command(args);
+        command.env("LD_PRELOAD", self.library).env("MEMORY_STATUS", self.place.path("status"));
+        Run::from(command.stdin(stdin).output().unwrap()).good();
+        let status = String::from_utf8(self.place.read("status")).unwrap();
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")).unwrap();
+        most.trim().parse::<u64>().unwrap() << 10
+    }
+
     fn note(&mut self, args: &[&str], secrets: &Secrets, memory: &Memory) {
         for (what, places) in secrets.find(memory) {
             self.left.push(format!("{}: {what}, {places} times", args.join(" ")));
@@ -249,6 +262,41 @@ impl Check {
     fn finish(self) {
         assert!(self.left.is_empty(), "{}", self.left.join("\n"));
     }
+}
+
+/// A file that is hashed takes at most 8 MB, however long it is. Of one that is not hashed, all is in memory: the check
+/// sees that.
+#[test]
+fn long_files_take_little_memory() {
+    const LENGTH: u64 = 256 << 20;
+    const MOST: u64 = 8_000_000;
+    let Some(check) = Check::new() else { return };
+    let place = &check.place;
+    place.keygen("SLH-DSA-SHA2-128f", "k.pem", "p.pem");
+    for (name, length) in [("long", LENGTH), ("short", 1)] {
+        File::create(place.path(name)).unwrap().set_len(length).unwrap();
+    }
+    let most = |name: &str, hash: &str, from: Option<&str>| {
+        let prehash: &[&str] = if hash.is_empty() { &[] } else { &["--prehash", hash] };
+        let file = if from.is_some() { "-" } else { name };
+        let signed = [&["sign", "--key", "k.pem", "--force", "-o", "s", file], prehash].concat();
+        let verified = [&["verify", "--key", "p.pem", "-s", "s", file], prehash].concat();
+        [signed, verified].map(|args| check.most(&args, from))
+    };
+    for hash in ["SHA2-256", "SHA2-512", "SHAKE-128"] {
+        for piped in [false, true] {
+            let [long, short] = ["long", "short"].map(|name| most(name, hash, piped.then_some(name)));
+            for (what, long, short) in [("sign", long[0], short[0]), ("verify", long[1], short[1])] {
+                println!("{what}, {hash}, standard input {piped}: {long} and {short} bytes");
+                assert!(long < short + MOST, "{what}, {hash}, standard input {piped}: {long} and {short} bytes");
+            }
+        }
+    }
+    let [long, short] = ["long", "short"].map(|name| most(name, "", None));
+    assert!(
+        long.iter().all(|most| *most > LENGTH) && short.iter().all(|most| *most < LENGTH / 8),
+        "{long:?} and {short:?} bytes"
+    );
 }
 
 /// What is left is found: a context string is no secret, and on the stack, among the arguments; nothing is of another one.

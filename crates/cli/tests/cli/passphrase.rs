@@ -42,7 +42,7 @@ fn every_command_reads_an_encrypted_key() {
         assert!(shown.text().contains("private key of SLH-DSA-SHA2-128f") && shown.text().contains("AES-256-CBC"));
         assert!(!shown.text().contains("00010203"), "{}", shown.text());
         assert!(with(&["inspect", key, "--json"]).good().text().contains(r#""encryption": ""#));
-        // A public key beside it must be its own, and the key of another scheme is not meant.
+        // A public key next to it must be its own, and the key of another scheme is not meant.
         if key == "e.pem" {
             place.write("both.pem", [place.read("e.pem"), place.read("p.pem")].concat());
             with(&["sign", "--key", "both.pem", "m", "--force"]).good();

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A measurement, with what it has beside others.
+/// A measurement, with fields that not every measurement has.
 fn record(more: Value) -> Value {
     let mut record = json!({
         "scheme": "SLH-DSA", "set": "SLH-DSA-SHA2-128f", "op": "sign", "batch": 64, "backend": "cuda", "device": "A & B <GPU>",
@@ -150,6 +150,17 @@ fn the_page_is_whole_and_needs_nothing_else() {
         let outside = attributes.contains("src=") || name == "iframe" || name == "object";
         assert!(!outside && (name != "link" || attributes.contains("href=\"data:,\"")), "{name} {attributes}");
     }
+    // It is as wide as its window: no rule fixes a width, drawings scale, and tables scroll by themselves. A browser sees the rest.
+    assert!(page.contains("content=\"width=device-width, initial-scale=1\""));
+    let styles: Vec<&str> = page.split("<style>").skip(1).filter_map(|rest| rest.split("</style>").next()).collect();
+    for rule in styles.iter().flat_map(|style| style.split(['{', ';', '}', ' '])) {
+        assert!(!rule.starts_with("width:") || ["width:100%", "width:fit-content"].contains(&rule), "{rule}");
+    }
+    for (name, attributes) in &elements {
+        let is_fixed = attributes.split_once("style=\"").is_some_and(|(_, style)| style.contains("px"));
+        assert!(!is_fixed && (name != "svg" || attributes.contains("viewBox=\"0 0 ")), "{name} {attributes}");
+    }
+    assert_eq!(page.matches("<table").count(), page.matches("<div class=\"table\"").count());
     // What is linked to is there, once.
     for (_, attributes) in elements.iter().filter(|(name, _)| name == "a") {
         let anchor = attributes.split("href=\"#").nth(1).unwrap().split('"').next().unwrap();
@@ -278,8 +289,8 @@ window.addEventListener('load', () => {
   const colours = [];
   for (let i = 0; i < 3; i++) { button.click(); colours.push(root.dataset.theme + getComputedStyle(document.body).backgroundColor); }
   if (new Set(colours).size !== 3 || colours[2].indexOf('undefined') !== 0) failures.push('themes: ' + colours);
-  const told = { width: window.innerWidth, stops: stops.length, figures: figures.length, failures: [...new Set(failures)].slice(0, 20) };
-  parent.postMessage(JSON.stringify(told), '*');
+  const seen = { width: window.innerWidth, stops: stops.length, figures: figures.length, failures: [...new Set(failures)].slice(0, 20) };
+  parent.postMessage(JSON.stringify(seen), '*');
 });
 </script>"#;
 

@@ -131,12 +131,12 @@ fn bad_manifests_and_trees_are_refused() {
     refuses("SUM  a\nSUM  /etc/passwd\n", &["bad: line 2: '/etc/passwd' is absolute"]);
     refuses("SUM  a\nSUM  b\nSUM  ./a\n", &["line 3: 'a' is listed twice"]);
     refuses("SUM  a\nrubbish\n", &["line 2: this is no line of sha256sum"]);
-    refuses("", &["bad has no files"]);
+    refuses("", &["bad has no files", "make the manifest anew"]);
     let manifest = |tree: &str, more: &[&str]| {
         place.run(&[&["sign", "--key", "k.pem", "--manifest", tree, "-o", "s"], more].concat())
     };
-    manifest("absent", &[]).refuses(&["cannot read absent"]);
-    manifest("k.pem", &[]).refuses(&["k.pem: this is no directory"]);
+    manifest("absent", &[]).refuses(&["cannot read absent", "check the name"]);
+    manifest("k.pem", &[]).refuses(&["k.pem is not a directory", "hint: name a directory\n"]);
     fs::create_dir(place.path("empty")).unwrap();
     manifest("empty", &[]).refuses(&["empty has no files"]);
     let link = |to: &str, words: &[&str]| {
@@ -161,6 +161,10 @@ fn bad_manifests_and_trees_are_refused() {
     sign(&place, &[]).good();
     let run = place.run(&["verify", "--key", "p.pem", "--manifest", "release.sums"]).exits(2);
     run.says(&["cannot read a: ", "name another directory with --root"]);
+    // Before anything is verified: nothing is on standard output.
+    for (root, words) in [("absent", "cannot read absent"), ("k.pem", "k.pem is not a directory")] {
+        place.run(&["verify", "--key", "p.pem", "--manifest", "release.sums", "--root", root]).refuses(&[words]);
+    }
     fs::remove_file(place.path("release.sums.sig")).unwrap();
     verify(&place, &[]).refuses(&["cannot read release.sums.sig"]);
 }
@@ -174,7 +178,7 @@ fn directories_are_signed_file_by_file() {
     assert!(place.path("signatures/sub/deep").join("new\nline.sig").is_file());
     let verify = |more: &[&str]| place.run(&[&["verify", "--key", "p.pem", "-r", "tree"], more].concat());
     verify(&["--signature-dir", "signatures"]).good();
-    // Beside the files; signatures are not signed, the second time either.
+    // Next to the files; signatures are not signed, the second time either.
     for _ in 0..2 {
         place.run(&["sign", "--key", "k.pem", "-r", "tree", "--force"]).good();
     }
@@ -196,6 +200,9 @@ fn names_in_a_list_may_end_with_nul() {
     let run = place.run(&["verify", "--key", "p.pem", "--list", "list", "--null"]).good();
     assert_eq!(run.text().lines().count(), 10);
     assert_eq!(place.run(&["hash", "--list", "list", "-0"]).good().text().lines().count(), 10);
+    for command in [&["sign", "--key", "k.pem"][..], &["verify", "--key", "p.pem"], &["hash"]] {
+        place.run(&[command, &["--list", "list"]].concat()).refuses(&["list has a NUL byte", "with -0"]);
+    }
     place.run(&["verify", "--key", "p.pem", "-0", "tree/a"]).refuses(&["--list"]);
 }
 

@@ -1,6 +1,6 @@
 //! Certificates, requests and CMS: others' are verified, ours are taken apart, and what is wrong is one line.
 
-use crate::place::Place;
+use crate::place::{Place, Run};
 use base64ct::{Base64, Encoding};
 use hypergrove::x509::SignedData;
 use hypergrove_testkit::vectors;
@@ -9,6 +9,8 @@ use serde_json::Value;
 use std::process::Command;
 
 const SHA2_128F: &[u8] = b"\x06\x09\x60\x86\x48\x01\x65\x03\x04\x03\x15";
+/// HashSLH-DSA, SLH-DSA-SHA2-128f with SHA2-256.
+const SHA2_128F_WITH_SHA2_256: &[u8] = b"\x06\x09\x60\x86\x48\x01\x65\x03\x04\x03\x24";
 const SHA256: &[u8] = b"\x30\x0b\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01";
 const DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01";
 const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
@@ -57,22 +59,27 @@ fn sign(place: &Place, key: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// SEQUENCE { what is signed, algorithm, BIT STRING }.
-fn signed(place: &Place, key: &str, bytes: &[u8]) -> Vec<u8> {
+fn signed(place: &Place, key: &str, algorithm: &[u8], bytes: &[u8]) -> Vec<u8> {
     let signature = sign(place, key, bytes);
-    sequence(&[bytes, &sequence(&[SHA2_128F]), &tlv(3, &[&[0], &signature])])
+    sequence(&[bytes, &sequence(&[algorithm]), &tlv(3, &[&[0], &signature])])
 }
 
 fn certificate(place: &Place, issuer: &str, subject: &str) -> Vec<u8> {
+    certificate_by(place, issuer, SHA2_128F, subject)
+}
+
+/// By an issuer whose key signs with this algorithm.
+fn certificate_by(place: &Place, issuer: &str, algorithm: &[u8], subject: &str) -> Vec<u8> {
     let validity = sequence(&[&tlv(0x17, &[b"250101000000Z"]), &tlv(0x17, &[b"350101000000Z"])]);
     let (from, to) = (name(issuer), name(subject));
     let spki = spki(place, &format!("{subject}.pub"));
-    let body = sequence(&[b"\xa0\x03\x02\x01\x02\x02\x01\x2a", &sequence(&[SHA2_128F]), &from, &validity, &to, &spki]);
-    signed(place, &format!("{issuer}.pem"), &body)
+    let body = sequence(&[b"\xa0\x03\x02\x01\x02\x02\x01\x2a", &sequence(&[algorithm]), &from, &validity, &to, &spki]);
+    signed(place, &format!("{issuer}.pem"), algorithm, &body)
 }
 
 fn request(place: &Place) -> Vec<u8> {
     let body = sequence(&[b"\x02\x01\x00", &name("leaf"), &spki(place, "leaf.pub"), b"\xa0\x00"]);
-    signed(place, "leaf.pem", &body)
+    signed(place, "leaf.pem", SHA2_128F, &body)
 }
 
 /// Without signed attributes, the message inside as this element or detached, and the algorithm with these parameters.
@@ -141,6 +148,136 @@ fn certificates_and_requests_are_verified() {
                 .exits(1);
         }
     }
+}
+
+/// An issuer's key of HashSLH-DSA signs the digest of a certificate's body, by the algorithm of its own.
+#[test]
+fn certificates_by_a_key_of_hash_slh_dsa_are_verified() {
+    let place = place();
+    let seeds = "5a".repeat(48);
+    let keygen = |name: &str, kind: &[&str]| {
+        let (private, public) = (format!("{name}.pem"), format!("{name}.pub"));
+        let args = ["keygen", "--set", "sha2-128f", "--seeds", &seeds, "-o", &private, "--pubout", &public];
+        place.run(&[&args[..], kind].concat()).good();
+    };
+    keygen("hash", &["--hash-slh-dsa"]);
+    let leaf = certificate_by(&place, "hash", SHA2_128F_WITH_SHA2_256, "leaf");
+    place.write("ca.der", certificate_by(&place, "hash", SHA2_128F_WITH_SHA2_256, "hash"));
+    place.write("leaf.der", &leaf);
+    let verify = |leaf: &str, issuer: &str| place.run(&["verify", "--certificate", leaf, "--issuer", issuer]);
+    verify("ca.der", "ca.der").good();
+    for issuer in ["ca.der", "hash.pub", "hash.pem"] {
+        assert_eq!(verify("leaf.der", issuer).good().text(), "leaf.der: OK\n");
+    }
+    let subject = leaf.windows(4).position(|four| four == b"leaf").unwrap();
+    for at in [subject, leaf.len() - 17_088, leaf.len() - 1] {
+        let mut changed = leaf.clone();
+        changed[at] ^= 1;
+        place.write("changed", changed);
+        assert_eq!(verify("changed", "ca.der").exits(1).text(), "changed: FAILED\n");
+    }
+    // The same key without the pre-hash is another key, and so is a certificate that says so.
+    place.write("pure", certificate_by(&place, "hash", SHA2_128F, "leaf"));
+    verify("pure", "ca.der").refuses(&["it was signed with SLH-DSA-SHA2-128f, the key is for", "(HashSLH-DSA)"]);
+    verify("leaf.der", "ca.pub").refuses(&["it was signed with SLH-DSA-SHA2-128f with SHA2-256 (HashSLH-DSA)"]);
+    // The same seeds without the pre-hash sign the body itself, where the algorithm says that its digest is signed.
+    keygen("plain", &[]);
+    place.write("plain.der", certificate_by(&place, "plain", SHA2_128F, "leaf"));
+    verify("plain.der", "plain.pub").good();
+    place.write("swapped", certificate_by(&place, "plain", SHA2_128F_WITH_SHA2_256, "leaf"));
+    verify("swapped", "ca.der").exits(1);
+}
+
+/// What `inspect` says of each, for people and for programs.
+#[test]
+fn certificates_requests_and_cms_are_shown() {
+    let place = place();
+    let files = [
+        ("leaf.der", certificate(&place, "ca", "leaf")),
+        ("leaf.csr", request(&place)),
+        ("inside.p7s", cms(&place, INSIDE, b"")),
+        ("detached.p7s", cms(&place, b"", b"")),
+    ];
+    for (file, bytes) in &files {
+        place.write(file, bytes);
+    }
+    let key = json(&place.run(&["inspect", "leaf.pub", "--json"]).good());
+    let key = key["fingerprint"].as_str().unwrap();
+    let text = |file: &str| place.run(&["inspect", file]).good().text().to_owned();
+    // Each line that has a name and a value.
+    let has = |file: &str, fields: &[(&str, &str)]| {
+        let text = text(file);
+        for (name, value) in fields {
+            assert!(text.lines().any(|line| line == format!("{name:<16}{value}")), "{name}: {value} is not in\n{text}");
+        }
+        text
+    };
+    const SET: &str = "SLH-DSA-SHA2-128f";
+    let shown = has(
+        "leaf.der",
+        &[
+            ("kind", "certificate"),
+            ("subject", "CN=leaf"),
+            ("issuer", "CN=ca"),
+            ("serial", "2a"),
+            ("valid from", "2025-01-01T00:00:00Z"),
+            ("valid until", "2035-01-01T00:00:00Z"),
+            ("key of", SET),
+            ("signed with", SET),
+            ("key", key),
+        ],
+    );
+    assert!(["tbsCertificate", "signatureAlgorithm", "signature"].iter().all(|part| shown.contains(part)), "{shown}");
+    let shown = has(
+        "leaf.csr",
+        &[("kind", "certificate request"), ("subject", "CN=leaf"), ("key of", SET), ("signed with", SET), ("key", key)],
+    );
+    assert!(shown.contains("certificationRequestInfo") && !shown.contains("issuer"), "{shown}");
+    let signer = [("signed with", SET), ("digest", "SHA2-256"), ("signs", "the message itself")];
+    has("inside.p7s", &[&[("kind", "CMS with signatures"), ("message", "inside, 7 bytes")], &signer[..]].concat());
+    has("detached.p7s", &[&[("kind", "CMS with signatures"), ("message", "detached")], &signer[..]].concat());
+    // PEM and DER are the same but for their names.
+    for ((file, bytes), label) in files.iter().zip(["CERTIFICATE", "CERTIFICATE REQUEST", "CMS", "PKCS7"]) {
+        place.write("p.pem", pem(label, bytes));
+        let [mut der, mut pem] = [*file, "p.pem"].map(|file| json(&place.run(&["inspect", file, "--json"]).good()));
+        assert_eq!(
+            (&der["bytes"], &der["format"], &pem["format"]),
+            (&bytes.len().into(), &"DER".into(), &"PEM".into())
+        );
+        for of in [&mut der, &mut pem] {
+            of.as_object_mut().unwrap().remove("format");
+        }
+        assert_eq!(der, pem, "{file}");
+    }
+    // Where the parts are: the first is what is signed, and the last is the signature.
+    let shown = json(&place.run(&["inspect", "leaf.csr", "--json"]).good());
+    assert_eq!(
+        (&shown["subject"], &shown["key"], &shown["kind"]),
+        (&"CN=leaf".into(), &key.into(), &"certificate request".into())
+    );
+    let parts: Vec<_> = shown["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| {
+            let [offset, length] =
+                ["offset", "length"].map(|name| usize::try_from(part[name].as_u64().unwrap()).unwrap());
+            &files[1].1[offset..offset + length]
+        })
+        .collect();
+    place.write("body", parts[0]);
+    place.write("body.sig", parts[2]);
+    place.run(&["verify", "--key", "leaf.pub", "body"]).good();
+    // What was cut short is no certificate, and nothing is shown of it.
+    for (file, bytes) in &files {
+        place.write("cut", &bytes[..bytes.len() - 1]);
+        place.run(&["inspect", "cut"]).refuses(&["cut"]);
+        assert!(text(file).len() > 100);
+    }
+}
+
+fn json(run: &Run) -> Value {
+    serde_json::from_str(run.text()).unwrap()
 }
 
 #[test]

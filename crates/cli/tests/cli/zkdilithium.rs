@@ -21,9 +21,9 @@ fn place_of(case: &Value) -> Place {
     let seed = case["seed"].as_str().unwrap();
     let made = place.run(&["keygen", "--scheme", "zkdilithium", "--seeds", seed, "-o", "k.pem", "--pubout", "p.pem"]);
     let readers = if cfg!(unix) { "for its owner's eyes alone" } else { "for whom its directory lets read it" };
-    let told = format!("wrote k.pem: a private key of zkDilithium, {readers}\nwrote p.pem: its public key\n");
+    let reported = format!("wrote k.pem: a private key of zkDilithium, {readers}\nwrote p.pem: its public key\n");
     let run = made.good();
-    assert!(run.stderr.starts_with(&format!("{told}its fingerprint is SHA256:")), "{}", run.stderr);
+    assert!(run.stderr.starts_with(&format!("{reported}its fingerprint is SHA256:")), "{}", run.stderr);
     place.write("m", bytes(&case["msg"]));
     place
 }
@@ -88,13 +88,13 @@ fn many_files() {
     names.iter().for_each(|name| place.write(name, name));
     let files: Vec<&str> = names.iter().map(String::as_str).collect();
     let run = place.run(&[&["sign", "--threads", "2", "--key", "k.pem", "missing"], &files[..]].concat()).exits(2);
-    let mut told: String = files.iter().map(|name| format!("{name}: SIGNED\n")).collect();
-    assert_eq!(run.text(), format!("missing: ERROR\n{told}"));
+    let mut reported: String = files.iter().map(|name| format!("{name}: SIGNED\n")).collect();
+    assert_eq!(run.text(), format!("missing: ERROR\n{reported}"));
     place.write("f3", "altered");
     place.write("f4.sig", "short");
-    told = "f0: OK\nf1: OK\nf2: OK\nf3: FAILED\nf4: ERROR\n".into();
+    reported = "f0: OK\nf1: OK\nf2: OK\nf3: FAILED\nf4: ERROR\n".into();
     let run = place.run(&[&["verify", "--key", "p.pem"], &files[..]].concat()).exits(2);
-    assert_eq!(run.text(), told);
+    assert_eq!(run.text(), reported);
     run.says(&["f4.sig has 5 bytes, a signature of zkDilithium has 2,340", "1 FAILED, 1 ERROR"]);
 }
 
