@@ -8,7 +8,7 @@ use std::path::Path;
 use std::{env, fs};
 
 /// A struct of the header.
-pub(crate) trait Layout {
+pub(crate) trait StructLayout {
     const NAME: &str;
     const SIZE: usize;
     /// Names, offsets and sizes.
@@ -75,7 +75,7 @@ fn functions(source: &str) -> Vec<String> {
     source.split("#[unsafe(no_mangle)]\nextern \"C\" fn ").skip(1).map(of_function).collect()
 }
 
-fn layout<T: Layout>(out: &mut String) {
+fn layout<T: StructLayout>(out: &mut String) {
     writeln!(out, "HG_ASSERT(sizeof({}) == {});", T::NAME, T::SIZE).unwrap();
     for (member, at, size) in T::MEMBERS {
         writeln!(out, "HG_MEMBER({}, {member}, {at}, {size});", T::NAME).unwrap();

@@ -87,7 +87,7 @@ macro_rules! c_structs {
         };
 
         #[cfg(test)]
-        impl $crate::abi::Layout for $name {
+        impl $crate::abi::StructLayout for $name {
             const NAME: &str = $c;
             const SIZE: usize = size_of::<$name>();
             const MEMBERS: &[(&str, usize, usize)] =

@@ -51,7 +51,7 @@ impl Bytes {
             )));
         }
         let mut copy = zeros(buffer.len_bytes())?;
-        copy_from(&buffer, &mut copy);
+        copy_from(&buffer, &mut copy, 1);
         Ok(Bytes::Copied(copy))
     }
 }
@@ -188,32 +188,32 @@ impl Rows {
         Err(bad(format!("{} has {} rows, {of} has {count}; give one for each row", self.what, self.count)))
     }
 
-    /// Gets the rows' bytes ready. Python need not be attached.
-    pub(crate) fn hold(&self) -> PyResult<Held<'_>> {
+    /// Gets the rows' bytes ready, by up to so many threads. Python need not be attached.
+    pub(crate) fn hold(&self, threads: usize) -> PyResult<ColumnData<'_>> {
         Ok(match &self.source {
-            Source::Each(all) => Held::Slices(all.iter().map(|bytes| &bytes[..]).collect()),
+            Source::Each(all) => ColumnData::Slices(all.iter().map(|bytes| &bytes[..]).collect()),
             Source::Buffer(buffer, width) => {
                 let mut copy = zeros(buffer.len_bytes())?;
-                copy_from(buffer, &mut copy);
-                Held::Copied { bytes: copy, width: *width, rows: self.count }
+                copy_from(buffer, &mut copy, threads);
+                ColumnData::Copied { bytes: copy, width: *width, rows: self.count }
             }
             Source::Array(array, width) => {
                 let reading = array.get().read()?;
                 let rows = self.count;
                 if reading.bytes().is_some() {
-                    Held::Read { reading, width: *width, rows }
+                    ColumnData::Read { reading, width: *width, rows }
                 } else {
                     let mut bytes = zeros(size(rows, *width)?)?;
-                    reading.copy(0, &mut bytes);
-                    Held::Copied { bytes, width: *width, rows }
+                    reading.copy(0, &mut bytes, threads);
+                    ColumnData::Copied { bytes, width: *width, rows }
                 }
             }
             Source::Arrow(column) => {
                 let mut chunks = column.columns();
                 match (chunks.next(), chunks.next()) {
-                    (None, _) => Held::Slices(Vec::new()),
-                    (Some(only), None) => Held::Column(only),
-                    _ => Held::Slices(self.join(column)?),
+                    (None, _) => ColumnData::Slices(Vec::new()),
+                    (Some(only), None) => ColumnData::Column(only),
+                    _ => ColumnData::Slices(self.join(column)?),
                 }
             }
         })
@@ -259,20 +259,20 @@ fn no_rows(object: &Bound<'_, PyAny>, what: &str, why: PyErr) -> PyErr {
 }
 
 /// Rows whose bytes stay as they are.
-pub(crate) enum Held<'a> {
+pub(crate) enum ColumnData<'a> {
     Slices(Vec<&'a [u8]>),
     Copied { bytes: Vec<u8>, width: usize, rows: usize },
     Read { reading: Reading<'a>, width: usize, rows: usize },
     Column(Column<'a>),
 }
 
-impl Held<'_> {
+impl ColumnData<'_> {
     pub(crate) fn column(&self) -> Column<'_> {
         match self {
-            Held::Slices(all) => Column::Slices(all),
-            Held::Copied { bytes, width, rows } => packed(bytes, *width, *rows),
-            Held::Read { reading, width, rows } => packed(reading.bytes().unwrap_or_default(), *width, *rows),
-            Held::Column(column) => *column,
+            ColumnData::Slices(all) => Column::Slices(all),
+            ColumnData::Copied { bytes, width, rows } => packed(bytes, *width, *rows),
+            ColumnData::Read { reading, width, rows } => packed(reading.bytes().unwrap_or_default(), *width, *rows),
+            ColumnData::Column(column) => *column,
         }
     }
 }
@@ -313,12 +313,12 @@ impl<'py> Target<'py> {
     }
 
     /// Gives `work` memory for `rows` results of `width` bytes, with Python detached, and makes an array of it, or puts it where the
-    /// caller wants it.
+    /// caller wants it: up to so many threads copy it there.
     pub(crate) fn fill(
         self,
         py: Python<'py>,
-        rows: usize,
-        width: usize,
+        (rows, width): (usize, usize),
+        threads: usize,
         work: impl FnOnce(&mut [u8]) -> Result<(), Failure> + Send,
     ) -> PyResult<Bound<'py, PyAny>> {
         let len = size(rows, width)?;
@@ -332,7 +332,7 @@ impl<'py> Target<'py> {
                 let Some(mut writing) = array.get().write()? else {
                     // Others can see it.
                     let buffer = PyBuffer::get(&array)?;
-                    return Target::Buffer(array.into_any(), buffer).fill(py, rows, width, work);
+                    return Target::Buffer(array.into_any(), buffer).fill(py, (rows, width), threads, work);
                 };
                 py.detach(|| work(writing.bytes()))?;
                 drop(writing);
@@ -342,7 +342,7 @@ impl<'py> Target<'py> {
                 py.detach(|| {
                     let mut bytes = zeros(len)?;
                     let done = work(&mut bytes);
-                    copy_into(&buffer, &bytes);
+                    copy_into(&buffer, &bytes, threads);
                     done
                 })?;
                 Ok(out)

@@ -1,7 +1,7 @@
 //! Keys of SLH-DSA, and calls with one key.
 
 use crate::columns::{
-    Bytes, Held, Rows, Signals, Target, booleans, check_statuses, iterate, size, statuses, verdicts, zeros,
+    Bytes, ColumnData, Rows, Signals, Target, booleans, check_statuses, iterate, size, statuses, verdicts, zeros,
 };
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
@@ -27,15 +27,15 @@ fn set_of(name: &str) -> PyResult<&'static Params> {
 }
 
 /// How messages become M′.
-struct How {
+struct MessageMode {
     context: Option<Bytes>,
     hash: Option<PreHash>,
 }
 
-impl How {
-    fn of(context: Option<&Bound<'_, PyAny>>, prehash: Option<&str>) -> PyResult<How> {
+impl MessageMode {
+    fn of(context: Option<&Bound<'_, PyAny>>, prehash: Option<&str>) -> PyResult<MessageMode> {
         let context = context.map(|context| Bytes::of(context, "context")).transpose()?;
-        Ok(How { context, hash: prehash.map(|name| name.parse().map_err(bad)).transpose()? })
+        Ok(MessageMode { context, hash: prehash.map(|name| name.parse().map_err(bad)).transpose()? })
     }
 
     fn mode(&self) -> Mode<'_> {
@@ -155,7 +155,7 @@ impl PrivateKey {
         deterministic: bool,
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (message, how) = (Bytes::of(data, "data")?, How::of(context, prehash)?);
+        let (message, how) = (Bytes::of(data, "data")?, MessageMode::of(context, prehash)?);
         let engine = engine_of(engine)?;
         let signed = py.detach(|| engine.sign(&self.0, how.mode(), &message, randomizer(deterministic)));
         signed.map(|signature| PyBytes::new(py, signature.as_bytes())).map_err(|why| exception(&why))
@@ -173,7 +173,7 @@ impl PrivateKey {
         deterministic: bool,
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (message, how) = (Bytes::of(data, "data")?, How::of(context, prehash)?);
+        let (message, how) = (Bytes::of(data, "data")?, MessageMode::of(context, prehash)?);
         let engine = engine_of(engine)?;
         let job = SignJob::new(self.0.clone(), &message[..]).mode(how.mode()).randomizer(randomizer(deterministic));
         Pending::start(py, || match engine.submit(job) {
@@ -196,11 +196,11 @@ impl PrivateKey {
         out: Option<&Bound<'py, PyAny>>,
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (messages, how) = (Rows::of(messages, "messages")?, How::of(context, prehash)?);
+        let (messages, how) = (Rows::of(messages, "messages")?, MessageMode::of(context, prehash)?);
         let (engine, width) = (engine_of(engine)?, self.signature_size());
-        let target = Target::of(out, messages.count, width)?;
-        target.fill(py, messages.count, width, |signatures| {
-            let held = messages.hold()?;
+        let (target, threads) = (Target::of(out, messages.count, width)?, engine.threads());
+        target.fill(py, (messages.count, width), threads, |signatures| {
+            let held = messages.hold(threads)?;
             let rows = SignRows {
                 keys: RowSigningKeys::One(&self.0),
                 mode: how.mode(),
@@ -349,7 +349,7 @@ impl PublicKey {
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
-        let (how, engine) = (How::of(context, prehash)?, engine_of(engine)?);
+        let (how, engine) = (MessageMode::of(context, prehash)?, engine_of(engine)?);
         how.mode().check(b"").map_err(bad)?;
         let set = self.set();
         if signature.len() != self.signature_size() {
@@ -374,7 +374,7 @@ impl PublicKey {
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<bool> {
         let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
-        let (how, engine) = (How::of(context, prehash)?, engine_of(engine)?);
+        let (how, engine) = (MessageMode::of(context, prehash)?, engine_of(engine)?);
         how.mode().check(b"").map_err(bad)?;
         if signature.len() != self.signature_size() {
             return Ok(false);
@@ -522,11 +522,11 @@ impl Keys {
         }
     }
 
-    fn hold(&self) -> PyResult<Option<Held<'_>>> {
-        if let Keys::Packed(_, rows) = self { rows.hold().map(Some) } else { Ok(None) }
+    fn hold(&self, threads: usize) -> PyResult<Option<ColumnData<'_>>> {
+        if let Keys::Packed(_, rows) = self { rows.hold(threads).map(Some) } else { Ok(None) }
     }
 
-    fn column<'a>(&'a self, held: &'a Option<Held<'_>>) -> RowVerifyingKeys<'a> {
+    fn column<'a>(&'a self, held: &'a Option<ColumnData<'_>>) -> RowVerifyingKeys<'a> {
         match (self, held) {
             (Keys::One(key), _) => RowVerifyingKeys::One(key),
             (Keys::Table(keys, of), _) => RowVerifyingKeys::Table { keys, of },
@@ -556,7 +556,7 @@ pub(crate) fn verify_batch<'py>(
 ) -> PyResult<Bound<'py, Array>> {
     let keys = Keys::of(public_keys, set)?;
     let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
-    let (how, engine) = (How::of(context, prehash)?, engine_of(engine)?);
+    let (how, engine) = (MessageMode::of(context, prehash)?, engine_of(engine)?);
     signatures.check_width(keys.params().sig_bytes(), &format!("a signature of {}", keys.params().name))?;
     signatures.check_count(messages.count, "messages")?;
     if let Some(count) = keys.rows().filter(|count| *count != messages.count) {
@@ -566,7 +566,8 @@ pub(crate) fn verify_batch<'py>(
         )));
     }
     let verdicts = py.detach(|| {
-        let (held_keys, signatures, texts) = (keys.hold()?, signatures.hold()?, messages.hold()?);
+        let threads = engine.threads();
+        let (held_keys, signatures, texts) = (keys.hold(threads)?, signatures.hold(threads)?, messages.hold(threads)?);
         let rows = VerifyRows {
             keys: keys.column(&held_keys),
             mode: how.mode(),
@@ -613,8 +614,9 @@ pub(crate) fn sha256_batch<'py>(
     engine: Option<&Bound<'py, Engine>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
-    Target::of(out, messages.count, 32)?.fill(py, messages.count, 32, |sums| {
-        let held = messages.hold()?;
+    let threads = engine.threads();
+    Target::of(out, messages.count, 32)?.fill(py, (messages.count, 32), threads, |sums| {
+        let held = messages.hold(threads)?;
         let mut statuses = statuses(messages.count)?;
         engine.sha256_rows(held.column(), sums, &mut statuses)?;
         check_statuses(&statuses, RowStatus::Hashed)

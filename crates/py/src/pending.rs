@@ -67,7 +67,7 @@ impl Pending {
     /// The answer, if it is known; otherwise the loop learns when it is.
     fn answer(slf: &Bound<'_, Pending>) -> Option<Result<Answer, Error>> {
         let mut place = slf.get().job.lock().unwrap_or_else(PoisonError::into_inner);
-        let waker = Waker::from(Arc::new(Woken(slf.clone().unbind())));
+        let waker = Waker::from(Arc::new(PendingWaker(slf.clone().unbind())));
         match place.as_mut()?(&waker) {
             Poll::Ready(answer) => {
                 *place = None;
@@ -108,9 +108,9 @@ pub(crate) fn invalid(scheme: &str) -> PyErr {
 }
 
 /// Tells the loop that there is an answer.
-struct Woken(Py<Pending>);
+struct PendingWaker(Py<Pending>);
 
-impl Wake for Woken {
+impl Wake for PendingWaker {
     fn wake(self: Arc<Self>) {
         TELLING.fetch_add(1, SeqCst);
         if !IS_ENDING.load(SeqCst) {
@@ -120,7 +120,7 @@ impl Wake for Woken {
     }
 }
 
-impl Woken {
+impl PendingWaker {
     fn tell(&self) {
         Python::try_attach(|py| {
             let pending = self.0.bind(py);

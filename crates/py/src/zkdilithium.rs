@@ -105,9 +105,11 @@ impl ZkPrivateKey {
         out: Option<&Bound<'py, PyAny>>,
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?.zkdilithium());
-        Target::of(out, messages.count, SIG_BYTES)?.fill(py, messages.count, SIG_BYTES, |signatures| {
-            let held = messages.hold()?;
+        let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
+        let (target, threads) = (Target::of(out, messages.count, SIG_BYTES)?, engine.threads());
+        let engine = engine.zkdilithium();
+        target.fill(py, (messages.count, SIG_BYTES), threads, |signatures| {
+            let held = messages.hold(threads)?;
             let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: held.column().into() };
             let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
             engine.sign_rows_with_progress(&rows, signatures, &mut statuses, |_| signals.check())?;
@@ -265,7 +267,8 @@ pub(crate) fn zk_verify_batch<'py>(
     engine: Option<&Bound<'py, Engine>>,
 ) -> PyResult<Bound<'py, Array>> {
     let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
-    let engine = engine_of(engine)?.zkdilithium();
+    let engine = engine_of(engine)?;
+    let (threads, engine) = (engine.threads(), engine.zkdilithium());
     let is_list = public_keys.is_instance_of::<PyList>() || public_keys.is_instance_of::<PyTuple>();
     let keys = if let Ok(key) = public_keys.cast::<ZkPublicKey>() {
         Keys::One(key.get().0.clone())
@@ -294,7 +297,7 @@ pub(crate) fn zk_verify_batch<'py>(
     let verdicts = py.detach(|| {
         let of: Vec<u32>;
         let held_keys;
-        let (signatures, texts) = (signatures.hold()?, messages.hold()?);
+        let (signatures, texts) = (signatures.hold(threads)?, messages.hold(threads)?);
         let keys = match &keys {
             Keys::One(key) => RowVerifyingKeys::One(key),
             Keys::Table(keys) => {
@@ -302,7 +305,7 @@ pub(crate) fn zk_verify_batch<'py>(
                 RowVerifyingKeys::Table { keys, of: &of }
             }
             Keys::Packed(rows) => {
-                held_keys = rows.hold()?;
+                held_keys = rows.hold(threads)?;
                 RowVerifyingKeys::Encoded(held_keys.column())
             }
         };

@@ -337,3 +337,19 @@ def test_memory_is_asked_for_within_reason(key: PrivateKey) -> None:
     small = Engine(devices="cpu", memory=1)
     with pytest.raises(MemoryError):
         hypergrove.PrivateKey.generate(SET, engine=small)
+
+
+def test_large_arrays_are_copied_whole() -> None:
+    """By several threads, in parts of megabytes."""
+    threads = Engine(threads=3)
+    rows = np.random.default_rng(1).integers(0, 256, (777, 40_009), dtype=np.uint8)
+    expected = [hashlib.sha256(row.tobytes()).digest() for row in rows]
+    assert list(sha256_batch(rows, engine=threads)) == expected
+    seen = threads.empty(rows.shape)
+    view = np.asarray(seen)
+    view[:] = rows
+    assert list(sha256_batch(seen, engine=threads)) == expected
+    many = np.arange(300_007 * 2, dtype=np.uint32).view(np.uint8).reshape(300_007, 8)
+    out = np.zeros((300_007, 32), dtype=np.uint8)
+    sha256_batch(many, out=out, engine=threads)
+    assert out.tobytes() == sha256_batch([row.tobytes() for row in many]).tobytes()

@@ -161,12 +161,12 @@ impl Reading<'_> {
         self.is_alone.then(|| unsafe { std::slice::from_raw_parts(self.array.start.as_ptr(), self.array.len) })
     }
 
-    /// Copies bytes, while others may write to views.
-    pub(crate) fn copy(&self, from: usize, to: &mut [u8]) {
+    /// Copies bytes by up to so many threads, while others may write to views.
+    pub(crate) fn copy(&self, from: usize, to: &mut [u8], threads: usize) {
         let end = from.checked_add(to.len());
         assert!(end.is_some_and(|end| end <= self.array.len), "bytes of the array");
         // SAFETY: the bytes are within the array's memory, to which no call writes until this is dropped.
-        unsafe { super::buffer::load(self.array.start.as_ptr().add(from), to) };
+        unsafe { super::buffer::load_all(self.array.start.as_ptr().add(from), to, threads) };
     }
 }
 
@@ -221,7 +221,7 @@ impl Array {
         }
         let width = array.strides[0] as usize;
         let mut copy = vec![0; width];
-        array.read()?.copy(row as usize * width, &mut copy);
+        array.read()?.copy(row as usize * width, &mut copy, 1);
         match array.element {
             Element::Byte => Ok(PyBytes::new(slf.py(), &copy).into_any()),
             Element::Bool => Ok(PyBool::new(slf.py(), copy[0] != 0).to_owned().into_any()),
@@ -236,7 +236,7 @@ impl Array {
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let reading = self.read()?;
         PyBytes::new_with(py, self.len, |to| {
-            reading.copy(0, to);
+            reading.copy(0, to, 1);
             Ok(())
         })
     }

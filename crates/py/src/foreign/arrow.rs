@@ -135,7 +135,7 @@ unsafe impl Sync for Owned<RawArray> {}
 
 /// How values lie.
 #[derive(Clone, Copy)]
-enum Layout {
+enum ValueLayout {
     /// Binary.
     Offsets32,
     /// LargeBinary.
@@ -144,8 +144,8 @@ enum Layout {
     Fixed(usize),
 }
 
-impl Layout {
-    fn of(schema: &Schema, what: &str) -> PyResult<Layout> {
+impl ValueLayout {
+    fn of(schema: &Schema, what: &str) -> PyResult<ValueLayout> {
         if schema.format.is_null() {
             return Err(bad(format!("{what}: an Arrow array without a format")));
         }
@@ -153,9 +153,9 @@ impl Layout {
         let format = unsafe { CStr::from_ptr(schema.format) }.to_string_lossy();
         if schema.dictionary.is_null() {
             match (&*format, format.strip_prefix("w:").map(str::parse)) {
-                ("z", _) => return Ok(Layout::Offsets32),
-                ("Z", _) => return Ok(Layout::Offsets64),
-                (_, Some(Ok(width))) if width <= isize::MAX as usize => return Ok(Layout::Fixed(width)),
+                ("z", _) => return Ok(ValueLayout::Offsets32),
+                ("Z", _) => return Ok(ValueLayout::Offsets64),
+                (_, Some(Ok(width))) if width <= isize::MAX as usize => return Ok(ValueLayout::Fixed(width)),
                 _ => {}
             }
         }
@@ -168,7 +168,7 @@ impl Layout {
 
 /// A column of Arrow: arrays of one type, whose rows follow one another.
 pub(crate) struct ArrowColumn {
-    layout: Layout,
+    layout: ValueLayout,
     chunks: Vec<Chunk>,
 }
 
@@ -190,7 +190,7 @@ impl ArrowColumn {
             let pair = pair.cast::<PyTuple>()?;
             let schema: Owned<Schema> = Owned::take(&pair.get_item(0)?, c"arrow_schema")?;
             let array: Owned<RawArray> = Owned::take(&pair.get_item(1)?, c"arrow_array")?;
-            let layout = Layout::of(&schema.0, what)?;
+            let layout = ValueLayout::of(&schema.0, what)?;
             let chunk = Chunk::of(array, layout, 0, what)?;
             return Ok(Some(ArrowColumn { layout, chunks: vec![chunk] }));
         }
@@ -202,7 +202,7 @@ impl ArrowColumn {
         // SAFETY: the stream is not released, and its function fills an empty structure.
         let code = get_schema.map(|get| unsafe { get(&mut stream.0, &mut schema.0) });
         stream.check(code, what)?;
-        let layout = Layout::of(&schema.0, what)?;
+        let layout = ValueLayout::of(&schema.0, what)?;
         let (mut chunks, mut rows) = (Vec::new(), 0);
         loop {
             let mut array = Owned(RawArray::EMPTY);
@@ -226,7 +226,7 @@ impl ArrowColumn {
 
     /// The width of all values, if they have one.
     pub(crate) fn width(&self) -> Option<usize> {
-        if let Layout::Fixed(width) = self.layout { Some(width) } else { None }
+        if let ValueLayout::Fixed(width) = self.layout { Some(width) } else { None }
     }
 
     /// The columns of the arrays, one after the other.
@@ -258,7 +258,7 @@ impl Owned<Stream> {
 
 impl Chunk {
     /// Checks an array. `before` rows of the column come before its own.
-    fn of(array: Owned<RawArray>, layout: Layout, before: usize, what: &str) -> PyResult<Chunk> {
+    fn of(array: Owned<RawArray>, layout: ValueLayout, before: usize, what: &str) -> PyResult<Chunk> {
         let wrong = |why: &str| bad(format!("{what}: an Arrow array that {why}; validate it"));
         let raw = &array.0;
         let size = |number: i64, why| usize::try_from(number).map_err(|_| wrong(why));
@@ -266,7 +266,7 @@ impl Chunk {
         let offset = size(raw.offset, "has a negative offset")?;
         let end = offset.checked_add(rows).filter(|end| *end < isize::MAX as usize / 16);
         let end = end.ok_or_else(|| wrong("has more rows than memory can have"))?;
-        let buffers = if matches!(layout, Layout::Fixed(_)) { 2 } else { 3 };
+        let buffers = if matches!(layout, ValueLayout::Fixed(_)) { 2 } else { 3 };
         if raw.n_buffers != buffers || raw.buffers.is_null() || raw.n_children != 0 {
             return Err(wrong("has another number of buffers than its type"));
         }
@@ -279,9 +279,9 @@ impl Chunk {
             return Err(bad(format!("{what}: row {} is null; drop the nulls or fill them", before + row)));
         }
         chunk.bytes = match layout {
-            Layout::Fixed(width) => end.checked_mul(width).filter(|bytes| isize::try_from(*bytes).is_ok()),
-            Layout::Offsets32 => chunk.offsets::<i32>().and_then(|all| usize::try_from(*all.last()?).ok()),
-            Layout::Offsets64 => chunk
+            ValueLayout::Fixed(width) => end.checked_mul(width).filter(|bytes| isize::try_from(*bytes).is_ok()),
+            ValueLayout::Offsets32 => chunk.offsets::<i32>().and_then(|all| usize::try_from(*all.last()?).ok()),
+            ValueLayout::Offsets64 => chunk
                 .offsets::<i64>()
                 .and_then(|all| isize::try_from(*all.last()?).ok())
                 .and_then(|end| usize::try_from(end).ok()),
@@ -317,7 +317,7 @@ impl Chunk {
             .then(|| unsafe { std::slice::from_raw_parts(all.add(self.offset), self.rows + 1) })
     }
 
-    fn column(&self, layout: Layout) -> Column<'_> {
+    fn column(&self, layout: ValueLayout) -> Column<'_> {
         let bytes = |buffer| match self.bytes {
             0 => &[][..],
             // SAFETY: the array's values have so many bytes, by its type's width or by its last offset, and do not change.
@@ -325,13 +325,13 @@ impl Chunk {
         };
         match layout {
             _ if self.rows == 0 => Column::Slices(&[]),
-            Layout::Fixed(width) => {
+            ValueLayout::Fixed(width) => {
                 Column::Packed { bytes: &bytes(1)[self.offset * width..], width, stride: width, rows: self.rows }
             }
-            Layout::Offsets32 => {
+            ValueLayout::Offsets32 => {
                 Column::Variable { bytes: bytes(2), offsets: Offsets::I32(self.offsets().unwrap_or_default()) }
             }
-            Layout::Offsets64 => {
+            ValueLayout::Offsets64 => {
                 Column::Variable { bytes: bytes(2), offsets: Offsets::I64(self.offsets().unwrap_or_default()) }
             }
         }

@@ -2,24 +2,79 @@
 
 use pyo3::buffer::PyBuffer;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, scope};
 
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
-/// Copies the bytes of a contiguous buffer of `to.len()` bytes. Python need not be attached. Of what is written to the buffer
-/// meanwhile, any part may be in the copy.
-pub(crate) fn copy_from(buffer: &PyBuffer<u8>, to: &mut [u8]) {
+/// Bytes that a thread copies at a time: few threads fill the memory's bandwidth, and each takes the next part when it has done one.
+const PART: usize = 4 << 20;
+
+/// Copies the bytes of a contiguous buffer of `to.len()` bytes, by up to so many threads. Python need not be attached. Of what is
+/// written to the buffer meanwhile, any part may be in the copy.
+pub(crate) fn copy_from(buffer: &PyBuffer<u8>, to: &mut [u8], threads: usize) {
     let from = start(buffer, to.len());
     // SAFETY: the buffer has as many bytes as `to`, and its exporter keeps them in place until the buffer is released.
-    unsafe { load(from, to) }
+    unsafe { load_all(from, to, threads) }
 }
 
 /// Writes all bytes of a contiguous buffer that is not read-only, as [`copy_from`] reads them.
-pub(crate) fn copy_into(buffer: &PyBuffer<u8>, from: &[u8]) {
+pub(crate) fn copy_into(buffer: &PyBuffer<u8>, from: &[u8], threads: usize) {
     assert!(!buffer.readonly(), "the caller checked that the buffer may be written");
-    let to = start(buffer, from.len());
-    // SAFETY: as in `copy_from`; the buffer may be written.
-    unsafe { store(from, to) }
+    let to = Address(start(buffer, from.len()));
+    // SAFETY: as in `copy_from`; the buffer may be written, and no two parts overlap.
+    by_parts(from.chunks(PART), threads, |part, from| unsafe { store(from, to.part(part)) });
+}
+
+/// Copies by relaxed loads, by up to so many threads.
+///
+/// # Safety
+///
+/// As for [`load`].
+pub(super) unsafe fn load_all(from: *mut u8, to: &mut [u8], threads: usize) {
+    let from = Address(from);
+    // SAFETY: each part lies within the bytes that the caller vouches for.
+    by_parts(to.chunks_mut(PART), threads, |part, to| unsafe { load(from.part(part), to) });
+}
+
+/// Where bytes begin that several threads copy.
+#[derive(Clone, Copy)]
+struct Address(*mut u8);
+
+// SAFETY: what is done with the address is for the functions that get it, `load` and `store`, whose accesses are atomic.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+impl Address {
+    /// # Safety
+    ///
+    /// The part begins within the memory.
+    unsafe fn part(&self, part: usize) -> *mut u8 {
+        // SAFETY: as the caller says.
+        unsafe { self.0.add(part * PART) }
+    }
+}
+
+/// Does `work` for all parts, on this thread and on others as far as they can be had.
+fn by_parts<T: Send>(parts: impl ExactSizeIterator<Item = T> + Send, threads: usize, work: impl Fn(usize, T) + Sync) {
+    let others = threads.min(parts.len()).saturating_sub(1);
+    let parts = Mutex::new(parts.enumerate());
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let some = || {
+        while let Some((part, bytes)) = next() {
+            work(part, bytes);
+        }
+    };
+    scope(|scope| {
+        for _ in 0..others {
+            if Builder::new().spawn_scoped(scope, some).is_err() {
+                break;
+            }
+        }
+        some();
+    });
 }
 
 /// Where the buffer's bytes begin.
@@ -39,7 +94,7 @@ fn head(at: *mut u8, len: usize) -> usize {
 /// # Safety
 ///
 /// There are `to.len()` bytes at `from`, which nobody frees meanwhile.
-pub(super) unsafe fn load(from: *mut u8, to: &mut [u8]) {
+unsafe fn load(from: *mut u8, to: &mut [u8]) {
     let (head, rest) = to.split_at_mut(head(from, to.len()));
     let (words, tail) = rest.as_chunks_mut::<WORD>();
     let mut at = from;
