@@ -21,7 +21,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("crates/fips205/src/keys.rs", &["fn check_length(", "fn widen(", "pub fn from_bytes(", "pub fn to_bytes(", "impl fmt::Display for KeyError"]),
     ("crates/zkdilithium/src/pem.rs", &["fn decode(", "pub fn read_pem("]),
     ("crates/zkdilithium/src/keys.rs", &[
-        "impl fmt::Display for KeyError", "fn check_length(", "pub fn from_bytes(", "pub fn check(", "fn unpack_each<", "impl Opened {",
+        "impl fmt::Display for KeyError", "fn check_length(", "pub fn from_bytes(", "pub fn check(", "fn unpack_each<", "impl DecodedSignature {",
         "pub fn is_canonical_with(",
     ]),
     ("crates/zkdilithium/src/pack.rs", &[
@@ -40,7 +40,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("crates/tune/src/journal.rs", &["impl Samples {"]),
     ("crates/cli/src/pem.rs", &["pub(crate) fn is_pem(", "impl<'a> Pem<'a> {", "impl Block<'_> {", "fn endless(", "fn damaged(", "pub(crate) fn mixed("]),
     ("crates/cli/src/keys.rs", &[
-        "pub(crate) fn scheme(", "pub(crate) fn recognise(", "fn raw(", "fn private(der", "fn public(der", "fn unknown(", "pub(crate) fn elements(",
+        "pub(crate) fn scheme(", "pub(crate) fn recognise(", "fn in_pem(", "fn raw(", "fn private(der", "fn public(der", "fn unknown(", "pub(crate) fn elements(",
     ]),
     ("crates/cli/src/inspect.rs", &[
         "pub(crate) fn report(", "fn part(", "fn hidden(", "fn signature(", "fn key(", "fn of_zkdilithium(",

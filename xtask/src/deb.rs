@@ -1,5 +1,6 @@
 //! `cargo xtask deb`: Debian packages of the tool and of the C library.
 
+use crate::process::{Outcome, Step};
 use crate::{capi, install, process};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,13 +47,115 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     if !process::answers("dpkg-deb", &["--version"]) {
         return Err("there is no dpkg-deb: install Debian's package dpkg".into());
     }
+    build()?;
+    Ok(true)
+}
+
+/// All packages, in Cargo's target folder.
+fn build() -> Result<Vec<PathBuf>, String> {
     let (version, folder) = (capi::version()?, process::target().join("deb"));
     // What an older run staged is no part of this one.
     let _ = fs::remove_dir_all(&folder);
+    let mut built = Vec::new();
     for package in &PACKAGES {
-        println!("{}", package.build(&folder, &version)?.display());
+        let file = package.build(&folder, &version)?;
+        println!("{}", file.display());
+        built.push(file);
     }
-    Ok(true)
+    Ok(built)
+}
+
+/// CI's step: dpkg installs the packages in a root of their own, what was installed works, and dpkg removes all of it.
+pub(crate) fn check() -> Step {
+    if !cfg!(target_os = "linux") || !process::answers("dpkg-deb", &["--version"]) {
+        return Ok(Outcome::Skipped("no dpkg-deb: install Debian's package dpkg".into()));
+    }
+    if says("id", &["-u"])? != "0" {
+        return Ok(Outcome::Skipped("dpkg installs as root alone".into()));
+    }
+    let packages = build()?;
+    let root = process::target().join("deb/root");
+    let database = root.join("var/lib/dpkg");
+    for folder in ["updates", "info", "triggers"] {
+        make(&database.join(folder))?;
+    }
+    for file in ["status", "available"] {
+        write(&database.join(file), "")?;
+    }
+    let before = files(&root)?;
+    dpkg(&root, "--install", &packages.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+    let count = installed(&root)?;
+    dpkg(&root, "--purge", &PACKAGES.map(|package| Path::new(package.name)))?;
+    let left: Vec<_> = files(&root)?.into_iter().filter(|file| !before.contains(file)).collect();
+    match left.iter().find(|file| !file.starts_with(&database)) {
+        Some(file) => Err(format!("dpkg has removed the packages, and {} is left", file.display())),
+        None => Ok(Outcome::Passed(format!("{} packages, {count} files, installed, run and removed", PACKAGES.len()))),
+    }
+}
+
+/// dpkg on a root of its own, which has no glibc: the machine's own is used.
+fn dpkg(root: &Path, action: &str, what: &[&Path]) -> Result<(), String> {
+    let mut command = Command::new("dpkg");
+    command.arg("--root").arg(root).args(["--log=/dev/null", "--force-depends", action]).args(what);
+    process::run(command)
+}
+
+/// Looks at what was installed and uses it; the number of its files.
+fn installed(root: &Path) -> Result<usize, String> {
+    let usr = root.join("usr");
+    let there = files(&usr)?;
+    let has = |end: &str| match there.iter().any(|file| file.to_string_lossy().ends_with(end)) {
+        true => Ok(()),
+        false => Err(format!("no file {end} was installed")),
+    };
+    for end in [
+        "bash-completion/completions/hypergrove",
+        "zsh/vendor-completions/_hypergrove",
+        "fish/vendor_completions.d/hypergrove.fish",
+        "man1/hypergrove.1.gz",
+        "man1/hypergrove-sign.1.gz",
+        "doc/hypergrove/copyright",
+        "include/hypergrove.h",
+        ".so",
+        ".a",
+        ".pc",
+    ] {
+        has(end)?;
+    }
+    if let Some(link) = there.iter().find(|file| !file.exists()) {
+        return Err(format!("{} leads nowhere", link.display()));
+    }
+    let tool = usr.join("bin/hypergrove");
+    let says_version = says(&tool.to_string_lossy(), &["--version"])?;
+    if !says_version.contains(&capi::version()?) {
+        return Err(format!("the tool that was installed says '{says_version}'"));
+    }
+    let folder = root.join("tmp");
+    make(&folder)?;
+    write(&folder.join("message"), "message")?;
+    for arguments in [
+        &["keygen", "--set", "SLH-DSA-SHA2-128f", "-o", "key", "--pubout", "public"][..],
+        &["sign", "--key", "key", "message"],
+        &["verify", "--key", "public", "message"],
+    ] {
+        let mut command = Command::new(&tool);
+        command.args(arguments).current_dir(&folder);
+        process::run(command)?;
+    }
+    fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(there.len())
+}
+
+/// All files and links below a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for path in entries(folder)? {
+        match path.is_dir() && !path.is_symlink() {
+            true => found.extend(files(&path)?),
+            false => found.push(path),
+        }
+    }
+    Ok(found)
 }
 
 impl Package {

@@ -14,15 +14,15 @@ const MOST: [(&str, usize); 2] = [("none", 40), ("default", 70)];
 /// CI's step.
 pub(crate) fn check() -> Step {
     let page = fs::read_to_string(PAGE).map_err(|error| format!("cannot read {PAGE}: {error}"))?;
-    let told = rows(&page);
-    let names: Vec<&str> = told.iter().map(|(feature, _)| *feature).collect();
+    let stated = rows(&page);
+    let names: Vec<&str> = stated.iter().map(|(feature, _)| *feature).collect();
     if !FEATURES.iter().chain(&["none", "default"]).all(|feature| names.contains(feature)) {
         return Err(format!("{PAGE} lacks a row: it has {}", names.join(", ")));
     }
-    for (feature, told) in told {
+    for (feature, stated) in stated {
         let counted = packages(feature)?;
-        if counted != told {
-            return Err(format!("{PAGE} says {told} packages of {feature}, there are {counted}"));
+        if counted != stated {
+            return Err(format!("{PAGE} says {stated} packages of {feature}, there are {counted}"));
         }
         if let Some((_, most)) = MOST.iter().find(|(bounded, most)| *bounded == feature && counted > *most) {
             return Err(format!("{counted} packages of {feature}, at most {most} are allowed"));

@@ -2,6 +2,8 @@
 
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
 use crate::tests;
+use hypergrove_fips205::Family;
+use hypergrove_kernels::family_number;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,7 +55,7 @@ fn host() -> Result<String, String> {
         let path = generated.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    for family in 0..2 {
+    for family in Family::ALL.iter().copied().map(family_number) {
         for n in [16, 24, 32] {
             let mut command = Command::new(compiler);
             command.args(["-std=c++17", "-fsyntax-only", "-Icrates/kernels", "-DNAME=all", "-DIMAD=0", "-DUNROLLED=0"]);

@@ -24,9 +24,14 @@ pub(crate) fn check() -> Step {
         }
     }
     let listed = crate::site::pages()?;
-    let unlisted = sources::documents().into_iter().filter(|path| !listed.contains(path));
+    let is_page = |path: &&String| {
+        path.ends_with(".md") && (!path.contains('/') || path.starts_with("docs/")) && **path != crate::site::SUMMARY
+    };
+    let unlisted = files.iter().filter(is_page).filter(|path| !listed.contains(*path));
     faults.extend(unlisted.map(|path| format!("{path} is not in the site's summary, {}", crate::site::SUMMARY)));
-    sources::verdict(&faults, &format!("{count} links"))
+    let (moved, dead) = crate::site::links_of_pages()?;
+    faults.extend(dead);
+    sources::verdict(&faults, &format!("{count} links; {} pages of the site, with {moved}", listed.len()))
 }
 
 /// Where this repository is read: the rustdoc front pages, which stand elsewhere, link to its documents so.

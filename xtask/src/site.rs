@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
 const BOOK: &str = "docs/book.toml";
 const BENCHMARKS: &str = "BENCHMARKS.md";
+const REPORT: &str = "report.html";
 /// The release of mdBook that CI installs.
 const RELEASE: &str = "0.5.4";
 
@@ -49,11 +50,20 @@ pub(crate) fn pages() -> Result<BTreeSet<String>, String> {
 
 /// Makes the site; its folder.
 fn make() -> Result<PathBuf, String> {
-    let pages = pages()?;
     let folder = process::target().join("site");
+    report(&prepare(&folder)?)?;
+    let mut command = process::limited(5, "mdbook", &["build"]);
+    command.arg(&folder);
+    process::run(command)?;
+    Ok(folder.join("book"))
+}
+
+/// Writes what mdBook reads, but for the report, to the folder; the pages' folder. Needs no mdBook.
+fn prepare(folder: &Path) -> Result<PathBuf, String> {
+    let pages = pages()?;
     let source = folder.join("src");
     let write = |path: PathBuf, text: &str| {
-        fs::create_dir_all(path.parent().unwrap_or(&folder))
+        fs::create_dir_all(path.parent().unwrap_or(folder))
             .and_then(|()| fs::write(&path, text))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))
     };
@@ -68,17 +78,32 @@ fn make() -> Result<PathBuf, String> {
     for path in &pages {
         let mut text = with_links(&read(path)?, |link| moved(path, link, &pages, repository));
         if path == BENCHMARKS {
-            text += "\n[The newest studies, drawn](report.html)\n";
+            text += &format!("\n[The newest studies, drawn]({REPORT})\n");
         }
         write(source.join(path), &text)?;
     }
     let from_root = |link: &str| links::target(SUMMARY, link).map(|(path, _)| path);
     write(source.join("SUMMARY.md"), &with_links(&read(SUMMARY)?, from_root))?;
-    report(&source)?;
-    let mut command = process::limited(5, "mdbook", &["build"]);
-    command.arg(&folder);
-    process::run(command)?;
-    Ok(folder.join("book"))
+    Ok(source)
+}
+
+/// Links of the pages that mdBook would read, and what is wrong with them: each leads to a page, to the report, or to the repository.
+pub(crate) fn links_of_pages() -> Result<(usize, Vec<String>), String> {
+    let source = prepare(&process::target().join("links"))?;
+    let (mut count, mut faults) = (0, Vec::new());
+    for path in pages()? {
+        for link in links::links(&read(&source.join(&path).to_string_lossy())?) {
+            // Files of the repository are known from the documents themselves.
+            let Some((target, _)) = links::target(&path, link).filter(|_| !link.contains("://")) else { continue };
+            count += 1;
+            // mdBook makes an index of a README.
+            let page = source.join(target.replace("index.md", "README.md"));
+            if !page.is_file() && target != REPORT {
+                faults.push(format!("{path}: in the site, {link} leads to no page"));
+            }
+        }
+    }
+    Ok((count, faults))
 }
 
 /// Where a link of the page `path` leads in the site, if elsewhere: to the file in the repository if it is no page, and to an index
@@ -115,7 +140,7 @@ fn report(source: &Path) -> Result<(), String> {
     });
     let (.., newest) = studies.max().ok_or_else(|| format!("no studies in {}", benchmarks::RUNS))?;
     let mut command = process::cargo(&["run", "--release", "-p", "hypergrove-cli", "--", "report"]);
-    command.arg(newest).arg("-o").arg(source.join("report.html")).arg("--force");
+    command.arg(newest).arg("-o").arg(source.join(REPORT)).arg("--force");
     process::run(command)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::process::{self, Outcome, Step};
 use crate::prose;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -47,7 +48,17 @@ pub(crate) fn verdict(faults: &[String], checked: &str) -> Step {
     Err(format!("{} faults, first {}", faults.len(), faults[0]))
 }
 
-/// No file names a place of one machine, nor has a name without a meaning; documents have the field's words and short sentences.
+/// Sources whose comments are part of measured tables' checksums, and the table of words itself.
+const OWN_WORDS: &[&str] = &[
+    "crates/kernels/entry/",
+    "crates/kernels/hash/",
+    "crates/kernels/stage/",
+    "crates/kernels/zk/",
+    "xtask/src/prose.rs",
+];
+
+/// No file names a place of one machine, nor has a name without a meaning; documents and comments have the field's words and short
+/// sentences.
 pub(crate) fn words() -> Step {
     let Some(files) = files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
     let mut faults = Vec::new();
@@ -58,8 +69,9 @@ pub(crate) fn words() -> Step {
         }
         let bytes = fs::read(path).map_err(|error| format!("{path}: {error}"))?;
         let Ok(text) = String::from_utf8(bytes) else { continue };
-        if path.ends_with(".rs") {
-            faults.extend(prose::faults_of_comments(&text).into_iter().map(|fault| format!("{path}: {fault}")));
+        let is_source = path.ends_with(".rs") || path.ends_with(".h") || path.ends_with(".c");
+        if is_source && !OWN_WORDS.iter().any(|own| path.starts_with(own)) {
+            faults.extend(prose::faults_of_source(&text).into_iter().map(|fault| format!("{path}: {fault}")));
         }
         for (number, line) in text.lines().enumerate() {
             if let Some(place) = machine_path(line) {
@@ -67,11 +79,57 @@ pub(crate) fn words() -> Step {
             }
         }
     }
-    for path in documents() {
-        let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-        faults.extend(prose::faults(&text).into_iter().map(|fault| format!("{path}: {fault}")));
+    let mut sentences = 0;
+    for (name, text) in texts(&files)? {
+        sentences += prose::Lengths::of(&text).sentences;
+        // Words of sources are known from above.
+        let found = if name.ends_with(".md") { prose::faults(&text) } else { prose::length_faults(&text) };
+        faults.extend(found.into_iter().map(|fault| format!("{name}: {fault}")));
     }
-    verdict(&faults, &format!("{} files", files.len()))
+    verdict(&faults, &format!("{} files, {sentences} sentences", files.len()))
+}
+
+/// `cargo xtask sentences`: how long the sentences of each text are.
+pub(crate) fn print_lengths() -> Result<bool, String> {
+    let files = files().ok_or("this is no git repository")?;
+    println!("{:<40} {:>9} {:>8} {:>8}", "text", "sentences", "average", "over 30");
+    for (name, text) in texts(&files)? {
+        let lengths = prose::Lengths::of(&text);
+        println!("{name:<40} {:>9} {:>8.1} {:>8}", lengths.sentences, lengths.average, lengths.long);
+    }
+    Ok(true)
+}
+
+const HEADER: &str = "crates/capi/include/hypergrove.h";
+/// Their documentation is the tool's `--help`.
+const HELP: [&str; 2] = ["crates/cli/src/args.rs", "crates/lab/src/args.rs"];
+
+/// Names and texts of what people read: documents, the documentation of each crate, the tool's help, and the header for C. Logs of the
+/// lab and notes on runs are dated and stay as they are; BENCHMARKS.md is rendered.
+fn texts(files: &[String]) -> Result<Vec<(String, String)>, String> {
+    let read = |path: &String| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+    let is_document = |path: &&String| {
+        path.ends_with(".md")
+            && !path.starts_with("bench/")
+            && !path.starts_with("docs/lab/2")
+            && **path != "BENCHMARKS.md"
+    };
+    let mut found = Vec::new();
+    for path in files.iter().filter(is_document) {
+        found.push((path.clone(), read(path)?));
+    }
+    let mut of_crates = BTreeMap::<String, String>::new();
+    for path in files.iter().filter(|path| path.ends_with(".rs")) {
+        let documentation = prose::documentation(&read(path)?);
+        if HELP.contains(&path.as_str()) {
+            found.push((format!("{path} (help)"), documentation));
+        } else if let Some((folder, _)) = path.split_once("/src/") {
+            *of_crates.entry(format!("{folder} (rustdoc)")).or_default() += &(documentation + "\n\n");
+        }
+    }
+    found.extend(of_crates);
+    found.push((HEADER.into(), prose::comments_of_header(&read(&HEADER.into())?)));
+    Ok(found)
 }
 
 /// The documents that lead: those at the root but the page of benchmarks and the list of changes, and those in `docs`.
@@ -112,7 +170,7 @@ pub(crate) fn forbid_unsafe() -> Step {
     verdict(&faults, &format!("{count} files"))
 }
 
-/// Whether files beside or below this crate root may hold `unsafe`.
+/// Whether files next to or below this crate root may hold `unsafe`.
 fn holds_exceptions(root: &str) -> bool {
     let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
     MAY_BE_UNSAFE.iter().any(|place| place.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))

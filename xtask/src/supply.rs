@@ -81,7 +81,7 @@ pub(crate) fn advisories() -> Step {
 
 /// The bill of materials of the tool, as CycloneDX in JSON, and how many dependencies it names.
 fn make_sbom() -> Result<(PathBuf, usize), String> {
-    // It writes a file beside each manifest of the workspace.
+    // It writes a file next to each manifest of the workspace.
     const NAME: &str = "cyclonedx.tmp";
     let mut command = process::cargo(&[CYCLONEDX, "--manifest-path", "crates/cli/Cargo.toml", "--format", "json"]);
     command.args(["--target", "all", "--override-filename", NAME]);

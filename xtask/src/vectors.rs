@@ -15,7 +15,7 @@ const SUITES: &[(&str, &str)] = &[
     ("CMS, Bouncy Castle", "slh-dsa/bc_artifacts_cms_v3"),
 ];
 
-/// HYPERGROVE_VECTORS, or `shared/vectors` beside the workspace.
+/// HYPERGROVE_VECTORS, or `shared/vectors` next to the workspace.
 pub(crate) fn folder() -> PathBuf {
     std::env::var_os("HYPERGROVE_VECTORS")
         .map_or_else(|| crate::workspace().parent().unwrap_or(Path::new("/")).join("shared/vectors"), PathBuf::from)
