@@ -47,6 +47,8 @@ fn library() -> Option<&'static str> {
 struct Secrets {
     /// Eight bytes in a row, and what they are.
     bytes: HashMap<u64, String>,
+    /// Sixteen hexadecimal digits in a row, by the first eight and the last, and what they are.
+    digits: HashMap<[u64; 2], String>,
     /// Polynomials by their coefficients, or values, from 0 to q − 1.
     polynomials: Vec<(String, Vec<u32>)>,
     /// Four elements in a row, and where they are: the polynomial, and the first's place.
@@ -72,7 +74,9 @@ impl Secrets {
         }
     }
 
-    /// The same as text: base64, whatever the place of the first byte among three, and hexadecimal.
+    /// The same as text: base64, whatever the place of the first byte among three, and hexadecimal. Eight digits are not
+    /// enough: four bytes of a packed polynomial have some 25 bits, and the texts of `/proc/self/maps` and
+    /// `/proc/self/status`, which the tool reads, are full of digits.
     fn add_text(&mut self, name: &str, secret: &[u8]) {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         for start in 0..3 {
@@ -82,7 +86,9 @@ impl Secrets {
             });
             self.add_bytes(&format!("{name} in base64"), &letters.collect::<Vec<u8>>());
         }
-        self.add_bytes(&format!("{name} in hexadecimal"), hex::encode(secret).as_bytes());
+        let digits = hex::encode(secret);
+        let windows = digits.as_bytes().windows(16).map(two_words);
+        self.digits.extend(windows.map(|window| (window, format!("{name} in hexadecimal"))));
     }
 
     fn add_polynomial(&mut self, name: String, elements: Vec<u32>) {
@@ -144,11 +150,15 @@ impl Secrets {
     fn find(&self, memory: &Memory) -> BTreeMap<String, usize> {
         let mut found = BTreeMap::new();
         let mut may_start = vec![false; 1 << 16];
-        self.bytes.keys().for_each(|window| may_start[usize::from(*window as u16)] = true);
+        let starts = self.bytes.keys().chain(self.digits.keys().map(|[first, _]| first));
+        starts.for_each(|window| may_start[usize::from(*window as u16)] = true);
         for (kind, bytes) in &memory.0 {
             let mut note = |what: &str| *found.entry(format!("{what}, {kind}")).or_insert(0) += 1;
-            for window in bytes.windows(8).filter(|w| may_start[usize::from(u16::from_le_bytes([w[0], w[1]]))]) {
+            let begins = |w: &[u8]| may_start[usize::from(u16::from_le_bytes([w[0], w[1]]))];
+            for (at, window) in bytes.windows(8).enumerate().filter(|(_, window)| begins(window)) {
                 self.bytes.get(&u64::from_le_bytes(window.try_into().unwrap())).into_iter().for_each(|what| note(what));
+                let digits = bytes.get(at..at + 16).and_then(|digits| self.digits.get(&two_words(digits)));
+                digits.into_iter().for_each(|what| note(what));
             }
             if self.polynomials.is_empty() {
                 continue;
@@ -168,6 +178,11 @@ impl Secrets {
         }
         found
     }
+}
+
+/// Sixteen bytes as two words.
+fn two_words(bytes: &[u8]) -> [u64; 2] {
+    [&bytes[..8], &bytes[8..]].map(|half| u64::from_le_bytes(half.try_into().unwrap()))
 }
 
 /// A number that may be an element, reduced or almost, from 0 to q − 1.
@@ -308,6 +323,7 @@ fn what_is_left_is_found() {
     let left = "sixteen letters!";
     let mut secrets = Secrets::default();
     secrets.add("the context", left.as_bytes());
+    secrets.add_text("text", b"another secret");
     secrets.add_polynomial("s".into(), small.map(|x| i32::from(x).rem_euclid(Q as i32) as u32).to_vec());
     let (_, memory) = check.run(&["sign", "--key", "k.pem", "m", "--context", left], None, 0);
     assert!(secrets.find(&memory).contains_key("the context, [stack]"));
@@ -322,12 +338,16 @@ fn what_is_left_is_found() {
     for (bytes, what) in [
         (swapped, "the context in words of 32 bits, memory"),
         (b"sixtsixt".to_vec(), "the context in lanes, memory"),
+        (hex::encode("other se").into(), "text in hexadecimal, memory"),
+        (b"ub3RoZXIgc2Vj".to_vec(), "text in base64, memory"),
         (integers, "s in integers, memory"),
         (lanes(1), "s in floats, memory"),
         (lanes(8), "s in floats, memory"),
     ] {
         assert!(secrets.find(&Memory(vec![("memory".into(), bytes)])).contains_key(what), "{what}");
     }
+    let seven = hex::encode("other s").into();
+    assert_eq!(secrets.find(&Memory(vec![("memory".into(), seven)])), BTreeMap::new());
 }
 
 #[test]
