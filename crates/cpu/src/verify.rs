@@ -116,7 +116,8 @@ impl Group<'_> {
         let one_key = job_keys.iter().all(|key| *key == job_keys[0]);
         for layer in 0..p.d {
             let places: Vec<(u64, u32)> = positions.iter().map(|at| at.at_layer(p, layer)).collect();
-            let parts = || signatures.iter().map(|s| &s[p.xmss_range(layer)]);
+            let range = p.xmss_range(layer);
+            let parts: Vec<&[[u8; N]]> = signatures.iter().map(|s| rows(&s[range.clone()])).collect();
             for (message, digits) in messages.chunks(N).zip(digits.chunks_mut(len)) {
                 wots::digits(p, message, digits);
             }
@@ -127,7 +128,7 @@ impl Group<'_> {
             for ((chain, value), digit) in order.iter().zip(rows_mut::<N>(chains)).zip(sorted.iter_mut()) {
                 let (job, i) = (chain.job as usize, chain.number as usize);
                 let (tree, leaf) = places[job];
-                *value = *row(&signatures[job][p.xmss_range(layer)], i);
+                *value = parts[job][i];
                 *digit = digits[job * len + i];
                 adrs.push(Adrs::new(layer as u32, tree, AdrsType::WotsHash).key_pair(leaf).chain(i as u32).0);
                 if !one_key {
@@ -157,10 +158,10 @@ impl Group<'_> {
                     .0
                     .iter_mut()
                     .zip(rows::<N>(messages))
-                    .zip(parts())
+                    .zip(&parts)
                     .zip(at(AdrsType::Tree))
                 {
-                    *pair = siblings(node, row(part, len + z), leaf >> z);
+                    *pair = siblings(node, &part[len + z], leaf >> z);
                     adrs.push(tree.node(z as u32 + 1, leaf >> (z + 1)).0);
                 }
                 self.hash.t_l(self.keys(key_of, 1), adrs, 2, pairs, messages);
