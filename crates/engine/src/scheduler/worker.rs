@@ -19,8 +19,8 @@ const CHUNK_TIME: Duration = Duration::from_millis(500);
 /// a fortieth of it.
 const BATCH_OF_A_THREAD: Duration = Duration::from_millis(1);
 
-/// Jobs that fill lanes where jobs share them.
-const LANES: usize = 32;
+/// The most lanes that a CPU has, where jobs share them: a batch of 17 verifications takes a tenth longer than one of 16.
+const LANES: usize = 16;
 
 /// Single jobs at a time on a discrete device, as many as programs are kept. (With 3, 16 callers get 21,300 signatures of 128f a
 /// second on an H100.)
@@ -164,6 +164,8 @@ pub(super) struct Pay {
     /// Where the host alone computes, and fewer than `most` wait, of a batch that one of its threads does while the others do other
     /// batches. A flood of `most` shows that other devices are worth initialising.
     pub(super) of_thread: Option<usize>,
+    /// Jobs that fill the lanes of a CPU together; 1 if each fills them by itself.
+    pub(super) lanes: usize,
     /// Batches that run at a time, at most: as many as devices have programs for, and one that is ready when a program is.
     pub(super) slots: usize,
 }
@@ -182,18 +184,18 @@ impl Scheduler {
             let alone = Group { kind, threads: 1 };
             let of_time =
                 self.first().speed(alone).map_or(1, |speed| (BATCH_OF_A_THREAD.as_secs_f64() * speed) as usize);
-            let least = match kind {
-                Kind::SlhDsa { op: Op::Verify, .. } | Kind::ZkDilithium(_) => LANES,
+            let (lanes, least) = match kind {
+                Kind::SlhDsa { op: Op::Verify, .. } | Kind::ZkDilithium(_) => (LANES, 2 * LANES),
                 // Each fills lanes by itself.
-                _ => 1,
+                _ => (1, 1),
             };
             let most = self.jobs_to_wake(group).unwrap_or(usize::MAX);
-            return Pay { most, of_thread: Some(of_time.max(least)), slots: self.options.threads };
+            return Pay { most, of_thread: Some(of_time.max(least)), lanes, slots: self.options.threads };
         }
         let jobs = self.live().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
         let of = |worker: &Worker| if worker.is_host() { 1 } else { worker.queue_of(Some(group)) };
         let slots = self.live().map(of).sum::<usize>() + 1;
-        Pay { most: jobs.max(self.jobs_to_wake(group).unwrap_or(1)), of_thread: None, slots }
+        Pay { most: jobs.max(self.jobs_to_wake(group).unwrap_or(1)), of_thread: None, lanes: 1, slots }
     }
 }
 

@@ -251,6 +251,15 @@ impl Entries for Jobless {
     }
 }
 
+#[test]
+fn batches_of_a_thread_fill_lanes() {
+    for (jobs, lanes, batch) in
+        [(0, 16, 0), (1, 16, 1), (15, 16, 15), (16, 16, 16), (22, 16, 16), (48, 16, 48), (22, 1, 22)]
+    {
+        assert_eq!(whole(jobs, lanes), batch, "{jobs} jobs, {lanes} lanes");
+    }
+}
+
 /// Batches, two at most, that a line may begin with: on a GPU a second one is full, or has a third of all jobs at least.
 #[test]
 fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
@@ -268,7 +277,7 @@ fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
         (Some(1), true, 1, 1, 99, true),
         (Some(1), true, 90, 2, 10, false),
     ] {
-        let pay = Pay { most: 1000, of_thread, slots: 2 };
+        let pay = Pay { most: 1000, of_thread, lanes: 1, slots: 2 };
         let line = Line { sort, pay, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued, merges)) };
         assert_eq!(line.may_begin(), may, "{queued} wait, {running} batches of {taken} jobs run");
     }
