@@ -116,11 +116,7 @@ fn callers_row(cells: [&str; 8]) -> String {
 }
 
 fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
-    zkdilithium::refuse(&[
-        (args.cache_layers > 0, "--cache-layers"),
-        (args.redundancy.redundant, "--redundant"),
-        (args.rows.is_some(), "--rows"),
-    ])?;
+    zkdilithium::refuse(&[(args.cache_layers > 0, "--cache-layers"), (args.redundancy.redundant, "--redundant")])?;
     let space = zkdilithium::engine(options, printer)?.space()?;
     for policy in sha256::policies(&args.axes, &space)? {
         let engine = zkdilithium::engine_with(options, printer, |builder| builder.policy(Policy(policy.clone())))?;
@@ -129,7 +125,8 @@ fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
         let said: Vec<_> = policy.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         head(args, printer, &format!("{}, {} threads{}", devices.join("; "), engine.threads(), said.concat()))?;
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
-            let measured = lattice::measure(&engine, op, args.batch, args.budget(), options)
+            let question = lattice::Question { op, batch: args.batch, budget: args.budget(), rows: args.rows };
+            let measured = lattice::measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{NAME} {}", op_name(op))))?;
             let lattice::Measured { measurement, poseidon_per_s, poseidon_limit } = measured;
             let record = Record {
@@ -139,6 +136,7 @@ fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
                 batch: measurement.batch,
                 devices: engine.devices().iter().map(Device::id).collect(),
                 threads: measurement.threads,
+                rows: args.rows.map(|memory| memory.name().into()),
                 policy: policy.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
                 ops_per_s: measurement.ops_per_s(),
                 ideal_s: measurement.ideal,

@@ -37,7 +37,6 @@ fn benchmarks_are_records() {
     assert!(of_rows.iter().map(|record| record["op"].as_str().unwrap()).eq(ops));
     assert!(records.iter().all(|record| record.get("rows").is_none()));
     place.run(&["bench", "--rows", "moon"]).refuses(&["moon", "host"]);
-    place.run(&["bench", "--scheme", "zkdilithium", "--rows", "host"]).refuses(&["--rows"]);
     let twice = ["--op", "sign", "--redundant", "--device", "cpu,reference", "--batch", "20"];
     let run = place.run(&[&args[..4], &["--seconds", "0.01"], &twice].concat()).good();
     let record: Value = serde_json::from_str(run.text()).unwrap();

@@ -185,14 +185,18 @@ fn what_is_not_there_is_refused() {
 #[test]
 fn measurements_are_checked_records() {
     let place = Place::new();
-    let run = place.run(&["bench", "--scheme", "zkdilithium", "--batch", "3", "--seconds", "0.001", "--json"]).good();
-    let records: Vec<Value> = run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(records.iter().map(|record| &record["op"]).collect::<Vec<_>>(), ["keygen", "sign", "verify"]);
-    for record in &records {
-        assert_eq!((&record["scheme"], &record["batch"]), (&json!("zkDilithium"), &json!(3)));
-        assert!(record["ops_per_s"].as_f64().unwrap() > 0.0 && record["runs"].as_u64().unwrap() >= 3);
-        let permutations = record["poseidon_per_s"].as_f64();
-        assert_eq!(permutations.is_some_and(|rate| rate > 0.0), record["op"] != "keygen");
+    let args = ["bench", "--scheme", "zkdilithium", "--batch", "3", "--seconds", "0.001", "--json"];
+    for rows in [None, Some("host")] {
+        let run = place.run(&[&args[..], rows.map_or(&[], |_| &["--rows", "host"])].concat()).good();
+        let records: Vec<Value> = run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(records.iter().map(|record| &record["op"]).collect::<Vec<_>>(), ["keygen", "sign", "verify"]);
+        for record in &records {
+            assert_eq!((&record["scheme"], &record["batch"]), (&json!("zkDilithium"), &json!(3)));
+            assert!(record["ops_per_s"].as_f64().unwrap() > 0.0 && record["runs"].as_u64().unwrap() >= 3);
+            assert_eq!(record["rows"].as_str(), rows);
+            let permutations = record["poseidon_per_s"].as_f64();
+            assert_eq!(permutations.is_some_and(|rate| rate > 0.0), record["op"] != "keygen");
+        }
     }
     place.run(&["bench", "--scheme", "zkdilithium", "--redundant"]).refuses(&["knows no --redundant"]);
     place.run(&["bench", "--scheme", "zkdilithium", "--axes", "fp64=1"]).refuses(&["there is no axis 'fp64' here"]);

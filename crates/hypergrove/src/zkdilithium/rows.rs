@@ -12,7 +12,7 @@ use crate::rows::{
 };
 use crate::run::room;
 use hypergrove_engine::programs::{Group, GroupFacts, Kind};
-use hypergrove_engine::scheduler::{Place, Scheduler};
+use hypergrove_engine::scheduler::{Memory, Place, Scheduler};
 use hypergrove_engine::{ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Fe, Op, SignatureBytes, SigningKeyBytes};
@@ -98,6 +98,11 @@ pub struct VerifyRows<'a> {
 }
 
 impl Engine {
+    /// Memory for rows that devices copy from and to by themselves: see [`Engine::memory`](crate::Engine::memory) of SLH-DSA.
+    pub fn memory(&self, bytes: usize) -> Result<Memory, Error> {
+        self.scheduler().memory(bytes)
+    }
+
     /// Signs one message for each row. The signature of row i goes to `signatures[i * SIG_BYTES..]`, its status to `statuses[i]`. All
     /// else is as in [`Engine::sign_rows`](crate::Engine::sign_rows) of SLH-DSA.
     ///

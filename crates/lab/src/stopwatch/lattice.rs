@@ -1,11 +1,16 @@
 //! zkDilithium under the stopwatch.
 
+use super::rows::memory;
 use super::{DISTINCT, Measurement, Times, kernels, message, repeat, until_used_up, wrong};
-use crate::args::MachineOptions;
+use crate::args::{MachineOptions, RowMemory};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
-use hypergrove::zkdilithium::params::{SEED_BYTES, SIG_BYTES};
-use hypergrove::zkdilithium::{Engine, Message, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
+use hypergrove::rows::{Column, RowSigningKeys, RowStatus};
+use hypergrove::zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove::zkdilithium::{
+    Engine, Message, RowVerifyingKeys, SignJob, SignRows, Signature, SigningKey, SigningKeys, VerifyJob, VerifyRows,
+    VerifyingKey,
+};
 use hypergrove::{Error, Op, Work};
 use hypergrove_zkdilithium::{Trace, reference};
 use std::time::{Duration, Instant};
@@ -21,14 +26,21 @@ pub(crate) struct Measured {
     pub(crate) poseidon_limit: Option<f64>,
 }
 
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) op: Op,
+    /// `None`: enough jobs to fill the devices.
+    pub(crate) batch: Option<usize>,
+    /// Time for the timed runs.
+    pub(crate) budget: Duration,
+    /// Rows in memory of this kind, not jobs of an iterator.
+    pub(crate) rows: Option<RowMemory>,
+}
+
 /// Measures. An answer that is wrong is an error.
-pub(crate) fn measure(
-    engine: &Engine,
-    op: Op,
-    batch: Option<usize>,
-    budget: Duration,
-    options: &MachineOptions,
-) -> Result<Measured, Failure> {
+pub(crate) fn measure(engine: &Engine, question: Question, options: &MachineOptions) -> Result<Measured, Failure> {
+    let Question { op, batch, budget, rows } = question;
     let threads = engine.threads();
     let of_scheme = match op {
         Op::Keygen => hypergrove_zkdilithium::Op::Keygen,
@@ -41,10 +53,13 @@ pub(crate) fn measure(
     let batch = batch.map_or_else(|| engine.jobs_to_fill(of_scheme), Ok)?;
     // A program's worth of jobs, for the kernels' own time.
     let program = engine.jobs_per_program(of_scheme)?.map(|jobs| jobs.min(batch));
-    let (times, kernels) = match op {
-        Op::Keygen => keygen(engine, batch, budget, program)?,
-        Op::Sign => sign(engine, batch, budget, program)?,
-        _ => verify(engine, batch, budget, program)?,
+    let (times, kernels) = match (op, rows) {
+        (Op::Keygen, None) => keygen(engine, batch, budget, program)?,
+        (Op::Sign, None) => sign(engine, batch, budget, program)?,
+        (_, None) => verify(engine, batch, budget, program)?,
+        (Op::Keygen, Some(rows)) => keygen_rows(engine, rows, batch, budget, program)?,
+        (Op::Sign, Some(rows)) => sign_rows(engine, rows, batch, budget, program)?,
+        (_, Some(rows)) => verify_rows(engine, rows, batch, budget, program)?,
     };
     // Of several devices each has a time of its own.
     let kernels = kernels.filter(|_| engine.devices().len() == 1);
@@ -162,4 +177,100 @@ fn verify(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
     let all = |messages: &[Vec<u8>]| verify_all(engine, &public, messages, &signatures);
     let times = repeat(budget, &vec![Ok(true); batch], || all(&messages))?;
     Ok((times, kernels(|| engine.timing().execute, program, |jobs| all(&messages[..jobs]).map(drop))?))
+}
+
+/// Private keys alone, which contain ρ and t.
+fn keygen_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
+    let seeds: Vec<_> = (0..batch).map(seed).collect();
+    let mut answer = SigningKeys::new();
+    engine.from_seeds_into(&seeds, &mut answer)?;
+    let mut private = memory(rows, |bytes| engine.memory(bytes), batch * SK_BYTES)?;
+    let mut keygen = |jobs: usize| {
+        let private = &mut private[..jobs * SK_BYTES];
+        let start = Instant::now();
+        engine.keygen_rows_from_seeds(&seeds[..jobs], private, None)?;
+        let time = start.elapsed();
+        match *private == answer.secret_bytes()[..jobs].as_flattened()[..] {
+            true => Ok(time),
+            false => Err(wrong("rows of keys differ from jobs of the same seeds")),
+        }
+    };
+    keygen(batch)?;
+    let times = until_used_up(budget, || keygen(batch))?;
+    Ok((times, kernels(|| engine.timing().execute, program, |jobs| keygen(jobs).map(drop))?))
+}
+
+/// Signs messages of one length; gives the time that it took.
+fn sign_packed(
+    engine: &Engine,
+    key: &SigningKey,
+    messages: &[Vec<u8>],
+    signatures: &mut [u8],
+) -> Result<Duration, Failure> {
+    let (packed, width) = (messages.concat(), messages[0].len());
+    let mut statuses = vec![RowStatus::default(); messages.len()];
+    let rows = SignRows { keys: RowSigningKeys::One(key), messages: Column::packed(&packed, width).into() };
+    let start = Instant::now();
+    engine.sign_rows(&rows, signatures, &mut statuses)?;
+    let time = start.elapsed();
+    match statuses.iter().all(|status| *status == RowStatus::Signed) {
+        true => Ok(time),
+        false => Err(wrong("a row was not signed")),
+    }
+}
+
+/// Signatures as the other calls take them.
+fn unpacked(signatures: &[u8]) -> Result<Vec<Signature>, Failure> {
+    let each = signatures.chunks(SIG_BYTES).map(Signature::from_bytes);
+    Ok(each.collect::<Result<_, _>>()?)
+}
+
+fn sign_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
+    let key = SigningKey::from_seed(&seed(0));
+    let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();
+    let mut signatures = memory(rows, |bytes| engine.memory(bytes), batch * SIG_BYTES)?;
+    sign_packed(engine, &key, &messages, &mut signatures)?;
+    let answer = signatures.to_vec();
+    check(engine, &key, &messages, &unpacked(&answer)?)?;
+    let mut sign = |jobs: usize| {
+        let signatures = &mut signatures[..jobs * SIG_BYTES];
+        let time = sign_packed(engine, &key, &messages[..jobs], signatures)?;
+        match *signatures == answer[..jobs * SIG_BYTES] {
+            true => Ok(time),
+            false => Err(wrong("two runs of the same work differ")),
+        }
+    };
+    let times = until_used_up(budget, || sign(batch))?;
+    Ok((times, kernels(|| engine.timing().execute, program, |jobs| sign(jobs).map(drop))?))
+}
+
+/// Slices of fewer signatures, as of SLH-DSA.
+fn verify_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
+    let key = SigningKey::from_seed(&seed(0));
+    let distinct = if program.is_some() { DISTINCT_ON_GPUS } else { DISTINCT };
+    let messages: Vec<Vec<u8>> = (0..batch.min(distinct)).map(message).collect();
+    let mut signatures = memory(rows, |bytes| engine.memory(bytes), messages.len() * SIG_BYTES)?;
+    sign_packed(engine, &key, &messages, &mut signatures)?;
+    check(engine, &key, &messages, &unpacked(&signatures)?)?;
+    let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).cycle().take(batch).collect();
+    let signatures: Vec<&[u8]> = signatures.chunks(SIG_BYTES).cycle().take(batch).collect();
+    let public = key.verifying_key();
+    let verify = |jobs: usize| {
+        let rows = VerifyRows {
+            keys: RowVerifyingKeys::One(&public),
+            messages: Column::Slices(&messages[..jobs]).into(),
+            signatures: Column::Slices(&signatures[..jobs]),
+        };
+        let mut statuses = vec![RowStatus::default(); jobs];
+        let start = Instant::now();
+        engine.verify_rows(&rows, &mut statuses)?;
+        let time = start.elapsed();
+        match statuses.iter().all(|status| *status == RowStatus::Valid) {
+            true => Ok(time),
+            false => Err(wrong("a row with a valid signature is not valid")),
+        }
+    };
+    verify(batch)?;
+    let times = until_used_up(budget, || verify(batch))?;
+    Ok((times, kernels(|| engine.timing().execute, program, |jobs| verify(jobs).map(drop))?))
 }

@@ -4,8 +4,8 @@
 use super::{Answer, Question, check, distinct, kernels, message, seeds, until_used_up, wrong};
 use crate::args::RowMemory;
 use crate::failure::Failure;
-use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
-use hypergrove::{Engine, Mode, Op, Randomizer, Signature, SigningKey, VerifyingKey};
+use hypergrove::rows::{Column, Memory, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
+use hypergrove::{Engine, Error, Mode, Op, Randomizer, Signature, SigningKey, VerifyingKey};
 use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
@@ -13,37 +13,48 @@ use std::time::{Duration, Instant};
 pub(super) fn measure(
     engine: &Engine,
     question: Question,
+    rows: RowMemory,
     batch: usize,
     program: Option<usize>,
 ) -> Result<Answer, Failure> {
     match question.op {
-        Op::Keygen => keygen(engine, question, batch, program),
-        Op::Sign => sign(engine, question, batch, program),
-        _ => verify(engine, question, batch, program),
+        Op::Keygen => keygen(engine, question, rows, batch, program),
+        Op::Sign => sign(engine, question, rows, batch, program),
+        _ => verify(engine, question, rows, batch, program),
     }
 }
 
-/// Memory for rows, of the kind that is measured.
-fn memory(engine: &Engine, question: Question, bytes: usize) -> Result<Box<dyn DerefMut<Target = [u8]>>, Failure> {
-    Ok(match question.rows {
-        Some(RowMemory::Device) => {
-            let memory = engine.memory(bytes)?;
+/// Memory for rows, of this kind; `reachable` asks an engine for memory that devices reach.
+pub(super) fn memory(
+    kind: RowMemory,
+    reachable: impl FnOnce(usize) -> Result<Memory, Error>,
+    bytes: usize,
+) -> Result<Box<dyn DerefMut<Target = [u8]>>, Failure> {
+    Ok(match kind {
+        RowMemory::Device => {
+            let memory = reachable(bytes)?;
             if memory.devices().is_empty() {
                 return Err(Failure::new("no device reaches memory of the host here; measure --rows host"));
             }
             Box::new(memory)
         }
-        _ => Box::new(vec![0; bytes]),
+        RowMemory::Host => Box::new(vec![0; bytes]),
     })
 }
 
-fn keygen(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
+fn keygen(
+    engine: &Engine,
+    question: Question,
+    rows: RowMemory,
+    batch: usize,
+    program: Option<usize>,
+) -> Result<Answer, Failure> {
     let p = question.params;
     let each: Vec<_> = (0..batch).map(|number| seeds(p, number)).collect();
     let bytes: Vec<u8> = each.iter().flat_map(|it| [&it.sk_seed[..], &it.sk_prf, &it.pk_seed].concat()).collect();
     let answer: Vec<u8> = engine.from_seeds(p, &each)?.iter().flat_map(|key| key.to_bytes().to_vec()).collect();
-    let mut private = memory(engine, question, batch * p.sk_bytes())?;
-    let mut public = memory(engine, question, batch * p.pk_bytes())?;
+    let mut private = memory(rows, |bytes| engine.memory(bytes), batch * p.sk_bytes())?;
+    let mut public = memory(rows, |bytes| engine.memory(bytes), batch * p.pk_bytes())?;
     let mut keygen = |jobs: usize| {
         let (private, public) = (&mut private[..jobs * p.sk_bytes()], &mut public[..jobs * p.pk_bytes()]);
         let start = Instant::now();
@@ -78,7 +89,13 @@ fn sign_rows(
     Ok(engine.sign_rows(&rows, signatures, statuses)?)
 }
 
-fn sign(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
+fn sign(
+    engine: &Engine,
+    question: Question,
+    rows: RowMemory,
+    batch: usize,
+    program: Option<usize>,
+) -> Result<Answer, Failure> {
     let (p, size) = (question.params, question.params.sig_bytes());
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
     let start = Instant::now();
@@ -86,7 +103,8 @@ fn sign(engine: &Engine, question: Question, batch: usize, program: Option<usize
     let build = (question.cached_layers > 0).then(|| start.elapsed().as_secs_f64());
     let each: Vec<Vec<u8>> = (0..batch).map(message).collect();
     let (messages, width) = (each.concat(), each[0].len());
-    let (mut signatures, mut statuses) = (memory(engine, question, batch * size)?, vec![RowStatus::default(); batch]);
+    let (mut signatures, mut statuses) =
+        (memory(rows, |bytes| engine.memory(bytes), batch * size)?, vec![RowStatus::default(); batch]);
     let mut sign = |jobs: usize| {
         let (signatures, statuses) = (&mut signatures[..jobs * size], &mut statuses[..jobs]);
         let start = Instant::now();
@@ -132,12 +150,18 @@ pub(super) fn verify_all(
     }
 }
 
-fn verify(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
+fn verify(
+    engine: &Engine,
+    question: Question,
+    rows: RowMemory,
+    batch: usize,
+    program: Option<usize>,
+) -> Result<Answer, Failure> {
     let p = question.params;
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
     let each: Vec<Vec<u8>> = (0..distinct(program.is_some(), p, batch)).map(message).collect();
     let (messages, width) = (each.concat(), each[0].len());
-    let mut signatures = memory(engine, question, each.len() * p.sig_bytes())?;
+    let mut signatures = memory(rows, |bytes| engine.memory(bytes), each.len() * p.sig_bytes())?;
     let cached = engine.cache(&key, 1)?;
     sign_rows(engine, &cached, &messages, width, &mut signatures, &mut vec![RowStatus::default(); each.len()])?;
     let all: Vec<Signature> =
