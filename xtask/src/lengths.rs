@@ -12,7 +12,6 @@ const MOST: usize = 80;
 const LONGER: &[(&str, &str, &str)] = &[
     ("xtask/src/negative.rs", "cases", "a list of bad signatures"),
     ("xtask/src/negative.rs", "keys", "a list of bad keys"),
-    ("crates/cli/src/sign.rs", "run", "one call's order: what is refused before a key is asked for, and what after"),
     ("crates/cpu/src/verify.rs", "roots_n", "the stages of verification, in one scratch"),
     ("crates/lab/src/study.rs", "program", "a loop over a row's values, whose records name all of them"),
     ("crates/lab/src/report/charts/functions.rs", "function", "one picture from its data to its caption"),

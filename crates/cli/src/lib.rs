@@ -20,6 +20,7 @@ mod keys;
 #[cfg(feature = "draft-sp800-230")]
 mod ledger;
 mod message;
+mod outputs;
 mod passphrase;
 mod pem;
 mod pubkey;

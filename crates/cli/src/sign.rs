@@ -1,10 +1,11 @@
 //! `hypergrove sign`.
 
 use crate::args::{self, MachineOptions, Named, Scheme, Sign};
-use crate::files::{Access, Batch, FileOutcome, MAKE_IT, Source, Sources, Target, directory, is_directory};
+use crate::files::{Access, MAKE_IT, Source, Sources, Target, directory, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
+use crate::outputs::{Claims, Outputs, Writing};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, read_signature};
@@ -19,18 +20,15 @@ use hypergrove::{
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine::{self, Watched};
 use hypergrove_lab::printer::{PathDisplay, Printer};
-use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
-    let inputs = &args.inputs;
     let passphrase = args.passphrase.path();
-    let given = inputs.files.iter().chain(&inputs.list).chain(&args.key).chain(&args.table).chain(&passphrase);
-    args::one_stdin(given.map(PathBuf::as_path))?;
+    let given = args.inputs.files.iter().chain(&args.inputs.list);
+    args::one_stdin(given.chain(&args.key).chain(&args.table).chain(&passphrase).map(PathBuf::as_path))?;
     args.message.mode()?;
     let path = match (&args.table, &args.key) {
         (Some(table), _) => return table::sign(args, table, machine, printer),
@@ -58,17 +56,18 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         (Some(header), Some(context)) => header.mode(context),
         _ => mode,
     };
-    let named = inputs.named(args.digest.as_ref(), args.recursive)?;
+    let named = args.inputs.named(args.digest.as_ref(), args.recursive)?;
     let files: Vec<Source> = named.iter().map(|file| file.path.as_path().into()).collect();
     let targets = targets(args, &named)?;
-    let force = args.overwrite.force;
-    let list = inputs.list.as_deref().map(Source::from);
+    let list = args.inputs.list.as_deref().map(Source::from);
     let read = Sources::new(files.iter().chain(&list).chain([&key_file.source]).chain(&ledger.source()));
-    let many = inputs.many() || args.recursive;
+    let many = args.inputs.many() || args.recursive;
+    let force = args.overwrite.force;
     if args.skip_existing && files.contains(&Source::Stdin) {
         return Err(Failure::new("--skip-existing reads files twice, standard input can be read once")
             .hint("leave it out, or put what is to be signed into a file"));
     }
+    let format = format(args, many, &targets)?;
     if !many {
         targets[0].check(Access::Public, header.is_none(), force || args.skip_existing)?;
         targets[0].spare(&read)?;
@@ -77,100 +76,36 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
         ledger.check(files.len())?;
     }
     let key = key.ready(args, machine, files.len(), printer)?;
-    let (name, _) = key.signature();
-    let by = Arc::new(SignedBy { set: name, fingerprint: key.fingerprint(), name: None });
     let messages = Messages::new(machine, args.digest.as_ref());
-    let mut existing = match args.skip_existing {
+    let existing = match args.skip_existing {
         true => key.judge_existing(mode, &messages, &files, &targets)?,
         false => Vec::new(),
     };
     let kept = existing.iter().filter(|existing| matches!(existing, Some(Ok(())))).count();
-    let format = match (args.json, many) {
-        (true, _) if targets.contains(&Target::Stdout) => {
-            return Err(Failure::new("a signature and JSON would both go to standard output")
-                .hint("name a file for the signature with --output"));
-        }
-        (true, _) => VerdictFormat::Json,
-        (false, true) => VerdictFormat::Lines,
-        (false, false) => VerdictFormat::Silent,
-    };
     ledger.reserve(files.len() - kept, printer)?;
     let path_of = |index: usize| Some(targets[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
-    let (mut written, kept) = (BTreeSet::new(), AtomicBool::new(false));
-    let mut message = |index: usize| {
-        let (file, target) = (&files[index], &targets[index]);
-        match existing.get_mut(index).and_then(Option::take) {
-            Some(Ok(())) => {
-                kept.store(true, Relaxed);
-                verdicts.tell(index, Verdict::Kept);
-                return None;
-            }
-            Some(Err(failure)) if !force => {
-                verdicts.tell(index, Verdict::Error(failure));
-                return None;
-            }
-            _ => {}
-        }
-        let unique = if target.entry().is_none_or(|entry| written.insert(entry)) {
-            Ok(())
-        } else {
-            Err(Failure::new(format!("{file} would get the signature {target}, which another file has got"))
-                .hint("list each file once, and sign files of the same name into different directories"))
-        };
-        let message = unique
-            .and_then(|()| target.check(Access::Public, false, force))
-            .and_then(|()| target.spare(&read))
-            .and_then(|()| messages.hash(file, mode));
-        message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
-    };
-    let batch = RefCell::new(Batch::default());
-    let tell = |(index, written): FileOutcome| {
-        let verdict = written.map_or_else(Verdict::Error, |()| Verdict::Good(Arc::clone(&by)));
-        verdicts.tell(index, verdict);
-    };
-    let write = |index: usize, signature: Result<&[u8], Failure>| {
-        let signature = signature.map_err(|failure| failure.of(&files[index]));
-        let armored = |bytes: &[u8]| match &header {
-            Some(header) => Envelope::new(header.clone(), bytes).map(|envelope| envelope.to_string().into_bytes()),
-            None => Ok(bytes.to_vec()),
-        };
-        let bytes = signature.and_then(|bytes| armored(bytes).map_err(unfit));
-        match bytes.and_then(|bytes| targets[index].prepare(&bytes, Access::Public, force)) {
-            Ok(prepared) => batch.borrow_mut().add(index, prepared, printer).into_iter().for_each(tell),
-            Err(failure) => tell((index, Err(failure))),
-        }
-    };
-    let (messages, indices) = tagged((0..files.len()).filter_map(|index| Some((index, message(index)?))));
-    let done = match &key {
-        PreparedSigner::SlhDsa(engine, key) => {
-            let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
-            let jobs = messages.map(|(mode, message)| SignJob::new(key, message).mode(mode).randomizer(randomizer));
-            engine.sign_batch(jobs, |_, signature| {
-                write(
-                    indices.next(),
-                    signature.as_ref().map(Signature::as_bytes).map_err(|error| error.clone().into()),
-                );
-            })
-        }
-        PreparedSigner::ZkDilithium(engine, key) => {
-            let jobs = messages.map(|(_, message)| zk::SignJob::new(key, message));
-            engine.sign_batch(jobs, |_, signature| {
-                write(
-                    indices.next(),
-                    signature.as_ref().map(zk::Signature::as_bytes).map_err(|error| error.clone().into()),
-                );
-            })
-        }
-    };
-    let mut batch = batch.into_inner();
-    batch.flush(printer).into_iter().for_each(tell);
-    let exit = verdicts.finish(done.map_err(Failure::from).and(batch.finish()))?;
+    let outputs = Outputs { files: &files, targets: &targets, read: &read, force, verdicts: &verdicts, printer };
+    let done = key.sign_all(&outputs, existing, &messages, (mode, args.deterministic), header.as_ref());
+    let exit = verdicts.finish(done)?;
     if let (false, Exit::Good, target @ Target::File(_)) = (many, exit, &targets[0]) {
-        let done = if kept.load(Relaxed) { "kept" } else { "wrote" };
-        printer.note(format_args!("{done} {target}: a signature of {name}"));
+        let done = if kept > 0 { "kept" } else { "wrote" };
+        printer.note(format_args!("{done} {target}: a signature of {}", key.signature().0));
     }
     Ok(exit)
+}
+
+/// How the files' verdicts are reported.
+fn format(args: &Sign, many: bool, targets: &[Target]) -> Result<VerdictFormat, Failure> {
+    match (args.json, many) {
+        (true, _) if targets.contains(&Target::Stdout) => {
+            Err(Failure::new("a signature and JSON would both go to standard output")
+                .hint("name a file for the signature with --output"))
+        }
+        (true, _) => Ok(VerdictFormat::Json),
+        (false, true) => Ok(VerdictFormat::Lines),
+        (false, false) => Ok(VerdictFormat::Silent),
+    }
 }
 
 /// What each envelope says; none where signatures stay bare.
@@ -198,6 +133,13 @@ pub(crate) fn unreserved(mode: Mode<'_>) -> Result<Mode<'_>, Failure> {
         }
         mode => Ok(mode),
     }
+}
+
+/// A signature as it is written.
+fn armored<'s>(header: Option<&Header>, signature: &'s [u8]) -> Result<Cow<'s, [u8]>, Failure> {
+    let Some(header) = header else { return Ok(signature.into()) };
+    let envelope = Envelope::new(header.clone(), signature).map_err(unfit)?;
+    Ok(envelope.to_string().into_bytes().into())
 }
 
 /// What does not go into an envelope.
@@ -330,6 +272,57 @@ impl PreparedSigner<'_> {
             PreparedSigner::SlhDsa(_, key) => key.verifying_key().fingerprint(),
             PreparedSigner::ZkDilithium(_, key) => key.verifying_key().fingerprint(),
         }
+    }
+
+    /// Signs all files that have no signature to be kept, and writes the signatures.
+    fn sign_all(
+        &self,
+        outputs: &Outputs<'_>,
+        mut existing: Vec<Existing>,
+        messages: &Messages<'_>,
+        (mode, deterministic): (Mode<'_>, bool),
+        header: Option<&Header>,
+    ) -> Result<(), Failure> {
+        let Outputs { files, force, verdicts, .. } = *outputs;
+        let mut claims =
+            Claims::new(outputs, "list each file once, and sign files of the same name into different directories");
+        let mut message = |index: usize| {
+            match existing.get_mut(index).and_then(Option::take) {
+                Some(Ok(())) => {
+                    verdicts.tell(index, Verdict::Kept);
+                    return None;
+                }
+                Some(Err(failure)) if !force => {
+                    verdicts.tell(index, Verdict::Error(failure));
+                    return None;
+                }
+                _ => {}
+            }
+            let message = claims.claim(index).and_then(|()| messages.hash(&files[index], mode));
+            message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
+        };
+        let (messages, indices) = tagged((0..files.len()).filter_map(|index| Some((index, message(index)?))));
+        let by = Arc::new(SignedBy { set: self.signature().0, fingerprint: self.fingerprint(), name: None });
+        let mut writing = Writing::new(outputs);
+        let mut write = |signature: Result<&[u8], &Error>| {
+            let index = indices.next();
+            let signature = signature.map_err(|error| Failure::from(error.clone()).of(&files[index]));
+            let bytes = signature.and_then(|bytes| armored(header, bytes));
+            writing.write(index, Arc::clone(&by), bytes);
+        };
+        let done = match self {
+            PreparedSigner::SlhDsa(engine, key) => {
+                let randomizer = if deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
+                let jobs = messages.map(|(mode, message)| SignJob::new(key, message).mode(mode).randomizer(randomizer));
+                engine.sign_batch(jobs, |_, signature| write(signature.as_ref().map(Signature::as_bytes)))
+            }
+            PreparedSigner::ZkDilithium(engine, key) => {
+                let jobs = messages.map(|(_, message)| zk::SignJob::new(key, message));
+                engine.sign_batch(jobs, |_, signature| write(signature.as_ref().map(zk::Signature::as_bytes)))
+            }
+        };
+        let written = writing.finish();
+        done.map_err(Failure::from).and(written)
     }
 
     /// Whether the signatures that are there are those of the files; `None` where there is none.

@@ -1,21 +1,21 @@
 //! Tables: rows of a key, a file and a signature, for `sign` and `verify`.
 
 use crate::args::{MachineOptions, Scheme, Sign, Verify};
-use crate::files::{Access, Batch, FileOutcome, Source, Sources, Target, path_of};
+use crate::files::{Source, Sources, Target, path_of};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
+use crate::outputs::{Claims, Outputs, Writing};
 use crate::sign::{OwnLedger, unreserved};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, missing, read_signature};
 use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
+use hypergrove::{Mode, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::Printer;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -136,42 +136,25 @@ pub(crate) fn sign(args: &Sign, path: &Path, machine: &MachineOptions, printer: 
     let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
     let path_of = |index: usize| Some(targets[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
-    let mut written = BTreeSet::new();
+    let outputs = Outputs { files: &files, targets: &targets, read: &read, force, verdicts: &verdicts, printer };
+    let mut claims = Claims::new(&outputs, "name another file for the signature in this row");
     let mut job = |index: usize| {
-        let (file, target) = (&files[index], &targets[index]);
-        let unique = match target.entry().is_none_or(|entry| written.insert(entry)) {
-            true => Ok(()),
-            false => Err(Failure::new(format!("{file} would get the signature {target}, which another file has got"))
-                .hint("name another file for the signature in this row")),
-        };
-        let message = unique.and_then(|()| keys.of(&rows[index])).and_then(|((key, _), mode, by)| {
-            target.check(Access::Public, false, force)?;
-            target.spare(&read)?;
-            let (mode, message) = messages.hash(file, *mode)?;
+        let message = claims.claim(index).and_then(|()| keys.of(&rows[index])).and_then(|((key, _), mode, by)| {
+            let (mode, message) = messages.hash(&files[index], *mode)?;
             let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
             Ok(((index, Arc::clone(by)), SignJob::new(key, message).mode(mode).randomizer(randomizer)))
         });
         message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
     let (jobs, tags) = tagged((0..rows.len()).filter_map(&mut job));
-    let (batch, signers) = (RefCell::new(Batch::default()), RefCell::new(BTreeMap::new()));
-    let tell = |(index, written): FileOutcome| {
-        let by = signers.borrow_mut().remove(&index).expect("whoever signed it");
-        verdicts.tell(index, written.map_or_else(Verdict::Error, |()| Verdict::Good(by)));
-    };
+    let mut writing = Writing::new(&outputs);
     let done = engine.sign_batch(jobs, |_, signature| {
         let (index, by) = tags.next();
-        signers.borrow_mut().insert(index, by);
-        let bytes = signature.as_ref().map(Signature::as_bytes);
-        let bytes = bytes.map_err(|error| Failure::from(error.clone()).of(&files[index]));
-        match bytes.and_then(|bytes| targets[index].prepare(bytes, Access::Public, force)) {
-            Ok(prepared) => batch.borrow_mut().add(index, prepared, printer).into_iter().for_each(tell),
-            Err(failure) => tell((index, Err(failure))),
-        }
+        let bytes = signature.as_ref().map(|signature| signature.as_bytes().into());
+        writing.write(index, by, bytes.map_err(|error| Failure::from(error.clone()).of(&files[index])));
     });
-    let mut batch = batch.into_inner();
-    batch.flush(printer).into_iter().for_each(tell);
-    verdicts.finish(done.map_err(Failure::from).and(batch.finish()))
+    let written = writing.finish();
+    verdicts.finish(done.map_err(Failure::from).and(written))
 }
 
 pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
