@@ -24,18 +24,22 @@ const UNKNOWN: &str = "–";
 
 const INTRODUCTION: &str = "# Benchmarks\n\n\
     `cargo xtask benchmarks` renders this page from the records in `bench/runs`, which `hypergrove bench --json` writes. Every measurement\n\
-    verified its own answers. A row is the median of at least three runs. It comes from the newest day on which that operation was measured on\n\
-    that machine; of several runs on one day the page shows the fastest. The last column names the run. Older records stay in `bench/runs`,\n\
+    verified its own answers. Each row is the median of at least three runs. It comes from the newest day on which the operation was measured on\n\
+    that machine, and from the fastest run of that day. The last column links to that run's notes. Older records stay in `bench/runs`,\n\
     and `hypergrove report` compares them.\n\n\
-    * `jobs` is the size of a call. `spread` is the distance between the quartiles, as a fraction of the median.\n\
-    * `% of peak` is the time that the operation's hash compressions or permutations take at peak rate, over the median time. A CPU's\n  \
-    peak is the best rate of one core in the whole run, with everything in registers, times the threads. The peak of SHA-256 on a GPU is computed: all\n  \
-    integer pipes of all SMs at the highest clock. Those of SHA-512 and Keccak on a GPU are the best rates that any run reached.\n  \
-    Devices that work together have the sum of their peaks. The peak of SHA-256 of messages from end to end is the link.\n\
-    * `per second` on a GPU is end to end: from the host's memory to the host's memory, digests of messages included. `kernels per second` is one\n  \
-    device with one program at a time and inputs in its memory.\n\
-    * `rows in … memory` are calls of rows, in ordinary memory of the host or in pinned memory (`Engine::memory`); other calls bring jobs by an iterator or a list. With `redundant` everything is computed\n  \
-    twice and compared, and the kernels' figure counts both.\n";
+    * `jobs` is the number of jobs in one call. `spread` is the distance between the quartiles, as a fraction of the median. A dash stands for an unknown figure.\n\
+    * `per second` is the rate of a call. On a CPU it is the rate of one thread. On a GPU it is end to end: from the host's memory to the host's memory, including the digests of messages. `kernels per second` is\n  \
+    the rate of one device with one program at a time and with inputs in its own memory.\n\
+    * `one job` is the time of a call with a single job.\n\
+    * `% of peak` is the time that the operation's hash compressions or permutations take at the peak rate, over the median time. The peak is:\n  \
+    * on a CPU, the best rate of one core in the whole run, with everything in registers, times the number of threads;\n  \
+    * for SHA-256 on a GPU, a computed rate: all integer pipes of all SMs at the highest clock;\n  \
+    * for SHA-512 and Keccak on a GPU, the best rate that any run reached;\n  \
+    * for SHA-256 of messages from end to end, the link's rate;\n  \
+    * for devices that work together, the sum of their peaks.\n\
+    * `rows in … memory` marks calls of rows, in the host's ordinary memory or in pinned memory (`Engine::memory`). Other calls bring jobs by an iterator or a list.\n\
+    * With `redundant` the engine computes everything twice and compares it. The figure of the kernels counts both computations.\n\n\
+    Machines:\n";
 
 /// `cargo xtask benchmarks`: writes the page, and the tables in other documents.
 pub(crate) fn write() -> Result<(), String> {
