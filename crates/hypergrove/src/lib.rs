@@ -107,6 +107,15 @@ pub mod x509;
 #[cfg(feature = "zkdilithium")]
 pub mod zkdilithium;
 
+/// The examples in the documents compile and run as documentation tests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../docs/rows.md")]
+    struct Rows;
+    #[doc = include_str!("../../../docs/tickets.md")]
+    struct Tickets;
+}
+
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET, QUEUED_JOBS};
 pub use explain::{Explanation, MemoryUse};
 pub use flow::Flow;
