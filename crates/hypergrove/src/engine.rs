@@ -117,8 +117,8 @@ impl EngineBuilder {
         self
     }
     /// How long the job of a [ticket](Engine::submit) waits for others, at most, though it could begin; otherwise it begins at once. Jobs that
-    /// are enough for a batch do not wait. On the CPUs that were measured no delay made the rate higher, and with few callers each made it
-    /// lower. On GPUs it was not measured.
+    /// are enough for a batch do not wait, and a [set of rows](crate::rows::RowSet), which is a batch by itself, never waits. On the CPUs that
+    /// were measured no delay made the rate higher, and with few callers each made it lower. On GPUs it was not measured.
     pub fn max_delay(mut self, delay: Duration) -> EngineBuilder {
         self.max_delay = delay;
         self

@@ -219,9 +219,10 @@ impl Line {
         self.entries.len() > 0 && self.running < slots && (is_share || !gathers)
     }
 
-    /// How long its jobs still wait for others; `None` if they may begin.
+    /// How long its jobs still wait for others; `None` if they may begin. Jobs that are done alone never wait.
     fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
-        let is_enough = self.entries.jobs() >= self.pay.of_thread.unwrap_or(self.pay.most);
+        let is_enough =
+            !self.entries.merges() || self.entries.jobs() >= self.pay.of_thread.unwrap_or(self.pay.most);
         let since = self.entries.since().filter(|_| !is_enough)?;
         max_delay.checked_sub(now - since).filter(|rest| !rest.is_zero())
     }

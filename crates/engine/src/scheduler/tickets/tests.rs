@@ -224,6 +224,37 @@ fn a_job_waits_for_others_no_longer_than_max_delay() {
     assert_eq!((sizes[0] + 2 * sizes[1], &sizes[2..]), (3, &[1, 0, 0, 2][..]));
 }
 
+/// A job that is done alone.
+struct Lone;
+
+impl Queued for Lone {
+    type Out = ();
+    const MERGES: bool = false;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Verify, cached_layers: 0 })
+    }
+    fn run(_: &Scheduler, jobs: Vec<Lone>, sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
+        (0..jobs.len()).for_each(|job| sink(job, Ok(())));
+        Ok(())
+    }
+    fn discard(_: ()) {}
+}
+
+/// No other job joins it, however many wait.
+#[test]
+fn a_job_that_is_done_alone_waits_for_no_others() {
+    let keeper = Gatekeeper::new(1000, CENTURY);
+    let (sender, results) = channel();
+    // How many jobs pay is known after the first batch: for verifications more than one.
+    for _ in 0..3 {
+        let sender = sender.clone();
+        let ticket = keeper.queue.submit(Size { jobs: 1, bytes: 1 }, || Lone).unwrap();
+        ticket.on_done(move |result| sender.send(result).unwrap());
+        assert_eq!(results.recv_timeout(Duration::from_secs(20)), Ok(Ok(())));
+    }
+}
+
 /// So many jobs, which may be done together.
 struct Jobless(usize, bool);
 
