@@ -8,7 +8,7 @@ use crate::policy::GpuPolicy;
 use crate::program::GpuProgram;
 use crate::ring::Ring;
 use hypergrove_engine::{
-    Backend, Batch, Device, Digests, Error, Key, Messages, Policy, Program, Reference, SlhDsaPrograms,
+    Backend, Batch, Device, Digests, Error, Key, Messages, Policy, Program, Reference, SelfTested, SlhDsaPrograms,
 };
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{
@@ -16,6 +16,7 @@ use hypergrove_fips205::{
     SLH_DSA_SHAKE_128F, SLH_DSA_SHAKE_192F, TOY_SHA2_16,
 };
 use hypergrove_kernels::{Config, Kernel};
+use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -606,6 +607,44 @@ fn a_device_may_lack_axes_and_have_defaults_of_its_own() {
         assert!(run(&[("imad", 0)]).is_err_and(|why| why.to_string().contains("host:0 has no policy axis")));
     });
     assert!(gpus.sha256().unwrap().prepare(&device, &Policy(vec![("imad", 0)])).is_err());
+}
+
+/// The self-test's batch is one whose messages a device hashes, or no device would ever hash any.
+#[test]
+fn a_device_hashes_messages_once_it_is_tested() {
+    let (gpus, device) = device(HostGpu::new(false));
+    let backend = SelfTested::of(Arc::new(gpus));
+    let (p, text, jobs, policy) = (&TOY_SHA2_16, text(), 30, Policy(vec![("digest", 512)]));
+    let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
+    for op in [Op::Sign, Op::Verify] {
+        let plan = Plan::new(p, op);
+        let mut program = backend.slh_dsa().unwrap().prepare(&device, &plan, jobs, &policy).unwrap();
+        let mut told = DigestJobs::new(p, op, (jobs, 0), &text);
+        let sk_seed = if op == Op::Sign { &text[3000..][..p.n] } else { &[] };
+        let keys: Vec<_> =
+            (0..KEYS).map(|key| Key { pk_seed: told.pk_seed(key), sk_seed, cached_nodes: &[], cached_id: 0 }).collect();
+        let mut memory = backend.host_memory().unwrap().allocate(jobs * p.sig_bytes()).unwrap();
+        for (job, row) in memory.bytes_mut().chunks_exact_mut(p.sig_bytes()).enumerate() {
+            row[..p.n].copy_from_slice(&told.r(job));
+        }
+        let all = memory.bytes().chunks_exact(p.sig_bytes());
+        let signatures: Vec<&[u8]> = all.filter(|_| op == Op::Verify).collect();
+        let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
+        let [mut by_host, mut by_device] = [(); 2].map(|()| vec![0; jobs * plan.out_bytes()]);
+        program.run(&Batch { positions: &told.positions(), ..batch }, &mut by_host).unwrap();
+        told.asked = false;
+        let mut hash = || match op {
+            Op::Sign => program.run_held(&batch, &mut told, &mut [&mut by_device[..]], &mut |_| Ok(())),
+            _ => program.run_fetched(&batch, &mut told, &mut by_device),
+        };
+        assert!(hash().is_none(), "it is tested now");
+        hash().expect("it hashes messages").unwrap();
+        if op == Op::Sign {
+            let rows = by_host.chunks_exact_mut(p.sig_bytes()).enumerate();
+            rows.for_each(|(job, row)| row[..p.n].copy_from_slice(&told.r(job)));
+        }
+        assert!(by_device == by_host && !told.asked, "{op:?}");
+    }
 }
 
 /// The digests by the oracle.

@@ -76,6 +76,32 @@ fn a_device_hashes_messages_as_the_host_does() {
     assert!(seen > 3000, "{seen}");
 }
 
+/// Rows and keys are laid out by several threads where there are many.
+#[test]
+fn threads_lay_messages_out_as_one_does() {
+    let (p, text, jobs) = (&TOY_SHA2_16, text(), 600);
+    let (gpu, cache) = (Arc::new(HostGpu::new(false)), Arc::new(NodesCache::new(0)));
+    let told = DigestJobs::new(p, Op::Sign, (jobs, 0), &text);
+    // Jobs have their keys in no order, and some keys have one job.
+    let key_of: Vec<u32> = (0..jobs as u32).map(|job| if job % 5 == 0 { 700 - job } else { job % 3 }).collect();
+    let keys: Vec<_> = (0..=700)
+        .map(|key| Key { pk_seed: told.pk_seed(key % KEYS), sk_seed: &text[..p.n], cached_nodes: &[], cached_id: 0 })
+        .collect();
+    let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
+    let lay_out = |threads: u32| {
+        let policy = GpuPolicy::of(&Policy(vec![("digest", 1024), (hypergrove_engine::THREADS, threads)])).unwrap();
+        let mut program = GpuProgram::new(&gpu, &cache, &Plan::new(p, Op::Sign), jobs, 256 << 20, policy).unwrap();
+        assert_eq!((program.layout.jobs, in_threads(program.shape.policy.threads)), (jobs, threads > 1));
+        let words = program.message_words(&told, &batch).unwrap();
+        let distinct = program.lay_out(&batch, 0..jobs, &[], Some((&told, words)));
+        let (seeds, messages) = (program.layout.seeds, program.layout.messages);
+        (words, distinct, program.bytes(seeds).to_vec(), program.bytes(messages).to_vec())
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let laid_out = pool.install(|| [1, 2].map(lay_out));
+    assert!(laid_out[0] == laid_out[1] && laid_out[0].1 > 100);
+}
+
 #[test]
 fn a_key_that_messages_are_hashed_with_is_wiped() {
     let (p, text, jobs) = (&TOY_SHA2_16, text(), 20);
