@@ -3,6 +3,7 @@
 //! The first time that a device is to execute an op, it gets one job whose answer is known. A wrong answer is an error, then
 //! and ever after: nothing that the device computes is handed out.
 
+use crate::scheduler::outside_pools;
 use crate::{
     Accept, Backend, Batch, Device, Digests, Error, Hasher, HostMemory, Key, Messages, Policy, Program, Sha256Programs,
     SlhDsaPrograms, THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
@@ -329,12 +330,12 @@ struct Results(Mutex<Vec<(Subject, Result<(), Error>)>>);
 impl Results {
     /// Tests what was not tested yet; a wrong answer is remembered as well as a right one. Whoever comes meanwhile waits for
     /// the result. A device that fails without an answer is asked again the next time.
-    fn settle(&self, subject: Subject, ask: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    fn settle(&self, subject: Subject, ask: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
         let mut results = lock(&self.0);
         if let Some((_, result)) = results.iter().find(|(known, _)| *known == subject) {
             return result.clone();
         }
-        let result = ask();
+        let result = outside_pools(ask);
         if matches!(result, Ok(()) | Err(Error::Inconsistent { .. })) {
             results.push((subject, result.clone()));
         }
@@ -384,7 +385,7 @@ fn ask(device: &str, known: &KnownAnswer, program: &mut dyn Program) -> Result<(
     }
 }
 
-/// A program that does the known job before its first batch: there, where it may use the threads of its caller's pool.
+/// A program that does the known job before its first batch.
 struct TestedProgram {
     program: Box<dyn Program>,
     device: String,
@@ -560,7 +561,6 @@ impl Sha256Programs for SelfTested {
 }
 
 impl ZkDilithiumPrograms for SelfTested {
-    /// With one thread, what is asked stays on this thread, which may be one of a pool with other work.
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         let programs = self.subject.zkdilithium_on(device)?;
         self.results(device).settle(Subject::new(TestedKind::ZkDilithium, policy), || {
@@ -584,6 +584,8 @@ mod tests {
     use super::*;
     use crate::{Axis, Reference, capabilities};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     const OPS: [Op; 3] = [Op::Keygen, Op::Sign, Op::Verify];
 
@@ -617,6 +619,57 @@ mod tests {
                 assert_eq!((stands_for.family, stands_for.n), (p.family, p.n), "{p}");
             }
         }
+    }
+
+    /// The reference, whose `prepare` begins with another task of the pool that it is called in, as one that waits for a pool may.
+    struct Yielding;
+
+    impl Backend for Yielding {
+        fn name(&self) -> &'static str {
+            "yielding"
+        }
+        fn self_test(&self) -> SelfTest {
+            SelfTest::SharedCode
+        }
+        forward!(self => Reference; devices, absent, notices, rates, clock, fingerprint, free);
+        capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+    }
+
+    impl SlhDsaPrograms for Yielding {
+        forward!(self => Reference; space, jobs, compile, queue, bytes);
+
+        fn prepare(
+            &self,
+            device: &Device,
+            plan: &Plan,
+            batch: usize,
+            policy: &Policy,
+        ) -> Result<Box<dyn Program>, Error> {
+            rayon::yield_now();
+            SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)
+        }
+    }
+
+    /// Both tasks of the pool's only thread want the device's results.
+    #[test]
+    fn a_test_begins_no_other_task_of_a_pool() {
+        let (sender, done) = channel();
+        // Without a join: where it hangs, so does the thread.
+        std::thread::spawn(move || {
+            let backend = SelfTested::of(Arc::new(Yielding));
+            let (device, policy) = (backend.devices().unwrap().remove(0), Policy::default());
+            let prepare = |p| {
+                let programs = backend.slh_dsa().unwrap();
+                programs.prepare(&device, &Plan::new(p, Op::Verify), 1, &policy).map(drop).unwrap();
+            };
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+            pool.scope(|scope| {
+                scope.spawn(|_| prepare(&TOY_SHAKE_24));
+                prepare(&TOY_SHA2_16);
+            });
+            sender.send(()).unwrap();
+        });
+        assert_eq!(done.recv_timeout(Duration::from_secs(60)), Ok(()));
     }
 
     /// What nobody would have computed by chance.

@@ -748,9 +748,9 @@ impl Scheduler {
     }
 }
 
-/// Runs `work`, which holds a permit, on a thread that belongs to no pool. A thread of the caller's pool that waits for ours may
+/// Runs `work`, which holds a permit or a lock, on a thread that belongs to no pool. A thread of a pool that waits for others may
 /// begin with whatever else its pool has to do: with another call, say, which then waits for the permit that it holds itself.
-fn outside_pools<R: Send>(work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
+pub(crate) fn outside_pools<R: Send>(work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
     if rayon::current_thread_index().is_none() {
         return work();
     }
