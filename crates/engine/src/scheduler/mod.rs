@@ -313,6 +313,16 @@ impl Scheduler {
         self.live().next().unwrap_or(&self.workers[0])
     }
 
+    /// The error of jobs that ended with a panic: nobody knows on which device.
+    pub fn panicked(&self, what: &str) -> Error {
+        let devices: Vec<String> = self.all().map(|worker| worker.device().id()).collect();
+        let device = match &devices[..] {
+            [only] => only.clone(),
+            several => format!("one of {}", several.join(", ")),
+        };
+        Error::Device { device, what: format!("a thread that ran {what} panicked") }
+    }
+
     /// Jobs that a program for so many has room for: a single one has another place if there is a second one.
     pub(crate) fn room_for(&self, jobs: usize) -> usize {
         if self.options.redundant { jobs.max(2) } else { jobs }

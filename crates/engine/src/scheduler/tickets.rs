@@ -221,8 +221,7 @@ impl Line {
 
     /// How long its jobs still wait for others; `None` if they may begin. Jobs that are done alone never wait.
     fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
-        let is_enough =
-            !self.entries.merges() || self.entries.jobs() >= self.pay.of_thread.unwrap_or(self.pay.most);
+        let is_enough = !self.entries.merges() || self.entries.jobs() >= self.pay.of_thread.unwrap_or(self.pay.most);
         let since = self.entries.since().filter(|_| !is_enough)?;
         max_delay.checked_sub(now - since).filter(|rest| !rest.is_zero())
     }
@@ -357,10 +356,7 @@ impl<J: Queued> Batch for Jobs<J> {
         if wakes.len() < entries.len() {
             let why = match done {
                 Ok(done) => done.err().unwrap_or_else(|| cancelled("its batch ended before it")),
-                Err(_) => Error::Device {
-                    device: shared.scheduler.first().device().id(),
-                    what: "a thread that ran this job panicked".into(),
-                },
+                Err(_) => shared.scheduler.panicked("this job"),
             };
             wakes.extend(entries[wakes.len()..].iter().map(|entry| entry.resolve(Err(why.clone()))));
         }

@@ -240,10 +240,7 @@ impl<T> RowSet<T> {
         let why = match done {
             Ok(Ok(())) => return Ok(self.memory),
             Ok(Err(why)) => why,
-            Err(_) if is_lent => Error::Device {
-                device: scheduler.first().device().id(),
-                what: "a thread that ran this set of rows panicked".into(),
-            },
+            Err(_) if is_lent => scheduler.panicked("this set of rows"),
             Err(_) => wrong("panicked"),
         };
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.memory)));
