@@ -336,7 +336,7 @@ impl Program for CpuProgram {
         if self.plan.op == Op::Verify { self.execute(batch, out) } else { wiped(|| self.execute(batch, out)) }
     }
 
-    forward!(self => self; only_run);
+    forward!(self => self; only_run, no_time_limit);
 
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;

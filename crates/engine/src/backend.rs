@@ -47,6 +47,9 @@ pub const THREADS: &str = "threads";
 /// has it: nothing runs concurrently then, and a run takes longer than it has to.
 pub const STAGES: &str = "stages";
 
+/// How long a wait for a device may take, at least, before the device counts as hung: see [`Program::time_limit`].
+pub const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// One choice of a policy, and its possible values. The tuner does not know what they mean.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Axis {
@@ -387,6 +390,10 @@ pub trait Program: Send {
     /// [`read`](Program::read) means nothing after such a run. `run` fails with `OutOfMemory` if there is no room for
     /// another place. Where there is one place alone, this does nothing.
     fn elsewhere(&mut self, elsewhere: bool);
+    /// How long a wait for the device may take from now on; without a limit, as long as the device does. When the time is over, the
+    /// program gives the device up: this run and all later ones on the device fail. Until the first call the limit is
+    /// [`DEVICE_TIMEOUT`]. Whatever computes on the host's threads has no limit.
+    fn time_limit(&mut self, limit: Option<Duration>);
     /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer
     /// from the lowest. `None` if it is not kept.
     fn read(&self, slot: Slot) -> Option<Vec<u8>>;

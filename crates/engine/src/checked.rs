@@ -135,9 +135,7 @@ impl Hasher for CheckedHasher {
             None => Ok(None),
         }
     }
-    fn link(&mut self) -> Result<Option<f64>, Error> {
-        self.subject.link()
-    }
+    forward!(self => self.subject; link, time_limit);
 }
 
 struct CheckedZk {
@@ -171,6 +169,7 @@ impl ZkDilithium for CheckedZk {
     fn bytes(&self) -> u64 {
         self.subject.bytes() + self.reference.bytes()
     }
+    forward!(self => self.subject; time_limit);
     fn elsewhere(&mut self, elsewhere: bool) {
         self.subject.elsewhere(elsewhere);
         self.reference.elsewhere(elsewhere);
@@ -244,6 +243,7 @@ impl Program for CheckedProgram {
         self.subject.plan()
     }
     forward!(self => self; only_run);
+    forward!(self => self.subject; time_limit);
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         let mut expected = out.to_vec();

@@ -94,6 +94,13 @@ macro_rules! forward {
     (@ elsewhere $self:ident $to:expr) => {
         fn elsewhere(&mut $self, elsewhere: bool) { $to.elsewhere(elsewhere) }
     };
+    (@ time_limit $self:ident $to:expr) => {
+        fn time_limit(&mut $self, limit: Option<std::time::Duration>) { $to.time_limit(limit) }
+    };
+    // A program on the host's threads, which never hang.
+    (@ no_time_limit $self:ident $to:expr) => {
+        fn time_limit(&mut $self, _: Option<std::time::Duration>) {}
+    };
     // A backend of the host: its drivers cannot be absent, and nobody knows its rates without measuring for a while.
     (@ is_host $self:ident $to:expr) => {
         fn absent(&$self) -> Option<String> { None }
@@ -114,6 +121,7 @@ macro_rules! forward {
             Ok(None)
         }
         fn link(&mut $self) -> Result<Option<f64>, $crate::Error> { Ok(None) }
+        $crate::forward!(@ no_time_limit $self $to);
     };
 
     // A program that looks at outputs, or changes them, has them where it can.

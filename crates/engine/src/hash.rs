@@ -122,6 +122,8 @@ pub trait Hasher: Send {
     /// Bytes a second from the host's memory to the device's while nothing else is done: no messages from there are hashed
     /// faster. `None` if the device has no memory of its own.
     fn link(&mut self) -> Result<Option<f64>, Error>;
+    /// How long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
+    fn time_limit(&mut self, limit: Option<Duration>);
 }
 
 #[cfg(test)]

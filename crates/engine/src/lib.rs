@@ -19,8 +19,8 @@ mod stack;
 mod zkdilithium;
 
 pub use backend::{
-    Accept, Axis, Backend, Batch, Device, Digests, HostMemory, Key, Policy, Program, ReachableMemory, STAGES,
-    Sha256Programs, SlhDsaPrograms, StageTime, THREADS, Timing, ZkDilithiumPrograms,
+    Accept, Axis, Backend, Batch, DEVICE_TIMEOUT, Device, Digests, HostMemory, Key, Policy, Program, ReachableMemory,
+    STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS, Timing, ZkDilithiumPrograms,
 };
 pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};

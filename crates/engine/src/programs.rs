@@ -103,6 +103,15 @@ pub enum AnyProgram {
 }
 
 impl AnyProgram {
+    /// How long a wait for the device may take from now on: see [`Program::time_limit`].
+    pub fn time_limit(&mut self, limit: Option<Duration>) {
+        match self {
+            AnyProgram::SlhDsa(program) => program.time_limit(limit),
+            AnyProgram::ZkDilithium(program) => program.time_limit(limit),
+            AnyProgram::Sha256(hasher) => hasher.time_limit(limit),
+        }
+    }
+
     /// Whether the next runs put every job in another place: see [`Program::elsewhere`].
     pub fn elsewhere(&mut self, elsewhere: bool) {
         match self {

@@ -147,7 +147,7 @@ impl Program for ReferenceProgram {
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
 
-    crate::forward!(self => self; only_run);
+    crate::forward!(self => self; only_run, no_time_limit);
 
     /// All jobs have one place.
     fn elsewhere(&mut self, _: bool) {}

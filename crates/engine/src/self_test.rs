@@ -492,9 +492,8 @@ impl Program for TestedProgram {
     fn most_hashed(&self) -> usize {
         self.program.most_hashed()
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.program.elsewhere(elsewhere);
-    }
+    forward!(self => self.program; elsewhere, time_limit);
+
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.program.read(slot)
     }
@@ -731,7 +730,7 @@ mod tests {
             }
             Ok(timing)
         }
-        forward!(self => self.0; elsewhere, only_run);
+        forward!(self => self.0; elsewhere, time_limit, only_run);
 
         fn read(&self, slot: Slot) -> Option<Vec<u8>> {
             self.0.read(slot)
@@ -842,7 +841,7 @@ mod tests {
         fn most_hashed(&self) -> usize {
             100
         }
-        forward!(self => self.0; elsewhere);
+        forward!(self => self.0; elsewhere, time_limit);
 
         fn read(&self, slot: Slot) -> Option<Vec<u8>> {
             self.0.read(slot)
@@ -903,7 +902,7 @@ mod tests {
             digests[MESSAGES - 1][0] ^= 1;
             Ok(Timing::default())
         }
-        forward!(self => self.0; longest, resident, link);
+        forward!(self => self.0; longest, resident, link, time_limit);
     }
 
     /// One wrong bit in one answer: nothing of that op and family is prepared, then or later; all else is.

@@ -6,6 +6,7 @@ use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
     VerifyingKey,
 };
+use std::time::Duration;
 
 /// A signature to be made.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +68,8 @@ pub trait ZkDilithium: Send {
     /// [`Program::elsewhere`](crate::Program::elsewhere). Elsewhere, a program expands signing keys anew, whatever the caller
     /// passes: so a batch that is run both ways has its expansions compared as well.
     fn elsewhere(&mut self, elsewhere: bool);
+    /// How long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
+    fn time_limit(&mut self, limit: Option<Duration>);
     /// Writes the key of each seed to its place in the caller's memory. There are as many places as seeds. After an error, the caller
     /// wipes them.
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error>;

@@ -147,7 +147,7 @@ impl Program for FaultyProgram {
         (self.1)(None, out);
         Ok(timing)
     }
-    forward!(self => self.0; elsewhere, only_run);
+    forward!(self => self.0; elsewhere, time_limit, only_run);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         let mut value = self.0.read(slot)?;
@@ -193,6 +193,8 @@ struct Telling(u8);
 static COMPILED: AtomicUsize = AtomicUsize::new(0);
 /// Calls of [`ZkDilithium::elsewhere`], which answers nothing.
 static MOVED: AtomicUsize = AtomicUsize::new(0);
+/// Limits that hashers and programs of zkDilithium were given.
+static LIMITED: AtomicUsize = AtomicUsize::new(0);
 
 impl Backend for Telling {
     fn name(&self) -> &'static str {
@@ -284,6 +286,9 @@ impl Hasher for Telling {
     fn link(&mut self) -> Result<Option<f64>, Error> {
         Ok(Some(92.0))
     }
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        LIMITED.fetch_add(usize::from(limit.is_some()), Ordering::Relaxed);
+    }
 }
 
 impl ZkDilithium for Telling {
@@ -307,6 +312,9 @@ impl ZkDilithium for Telling {
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         MOVED.fetch_add(usize::from(elsewhere), Ordering::Relaxed);
+    }
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        LIMITED.fetch_add(usize::from(limit.is_some()), Ordering::Relaxed);
     }
     fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
         for (i, (seed, key)) in seeds.iter().zip(keys).enumerate() {
@@ -360,6 +368,11 @@ fn checked_answers_what_its_subject_answers() {
     let mut zk = checked.zkdilithium().unwrap().prepare(device, &policy).unwrap();
     zk.elsewhere(true);
     assert_eq!(MOVED.load(Ordering::Relaxed), 2, "both move");
+    for limit in [None, Some(Duration::from_secs(1))] {
+        hasher.time_limit(limit);
+        zk.time_limit(limit);
+    }
+    assert_eq!(LIMITED.load(Ordering::Relaxed), 2, "one limit each, for the subject");
     assert_eq!((zk.space(), zk.poseidon_rate(Some(4.0))), (vec![Axis::new("signed", &[9])], Some(8.0)));
     assert_eq!((zk.queue(ZkOp::Sign), zk.queue(ZkOp::Verify), zk.bytes()), (96, 97, 2 * 98));
     assert!(zk.uses_expanded_keys());

@@ -171,7 +171,9 @@ impl<G: Gpu> HostMemory for Gpus<G> {
     fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
         let none =
             || Error::Unsupported { device: self.name.into(), what: "memory of the host that devices reach".into() };
-        self.gpus.first().and_then(|(gpu, _)| gpu.alloc_reached(bytes)).unwrap_or_else(|| Err(none()))
+        // All of them reach what one allocates.
+        let gpu = self.gpus.iter().find(|(gpu, _)| gpu.hung().is_none()).or(self.gpus.first());
+        gpu.and_then(|(gpu, _)| gpu.alloc_reached(bytes)).unwrap_or_else(|| Err(none()))
     }
 }
 

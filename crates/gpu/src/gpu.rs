@@ -1,5 +1,7 @@
 //! What programs need of a GPU: a driver's crate has the real ones; tests have one that runs the same kernels on the host.
 
+/// With what it limits.
+pub(crate) use crate::wait::WaitLimit;
 use hypergrove_engine::{Error, Policy, ReachableMemory, Timing};
 use hypergrove_fips205::plan::Rates;
 use hypergrove_kernels::{Args, Config, Kernel};
@@ -158,18 +160,24 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     }
     /// A stream of its own.
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;
+    /// Why the device was given up, if a wait for it took longer than its limit. The device may still read and write all that it was
+    /// given: the driver frees none of its memory. Memory of the host that steps of a failed wait copy stays the device's: no
+    /// reference to it may exist any more. The driver overwrites [`Gpu::HostMemory`] when it is dropped, and callers' memory stays.
+    fn hung(&self) -> Option<Error>;
 }
 
 /// Numbers that a queue remembers states of its work under.
 pub const SLOTS: usize = 16;
 
-/// An ordered stream of work on one device.
+/// An ordered stream of work on one device. A wait that takes longer than its limit ends with an error, and the device is
+/// [hung](Gpu::hung).
 pub trait Queue: Send {
     /// What [`Gpu::kernels`] gives.
     type Kernels;
     /// Steps that are submitted at once.
     type Recording: Send;
-    /// Submits steps; returns before they are done. After an error nothing that was submitted is under way. Launches of several queues that fill the device take turns: while one
+    /// Submits steps; returns before they are done. After an error nothing that was submitted is under way, unless the device is
+    /// [hung](Gpu::hung). Launches of several queues that fill the device take turns: while one
     /// queue's run, the copies of others do.
     fn submit(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
     /// Prepares steps to be submitted again and again at little cost.
@@ -182,6 +190,9 @@ pub trait Queue: Send {
     fn wait_for(&mut self, slot: usize) -> Result<(), Error>;
     /// Submits steps that [`Queue::wait`] does not wait for; what is submitted later does. An error of theirs shows then.
     fn follow(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
+    /// Sets how long waits may take from now on, those of a drop included. At first it is [`WaitLimit::default`]. A wait without a limit ends
+    /// when the device is done, also when others have given the device up.
+    fn limit(&mut self, limit: WaitLimit);
     /// Waits until all is done that was submitted or replayed. The device's times for it, as far as they were measured:
     /// up to the first launch, launches, and after the last; a recording's as a whole.
     fn wait(&mut self) -> Result<Option<Timing>, Error>;

@@ -3,7 +3,7 @@
 //! It does nothing before it is waited for, and panics where bytes of the host are looked at that are the device's just then
 //! (see [`Gpu::HostMemory`]): a program that does not wait reads what is not there yet, or is caught.
 
-use crate::gpu::{Facts, Gpu, Queue, SLOTS, Step};
+use crate::gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
 use crate::steps::{Access, Allocations, Place, accesses};
 use hypergrove_engine::{Error, ReachableMemory, Timing};
 use hypergrove_kernels::{Args, Config, Kernel};
@@ -223,6 +223,10 @@ impl Gpu for HostGpu {
         let (submitted, awaited) = (0, 0);
         Ok(HostQueue { gpu: self.clone(), number, pending: VecDeque::new(), submitted, awaited, marks: [0; SLOTS] })
     }
+    /// What hangs is put around it: `hypergrove_testkit::faults`.
+    fn hung(&self) -> Option<Error> {
+        None
+    }
 }
 
 /// The leaf that the first job reveals in its first tree, where a fault is asked for. One in another leaf's chain would
@@ -353,6 +357,7 @@ impl Queue for HostQueue {
         self.pending.push_back((submission, kernels.clone(), steps.to_vec()));
         Ok(())
     }
+    fn limit(&mut self, _: WaitLimit) {}
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
         self.work(self.awaited);
         Ok(None)

@@ -11,6 +11,7 @@ mod program;
 mod ring;
 mod sha256;
 pub mod steps;
+mod wait;
 mod zk;
 
 #[cfg(test)]
@@ -23,4 +24,5 @@ pub use backend::Gpus;
 pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step, Wrapper};
 pub use policy::GpuPolicy;
 pub use sha256::HashPolicy;
+pub use wait::WaitLimit;
 pub use zk::ZkPolicy;

@@ -11,7 +11,7 @@ pub(crate) use layout::device_bytes;
 pub(crate) use layout::{host_bytes, least_bytes};
 
 use self::layout::{FEW_KEYS, Layout, Part, Shape, cache_trees, flag_words};
-use crate::gpu::{Gpu, Launch, Queue, Step, wipe};
+use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit, wipe};
 use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
@@ -23,7 +23,7 @@ use hypergrove_kernels::arguments::Jobs;
 use hypergrove_kernels::{JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, WIDE_ROWS};
 use rayon::prelude::*;
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zeroize::Zeroize;
 
 pub(crate) struct GpuProgram<G: Gpu> {
@@ -44,6 +44,8 @@ pub(crate) struct GpuProgram<G: Gpu> {
     stored: bool,
     /// What the device hashes in this pass, if it does.
     hashed: Option<DigestShape>,
+    /// How long its waits may take.
+    limit: WaitLimit,
     /// What the last pass had that could have been recorded.
     last: Option<RecordingKey>,
     /// Steps that were recorded, for some number of jobs and keys: of usual runs, and of those elsewhere.
@@ -58,6 +60,21 @@ struct DigestShape {
     words: usize,
     rows: usize,
     keys: usize,
+}
+
+/// What a program works on, for errors.
+fn work(op: Op) -> &'static str {
+    match op {
+        Op::Keygen => "key pairs",
+        Op::Sign => "signatures",
+        Op::Verify => "verifications",
+        Op::Cache => "cached layers",
+    }
+}
+
+/// A limit for waits on a device. A CPU does not hang.
+pub(crate) fn wait_limit(work: &'static str, time: Option<Duration>, facts: &Facts) -> WaitLimit {
+    WaitLimit { work, time: time.filter(|_| !facts.is_cpu) }
 }
 
 /// Jobs, keys, whether signatures are stored, and what the device hashes.
@@ -116,7 +133,8 @@ impl<G: Gpu> GpuProgram<G> {
             Err(Error::OutOfMemory { .. }) if cache.drop_unused() => gpu.alloc(layout.device)?,
             memory => memory?,
         };
-        let mut queue = gpu.queue()?;
+        let (mut queue, limit) = (gpu.queue()?, wait_limit(work(plan.op), WaitLimit::default().time, gpu.facts()));
+        queue.limit(limit);
         if plan.op == Op::Sign {
             // No kernel writes R, and whole rows are handed out.
             let (at, bytes) = (G::address(&memory) + layout.output.at as u64, layout.output.bytes);
@@ -137,6 +155,7 @@ impl<G: Gpu> GpuProgram<G> {
             keys_laid_out: false,
             stored: false,
             hashed: None,
+            limit,
             last: None,
             recorded: [None, None],
             kept: RootValues::default(),
@@ -329,13 +348,17 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
         let waited = self.queue.wait();
-        let (seeds, messages) = (self.layout.seeds, self.layout.messages);
-        self.bytes(seeds).zeroize();
-        if let (Some(DigestShape { rows, keys, .. }), Op::Sign) = (self.hashed, self.plan.op) {
-            // SK.prf, and opt_rand in the rows.
-            wipe(&mut self.bytes(messages)[..rows + keys]);
+        self.queue.limit(self.limit);
+        // The driver overwrites what a hung device may still use.
+        if self.gpu.hung().is_none() {
+            let (seeds, messages) = (self.layout.seeds, self.layout.messages);
+            self.bytes(seeds).zeroize();
+            if let (Some(DigestShape { rows, keys, .. }), Op::Sign) = (self.hashed, self.plan.op) {
+                // SK.prf, and opt_rand in the rows.
+                wipe(&mut self.bytes(messages)[..rows + keys]);
+            }
         }
-        if done.is_err() {
+        if done.is_err() || waited.is_err() {
             self.forget();
         }
         let stages = done?;
@@ -355,7 +378,9 @@ impl<G: Gpu> GpuProgram<G> {
         // A device that fails now has nothing that could be wiped any more.
         let _ = self.queue.follow(&self.kernels, &[all]);
         let _ = self.queue.wait();
-        wipe(G::host_bytes(&mut self.host, 0..self.layout.host));
+        if self.gpu.hung().is_none() {
+            wipe(G::host_bytes(&mut self.host, 0..self.layout.host));
+        }
         self.kept = RootValues::default();
     }
 
@@ -412,9 +437,12 @@ impl<G: Gpu> GpuProgram<G> {
         let skip = if self.hashed.is_some() { 0 } else { p.n };
         for rows in rows {
             let (to, bytes) = (rows.as_mut_ptr() as u64, rows.len());
-            match self.gpu.reaches(to, bytes) {
-                true => self.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?,
-                false => self.ring().receive(rows, skip, from)?,
+            if self.gpu.reaches(to, bytes) {
+                // The caller has lent this memory until the device is done with it. Copies alone are left for the device to do.
+                self.queue.limit(WaitLimit { time: None, ..self.limit });
+                self.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?;
+            } else {
+                self.ring().receive(rows, skip, from)?;
             }
             from += bytes as u64;
         }
@@ -722,6 +750,7 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// Checks a batch, whose positions the device computes if its messages' rows have so many words.
     fn check(&self, batch: &Batch<'_>, words: Option<usize>, out: usize) -> Result<(), Error> {
+        self.gpu.hung().map_or(Ok(()), Err)?;
         match words {
             Some(_) => batch.check_all_but_positions(&self.plan, out),
             None => batch.check(&self.plan, out),
@@ -859,7 +888,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
     }
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        batch.check(&self.plan, out.len())?;
+        self.check(batch, None, out.len())?;
         self.kept = RootValues { passes: batch.len() > self.layout.jobs, ..RootValues::default() };
         if self.plan.op == Op::Cache {
             return self.cache(batch, out);
@@ -931,6 +960,11 @@ impl<G: Gpu> Program for GpuProgram<G> {
 
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;
+    }
+
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.limit = wait_limit(self.limit.work, limit, self.gpu.facts());
+        self.queue.limit(self.limit);
     }
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {

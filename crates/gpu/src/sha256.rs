@@ -1,6 +1,7 @@
 //! SHA-256 of many messages: pieces of them go through several streams of work, so that copies and launches overlap.
 
-use crate::gpu::{Facts, Gpu, Launch, Queue, Step};
+use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit};
+use crate::program::wait_limit;
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::arguments::{Arguments, HashRows, HashSpans};
@@ -157,7 +158,15 @@ impl<G: Gpu> GpuHasher<G> {
             Ok(Row { queue: gpu.queue()?, device, host, busy: None })
         };
         let rows = (0..policy.streams).map(row).collect::<Result<_, Error>>()?;
-        Ok(GpuHasher { gpu: gpu.clone(), policy, layout, kernels: [kernels(policy.imad)?, kernels(0)?], rows })
+        let kernels = [kernels(policy.imad)?, kernels(0)?];
+        let mut hasher = GpuHasher { gpu: gpu.clone(), policy, layout, kernels, rows };
+        hasher.time_limit(WaitLimit::default().time);
+        Ok(hasher)
+    }
+
+    /// An error if a wait for the device was given up: its memory may not be looked at.
+    fn check_device(&self) -> Result<(), Error> {
+        self.gpu.hung().map_or(Ok(()), Err)
     }
 
     /// Messages that a piece has room for.
@@ -339,6 +348,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
 
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         messages.check(digests)?;
+        self.check_device()?;
         // A piece may hold what is too long for a thread.
         if self.longest() < self.layout.bytes {
             let lengths = (0..messages.len()).map(|at| messages.get(at).len());
@@ -357,6 +367,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         if self.gpu.facts().is_cpu {
             return Ok(None);
         }
+        self.check_device()?;
         let (bytes, row) = (self.layout.bytes, &mut self.rows[0]);
         let (to, from) = (G::address(&row.device), G::host_address(&row.host));
         let copies = LINK_BYTES.div_ceil(bytes);
@@ -379,6 +390,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         digests: &mut [[u8; 32]],
     ) -> Result<Option<Vec<Duration>>, Error> {
         messages.check(digests)?;
+        self.check_device()?;
         let (count, bytes) = (messages.len(), messages.bytes().len());
         let each = messages
             .each()
@@ -419,5 +431,10 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         let from = G::host_view(&row.host, self.layout.digests..self.layout.digests + 32 * count);
         digests.as_flattened_mut().copy_from_slice(from);
         Ok(Some(times))
+    }
+
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        let limit = wait_limit("SHA-256 of messages", limit, self.gpu.facts());
+        self.rows.iter_mut().for_each(|row| row.queue.limit(limit));
     }
 }

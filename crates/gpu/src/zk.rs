@@ -13,7 +13,8 @@ mod sign;
 mod tests;
 mod verify;
 
-use crate::gpu::{Gpu, Launch, Queue, Step};
+use crate::gpu::{Gpu, Launch, Queue, Step, WaitLimit};
+use crate::program::wait_limit;
 use crate::ring::in_threads;
 use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_fips205::Family;
@@ -24,6 +25,7 @@ use hypergrove_zkdilithium::{Message, Op, SignatureBytes, SigningKeyBytes};
 use pass::Memory;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Choices for zkDilithium that change time and memory, never bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -149,7 +151,9 @@ impl<G: Gpu> ZkGpu<G> {
         let wanted: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.is_zk()).map(|of| (*of, policy.block)).collect();
         let kernels = gpu.kernels(&policy.config(), &wanted)?;
         let memory = Memory::new(gpu)?;
-        Ok(ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing: Timing::default(), pad: 0 })
+        let mut zk = ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing: Timing::default(), pad: 0 };
+        zk.time_limit(WaitLimit::default().time);
+        Ok(zk)
     }
 
     /// A launch of so many threads; of Poseidon in small blocks, so that what takes long ends together.
@@ -181,6 +185,7 @@ impl<G: Gpu> ZkGpu<G> {
         cut: impl Fn(&Limits, &[J]) -> usize,
         mut pass: impl FnMut(&mut Self, &[J]) -> Result<(), Error>,
     ) -> Result<Timing, Error> {
+        self.gpu.hung().map_or(Ok(()), Err)?;
         let mut rest = jobs;
         self.timing = Timing::default();
         while !rest.is_empty() {
@@ -293,6 +298,9 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
     }
     fn elsewhere(&mut self, elsewhere: bool) {
         self.pad = usize::from(elsewhere);
+    }
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.memory.queue.limit(wait_limit("zkDilithium", limit, self.gpu.facts()));
     }
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
         let cut = |limits: &Limits, seeds: &[_]| limits.keys.min(seeds.len());

@@ -14,7 +14,7 @@ use hypergrove_engine::programs::{Group, Kind};
 use hypergrove_engine::scheduler::{
     Fault, KnowledgeSource, Options, Queue, QueuedJob, Scale, Scheduler, Stats, Wake, Worker, slots,
 };
-use hypergrove_engine::{Backend, Device, Error, Policy, PolicySource, Timing};
+use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, Policy, PolicySource, Timing};
 use hypergrove_fips205::plan::{Op, Rates, cache_bytes};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 #[cfg(feature = "tables")]
@@ -53,6 +53,7 @@ pub struct EngineBuilder {
     skip_root_check: bool,
     verify_signatures: bool,
     redundant: bool,
+    device_timeout: Option<Duration>,
     #[cfg(feature = "tables")]
     tables: Vec<Source>,
     cache: Option<PathBuf>,
@@ -141,6 +142,14 @@ impl EngineBuilder {
         self.redundant = redundant;
         self
     }
+    /// Sets how long the engine waits for a GPU, at least, before the GPU counts as hung; by default [`DEVICE_TIMEOUT`]. If 100 times the
+    /// predicted time of the jobs is longer, that is the limit of the wait. To prepare and test a program, a GPU has [`DEVICE_TIMEOUT`]. The
+    /// engine disables a GPU that hangs, and other devices do its jobs. What the GPU was given stays allocated until the process ends.
+    /// `Duration::MAX` means no limit. The CPU never has one, also under a Vulkan driver.
+    pub fn device_timeout(mut self, timeout: Duration) -> EngineBuilder {
+        self.device_timeout = Some(timeout);
+        self
+    }
     /// Sets the policy of GPUs for zkDilithium. A policy changes the time, never a result.
     #[cfg(feature = "zkdilithium")]
     pub(crate) fn zkdilithium_policy(mut self, policy: Policy) -> EngineBuilder {
@@ -190,6 +199,7 @@ impl EngineBuilder {
             check_roots: !self.skip_root_check,
             verify_signatures: self.verify_signatures,
             redundant: self.redundant,
+            device_timeout: self.device_timeout.unwrap_or(DEVICE_TIMEOUT),
         };
         let devices = devices.into_iter().map(|(device, backend)| (backend, device)).collect();
         let scheduler = Arc::new(Scheduler::new(devices, wake, options, know, self.zkdilithium_policy));

@@ -122,7 +122,7 @@ pub use flow::Flow;
 pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa};
 pub use hypergrove_engine::scheduler::{Canceller, DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake};
-pub use hypergrove_engine::{Backend, Device, Error, ErrorKind, Messages, PolicySource, Timing};
+pub use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, ErrorKind, Messages, PolicySource, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Rates, Work, cache_bytes};
 #[cfg(feature = "encryption")]

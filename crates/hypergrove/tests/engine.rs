@@ -540,7 +540,7 @@ impl Program for ProbeProgram {
         (self.1)(self.0.plan(), out)?;
         Ok(timing)
     }
-    forward!(self => self.0; elsewhere, only_run);
+    forward!(self => self.0; elsewhere, time_limit, only_run);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.0.read(slot)

@@ -9,7 +9,7 @@
 mod host;
 /// Where `host` looks for what it implements.
 mod gpu {
-    pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step};
+    pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
 }
 mod steps {
     pub(crate) use hypergrove_gpu::steps::{Access, Allocations, Place, accesses};

@@ -71,7 +71,7 @@ impl Program for WrongProgram {
         }
         Ok(timing)
     }
-    forward!(self => self.0; elsewhere, only_run);
+    forward!(self => self.0; elsewhere, time_limit, only_run);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.0.read(slot)
@@ -89,7 +89,7 @@ impl Hasher for WrongHasher {
         digests.iter_mut().for_each(|digest| digest[0] ^= 1);
         Ok(timing)
     }
-    forward!(self => self.0; longest, resident, link);
+    forward!(self => self.0; longest, resident, link, time_limit);
 }
 
 impl ZkDilithium for Wrong {
@@ -113,6 +113,7 @@ impl ZkDilithium for Wrong {
     }
     /// The reference has one place.
     fn elsewhere(&mut self, _: bool) {}
+    forward!(self => self; no_time_limit);
 
     fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
         for (seed, key) in seeds.iter().zip(keys) {

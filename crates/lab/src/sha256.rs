@@ -110,6 +110,8 @@ pub(crate) fn sha256_point(
 ) -> Result<Sample, Failure> {
     let Point { size, ref policy, budget, .. } = *point;
     let mut hasher = backend.sha256_on(device)?.prepare(device, policy)?;
+    // Some policies are very slow.
+    hasher.time_limit(None);
     let most = most_bytes(device, policy);
     let count = point.count.unwrap_or((most.min(BYTES) / size.max(64)).clamp(1, 4 * MANY));
     let mut bytes = vec![0; size * count];

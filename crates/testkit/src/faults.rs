@@ -2,15 +2,18 @@
 //!
 //! Where a device can be hit is a list of [`Site`]s, found by a run without faults. The CPU's are calls of its hashes or of its
 //! arithmetic, a GPU's are its copies and launches.
+//!
+//! A GPU can hang too ([`Faults::hang_after`]): it takes work and does none, until it goes on.
 
 use hypergrove_engine::{Error, ReachableMemory, Timing};
 use hypergrove_fips205::AdrsType;
-use hypergrove_gpu::steps::accesses;
-use hypergrove_gpu::{Facts, Gpu, Queue, Step, Wrapper};
+use hypergrove_gpu::steps::{Access, Place, accesses};
+use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit, Wrapper};
 use hypergrove_kernels::{Config, Kernel};
 use hypergrove_lanes::{AdrsWords, Factors, Keys, Lattice, Primitive, Shake, Steps, Trace, TweakableHash};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A piece of work whose results can be hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +43,74 @@ enum Mode {
 
 /// Says which fault there is, and counts the sites that were passed.
 #[derive(Default)]
-pub struct Faults(Mutex<(Mode, usize)>);
+pub struct Faults(Mutex<(Mode, usize)>, Mutex<Hang>);
+
+/// Whether a GPU does what it is given.
+#[derive(Default)]
+struct Hang {
+    /// Submissions that it still does, if it is to hang after them.
+    left: Option<u64>,
+    /// How long waits for it may take, if their own limits are longer.
+    patience: Duration,
+    /// Why it was given up, if it was.
+    why: Option<Error>,
+    /// What it may still use of the host.
+    pending: Vec<Access>,
+    /// Waits without a limit so far for a GPU that did nothing.
+    endless: usize,
+    /// What queues were given that nobody waits for any more.
+    late: Vec<Box<dyn FnOnce() -> Result<(), Error> + Send>>,
+}
 
 impl Faults {
+    /// After so many submissions, GPUs take work and do none. Waits that have a limit then end after `patience`, if not before: tests are
+    /// not to wait as long as callers do.
+    pub fn hang_after(&self, submissions: u64, patience: Duration) {
+        let mut hang = self.hang();
+        (hang.left, hang.patience) = (Some(submissions), patience);
+    }
+    /// GPUs go on. Those that were given up do what queues gave them that are gone by now: the number of such queues. An error if they find
+    /// memory that was freed.
+    pub fn go_on(&self) -> Result<usize, Error> {
+        self.hang().left = None;
+        let late = std::mem::take(&mut self.hang().late);
+        let count = late.len();
+        late.into_iter().try_for_each(|work| work())?;
+        Ok(count)
+    }
+    /// Whether a wait was given up.
+    pub fn was_given_up(&self) -> bool {
+        self.hang().why.is_some()
+    }
+
+    /// Waits without a limit so far for a GPU that did nothing.
+    pub fn endless_waits(&self) -> usize {
+        self.hang().endless
+    }
+
+    fn hang(&self) -> MutexGuard<'_, Hang> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Panics where a program uses memory of the host that a GPU which was given up may still use.
+    fn check_host(&self, at: u64, bytes: usize, writes: bool) {
+        let (host, hang) = (Access { place: Place::Host, at, bytes, writes }, self.hang());
+        let used = hang.pending.iter().find(|pending| bytes > 0 && hang.why.is_some() && pending.conflicts(&host));
+        if let Some(used) = used {
+            panic!("{host:x?} while a device that was given up has {used:x?}");
+        }
+    }
+    /// Whether GPUs do nothing now.
+    fn is_still(&self) -> bool {
+        self.hang().left == Some(0)
+    }
+    /// Whether GPUs do not do what is submitted now.
+    fn takes_submission(&self) -> bool {
+        let mut hang = self.hang();
+        let is_still = hang.left == Some(0);
+        hang.left = hang.left.map(|left| left.saturating_sub(1));
+        is_still
+    }
+
     fn lock(&self) -> MutexGuard<'_, (Mode, usize)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -317,22 +385,45 @@ pub struct FaultyGpu<G: Gpu> {
     extents: Extents,
 }
 
-/// Memory that is known where it lies.
+/// Memory that is known where it lies. That of a GPU that was given up is kept for ever.
 pub struct TrackedMemory<M> {
-    memory: M,
+    /// `None` only while it is dropped.
+    memory: Option<M>,
     extent: Extent,
     extents: Extents,
+    faults: Arc<Faults>,
 }
 
 impl<M> TrackedMemory<M> {
-    fn new(memory: M, extent: Extent, extents: &Extents) -> TrackedMemory<M> {
+    fn new(memory: M, extent: Extent, (extents, faults): (&Extents, &Arc<Faults>)) -> TrackedMemory<M> {
         lock(extents).push(extent);
-        TrackedMemory { memory, extent, extents: extents.clone() }
+        TrackedMemory { memory: Some(memory), extent, extents: extents.clone(), faults: faults.clone() }
+    }
+    fn get(&self) -> &M {
+        self.memory.as_ref().expect("it is not dropped")
+    }
+    fn check(&self, range: &Range<usize>, writes: bool) {
+        self.faults.check_host(self.extent.at + range.start as u64, range.len(), writes);
+    }
+    fn get_mut(&mut self) -> &mut M {
+        self.memory.as_mut().expect("it is not dropped")
+    }
+}
+
+impl ReachableMemory for TrackedMemory<Box<dyn ReachableMemory>> {
+    fn bytes(&self) -> &[u8] {
+        self.get().bytes()
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.get_mut().bytes_mut()
     }
 }
 
 impl<M> Drop for TrackedMemory<M> {
     fn drop(&mut self) {
+        if self.faults.was_given_up() {
+            return std::mem::forget(self.memory.take());
+        }
         let mut extents = lock(&self.extents);
         let at = extents.iter().position(|extent| *extent == self.extent).expect("it was held");
         extents.swap_remove(at);
@@ -354,30 +445,37 @@ impl<G: Gpu> Gpu for FaultyGpu<G> {
     fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Self::Memory, Error> {
         let memory = self.gpu.alloc(bytes + GUARD)?;
         let extent = Extent { is_host: false, at: G::address(&memory), bytes };
-        Ok(TrackedMemory::new(memory, extent, &self.extents))
+        Ok(self.tracked(memory, extent))
     }
     fn address(memory: &Self::Memory) -> u64 {
-        G::address(&memory.memory)
+        G::address(memory.get())
     }
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Self::HostMemory, Error> {
         let memory = self.gpu.alloc_host(bytes)?;
         let extent = Extent { is_host: true, at: G::host_address(&memory), bytes };
-        Ok(TrackedMemory::new(memory, extent, &self.extents))
+        Ok(self.tracked(memory, extent))
     }
     fn host_address(memory: &Self::HostMemory) -> u64 {
-        G::host_address(&memory.memory)
+        G::host_address(memory.get())
     }
     fn host_bytes(memory: &mut Self::HostMemory, range: Range<usize>) -> &mut [u8] {
-        G::host_bytes(&mut memory.memory, range)
+        memory.check(&range, true);
+        G::host_bytes(memory.get_mut(), range)
     }
     fn host_view(memory: &Self::HostMemory, range: Range<usize>) -> &[u8] {
-        G::host_view(&memory.memory, range)
+        memory.check(&range, false);
+        G::host_view(memory.get(), range)
     }
     fn host_write(memory: &Self::HostMemory, at: usize, bytes: &[u8]) {
-        G::host_write(&memory.memory, at, bytes);
+        memory.check(&(at..at + bytes.len()), true);
+        G::host_write(memory.get(), at, bytes);
     }
     fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
-        self.gpu.alloc_reached(bytes)
+        let memory = self.gpu.alloc_reached(bytes)?.map(|memory| {
+            let extent = Extent { is_host: true, at: memory.bytes().as_ptr() as u64, bytes };
+            Box::new(self.tracked(memory, extent)) as _
+        });
+        Some(memory)
     }
     fn reaches(&self, at: u64, bytes: usize) -> bool {
         self.gpu.reaches(at, bytes)
@@ -389,8 +487,33 @@ impl<G: Gpu> Gpu for FaultyGpu<G> {
         self.gpu.has_fast_doubles()
     }
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error> {
+        self.hung().map_or(Ok(()), Err)?;
         let (there, here) = (self.gpu.alloc(COPIED)?, self.gpu.alloc_host(COPIED)?);
-        Ok(FaultyQueue { queue: self.gpu.queue()?, there, here, gpu: self.clone() })
+        let (queue, limit) = (Some(self.gpu.queue()?), WaitLimit::default());
+        let (late, given, awaited, marks) = (Vec::new(), 0, 0, [0; SLOTS]);
+        Ok(FaultyQueue { queue, there, here, limit, late, given, awaited, marks, gpu: self.clone() })
+    }
+    fn hung(&self) -> Option<Error> {
+        self.faults.hang().why.clone().or_else(|| self.gpu.hung())
+    }
+}
+
+impl<G: Gpu> FaultyGpu<G> {
+    fn tracked<M>(&self, memory: M, extent: Extent) -> TrackedMemory<M> {
+        TrackedMemory::new(memory, extent, (&self.extents, &self.faults))
+    }
+
+    /// That what steps copy or clear was not freed.
+    fn check_lives(&self, steps: &[Step]) -> Result<(), Error> {
+        let extents = lock(&self.extents);
+        for access in steps.iter().flat_map(accesses) {
+            let end = access.at + access.bytes as u64;
+            if !extents.iter().any(|e| e.at <= access.at && end <= e.at + e.bytes as u64) {
+                let what = format!("memory was freed that it still uses: {access:x?}");
+                return Err(Error::Device { device: self.facts().id.clone(), what });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -405,11 +528,39 @@ const COPIED: usize = 1 << 16;
 
 /// A queue that does one step after the other while there are faults.
 pub struct FaultyQueue<G: Gpu> {
-    queue: G::Queue,
+    /// `None` only while it is dropped.
+    queue: Option<G::Queue>,
+    limit: WaitLimit,
+    /// What a GPU that hangs was given, each submission with its number; submissions so far, those up to which [`Queue::wait`] waits, and
+    /// those that were marked.
+    late: Vec<Late<G>>,
+    given: u64,
+    awaited: u64,
+    marks: [u64; SLOTS],
     /// Where memory is read through.
     there: G::Memory,
     here: G::HostMemory,
     gpu: Arc<FaultyGpu<G>>,
+}
+
+/// A submission that was not done.
+type Late<G> = (u64, Arc<<G as Gpu>::Kernels>, Vec<Step>);
+
+impl<G: Gpu> Drop for FaultyQueue<G> {
+    fn drop(&mut self) {
+        // What failed has been said.
+        let _ = self.catch_up(u64::MAX);
+        let (late, gpu, queue) = (std::mem::take(&mut self.late), self.gpu.clone(), self.queue.take());
+        if let (false, Some(mut queue)) = (late.is_empty(), queue) {
+            self.gpu.faults.hang().late.push(Box::new(move || {
+                for (_, kernels, steps) in late {
+                    gpu.check_lives(&steps)?;
+                    queue.submit(&kernels, &steps)?;
+                }
+                queue.wait().map(drop)
+            }));
+        }
+    }
 }
 
 /// What a step does.
@@ -428,8 +579,48 @@ impl<G: Gpu> FaultyQueue<G> {
         matches!(self.gpu.faults.lock().0, Mode::Sound | Mode::Done(_) | Mode::Stuck(..))
     }
 
+    fn queue(&mut self) -> &mut G::Queue {
+        self.queue.as_mut().expect("it is not dropped")
+    }
+
+    /// Whether these steps are for a GPU that hangs: they are done later, or never.
+    fn is_late(&mut self, kernels: &Arc<G::Kernels>, steps: &[Step]) -> Result<bool, Error> {
+        self.gpu.hung().map_or(Ok(()), Err)?;
+        self.given += 1;
+        let is_late = self.gpu.faults.takes_submission() || !self.late.is_empty();
+        if is_late {
+            let of_host = steps.iter().flat_map(accesses).filter(|access| access.place == Place::Host);
+            self.gpu.faults.hang().pending.extend(of_host);
+            self.late.push((self.given, kernels.clone(), steps.to_vec()));
+        }
+        Ok(is_late)
+    }
+
+    /// Waits until the GPU goes on, if it has what was submitted up to a number, and does all of that; or gives it up.
+    fn catch_up(&mut self, number: u64) -> Result<(), Error> {
+        if let (Some(_), Some(why)) = (self.limit.time, self.gpu.hung()) {
+            return Err(why);
+        }
+        if self.late.first().is_none_or(|(first, ..)| *first > number) {
+            return Ok(());
+        }
+        let faults = self.gpu.faults.clone();
+        let patience = faults.hang().patience;
+        faults.hang().endless += usize::from(self.limit.time.is_none() && faults.is_still());
+        let limit = WaitLimit { time: self.limit.time.map(|time| time.min(patience)), ..self.limit };
+        if !limit.poll(|| Ok::<_, Error>(!faults.is_still()))? {
+            let why = limit.error(&self.gpu.facts().id);
+            return Err(faults.hang().why.get_or_insert(why).clone());
+        }
+        for (_, kernels, steps) in std::mem::take(&mut self.late) {
+            self.queue().submit(&kernels, &steps)?;
+        }
+        faults.hang().pending.clear();
+        self.queue().wait().map(drop)
+    }
+
     fn one_by_one(&mut self, kernels: &G::Kernels, steps: &[Step]) -> Result<(), Error> {
-        self.queue.wait()?;
+        self.queue().wait()?;
         // The memory of the program that these steps are of; others lie idle.
         let touched: Vec<u64> = steps.iter().flat_map(accesses).map(|access| access.at).collect();
         let holds = |e: &Extent| touched.iter().any(|at| (e.at..e.at + e.bytes as u64).contains(at));
@@ -448,8 +639,8 @@ impl<G: Gpu> FaultyQueue<G> {
             let once = self.gpu.faults.pass(name);
             let looks = once.or(cell.filter(|(_, place)| place.is_none()).map(|(random, _)| random));
             let before = looks.map(|_| self.snapshot(kernels, &extents)).transpose()?.unwrap_or_default();
-            self.queue.submit(kernels, &[step])?;
-            self.queue.wait()?;
+            self.queue().submit(kernels, &[step])?;
+            self.queue().wait()?;
             if let Some(random) = looks {
                 let after = self.snapshot(kernels, &extents)?;
                 let changed: Vec<Word> = before.iter().zip(&after).flat_map(|(a, b)| a.changed(b)).collect();
@@ -484,10 +675,10 @@ impl<G: Gpu> FaultyQueue<G> {
         let (there, here) = (G::address(&self.there), G::host_address(&self.here));
         let from = if is_host { there } else { at };
         if is_host {
-            self.queue.submit(kernels, &[Step::Upload { to: there, from: at, bytes }])?;
+            self.queue().submit(kernels, &[Step::Upload { to: there, from: at, bytes }])?;
         }
-        self.queue.submit(kernels, &[Step::Download { to: here, from, bytes }])?;
-        self.queue.wait().map(|_| ())
+        self.queue().submit(kernels, &[Step::Download { to: here, from, bytes }])?;
+        self.queue().wait().map(|_| ())
     }
 
     fn flip(&mut self, kernels: &G::Kernels, at: u64, is_host: bool, bit: u32) -> Result<(), Error> {
@@ -495,11 +686,11 @@ impl<G: Gpu> FaultyQueue<G> {
         G::host_bytes(&mut self.here, 0..4)[bit as usize / 8] ^= 1 << (bit % 8);
         let (there, from) = (G::address(&self.there), G::host_address(&self.here));
         let to = if is_host { there } else { at };
-        self.queue.submit(kernels, &[Step::Upload { to, from, bytes: 4 }])?;
+        self.queue().submit(kernels, &[Step::Upload { to, from, bytes: 4 }])?;
         if is_host {
-            self.queue.submit(kernels, &[Step::Download { to: at, from: there, bytes: 4 }])?;
+            self.queue().submit(kernels, &[Step::Download { to: at, from: there, bytes: 4 }])?;
         }
-        self.queue.wait().map(|_| ())
+        self.queue().wait().map(|_| ())
     }
 
     /// What memory holds.
@@ -553,24 +744,46 @@ impl<G: Gpu> Queue for FaultyQueue<G> {
     type Recording = (Arc<G::Kernels>, Vec<Step>, <G::Queue as Queue>::Recording);
 
     fn submit(&mut self, kernels: &Arc<G::Kernels>, steps: &[Step]) -> Result<(), Error> {
-        if self.is_sound() { self.queue.submit(kernels, steps) } else { self.one_by_one(kernels, steps) }
+        let is_late = self.is_late(kernels, steps)?;
+        self.awaited = self.given;
+        match is_late {
+            true => Ok(()),
+            false if self.is_sound() => self.queue().submit(kernels, steps),
+            false => self.one_by_one(kernels, steps),
+        }
     }
     fn record(&mut self, kernels: &Arc<G::Kernels>, steps: &[Step]) -> Result<Self::Recording, Error> {
-        Ok((kernels.clone(), steps.to_vec(), self.queue.record(kernels, steps)?))
+        Ok((kernels.clone(), steps.to_vec(), self.queue().record(kernels, steps)?))
     }
     fn replay(&mut self, (kernels, steps, recording): &Self::Recording) -> Result<(), Error> {
-        if self.is_sound() { self.queue.replay(recording) } else { self.one_by_one(kernels, steps) }
+        let is_late = self.is_late(kernels, steps)?;
+        self.awaited = self.given;
+        match is_late {
+            true => Ok(()),
+            false if self.is_sound() => self.queue().replay(recording),
+            false => self.one_by_one(kernels, steps),
+        }
     }
     fn mark(&mut self, slot: usize) -> Result<(), Error> {
-        self.queue.mark(slot)
+        self.marks[slot] = self.given;
+        self.queue().mark(slot)
     }
     fn wait_for(&mut self, slot: usize) -> Result<(), Error> {
-        self.queue.wait_for(slot)
+        self.catch_up(self.marks[slot])?;
+        self.queue().wait_for(slot)
     }
     fn follow(&mut self, kernels: &Arc<G::Kernels>, steps: &[Step]) -> Result<(), Error> {
-        self.queue.follow(kernels, steps)
+        match self.is_late(kernels, steps)? {
+            true => Ok(()),
+            false => self.queue().follow(kernels, steps),
+        }
+    }
+    fn limit(&mut self, limit: WaitLimit) {
+        self.limit = limit;
+        self.queue().limit(limit);
     }
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
-        self.queue.wait()
+        self.catch_up(self.awaited)?;
+        self.queue().wait()
     }
 }

@@ -209,7 +209,9 @@ pub struct Trial {
 impl Trial {
     /// Prepares one for up to `most` jobs.
     pub fn new(place: Place<'_>, plan: &Plan, most: usize, policy: &Policy) -> Result<Trial, Error> {
-        let program = place.backend.slh_dsa_on(place.device)?.prepare(place.device, plan, most, policy)?;
+        let mut program = place.backend.slh_dsa_on(place.device)?.prepare(place.device, plan, most, policy)?;
+        // Nothing is predicted of a policy that nobody has measured, and some are very slow.
+        program.time_limit(None);
         let pool = match policy.get(THREADS) {
             Some(threads @ 2..) => {
                 let pool = ThreadPoolBuilder::new().num_threads(threads as usize).build();

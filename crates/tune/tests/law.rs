@@ -322,7 +322,7 @@ impl Program for Answers {
         std::thread::sleep(Duration::from_secs_f64(self.seconds));
         Ok(Timing { execute: self.kernels, ..timing })
     }
-    forward!(self => self.inner; elsewhere, only_run);
+    forward!(self => self.inner; elsewhere, time_limit, only_run);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.inner.read(slot)

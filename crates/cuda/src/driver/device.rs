@@ -11,13 +11,13 @@ use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_fips205::plan::Rates;
 use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{Access, Allocations, Place, accesses, check_order};
-use hypergrove_gpu::{Facts, Gpu, Step};
+use hypergrove_gpu::{Facts, Gpu, Step, WaitLimit};
 use hypergrove_kernels::{Config, Kernel};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::ops::Range;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Policy axes that mean nothing to CUDA's devices: none.
@@ -65,11 +65,20 @@ pub(crate) struct CudaGpu {
     pub(super) last_computed: Mutex<Weak<Event>>,
     /// The error after which the device answers nothing any more.
     lost: OnceLock<Error>,
+    /// The same of a device that was given up: it may still use whatever it was given.
+    hung: OnceLock<Error>,
     /// Loaded kernels, kept until the device goes.
     pub(super) modules: Mutex<HashMap<(Config, Kernel), Slot>>,
     pub(super) allocations: Mutex<Allocations<()>>,
-    /// Callers' memory, which all devices reach.
-    pub(super) reached: Arc<Mutex<Allocations<()>>>,
+    pub(super) reached: Arc<Reached>,
+}
+
+/// Callers' memory, which all devices reach.
+#[derive(Default)]
+pub(super) struct Reached {
+    pub(super) allocations: Mutex<Allocations<()>>,
+    /// Whether one of the devices hangs, and may still read it.
+    pub(super) is_kept: AtomicBool,
 }
 
 struct Context(CUcontext);
@@ -129,7 +138,7 @@ impl CudaGpu {
     fn open(
         driver: &Arc<Driver>,
         compiler: &Arc<Compiler>,
-        reached: &Arc<Mutex<Allocations<()>>>,
+        reached: &Arc<Reached>,
         index: c_int,
     ) -> Result<CudaGpu, u32> {
         use sys::CUdevice_attribute_enum::*;
@@ -186,6 +195,7 @@ impl CudaGpu {
             context: OnceLock::new(),
             last_computed: Mutex::default(),
             lost: OnceLock::new(),
+            hung: OnceLock::new(),
             modules: Mutex::default(),
             allocations: Mutex::default(),
             reached: reached.clone(),
@@ -208,11 +218,24 @@ impl CudaGpu {
         Err(error)
     }
 
+    /// Gives the device up: a wait has taken longer than its limit.
+    pub(super) fn give_up(&self, limit: WaitLimit) -> Error {
+        // First of all: whoever is refused because the device is lost must find that it hangs.
+        let why = self.hung.get_or_init(|| limit.error(&self.facts.id));
+        self.reached.is_kept.store(true, Release);
+        self.lost.get_or_init(|| why.clone()).clone()
+    }
+
     /// Makes the device's context the calling thread's. After an error that ended the context, that error.
     pub(super) fn bind(&self) -> Result<(), Error> {
-        if let Some(why) = self.lost.get() {
-            return Err(why.clone());
+        match self.lost.get() {
+            Some(why) => Err(why.clone()),
+            None => self.make_current(),
         }
+    }
+
+    /// The same, whatever happened.
+    pub(super) fn make_current(&self) -> Result<(), Error> {
         let context = self.context.get_or_init(|| self.retain()).as_ref().map_err(Error::clone)?;
         // SAFETY: the context is retained until this device is dropped.
         self.check(unsafe { (self.driver.cuCtxSetCurrent)(context.0) }, "taking the device")
@@ -230,8 +253,12 @@ impl CudaGpu {
         Ok(Context(context))
     }
 
-    /// Gives something back: also on a lost device, and whatever CUDA says about it.
+    /// Gives something back: also on a lost device, and whatever CUDA says about it. A hung device keeps it, since it may still use it, and
+    /// the driver would wait for that.
     pub(super) fn release(&self, give_back: impl FnOnce(&Driver) -> u32) {
+        if self.hung.get().is_some() {
+            return;
+        }
         if let Some(Ok(context)) = self.context.get() {
             // SAFETY: the context is retained until this device is dropped.
             if unsafe { (self.driver.cuCtxSetCurrent)(context.0) } == 0 {
@@ -248,7 +275,7 @@ impl CudaGpu {
     pub(super) fn check_accesses(&self, accesses: impl Iterator<Item = Access>) -> Result<(), Error> {
         let allocations = lock(&self.allocations);
         for access in accesses {
-            if allocations.find(access).is_none() && lock(&self.reached).find(access).is_none() {
+            if allocations.find(access).is_none() && lock(&self.reached.allocations).find(access).is_none() {
                 return Err(self.error(format!("a program uses memory that it does not have: {access:x?}")));
             }
         }
@@ -308,6 +335,9 @@ impl CudaGpu {
 
 impl Drop for CudaGpu {
     fn drop(&mut self) {
+        if self.hung.get().is_some() {
+            return;
+        }
         for slot in std::mem::take(&mut *lock(&self.modules)).into_values() {
             if let Some(loaded) = lock(&slot).take() {
                 // SAFETY: whatever could launch its function holds this device, so nothing does.
@@ -378,7 +408,7 @@ impl Gpu for CudaGpu {
     }
 
     fn reaches(&self, at: u64, bytes: usize) -> bool {
-        lock(&self.reached).find(Access { place: Place::Host, at, bytes, writes: false }).is_some()
+        lock(&self.reached.allocations).find(Access { place: Place::Host, at, bytes, writes: false }).is_some()
     }
 
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<CudaKernels, Error> {
@@ -421,5 +451,9 @@ impl Gpu for CudaGpu {
 
     fn queue(self: &Arc<Self>) -> Result<CudaQueue, Error> {
         CudaQueue::new(self)
+    }
+
+    fn hung(&self) -> Option<Error> {
+        self.hung.get().cloned()
     }
 }

@@ -67,14 +67,14 @@ library! {
         cuFuncGetAttribute(*mut c_int, CUfunction_attribute, CUfunction) -> u32;
         cuStreamCreate(*mut CUstream, c_uint) -> u32;
         cuStreamDestroy_v2(CUstream) -> u32;
-        cuStreamSynchronize(CUstream) -> u32;
+        cuStreamQuery(CUstream) -> u32;
         cuStreamWaitEvent(CUstream, CUevent, c_uint) -> u32;
         cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) -> u32;
         cuStreamEndCapture(CUstream, *mut CUgraph) -> u32;
         cuEventCreate(*mut CUevent, c_uint) -> u32;
         cuEventDestroy_v2(CUevent) -> u32;
         cuEventRecord(CUevent, CUstream) -> u32;
-        cuEventSynchronize(CUevent) -> u32;
+        cuEventQuery(CUevent) -> u32;
         cuEventElapsedTime(*mut f32, CUevent, CUevent) -> u32;
         cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream) -> u32;
         cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream) -> u32;

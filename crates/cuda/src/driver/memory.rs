@@ -8,9 +8,10 @@ use hypergrove_gpu::Gpu;
 use hypergrove_gpu::steps::{Allocations, Place};
 use std::ops::Range;
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Mutex};
 
-/// Device memory. Whoever drops it has waited for the queues that use it. It comes as the last owner left it, and is not
+/// Device memory. Whoever drops it has waited for the queues that use it; that of a hung device is never freed. It comes as the last owner left it, and is not
 /// wiped when it goes: programs do that, by [`Step::Zero`].
 pub(crate) struct CudaMemory {
     gpu: Arc<CudaGpu>,
@@ -44,13 +45,17 @@ impl CudaMemory {
 
 impl Drop for CudaMemory {
     fn drop(&mut self) {
+        if self.gpu.hung().is_some() {
+            return;
+        }
         lock(&self.gpu.allocations).remove(self.address);
         // SAFETY: allocated by `new` and freed once; from now on no step is accepted that uses it.
         self.gpu.release(|driver| unsafe { (driver.cuMemFree_v2)(self.address) });
     }
 }
 
-/// Pinned host memory. Whoever drops it has waited for the queues that use it, and has wiped it.
+/// Pinned host memory. Whoever drops it has waited for the queues that use it, and has wiped it. What a hung device may still use is
+/// wiped here, and never freed.
 pub(crate) struct CudaHostMemory {
     gpu: Arc<CudaGpu>,
     start: *mut u8,
@@ -106,7 +111,7 @@ impl CudaHostMemory {
     fn allocations(&self) -> &Mutex<Allocations<()>> {
         match self.owner {
             Owner::Program => &self.gpu.allocations,
-            Owner::Caller => &self.gpu.reached,
+            Owner::Caller => &self.gpu.reached.allocations,
         }
     }
 
@@ -126,6 +131,15 @@ impl CudaHostMemory {
     pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
         // SAFETY: as in `slice_mut`; what is borrowed is not written, by the device or by `write`.
         unsafe { std::slice::from_raw_parts(self.at(&range), range.len()) }
+    }
+
+    /// Zeros, in memory that the device may use at the same time.
+    fn overwrite(&mut self) {
+        for at in 0..self.bytes {
+            // SAFETY: the byte is inside and lives. No reference to it exists: what is dropped is borrowed by nobody. The device is no
+            // thread of this program; a volatile store is right for memory that others use.
+            unsafe { self.start.add(at).write_volatile(0) };
+        }
     }
 
     pub(super) fn write(&self, at: usize, bytes: &[u8]) {
@@ -148,6 +162,12 @@ impl ReachableMemory for CudaHostMemory {
 
 impl Drop for CudaHostMemory {
     fn drop(&mut self) {
+        match self.owner {
+            Owner::Program if self.gpu.hung().is_some() => return self.overwrite(),
+            // Its owner has wiped it.
+            Owner::Caller if self.gpu.reached.is_kept.load(Acquire) => return,
+            _ => {}
+        }
         lock(self.allocations()).remove(self.start as u64);
         // SAFETY: allocated by `new` and freed once; from now on no step is accepted that uses it.
         self.gpu.release(|driver| unsafe { (driver.cuMemFreeHost)(self.start.cast()) });

@@ -1,11 +1,12 @@
 //! Streams, events, and graphs of recorded steps.
 
 use super::device::{CudaGpu, CudaKernels};
+use super::library::Driver;
 use super::lock;
-use cudarc::driver::sys::{self, CUevent, CUgraphExec, CUstream, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUevent, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access, accesses};
-use hypergrove_gpu::{Launch, Queue, SLOTS, Step};
+use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step, WaitLimit};
 use std::ffi::{c_uint, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// and leave the device idle while all copy. Several smaller ones fit concurrently. An SM holds so many.
 const FULL: u64 = 2048;
 
-/// Destroyed once what was submitted to it is done.
+/// Destroyed by a queue that has waited for it.
 struct Stream {
     gpu: Arc<CudaGpu>,
     stream: CUstream,
@@ -36,14 +37,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.gpu.release(|driver| {
-            // SAFETY: made by `new`, destroyed once.
-            unsafe {
-                let code = (driver.cuStreamSynchronize)(self.stream);
-                (driver.cuStreamDestroy_v2)(self.stream);
-                code
-            }
-        });
+        // SAFETY: made by `new`, destroyed once.
+        self.gpu.release(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.stream) });
     }
 }
 
@@ -72,7 +67,7 @@ impl Drop for Event {
     }
 }
 
-/// Two streams: the main stream and the side stream. After an error nothing is under way in it.
+/// Two streams: the main stream and the side stream. After an error nothing is under way in it, unless the device hangs.
 pub(crate) struct CudaQueue {
     main: Stream,
     side: Stream,
@@ -89,7 +84,14 @@ pub(crate) struct CudaQueue {
     started: bool,
     /// Submissions with launches since the last wait.
     launches: u32,
+    limit: WaitLimit,
     gpu: Arc<CudaGpu>,
+}
+
+impl Drop for CudaQueue {
+    fn drop(&mut self) {
+        self.settle();
+    }
 }
 
 /// Steps as a CUDA graph. Their host and device memory is checked at each replay.
@@ -130,6 +132,7 @@ impl CudaQueue {
             end: event(0)?,
             started: false,
             launches: 0,
+            limit: WaitLimit::default(),
             gpu: gpu.clone(),
         })
     }
@@ -169,11 +172,41 @@ impl CudaQueue {
         done
     }
 
+    /// Makes the context current for a wait. One without a limit waits for a device that was given up too.
+    fn bind_to_wait(&self) -> Result<(), Error> {
+        match self.limit.time {
+            None if self.gpu.hung().is_some() => self.gpu.make_current(),
+            _ => self.gpu.bind(),
+        }
+    }
+
+    /// Asks the driver until something is done, or gives the device up.
+    fn wait_until(&self, query: impl Fn(&Driver) -> u32) -> Result<(), Error> {
+        const NOT_READY: u32 = CUresult::CUDA_ERROR_NOT_READY as u32;
+        let is_done = self.limit.poll(|| match query(&self.gpu.driver) {
+            NOT_READY => Ok(false),
+            code => self.gpu.check(code, "working").map(|()| true),
+        })?;
+        if is_done { Ok(()) } else { Err(self.gpu.give_up(self.limit)) }
+    }
+
+    /// The same for all that a stream has.
+    fn wait_for_stream(&self, stream: &Stream) -> Result<(), Error> {
+        // SAFETY: the stream is this queue's.
+        self.wait_until(|driver| unsafe { (driver.cuStreamQuery)(stream.stream) })
+    }
+
+    /// The same for all before an event, which was recorded.
+    fn wait_for_event(&self, event: &Event) -> Result<(), Error> {
+        // SAFETY: the event is this queue's.
+        self.wait_until(|driver| unsafe { (driver.cuEventQuery)(event.event) })
+    }
+
     /// Waits for whatever runs, after something else failed.
     fn settle(&self) {
         for stream in [&self.main, &self.side] {
-            // SAFETY: the stream is this queue's.
-            self.gpu.release(|driver| unsafe { (driver.cuStreamSynchronize)(stream.stream) });
+            // What failed is said already.
+            let _ = self.bind_to_wait().and_then(|()| self.wait_for_stream(stream));
         }
     }
 
@@ -357,12 +390,11 @@ impl Queue for CudaQueue {
     }
 
     fn wait_for(&mut self, slot: usize) -> Result<(), Error> {
-        self.gpu.bind()?;
+        self.bind_to_wait()?;
         if !std::mem::take(&mut self.marked[slot]) {
             return Ok(());
         }
-        // SAFETY: the event is this queue's and was recorded.
-        self.gpu.check(unsafe { (self.gpu.driver.cuEventSynchronize)(self.slots[slot].event) }, "working")
+        self.wait_for_event(&self.slots[slot])
     }
 
     fn follow(&mut self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
@@ -376,17 +408,18 @@ impl Queue for CudaQueue {
         done
     }
 
+    fn limit(&mut self, limit: WaitLimit) {
+        self.limit = limit;
+    }
+
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
-        self.gpu.bind()?;
-        let started = std::mem::take(&mut self.started);
-        let driver = &self.gpu.driver;
-        if !started {
-            // SAFETY: the stream is this queue's. The side stream was joined into it.
-            self.gpu.check(unsafe { (driver.cuStreamSynchronize)(self.main.stream) }, "working")?;
-            return Ok(None);
+        self.bind_to_wait()?;
+        if !std::mem::take(&mut self.started) {
+            // The side stream was joined into it.
+            return self.wait_for_stream(&self.main).map(|()| None);
         }
-        // SAFETY: the event is this queue's and was recorded after all that is waited for.
-        self.gpu.check(unsafe { (driver.cuEventSynchronize)(self.end.event) }, "working")?;
+        // It was recorded after all that is waited for.
+        self.wait_for_event(&self.end)?;
         let launches = std::mem::take(&mut self.launches);
         let (start, end) = (&self.start, &self.end);
         if launches != 1 {

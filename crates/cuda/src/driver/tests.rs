@@ -5,7 +5,7 @@ use crate::compile::{Compiler, OPTIONS, Output};
 use cudarc::driver::sys::CUresult;
 use hypergrove_engine::Error;
 use hypergrove_fips205::Family;
-use hypergrove_gpu::{Gpu, Launch, Queue, Step};
+use hypergrove_gpu::{Gpu, Launch, Queue, Step, WaitLimit};
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -32,6 +32,34 @@ fn device() -> Option<Arc<CudaGpu>> {
             None
         }
     }
+}
+
+/// A device that only takes longer than a limit of nothing: it ends what it was given in memory that stays.
+#[test]
+fn a_device_that_is_given_up_keeps_its_memory() {
+    let Some(gpu) = device() else { return };
+    let bytes = 64 << 20;
+    let (memory, host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(bytes).unwrap());
+    let lent = gpu.alloc_reached(bytes).unwrap().unwrap();
+    let config = Config { family: Family::Sha2, n: 16, defines: Vec::new() };
+    let (kernels, mut queue) = (gpu.kernels(&config, &[]).unwrap(), gpu.queue().unwrap());
+    CudaGpu::host_write(&host, 0, &[5]);
+    let (to, from) = (CudaGpu::address(&memory), lent.bytes().as_ptr() as u64);
+    // Some tenths of a second.
+    let steps = vec![Step::Upload { to, from, bytes }; 256];
+    let limit = WaitLimit { work: "a test", time: Some(Duration::ZERO) };
+    queue.limit(limit);
+    queue.submit(&kernels, &steps).unwrap();
+    let why = queue.wait().unwrap_err();
+    assert_eq!((gpu.hung(), &why), (Some(why.clone()), &limit.error("cuda:0")));
+    assert_eq!((queue.wait(), gpu.alloc(4).err()), (Err(why.clone()), Some(why)));
+    let (of_program, of_caller) = (CudaGpu::host_view(&host, 0..1).as_ptr(), lent.bytes().as_ptr());
+    // A wait without a limit lasts until the device is done.
+    queue.limit(WaitLimit { time: None, ..limit });
+    queue.wait().unwrap();
+    drop((memory, host, lent, queue, kernels, gpu));
+    // SAFETY: both stay mapped for ever, of which this is the test; the device is done with them.
+    assert_eq!(unsafe { (of_program.read_volatile(), of_caller.read_volatile()) }, (0, 0), "wiped, and there");
 }
 
 #[test]

@@ -46,13 +46,17 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Builder;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Faults that are kept.
 const MOST_FAULTS: usize = 64;
 
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
+
+/// A device is hung when a wait for it takes so many times what its jobs were predicted to take: the prediction may be a guess, and others
+/// may use the device too.
+const HUNG: f64 = 100.0;
 
 /// One kind of job: what a client of the scheduler is. A job may be a block of many alike: what is done once a block costs each of
 /// them little.
@@ -100,6 +104,8 @@ pub struct Options {
     pub verify_signatures: bool,
     /// Whether everything is computed twice and compared.
     pub redundant: bool,
+    /// How long a wait for a device may take, at least; `Duration::MAX` for no limit. See [`Program::time_limit`](crate::Program::time_limit).
+    pub device_timeout: Duration,
 }
 
 /// What is known of a device before anything runs on it.
@@ -197,6 +203,9 @@ impl Place<'_> {
     ) -> Result<Option<T>, Error> {
         let compute = |program: &mut AnyProgram| {
             program.elsewhere(self.elsewhere);
+            if !self.worker.is_host() {
+                program.time_limit(self.scheduler.time_limit(facts, jobs));
+            }
             let Some((done, timing)) = work(program)? else { return Ok(None) };
             *lock(&self.scheduler.timing) += &timing;
             Ok(Some(done))
@@ -343,6 +352,13 @@ impl Scheduler {
             worker.disable(&error);
         }
         others
+    }
+
+    /// How long a wait for a device may take that runs so many jobs.
+    fn time_limit(&self, facts: &GroupFacts, jobs: usize) -> Option<Duration> {
+        let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
+        let limit = Duration::try_from_secs_f64(HUNG * seconds * jobs as f64).unwrap_or(Duration::MAX);
+        Some(limit.max(self.options.device_timeout)).filter(|limit| *limit < Duration::MAX)
     }
 
     /// Failures of devices so far, the latest of them.
@@ -989,6 +1005,7 @@ mod tests {
             check_roots: true,
             verify_signatures: false,
             redundant: false,
+            device_timeout: crate::DEVICE_TIMEOUT,
         }
     }
 

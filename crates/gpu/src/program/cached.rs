@@ -133,15 +133,14 @@ impl<G: Gpu> GpuProgram<G> {
                         to.copy_from_slice(&word.to_le_bytes());
                     }
                 }
-                let done =
-                    self.go(|program| program.store_steps(layer, count), None, SignatureInput::Later(&[]), |_| Ok(()));
+                let steps = |program: &Self| program.store_steps(layer, count);
+                self.go(steps, None, SignatureInput::Later(&[]), |_| Ok(()))?;
                 let flags = self.view(l.flag, flag_words(p, count) * 4);
                 let agrees = |job: usize| flags[4 * (1 + job * p.d + layer)..][..4] == 1u32.to_le_bytes();
-                if done.is_ok() && !(0..count).all(agrees) {
+                if !(0..count).all(agrees) {
                     self.forget();
                     return Err(self.inconsistent());
                 }
-                done?;
             }
         }
         Ok(())

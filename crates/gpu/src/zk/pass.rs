@@ -139,6 +139,10 @@ impl<G: Gpu> Memory<G> {
         if done.is_ok() {
             self.secret.0 = 0;
         }
+        // The driver overwrites what a hung device may still use.
+        if self.gpu.hung().is_some() {
+            return done;
+        }
         let host = G::host_bytes(&mut self.host, 0..host);
         if parallel {
             host.par_chunks_mut(SHARE).for_each(wipe)

@@ -155,6 +155,10 @@ impl Engine {
     /// threads. Without a device that can, it is ordinary memory, and serves as well: [`Memory::devices`] says which it is. Rows need
     /// not lie in it. To get such memory takes long, and to drop it takes the time to wipe it: use it for many calls.
     ///
+    /// A call that writes results into such memory returns when no device writes there any more. If a GPU hangs just then, the call hangs too,
+    /// whatever [`device_timeout`](crate::EngineBuilder::device_timeout) says. If a GPU hangs that may still read such memory, the
+    /// memory stays allocated until the process ends.
+    ///
     /// ```
     /// use hypergrove::rows::{Column, RowVerifyingKeys, RowStatus, VerifyRows};
     /// use hypergrove::{Engine, Mode, SLH_DSA_SHA2_128F};

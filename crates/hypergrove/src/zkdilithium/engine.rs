@@ -16,6 +16,7 @@ use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Builds an [`Engine`]: devices, threads, memory and checks. See [`Engine::builder`].
@@ -27,6 +28,7 @@ pub struct EngineBuilder {
     policy: Policy,
     verify_signatures: bool,
     redundant: bool,
+    device_timeout: Option<Duration>,
     memory_budget: Option<u64>,
     queue: Option<(usize, u64)>,
 }
@@ -66,6 +68,11 @@ impl EngineBuilder {
         self.redundant = redundant;
         self
     }
+    /// Sets how long the engine waits for a GPU, at least, before the GPU counts as hung: see [`crate::EngineBuilder::device_timeout`].
+    pub fn device_timeout(mut self, timeout: Duration) -> EngineBuilder {
+        self.device_timeout = Some(timeout);
+        self
+    }
     /// Bytes of the host's memory for a call: what the CPU's threads work in, and the results; otherwise as many as it takes.
     /// A call that needs more is refused before it takes any. Messages, what keys keep of themselves, and the pinned
     /// memory of GPUs do not count.
@@ -103,6 +110,9 @@ impl EngineBuilder {
         }
         if let Some(bytes) = self.memory_budget {
             builder = builder.memory_budget(bytes);
+        }
+        if let Some(timeout) = self.device_timeout {
+            builder = builder.device_timeout(timeout);
         }
         if let Some((jobs, bytes)) = self.queue {
             builder = builder.queue(jobs, bytes);
@@ -432,7 +442,6 @@ mod tests {
     use rayon::prelude::*;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
     use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-    use std::time::Duration;
 
     fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -498,6 +507,7 @@ mod tests {
         }
         /// The reference has one place.
         fn elsewhere(&mut self, _: bool) {}
+        hypergrove_engine::forward!(self => self; no_time_limit);
 
         fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
             for (seed, key) in seeds.iter().zip(keys) {

@@ -55,6 +55,8 @@ pub(crate) struct Log {
     /// Bytes of programs that live.
     pub(crate) bytes: AtomicU64,
     pub(crate) cached_ids: Mutex<HashSet<u64>>,
+    /// Devices, and the limits that their waits were given.
+    pub(crate) limits: Mutex<Vec<(u32, Option<Duration>)>>,
 }
 
 /// Devices that compute what the reference does, then take their time.
@@ -287,6 +289,12 @@ impl Program for MockProgram {
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;
     }
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        // Of many runs, a list would grow.
+        if !self.mock.is_idle {
+            self.mock.log.limits.lock().unwrap().push((self.device, limit));
+        }
+    }
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.program.read(slot)
     }
@@ -311,6 +319,7 @@ macro_rules! zk_facts {
         fn bytes(&self) -> u64 {
             0
         }
+        fn time_limit(&mut self, _: Option<std::time::Duration>) {}
     };
 }
 #[allow(unused_imports, reason = "as above")]

@@ -11,7 +11,7 @@ use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{self, Access, Allocations};
-use hypergrove_gpu::{Facts, Gpu, Step};
+use hypergrove_gpu::{Facts, Gpu, Step, WaitLimit};
 use hypergrove_kernels::{Config, Kernel};
 use std::ffi::CStr;
 use std::ops::Range;
@@ -97,6 +97,8 @@ pub(crate) struct VulkanGpu {
     opened: OnceLock<Result<LogicalDevice, Error>>,
     /// The error after which the device answers nothing any more.
     lost: OnceLock<Error>,
+    /// The same of a device that was given up: it may still use whatever it was given.
+    hung: OnceLock<Error>,
     /// What is allocated, with the buffer of each.
     pub(super) allocations: Mutex<Allocations<vk::Buffer>>,
     /// What a test has the driver answer to the next submission or allocation.
@@ -287,6 +289,7 @@ impl VulkanGpu {
             cache: cache.cloned(),
             opened: OnceLock::new(),
             lost: OnceLock::new(),
+            hung: OnceLock::new(),
             allocations: Mutex::default(),
             #[cfg(test)]
             fault: Mutex::default(),
@@ -320,6 +323,18 @@ impl VulkanGpu {
 
     pub(super) fn error(&self, what: String) -> Error {
         Error::Device { device: self.facts.id.clone(), what }
+    }
+
+    /// Gives the device up: a wait has taken longer than its limit.
+    pub(super) fn give_up(&self, limit: WaitLimit) -> Error {
+        // First of all: whoever is refused because the device is lost must find that it hangs.
+        let why = self.hung.get_or_init(|| limit.error(&self.facts.id));
+        self.lost.get_or_init(|| why.clone()).clone()
+    }
+
+    /// Whether it was given up: then nothing of it is destroyed or freed.
+    pub(super) fn is_hung(&self) -> bool {
+        self.hung.get().is_some()
     }
 
     /// Vulkan's answer to something that was being done.
@@ -451,6 +466,9 @@ impl LogicalDevice {
 
 impl Drop for VulkanGpu {
     fn drop(&mut self) {
+        if self.is_hung() {
+            std::mem::forget((self.opened.take(), self.instance.clone()));
+        }
         if let Some(Ok(opened)) = self.opened.get() {
             opened.pipelines.destroy(&opened.device);
             if let Some(mut allocator) = lock(&opened.allocator).take() {
@@ -534,5 +552,9 @@ impl Gpu for VulkanGpu {
 
     fn queue(self: &Arc<Self>) -> Result<VulkanQueue, Error> {
         VulkanQueue::new(self)
+    }
+
+    fn hung(&self) -> Option<Error> {
+        self.hung.get().cloned()
     }
 }

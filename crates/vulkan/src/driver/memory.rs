@@ -29,7 +29,7 @@ fn lacks_memory(why: &AllocationError) -> bool {
     }
 }
 
-/// A buffer and its memory. Whoever drops it has waited for the queues that use it.
+/// A buffer and its memory. Whoever drops it has waited for the queues that use it; that of a hung device is never freed.
 struct Buffer {
     gpu: Arc<VulkanGpu>,
     buffer: vk::Buffer,
@@ -112,6 +112,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.gpu.is_hung() {
+            return;
+        }
         // From now on no step is accepted that uses it.
         lock(&self.gpu.allocations).remove(self.address);
         let opened = self.gpu.opened();
@@ -137,7 +140,7 @@ impl Memory {
     }
 }
 
-/// Host memory that the device sees. Whoever drops it has wiped it.
+/// Host memory that the device sees. Whoever drops it has wiped it. What a hung device may still use is wiped here.
 pub(crate) struct HostMemory {
     buffer: Buffer,
     start: *mut u8,
@@ -183,5 +186,18 @@ impl HostMemory {
         // SAFETY: the bytes are inside and live; neither the device nor another thread uses them, as the trait demands, so
         // that no reference to them exists, which could overlap.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if !self.buffer.gpu.is_hung() {
+            return;
+        }
+        for at in 0..self.bytes {
+            // SAFETY: the byte is inside and lives. No reference to it exists: what is dropped is borrowed by nobody. The device is no
+            // thread of this program; a volatile store is right for memory that others use.
+            unsafe { self.start.add(at).write_volatile(0) };
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::pipelines::Kernels;
 use ash::vk;
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access};
-use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step};
+use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step, WaitLimit};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,6 +17,9 @@ const CONCURRENT_COPY: usize = 1 << 20;
 
 /// Time stamps around what is before launches, launches, and what is after: four for each submission that is timed.
 const STAMPS: u32 = 4;
+
+/// A wait asks the driver for so long at a time. In a process that is stopped, with its device, that time counts as no more.
+const AT_A_TIME: Duration = Duration::from_secs(1);
 
 /// A semaphore that counts what is done.
 struct Timeline {
@@ -33,12 +36,27 @@ impl Timeline {
         Ok(Arc::new(Timeline { gpu: gpu.clone(), semaphore: gpu.check(made, "making a semaphore")? }))
     }
 
-    /// Waits until so much is done.
-    fn wait(&self, value: u64) -> Result<(), vk::Result> {
+    /// Waits until so much is done, or gives the device up. A wait without a limit waits for a device that was given up too.
+    fn wait(&self, value: u64, limit: WaitLimit) -> Result<(), Error> {
+        let gpu = &self.gpu;
+        if let (Some(_), Some(why)) = (limit.time, gpu.hung()) {
+            return Err(why);
+        }
         let info = vk::SemaphoreWaitInfo::default();
         let info = info.semaphores(std::slice::from_ref(&self.semaphore)).values(std::slice::from_ref(&value));
-        // SAFETY: the semaphore lives as long as this.
-        unsafe { self.gpu.opened().device.wait_semaphores(&info, u64::MAX) }
+        let mut left = limit.time;
+        loop {
+            let now = left.map_or(u64::MAX, |left| left.min(AT_A_TIME).as_nanos() as u64);
+            // SAFETY: the semaphore lives as long as this.
+            match unsafe { gpu.opened().device.wait_semaphores(&info, now) } {
+                Err(vk::Result::TIMEOUT) => {}
+                answer => return gpu.check(answer, "working"),
+            }
+            left = left.map(|left| left.saturating_sub(AT_A_TIME));
+            if left == Some(Duration::ZERO) {
+                return Err(gpu.give_up(limit));
+            }
+        }
     }
 
     /// What is done now.
@@ -50,6 +68,9 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
+        if self.gpu.is_hung() {
+            return;
+        }
         let opened = self.gpu.opened();
         if self.gpu.facts().is_cpu {
             // Mesa's thread still writes to a semaphore whose value it has reported already (seen with 22.3), but no more once
@@ -102,6 +123,9 @@ impl Commands {
 
 impl Drop for Commands {
     fn drop(&mut self) {
+        if self.gpu.is_hung() {
+            return;
+        }
         // SAFETY: made by `new`, destroyed once, with its buffers; whoever owns it has waited for them.
         unsafe { self.gpu.opened().device.destroy_command_pool(self.pool, None) };
     }
@@ -146,6 +170,9 @@ impl Stamps {
 
 impl Drop for Stamps {
     fn drop(&mut self) {
+        if self.gpu.is_hung() {
+            return;
+        }
         // SAFETY: made by `new`, destroyed once; whoever owns it has waited for what writes to it.
         unsafe { self.gpu.opened().device.destroy_query_pool(self.pool, None) };
     }
@@ -178,13 +205,14 @@ pub(crate) struct VulkanQueue {
     timed: Vec<(Arc<Stamps>, u32)>,
     /// When what was submitted since the last wait began.
     began: Option<Instant>,
+    limit: WaitLimit,
     gpu: Arc<VulkanGpu>,
 }
 
 /// Steps in a command buffer of their own. Their memory is checked at each replay.
 pub(crate) struct VulkanRecording {
-    /// The row that it was submitted to last, and how far that must come before it may be submitted again.
-    under_way: Mutex<Option<(Arc<Timeline>, u64)>>,
+    /// The row that it was submitted to last, how far that must come before it may be submitted again, and in which time.
+    under_way: Mutex<Option<(Arc<Timeline>, u64, WaitLimit)>>,
     buffer: vk::CommandBuffer,
     accesses: Vec<Access>,
     stamps: Option<Arc<Stamps>>,
@@ -194,14 +222,14 @@ pub(crate) struct VulkanRecording {
 
 impl VulkanRecording {
     /// Waits until it is not under way.
-    fn settle(&self) -> Result<(), vk::Result> {
-        lock(&self.under_way).take().map_or(Ok(()), |(timeline, value)| timeline.wait(value))
+    fn settle(&self) -> Result<(), Error> {
+        lock(&self.under_way).take().map_or(Ok(()), |(timeline, value, limit)| timeline.wait(value, limit))
     }
 }
 
 impl Drop for VulkanRecording {
     fn drop(&mut self) {
-        // A lost device has nothing under way.
+        // As in the drop of a queue.
         let _ = self.settle();
     }
 }
@@ -219,6 +247,7 @@ impl VulkanQueue {
             stamps: Stamps::new(gpu, TIMED)?.map(Arc::new),
             timed: Vec::new(),
             began: None,
+            limit: WaitLimit::default(),
             gpu: gpu.clone(),
         })
     }
@@ -308,7 +337,7 @@ impl VulkanQueue {
             self.began = None;
             self.timed.clear();
             // What failed is said already.
-            let _ = self.timeline.wait(self.last);
+            let _ = self.timeline.wait(self.last, self.limit);
         }
         done
     }
@@ -473,10 +502,10 @@ impl Queue for VulkanQueue {
     fn replay(&mut self, recording: &VulkanRecording) -> Result<(), Error> {
         self.check_gpu(&recording.gpu)?;
         self.gpu.check_accesses(recording.accesses.iter().copied())?;
-        self.gpu.check(recording.settle(), "working")?;
+        recording.settle()?;
         self.measured(|queue| {
             queue.send(recording.buffer, QueueKind::Compute)?;
-            *lock(&recording.under_way) = Some((queue.timeline.clone(), queue.last));
+            *lock(&recording.under_way) = Some((queue.timeline.clone(), queue.last, queue.limit));
             queue.timed.extend(recording.stamps.clone().map(|stamps| (stamps, 0)));
             Ok(())
         })
@@ -489,7 +518,7 @@ impl Queue for VulkanQueue {
 
     fn wait_for(&mut self, slot: usize) -> Result<(), Error> {
         match self.marks[slot].take() {
-            Some(value) => self.gpu.check(self.timeline.wait(value), "working"),
+            Some(value) => self.timeline.wait(value, self.limit),
             None => Ok(()),
         }
     }
@@ -499,18 +528,24 @@ impl Queue for VulkanQueue {
         self.gpu.check_steps(steps)?;
         let done = self.enqueue(kernels, steps, false);
         if done.is_err() {
-            let _ = self.timeline.wait(self.last);
+            let _ = self.timeline.wait(self.last, self.limit);
         }
         done
     }
 
+    fn limit(&mut self, limit: WaitLimit) {
+        self.limit = limit;
+    }
+
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
-        self.gpu.open()?;
+        if self.limit.time.is_some() || !self.gpu.is_hung() {
+            self.gpu.open()?;
+        }
         let timed = std::mem::take(&mut self.timed);
         let Some(began) = self.began.take() else {
-            return self.gpu.check(self.timeline.wait(self.last), "working").map(|()| None);
+            return self.timeline.wait(self.last, self.limit).map(|()| None);
         };
-        self.gpu.check(self.timeline.wait(self.awaited), "working")?;
+        self.timeline.wait(self.awaited, self.limit)?;
         let mut timing = Timing::default();
         for (stamps, submission) in &timed {
             let [upload, execute, download] = stamps.read(*submission)?;
@@ -525,9 +560,32 @@ impl Queue for VulkanQueue {
     }
 }
 
+/// Work that a test holds up.
+#[cfg(test)]
+pub(super) struct Held(Arc<Timeline>, u64);
+
+#[cfg(test)]
+impl Held {
+    /// Lets the device do it.
+    pub(super) fn release(self) {
+        let info = vk::SemaphoreSignalInfo::default().semaphore(self.0.semaphore).value(self.1);
+        // SAFETY: the semaphore lives, and its value is the one before.
+        unsafe { self.0.gpu.opened().device.signal_semaphore(&info) }.unwrap();
+    }
+}
+
+#[cfg(test)]
+impl VulkanQueue {
+    /// What is submitted from now on waits until a test releases it. All before must be done.
+    pub(super) fn hold(&mut self) -> Held {
+        self.last += 1;
+        Held(self.timeline.clone(), self.last)
+    }
+}
+
 impl Drop for VulkanQueue {
     fn drop(&mut self) {
-        // A lost device has nothing under way.
-        let _ = self.timeline.wait(self.last);
+        // A lost device has nothing under way, and of one that hangs nothing is freed.
+        let _ = self.timeline.wait(self.last, self.limit);
     }
 }

@@ -6,11 +6,12 @@ use ash::vk;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, SlhDsaPrograms};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Family, Position, TOY_SHA2_16};
-use hypergrove_gpu::{Gpu, Gpus, Launch, Queue, Step};
+use hypergrove_gpu::{Gpu, Gpus, Launch, Queue, Step, WaitLimit};
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 /// Under the validation layer, where that is installed.
 fn instance() -> Option<Arc<Instance>> {
@@ -111,7 +112,7 @@ fn pipelines_are_made_once_for_each_size() {
     let Some((_, gpu)) = device() else { return };
     let small: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.has_module()).map(|kernel| (*kernel, 64)).collect();
     gpu.kernels(&config(), &small).unwrap();
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let kernels = gpu.kernels(&config(), &small).unwrap();
     assert!(start.elapsed().as_millis() < 100);
     let of = |kernel, threads| kernels.pipeline(kernel, threads);
@@ -153,6 +154,80 @@ fn a_lost_device_says_so_from_then_on() {
     assert!(matches!(&why, Error::Device { device, .. } if device == "vulkan:0"), "{why}");
     assert_eq!(sign(&mut *program).unwrap_err(), why);
     assert_eq!(gpus.prepare(&device, &plan, 1, &Policy::default()).err(), Some(why));
+}
+
+/// Short, since a test waits for it.
+const LIMIT: WaitLimit = WaitLimit { work: "a test", time: Some(Duration::from_millis(200)) };
+
+/// What a device does after it was given up meets memory that is there.
+#[test]
+fn a_device_that_hangs_is_given_up_and_keeps_its_memory() {
+    let Some((_, gpu)) = device() else { return };
+    let bytes = 4096;
+    let (memory, mut host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(bytes).unwrap());
+    let (kernels, mut queue, mut other) =
+        (gpu.kernels(&config(), &[]).unwrap(), gpu.queue().unwrap(), gpu.queue().unwrap());
+    let (there, here) = (VulkanGpu::address(&memory), VulkanGpu::host_address(&host));
+    let download = [Step::Download { to: here, from: there, bytes }];
+    let recording = queue.record(&kernels, &download).unwrap();
+    VulkanGpu::host_write(&host, 0, &vec![7; bytes]);
+    queue.submit(&kernels, &[Step::Upload { to: there, from: here, bytes }]).unwrap();
+    queue.wait().unwrap();
+    VulkanGpu::host_bytes(&mut host, 0..bytes).fill(5);
+    assert_eq!(gpu.hung(), None);
+
+    let held = queue.hold();
+    queue.limit(LIMIT);
+    queue.replay(&recording).unwrap();
+    queue.mark(3).unwrap();
+    let began = Instant::now();
+    let why = queue.wait_for(3).unwrap_err();
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert_eq!(why, LIMIT.error("vulkan:0"));
+    // From now on nothing waits.
+    let began = Instant::now();
+    assert_eq!((gpu.hung(), queue.wait()), (Some(why.clone()), Err(why.clone())));
+    assert_eq!(other.submit(&kernels, &download), Err(why.clone()));
+    assert_eq!((other.wait(), gpu.alloc(4).err()), (Err(why.clone()), Some(why.clone())));
+    assert!(gpu.queue().is_err() && began.elapsed() < Duration::from_millis(100));
+
+    let first = VulkanGpu::host_view(&host, 0..0).as_ptr();
+    // SAFETY: the memory stays mapped for ever, of which this is the test. The device writes to it.
+    let read = || unsafe { first.read_volatile() };
+    assert_eq!(read(), 5);
+    drop((memory, host, queue, other, recording, kernels, gpu));
+    assert_eq!(read(), 0, "overwritten, as it may hold secrets");
+    held.release();
+    let began = Instant::now();
+    while read() != 7 {
+        assert!(began.elapsed() < Duration::from_secs(20), "the device does not go on");
+        std::thread::yield_now();
+    }
+}
+
+/// Such a wait is for memory that a caller has lent.
+#[test]
+fn a_wait_without_a_limit_lasts_until_the_device_is_done() {
+    let Some((_, gpu)) = device() else { return };
+    let (memory, kernels) = (gpu.alloc(64).unwrap(), gpu.kernels(&config(), &[]).unwrap());
+    let (mut queue, mut other) = (gpu.queue().unwrap(), gpu.queue().unwrap());
+    let zero = [Step::Zero { at: VulkanGpu::address(&memory), bytes: 64 }];
+    let (held, others) = (queue.hold(), other.hold());
+    for (queue, limit) in [(&mut queue, WaitLimit { time: None, ..LIMIT }), (&mut other, LIMIT)] {
+        queue.limit(limit);
+        queue.submit(&kernels, &zero).unwrap();
+        queue.mark(0).unwrap();
+    }
+    // Another wait gives the device up meanwhile.
+    assert!(other.wait().is_err() && gpu.hung().is_some());
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| queue.wait_for(0).and_then(|()| queue.wait()));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!wait.is_finished());
+        held.release();
+        assert!(wait.join().unwrap().is_ok());
+    });
+    others.release();
 }
 
 #[test]

@@ -1,0 +1,136 @@
+//! How long a queue waits for its device.
+
+use hypergrove_engine::{DEVICE_TIMEOUT, Error};
+use std::hint::spin_loop;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A wait that takes less is a loop without pauses, since a pause takes 0.1 ms at least.
+const SPIN: Duration = Duration::from_millis(2);
+
+/// In a shorter time still, the loop asks without a break: one signature takes about as long. Later it takes a break of a microsecond
+/// or two between questions, since the driver has a lock, which others want.
+const EAGER: Duration = Duration::from_micros(200);
+const SPINS: usize = 64;
+
+/// After it, a pause is one part in so many of the time before it, within these bounds. So a long wait is longer by a few parts in
+/// a thousand.
+const PAUSES: u32 = 256;
+const SHORTEST: Duration = Duration::from_micros(50);
+const LONGEST: Duration = Duration::from_millis(10);
+
+/// What a queue works on, for errors, and how long a wait for it may take.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitLimit {
+    /// What the queue works on.
+    pub work: &'static str,
+    /// Without it, a wait takes as long as the device does.
+    pub time: Option<Duration>,
+}
+
+impl Default for WaitLimit {
+    fn default() -> WaitLimit {
+        WaitLimit { work: "its work", time: Some(DEVICE_TIMEOUT) }
+    }
+}
+
+impl WaitLimit {
+    /// The error of a device that did not end in this time.
+    pub fn error(&self, device: &str) -> Error {
+        let time = self.time.unwrap_or_default().as_secs_f64();
+        let what = format!(
+            "it hangs: it did not finish {} in {time} s; restart the process to use it again, or set a longer device timeout",
+            self.work
+        );
+        Error::Device { device: device.into(), what }
+    }
+
+    /// Asks until the work is done. `Ok(false)` when the time is over and the last answer was no.
+    ///
+    /// A pause counts as long as it was meant to be. So a process that is stopped in it, with its device, gives no device up.
+    pub fn poll<E>(&self, mut is_done: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
+        let began = Instant::now();
+        loop {
+            if is_done()? {
+                return Ok(true);
+            }
+            let waited = began.elapsed();
+            if waited >= SPIN {
+                break;
+            }
+            (0..if waited < EAGER { 1 } else { SPINS }).for_each(|_| spin_loop());
+        }
+        let mut waited = SPIN;
+        while self.time.is_none_or(|limit| waited < limit) {
+            let pause = (waited / PAUSES).clamp(SHORTEST, LONGEST);
+            sleep(pause);
+            if is_done()? {
+                return Ok(true);
+            }
+            waited += pause;
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIFTH: WaitLimit = WaitLimit { work: "a test", time: Some(Duration::from_millis(200)) };
+
+    #[test]
+    fn a_wait_ends_with_the_work() {
+        let mut asked = 0;
+        assert_eq!(FIFTH.poll(|| Ok::<_, ()>(true)), Ok(true));
+        let at_third = |asked: &mut usize| {
+            *asked += 1;
+            *asked == 3
+        };
+        assert_eq!(FIFTH.poll(|| Ok::<_, ()>(at_third(&mut asked))), Ok(true));
+        assert_eq!(FIFTH.poll(|| Err::<bool, _>("lost")), Err("lost"));
+        // Also one that is longer than the loop without pauses.
+        let began = Instant::now();
+        assert_eq!(FIFTH.poll(|| Ok::<_, ()>(began.elapsed() >= Duration::from_millis(20))), Ok(true));
+        assert!(began.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time() {
+        let began = Instant::now();
+        assert_eq!(FIFTH.poll(|| Ok::<_, ()>(false)), Ok(false));
+        assert!(began.elapsed() >= Duration::from_millis(190), "{:?}", began.elapsed());
+        assert_eq!(
+            FIFTH.error("cuda:1").to_string(),
+            "cuda:1 failed: it hangs: it did not finish a test in 0.2 s; restart the process to use it again, or set a longer device timeout"
+        );
+    }
+
+    #[test]
+    fn without_a_limit_a_wait_lasts() {
+        let mut left = 60;
+        let limit = WaitLimit { time: None, ..WaitLimit::default() };
+        let done = limit.poll(|| {
+            left -= u32::from(left > 0);
+            Ok::<_, ()>(left == 0)
+        });
+        assert_eq!(done, Ok(true));
+        assert_eq!(WaitLimit::default().time, Some(DEVICE_TIMEOUT));
+    }
+
+    /// A pause that takes longer than it was meant to is not the device's.
+    #[test]
+    fn a_process_that_is_stopped_gives_no_device_up() {
+        let mut asked = 0;
+        let limit = WaitLimit { time: Some(Duration::from_millis(30)), ..WaitLimit::default() };
+        let stopped = |asked: &mut u32| {
+            *asked += 1;
+            // The whole limit, several times over, in one question.
+            if *asked < 4 {
+                sleep(Duration::from_millis(40));
+            }
+            *asked == 10
+        };
+        assert_eq!(limit.poll(|| Ok::<_, ()>(stopped(&mut asked))), Ok(true));
+    }
+}
