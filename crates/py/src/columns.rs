@@ -3,10 +3,9 @@
 use crate::error::{Failure, bad};
 use crate::foreign::array::{Array, Element, Reading};
 use crate::foreign::arrow::ArrowColumn;
-use crate::foreign::buffer::{copy_from, copy_into};
+use crate::foreign::buffer::ForeignBytes;
 use hypergrove::rows::{Column, Offsets, RowStatus};
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyRange, PySequence, PyString};
@@ -42,41 +41,18 @@ impl Bytes {
         if let Ok(bytes) = object.cast::<PyBytes>() {
             return Ok(Bytes::Shared(PyBackedBytes::from(bytes.clone())));
         }
-        let buffer = buffer_of(object, &what)?;
-        if buffer.dimensions() > 1 {
-            return Err(bad(format!(
-                "{}: a buffer with {} dimensions, where one is wanted",
-                what(),
-                buffer.dimensions()
-            )));
+        let Some(bytes) = ForeignBytes::of(object, &what)? else {
+            let kind = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{}: {kind} is not bytes, and has no buffer of bytes", what())));
+        };
+        let dimensions = bytes.shape().len();
+        if dimensions > 1 {
+            return Err(bad(format!("{}: a buffer with {dimensions} dimensions, where one is wanted", what())));
         }
-        let mut copy = zeros(buffer.len_bytes())?;
-        copy_from(&buffer, &mut copy, 1);
+        let mut copy = zeros(bytes.len())?;
+        bytes.copy_out(&mut copy, 1);
         Ok(Bytes::Copied(copy))
     }
-}
-
-/// A contiguous buffer of bytes.
-fn buffer_of(object: &Bound<'_, PyAny>, what: &impl Fn() -> String) -> PyResult<PyBuffer<u8>> {
-    let Ok(buffer) = pyo3::buffer::PyUntypedBuffer::get(object) else {
-        let kind = object.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("{}: {kind} is not bytes, and has no buffer of bytes", what())));
-    };
-    let format = buffer.format().to_string_lossy().into_owned();
-    // Characters of `ctypes` are bytes too.
-    let Ok(buffer) = buffer.into_typed::<u8>() else {
-        return Err(PyTypeError::new_err(format!(
-            "{}: a buffer whose elements have the format {format:?}; the elements must be uint8 (\"B\")",
-            what()
-        )));
-    };
-    if !buffer.is_c_contiguous() {
-        return Err(bad(format!(
-            "{}: the array is not contiguous; copy it, by numpy.ascontiguousarray for example",
-            what()
-        )));
-    }
-    Ok(buffer)
 }
 
 /// Zeros, or an exception where there is no memory for them.
@@ -115,7 +91,7 @@ pub(crate) struct Rows {
 
 enum Source {
     Each(Vec<Bytes>),
-    Buffer(PyBuffer<u8>, usize),
+    Foreign(ForeignBytes, usize),
     Array(Py<Array>, usize),
     Arrow(ArrowColumn),
 }
@@ -142,8 +118,13 @@ impl Rows {
         if let Ok(sequence) = object.cast::<PySequence>()
             && !object.is_instance_of::<PyMemoryView>()
         {
-            let mut all = Vec::with_capacity(sequence.len()?);
+            let (mut all, count) = (Vec::new(), sequence.len()?);
+            all.try_reserve_exact(count).map_err(|_| too_many(count))?;
             for (row, item) in sequence.try_iter()?.enumerate() {
+                // It may have no end.
+                if row == count {
+                    return Err(bad(format!("{what}: the sequence has more than its {count} rows; give a list")));
+                }
                 all.push(Bytes::named(&item?, || format!("{what}: row {row}"))?);
             }
             return rows(all.len(), Source::Each(all));
@@ -151,9 +132,14 @@ impl Rows {
         if let Some(column) = ArrowColumn::of(object, what)? {
             return rows(column.rows(), Source::Arrow(column));
         }
-        let buffer = buffer_of(object, &|| what.into()).map_err(|why| no_rows(object, what, why))?;
-        match *buffer.shape() {
-            [count, width] => rows(count, Source::Buffer(buffer, width)),
+        let Some(bytes) = ForeignBytes::of(object, &|| what.into())? else {
+            let kind = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "{what}: {kind} is no column; give a sequence of bytes, a two-dimensional array of uint8 or an Arrow array"
+            )));
+        };
+        match *bytes.shape() {
+            [count, width] => rows(count, Source::Foreign(bytes, width)),
             ref shape => Err(bad(format!(
                 "{what}: an array with {} dimensions; rows are two-dimensional, of shape (rows, bytes of a row)",
                 shape.len()
@@ -164,7 +150,7 @@ impl Rows {
     /// Bytes of each row, where the column says so once for all.
     pub(crate) fn width(&self) -> Option<usize> {
         match &self.source {
-            Source::Buffer(_, width) | Source::Array(_, width) => Some(*width),
+            Source::Foreign(_, width) | Source::Array(_, width) => Some(*width),
             Source::Arrow(column) => column.width(),
             Source::Each(_) => None,
         }
@@ -192,9 +178,9 @@ impl Rows {
     pub(crate) fn hold(&self, threads: usize) -> PyResult<ColumnData<'_>> {
         Ok(match &self.source {
             Source::Each(all) => ColumnData::Slices(all.iter().map(|bytes| &bytes[..]).collect()),
-            Source::Buffer(buffer, width) => {
-                let mut copy = zeros(buffer.len_bytes())?;
-                copy_from(buffer, &mut copy, threads);
+            Source::Foreign(bytes, width) => {
+                let mut copy = zeros(bytes.len())?;
+                bytes.copy_out(&mut copy, threads);
                 ColumnData::Copied { bytes: copy, width: *width, rows: self.count }
             }
             Source::Array(array, width) => {
@@ -246,18 +232,6 @@ fn value_of(column: Column<'_>, row: usize) -> Option<&[u8]> {
     }
 }
 
-/// The exception for what is no column at all.
-fn no_rows(object: &Bound<'_, PyAny>, what: &str, why: PyErr) -> PyErr {
-    let has_buffer = pyo3::buffer::PyUntypedBuffer::get(object).is_ok();
-    if has_buffer {
-        return why;
-    }
-    let kind = object.get_type().name().map_or_else(|_| "this".into(), |name| name.to_string());
-    PyTypeError::new_err(format!(
-        "{what}: {kind} is no column; give a sequence of bytes, a two-dimensional array of uint8 or an Arrow array"
-    ))
-}
-
 /// Rows whose bytes stay as they are.
 pub(crate) enum ColumnData<'a> {
     Slices(Vec<&'a [u8]>),
@@ -286,7 +260,7 @@ fn packed(bytes: &[u8], width: usize, rows: usize) -> Column<'_> {
 pub(crate) enum Target<'py> {
     New,
     Array(Bound<'py, Array>),
-    Buffer(Bound<'py, PyAny>, PyBuffer<u8>),
+    Foreign(Bound<'py, PyAny>, ForeignBytes),
 }
 
 impl<'py> Target<'py> {
@@ -304,12 +278,12 @@ impl<'py> Target<'py> {
             fits(&array.get().sizes())?;
             return Ok(Target::Array(array.clone()));
         }
-        let buffer = buffer_of(out, &|| "out".into())?;
-        fits(buffer.shape())?;
-        if buffer.readonly() {
-            return Err(PyValueError::new_err("out is read-only; give an array that may be written"));
+        let bytes = foreign_out(out)?;
+        fits(bytes.shape())?;
+        match bytes.read_only() {
+            Some(why) => Err(bad(format!("out {why}"))),
+            None => Ok(Target::Foreign(out.clone(), bytes)),
         }
-        Ok(Target::Buffer(out.clone(), buffer))
     }
 
     /// Gives `work` memory for `rows` results of `width` bytes, with Python detached, and makes an array of it, or puts it where the
@@ -331,24 +305,31 @@ impl<'py> Target<'py> {
             Target::Array(array) => {
                 let Some(mut writing) = array.get().write()? else {
                     // Others can see it.
-                    let buffer = PyBuffer::get(&array)?;
-                    return Target::Buffer(array.into_any(), buffer).fill(py, (rows, width), threads, work);
+                    let bytes = foreign_out(&array)?;
+                    return Target::Foreign(array.into_any(), bytes).fill(py, (rows, width), threads, work);
                 };
                 py.detach(|| work(writing.bytes()))?;
                 drop(writing);
                 Ok(array.into_any())
             }
-            Target::Buffer(out, buffer) => {
+            Target::Foreign(out, memory) => {
                 py.detach(|| {
                     let mut bytes = zeros(len)?;
                     let done = work(&mut bytes);
-                    copy_into(&buffer, &bytes, threads);
+                    memory.copy_in(&bytes, threads);
                     done
                 })?;
                 Ok(out)
             }
         }
     }
+}
+
+/// The bytes of `out`, which is no array of ours.
+fn foreign_out(out: &Bound<'_, PyAny>) -> PyResult<ForeignBytes> {
+    let bytes = ForeignBytes::of(out, &|| "out".into())?;
+    let kind = out.get_type().name()?;
+    bytes.ok_or_else(|| PyTypeError::new_err(format!("out: {kind} has no buffer of bytes; give an array of uint8")))
 }
 
 /// Lets a call end by Ctrl-C.

@@ -14,11 +14,17 @@ class ArrowColumn:
         raise NotImplementedError
 
 
-def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], engine: Engine) -> None:
+class Tensor:
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        raise NotImplementedError
+
+
+def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], engine: Engine, tensor: Tensor) -> None:
     assert_type(key.sign(b"m", memoryview(b"c"), prehash="SHA2-256", engine=engine), bytes)
     assert_type(key.sign_batch([b"m", b"n"]), Array)
     assert_type(key.sign_batch(column, context=b"c"), Array)
     assert_type(key.sign_batch(array, out=array), npt.NDArray[np.uint8])
+    assert_type(key.sign_batch(tensor, out=tensor), Tensor)
     assert_type(key.sign_batch([b"m"], out=engine.empty((1, key.signature_size)), engine=engine), Array)
     assert_type(key.public_key().verify(b"", array[0].tobytes()), None)
     assert_type(key.public_key().is_valid(b"", b"m"), bool)

@@ -1,5 +1,5 @@
 from asyncio import Future
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from types import ModuleType
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
@@ -32,9 +32,16 @@ class _NumpyArray(Protocol):
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
+# A tensor of DLPack. Producers from before DLPack 1.0 take fewer arguments.
+class _Tensor(Protocol):
+    @property
+    def __dlpack__(self) -> Callable[..., object]: ...
+
 # A value for each row: a sequence of bytes, an array of uint8 of shape (rows, bytes of a row), or a column of Arrow.
-_Rows: TypeAlias = Sequence[Buffer] | Sequence[_NumpyArray] | Buffer | _NumpyArray | _ArrowArray | _ArrowStream
-_Out = TypeVar("_Out", bound=Buffer | _NumpyArray)
+_Rows: TypeAlias = (
+    Sequence[Buffer] | Sequence[_NumpyArray] | Sequence[_Tensor] | Buffer | _NumpyArray | _Tensor | _ArrowArray | _ArrowStream
+)
+_Out = TypeVar("_Out", bound=Buffer | _NumpyArray | _Tensor)
 
 SETS: Final[tuple[str, ...]]
 zkdilithium: Final[ModuleType]

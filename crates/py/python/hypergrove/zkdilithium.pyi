@@ -4,7 +4,7 @@ from typing import Any, Final, NoReturn, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
-from ._hypergrove import Array, Engine, _NumpyArray, _Rows  # pyright: ignore[reportPrivateUsage]
+from ._hypergrove import Array, Engine, _NumpyArray, _Rows, _Tensor  # pyright: ignore[reportPrivateUsage]
 
 __all__ = [
     "PUBLIC_KEY_SIZE",
@@ -16,7 +16,7 @@ __all__ = [
     "verify_batch",
 ]
 
-_Out = TypeVar("_Out", bound=Buffer | _NumpyArray)
+_Out = TypeVar("_Out", bound=Buffer | _NumpyArray | _Tensor)
 
 PUBLIC_KEY_SIZE: Final[int]
 SIGNATURE_SIZE: Final[int]

@@ -7,6 +7,7 @@ use crate::error::bad;
 use hypergrove::rows::{Column, Offsets};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -108,14 +109,17 @@ impl<T: Released> Owned<T> {
     fn take(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<Owned<T>> {
         let capsule = capsule.cast::<PyCapsule>()?;
         let at: NonNull<T> = capsule.pointer_checked(Some(name))?.cast();
-        // SAFETY: by its name the capsule has such a structure, and Python is attached, so that nobody else uses it.
-        let mut taken = unsafe { Owned(ptr::read(at.as_ptr())) };
-        if taken.0.release().is_none() {
-            return Err(bad("the Arrow capsule was used before; ask its object for another"));
-        }
-        // SAFETY: as above.
-        unsafe { *(*at.as_ptr()).release() = None };
-        Ok(taken)
+        // Where threads are free, a capsule can be given to two of them.
+        with_critical_section(capsule, || {
+            // SAFETY: by its name the capsule has such a structure, and by the critical section nobody else uses it.
+            let mut taken = unsafe { Owned(ptr::read(at.as_ptr())) };
+            if taken.0.release().is_none() {
+                return Err(bad("the Arrow capsule was used before; ask its object for another"));
+            }
+            // SAFETY: as above.
+            unsafe { *(*at.as_ptr()).release() = None };
+            Ok(taken)
+        })
     }
 }
 
@@ -147,7 +151,7 @@ enum ValueLayout {
 impl ValueLayout {
     fn of(schema: &Schema, what: &str) -> PyResult<ValueLayout> {
         if schema.format.is_null() {
-            return Err(bad(format!("{what}: an Arrow array without a format")));
+            return Err(bad(format!("{what}: an Arrow array without a format; validate it")));
         }
         // SAFETY: the interface wants a string that ends with a zero.
         let format = unsafe { CStr::from_ptr(schema.format) }.to_string_lossy();
@@ -215,8 +219,12 @@ impl ArrowColumn {
                 return Ok(Some(ArrowColumn { layout, chunks }));
             }
             let chunk = Chunk::of(array, layout, rows, what)?;
-            rows += chunk.rows;
+            // Arrays of values without bytes can have any number.
+            rows =
+                rows.checked_add(chunk.rows).ok_or_else(|| bad(format!("{what}: more rows than memory can have")))?;
             chunks.push(chunk);
+            // A stream may have no end.
+            object.py().check_signals()?;
         }
     }
 
@@ -274,6 +282,9 @@ impl Chunk {
         // Of no rows, buffers may be null.
         if rows == 0 {
             return Ok(chunk);
+        }
+        if chunk.array.0.null_count > 0 && chunk.buffer(0).is_null() {
+            return Err(wrong("has nulls and does not say where"));
         }
         if let Some(row) = chunk.first_null() {
             return Err(bad(format!("{what}: row {} is null; drop the nulls or fill them", before + row)));

@@ -1,5 +1,5 @@
-//! Memory that is not Rust's alone: buffers of Python objects, Arrow arrays, and the arrays that Python gets. The package's only
-//! `unsafe`.
+//! Memory that is not Rust's alone: buffers of Python objects, tensors of DLPack, Arrow arrays, and the arrays that Python gets. The
+//! package's only `unsafe`.
 //!
 //! A reference of Rust promises that nobody writes meanwhile. Rows are slices, so memory becomes a slice only where that holds:
 //!
@@ -7,10 +7,11 @@
 //! * Arrow arrays never change once they are exported: their interface demands it (`arrow`);
 //! * an [`Array`](array::Array) knows its views: without any, a call borrows it, and views are refused until the call ends.
 //!
-//! Whatever else has a buffer may be written by another thread at any time. Such memory is never a slice: it is copied, in the
-//! call, by loads that may race (`buffer`).
+//! Whatever else has a buffer, or is a tensor, may be written by another thread at any time. Such memory is never a slice: it is
+//! copied, in the call, by loads that may race (`buffer`).
 #![allow(unsafe_code)]
 
 pub(crate) mod array;
 pub(crate) mod arrow;
 pub(crate) mod buffer;
+mod dlpack;

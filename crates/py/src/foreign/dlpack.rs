@@ -1,0 +1,291 @@
+//! Tensors on the host, by DLPack and its capsules: <https://dmlc.github.io/dlpack/latest/python_spec.html>.
+//!
+//! A tensor is an address and a shape. As with Arrow, a producer that lies about them can crash a process, as it can with every
+//! consumer. What can be checked is checked: version, device, elements, dimensions, sizes and strides.
+
+use super::buffer::{ForeignBytes, MOST_DIMENSIONS, Owner, bytes_of};
+use crate::error::bad;
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::{PyCapsule, PyDict};
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+/// The version that producers are asked for, and whose structures these are.
+const VERSION: (u32, u32) = (1, 0);
+
+/// `kDLCPU`.
+const HOST: i32 = 1;
+
+/// `kDLUInt` of 8 bits, one to an element.
+const UINT8: ElementType = ElementType { code: 1, bits: 8, lanes: 1 };
+
+/// `DLPACK_FLAG_BITMASK_READ_ONLY`.
+const READ_ONLY: u64 = 1;
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`.
+const IS_COPIED: u64 = 2;
+
+/// `DLDataType`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq)]
+struct ElementType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// `DLTensor`, with its `DLDevice`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawTensor {
+    data: *mut u8,
+    device: i32,
+    device_number: i32,
+    dimensions: i32,
+    element: ElementType,
+    shape: *const i64,
+    /// Null where there are no gaps.
+    strides: *const i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`: before DLPack 1.0.
+#[repr(C)]
+pub(super) struct Unversioned {
+    tensor: RawTensor,
+    manager: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Unversioned)>,
+}
+
+/// `DLManagedTensorVersioned`. Of another major version, only what comes before the flags is the same.
+#[repr(C)]
+pub(super) struct Versioned {
+    major: u32,
+    minor: u32,
+    manager: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: RawTensor,
+}
+
+/// A tensor that is ours to delete.
+pub(super) enum Managed {
+    Unversioned(NonNull<Unversioned>),
+    Versioned(NonNull<Versioned>),
+}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        // SAFETY: the tensor was taken from its capsule, so that nobody else deletes it. Any thread may call its deleter.
+        unsafe {
+            match self {
+                Managed::Unversioned(at) => {
+                    if let Some(delete) = (*at.as_ptr()).deleter {
+                        delete(at.as_ptr());
+                    }
+                }
+                Managed::Versioned(at) => {
+                    if let Some(delete) = (*at.as_ptr()).deleter {
+                        delete(at.as_ptr());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Managed {
+    /// Takes a tensor out of its capsule, which is renamed, as the specification asks.
+    fn take(capsule: &Bound<'_, PyAny>, what: &dyn Fn() -> String) -> PyResult<Managed> {
+        let Ok(capsule) = capsule.cast::<PyCapsule>() else {
+            let kind = capsule.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "{}: its __dlpack__ gives {kind}, where a capsule is wanted",
+                what()
+            )));
+        };
+        // No other thread of ours takes it meanwhile, where threads are free.
+        with_critical_section(capsule, || {
+            let take = |name, used: &std::ffi::CStr| {
+                if !capsule.is_valid_checked(Some(name)) {
+                    return Ok(None);
+                }
+                let at = capsule.pointer_checked(Some(name))?;
+                // SAFETY: Python is attached, the capsule lives, and the name is a constant.
+                match unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) } {
+                    0 => Ok(Some(at)),
+                    _ => Err(PyErr::fetch(capsule.py())),
+                }
+            };
+            if let Some(at) = take(c"dltensor_versioned", c"used_dltensor_versioned")? {
+                return Ok(Managed::Versioned(at.cast()));
+            }
+            if let Some(at) = take(c"dltensor", c"used_dltensor")? {
+                return Ok(Managed::Unversioned(at.cast()));
+            }
+            Err(bad(format!(
+                "{}: its __dlpack__ gives a capsule without a tensor, or one that was used before; ask for another",
+                what()
+            )))
+        })
+    }
+
+    /// The tensor, and why it must not be written, where it must not.
+    fn tensor(&self, what: &dyn Fn() -> String) -> PyResult<(RawTensor, Option<&'static str>)> {
+        match self {
+            Managed::Unversioned(at) => {
+                // SAFETY: by its name the capsule had such a structure, which is not deleted.
+                let tensor = unsafe { ptr::read(&raw const (*at.as_ptr()).tensor) };
+                Ok((
+                    tensor,
+                    Some("is a tensor of DLPack before 1.0, which may be read-only; give an array with a buffer"),
+                ))
+            }
+            Managed::Versioned(at) => {
+                // SAFETY: as above; every version begins with these numbers.
+                let (major, minor) = unsafe { ((*at.as_ptr()).major, (*at.as_ptr()).minor) };
+                if major != VERSION.0 {
+                    return Err(bad(format!(
+                        "{}: a tensor of DLPack {major}.{minor}, where {}.x is understood; give an array with a buffer",
+                        what(),
+                        VERSION.0
+                    )));
+                }
+                // SAFETY: as above; the version is that of the structure.
+                let (tensor, flags) = unsafe { (ptr::read(&raw const (*at.as_ptr()).tensor), (*at.as_ptr()).flags) };
+                let read_only = match () {
+                    () if flags & READ_ONLY != 0 => Some("is read-only; give an array that may be written"),
+                    () if flags & IS_COPIED != 0 => {
+                        Some("gives a copy of itself by DLPack; give an array with a buffer")
+                    }
+                    () => None,
+                };
+                Ok((tensor, read_only))
+            }
+        }
+    }
+}
+
+impl ForeignBytes {
+    /// The bytes of an object that has `__dlpack__`, or None.
+    pub(super) fn of_tensor(object: &Bound<'_, PyAny>, what: &dyn Fn() -> String) -> PyResult<Option<ForeignBytes>> {
+        let Some(export) = object.getattr_opt("__dlpack__")? else { return Ok(None) };
+        let py = object.py();
+        let failed = |why: PyErr| {
+            if !why.is_instance_of::<PyException>(py) {
+                return why;
+            }
+            let error = PyValueError::new_err(format!("{}: its __dlpack__ failed: {why}", what()));
+            error.set_cause(py, Some(why));
+            error
+        };
+        if let Some(device) = object.getattr_opt("__dlpack_device__")? {
+            let device = device.call0().map_err(failed)?;
+            let Ok((kind, number)) = device.extract() else {
+                return Err(PyTypeError::new_err(format!(
+                    "{}: its __dlpack_device__ gives no pair of numbers; give an array with a buffer",
+                    what()
+                )));
+            };
+            check_device(kind, number, what)?;
+        }
+        let options = PyDict::new(py);
+        options.set_item("max_version", VERSION)?;
+        let capsule = match export.call((), Some(&options)) {
+            // Producers from before DLPack 1.0 know no versions.
+            Err(why) if why.is_instance_of::<PyTypeError>(py) => export.call0(),
+            capsule => capsule,
+        };
+        let managed = Managed::take(&capsule.map_err(failed)?, what)?;
+        let (tensor, read_only) = managed.tensor(what)?;
+        let (start, len, shape) = tensor.bytes(what)?;
+        // SAFETY: the producer says that so many bytes are there, and keeps them in place until the tensor is deleted.
+        Ok(Some(unsafe { ForeignBytes::new(start, len, shape, read_only, Owner::Tensor(managed)) }))
+    }
+}
+
+impl RawTensor {
+    /// Where the bytes begin, how many there are, and their shape.
+    fn bytes(&self, what: &dyn Fn() -> String) -> PyResult<(*mut u8, usize, Vec<usize>)> {
+        let wrong = |why: &str| bad(format!("{}: a tensor of DLPack that {why}; copy it to bytes", what()));
+        check_device(self.device, self.device_number, what)?;
+        if self.element != UINT8 {
+            return Err(PyTypeError::new_err(format!(
+                "{}: a tensor of DLPack of {}; the elements must be uint8",
+                what(),
+                self.element.name()
+            )));
+        }
+        let dimensions = usize::try_from(self.dimensions).ok().filter(|count| *count <= MOST_DIMENSIONS);
+        let dimensions = dimensions.ok_or_else(|| wrong("has a negative number of dimensions, or more than 64"))?;
+        if dimensions > 0 && self.shape.is_null() {
+            return Err(wrong("has no shape"));
+        }
+        // SAFETY: a shape that is not null has a number for each dimension.
+        let sizes = (0..dimensions).map(|at| unsafe { self.shape.add(at).read_unaligned() });
+        let shape = sizes.map(|size| usize::try_from(size).ok().filter(|size| isize::try_from(*size).is_ok()));
+        let shape = shape.collect::<Option<Vec<usize>>>().ok_or_else(|| wrong("has a negative size"))?;
+        let len = bytes_of(&shape).ok_or_else(|| wrong("has more bytes than memory can have"))?;
+        if len == 0 {
+            return Ok((NonNull::dangling().as_ptr(), 0, shape));
+        }
+        if !self.strides.is_null() {
+            let mut step = 1;
+            for at in (0..dimensions).rev() {
+                // SAFETY: strides that are not null have a number for each dimension.
+                let stride = unsafe { self.strides.add(at).read_unaligned() };
+                if shape[at] > 1 && stride != step {
+                    return Err(bad(format!(
+                        "{}: the tensor is not contiguous; copy it, by .contiguous() for example",
+                        what()
+                    )));
+                }
+                // No more than all bytes.
+                step *= shape[at] as i64;
+            }
+        }
+        // No memory has more bytes than an `isize` can count.
+        let end = usize::try_from(self.byte_offset).ok().and_then(|offset| offset.checked_add(len));
+        let end = end.filter(|end| isize::try_from(*end).is_ok());
+        if end.and_then(|end| self.data.addr().checked_add(end)).is_none() {
+            return Err(wrong("ends beyond the address space"));
+        }
+        if self.data.is_null() {
+            return Err(wrong("has bytes and no address"));
+        }
+        Ok((self.data.wrapping_add(self.byte_offset as usize), len, shape))
+    }
+}
+
+impl ElementType {
+    fn name(self) -> String {
+        let ElementType { code, bits, lanes } = self;
+        let kind = match code {
+            0 => "int",
+            1 => "uint",
+            2 => "float",
+            4 => "bfloat",
+            5 => "complex",
+            6 => "bool",
+            _ => return format!("elements of the type code {code}, {bits} bits"),
+        };
+        if lanes == 1 { format!("{kind}{bits}") } else { format!("{kind}{bits}, {lanes} to an element") }
+    }
+}
+
+/// Refuses what is not in the host's memory.
+fn check_device(kind: i32, number: i32, what: &dyn Fn() -> String) -> PyResult<()> {
+    let name = match kind {
+        HOST => return Ok(()),
+        2 => format!("cuda:{number}"),
+        3 => "pinned CUDA memory".to_owned(),
+        7 => format!("vulkan:{number}"),
+        8 => format!("metal:{number}"),
+        10 => format!("rocm:{number}"),
+        13 => "managed CUDA memory".to_owned(),
+        _ => format!("a device of DLPack's type {kind}"),
+    };
+    Err(bad(format!("{}: a tensor on {name}; copy it to the host's memory, by .cpu() for example", what())))
+}
