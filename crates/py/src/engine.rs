@@ -5,6 +5,7 @@ use crate::foreign::array::Array;
 use hypergrove::{BACKENDS, Backend, TableSource};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString};
 use std::collections::BTreeMap;
 use std::env;
@@ -81,8 +82,18 @@ impl Engine {
 pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<hypergrove::Engine> {
     match given {
         Some(engine) => Ok(engine.get().get().clone()),
-        None => default_engine(),
+        None => {
+            Python::attach(load_compiler)?;
+            default_engine()
+        }
     }
+}
+
+/// Loads the NVRTC that pip has installed, if it has, once a process: the engine finds by its name what is loaded. Before the first
+/// engine, and without a lock of ours, since this runs code of Python.
+fn load_compiler(py: Python<'_>) -> PyResult<()> {
+    static DONE: PyOnceLock<()> = PyOnceLock::new();
+    DONE.get_or_try_init(py, || py.import("hypergrove._nvrtc")?.call_method0("load").map(drop)).copied()
 }
 
 /// The default engine, made once a process.
@@ -173,6 +184,7 @@ impl Engine {
     #[new]
     #[pyo3(signature = (devices=None, threads=None, memory=None, cache=None, tables=None, redundant=false))]
     fn new(
+        py: Python<'_>,
         devices: Option<&Bound<'_, PyAny>>,
         threads: Option<usize>,
         memory: Option<u64>,
@@ -180,6 +192,7 @@ impl Engine {
         tables: Option<Vec<PathBuf>>,
         redundant: bool,
     ) -> PyResult<Engine> {
+        load_compiler(py)?;
         let cache = match cache {
             None => users_cache(),
             Some(no) if no.is_instance_of::<PyBool>() && !no.is_truthy()? => None,
