@@ -34,13 +34,18 @@ def test_everything_public_is_documented() -> None:
                 assert method.startswith("_") or getattr(thing, method).__doc__, f"{name}.{method}"
 
 
-def test_the_table_is_rendered(repository: Path) -> None:
+def test_the_tables_are_rendered(repository: Path) -> None:
     sys.path.insert(0, str(repository / "crates/py/bench"))
+    import compare
     import measure
 
     page = (repository / "docs/python.md").read_text()
     shown = page.split("<!-- rendered by crates/py/bench/measure.py -->\n")[1].split("\n<!-- end -->")[0]
     assert shown == measure.table(json.loads(measure.RECORD.read_text()))
+    records = [json.loads(line) for line in compare.RECORDS.read_text().splitlines()]
+    assert all(record["verified"] for record in records)
+    shown = page.split("<!-- rendered by crates/py/bench/compare.py -->\n")[1].split("\n<!-- end of comparison -->")[0]
+    assert shown == compare.table(records)
 
 
 def test_quickstart() -> None:

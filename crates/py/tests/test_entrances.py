@@ -1,15 +1,19 @@
 """What comes from other packages' memory: tensors of DLPack, and the fuzzing of all entrances."""
 
 import ast
+import ctypes
 import hashlib
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 import pytest
+from arrow_exporter import Exporter
 from conftest import SET
 from dlpack_exporter import IS_COPIED, READ_ONLY, UNVERSIONED, VERSIONED, DlpackExporter
 
@@ -150,6 +154,16 @@ def test_a_producer_that_fails() -> None:
         sha256_batch(Wrong())
 
 
+def test_bytes_of_ctypes() -> None:
+    """Their format has an order of bytes, and ctypes itself gives no strides."""
+    array = (ctypes.c_ubyte * 3 * 2)(tuple(b"abc"), tuple(b"def"))
+    view = memoryview(array)
+    assert view.format == "<B"
+    with pytest.raises(BufferError, match="messages: .* gives no buffer .*strides.*; copy it to bytes"):
+        sha256_batch(array)
+    assert list(sha256_batch(view)) == [hashlib.sha256(row).digest() for row in (b"abc", b"def")]
+
+
 def test_sequences_that_lie_about_their_length() -> None:
     class Lying(list[bytes]):
         said = 0
@@ -164,6 +178,36 @@ def test_sequences_that_lie_about_their_length() -> None:
     rows.said = 2**60
     with pytest.raises(MemoryError, match="memory"):
         sha256_batch(rows)
+
+
+def test_a_capsule_is_taken_once() -> None:
+    """Also where threads are free and ask for the same capsule at the same moment."""
+
+    class Same:
+        """Gives the capsule that it has, to everyone."""
+
+        def __init__(self, method: str, capsule: Any) -> None:
+            setattr(type(self), method, lambda self, **options: capsule)
+
+    data, threads = bytearray(b"abcdef"), 4
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(100):
+            tensor = DlpackExporter(data, shape=[2, 3])
+            array = Exporter(b"w:3", [None, bytes(data)], length=2)
+            for method, exporter in [("__dlpack__", tensor), ("__arrow_c_array__", array)]:
+                kind = type("Once", (Same,), {})
+                shared, barrier = kind(method, getattr(exporter, method)()), Barrier(threads)
+
+                def take(_: int, shared: Any = shared, barrier: Barrier = barrier) -> bool:
+                    barrier.wait()
+                    try:
+                        return list(sha256_batch(shared)) == [hashlib.sha256(row).digest() for row in (b"abc", b"def")]
+                    except ValueError as why:
+                        assert "used before" in str(why), why
+                        return False
+
+                assert sum(pool.map(take, range(threads))) == 1
+            assert (tensor.deleted, array.released) == (1, 2)
 
 
 # Those of a quick run take about a second an entrance.
