@@ -182,6 +182,41 @@ pub(crate) fn comments_of_header(source: &str) -> String {
     text
 }
 
+/// The docstrings and comments of a Python source, as Markdown, without the examples that doctest runs.
+pub(crate) fn comments_of_python(source: &str) -> String {
+    const QUOTES: &str = "\"\"\"";
+    let mut text = String::new();
+    // The indentation of the docstring, where a line is inside one.
+    let mut inside: Option<usize> = None;
+    let mut is_example = false;
+    for line in source.lines() {
+        let code = line.trim_start();
+        let indent = line.len() - code.len();
+        let (begins, content) = match (inside, code.strip_prefix(QUOTES)) {
+            (None, Some(rest)) => (true, rest),
+            (None, None) => {
+                // Comments of neighbouring lines are one text.
+                text += code.strip_prefix("# ").unwrap_or("");
+                text += if code.starts_with("# ") || text.ends_with("\n\n") { "\n" } else { "\n\n" };
+                continue;
+            }
+            (Some(margin), _) => (false, line.get(margin.min(indent)..).unwrap_or("")),
+        };
+        let ends = content.contains(QUOTES);
+        let content = content.split(QUOTES).next().unwrap_or("");
+        is_example = content.starts_with(">>>") || is_example && !content.trim().is_empty();
+        text += if is_example { "" } else { content };
+        text += if ends { "\n\n" } else { "\n" };
+        inside = match () {
+            () if ends => None,
+            () if begins => Some(indent),
+            () => inside,
+        };
+        is_example &= !ends;
+    }
+    text
+}
+
 /// Inline code is a word.
 fn without_code(text: &str) -> String {
     text.split('`').enumerate().map(|(i, part)| if i % 2 == 0 { part } else { "code" }).collect()
@@ -262,6 +297,16 @@ mod test {
         let lengths: Vec<_> =
             sentences(&comments_of_header(header)).iter().map(|it| words(it)).filter(|words| *words > 0).collect();
         assert_eq!(lengths, [2, 3, 1]);
+    }
+
+    #[test]
+    fn documentation_of_python_is_docstrings_and_comments() {
+        let source = "\"\"\"Two words.\n\n>>> code()\nits. output. here.\n\n    a command\n\nThree more words.\n\"\"\"\n\nimport a\n\
+            # A comment\n# of five words.\nTEXT = \"# none. here\"\n\ndef f():\n    \"\"\"One.\"\"\"\n    \"\"\"Not\n    two.\n    \"\"\"\n\
+            x = 1  # not this. one\n";
+        let text = comments_of_python(source);
+        let lengths: Vec<_> = sentences(&text).iter().map(|it| words(it)).filter(|words| *words > 0).collect();
+        assert_eq!(lengths, [2, 3, 5, 1, 2], "{text}");
     }
 
     #[test]

@@ -17,6 +17,13 @@ const ALONE: &str = "import doctest, hypergrove, sys
 for module in (hypergrove, hypergrove.zkdilithium):
     result = doctest.testmod(module)
     sys.exit(1) if result.failed or not result.attempted else None";
+/// A Python without a GIL, of a release for which PyO3 is made, and what it takes to make environments.
+const FREE_THREADED: &str = "import sys, sysconfig, venv, ensurepip
+sys.exit(not sysconfig.get_config_var('Py_GIL_DISABLED') or sys.version_info < (3, 14))";
+/// The package takes no GIL back.
+const STAYS_FREE: &str = "import hypergrove, sys; sys.exit(sys._is_gil_enabled())";
+/// What the tests are run with; types are checked once.
+const OF_TESTS: [&str; 4] = ["hypothesis", "numpy", "pyarrow", "pytest"];
 /// Finds an environment's packages.
 const PACKAGES: &str = "import sysconfig; print(sysconfig.get_path('purelib'))";
 
@@ -28,13 +35,13 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     };
     let passed = place.test(tally, extent == Extent::Full)?;
     place.types()?;
-    let mut checkers = "mypy and stubtest";
+    let mut also = "mypy and stubtest".to_owned();
     if extent == Extent::Full {
         place.types_by_pyright()?;
         place.install_from_source()?;
-        checkers = "mypy, stubtest and pyright; pip install .";
+        also = format!("mypy, stubtest and pyright; pip install .; {}", place.test_free_threaded(tally)?);
     }
-    Ok(Outcome::Passed(format!("{passed} tests of a wheel in an empty environment; types by {checkers}")))
+    Ok(Outcome::Passed(format!("{passed} tests of a wheel in an empty environment; types by {also}")))
 }
 
 /// The tests alone, for `cargo xtask test`; or why there are none.
@@ -110,17 +117,46 @@ impl Place {
         self.program("tools", "python").to_string_lossy().into_owned()
     }
 
-    /// Builds a wheel, installs it where nothing else is, and tests it there; how many tests passed.
-    fn test(&self, tally: &mut Tally, is_whole: bool) -> Result<u64, String> {
-        let wheels = self.folder.join("wheels");
+    /// Builds a wheel for an interpreter.
+    fn wheel(&self, folder: &str, interpreter: &str) -> Result<PathBuf, String> {
+        let wheels = self.folder.join(folder);
         let _ = fs::remove_dir_all(&wheels);
-        let build = ["-m", "maturin", "build", "--quiet", "--release", "--locked", "--out", &wheels.to_string_lossy()];
+        let build = ["-m", "maturin", "build", "--quiet", "--release", "--locked", "--interpreter", interpreter];
         let mut command = self.command("tools", 20, &build);
+        command.arg("--out").arg(&wheels);
         if std::env::var_os("HYPERGROVE_NVCC").is_none() {
             command.env("HYPERGROVE_NVCC", "none");
         }
         process::run(command)?;
-        let wheel = only_file(&wheels)?;
+        only_file(&wheels)
+    }
+
+    /// The tests with a Python without a GIL, where there is one; what was done, or why it was not.
+    fn test_free_threaded(&self, tally: &mut Tally) -> Result<String, String> {
+        let is_free = |name: &&str| answers(name, &["-c", FREE_THREADED]);
+        let Some(python) = ["python3.14t", "python3.15t", "python3"].into_iter().find(is_free) else {
+            let why = "no Python of release 3.14 or newer without a GIL (python3.14t)";
+            tally.skipped.insert(format!("the Python package, free-threaded: {why}"));
+            return Ok(format!("free-threaded NOT TESTED: {why}"));
+        };
+        let wheel = self.wheel("wheels-free", python)?;
+        let free = Place { python, folder: self.folder.clone() };
+        free.make("free")?;
+        let wanted = fs::read_to_string(REQUIREMENTS).map_err(|error| format!("{REQUIREMENTS}: {error}"))?;
+        let is_of_tests = |line: &&str| OF_TESTS.iter().any(|name| line.split("==").next() == Some(name));
+        let mut install = vec!["-m", "pip", "--quiet", "--no-input", "install", "--only-binary=:all:"];
+        install.extend(wanted.lines().filter(is_of_tests));
+        process::fetch(|| free.command("free", 10, &install)).map_err(|_| "pip could not fetch the tests' packages")?;
+        free.run("free", 2, &["-m", "pip", "--quiet", "install", "--no-index", &wheel.to_string_lossy()])?;
+        free.run("free", 2, &["-c", STAYS_FREE]).map_err(|why| format!("the package takes the GIL back: {why}"))?;
+        let before = tally.passed;
+        process::run_tests(free.command("free", 20, &["-m", "pytest", "--quiet"]), tally)?;
+        Ok(format!("{} tests without a GIL", tally.passed - before))
+    }
+
+    /// Builds a wheel, installs it where nothing else is, and tests it there; how many tests passed.
+    fn test(&self, tally: &mut Tally, is_whole: bool) -> Result<u64, String> {
+        let wheel = self.wheel("wheels", &self.tool())?;
         self.make("venv")?;
         self.run("venv", 2, &["-m", "pip", "--quiet", "install", "--no-index", &wheel.to_string_lossy()])?;
         self.run("venv", 2, &["-c", ALONE])?;

@@ -83,7 +83,8 @@ pub(crate) fn words() -> Step {
     for (name, text) in texts(&files)? {
         sentences += prose::Lengths::of(&text).sentences;
         // Words of sources are known from above.
-        let found = if name.ends_with(".md") { prose::faults(&text) } else { prose::length_faults(&text) };
+        let is_new = name.ends_with(".md") || name.ends_with(PYTHON);
+        let found = if is_new { prose::faults(&text) } else { prose::length_faults(&text) };
         faults.extend(found.into_iter().map(|fault| format!("{name}: {fault}")));
     }
     verdict(&faults, &format!("{} files, {sentences} sentences", files.len()))
@@ -101,10 +102,12 @@ pub(crate) fn print_lengths() -> Result<bool, String> {
 }
 
 const HEADER: &str = "crates/capi/include/hypergrove.h";
+/// How the name of a crate's Python sources ends.
+const PYTHON: &str = " (Python)";
 /// Their documentation is the tool's `--help`.
 const HELP: [&str; 2] = ["crates/cli/src/args.rs", "crates/lab/src/args.rs"];
 
-/// Names and texts of what people read: documents, the documentation of each crate, the tool's help, and the header for C. Logs of the
+/// Names and texts of what people read: documents, the documentation of each crate, in Python too, the tool's help, and the header for C. Logs of the
 /// lab and notes on runs are dated and stay as they are; BENCHMARKS.md is rendered.
 fn texts(files: &[String]) -> Result<Vec<(String, String)>, String> {
     let read = |path: &String| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
@@ -119,6 +122,11 @@ fn texts(files: &[String]) -> Result<Vec<(String, String)>, String> {
         found.push((path.clone(), read(path)?));
     }
     let mut of_crates = BTreeMap::<String, String>::new();
+    for path in files.iter().filter(|path| path.ends_with(".py") || path.ends_with(".pyi")) {
+        let folder = path.split('/').take(2).collect::<Vec<_>>().join("/");
+        let text = prose::comments_of_python(&read(path)?) + "\n\n";
+        *of_crates.entry(format!("{folder}{PYTHON}")).or_default() += &text;
+    }
     for path in files.iter().filter(|path| path.ends_with(".rs")) {
         let documentation = prose::documentation(&read(path)?);
         if HELP.contains(&path.as_str()) {
