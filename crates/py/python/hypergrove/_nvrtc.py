@@ -7,15 +7,15 @@ that the process has loaded already is found by its name.
 import sys
 from pathlib import Path
 
-# CUDA 12's: every driver since then loads what it compiles.
-PLACES = ("cuda_nvrtc/lib/libnvrtc.so.12", "cuda_nvrtc/bin/nvrtc64_120_0.dll")
+# CUDA 12's comes first: every driver since then loads what it compiles.
+PLACES = ("cuda_nvrtc/lib/libnvrtc.so.12", "cuda_nvrtc/bin/nvrtc64_120_0.dll", "cu13/lib/libnvrtc.so.13")
 
 
 def load() -> str | None:
     """Loads NVRTC where pip has put it; the library's path, or None."""
     # Not from the working directory, whoever has written there.
     folders = [folder for folder in sys.path if Path(folder).is_absolute()]
-    found = (Path(folder, "nvidia", place) for folder in folders for place in PLACES)
+    found = (Path(folder, "nvidia", place) for place in PLACES for folder in folders)
     path = next((str(path) for path in found if path.is_file()), None)
     if path is None:
         return None
