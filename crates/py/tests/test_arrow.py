@@ -74,6 +74,7 @@ def test_streams() -> None:
         (lambda: binary([0, 3], b"abc", buffers=None), ValueError, "another number of buffers"),
         (lambda: binary([0, 3], b"abc", n_children=1), ValueError, "another number of buffers"),
         (lambda: Exporter(b"z", [None, None, b"abc"], length=1), ValueError, "offsets that are not there"),
+        (lambda: binary([0, 3], b"abc", null_count=1), ValueError, "has nulls and does not say where; validate it"),
         (lambda: Exporter(b"z", [None, struct.pack("2i", 0, 3), None], length=1), ValueError, "has no bytes"),
         (lambda: Exporter(b"w:3", [None, None], length=1), ValueError, "has no bytes"),
         (lambda: Exporter(b"w:9223372036854775807", [None, b""], length=2), ValueError, "messages: an Arrow array"),
@@ -133,7 +134,8 @@ def test_any_offsets(offsets: list[int], code: str, offset: int, length: int, nu
     except ValueError:
         hashed = None
     used = offsets[offset : offset + length + 1] if offset >= 0 and length >= 0 else [-1]
-    right = length == 0 and offset >= 0 or used == sorted(used) and used[0] >= 0
+    # Who counts nulls must say where they are.
+    right = length == 0 and offset >= 0 or used == sorted(used) and used[0] >= 0 and null_count <= 0
     expected = [data[a:b] for a, b in zip(used, used[1:], strict=False)]
     assert hashed == (sums(expected) if right else None)
     assert exporter.released == 2
