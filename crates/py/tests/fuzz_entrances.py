@@ -107,6 +107,11 @@ def length(shape: list[int]) -> int | None:
     return None if any(step >= 2**64 for step in steps) or math.prod(shape) >= 2**63 else math.prod(shape)
 
 
+def is_there(shape: list[int] | None) -> bool:
+    """Whether there is memory for so many bytes and rows."""
+    return shape is not None and math.prod(shape) <= ARENA and max(shape[:1], default=0) < 2**59
+
+
 SIZES = st.sampled_from([0, 1, 2, 3, 5, 32, *HUGE, *NEGATIVE])
 SHAPES = st.one_of(
     st.just([2, 32]),
@@ -162,14 +167,12 @@ def buffer(fields: dict[str, Any] | None, has_owner: bool, use: str) -> None:
     assume(shape is None or math.prod(shape) <= ARENA or math.prod(shape) >= 2**59)
     note(fields, use)
     exporter = BufferExporter(data, fields, has_owner)
-    is_there = shape is not None and all(size < 2**59 for size in shape)
-    known = shape if is_there else None
+    known = shape if is_there(shape) else None
     if use == "column":
         result = as_column(exporter, data, known)
     elif use == "row":
         result = as_row(exporter, data, known)
     else:
-        assert fields is None or has_owner in (True, False)
         result = as_out(exporter, data, 0, None if fields is None or fields["readonly"] else known)
     count(result)
 
@@ -223,7 +226,7 @@ def dlpack(fields: dict[str, Any], use: str) -> None:
     assume(shape is None or 0 in shape or math.prod(shape) + begin <= ARENA or math.prod(shape) >= 2**59)
     note(fields, use)
     exporter = DlpackExporter(data, **fields)
-    known = shape if shape is not None and all(size < 2**59 for size in shape) else None
+    known = shape if is_there(shape) else None
     begin = 0 if begin > ARENA else begin
     if use == "column":
         result = as_column(exporter, bytes(data[begin:]), known)
@@ -292,7 +295,7 @@ def good_array(format_: bytes | None, fields: dict[str, Any]) -> Rows | None:
     if format_ in widths:
         width = widths[format_]
         values = fields["parts"][1]
-        if (first + rows) * width >= 2**63 or width > 0 and values is None:
+        if (first + rows) * width >= 2**62 or width > 0 and values is None:
             return None
         return packed(values[shift + first * width :], rows, width) if width else [b""] * rows
     if fields["parts"][1] is None or shift != 0:

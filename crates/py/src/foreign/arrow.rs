@@ -298,8 +298,14 @@ impl Chunk {
                 .and_then(|end| usize::try_from(end).ok()),
         }
         .ok_or_else(|| wrong("has offsets that are not there, not aligned or negative"))?;
-        if chunk.bytes > 0 && chunk.buffer(buffers as usize - 1).is_null() {
+        let values = chunk.buffer(buffers as usize - 1);
+        if chunk.bytes > 0 && values.is_null() {
             return Err(wrong("has no bytes"));
+        }
+        // No process has the upper half of 64-bit addresses.
+        let end = values.addr().checked_add(chunk.bytes);
+        if end.is_none_or(|end| usize::BITS == 64 && isize::try_from(end).is_err()) {
+            return Err(wrong("ends beyond the address space"));
         }
         Ok(chunk)
     }
