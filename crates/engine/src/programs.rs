@@ -658,13 +658,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn plan(group: Group) -> Result<Plan, Error> {
     let Kind::SlhDsa { params: p, op, cached_layers: layers } = group.kind else { unreachable!("a group of SLH-DSA") };
+    let can_be_cached = |layers: usize| p.hp * (layers - 1) < 32 && cache_bytes(p, layers).is_some();
     let possible = match op {
         Op::Sign => layers == 0 || layers <= p.d && cache_bytes(p, layers).is_some(),
-        Op::Cache => (1..=p.d).contains(&layers) && p.hp * (layers - 1) < 32 && cache_bytes(p, layers).is_some(),
+        Op::Cache => (1..=p.d).contains(&layers) && can_be_cached(layers),
         Op::Keygen | Op::Verify => layers == 0,
     };
     if !possible {
-        let what = format!("{layers} cached layers of {p}, which has {} of {} trees each; ask for fewer", p.d, p.hp);
+        let most = (1..=p.d).take_while(|layers| can_be_cached(*layers)).count();
+        let what =
+            format!("{layers} cached layers of {p}, of which at most {most} can be cached; ask for so many or fewer");
         return Err(Error::Value { what });
     }
     Ok(match op {

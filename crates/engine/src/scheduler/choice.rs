@@ -187,11 +187,11 @@ impl Scheduler {
         if theirs <= ours { stay(compared) } else { DeviceChoice { workers: both(), why: compared } }
     }
 
-    /// Jobs for which other devices are initialised, if they are not yet.
+    /// Jobs for which other devices are initialised, if they are not yet: one, where one job takes that long.
     pub(super) fn jobs_to_wake(&self, group: Group) -> Option<usize> {
         self.lazy.as_ref().filter(|lazy| lazy.workers.get().is_none())?;
         let each = self.workers[0].programs.facts(group).ok()?.seconds();
-        Some((2.0 * WAKE / each) as usize)
+        Some(((2.0 * WAKE / each) as usize).max(1))
     }
 
     /// Whether the host takes part in so many jobs together with discrete devices; `None` where that is no choice, or not all of them

@@ -1,9 +1,10 @@
 //! Tickets of jobs that wait for the test, and times by a clock that the test sets.
 
 use super::*;
-use crate::scheduler::tests::scheduler;
+use crate::scheduler::tests::{options, scheduler};
+use crate::{Backend, Choice, Device, Knowledge, Policy, PolicySource, Reference};
 use hypergrove_fips205::params::TOY_SHA2_16;
-use hypergrove_fips205::plan::Op;
+use hypergrove_fips205::plan::{Op, Plan};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
@@ -68,6 +69,27 @@ impl Queued for Gated {
     fn discard(_: ()) {}
 }
 
+/// A set of jobs that is done by itself when the gate is open.
+struct GatedSet(Gated);
+
+impl Queued for GatedSet {
+    type Out = ();
+    const MERGES: bool = false;
+
+    fn ask(&self) -> Result<Kind, Error> {
+        self.0.ask()
+    }
+    fn run(
+        scheduler: &Scheduler,
+        sets: Vec<Self>,
+        sink: &mut dyn FnMut(usize, Result<(), Error>),
+    ) -> Result<(), Error> {
+        assert_eq!(sets.len(), 1, "sets are not done together");
+        Gated::run(scheduler, sets.into_iter().map(|set| set.0).collect(), sink)
+    }
+    fn discard(_: ()) {}
+}
+
 /// A queue by a clock of its own, and the gate of its jobs.
 struct Gatekeeper {
     queue: Queue,
@@ -89,6 +111,11 @@ impl Gatekeeper {
 
     fn submit(&self) -> Ticket<()> {
         self.queue.submit(Size { jobs: 1, bytes: 1 }, || Gated(self.gate.clone())).unwrap()
+    }
+
+    fn submit_set(&self, jobs: usize) -> Ticket<()> {
+        let size = Size { jobs, bytes: 10 };
+        self.queue.submit(size, || GatedSet(Gated(self.gate.clone()))).unwrap()
     }
 
     /// Submits jobs with these deadlines, from now on. What their callbacks get, each with its number.
@@ -166,6 +193,58 @@ fn time_that_jumps_while_results_come_ends_each_ticket_once() {
         expired += counted;
     }
     println!("checked: {expired} of {} tickets expired as their results came", 8 * ROUNDS);
+}
+
+/// Sets and single jobs, by two callers each: done, dropped, cancelled, or with a deadline that passes meanwhile.
+#[test]
+fn sets_and_single_jobs_have_one_result_each() {
+    const ROUNDS: usize = if cfg!(miri) { 2 } else { 200 };
+    let mut done = 0;
+    for round in 0..ROUNDS {
+        let keeper = Gatekeeper::new(1000, Duration::ZERO);
+        let (sender, results) = channel();
+        let call = |caller: usize| {
+            for number in 0..8 {
+                let ticket = match (number + caller + round) / 4 % 2 {
+                    0 => keeper.submit(),
+                    _ => keeper.submit_set(1 + number),
+                };
+                let ticket = match number % 4 {
+                    0 => ticket,
+                    1 => continue,
+                    2 => {
+                        let handle = ticket.canceller();
+                        let sender = sender.clone();
+                        ticket.on_done(move |result| sender.send((caller, number, result.is_ok())).unwrap());
+                        handle.cancel();
+                        continue;
+                    }
+                    _ => ticket.deadline(keeper.time.now() + Duration::from_millis(1)),
+                };
+                let sender = sender.clone();
+                ticket.on_done(move |result| sender.send((caller, number, result.is_ok())).unwrap());
+            }
+        };
+        scope(|scope| {
+            scope.spawn(|| call(0));
+            scope.spawn(|| call(1));
+            scope.spawn(|| keeper.open());
+            scope.spawn(|| keeper.time.jump(SOON));
+        });
+        assert_eq!(keeper.queue.drain(Instant::now() + SOON), Ok(()));
+        let state = lock(&keeper.queue.0.state);
+        assert_eq!((state.jobs, state.bytes, state.queued, state.running, state.taken), (0, 0, 0, 0, 0));
+        assert!(state.lines.iter().all(|line| (line.entries.jobs(), line.running, line.taken) == (0, 0, 0)));
+        drop(state);
+        drop((keeper, sender));
+        let mut all: Vec<_> = results.iter().collect();
+        all.sort_unstable();
+        let expected = (0..2).flat_map(|caller| [0, 2, 3, 4, 6, 7].map(|number| (caller, number)));
+        assert!(all.iter().map(|(caller, number, _)| (*caller, *number)).eq(expected), "{all:?}");
+        assert!(all.iter().all(|(_, number, is_done)| *is_done || number % 4 != 0), "{all:?}");
+        done += all.iter().filter(|(.., is_done)| *is_done).count();
+    }
+    println!("checked: {done} of {} tickets were done", 16 * ROUNDS);
 }
 
 /// A test that fails must not wait for its jobs.
@@ -253,6 +332,37 @@ fn a_job_that_is_done_alone_waits_for_no_others() {
         ticket.on_done(move |result| sender.send(result).unwrap());
         assert_eq!(results.recv_timeout(Duration::from_secs(20)), Ok(Ok(())));
     }
+}
+
+/// Predicts that a signature takes four seconds, and all else a microsecond.
+struct Slow;
+
+impl Knowledge for Slow {
+    fn choose(&self, _: &dyn Backend, _: &Device, plan: &Plan, _: usize) -> Option<Choice> {
+        let seconds = if plan.op == Op::Sign { 4.0 } else { 1e-6 };
+        let (policy, source) = (Policy::default(), PolicySource::Table);
+        Some(Choice { policy, source, seconds: Some((seconds, 0.0)), why: String::new() })
+    }
+    fn interpolate(&self, _: &[(usize, f64)], _: usize) -> Option<f64> {
+        None
+    }
+}
+
+/// Where the devices are not named, others are initialised for about a second of work. A job that takes longer is a batch by itself: a
+/// batch of no jobs would leave all of them in the queue.
+#[test]
+fn a_slow_job_is_a_batch() {
+    let host: Arc<dyn Backend> = Arc::new(Reference);
+    let device = host.devices().unwrap().remove(0);
+    let scheduler = Scheduler::new(
+        vec![(host, device)],
+        Some(Arc::new(Vec::new)),
+        options(2, 1 << 20),
+        Arc::new(|_, _| Arc::new(Slow)),
+        Policy::default(),
+    );
+    let most = |op| scheduler.jobs_that_pay(Kind::SlhDsa { params: &TOY_SHA2_16, op, cached_layers: 0 }).most;
+    assert_eq!([Op::Verify, Op::Sign].map(most), [1_000_000, 1]);
 }
 
 /// So many jobs, which may be done together.
