@@ -13,6 +13,7 @@ extern "C" {
 
 typedef void (*hg_done)(void *, hg_status, uint8_t const *, size_t);
 
+size_t hg_cache_size(uint32_t, uint32_t);
 hg_status hg_devices(char *, size_t, size_t *);
 hg_status hg_engine_devices(hg_engine const *, char *, size_t, size_t *);
 hg_status hg_engine_drain(hg_engine const *, uint32_t);
@@ -27,6 +28,8 @@ void hg_memory_free(hg_memory *);
 int32_t hg_memory_is_reached(hg_memory const *);
 size_t hg_memory_length(hg_memory const *);
 hg_status hg_memory_new(hg_engine const *, size_t, hg_memory **);
+hg_status hg_private_key_cache(hg_engine const *, hg_private_key const *, hg_cache_options const *, hg_private_key **);
+uint32_t hg_private_key_cached_layers(hg_private_key const *);
 hg_status hg_private_key_check(hg_engine const *, hg_private_key const *);
 void hg_private_key_free(hg_private_key *);
 hg_status hg_private_key_from_raw(uint32_t, uint8_t const *, size_t, hg_private_key **);
@@ -71,6 +74,11 @@ HG_MEMBER(hg_engine_options, memory, 24, 8);
 HG_MEMBER(hg_engine_options, cache, 32, 8);
 HG_MEMBER(hg_engine_options, threads, 40, 4);
 HG_MEMBER(hg_engine_options, flags, 44, 4);
+HG_ASSERT(sizeof(hg_cache_options) == 24);
+HG_MEMBER(hg_cache_options, size, 0, 8);
+HG_MEMBER(hg_cache_options, memory, 8, 8);
+HG_MEMBER(hg_cache_options, layers, 16, 4);
+HG_MEMBER(hg_cache_options, reserved, 20, 4);
 HG_ASSERT(sizeof(hg_message_options) == 48);
 HG_MEMBER(hg_message_options, size, 0, 8);
 HG_MEMBER(hg_message_options, context, 8, 8);

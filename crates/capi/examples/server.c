@@ -1,5 +1,7 @@
 /* A server that signs in an event loop: clients ask one after the other, their jobs share batches, and the loop never waits for a signature.
- * The clients here are a counter; a real server has their sockets in the same poll. */
+ * The clients here are a counter; a real server has their sockets in the same poll.
+ *
+ * server [SECONDS]: how long a client waits for its signature at most; 10 unless it is given. */
 #define _POSIX_C_SOURCE 200809L /* pipe, poll */
 #include <hypergrove.h>
 
@@ -38,17 +40,28 @@ static void done(void *user, hg_status status, const uint8_t *result, size_t len
         abort();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const unsigned long seconds = argc > 1 ? strtoul(argv[1], NULL, 10) : 10;
+    if (seconds < 1 || seconds > 1000000) {
+        fprintf(stderr, "server [SECONDS]: 1 to 1000000 seconds\n");
+        return 2;
+    }
     int ends[2];
     hg_engine *engine;
-    hg_private_key *key;
+    hg_private_key *plain, *key;
     hg_public_key *public_key;
     struct request *requests = calloc(CLIENTS, sizeof *requests);
     if (requests == NULL || pipe(ends) != 0)
         return 2;
     check(hg_engine_new(NULL, &engine), "engine");
-    check(hg_private_key_generate(engine, HG_SLH_DSA_SHA2_128F, &key), "key");
+    check(hg_private_key_generate(engine, HG_SLH_DSA_SHA2_128F, &plain), "key");
+    /* One key signs for all clients: the top layers of its hypertree are computed once, as many as fit. */
+    hg_cache_options cache = HG_CACHE_OPTIONS_INIT;
+    cache.memory = 64 * 1024;
+    check(hg_private_key_cache(engine, plain, &cache, &key), "cached layers");
+    hg_private_key_free(plain);
+    printf("%u layers are cached\n", (unsigned)hg_private_key_cached_layers(key));
     check(hg_public_key_of(key, &public_key), "public key");
 
     int asked = 0, answered = 0, valid = 0;
@@ -58,7 +71,8 @@ int main(void)
             struct request *request = &requests[asked];
             request->pipe = ends[1];
             snprintf(request->message, sizeof request->message, "request %d", asked);
-            hg_status status = hg_sign_queued(engine, key, NULL, (const uint8_t *)request->message, strlen(request->message), done, request, 10000, NULL);
+            hg_status status = hg_sign_queued(engine, key, NULL, (const uint8_t *)request->message, strlen(request->message), done,
+                                              request, (uint32_t)seconds * 1000, NULL);
             if (status == HG_OK)
                 asked++;
             else if (status != HG_QUEUE_FULL)
@@ -70,6 +84,8 @@ int main(void)
             if (read(ends[0], &request, sizeof request) != (ssize_t)sizeof request)
                 return 2;
             answered++;
+            if (request->status != HG_OK)
+                fprintf(stderr, "%s: %s\n", request->message, hg_status_text(request->status));
             valid += request->status == HG_OK
                      && hg_verify(engine, public_key, NULL, (const uint8_t *)request->message, strlen(request->message),
                                   request->signature, SIGNATURE)

@@ -203,6 +203,35 @@ HG_MUST_CHECK hg_status hg_public_key_of(const hg_private_key *private_key, hg_p
 /* Computes the public key again from the secrets: HG_KEY_DAMAGED if it is another one. Reading a key does not do this; signing does. */
 HG_MUST_CHECK hg_status hg_private_key_check(const hg_engine *engine, const hg_private_key *key);
 
+/* What hg_private_key_cache keeps. Give NULL instead for one layer, the usual choice. Otherwise give `memory` or `layers`, and 0 for the
+ * other. */
+typedef struct hg_cache_options {
+    size_t size;
+    /* As many layers as fit into so many bytes: none if not even one fits. */
+    uint64_t memory;
+    /* Layers, from the top. */
+    uint32_t layers;
+    /* 0. */
+    uint32_t reserved;
+} hg_cache_options;
+
+#define HG_CACHE_OPTIONS_INIT {sizeof(hg_cache_options), 0, 0, 0}
+
+/* Bytes that the nodes of the top layers take. 0 if there is no such set, if the set has fewer layers (zkDilithium has none), or if there
+ * are more bytes than a size_t counts. */
+size_t hg_cache_size(hg_set set, uint32_t layers);
+
+/* Computes the nodes of a key's top layers once, and gives a copy of the key that keeps them: the copy makes the same signatures in less
+ * time. HG_UNSUPPORTED for zkDilithium. HG_OUT_OF_MEMORY: while they are computed, the nodes do not fit the engine's memory budget.
+ * Other threads may use the key and the engine meanwhile. The copy serves wherever a private key does, for any thread and after fork.
+ * hg_private_key_free frees the copy with its nodes, before the key or after it. The nodes are no secret; hg_private_key_write does not
+ * write them. */
+HG_MUST_CHECK hg_status hg_private_key_cache(const hg_engine *engine, const hg_private_key *key, const hg_cache_options *options,
+                                             hg_private_key **cached);
+
+/* The layers whose nodes a key keeps; 0 for NULL. */
+uint32_t hg_private_key_cached_layers(const hg_private_key *key);
+
 /* Write a key in a format (HG_RAW, HG_DER, HG_PEM) to `out`, which has `room` bytes, and its size to *length. With `out` NULL and `room`
  * 0 only the size is written. Wipe a private key with hg_wipe. */
 HG_MUST_CHECK hg_status hg_private_key_write(const hg_private_key *key, uint32_t format, uint8_t *out, size_t room, size_t *length);
@@ -352,7 +381,8 @@ enum {
 /* A few words for the status of a row. Never NULL, static. */
 const char *hg_row_status_text(uint8_t status);
 
-/* Messages to be signed: by `key`, or row i by table[key_index[i]]. Give one of the two. */
+/* Messages to be signed: by `key`, or row i by table[key_index[i]]. Give one of the two. All keys of a table are of one set and have the
+ * same number of cached layers. */
 typedef struct hg_sign_batch {
     size_t size;
     size_t rows;

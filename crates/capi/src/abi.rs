@@ -50,6 +50,7 @@ fn c_type(rust: &str) -> String {
         ("Canceller", "hg_ticket"),
         ("EngineOptions", "hg_engine_options"),
         ("MessageOptions", "hg_message_options"),
+        ("CacheOptions", "hg_cache_options"),
         ("CColumn", "hg_column"),
         ("SignBatch", "hg_sign_batch"),
         ("VerifyBatch", "hg_verify_batch"),
@@ -119,6 +120,7 @@ fn made() -> String {
     out.push_str(&all.join("\n"));
     out.push_str("\n\n");
     layout::<crate::engine::EngineOptions>(&mut out);
+    layout::<crate::keys::CacheOptions>(&mut out);
     layout::<crate::messages::MessageOptions>(&mut out);
     layout::<crate::rows::CColumn>(&mut out);
     layout::<crate::rows::SignBatch>(&mut out);

@@ -2,12 +2,22 @@
 
 use crate::engine::Engine;
 use crate::failure::{Failure, Status, call, value};
-use crate::pointers::{Handle, In, Out, OutHandle, put_bytes};
+use crate::pointers::{Handle, In, Out, OutHandle, c_structs, put_bytes};
 use crate::sets::Set;
 use hypergrove::pkcs8::spki::EncodePublicKey;
 use hypergrove::pkcs8::{EncodePrivateKey, LineEnding};
 use hypergrove::{EncryptedSigningKey, Error, KeyError, PassphraseKdf, SigningKey, VerifyingKey, zkdilithium as zk};
 use std::sync::Arc;
+
+c_structs! {
+    /// `hg_cache_options`.
+    CacheOptions is "hg_cache_options" {
+        size: usize,
+        memory: u64,
+        layers: u32,
+        reserved: u32,
+    }
+}
 
 /// `hg_private_key`. Queued jobs share it.
 pub(crate) enum PrivateKey {
@@ -176,6 +186,48 @@ extern "C" fn hg_private_key_check(engine: In<Engine>, key: In<PrivateKey>) -> S
                 Ok(key.check().map_err(|why| Error::KeyDamaged { what: why.to_string() })?)
             }
         }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_private_key_cache(
+    engine: In<Engine>,
+    key: In<PrivateKey>,
+    options: In<CacheOptions>,
+    mut cached: OutHandle<PrivateKey>,
+) -> Status {
+    call(|| {
+        let place = cached.clear("cached")?;
+        let (engine, key, options) = (engine.get("engine")?, key.get("key")?, options.versioned("options")?);
+        let PrivateKey::SlhDsa(key) = key else {
+            let text = "zkDilithium: its keys have no layers that could be cached; sign with the key as it is";
+            return Err(Failure::unsupported(text.into()));
+        };
+        if options.reserved != 0 {
+            return Err(Failure::unsupported(format!("reserved: it is {}; it must be 0", options.reserved)));
+        }
+        let engine = &engine.slh_dsa;
+        let cached = match (options.layers, options.memory) {
+            (0, 0) => engine.cache(key, 1)?,
+            (layers, 0) => engine.cache(key, layers as usize)?,
+            (0, memory) => engine.cache_within(key, usize::try_from(memory).unwrap_or(usize::MAX))?,
+            (layers, memory) => {
+                let text =
+                    format!("layers and memory: they are {layers} and {memory}; give one of them, and 0 for the other");
+                return Err(Failure::bad_input(text));
+            }
+        };
+        place.fill(PrivateKey::SlhDsa(cached.into()));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_private_key_cached_layers(key: In<PrivateKey>) -> u32 {
+    value(0, || match key.get("key") {
+        // No set has more layers than a u32 counts.
+        Ok(PrivateKey::SlhDsa(key)) => key.cached_layers() as u32,
+        Ok(PrivateKey::ZkDilithium(_)) | Err(_) => 0,
     })
 }
 

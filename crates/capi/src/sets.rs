@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Status, call, value};
 use crate::pointers::{Given, In, Out};
 use hypergrove::zkdilithium::params as zk;
-use hypergrove::{PARAMETER_SETS, Params, PreHash};
+use hypergrove::{PARAMETER_SETS, Params, PreHash, cache_bytes};
 use std::ffi::{CString, c_char};
 use std::sync::LazyLock;
 
@@ -71,6 +71,14 @@ impl Set {
         }
     }
 
+    /// Bytes of the nodes of the top layers; 0 if the set has no such layers, or too many nodes.
+    fn cache_size(self, layers: u32) -> usize {
+        match self {
+            Set::SlhDsa(p) if layers as usize <= p.d => cache_bytes(p, layers as usize).unwrap_or(0),
+            Set::SlhDsa(_) | Set::ZkDilithium => 0,
+        }
+    }
+
     pub(crate) fn seed_size(self) -> usize {
         match self {
             Set::SlhDsa(p) => 3 * p.n,
@@ -132,6 +140,11 @@ extern "C" fn hg_private_key_size(set: u32) -> usize {
 #[unsafe(no_mangle)]
 extern "C" fn hg_seed_size(set: u32) -> usize {
     size(set, Set::seed_size)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_cache_size(set: u32, layers: u32) -> usize {
+    size(set, |set| set.cache_size(layers))
 }
 
 #[cfg(test)]

@@ -497,6 +497,91 @@ static void encrypted(void)
     IS(HG_UNSUPPORTED, hg_private_key_write_encrypted(zk_key, passphrase, 13, HG_PEM, out, sizeof out, &length), "zkDilithium");
 }
 
+/* A key with cached layers signs as the key without them. */
+static void cached(void)
+{
+    TRUE(hg_cache_size(SET, 1) == 15 * 16 && hg_cache_size(SET, 2) == 9 * 15 * 16);
+    TRUE(hg_cache_size(SET, 0) + hg_cache_size(SET, 22) + hg_cache_size(SET, 23) + hg_cache_size(SET, UINT32_MAX) == 0);
+    TRUE(hg_cache_size(0, 1) + hg_cache_size(HG_ZKDILITHIUM, 1) == 0);
+
+    hg_private_key *made = (hg_private_key *)&failures, *other = NULL;
+    hg_cache_options options = HG_CACHE_OPTIONS_INIT;
+    BAD(hg_private_key_cache(NULL, key, NULL, &made), "engine: NULL");
+    TRUE(made == NULL);
+    BAD(hg_private_key_cache(engine, NULL, NULL, &made), "key: NULL");
+    BAD(hg_private_key_cache(engine, key, NULL, NULL), "cached: NULL");
+    IS(HG_UNSUPPORTED, hg_private_key_cache(engine, zk_key, NULL, &made), "no layers");
+    options.layers = 23;
+    BAD(hg_private_key_cache(engine, key, &options, &made), "23 cached layers");
+    options.layers = UINT32_MAX;
+    BAD(hg_private_key_cache(engine, key, &options, &made), "ask for so many or fewer");
+    options.layers = 10;
+    IS(HG_OUT_OF_MEMORY, hg_private_key_cache(engine, key, &options, &made), "memory");
+    options.memory = 1;
+    BAD(hg_private_key_cache(engine, key, &options, &made), "give one of them");
+    options.layers = 0;
+    options.reserved = 1;
+    IS(HG_UNSUPPORTED, hg_private_key_cache(engine, key, &options, &made), "reserved: it is 1");
+    options.reserved = 0;
+    options.size = 8;
+    BAD(hg_private_key_cache(engine, key, &options, &made), "HG_..._INIT");
+    options.size = sizeof options;
+    TRUE(made == NULL);
+    uint8_t raw[64];
+    size_t length = 0;
+    OK(hg_private_key_write(key, HG_RAW, raw, sizeof raw, &length));
+    raw[0] ^= 1;
+    OK(hg_private_key_from_raw(SET, raw, length, &other));
+    IS(HG_KEY_DAMAGED, hg_private_key_cache(engine, other, NULL, &made), "damaged");
+    TRUE(made == NULL);
+    hg_private_key_free(other);
+    hg_wipe(raw, sizeof raw);
+
+    /* As many layers as fit: the sizes of none, one and two. */
+    for (uint32_t layers = 0; layers < 3; layers++) {
+        options.memory = hg_cache_size(SET, layers + 1) - 1;
+        OK(hg_private_key_cache(engine, key, &options, &made));
+        TRUE(hg_private_key_cached_layers(made) == layers);
+        hg_private_key_free(made);
+    }
+    OK(hg_private_key_cache(engine, key, NULL, &other));
+    TRUE(hg_private_key_cached_layers(key) == 0 && hg_private_key_cached_layers(other) == 1);
+    TRUE(hg_private_key_cached_layers(NULL) == 0 && hg_private_key_cached_layers(zk_key) == 0);
+    options.memory = 0;
+    options.layers = 2;
+    OK(hg_private_key_cache(engine, other, &options, &made));
+    TRUE(hg_private_key_cached_layers(made) == 2 && hg_private_key_set(made) == SET);
+
+    uint8_t first[SIGNATURE], statuses[2], texts[2] = "ab";
+    uint8_t *signatures = malloc(2 * SIGNATURE);
+    hg_message_options same = HG_MESSAGE_OPTIONS_INIT;
+    same.flags = HG_DETERMINISTIC;
+    OK(hg_sign(engine, key, &same, texts, 1, first, SIGNATURE));
+    OK(hg_sign(engine, made, &same, texts, 1, signature, SIGNATURE));
+    TRUE(memcmp(first, signature, SIGNATURE) == 0);
+    /* Rows: all keys of a table keep the same number of layers. */
+    const hg_private_key *table[] = {made, other};
+    uint32_t index[2] = {0, 0};
+    hg_sign_batch batch = HG_SIGN_BATCH_INIT;
+    batch.rows = 2;
+    batch.messages = (hg_column){texts, sizeof texts, 1, 0, NULL};
+    batch.table = table;
+    batch.table_length = 2;
+    batch.key_index = index;
+    BAD(hg_sign_rows(engine, &batch, &same, signatures, 2 * SIGNATURE, statuses), "give all keys the same number");
+    batch.table_length = 1;
+    OK(hg_sign_rows(engine, &batch, &same, signatures, 2 * SIGNATURE, statuses));
+    TRUE(statuses[0] == HG_ROW_SIGNED && statuses[1] == HG_ROW_SIGNED && memcmp(first, signatures, SIGNATURE) == 0);
+    /* A queued job keeps the nodes. */
+    const int calls = answer.calls;
+    OK(hg_sign_queued(engine, made, &same, texts, 1, keep, &answer, 0, NULL));
+    hg_private_key_free(made);
+    hg_private_key_free(other);
+    wait_for(calls + 1);
+    TRUE(answer.status == HG_OK && answer.length == SIGNATURE && memcmp(first, answer.result, SIGNATURE) == 0);
+    free(signatures);
+}
+
 static void sign_rows(void)
 {
     uint8_t texts[ROWS * 3] = "abcdefghijk", statuses[ROWS];
@@ -713,7 +798,11 @@ static void memory(void)
 static void *in_thread(void *argument)
 {
     uint8_t *own = malloc(SIGNATURE), verdicts[1];
-    hg_status status = hg_sign(engine, key, NULL, argument, 1, own, SIGNATURE);
+    hg_private_key *cached_key = NULL;
+    hg_status status = hg_private_key_cache(engine, key, NULL, &cached_key);
+    if (status == HG_OK)
+        status = hg_sign(engine, cached_key, NULL, argument, 1, own, SIGNATURE);
+    hg_private_key_free(cached_key);
     if (status == HG_OK)
         status = hg_verify(engine, public_key, NULL, argument, 1, own, SIGNATURE);
     hg_verify_batch batch = HG_VERIFY_BATCH_INIT;
@@ -789,6 +878,7 @@ int main(void)
     encrypted();
     messages();
     queued();
+    cached();
     sign_rows();
     verify_rows();
     keygen_rows();
