@@ -2,6 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, answers};
+use crate::threads;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,16 +22,18 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 struct Program {
     source: &'static str,
     standard: &'static str,
+    arguments: &'static [&'static str],
     /// Whether Valgrind runs it, too: that takes long.
     is_for_valgrind: bool,
 }
 
 const PROGRAMS: [Program; 5] = [
-    Program { source: "examples/sign.c", standard: "-std=c99", is_for_valgrind: false },
-    Program { source: "examples/sign.cpp", standard: "-std=c++17", is_for_valgrind: false },
-    Program { source: "examples/node.c", standard: "-std=c99", is_for_valgrind: false },
-    Program { source: "examples/server.c", standard: "-std=c99", is_for_valgrind: false },
-    Program { source: "tests/misuse.c", standard: "-std=c99", is_for_valgrind: true },
+    Program { source: "examples/sign.c", standard: "-std=c99", arguments: &[], is_for_valgrind: false },
+    Program { source: "examples/sign.cpp", standard: "-std=c++17", arguments: &[], is_for_valgrind: false },
+    Program { source: "examples/node.c", standard: "-std=c99", arguments: &[], is_for_valgrind: false },
+    // Under sanitizers a signature takes long.
+    Program { source: "examples/server.c", standard: "-std=c99", arguments: &["600"], is_for_valgrind: false },
+    Program { source: "tests/misuse.c", standard: "-std=c99", arguments: &[], is_for_valgrind: true },
 ];
 
 /// The library's part of `cargo xtask install`.
@@ -148,7 +151,7 @@ pub(crate) fn check(extent: Extent) -> Step {
     for flags in [&[][..], &sanitizers] {
         for program in &PROGRAMS {
             let made = compile(program, &prefix, flags, &shared)?;
-            run(process::limited(5, &made.to_string_lossy(), &[]))?;
+            run(process::limited(5, &made.to_string_lossy(), program.arguments))?;
         }
     }
     let [first, ..] = &PROGRAMS;
@@ -165,13 +168,13 @@ pub(crate) fn check(extent: Extent) -> Step {
                 let made = compile(program, &prefix, &["-g"], &shared)?;
                 let known = format!("--suppressions={FOLDER}/tests/valgrind.supp");
                 let words = ["--quiet", "--error-exitcode=9", &known, &made.to_string_lossy()];
-                run(process::limited(10, "valgrind", &words))?;
+                run(process::limited(10, "valgrind", &[&words[..], program.arguments].concat()))?;
             }
             how.push("under Valgrind".into());
         }
     }
     if extent == Extent::Full {
-        how.extend([go(&prefix)?, java(&prefix)?]);
+        how.extend([thread_sanitizer(&prefix)?, go(&prefix)?, java(&prefix)?]);
     }
     Ok(Outcome::Passed(format!("{} functions; {} programs {}", functions.len(), PROGRAMS.len(), how.join(", "))))
 }
@@ -221,17 +224,71 @@ fn shared(prefix: &Path) -> Vec<String> {
     flags.chain(["-pthread".into(), format!("-Wl,-rpath,{}", lib.display())]).collect()
 }
 
+impl Program {
+    fn compiler(&self) -> &'static str {
+        if self.source.ends_with(".cpp") { "c++" } else { "cc" }
+    }
+
+    /// Where it is made.
+    fn place(&self, folder: &Path) -> PathBuf {
+        let name = Path::new(self.source).file_name().expect("a name").to_string_lossy().replace('.', "-");
+        folder.join(name)
+    }
+
+    /// The compiler with its flags and the source, and the header below `prefix`.
+    fn command(&self, prefix: &Path, flags: &[&str]) -> Command {
+        let mut command = Command::new(self.compiler());
+        command.arg(self.standard).args(WARNINGS).args(flags).arg("-I").arg(prefix.join("include"));
+        command.arg(Path::new(FOLDER).join(self.source));
+        command
+    }
+}
+
 /// The program, linked with the library below `prefix`.
 fn compile(program: &Program, prefix: &Path, flags: &[&str], library: &[String]) -> Result<PathBuf, String> {
-    let source = Path::new(FOLDER).join(program.source);
-    let compiler = if program.source.ends_with(".cpp") { "c++" } else { "cc" };
-    let name = source.file_name().expect("a name").to_string_lossy().replace('.', "-");
-    let made = prefix.join(name);
-    let mut command = Command::new(compiler);
-    command.arg(program.standard).args(WARNINGS).args(flags).arg("-I").arg(prefix.join("include")).arg(&source);
+    let made = program.place(prefix);
+    let mut command = program.command(prefix, flags);
     command.args(library).arg("-o").arg(&made);
     process::run(command)?;
     Ok(made)
+}
+
+/// A program in which two threads race: one in C writes what another one has the library read.
+const RACE: Program = Program { source: "tests/race.c", standard: "-std=c99", arguments: &[], is_for_valgrind: false };
+
+/// The programs and the library under ThreadSanitizer, both compiled for it. A planted race must be reported.
+fn thread_sanitizer(prefix: &Path) -> Result<String, String> {
+    if let Err(why) = threads::ensure_sanitizer() {
+        return Ok(format!("NOT under ThreadSanitizer: {why}"));
+    }
+    let archive = archive(threads::sanitized("build", &["-p", CRATE, MESSAGES]))?;
+    let root = process::output("rustup", &["run", "nightly", "rustc", "--print", "sysroot"]).unwrap_or_default();
+    let library = format!("{}/lib/rustlib/{}/lib/librustc-nightly_rt.tsan.a", root.trim(), threads::TARGET);
+    let folder = prefix.join("tsan");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let made = |program: &Program| -> Result<Command, String> {
+        let made = program.place(&folder);
+        let object = made.with_extension("o");
+        let mut command = program.command(prefix, &["-fsanitize=thread", "-fPIE", "-g", "-O1", "-c"]);
+        command.arg("-o").arg(&object);
+        process::run(command)?;
+        // The compiler's own ThreadSanitizer may be older than that of Rust, which has all that both call.
+        let mut link = Command::new(program.compiler());
+        link.args(["-pie", "-rdynamic", "-Wl,--gc-sections"]).arg(&object).arg(&archive);
+        link.args(["-Wl,--whole-archive", &library, "-Wl,--no-whole-archive"]).args(SYSTEM).arg("-o").arg(&made);
+        process::run(link)?;
+        let mut command = process::limited(20, &made.to_string_lossy(), program.arguments);
+        // A child that starts threads is one of the tests.
+        command.env("TSAN_OPTIONS", "die_after_fork=0:allocator_may_return_null=1");
+        Ok(command)
+    };
+    PROGRAMS.iter().try_for_each(|program| run(made(program)?))?;
+    let output = made(&RACE)?.output().map_err(|error| format!("the planted race: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() || !text.contains(threads::REPORT) {
+        return Err(format!("ThreadSanitizer did not report the planted race of {}:\n{text}", RACE.source));
+    }
+    Ok("under ThreadSanitizer, which reported a planted race".into())
 }
 
 /// The example in Go, if there is a Go.
