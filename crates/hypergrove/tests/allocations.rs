@@ -4,11 +4,11 @@ mod common;
 
 use common::{Mock, P, PURE, key, mock};
 use hypergrove::backend::{Policy, Reference, SelfTest};
-use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
+use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{self, Op};
 use hypergrove::{Backend, Device, Error, Timing};
-use hypergrove::{Engine, Mode, PreHash, Randomizer, VerifyJob};
+use hypergrove::{Engine, Mode, PreHash, Randomizer, Ticket, VerifyJob, VerifyingKey};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -210,36 +210,107 @@ fn a_row_of_zkdilithium_allocates_nothing() {
 /// Bytes by which the memory in use may differ between two rounds of tickets: less than a hundredth of a byte a ticket in the full suite.
 const GROWTH: usize = 64 << 10;
 
-/// As many tickets as `HYPERGROVE_TICKETS` says, of every end: after each tenth of them as much memory is in use as before.
+/// Tickets of a round, of which each tenth is that of a set of rows.
+const ROUND: usize = 1000;
+const SETS: usize = ROUND / 10;
+
+/// Whether the ticket of this number is that of a set: of each five there is one of every end.
+fn is_set(number: usize) -> bool {
+    (number / 5).is_multiple_of(10)
+}
+
+/// Rows whose signatures are not valid, and how many sets of them are gone.
+struct Letters {
+    public: Arc<VerifyingKey>,
+    signatures: Arc<[u8]>,
+    statuses: Vec<RowStatus>,
+    gone: Arc<AtomicUsize>,
+}
+
+impl Drop for Letters {
+    fn drop(&mut self) {
+        self.gone.fetch_add(1, Relaxed);
+    }
+}
+
+/// Brings a ticket to one of five ends, one of which gives up its result. `count` gets the result; tickets that are held give theirs later.
+fn end<T: Send + 'static>(
+    number: usize,
+    ticket: Ticket<T>,
+    held: &mut Vec<(usize, Ticket<T>)>,
+    count: impl FnOnce(Result<T, Error>) + Send + 'static,
+) {
+    match number % 5 {
+        0 => count(ticket.wait()),
+        1 => drop(ticket),
+        2 => ticket.on_done(count),
+        3 => held.push((number, ticket.deadline(Instant::now() + Duration::from_secs(3600)))),
+        _ => held.push((number, ticket)),
+    }
+}
+
+/// As many tickets as `HYPERGROVE_TICKETS` says, of single jobs and of sets of rows, of every end: each has one result, and after each tenth of
+/// them as much memory is in use as before.
 #[test]
-fn tickets_leave_nothing_behind() {
+fn tickets_have_one_result_and_leave_nothing_behind() {
     let _alone = alone();
     let count = std::env::var("HYPERGROVE_TICKETS").map_or(100_000, |count| count.parse::<usize>().expect("a number"));
     let device = Mock { is_idle: true, jobs: 64, memory: 1 << 30, ..mock(1, 2) };
     let engine = device.builder().queue(1000, 1 << 24).build().unwrap();
     let (public, signature) = (Arc::new(key(1).verifying_key()), vec![0; P.sig_bytes()]);
+    let signatures: [Arc<[u8]>; 3] = [1, 2, 3].map(|rows| vec![0; rows * P.sig_bytes()].into());
     let job = || VerifyJob::new(public.clone(), &b"message"[..], &signature);
+    let set = |number: usize, gone: &Arc<AtomicUsize>| {
+        let signatures = signatures[number % 3].clone();
+        let statuses = vec![RowStatus::default(); signatures.len() / P.sig_bytes()];
+        RowSet::new(Letters { public: public.clone(), signatures, statuses, gone: gone.clone() }, |it| {
+            RowCall::Verify {
+                rows: VerifyRows {
+                    keys: RowVerifyingKeys::One(&it.public),
+                    mode: PURE,
+                    messages: Column::packed(&b"message"[..it.statuses.len()], 1),
+                    signatures: Column::packed(&it.signatures, P.sig_bytes()),
+                },
+                statuses: &mut it.statuses,
+            }
+        })
+    };
     let round = || {
-        let called = Arc::new(AtomicUsize::new(0));
-        let mut held = Vec::with_capacity(1000);
-        for i in 0..1000 {
-            let ticket = engine.submit(job()).unwrap();
-            match i % 5 {
-                0 => assert_eq!(ticket.wait(), Ok(false)),
-                1 => drop(ticket),
-                2 => {
-                    let called = called.clone();
-                    ticket.on_done(move |_| {
-                        called.fetch_add(1, Relaxed);
-                    });
-                }
-                3 => held.push(ticket.deadline(Instant::now() + Duration::from_secs(3600))),
-                _ => held.push(ticket),
+        let results: Arc<[AtomicUsize]> = (0..ROUND).map(|_| AtomicUsize::new(0)).collect();
+        let (gone, mut jobs, mut sets) = (Arc::new(AtomicUsize::new(0)), Vec::new(), Vec::new());
+        // A callback's panic would not be seen: only right results count.
+        let of_job = |number: usize| {
+            let results = results.clone();
+            move |result: Result<bool, Error>| {
+                results[number].fetch_add(usize::from(result == Ok(false)), Relaxed);
+            }
+        };
+        let of_set = |number: usize| {
+            let results = results.clone();
+            move |result: Result<Letters, Error>| {
+                let are_invalid = |it: &Letters| it.statuses.iter().all(|status| *status == RowStatus::Invalid);
+                results[number].fetch_add(usize::from(result.as_ref().is_ok_and(are_invalid)), Relaxed);
+            }
+        };
+        for number in 0..ROUND {
+            match is_set(number) {
+                true => end(number, engine.submit(set(number, &gone)).unwrap(), &mut sets, of_set(number)),
+                false => end(number, engine.submit(job()).unwrap(), &mut jobs, of_job(number)),
             }
             engine.ready().wait().unwrap();
         }
-        held.into_iter().for_each(|ticket| assert_eq!(ticket.wait(), Ok(false)));
-        while called.load(Relaxed) < 200 || engine.stats().tickets.running > 0 {
+        jobs.into_iter().for_each(|(number, ticket)| of_job(number)(ticket.wait()));
+        sets.into_iter().for_each(|(number, ticket)| of_set(number)(ticket.wait()));
+        let counted = || results.iter().map(|count| count.load(Relaxed)).enumerate();
+        let is_over = || counted().all(|(number, count)| count == usize::from(number % 5 != 1));
+        let until = Instant::now() + Duration::from_secs(600);
+        while !(is_over() && gone.load(Relaxed) == SETS && engine.stats().tickets.running == 0) {
+            let [least, most] = [counted().map(|it| it.1).min(), counted().map(|it| it.1).max()];
+            let gone = gone.load(Relaxed);
+            assert!(
+                Instant::now() < until,
+                "{least:?} to {most:?} results of a ticket, {gone} of {SETS} sets are gone"
+            );
             std::thread::yield_now();
         }
         ALLOCATOR.1.load(Relaxed)
@@ -247,7 +318,10 @@ fn tickets_leave_nothing_behind() {
     // Queues and buffers keep what they grew to.
     let before = (0..10).map(|_| round()).max().unwrap();
     let tenths: Vec<usize> = (0..10).map(|_| (0..count / 10_000).fold(before, |_, _| round())).collect();
-    assert!(engine.stats().tickets.submitted >= count as u64);
+    let stats = engine.stats().tickets;
+    let begun = [&stats.waits, &stats.service_times].map(|times| times.iter().sum::<u64>());
+    assert!(stats.submitted >= count as u64 && (stats.refused, stats.expired) == (0, 0));
+    assert_eq!(begun, [stats.submitted - stats.cancelled; 2], "a ticket begins once, or is cancelled");
     println!(
         "checked: tickets: {before} bytes in use after 10,000 tickets, {tenths:?} after each tenth of {count} more"
     );
