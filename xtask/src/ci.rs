@@ -47,6 +47,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "python",    about: "the Python package: a wheel in an empty environment, its tests and types", run: python::check },
     CiStep { name: "kernels",   about: "the GPU kernels compile for all architectures, without a GPU", run: |tally, _| kernels::check(tally) },
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
+    CiStep { name: "site",      about: "the site of the documents, by mdBook",                       run: |_, _| site::check() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
     CiStep { name: "no-std",    about: "fips205 and zkdilithium without an operating system",        run: |_, _| foreign::no_std() },
     CiStep { name: "systems",   about: "the tool for Windows and macOS; in full, its tests under Wine",  run: foreign::systems },
@@ -62,7 +63,6 @@ pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
     CiStep { name: "api",          about: "the library's public items are those that are listed",  run: |_, _| api::check() },
-    CiStep { name: "site",         about: "the site of the documents, by mdBook",                    run: |_, _| site::check() },
     CiStep { name: "deb",          about: "the Debian packages are installed in a root, run and removed", run: |_, _| deb::check() },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },
 ];

@@ -1,15 +1,15 @@
 //! The GPU kernels without a GPU: compiled by NVRTC out of PyPI's wheel, and read by the host's C++ compiler.
 
-use crate::process::{self, Outcome, Step, Tally, answers, may_install};
+use crate::process::{self, Outcome, Step, Tally, answers};
 use crate::tests;
+use crate::wheels::{self, Wheel};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::family_number;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// The wheel's version and checksums, for pip: x86-64's and aarch64's.
-const WHEEL: &str = "xtask/nvrtc.txt";
+const WHEEL: &Wheel = &Wheel { what: "NVRTC", name: "nvrtc", pinned: "xtask/nvrtc.txt", megabytes: 90 };
 /// The library's folder in it.
 const LIBRARIES: &str = "nvidia/cu13/lib";
 /// What tests that need NVRTC begin with, and what they say that they skip.
@@ -70,57 +70,9 @@ fn host() -> Result<String, String> {
 
 /// The folder with the library, after fetching the wheel if that may be.
 fn ensure_nvrtc() -> Result<PathBuf, String> {
-    if !cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))) {
-        return Err("NVRTC's pinned wheels are for Linux on x86-64 and aarch64".into());
-    }
-    let text = fs::read_to_string(WHEEL).map_err(|error| format!("{WHEEL}: {error}"))?;
-    let version = text.split_once("==").and_then(|(_, rest)| rest.split_whitespace().next());
-    let version = version.ok_or_else(|| format!("{WHEEL}: no version"))?;
-    let target = process::target();
-    let folder = target.join(format!("nvrtc-{version}"));
-    let libraries = folder.join(LIBRARIES);
-    if libraries.is_dir() {
-        return Ok(libraries);
-    }
-    if !may_install() {
-        return Err(format!("no NVRTC: with CI=true it is fetched (90 MB of PyPI) to {}", target.display()));
-    }
-    fetch(&folder)?;
+    let libraries = wheels::ensure(WHEEL)?.join(LIBRARIES);
     match libraries.is_dir() {
         true => Ok(libraries),
         false => Err(format!("the wheel has no {LIBRARIES}")),
     }
-}
-
-/// pip checks the checksums. Whole or not at all: what an earlier run left half done is begun again.
-fn fetch(folder: &Path) -> Result<(), String> {
-    let beside = |name| folder.with_file_name(format!("nvrtc-{name}"));
-    let (new, environment) = (beside("new"), beside("venv"));
-    let remove = |path: &Path| match fs::remove_dir_all(path) {
-        Err(error) if path.exists() => Err(format!("{}: {error}", path.display())),
-        _ => Ok(()),
-    };
-    remove(&new)?;
-    // Debian's Python alone has neither pip nor what makes one.
-    let fetches =
-        |name: &&str| answers(name, &["-m", "pip", "--version"]) || answers(name, &["-c", "import ensurepip"]);
-    let find = || ["python3", "python"].into_iter().find(fetches);
-    process::ensure_packages(&["python3-venv"], || find().is_some())?;
-    let python = find().ok_or("no Python, whose pip fetches NVRTC")?;
-    let pip = match answers(python, &["-m", "pip", "--version"]) {
-        true => python.to_owned(),
-        false => {
-            let place = environment.to_string_lossy().into_owned();
-            process::run(process::limited(2, python, &["-m", "venv", "--clear", &place]))
-                .map_err(|why| format!("no pip to fetch NVRTC with, nor venv: {why}"))?;
-            environment.join("bin/python").to_string_lossy().into_owned()
-        }
-    };
-    let place = new.to_string_lossy().into_owned();
-    let mut install = vec!["-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install"];
-    install.extend(["--no-deps", "--only-binary=:all:", "--require-hashes", "--target", &place, "-r", WHEEL]);
-    process::fetch(|| process::limited(5, &pip, &install))
-        .map_err(|_| "pip could not fetch NVRTC, as it says above")?;
-    remove(&environment)?;
-    fs::rename(&new, folder).map_err(|error| format!("{}: {error}", folder.display()))
 }

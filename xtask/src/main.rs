@@ -33,6 +33,7 @@ mod supply;
 mod tests;
 mod threads;
 mod vectors;
+mod wheels;
 
 use std::path::Path;
 use std::process::ExitCode;

