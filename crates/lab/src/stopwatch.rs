@@ -197,12 +197,12 @@ pub fn measure(engine: &Engine, question: Question, options: &MachineOptions) ->
     // A program's worth of jobs, for the kernels' own time.
     let apart = engine.devices().iter().all(|device| device.memory > 0) && engine.devices().len() == 1;
     let program = if apart { Some(question.program(engine)?.min(batch)) } else { None };
-    let Answer { times, kernels, build } = match (op, question.rows) {
-        (_, Some(rows)) => rows::measure(engine, question, rows, batch, program)?,
-        (Op::Keygen, None) => keygen(engine, params, batch, budget, program)?,
-        (Op::Sign, None) => sign(engine, params, batch, budget, (cached_layers, program))?,
-        (Op::Verify, None) => verify(engine, params, batch, budget, program)?,
-        (Op::Cache, None) => return Err(Failure::new("caching is no operation that is measured")),
+    let Answer { times, kernels, build } = match op {
+        _ if question.rows.is_some() => rows::measure(engine, question, batch, program)?,
+        Op::Keygen => keygen(engine, params, batch, budget, program)?,
+        Op::Sign => sign(engine, params, batch, budget, (cached_layers, program))?,
+        Op::Verify => verify(engine, params, batch, budget, program)?,
+        Op::Cache => return Err(Failure::new("caching is no operation that is measured")),
     };
     let limits = before.best(Limits::measure(engine, options));
     let ideal = limits.seconds(&question.plan().work(), threads).map(|seconds| seconds * batch as f64);

@@ -1,6 +1,6 @@
 //! zkDilithium under the stopwatch.
 
-use super::rows::memory;
+use super::rows::{all_signed, all_valid, memory};
 use super::{DISTINCT, Measurement, Times, kernels, message, repeat, until_used_up, wrong};
 use crate::args::{MachineOptions, RowMemory};
 use crate::failure::Failure;
@@ -184,7 +184,7 @@ fn keygen_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration,
     let seeds: Vec<_> = (0..batch).map(seed).collect();
     let mut answer = SigningKeys::new();
     engine.from_seeds_into(&seeds, &mut answer)?;
-    let mut private = memory(rows, |bytes| engine.memory(bytes), batch * SK_BYTES)?;
+    let mut private = memory(Some(rows), |bytes| engine.memory(bytes), batch * SK_BYTES)?;
     let mut keygen = |jobs: usize| {
         let private = &mut private[..jobs * SK_BYTES];
         let start = Instant::now();
@@ -213,10 +213,8 @@ fn sign_packed(
     let start = Instant::now();
     engine.sign_rows(&rows, signatures, &mut statuses)?;
     let time = start.elapsed();
-    match statuses.iter().all(|status| *status == RowStatus::Signed) {
-        true => Ok(time),
-        false => Err(wrong("a row was not signed")),
-    }
+    all_signed(&statuses)?;
+    Ok(time)
 }
 
 /// Signatures as the other calls take them.
@@ -228,7 +226,7 @@ fn unpacked(signatures: &[u8]) -> Result<Vec<Signature>, Failure> {
 fn sign_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let key = SigningKey::from_seed(&seed(0));
     let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();
-    let mut signatures = memory(rows, |bytes| engine.memory(bytes), batch * SIG_BYTES)?;
+    let mut signatures = memory(Some(rows), |bytes| engine.memory(bytes), batch * SIG_BYTES)?;
     sign_packed(engine, &key, &messages, &mut signatures)?;
     let answer = signatures.to_vec();
     check(engine, &key, &messages, &unpacked(&answer)?)?;
@@ -249,7 +247,7 @@ fn verify_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration,
     let key = SigningKey::from_seed(&seed(0));
     let distinct = if program.is_some() { DISTINCT_ON_GPUS } else { DISTINCT };
     let messages: Vec<Vec<u8>> = (0..batch.min(distinct)).map(message).collect();
-    let mut signatures = memory(rows, |bytes| engine.memory(bytes), messages.len() * SIG_BYTES)?;
+    let mut signatures = memory(Some(rows), |bytes| engine.memory(bytes), messages.len() * SIG_BYTES)?;
     sign_packed(engine, &key, &messages, &mut signatures)?;
     check(engine, &key, &messages, &unpacked(&signatures)?)?;
     let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).cycle().take(batch).collect();
@@ -265,10 +263,8 @@ fn verify_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration,
         let start = Instant::now();
         engine.verify_rows(&rows, &mut statuses)?;
         let time = start.elapsed();
-        match statuses.iter().all(|status| *status == RowStatus::Valid) {
-            true => Ok(time),
-            false => Err(wrong("a row with a valid signature is not valid")),
-        }
+        all_valid(&statuses)?;
+        Ok(time)
     };
     verify(batch)?;
     let times = until_used_up(budget, || verify(batch))?;

@@ -13,48 +13,55 @@ use std::time::{Duration, Instant};
 pub(super) fn measure(
     engine: &Engine,
     question: Question,
-    rows: RowMemory,
     batch: usize,
     program: Option<usize>,
 ) -> Result<Answer, Failure> {
     match question.op {
-        Op::Keygen => keygen(engine, question, rows, batch, program),
-        Op::Sign => sign(engine, question, rows, batch, program),
-        _ => verify(engine, question, rows, batch, program),
+        Op::Keygen => keygen(engine, question, batch, program),
+        Op::Sign => sign(engine, question, batch, program),
+        _ => verify(engine, question, batch, program),
     }
 }
 
 /// Memory for rows, of this kind; `reachable` asks an engine for memory that devices reach.
 pub(super) fn memory(
-    kind: RowMemory,
+    kind: Option<RowMemory>,
     reachable: impl FnOnce(usize) -> Result<Memory, Error>,
     bytes: usize,
 ) -> Result<Box<dyn DerefMut<Target = [u8]>>, Failure> {
     Ok(match kind {
-        RowMemory::Device => {
+        Some(RowMemory::Device) => {
             let memory = reachable(bytes)?;
             if memory.devices().is_empty() {
                 return Err(Failure::new("no device reaches memory of the host here; measure --rows host"));
             }
             Box::new(memory)
         }
-        RowMemory::Host => Box::new(vec![0; bytes]),
+        _ => Box::new(vec![0; bytes]),
     })
 }
 
-fn keygen(
-    engine: &Engine,
-    question: Question,
-    rows: RowMemory,
-    batch: usize,
-    program: Option<usize>,
-) -> Result<Answer, Failure> {
+/// Whether all rows were signed.
+pub(super) fn all_signed(statuses: &[RowStatus]) -> Result<(), Failure> {
+    all_are(RowStatus::Signed, statuses, "a row was not signed")
+}
+
+/// Whether all rows were found valid, as they are.
+pub(super) fn all_valid(statuses: &[RowStatus]) -> Result<(), Failure> {
+    all_are(RowStatus::Valid, statuses, "a row with a valid signature is not valid")
+}
+
+fn all_are(status: RowStatus, statuses: &[RowStatus], otherwise: &str) -> Result<(), Failure> {
+    if statuses.iter().all(|found| *found == status) { Ok(()) } else { Err(wrong(otherwise)) }
+}
+
+fn keygen(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
     let p = question.params;
     let each: Vec<_> = (0..batch).map(|number| seeds(p, number)).collect();
     let bytes: Vec<u8> = each.iter().flat_map(|it| [&it.sk_seed[..], &it.sk_prf, &it.pk_seed].concat()).collect();
     let answer: Vec<u8> = engine.from_seeds(p, &each)?.iter().flat_map(|key| key.to_bytes().to_vec()).collect();
-    let mut private = memory(rows, |bytes| engine.memory(bytes), batch * p.sk_bytes())?;
-    let mut public = memory(rows, |bytes| engine.memory(bytes), batch * p.pk_bytes())?;
+    let mut private = memory(question.rows, |bytes| engine.memory(bytes), batch * p.sk_bytes())?;
+    let mut public = memory(question.rows, |bytes| engine.memory(bytes), batch * p.pk_bytes())?;
     let mut keygen = |jobs: usize| {
         let (private, public) = (&mut private[..jobs * p.sk_bytes()], &mut public[..jobs * p.pk_bytes()]);
         let start = Instant::now();
@@ -89,13 +96,7 @@ fn sign_rows(
     Ok(engine.sign_rows(&rows, signatures, statuses)?)
 }
 
-fn sign(
-    engine: &Engine,
-    question: Question,
-    rows: RowMemory,
-    batch: usize,
-    program: Option<usize>,
-) -> Result<Answer, Failure> {
+fn sign(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
     let (p, size) = (question.params, question.params.sig_bytes());
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
     let start = Instant::now();
@@ -104,16 +105,14 @@ fn sign(
     let each: Vec<Vec<u8>> = (0..batch).map(message).collect();
     let (messages, width) = (each.concat(), each[0].len());
     let (mut signatures, mut statuses) =
-        (memory(rows, |bytes| engine.memory(bytes), batch * size)?, vec![RowStatus::default(); batch]);
+        (memory(question.rows, |bytes| engine.memory(bytes), batch * size)?, vec![RowStatus::default(); batch]);
     let mut sign = |jobs: usize| {
         let (signatures, statuses) = (&mut signatures[..jobs * size], &mut statuses[..jobs]);
         let start = Instant::now();
         sign_rows(engine, &key, &messages[..jobs * width], width, signatures, statuses)?;
         let time = start.elapsed();
-        match statuses.iter().all(|status| *status == RowStatus::Signed) {
-            true => Ok((time, signatures.to_vec())),
-            false => Err(wrong("a row was not signed")),
-        }
+        all_signed(statuses)?;
+        Ok((time, signatures.to_vec()))
     };
     let (_, answer) = sign(batch)?;
     let all: Vec<Signature> =
@@ -144,24 +143,16 @@ pub(super) fn verify_all(
     let start = Instant::now();
     engine.verify_rows(&rows, &mut statuses)?;
     let time = start.elapsed();
-    match statuses.iter().all(|status| *status == RowStatus::Valid) {
-        true => Ok(time),
-        false => Err(wrong("a row with a valid signature is not valid")),
-    }
+    all_valid(&statuses)?;
+    Ok(time)
 }
 
-fn verify(
-    engine: &Engine,
-    question: Question,
-    rows: RowMemory,
-    batch: usize,
-    program: Option<usize>,
-) -> Result<Answer, Failure> {
+fn verify(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
     let p = question.params;
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
     let each: Vec<Vec<u8>> = (0..distinct(program.is_some(), p, batch)).map(message).collect();
     let (messages, width) = (each.concat(), each[0].len());
-    let mut signatures = memory(rows, |bytes| engine.memory(bytes), each.len() * p.sig_bytes())?;
+    let mut signatures = memory(question.rows, |bytes| engine.memory(bytes), each.len() * p.sig_bytes())?;
     let cached = engine.cache(&key, 1)?;
     sign_rows(engine, &cached, &messages, width, &mut signatures, &mut vec![RowStatus::default(); each.len()])?;
     let all: Vec<Signature> =
