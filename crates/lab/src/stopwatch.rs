@@ -195,7 +195,7 @@ pub fn measure(engine: &Engine, question: Question, options: &MachineOptions) ->
     let batch = question.batch.map_or_else(|| question.filling(engine, &before), Ok)?;
     let threads = engine.explain(params, op, batch)?.threads;
     // A program's worth of jobs, for the kernels' own time.
-    let apart = engine.devices().iter().all(|device| device.memory > 0) && engine.devices().len() == 1;
+    let apart = have_memory(&engine.devices()) && engine.devices().len() == 1;
     let program = if apart { Some(question.program(engine)?.min(batch)) } else { None };
     let Answer { times, kernels, build } = match op {
         _ if question.rows.is_some() => rows::measure(engine, question, batch, program)?,
@@ -274,10 +274,15 @@ fn message(number: usize) -> Vec<u8> {
     message
 }
 
-/// Different signatures among `jobs` that are verified. A GPU makes them soon, and its host's memory would be spared too
+/// Whether each of these devices has memory of its own.
+fn have_memory(devices: &[Device]) -> bool {
+    devices.iter().all(|device| device.memory > 0)
+}
+
+/// Different signatures among `jobs` that are verified. GPUs make them soon, and their host's memory would be spared too
 /// much by what stays in caches.
-pub(crate) fn distinct(apart: bool, p: &Params, jobs: usize) -> usize {
-    jobs.min(if apart { DISTINCT_BYTES / p.sig_bytes() } else { DISTINCT })
+pub(crate) fn distinct(gpus: bool, p: &Params, jobs: usize) -> usize {
+    jobs.min(if gpus { DISTINCT_BYTES / p.sig_bytes() } else { DISTINCT })
 }
 
 /// Times of whole runs, seconds a job of kernels alone, and seconds that growing the cached nodes took.
@@ -381,7 +386,7 @@ fn verify(
     program: Option<usize>,
 ) -> Result<Answer, Failure> {
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
-    let distinct: Vec<Vec<u8>> = (0..distinct(program.is_some(), p, batch)).map(message).collect();
+    let distinct: Vec<Vec<u8>> = (0..distinct(have_memory(&engine.devices()), p, batch)).map(message).collect();
     let signatures = sign_all(engine, &engine.cache(&key, 1)?, &distinct)?;
     check(engine, &key, &distinct, &signatures)?;
     let messages: Vec<Vec<u8>> = distinct.iter().cycle().take(batch).cloned().collect();

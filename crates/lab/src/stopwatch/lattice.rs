@@ -1,7 +1,7 @@
 //! zkDilithium under the stopwatch.
 
 use super::rows::{all_signed, all_valid, memory};
-use super::{DISTINCT, Measurement, Times, kernels, message, repeat, until_used_up, wrong};
+use super::{DISTINCT, Measurement, Times, have_memory, kernels, message, repeat, until_used_up, wrong};
 use crate::args::{MachineOptions, RowMemory};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
@@ -168,7 +168,7 @@ fn sign(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>)
 
 fn verify(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let key = SigningKey::from_seed(&seed(0));
-    let distinct = if program.is_some() { DISTINCT_ON_GPUS } else { DISTINCT };
+    let distinct = if have_memory(&engine.devices()) { DISTINCT_ON_GPUS } else { DISTINCT };
     let distinct: Vec<Vec<u8>> = (0..batch.min(distinct)).map(message).collect();
     let signatures = sign_all(engine, &key, &distinct)?;
     check(engine, &key, &distinct, &signatures)?;
@@ -245,7 +245,7 @@ fn sign_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration, p
 /// Slices of fewer signatures, as of SLH-DSA.
 fn verify_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let key = SigningKey::from_seed(&seed(0));
-    let distinct = if program.is_some() { DISTINCT_ON_GPUS } else { DISTINCT };
+    let distinct = if have_memory(&engine.devices()) { DISTINCT_ON_GPUS } else { DISTINCT };
     let messages: Vec<Vec<u8>> = (0..batch.min(distinct)).map(message).collect();
     let mut signatures = memory(Some(rows), |bytes| engine.memory(bytes), messages.len() * SIG_BYTES)?;
     sign_packed(engine, &key, &messages, &mut signatures)?;

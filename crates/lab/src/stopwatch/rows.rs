@@ -1,7 +1,7 @@
 //! Rows under the stopwatch: columns in ordinary memory, or in memory that devices reach, packed but for those that are verified,
 //! which are slices of fewer signatures. Results go into memory that is used again.
 
-use super::{Answer, Question, check, distinct, kernels, message, seeds, until_used_up, wrong};
+use super::{Answer, Question, check, distinct, have_memory, kernels, message, seeds, until_used_up, wrong};
 use crate::args::RowMemory;
 use crate::failure::Failure;
 use hypergrove::rows::{Column, Memory, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
@@ -150,7 +150,7 @@ pub(super) fn verify_all(
 fn verify(engine: &Engine, question: Question, batch: usize, program: Option<usize>) -> Result<Answer, Failure> {
     let p = question.params;
     let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
-    let each: Vec<Vec<u8>> = (0..distinct(program.is_some(), p, batch)).map(message).collect();
+    let each: Vec<Vec<u8>> = (0..distinct(have_memory(&engine.devices()), p, batch)).map(message).collect();
     let (messages, width) = (each.concat(), each[0].len());
     let mut signatures = memory(question.rows, |bytes| engine.memory(bytes), each.len() * p.sig_bytes())?;
     let cached = engine.cache(&key, 1)?;
