@@ -419,11 +419,17 @@ impl<G: Gpu> GpuProgram<G> {
         self.checked(jobs)
     }
 
-    /// Signatures from the device, all but R; none of them if a check failed.
+    /// Signatures from the device, all but R; none of them if a check failed. Elsewhere, the device's first one is the second job's,
+    /// and its last one the first job's.
     fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
-        let (p, from) = (self.p(), self.device(self.layout.output));
+        let (p, mut from) = (self.p(), self.device(self.layout.output));
         self.wait_for_signatures(out.len() / p.sig_bytes())?;
-        self.ring().receive(out, p.n, from)
+        let (last, first) = out.split_at_mut(if self.elsewhere { p.sig_bytes() } else { 0 });
+        for rows in [first, last].into_iter().filter(|rows| !rows.is_empty()) {
+            self.ring().receive(rows, p.n, from)?;
+            from += rows.len() as u64;
+        }
+        Ok(())
     }
 
     /// The same into several parts, once `accept` agreed. The device writes by itself what it reaches; R is undefined if
@@ -653,9 +659,13 @@ impl<G: Gpu> GpuProgram<G> {
         let positions: Vec<Position> = order.iter().filter_map(|job| batch.positions.get(*job)).cloned().collect();
         let signatures: Vec<&[u8]> = order.iter().filter_map(|job| batch.signatures.get(*job)).copied().collect();
         let moved = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
+        let signatures = SignatureInput::Later(moved.signatures);
+        if self.plan.op == Op::Sign && order.len() > MOST_RECORDED {
+            // `receive` puts each signature where it belongs.
+            return self.pass(&moved, 0..order.len(), nodes, None, signatures, out);
+        }
         // They are the caller's, or after an error nobody's.
         let mut rows = vec![0; order.len() * each];
-        let signatures = SignatureInput::Later(moved.signatures);
         let timing =
             self.pass(&moved, 0..order.len(), nodes, None, signatures, &mut rows).inspect_err(|_| wipe(&mut rows))?;
         let head = if self.plan.op == Op::Sign { self.p().n } else { 0 };
