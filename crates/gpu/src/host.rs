@@ -20,6 +20,8 @@ pub(crate) struct HostGpu {
     pub(crate) most_locked: AtomicU64,
     /// Submissions that may still succeed.
     pub(crate) submissions: AtomicU64,
+    /// Bytes that were copied between the device and pinned memory that is no caller's.
+    pub(crate) staged: AtomicU64,
     /// The kernel (its number) after whose next launch one bit of what it wrote is changed; `u32::MAX` for none.
     pub(crate) fault: AtomicU32,
     /// The kernel whose next launch does nothing; `u32::MAX` for none.
@@ -65,6 +67,7 @@ impl HostGpu {
             most: AtomicU64::new(u64::MAX),
             most_locked: AtomicU64::new(u64::MAX),
             submissions: AtomicU64::new(u64::MAX),
+            staged: AtomicU64::new(0),
             fault: AtomicU32::new(u32::MAX),
             skip: AtomicU32::new(u32::MAX),
             freed: Mutex::default(),
@@ -352,8 +355,10 @@ impl Queue for HostQueue {
         }
         self.submitted += 1;
         let (queue, submission) = (self.number, self.submitted);
-        let of_host = steps.iter().flat_map(accesses).filter(|access| access.place == Place::Host);
-        self.gpu.under_way().extend(of_host.map(|access| PendingRange { queue, submission, access }));
+        let of_host: Vec<_> = steps.iter().flat_map(accesses).filter(|access| access.place == Place::Host).collect();
+        let staged = of_host.iter().filter(|access| !self.gpu.reaches(access.at, access.bytes));
+        self.gpu.staged.fetch_add(staged.map(|access| access.bytes as u64).sum(), Ordering::Relaxed);
+        self.gpu.under_way().extend(of_host.into_iter().map(|access| PendingRange { queue, submission, access }));
         self.pending.push_back((submission, kernels.clone(), steps.to_vec()));
         Ok(())
     }

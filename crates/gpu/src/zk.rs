@@ -125,6 +125,8 @@ pub(crate) struct ZkGpu<G: Gpu> {
     limits: Limits,
     memory: Memory<G>,
     timing: Timing,
+    /// Of waits for the device.
+    limit: WaitLimit,
     /// Jobs, keys and attempts that nobody asks for and that come first in a pass, so that the others have other places: 0 or 1.
     pad: usize,
 }
@@ -151,8 +153,9 @@ impl<G: Gpu> ZkGpu<G> {
         let wanted: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.is_zk()).map(|of| (*of, policy.block)).collect();
         let kernels = gpu.kernels(&policy.config(), &wanted)?;
         let memory = Memory::new(gpu)?;
-        let mut zk = ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing: Timing::default(), pad: 0 };
-        zk.time_limit(WaitLimit::default().time);
+        let (timing, limit) = (Timing::default(), WaitLimit::default());
+        let mut zk = ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing, limit, pad: 0 };
+        zk.time_limit(limit.time);
         Ok(zk)
     }
 
@@ -300,7 +303,8 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
         self.pad = usize::from(elsewhere);
     }
     fn time_limit(&mut self, limit: Option<Duration>) {
-        self.memory.queue.limit(wait_limit("zkDilithium", limit, self.gpu.facts()));
+        self.limit = wait_limit("zkDilithium", limit, self.gpu.facts());
+        self.memory.queue.limit(self.limit);
     }
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
         let cut = |limits: &Limits, seeds: &[_]| limits.keys.min(seeds.len());

@@ -21,7 +21,7 @@ impl<G: Gpu> ZkGpu<G> {
         let grown = layout.device(count * SEED_SIZE);
         let short = layout.device(count * 8 * SHORT_SIZE);
         let private = layout.device(count * SK_BYTES / 4);
-        let pieces = layout.pieces(count, SK_BYTES);
+        let way = self.way_out(&mut layout, (pad, &mut *keys_to));
         let keys = layout.public(count * KEY_SIZE);
         self.memory.ensure(&layout)?;
         let (padding, rest) = self.memory.bytes(input, count * SEED_BYTES).split_at_mut(pad * SEED_BYTES);
@@ -46,6 +46,6 @@ impl<G: Gpu> ZkGpu<G> {
             self.blocks(count, ComputeT { keys, grown, short, private: private_at }),
             self.threads(count, tr),
         ])?;
-        self.fetch_to(pieces, private, (pad, keys_to))
+        self.fetch_to(&way, private, (pad, keys_to))
     }
 }

@@ -1,7 +1,7 @@
 //! Memory of a pass, on the device and pinned on the host, and what goes between the two.
 
 use super::{Keys, Limits, ZkGpu, message_words};
-use crate::gpu::{Gpu, Queue, Step, wipe};
+use crate::gpu::{Gpu, Queue, Step, WaitLimit, wipe};
 use crate::ring::{Ring, in_threads, ring_bytes};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::zk::*;
@@ -16,6 +16,25 @@ const PIECES: usize = 4;
 
 /// Bytes that one thread copies or wipes at a time.
 const SHARE: usize = 64 << 10;
+
+/// Rows that one copy of the device takes, on average at least: every copy takes a call of the driver. Chosen, not measured.
+const ROWS_OF_A_COPY: usize = 4;
+
+/// Bytes of the host that follow each other, and where they belong in a part of the device's memory.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Run {
+    host: u64,
+    device: usize,
+    bytes: usize,
+}
+
+/// How rows get to their places in the caller's memory, or how signatures get to the device.
+pub(super) enum Way {
+    /// The device copies them by itself.
+    Reached(Vec<Run>),
+    /// Threads copy them to or from this pinned memory.
+    Staged(Offsets),
+}
 
 /// A part of a pass's memory: where it begins on the device and on the host.
 #[derive(Clone, Copy, Debug, Default)]
@@ -155,7 +174,6 @@ impl<G: Gpu> Memory<G> {
 }
 
 /// Where a pass's keys and messages are.
-#[derive(Clone, Copy)]
 pub(super) struct Inputs {
     pub(super) raw: Offsets,
     pub(super) keys: Offsets,
@@ -163,6 +181,8 @@ pub(super) struct Inputs {
     pub(super) messages: Offsets,
     pub(super) starts: Offsets,
     message_words: usize,
+    /// Where the messages lie, if the device reads them there.
+    reached: Option<Vec<Run>>,
 }
 
 /// Words of a message, at most: kernels count bytes by 32 bits, of which the largest two numbers mean something else.
@@ -190,14 +210,55 @@ impl<G: Gpu> ZkGpu<G> {
             let what = format!("a message of {} bytes, of which {device} takes {}", 4 * longest, 4 * LONGEST);
             return Err(Error::Value { what: format!("{what}; have the CPU sign and verify it") });
         }
+        let reached = self.reached_messages(messages);
         Ok(Inputs {
             raw: layout.both(keys * raw_bytes / 4),
             keys: layout.device(keys * KEY_SIZE),
             jobs: layout.both(messages.len() * JOB_SIZE),
-            messages: layout.both(words),
+            messages: if reached.is_some() { layout.device(words) } else { layout.both(words) },
             starts: layout.device(messages.len() * START_SIZE),
             message_words: words,
+            reached,
         })
+    }
+
+    /// Runs of these rows, each given by its address and bytes, if the device reaches them and few copies take them all.
+    fn reached(&self, rows: impl ExactSizeIterator<Item = (u64, usize)>, mut device: usize) -> Option<Vec<Run>> {
+        let (count, mut runs) = (rows.len(), Vec::<Run>::new());
+        for (host, bytes) in rows {
+            match runs.last_mut() {
+                Some(last) if last.host + last.bytes as u64 == host => last.bytes += bytes,
+                last => {
+                    if last.is_some_and(|last| !self.gpu.reaches(last.host, last.bytes))
+                        || runs.len() * ROWS_OF_A_COPY > count
+                    {
+                        return None;
+                    }
+                    runs.push(Run { host, device, bytes });
+                }
+            }
+            device += bytes;
+        }
+        runs.last().is_some_and(|last| self.gpu.reaches(last.host, last.bytes)).then_some(runs)
+    }
+
+    /// The same of messages that lie as the device is to have them: each of whole words.
+    fn reached_messages(&self, messages: &[Message<'_>]) -> Option<Vec<Run>> {
+        let is_whole = |message: &Message<'_>| matches!(message, Message::Bytes(bytes) if bytes.len() % 4 == 0);
+        if !messages.iter().all(is_whole) {
+            return None;
+        }
+        let place = |message: &Message<'_>| match message {
+            Message::Bytes(bytes) => (bytes.as_ptr() as u64, bytes.len()),
+            Message::Block(_) | Message::Mu(_) => (0, 0),
+        };
+        self.reached(messages.iter().map(place), 0)
+    }
+
+    /// Copies of these runs to a part of the device's memory.
+    pub(super) fn uploads(&self, runs: &[Run], to: Offsets) -> Vec<Step> {
+        let to = self.memory.at(to);
+        runs.iter().map(|run| Step::Upload { to: to + run.device as u64, from: run.host, bytes: run.bytes }).collect()
     }
 
     /// Lays keys, jobs and messages out; gives the steps that upload them.
@@ -227,6 +288,14 @@ impl<G: Gpu> ZkGpu<G> {
             put(row, [*key, from, kind]);
             from += message_words(message) as u32;
         }
+        let mut steps = vec![
+            self.memory.upload(at.raw, keys.keys.len() * raw_bytes),
+            self.memory.upload(at.jobs, 4 * JOB_SIZE * messages.len()),
+        ];
+        if let Some(runs) = &at.reached {
+            steps.extend(self.uploads(runs, at.messages));
+            return steps;
+        }
         let mut words = self.memory.bytes(at.messages, 4 * at.message_words);
         for message in messages {
             let (to, rest) = words.split_at_mut(4 * message_words(message));
@@ -236,28 +305,70 @@ impl<G: Gpu> ZkGpu<G> {
             }
             words = rest;
         }
-        vec![
-            self.memory.upload(at.raw, keys.keys.len() * raw_bytes),
-            self.memory.upload(at.jobs, 4 * JOB_SIZE * messages.len()),
-            self.memory.upload(at.messages, 4 * at.message_words),
-        ]
+        steps.push(self.memory.upload(at.messages, 4 * at.message_words));
+        steps
     }
 
-    /// Sends signatures to the device.
-    pub(super) fn send(&mut self, ring: Offsets, rows: &[&[u8]], to: Offsets) -> Result<(), Error> {
+    /// How these signatures get to the device.
+    pub(super) fn way_in(&self, layout: &mut PassLayout, rows: &[&[u8]]) -> Way {
+        match self.reached(rows.iter().map(|row| (row.as_ptr() as u64, row.len())), 0) {
+            Some(runs) => Way::Reached(runs),
+            None => Way::Staged(layout.ring(rows.len())),
+        }
+    }
+
+    /// Sends signatures to the device. Where it reads them from the caller's memory, no reading is under way after an error here; whoever
+    /// fails later waits for the queue.
+    pub(super) fn send(&mut self, way: &Way, rows: &[&[u8]], to: Offsets) -> Result<(), Error> {
+        let ring = match way {
+            Way::Reached(runs) => {
+                let uploads = self.uploads(runs, to);
+                return self.memory.queue.submit(&self.kernels, &uploads);
+            }
+            Way::Staged(ring) => ring,
+        };
         let bytes = ring_bytes(rows.len() * SIG_BYTES).max(crate::SLOTS * SIG_BYTES);
         let (to, parallel, kernels) = (self.memory.at(to), in_threads(self.policy.threads), &self.kernels);
         let Memory { queue, host, .. } = &mut self.memory;
         Ring::<G> { queue, kernels, host, at: ring.host, bytes, row: SIG_BYTES, parallel }.send(rows, to)
     }
 
+    /// How rows get to their places, behind `pad` rows that nobody wants.
+    pub(super) fn way_out<const ROW: usize>(
+        &self,
+        layout: &mut PassLayout,
+        (pad, places): (usize, &mut [&mut [u8; ROW]]),
+    ) -> Way {
+        match self.reached(places.iter_mut().map(|place| (place.as_mut_ptr() as u64, ROW)), pad * ROW) {
+            Some(runs) => Way::Reached(runs),
+            None => Way::Staged(layout.pieces(pad + places.len(), ROW)),
+        }
+    }
+
+    /// Has the device write rows to the caller's memory, once everything is computed.
+    fn write(&mut self, runs: &[Run], from: Offsets) -> Result<(), Error> {
+        let from = self.memory.at(from);
+        let download = |run: &Run| Step::Download { to: run.host, from: from + run.device as u64, bytes: run.bytes };
+        let steps: Vec<Step> = runs.iter().map(download).collect();
+        // The caller has lent this memory until the device is done with it. Copies alone are left for the device to do.
+        self.memory.queue.limit(WaitLimit { time: None, ..self.limit });
+        let submitted = self.memory.queue.submit(&self.kernels, &steps);
+        let waited = self.memory.queue.wait();
+        self.memory.queue.limit(self.limit);
+        submitted.and(waited.map(|_: Option<Timing>| ()))
+    }
+
     /// Fetches rows from the device to their places, behind `pad` rows that nobody wants.
     pub(super) fn fetch_to<const ROW: usize>(
         &mut self,
-        pieces: Offsets,
+        way: &Way,
         from: Offsets,
         (pad, places): (usize, &mut [&mut [u8; ROW]]),
     ) -> Result<(), Error> {
+        let pieces = match way {
+            Way::Reached(runs) => return self.write(runs, from),
+            Way::Staged(pieces) => *pieces,
+        };
         let (rows, parallel) = (pad + places.len(), in_threads(self.policy.threads));
         let (mut skip, mut left) = (pad, places);
         self.fetch(pieces, from, (rows, ROW), |rows| {

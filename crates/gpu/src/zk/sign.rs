@@ -50,7 +50,7 @@ impl<G: Gpu> ZkGpu<G> {
         let at = self.inputs(&mut layout, (table.keys.len(), SK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(most * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let (tries, flags) = (layout.both(most * TRY_SIZE), layout.both(most));
-        let pieces = layout.pieces(count, SIG_BYTES);
+        let way = self.way_out(&mut layout, (pad, &mut *out));
         self.memory.ensure(&layout)?;
         let mut steps =
             self.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(key.secret_bytes()), &messages);
@@ -99,7 +99,7 @@ impl<G: Gpu> ZkGpu<G> {
             }
             open.retain(|open| !signed[open.job as usize]);
         }
-        self.fetch_to(pieces, signatures, (pad, out))
+        self.fetch_to(&way, signatures, (pad, out))
     }
 }
 

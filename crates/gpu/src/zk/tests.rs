@@ -1,8 +1,10 @@
 //! zkDilithium by kernels that run on the host, and what only a GPU that obeys can show.
 
 use super::{Limits, ZkGpu, ZkPolicy, pass};
+use crate::gpu::Gpu;
 use crate::host::HostGpu;
-use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
+use hypergrove_engine::{Error, Policy, ReachableMemory, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
+use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::sample::expand_a;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey};
 use std::sync::Arc;
@@ -164,6 +166,155 @@ fn rows_are_taken_while_others_are_under_way() {
     })
     .unwrap();
     assert_eq!(taken, (1..=rows as u8).map(|number| (number, true)).collect::<Vec<_>>());
+}
+
+/// Rows of callers that a pass copies.
+const ROWS: usize = 8;
+
+/// Bytes that go through the program's own pinned memory while something is done.
+fn staged<R>(gpu: &HostGpu, work: impl FnOnce() -> R) -> (u64, R) {
+    let before = gpu.staged.load(Relaxed);
+    let done = work();
+    (gpu.staged.load(Relaxed) - before, done)
+}
+
+/// Has `make` write rows to memory of all kinds: what the device reaches, it writes by itself. They are the same everywhere.
+fn rows_are_written<const ROW: usize>(
+    gpu: &Arc<HostGpu>,
+    pad: usize,
+    make: &mut dyn FnMut(&mut [&mut [u8; ROW]]),
+) -> Vec<u8> {
+    let mut make = |bytes: &mut [u8], stride: usize| {
+        bytes.fill(7);
+        let mut places: Vec<&mut [u8; ROW]> =
+            bytes.chunks_mut(stride).map(|row| row.first_chunk_mut().unwrap()).collect();
+        staged(gpu, || make(&mut places)).0
+    };
+    let size = ROWS * ROW;
+    let mut ordinary = vec![0; size];
+    let through = make(&mut ordinary, ROW);
+    let mut reached = gpu.alloc_reached(size + 16 * ROWS).unwrap().unwrap();
+    // All but the rows themselves; nobody wants the one in front.
+    assert_eq!(make(&mut reached.bytes_mut()[8..size + 8], ROW), through - (size + pad * ROW) as u64);
+    assert!(reached.bytes()[8..size + 8] == ordinary && reached.bytes()[size + 8..].iter().all(|byte| *byte == 0));
+    // As many copies as there are rows would take too long.
+    assert_eq!(make(reached.bytes_mut(), ROW + 16), through);
+    for (row, expected) in reached.bytes().chunks(ROW + 16).zip(ordinary.chunks(ROW)) {
+        assert!(row[..ROW] == *expected && row[ROW..] == [7; 16]);
+    }
+    ordinary
+}
+
+/// What the device reaches it writes by itself, and nothing of it before everything is computed.
+#[test]
+fn results_go_where_the_device_reaches() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let mut zk = on_host(&gpu, policy(0));
+    let seeds: Vec<[u8; 32]> = (1..=ROWS as u8).map(|of| [of; 32]).collect();
+    for elsewhere in [false, true] {
+        zk.elsewhere(elsewhere);
+        let keys =
+            rows_are_written(&gpu, usize::from(elsewhere), &mut |places| drop(zk.keygen(&seeds, places).unwrap()));
+        let key = SigningKey::from_bytes(&keys[..SK_BYTES]).unwrap();
+        assert!(keygen_to_vec(&mut *zk, &seeds[..1]).unwrap() == [key.clone()]);
+        let texts: Vec<[u8; 5]> = (0..ROWS as u8).map(|of| [of; 5]).collect();
+        let jobs: Vec<_> = texts.iter().map(|text| ZkSign::new(&key, Message::Bytes(text))).collect();
+        let signed =
+            rows_are_written(&gpu, usize::from(elsewhere), &mut |places| drop(zk.sign(&jobs, places).unwrap()));
+        let expected = sign_to_vec(&mut *zk, &jobs).unwrap();
+        assert!(signed.chunks(SIG_BYTES).zip(&expected).all(|(signed, expected)| signed == expected.as_bytes()));
+    }
+    zk.elsewhere(false);
+    // Rows of two kinds of memory.
+    let mut reached = gpu.alloc_reached(ROWS * SK_BYTES).unwrap().unwrap();
+    let mut ordinary = vec![0; ROWS / 2 * SK_BYTES];
+    let here = reached.bytes_mut()[..ROWS / 2 * SK_BYTES].as_chunks_mut().0.iter_mut();
+    let mut places: Vec<_> = here.chain(ordinary.as_chunks_mut().0).collect();
+    zk.keygen(&seeds, &mut places).unwrap();
+    let expected = keygen_to_vec(&mut *zk, &seeds).unwrap();
+    assert!(places.iter().zip(&expected).all(|(place, key)| **place == *key.secret_bytes()));
+    // Two halves in the wrong order are two copies.
+    let (first, second) = reached.bytes_mut().split_at_mut(ROWS / 2 * SK_BYTES);
+    let mut places: Vec<_> = second.as_chunks_mut().0.iter_mut().chain(first.as_chunks_mut().0).collect();
+    let (through, done) = staged(&gpu, || zk.keygen(&seeds, &mut places));
+    done.unwrap();
+    assert_eq!(through, (ROWS * SEED.len()) as u64);
+    assert!(places.iter().zip(&expected).all(|(place, key)| **place == *key.secret_bytes()));
+    // A device that is lost before the last step has written nothing.
+    reached.bytes_mut().fill(7);
+    for left in [0, 1] {
+        let mut zk = on_host(&gpu, policy(0));
+        gpu.submissions.store(left, Relaxed);
+        zk.keygen(&seeds, &mut reached.bytes_mut().as_chunks_mut().0.iter_mut().collect::<Vec<_>>()).unwrap_err();
+        gpu.submissions.store(u64::MAX, Relaxed);
+        assert!(reached.bytes().iter().all(|byte| *byte == 7), "{left}");
+    }
+}
+
+/// What the device reaches it reads by itself: signatures, and messages of whole words.
+#[test]
+fn jobs_are_read_where_the_device_reaches() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let (key, _) = made(&gpu, policy(0));
+    gpu.submissions.store(u64::MAX, Relaxed);
+    let mut zk = on_host(&gpu, policy(0));
+    let public = key.verifying_key();
+    for (text, is_whole) in [(32, true), (31, false)] {
+        let mut texts = gpu.alloc_reached(ROWS * text).unwrap().unwrap();
+        texts.bytes_mut().chunks_mut(text).enumerate().for_each(|(of, text)| text.fill(of as u8));
+        let elsewhere = texts.bytes().to_vec();
+        fn jobs<'a>(key: &'a SigningKey, texts: &'a [u8], text: usize) -> Vec<ZkSign<'a>> {
+            texts.chunks(text).map(|text| ZkSign::new(key, Message::Bytes(text))).collect()
+        }
+        let (through, expected) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, &elsewhere, text)).unwrap());
+        let (less, again) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, texts.bytes(), text)).unwrap());
+        assert!(again == expected);
+        // With the word behind them.
+        let saved = if is_whole { (ROWS * text + 4) as u64 } else { 0 };
+        assert_eq!(through - less, saved);
+
+        let mut signatures = gpu.alloc_reached(ROWS * SIG_BYTES).unwrap().unwrap();
+        let rows = signatures.bytes_mut().chunks_mut(SIG_BYTES).zip(&expected);
+        rows.for_each(|(to, from)| to.copy_from_slice(from.as_bytes()));
+        // One of them is not valid.
+        signatures.bytes_mut()[3 * SIG_BYTES + 100] ^= 1;
+        let ordinary = signatures.bytes().to_vec();
+        let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3).collect();
+        for elsewhere in [false, true] {
+            zk.elsewhere(elsewhere);
+            let mut judge = |signatures: &[&[u8]], texts: &[u8], verdicts: &[bool]| {
+                let jobs = signatures.iter().zip(texts.chunks(text));
+                let jobs: Vec<_> =
+                    jobs.map(|(signature, text)| ZkVerify::new(&public, Message::Bytes(text), signature)).collect();
+                let mut out = Vec::new();
+                let (through, done) = staged(&gpu, || zk.verify(&jobs, &mut out));
+                done.unwrap();
+                assert_eq!(out, verdicts);
+                through
+            };
+            let there: Vec<&[u8]> = ordinary.chunks(SIG_BYTES).collect();
+            let here: Vec<&[u8]> = signatures.bytes().chunks(SIG_BYTES).collect();
+            let through = judge(&there, &elsewhere_of(&texts), &verdicts);
+            let pad = u64::from(elsewhere);
+            let all = (ROWS as u64 + pad) * SIG_BYTES as u64;
+            assert_eq!(through - judge(&here, &elsewhere_of(&texts), &verdicts), all);
+            let with_texts = if is_whole { (ROWS as u64 + pad) * text as u64 + 4 } else { 0 };
+            assert_eq!(through - judge(&here, texts.bytes(), &verdicts), all + with_texts);
+            // Rows of two kinds of memory, and one that is no signature.
+            let mut mixed = here.clone();
+            mixed[5] = there[5];
+            assert_eq!(judge(&mixed, &elsewhere_of(&texts), &verdicts), through);
+            mixed[5] = &there[5][1..];
+            let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3 && row != 5).collect();
+            judge(&mixed, texts.bytes(), &verdicts);
+        }
+        zk.elsewhere(false);
+    }
+}
+
+/// The same bytes in other memory.
+fn elsewhere_of(reached: &Box<dyn ReachableMemory>) -> Vec<u8> {
+    reached.bytes().to_vec()
 }
 
 /// Memory that verification used is not wiped; that it could not grow leaves none to wipe.

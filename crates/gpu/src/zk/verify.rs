@@ -30,10 +30,11 @@ impl<G: Gpu> ZkGpu<G> {
         let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
         let at = self.inputs(&mut layout, (table.keys.len(), PK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(count * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
-        let (flags, ring) = (layout.both(count), layout.ring(count));
-        self.memory.ensure(&layout)?;
+        let flags = layout.both(count);
         let rows: Vec<&[u8]> = jobs.iter().map(|job| job.signature).collect();
-        self.send(ring, &rows, signatures)?;
+        let way = self.way_in(&mut layout, &rows);
+        self.memory.ensure(&layout)?;
+        self.send(&way, &rows, signatures)?;
         let mut steps =
             self.lay_out(&at, (&table, &of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages);
         let keys = self.memory.at(at.keys);
