@@ -17,8 +17,8 @@ use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes, Trace, reference};
 use std::iter::zip;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 /// What happens after a run: given the device, and how many it ran so far.
 type After = dyn Fn(u32, usize) -> Result<Answer, Error> + Send + Sync;
@@ -34,11 +34,16 @@ enum Answer {
 struct Gpu {
     after: Arc<After>,
     runs: Arc<[AtomicUsize; 2]>,
+    /// Jobs at a time, and programs in flight of an engine's other clients.
+    jobs: usize,
+    queue: u32,
+    /// Where the signatures of each run went.
+    places: Arc<Mutex<Vec<Vec<usize>>>>,
 }
 
 impl Gpu {
     fn new(after: impl Fn(u32, usize) -> Result<Answer, Error> + Send + Sync + 'static) -> Gpu {
-        Gpu { after: Arc::new(after), runs: Arc::default() }
+        Gpu { after: Arc::new(after), runs: Arc::default(), jobs: 8, queue: 2, places: Arc::default() }
     }
 
     fn builder(&self, devices: u32) -> EngineBuilder {
@@ -65,7 +70,7 @@ impl Backend for Gpu {
     }
     fn devices(&self) -> Result<Vec<Device>, Error> {
         let device = Reference.devices()?.remove(0);
-        let of = |index| Device { backend: "gpu", index, queue: 2, memory: 1 << 30, ..device.clone() };
+        let of = |index| Device { backend: "gpu", index, queue: self.queue, memory: 1 << 30, ..device.clone() };
         Ok((0..2).map(of).collect())
     }
     fn self_test(&self) -> hypergrove::backend::SelfTest {
@@ -93,7 +98,7 @@ impl ZkDilithium for Program {
     common::zk_facts!();
 
     fn jobs(&self, _: Op) -> usize {
-        8
+        self.1.jobs
     }
     /// The reference has one place.
     fn elsewhere(&mut self, _: bool) {}
@@ -106,6 +111,8 @@ impl ZkDilithium for Program {
     }
     fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
         let answer = self.after()?;
+        let places = signatures.iter().map(|signature| signature.as_ptr().addr()).collect();
+        self.1.places.lock().unwrap().push(places);
         for (job, signature) in jobs.iter().zip(signatures) {
             let made = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
             signature.copy_from_slice(made.as_bytes());
@@ -394,6 +401,63 @@ fn calls_that_do_not_fit_are_errors() {
     verify(VerifyRows { keys: RowVerifyingKeys::Encoded(overlap), ..good }, "the rows overlap");
     verify(VerifyRows { keys: RowVerifyingKeys::Table { keys: &[], of: &[0, 0] }, ..good }, "without keys");
     verify(VerifyRows { keys: RowVerifyingKeys::Table { keys: &public, of: &[] }, ..good }, "key indices");
+}
+
+/// Signatures without a later check go to the caller's memory at once, also between rows that cannot be signed. Others go there when they
+/// were checked.
+#[test]
+fn signatures_go_to_their_rows_when_they_are_checked() {
+    use RowStatus::{BadOffsets, KeyDamaged, Signed};
+    let sound_key = &keys()[0];
+    let mut bytes = sound_key.to_bytes().to_vec();
+    bytes[1000] ^= 1;
+    let keys = [sound_key.clone(), SigningKey::from_bytes(&bytes).unwrap()];
+    let right = sound_key.sign_message(Message::Bytes(b"m")).unwrap().into_bytes();
+    // Row 3 has no message, and rows 6 to 8 have a damaged key.
+    let mut offsets: Vec<i64> = (0..=20).collect();
+    offsets[3] = 9;
+    let of: Vec<u32> = (0..20).map(|row| u32::from((6..9).contains(&row))).collect();
+    let messages = Column::Variable { bytes: &[b'm'; 20], offsets: Offsets::I64(&offsets) }.into();
+    let rows = SignRows { keys: RowSigningKeys::Table { keys: &keys, of: &of }, messages };
+    let mut expected = [Signed; 20];
+    expected[2..4].fill(BadOffsets);
+    expected[6..9].fill(KeyDamaged);
+    for (verifies, redundant) in [(false, false), (true, false), (false, true)] {
+        let gpu = sound();
+        let engine = gpu.builder(2).verify_signatures(verifies).redundant(redundant).build().unwrap();
+        let (mut signatures, mut statuses) = (vec![1; 20 * SIG_BYTES], vec![RowStatus::Valid; 20]);
+        engine.sign_rows(&rows, &mut signatures, &mut statuses).unwrap();
+        assert_eq!(statuses, expected);
+        for (status, signature) in zip(statuses, signatures.chunks(SIG_BYTES)) {
+            assert!(if status == Signed { signature == right } else { is_zero(signature) });
+        }
+        let mut places = gpu.places.lock().unwrap().concat();
+        places.sort_unstable();
+        let of_rows =
+            (0..20).filter(|row| expected[*row] == Signed).map(|row| signatures[row * SIG_BYTES..].as_ptr().addr());
+        let are_there = places == of_rows.collect::<Vec<_>>();
+        assert_eq!(are_there, !verifies && !redundant, "verifies {verifies}, redundant {redundant}");
+        let memory = signatures.as_ptr_range();
+        let is_inside = |place: &usize| (memory.start.addr()..memory.end.addr()).contains(place);
+        assert_eq!(places.iter().any(is_inside), are_there);
+    }
+}
+
+/// The memory budget counts no signature that the caller has memory for, and no more chunks than zkDilithium has in flight.
+#[test]
+fn chunks_are_as_large_as_the_budget_allows() {
+    let key = &keys()[0];
+    let bytes = [5; 400];
+    let rows = SignRows { keys: RowSigningKeys::One(key), messages: Column::packed(&bytes, 1).into() };
+    for (verifies, sizes) in [(false, 200..=200), (true, 30..=45)] {
+        // Of the budget's shares, two are for chunks in flight and one is for results that wait.
+        let gpu = Gpu { jobs: 200, queue: 4, ..sound() };
+        let engine = gpu.builder(1).memory_budget(600_000).verify_signatures(verifies).build().unwrap();
+        let (_, statuses) = sign(&engine, &rows, 400);
+        assert_eq!(statuses, [RowStatus::Signed; 400]);
+        let largest = gpu.places.lock().unwrap().iter().map(Vec::len).max().unwrap();
+        assert!(sizes.contains(&largest), "verifies {verifies}: {largest}");
+    }
 }
 
 /// Rows of a device that fails, or computes wrongly, are done by another; without another, what was not done says so.

@@ -177,6 +177,8 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
     fresh: usize,
     /// A chunk that waits for scopes.
     chunk: Option<Chunk<'a, J>>,
+    /// The group of all jobs, if they are known to be of one.
+    group: Option<Group>,
     /// Chunks that there may be between the source and the sink, and bytes that each may take.
     slots: usize,
     slot: u64,
@@ -217,6 +219,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
             feed,
             fresh: 0,
             chunk: None,
+            group: None,
             slots: 0,
             slot: 0,
             held: BTreeMap::new(),
@@ -234,7 +237,13 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     /// Shares the memory budget out among chunks: those in flight, where there are several those that wait to be handed out,
     /// and those that are taken ahead.
     fn share_memory(&mut self) {
-        let slots = super::slots(self.devices.iter().map(|device| device.worker.queue() as u64));
+        // All jobs of a call of zkDilithium are of one group. A source that may block is not asked.
+        let group = match self.feed {
+            None => self.jobs.peek().and_then(|(_, asked)| asked.group.as_ref().ok().copied()),
+            Some(_) => None,
+        };
+        self.group = group.filter(|group| matches!(group.kind, Kind::ZkDilithium(_)));
+        let slots = super::slots(self.devices.iter().map(|device| device.worker.queue_of(self.group) as u64));
         let all = slots + u64::from(self.feed.is_some());
         (self.slots, self.slot) = (slots as usize, self.scheduler.memory_budget() / all);
     }
@@ -485,7 +494,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         let largest = self.held.values().copied().max().unwrap_or(held);
         let all = match self.whole {
             true => bounds.memory - held,
-            false => self.slot.saturating_sub(largest) * worker.queue() as u64,
+            false => self.slot.saturating_sub(largest) * worker.queue_of(self.group) as u64,
         };
         Cut::Chunk(Chunk { device, permit, jobs, room: (bounds.memory - held, all) })
     }

@@ -5,7 +5,7 @@ use crate::run::{Failed, Jobs, Run, room};
 use crate::{Error, Op, Params};
 use hypergrove_engine::Key;
 use hypergrove_engine::programs::{Group, GroupFacts, Kind};
-use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
+use hypergrove_engine::scheduler::{Job, Options, Place, QueuedJob};
 use hypergrove_fips205::Position;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -34,8 +34,11 @@ pub(crate) trait Rows: Copy + Send + Sync {
         rows: &[Self::Row],
         memory: &'m mut Vec<u8>,
     ) -> Result<Self::Answers<'m>, Error>;
-    /// The same for a device that holds results back until they were checked: they go to `out` at once, the caller's memory for these
-    /// rows, and all rows have [`RowStatus::Signed`]. `None` where it does not, or where something is wrong with a row.
+    /// Whether [`compute_held`](Rows::compute_held) takes rows between which others were left out.
+    const TAKES_GAPS: bool = false;
+    /// The same where all checks of results come before they leave the device, or there are none: results go to `out` at once, the
+    /// caller's memory for these rows in as many parts as there are. Gives each row's status; what was not signed is overwritten
+    /// with zeros. `None` where results are checked later, or where something is wrong with a row.
     fn compute_held(
         &self,
         _: &Place<'_>,
@@ -43,13 +46,13 @@ pub(crate) trait Rows: Copy + Send + Sync {
         _: &[Self::Row],
         _out: &mut [&mut [u8]],
         _memory: &mut Vec<u8>,
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Result<Vec<RowStatus>, Error>> {
         None
     }
     /// Takes the result of row `nth` of those.
     fn finish(answers: &Self::Answers<'_>, nth: usize, row: &Self::Row, to: &mut [u8]) -> RowStatus;
-    /// Bytes of memory for a row's output, and for what is kept of the row meanwhile.
-    fn held(facts: &GroupFacts) -> usize;
+    /// Bytes of memory for a row's output, unless that is the caller's, and for what is kept of the row meanwhile.
+    fn held(facts: &GroupFacts, options: &Options) -> usize;
 }
 
 /// Rows of SLH-DSA.
@@ -130,12 +133,13 @@ impl<R: SlhRows> Rows for R {
         rows: &[R::Row],
         out: &mut [&mut [u8]],
         memory: &mut Vec<u8>,
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Result<Vec<RowStatus>, Error>> {
         let facts = match place.worker.programs.facts(group) {
             Ok(facts) => facts,
             Err(why) => return Some(Err(why)),
         };
-        self.run_held(&Run { place: *place, facts: &facts }, rows, out, memory)
+        let done = self.run_held(&Run { place: *place, facts: &facts }, rows, out, memory)?;
+        Some(done.map(|()| vec![RowStatus::Signed; rows.len()]))
     }
 
     fn finish(output: &Output<'_>, nth: usize, row: &R::Row, to: &mut [u8]) -> RowStatus {
@@ -145,7 +149,7 @@ impl<R: SlhRows> Rows for R {
         }
     }
 
-    fn held(facts: &GroupFacts) -> usize {
+    fn held(facts: &GroupFacts, _: &Options) -> usize {
         facts.plan().out_bytes() + size_of::<(R::Row, RowStatus, Position, &[u8], u32)>()
     }
 }
@@ -153,6 +157,7 @@ impl<R: SlhRows> Rows for R {
 /// Successive rows, and where their results go.
 pub(crate) struct RowBlock<'a, R> {
     pub(super) rows: R,
+    pub(super) options: Options,
     pub(super) first: usize,
     pub(super) statuses: &'a mut [RowStatus],
     pub(super) out: &'a mut [u8],
@@ -201,7 +206,7 @@ impl<R: Rows> Job for RowBlock<'_, R> {
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
-        self.count() * R::held(facts)
+        self.count() * R::held(facts, &self.options)
     }
 
     fn run(
@@ -229,27 +234,29 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             start = (start.0 + computed.unwrap_or(asked.count), start.1 + asked.count);
         }
         let rows: Vec<R::Row> = read.into_iter().filter_map(Result::ok).collect();
-        if !rows.is_empty() && rows.len() == count {
-            let mut out: Vec<&mut [u8]> = blocks.iter_mut().map(|(_, asked)| &mut *asked.job.out).collect();
-            if let Some(done) = of.compute_held(place, group, &rows, &mut out, memory) {
-                done?;
-                blocks.iter_mut().for_each(|(_, asked)| asked.job.statuses.fill(RowStatus::Signed));
-                return Ok(blocks.iter().map(|_| Ok(())).collect());
-            }
+        let (statuses, to_size) = (&statuses, of.out_bytes());
+        let mut held = None;
+        if !rows.is_empty() && to_size > 0 && (R::TAKES_GAPS || rows.len() == count) {
+            let out = blocks.iter_mut().map(|(_, asked)| &mut *asked.job.out);
+            let mut out = parts(out, statuses, to_size);
+            held = of.compute_held(place, group, &rows, &mut out, memory).transpose()?;
         }
-        let answers = match rows.is_empty() {
+        let answers = match rows.is_empty() || held.is_some() {
             true => None,
             false => Some(of.compute(place, group, &rows, memory)?),
         };
-        // Only now that the checks have passed are results written to the caller.
-        let (statuses, to_size) = (&statuses, of.out_bytes());
+        // Only now that the checks have passed are results written to the caller, or given a status.
         let hand_over = |((_, asked), (mut nth, start)): (&mut (usize, QueuedJob<Self>), (usize, usize))| {
             let RowBlock { statuses: to_statuses, out: to, .. } = &mut asked.job;
             for (i, to_status) in to_statuses.iter_mut().enumerate() {
                 let mut status = statuses.get(start + i).copied().unwrap_or(RowStatus::NotComputed);
                 let to = &mut to[i * to_size..][..to_size];
-                if let (RowStatus::NotComputed, Some(answers)) = (status, &answers) {
-                    status = R::finish(answers, nth, &rows[nth], to);
+                if status == RowStatus::NotComputed {
+                    status = match (&held, &answers) {
+                        (Some(held), _) => held[nth],
+                        (None, Some(answers)) => R::finish(answers, nth, &rows[nth], to),
+                        (None, None) => status,
+                    };
                     nth += 1;
                 }
                 if status != RowStatus::Signed {
@@ -268,6 +275,26 @@ impl<R: Rows> Job for RowBlock<'_, R> {
     }
 
     fn discard((): ()) {}
+}
+
+/// The memory of rows that are computed, as blocks have it: where rows are left out, as `statuses` says unless it is empty, it is cut.
+fn parts<'o>(blocks: impl Iterator<Item = &'o mut [u8]>, statuses: &[RowStatus], size: usize) -> Vec<&'o mut [u8]> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    for mut out in blocks {
+        let Some(of_block) = statuses.get(start..start + out.len() / size).filter(|_| !statuses.is_empty()) else {
+            parts.push(out);
+            continue;
+        };
+        start += of_block.len();
+        for rows in of_block.chunk_by(|a, b| (*a == RowStatus::NotComputed) == (*b == RowStatus::NotComputed)) {
+            let (part, others) = out.split_at_mut(rows.len() * size);
+            out = others;
+            if rows[0] == RowStatus::NotComputed {
+                parts.push(part);
+            }
+        }
+    }
+    parts
 }
 
 /// Reads the rows of successive blocks, in the threads that there are.

@@ -354,7 +354,8 @@ pub(crate) fn run_rows<R: Rows>(
     progress: Progress<'_>,
 ) -> Result<(), Error> {
     let (count, size) = (results.statuses.len(), results.size);
-    let block = scheduler.block_size(rows.kind(), count, R::held)?;
+    let options = scheduler.options;
+    let block = scheduler.block_size(rows.kind(), count, |facts| R::held(facts, &options))?;
     let mut refused = Vec::new();
     let done = {
         let Results { out, statuses, handed_out, .. } = &mut results;
@@ -364,7 +365,7 @@ pub(crate) fn run_rows<R: Rows>(
             let (statuses, others) = std::mem::take(&mut left).split_at_mut(of_block);
             let (out, other_outs) = std::mem::take(&mut left_out).split_at_mut(of_block * size);
             (left, left_out) = (others, other_outs);
-            RowBlock { rows, first: number * block, statuses, out }
+            RowBlock { rows, options, first: number * block, statuses, out }
         });
         scheduler.run(&mut blocks, &mut |count, done| {
             if let Err(why) = done {

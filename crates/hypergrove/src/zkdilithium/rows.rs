@@ -12,7 +12,7 @@ use crate::rows::{
 };
 use crate::run::room;
 use hypergrove_engine::programs::{Group, GroupFacts, Kind};
-use hypergrove_engine::scheduler::{Memory, Place, Scheduler};
+use hypergrove_engine::scheduler::{Memory, Options, Place, Scheduler};
 use hypergrove_engine::{ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Fe, Op, SignatureBytes, SigningKeyBytes};
@@ -317,6 +317,30 @@ impl<'a> Rows for SignRows<'a> {
         Ok(Signed { signatures, keys, of })
     }
 
+    const TAKES_GAPS: bool = true;
+
+    /// Without checks of signatures, nothing is gained by a buffer. Keys are checked before they sign.
+    fn compute_held(
+        &self,
+        place: &Place<'_>,
+        _: Group,
+        rows: &[SignRow<'a>],
+        out: &mut [&mut [u8]],
+        _: &mut Vec<u8>,
+    ) -> Option<Result<Vec<RowStatus>, Error>> {
+        if checks_signatures(&place.scheduler.options) {
+            return None;
+        }
+        let (keys, of) = self.keys.distinct(rows.iter().map(|row| row.key));
+        let places = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
+        let keys = blocks::sign(place, &keys, &of, |i| rows[i].message, places);
+        let status = |keys: &[Result<(), Error>], of: u32| match keys[of as usize] {
+            Ok(()) => RowStatus::Signed,
+            Err(_) => RowStatus::KeyDamaged,
+        };
+        Some(keys.map(|keys| of.iter().map(|of| status(&keys, *of)).collect()))
+    }
+
     fn finish(signed: &Signed<'_>, nth: usize, _: &SignRow<'a>, to: &mut [u8]) -> RowStatus {
         if signed.keys[signed.of[nth] as usize].is_err() {
             return RowStatus::KeyDamaged;
@@ -325,9 +349,15 @@ impl<'a> Rows for SignRows<'a> {
         RowStatus::Signed
     }
 
-    fn held(_: &GroupFacts) -> usize {
-        SIG_BYTES + size_of::<(SignRow<'_>, RowStatus, u32, ZkSign<'_>, (&SigningKey, u32, Message<'_>), &[u8])>()
+    fn held(_: &GroupFacts, options: &Options) -> usize {
+        let signature = if checks_signatures(options) { SIG_BYTES } else { 0 };
+        signature + size_of::<(SignRow<'_>, RowStatus, u32, ZkSign<'_>, (&SigningKey, u32, Message<'_>), [&[u8]; 2])>()
     }
+}
+
+/// Whether signatures are checked before the caller gets them: until then, they are in a buffer of their chunk.
+fn checks_signatures(options: &Options) -> bool {
+    options.redundant || options.verify_signatures
 }
 
 /// Rows that are signed, but for those of damaged keys.
@@ -452,7 +482,7 @@ impl<'a> Rows for VerifyRows<'a> {
         if verdicts[nth] { RowStatus::Valid } else { RowStatus::Invalid }
     }
 
-    fn held(_: &GroupFacts) -> usize {
+    fn held(_: &GroupFacts, _: &Options) -> usize {
         size_of::<(VerifyRow<'_>, RowStatus, u32, ZkVerify<'_>, bool)>()
     }
 }
