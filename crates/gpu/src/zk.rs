@@ -23,6 +23,7 @@ use hypergrove_kernels::{Config, FP64, Kernel, MAX_THREADS};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Op, SignatureBytes, SigningKeyBytes};
 use pass::Memory;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -244,9 +245,16 @@ impl<'a, K> Keys<'a, K> {
     }
 }
 
-/// Jobs behind `pad` times the first.
-fn padded<J: Clone>(pad: usize, jobs: &[J]) -> Vec<J> {
-    [&vec![jobs[0].clone(); pad], jobs].concat()
+/// Jobs that a thread lays out, at least: one takes a few nanoseconds.
+const JOBS_OF_A_THREAD: usize = 4096;
+
+/// What `of` gives for each job, behind `pad` times that for the first, by the threads of the current pool if `parallel`.
+fn padded<J: Sync, T: Send>(pad: usize, jobs: &[J], parallel: bool, of: impl Fn(&J) -> T + Sync) -> Vec<T> {
+    let (count, one) = (pad + jobs.len(), |i: usize| of(&jobs[i.saturating_sub(pad)]));
+    match parallel && count > JOBS_OF_A_THREAD {
+        true => (0..count).into_par_iter().with_min_len(JOBS_OF_A_THREAD).map(one).collect(),
+        false => (0..count).map(one).collect(),
+    }
 }
 
 /// Jobs of the next pass: as many as the limits allow, one at least.

@@ -1,6 +1,6 @@
 //! Memory of a pass, on the device and pinned on the host, and what goes between the two.
 
-use super::{Keys, Limits, ZkGpu, message_words};
+use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step, WaitLimit, wipe};
 use crate::ring::{Ring, in_threads, ring_bytes};
 use hypergrove_engine::{Error, Timing};
@@ -194,6 +194,17 @@ fn put(words: &mut [u8], values: impl IntoIterator<Item = u32>) {
     }
 }
 
+fn put_messages((mut words, messages): (&mut [u8], &[Message<'_>])) {
+    for message in messages {
+        let (to, others) = words.split_at_mut(4 * message_words(message));
+        match message {
+            Message::Bytes(bytes) => to[..bytes.len()].copy_from_slice(bytes),
+            Message::Block(elements) | Message::Mu(elements) => put(to, elements.iter().map(|x| x.value())),
+        }
+        words = others;
+    }
+}
+
 impl<G: Gpu> ZkGpu<G> {
     /// Where a pass's keys and messages shall be.
     pub(super) fn inputs(
@@ -277,16 +288,31 @@ impl<G: Gpu> ZkGpu<G> {
         } else {
             keys_bytes.chunks_exact_mut(raw_bytes).zip(&keys.keys).for_each(|(to, key)| raw(key, to));
         }
-        let mut from = 0;
+        let parallel = in_threads(self.policy.threads) && messages.len() > JOBS_OF_A_THREAD;
+        // Where each thread's messages begin.
+        let mut words = 0;
+        let tasks = messages.chunks(JOBS_OF_A_THREAD).zip(of.chunks(JOBS_OF_A_THREAD)).map(|(messages, of)| {
+            let from = words;
+            words += messages.iter().map(message_words).sum::<usize>();
+            (messages, of, from)
+        });
+        let tasks: Vec<_> = tasks.collect();
         let table = self.memory.bytes(at.jobs, 4 * JOB_SIZE * messages.len());
-        for ((row, message), key) in table.chunks_exact_mut(4 * JOB_SIZE).zip(messages).zip(of) {
-            let kind = match message {
-                Message::Bytes(bytes) => bytes.len() as u32,
-                Message::Block(_) => IS_BLOCK,
-                Message::Mu(_) => IS_MU,
-            };
-            put(row, [*key, from, kind]);
-            from += message_words(message) as u32;
+        let put_jobs = |(rows, (messages, of, from)): (&mut [u8], &(&[Message<'_>], &[u32], usize))| {
+            let mut from = *from as u32;
+            for ((row, message), key) in rows.chunks_exact_mut(4 * JOB_SIZE).zip(*messages).zip(*of) {
+                let kind = match message {
+                    Message::Bytes(bytes) => bytes.len() as u32,
+                    Message::Block(_) => IS_BLOCK,
+                    Message::Mu(_) => IS_MU,
+                };
+                put(row, [*key, from, kind]);
+                from += message_words(message) as u32;
+            }
+        };
+        match parallel {
+            true => table.par_chunks_mut(4 * JOB_SIZE * JOBS_OF_A_THREAD).zip(&tasks).for_each(put_jobs),
+            false => table.chunks_mut(4 * JOB_SIZE * JOBS_OF_A_THREAD).zip(&tasks).for_each(put_jobs),
         }
         let mut steps = vec![
             self.memory.upload(at.raw, keys.keys.len() * raw_bytes),
@@ -296,14 +322,17 @@ impl<G: Gpu> ZkGpu<G> {
             steps.extend(self.uploads(runs, at.messages));
             return steps;
         }
-        let mut words = self.memory.bytes(at.messages, 4 * at.message_words);
-        for message in messages {
-            let (to, rest) = words.split_at_mut(4 * message_words(message));
-            match message {
-                Message::Bytes(bytes) => to[..bytes.len()].copy_from_slice(bytes),
-                Message::Block(elements) | Message::Mu(elements) => put(to, elements.iter().map(|x| x.value())),
-            }
-            words = rest;
+        let mut left = self.memory.bytes(at.messages, 4 * at.message_words);
+        let places = tasks.iter().map(|(messages, ..)| {
+            let words: usize = messages.iter().map(message_words).sum();
+            let (to, others) = std::mem::take(&mut left).split_at_mut(4 * words);
+            left = others;
+            (to, *messages)
+        });
+        let places: Vec<_> = places.collect();
+        match parallel {
+            true => places.into_par_iter().for_each(put_messages),
+            false => places.into_iter().for_each(put_messages),
         }
         steps.push(self.memory.upload(at.messages, 4 * at.message_words));
         steps

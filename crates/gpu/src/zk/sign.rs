@@ -3,6 +3,7 @@
 use super::pass::PassLayout;
 use super::{Keys, ZkGpu, padded};
 use crate::gpu::Gpu;
+use crate::ring::in_threads;
 use hypergrove_engine::{Error, ZkSign};
 use hypergrove_kernels::arguments::{
     AbsorbMessage, AbsorbTr, Commit, Draw, ExpandA, ExpandY, HashCommitment, PrepareKeys, Respond, SeedMasks, Select,
@@ -38,12 +39,11 @@ fn round(open: &mut [OpenJob], most: usize, fill: usize, width: usize) -> Vec<[u
 
 impl<G: Gpu> ZkGpu<G> {
     pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut [&mut SignatureBytes]) -> Result<(), Error> {
-        let pad = self.pad;
-        let jobs = &padded(pad, jobs)[..];
-        let (count, mut layout) = (jobs.len(), PassLayout::default());
+        let (pad, parallel) = (self.pad, in_threads(self.policy.threads));
+        let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
         let mut table = Keys::behind(pad, jobs[0].key);
-        let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
-        let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
+        let of: Vec<u32> = (0..count).map(|i| table.number(jobs[i.saturating_sub(pad)].key)).collect();
+        let messages = padded(pad, jobs, parallel, |job| job.message);
         let fill = (self.gpu.facts().compute_units * self.policy.fill) as usize;
         let width = self.policy.width as usize;
         let most = self.limits.attempts.min(count * width) + pad;

@@ -1,6 +1,6 @@
 //! zkDilithium by kernels that run on the host, and what only a GPU that obeys can show.
 
-use super::{Limits, ZkGpu, ZkPolicy, pass};
+use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, ZkPolicy, pass};
 use crate::gpu::Gpu;
 use crate::host::HostGpu;
 use hypergrove_engine::{Error, Policy, ReachableMemory, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
@@ -309,6 +309,36 @@ fn jobs_are_read_where_the_device_reaches() {
             judge(&mixed, texts.bytes(), &verdicts);
         }
         zk.elsewhere(false);
+    }
+}
+
+/// Several threads lay out what one does.
+#[test]
+fn many_jobs_are_laid_out_by_several_threads() {
+    let gpu = Arc::new(HostGpu::new(false));
+    let keys = [1, 2].map(|of| SigningKey::from_seed(&[of; 32]));
+    let texts: Vec<Vec<u8>> = (0..3 * JOBS_OF_A_THREAD + 5).map(|of| vec![of as u8; of % 11]).collect();
+    let messages: Vec<_> = texts.iter().map(|text| Message::Bytes(text)).collect();
+    let of: Vec<u32> = (0..texts.len() as u32).map(|of| of % 2).collect();
+    let laid_out = |threads: usize| {
+        let mut zk = on_host(&gpu, ZkPolicy { threads, ..policy(0) });
+        let (mut layout, mut table) = (pass::PassLayout::default(), Keys::new());
+        keys.iter().for_each(|key| drop(table.number(key)));
+        let at = zk.inputs(&mut layout, (2, SK_BYTES), &messages).unwrap();
+        zk.memory.ensure(&layout).unwrap();
+        zk.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(key.secret_bytes()), &messages);
+        let words = texts.iter().map(|text| text.len().div_ceil(4)).sum::<usize>();
+        [(at.raw, 2 * SK_BYTES), (at.jobs, 12 * texts.len()), (at.messages, 4 * words)]
+            .map(|(part, bytes)| zk.memory.bytes(part, bytes).to_vec())
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    let [raw, jobs, bytes] = pool.install(|| laid_out(3));
+    assert!([raw, jobs.clone(), bytes.clone()] == laid_out(1));
+    // Each is where its job says.
+    for (text, job) in texts.iter().zip(jobs.as_chunks::<12>().0) {
+        let [_, at, length] =
+            [0, 4, 8].map(|word| u32::from_le_bytes(job[word..word + 4].try_into().unwrap()) as usize);
+        assert!(bytes[4 * at..][..length] == text[..]);
     }
 }
 

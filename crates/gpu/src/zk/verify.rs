@@ -3,6 +3,7 @@
 use super::pass::PassLayout;
 use super::{Keys, ZkGpu, padded};
 use crate::gpu::Gpu;
+use crate::ring::in_threads;
 use hypergrove_engine::{Error, ZkVerify};
 use hypergrove_kernels::arguments::{
     AbsorbMessage, AbsorbTr, CompareCommitment, DrawOfSignatures, ExpandA, HashPublic, PrepareKeys, Recompute,
@@ -14,24 +15,29 @@ use hypergrove_zkdilithium::params::{PK_BYTES, SIG_BYTES};
 impl<G: Gpu> ZkGpu<G> {
     pub(super) fn verify_pass(&mut self, all: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<(), Error> {
         // What has another length is no signature.
-        let jobs: Vec<&ZkVerify<'_>> = all.iter().filter(|job| job.signature.len() == SIG_BYTES).collect();
-        let verdicts = if jobs.is_empty() { Vec::new() } else { self.judge(&jobs)? };
+        let fits = |job: &ZkVerify<'_>| job.signature.len() == SIG_BYTES;
+        if all.iter().all(fits) {
+            return self.judge(all, out);
+        }
+        let (jobs, mut verdicts): (Vec<ZkVerify<'_>>, _) = (all.iter().copied().filter(fits).collect(), Vec::new());
+        if !jobs.is_empty() {
+            self.judge(&jobs, &mut verdicts)?;
+        }
         let mut verdicts = verdicts.into_iter();
-        out.extend(all.iter().map(|job| job.signature.len() == SIG_BYTES && verdicts.next() == Some(true)));
+        out.extend(all.iter().map(|job| fits(job) && verdicts.next() == Some(true)));
         Ok(())
     }
 
-    fn judge(&mut self, jobs: &[&ZkVerify<'_>]) -> Result<Vec<bool>, Error> {
-        let pad = self.pad;
-        let jobs = &padded(pad, jobs)[..];
-        let (count, mut layout) = (jobs.len(), PassLayout::default());
+    fn judge(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<(), Error> {
+        let (pad, parallel) = (self.pad, in_threads(self.policy.threads));
+        let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
         let mut table = Keys::behind(pad, jobs[0].key);
-        let of: Vec<u32> = jobs.iter().map(|job| table.number(job.key)).collect();
-        let messages: Vec<_> = jobs.iter().map(|job| job.message).collect();
+        let of: Vec<u32> = (0..count).map(|i| table.number(jobs[i.saturating_sub(pad)].key)).collect();
+        let messages = padded(pad, jobs, parallel, |job| job.message);
         let at = self.inputs(&mut layout, (table.keys.len(), PK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(count * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let flags = layout.both(count);
-        let rows: Vec<&[u8]> = jobs.iter().map(|job| job.signature).collect();
+        let rows = padded(pad, jobs, parallel, |job| job.signature);
         let way = self.way_in(&mut layout, &rows);
         self.memory.ensure(&layout)?;
         self.send(&way, &rows, signatures)?;
@@ -63,6 +69,7 @@ impl<G: Gpu> ZkGpu<G> {
         ]);
         self.run(&steps)?;
         let flags = self.memory.bytes(flags, 4 * count).as_chunks::<4>().0;
-        Ok(flags[pad..].iter().map(|flag| u32::from_le_bytes(*flag) == 1).collect())
+        out.extend(flags[pad..].iter().map(|flag| u32::from_le_bytes(*flag) == 1));
+        Ok(())
     }
 }

@@ -16,6 +16,9 @@ use std::ops::Deref;
 use std::vec::IntoIter;
 use zeroize::{Zeroize, Zeroizing};
 
+/// Jobs that a thread lists for a program, at least: one takes a few nanoseconds.
+const JOBS_OF_A_THREAD: usize = 4096;
+
 /// Seeds of a block.
 pub(super) enum BlockSeeds<'a> {
     /// The caller's.
@@ -401,7 +404,7 @@ pub(super) fn verify<'m>(
     place: &Place<'_>,
     keys: &[&VerifyingKey],
     of: &[u32],
-    job: impl Fn(usize) -> (Message<'m>, &'m [u8]),
+    job: impl Fn(usize) -> (Message<'m>, &'m [u8]) + Sync,
 ) -> Result<Vec<bool>, Error> {
     let work = |place: &Place<'_>| judge(place, keys, of, &job);
     place.checked(work, |first, second| compare(place, "verdict", first, &second?))
@@ -471,7 +474,7 @@ fn judge<'m>(
     place: &Place<'_>,
     keys: &[&VerifyingKey],
     of: &[u32],
-    job: impl Fn(usize) -> (Message<'m>, &'m [u8]),
+    job: impl Fn(usize) -> (Message<'m>, &'m [u8]) + Sync,
 ) -> Result<Vec<bool>, Error> {
     let expands = uses_expanded_keys(place, Op::Verify)?;
     if expands {
@@ -479,11 +482,16 @@ fn judge<'m>(
             key.expanded();
         });
     }
-    let one = |(i, of): (usize, &u32)| {
-        let (key, (message, signature)) = (keys[*of as usize], job(i));
+    let one = |i: usize| {
+        let (key, (message, signature)) = (keys[of[i] as usize], job(i));
         ZkVerify { key: key.as_ref(), expanded: expands.then(|| key.expanded()), message, signature }
     };
-    let asked: Vec<ZkVerify<'_>> = of.iter().enumerate().map(one).collect();
+    let asked: Vec<ZkVerify<'_>> = match place.pool {
+        Some(pool) if of.len() > JOBS_OF_A_THREAD => {
+            pool.install(|| (0..of.len()).into_par_iter().with_min_len(JOBS_OF_A_THREAD).map(one).collect())
+        }
+        _ => (0..of.len()).map(one).collect(),
+    };
     let mut verdicts = Vec::with_capacity(of.len());
     program(place, Op::Verify, of.len(), |program| program.verify(&asked, &mut verdicts))?;
     match verdicts.len() == of.len() {
