@@ -413,9 +413,9 @@ fn signatures_go_to_their_rows_when_they_are_checked() {
     bytes[1000] ^= 1;
     let keys = [sound_key.clone(), SigningKey::from_bytes(&bytes).unwrap()];
     let right = sound_key.sign_message(Message::Bytes(b"m")).unwrap().into_bytes();
-    // Row 3 has no message, and rows 6 to 8 have a damaged key.
+    // Rows 2 and 3 have no message, and rows 6 to 8 have a damaged key.
     let mut offsets: Vec<i64> = (0..=20).collect();
-    offsets[3] = 9;
+    offsets[3] = -1;
     let of: Vec<u32> = (0..20).map(|row| u32::from((6..9).contains(&row))).collect();
     let messages = Column::Variable { bytes: &[b'm'; 20], offsets: Offsets::I64(&offsets) }.into();
     let rows = SignRows { keys: RowSigningKeys::Table { keys: &keys, of: &of }, messages };
