@@ -66,7 +66,7 @@ hg_status hg_verify_rows(hg_engine const *, hg_verify_batch const *, hg_message_
 char const * hg_version(void);
 void hg_wipe(void *, size_t);
 
-HG_ASSERT(sizeof(hg_engine_options) == 48);
+HG_ASSERT(sizeof(hg_engine_options) == 56);
 HG_MEMBER(hg_engine_options, size, 0, 8);
 HG_MEMBER(hg_engine_options, devices, 8, 8);
 HG_MEMBER(hg_engine_options, device_count, 16, 8);
@@ -74,6 +74,7 @@ HG_MEMBER(hg_engine_options, memory, 24, 8);
 HG_MEMBER(hg_engine_options, cache, 32, 8);
 HG_MEMBER(hg_engine_options, threads, 40, 4);
 HG_MEMBER(hg_engine_options, flags, 44, 4);
+HG_MEMBER(hg_engine_options, device_timeout, 48, 8);
 HG_ASSERT(sizeof(hg_cache_options) == 24);
 HG_MEMBER(hg_cache_options, size, 0, 8);
 HG_MEMBER(hg_cache_options, memory, 8, 8);

@@ -143,9 +143,12 @@ typedef struct hg_engine_options {
     uint32_t threads;
     /* HG_VERIFY_SIGNATURES, HG_REDUNDANT. */
     uint32_t flags;
+    /* Milliseconds that the engine waits for a GPU, at least, before the GPU counts as hung. If 100 times the predicted time of the jobs is
+     * longer, that is the limit of the wait. 0: 60,000. UINT64_MAX: no limit. */
+    uint64_t device_timeout;
 } hg_engine_options;
 
-#define HG_ENGINE_OPTIONS_INIT {sizeof(hg_engine_options), NULL, 0, 0, NULL, 0, 0}
+#define HG_ENGINE_OPTIONS_INIT {sizeof(hg_engine_options), NULL, 0, 0, NULL, 0, 0, 0}
 
 /* Makes an engine. No thread is started and no driver loaded before they are needed. `options` may be NULL. */
 HG_MUST_CHECK hg_status hg_engine_new(const hg_engine_options *options, hg_engine **engine);

@@ -6,6 +6,7 @@ use hypergrove::{BACKENDS, Backend, Device, zkdilithium};
 use std::ffi::c_char;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// `hg_engine`.
 pub(crate) struct Engine {
@@ -18,7 +19,7 @@ const REDUNDANT: u32 = 2;
 
 c_structs! {
     /// `hg_engine_options`.
-    EngineOptions is "hg_engine_options" {
+    EngineOptions is "hg_engine_options" since 48 {
         size: usize,
         devices: In<In<c_char>>,
         device_count: usize,
@@ -26,6 +27,7 @@ c_structs! {
         cache: In<c_char>,
         threads: u32,
         flags: u32,
+        device_timeout: u64,
     }
 }
 
@@ -66,34 +68,42 @@ fn devices(names: &[In<c_char>], cache: Option<&Path>) -> Result<Vec<Chosen>, Fa
 extern "C" fn hg_engine_new(options: In<EngineOptions>, mut engine: OutHandle<Engine>) -> Status {
     call(|| {
         let place = engine.clear("engine")?;
-        let options = options.versioned("options")?;
-        check_flags(options.flags, VERIFY_SIGNATURES | REDUNDANT)?;
-        let mut builder = hypergrove::Engine::builder()
-            .verify_signatures(options.flags & VERIFY_SIGNATURES != 0)
-            .redundant(options.flags & REDUNDANT != 0);
-        let cache = match options.cache.is_null() {
-            true => None,
-            false => Some(PathBuf::from(options.cache.text("cache")?)),
-        };
-        if options.device_count > 0 {
-            let names = options.devices.slice(options.device_count, "devices")?;
-            builder = builder.devices(devices(names, cache.as_deref())?);
-        } else if !options.devices.is_null() {
-            return Err(Failure::bad_input("devices: none are named; name one or more, or give NULL".into()));
-        } else if let Some(cache) = cache {
-            builder = builder.cache(cache);
-        }
-        if options.memory > 0 {
-            builder = builder.memory_budget(options.memory);
-        }
-        if options.threads > 0 {
-            builder = builder.threads(options.threads as usize);
-        }
-        let slh_dsa = builder.build()?;
+        let slh_dsa = built(&options.versioned("options")?)?;
         let zkdilithium = slh_dsa.zkdilithium();
         place.fill(Engine { slh_dsa, zkdilithium });
         Ok(())
     })
+}
+
+fn built(options: &EngineOptions) -> Result<hypergrove::Engine, Failure> {
+    check_flags(options.flags, VERIFY_SIGNATURES | REDUNDANT)?;
+    let mut builder = hypergrove::Engine::builder()
+        .verify_signatures(options.flags & VERIFY_SIGNATURES != 0)
+        .redundant(options.flags & REDUNDANT != 0);
+    let cache = match options.cache.is_null() {
+        true => None,
+        false => Some(PathBuf::from(options.cache.text("cache")?)),
+    };
+    if options.device_count > 0 {
+        let names = options.devices.slice(options.device_count, "devices")?;
+        builder = builder.devices(devices(names, cache.as_deref())?);
+    } else if !options.devices.is_null() {
+        return Err(Failure::bad_input("devices: none are named; name one or more, or give NULL".into()));
+    } else if let Some(cache) = cache {
+        builder = builder.cache(cache);
+    }
+    if options.memory > 0 {
+        builder = builder.memory_budget(options.memory);
+    }
+    if options.threads > 0 {
+        builder = builder.threads(options.threads as usize);
+    }
+    builder = match options.device_timeout {
+        0 => builder,
+        u64::MAX => builder.device_timeout(Duration::MAX),
+        milliseconds => builder.device_timeout(Duration::from_millis(milliseconds)),
+    };
+    Ok(builder.build()?)
 }
 
 #[unsafe(no_mangle)]
@@ -139,4 +149,21 @@ extern "C" fn hg_engine_notices(engine: In<Engine>, text: Out<c_char>, room: usi
         lines.extend(faults.iter().map(|fault| format!("{}: {}", fault.device.id(), fault.error)));
         put_lines(&lines, text, room, &mut length)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove::DEVICE_TIMEOUT;
+
+    #[test]
+    fn device_timeouts_reach_the_engine() {
+        let none = In::<EngineOptions>::NULL.versioned("options").unwrap_or_else(|_| panic!("NULL is all zeros"));
+        let hour = Duration::from_secs(3600);
+        for (milliseconds, timeout) in [(0, DEVICE_TIMEOUT), (3_600_000, hour), (u64::MAX, Duration::MAX)] {
+            let engine = built(&EngineOptions { device_timeout: milliseconds, ..none });
+            let engine = engine.unwrap_or_else(|why| panic!("{:?}", why.text()));
+            assert_eq!((engine.device_timeout(), engine.zkdilithium().device_timeout()), (timeout, timeout));
+        }
+    }
 }

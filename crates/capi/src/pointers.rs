@@ -68,9 +68,16 @@ unsafe impl Plain for usize {}
 // SAFETY: a pointer; that it is of some use is the caller's promise.
 unsafe impl<T> Plain for In<T> {}
 
-/// Declares structs of `hypergrove.h`: the C name, then the members.
+/// A struct that begins with its size: later releases append members.
+pub(crate) trait Versioned: Plain {
+    /// Bytes of the struct in the first release that had it.
+    const FIRST: usize;
+}
+
+/// Declares structs of `hypergrove.h`: the C name, the bytes that the first release's struct has if members were appended since, then the
+/// members.
 macro_rules! c_structs {
-    ($($(#[$doc:meta])* $name:ident is $c:literal { $($field:ident: $type:ty,)* })*) => {$(
+    ($($(#[$doc:meta])* $name:ident is $c:literal $(since $first:literal)? { $($field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
         #[repr(C)]
         #[derive(Clone, Copy)]
@@ -85,6 +92,10 @@ macro_rules! c_structs {
             fn is_plain<T: $crate::pointers::Plain>() {}
             $(is_plain::<$type>();)*
         };
+
+        impl $crate::pointers::Versioned for $name {
+            const FIRST: usize = *[size_of::<$name>(), $($first)?].last().expect("one at least");
+        }
 
         #[cfg(test)]
         impl $crate::abi::StructLayout for $name {
@@ -128,6 +139,9 @@ fn check<T>(pointer: *const T, count: usize, what: &'static str) -> Result<usize
 }
 
 impl<T> In<T> {
+    #[cfg(test)]
+    pub(crate) const NULL: In<T> = In(ptr::null());
+
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -156,27 +170,28 @@ impl<T: Plain> In<T> {
         // during the call; every bit pattern is a value.
         Ok(unsafe { std::slice::from_raw_parts(self.0, count) })
     }
+}
 
-    /// A copy of a struct that begins with its size; all zeros for NULL. What the caller's struct has beyond ours must be zero: it asks for
-    /// something that this release does not know.
+impl<T: Versioned> In<T> {
+    /// A copy of a struct that begins with its size; all zeros for NULL. Members that the caller's release did not have are zero. What the
+    /// caller's struct has beyond ours must be zero: it asks for something that this release does not know.
     pub(crate) fn versioned(self, what: &'static str) -> Result<T, Failure> {
         let known = size_of::<T>();
         let mut copy = MaybeUninit::<T>::zeroed();
         if !self.0.is_null() {
             let size = In(self.0.cast::<usize>()).slice(1, what)?[0];
-            // The first release's structs are the smallest that there are.
-            if !(known..=known + 4096).contains(&size) {
+            if !(T::FIRST..=known + 4096).contains(&size) || !size.is_multiple_of(align_of::<T>()) {
                 let text = format!("{what}: its size is {size}, here {known}; initialise it with its HG_..._INIT");
                 return Err(Failure::bad_input(text));
             }
             let bytes = In(self.0.cast::<u8>());
-            let bytes = bytes.slice(size, what)?;
-            if bytes[known..].iter().any(|byte| *byte != 0) {
+            let (ours, beyond) = bytes.slice(size, what)?.split_at(size.min(known));
+            if beyond.iter().any(|byte| *byte != 0) {
                 let text = format!("{what}: it sets members that this release of the library does not have");
                 return Err(Failure::unsupported(text));
             }
-            // SAFETY: both have `known` bytes, and the copy is ours.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), copy.as_mut_ptr().cast(), known) };
+            // SAFETY: the copy is ours, and has at least as many bytes.
+            unsafe { ptr::copy_nonoverlapping(ours.as_ptr(), copy.as_mut_ptr().cast(), ours.len()) };
         }
         // SAFETY: every bit pattern is a value, zeros too.
         Ok(unsafe { copy.assume_init() })
@@ -403,22 +418,25 @@ mod tests {
     #[test]
     fn structs_say_how_large_they_are() {
         c_structs! {
-            Sized is "sized" {
+            Sized is "sized" since 16 {
                 size: usize,
                 value: u64,
+                later: u64,
             }
         }
         let read = |words: &[u64]| {
             let read = In(words.as_ptr().cast::<Sized>()).versioned("options");
-            read.map(|it| it.value).map_err(|why| why.text().to_string())
+            read.map(|it| (it.value, it.later)).map_err(|why| why.text().to_string())
         };
-        assert_eq!(In(ptr::null::<Sized>()).versioned("options").map(|it| it.value).ok(), Some(0));
-        assert_eq!(read(&[16, 5]), Ok(5));
+        assert_eq!(In::<Sized>::NULL.versioned("options").map(|it| (it.value, it.later)).ok(), Some((0, 0)));
+        assert_eq!(read(&[24, 5, 6]), Ok((5, 6)));
+        // An older program: what follows its struct is not the struct's.
+        assert_eq!(read(&[16, 5, 6]), Ok((5, 0)));
         // A newer program that uses nothing new, and one that does.
-        assert_eq!(read(&[24, 5, 0]), Ok(5));
-        assert!(read(&[24, 5, 1]).unwrap_err().contains("does not have"));
-        for size in [0, 8, 15, 1 << 40] {
-            assert!(read(&[size, 5]).unwrap_err().contains("HG_..._INIT"));
+        assert_eq!(read(&[32, 5, 6, 0]), Ok((5, 6)));
+        assert!(read(&[32, 5, 6, 1]).unwrap_err().contains("does not have"));
+        for size in [0, 8, 15, 17, 23, 1 << 40] {
+            assert!(read(&[size, 5, 6]).unwrap_err().contains("HG_..._INIT"));
         }
     }
 }

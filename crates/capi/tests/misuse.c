@@ -108,7 +108,23 @@ static void engines(void)
     IS(HG_UNSUPPORTED, hg_engine_new(&larger.known, &none), "does not have");
     BAD(hg_engine_new((const hg_engine_options *)((const char *)&larger + 1), &none), "not aligned");
 
+    /* A program of the first release: its struct ends before device_timeout. */
+    size_t first = offsetof(hg_engine_options, device_timeout);
+    void *older = calloc(1, first);
+    TRUE(older != NULL && first == 48);
+    memcpy(older, &first, sizeof first);
+    OK(hg_engine_new(older, &none));
+    hg_engine_free(none);
+    free(older);
+
     options.size = sizeof options;
+    const uint64_t timeouts[] = {1, 5000, UINT64_MAX};
+    for (int i = 0; i < 3; i++) {
+        options.device_timeout = timeouts[i];
+        OK(hg_engine_new(&options, &none));
+        hg_engine_free(none);
+    }
+    options.device_timeout = 0;
     options.flags = 4;
     BAD(hg_engine_new(&options, &none), "flags: 0x4");
     options.flags = 0;

@@ -338,6 +338,11 @@ impl Engine {
         self.0.scheduler.options.threads
     }
 
+    /// How long the engine waits for a GPU, at least: see [`EngineBuilder::device_timeout`].
+    pub fn device_timeout(&self) -> Duration {
+        self.0.scheduler.options.device_timeout
+    }
+
     /// Makes a key from the operating system's randomness.
     ///
     /// FIPS 205, Algorithm 21.

@@ -292,4 +292,8 @@ fn limits_follow_predictions() {
     let measured = *limits(&slow(2000), Some(Duration::from_millis(1))).last().unwrap();
     assert!(measured.is_some_and(|limit| (1.6..60.0).contains(&limit.as_secs_f64())), "{measured:?}");
     assert_eq!(limits(&mock(1, 1), Some(hour)), []);
+    assert_eq!(Engine::new().unwrap().device_timeout(), DEVICE_TIMEOUT);
+    assert_eq!(Engine::builder().device_timeout(hour).build().unwrap().device_timeout(), hour);
+    let zkdilithium = zkdilithium::Engine::builder().device_timeout(hour).build().unwrap();
+    assert_eq!(zkdilithium.device_timeout(), hour);
 }

@@ -156,6 +156,10 @@ impl Engine {
     pub fn threads(&self) -> usize {
         self.0.threads()
     }
+    /// How long the engine waits for a GPU, at least: see [`crate::EngineBuilder::device_timeout`].
+    pub fn device_timeout(&self) -> Duration {
+        self.0.device_timeout()
+    }
     /// The devices that the engine uses, without those that it disabled.
     pub fn devices(&self) -> Vec<Device> {
         self.0.devices()
