@@ -167,6 +167,13 @@ fn chosen(names: &[String], cache: Option<&PathBuf>) -> PyResult<Vec<Chosen>> {
     Ok(all)
 }
 
+/// Seconds that the engine waits for a GPU.
+fn timeout(seconds: f64) -> PyResult<Duration> {
+    let finite = || Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+    let time = if seconds == f64::INFINITY { Some(Duration::MAX) } else { finite() };
+    time.ok_or_else(|| bad(format!("device_timeout: {seconds:?}; give seconds, more than 0, or math.inf for no limit")))
+}
+
 /// One name, or several.
 fn names(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<String>> {
     if object.is_instance_of::<PyString>() {
@@ -180,9 +187,12 @@ impl Engine {
     /// `devices`: names such as "cpu", "cuda" (all of CUDA's GPUs) or "vulkan:1". `threads`: of the host. `memory`: bytes of the
     /// host's memory for programs and results. `cache`: where compiled kernels are kept; None is the user's cache directory, as for
     /// the command-line tool, and False is nowhere. `tables`: files of `hypergrove tune`. `redundant`: everything is computed twice
-    /// and compared.
+    /// and compared. `device_timeout`: seconds that the engine waits for a GPU, at least, before the GPU counts as hung.
     #[new]
-    #[pyo3(signature = (devices=None, threads=None, memory=None, cache=None, tables=None, redundant=false))]
+    #[pyo3(signature = (
+        devices=None, threads=None, memory=None, cache=None, tables=None, redundant=false, device_timeout=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn new(
         py: Python<'_>,
         devices: Option<&Bound<'_, PyAny>>,
@@ -191,6 +201,7 @@ impl Engine {
         cache: Option<&Bound<'_, PyAny>>,
         tables: Option<Vec<PathBuf>>,
         redundant: bool,
+        device_timeout: Option<f64>,
     ) -> PyResult<Engine> {
         load_compiler(py)?;
         let cache = match cache {
@@ -210,6 +221,9 @@ impl Engine {
         }
         if let Some(memory) = memory {
             builder = builder.memory_budget(memory);
+        }
+        if let Some(seconds) = device_timeout {
+            builder = builder.device_timeout(timeout(seconds)?);
         }
         if let Some(paths) = tables {
             let read = |path: PathBuf| {
@@ -234,6 +248,15 @@ impl Engine {
     #[getter]
     fn threads(&self) -> usize {
         self.get().threads()
+    }
+
+    /// Seconds that the engine waits for a GPU, at least, before the GPU counts as hung; math.inf if there is no limit.
+    #[getter]
+    fn device_timeout(&self) -> f64 {
+        match self.get().device_timeout() {
+            Duration::MAX => f64::INFINITY,
+            time => time.as_secs_f64(),
+        }
     }
 
     /// What devices failed so far, the latest 64: a line each.

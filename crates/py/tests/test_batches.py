@@ -1,6 +1,7 @@
 """Batches: columns of any form give what single calls give, and results lie where they should."""
 
 import hashlib
+import math
 from collections import deque
 from typing import Any
 
@@ -298,6 +299,9 @@ def test_engines() -> None:
     assert list(verify_batch(key.public_key(), signatures, [b"a", b"b"], engine=engine)) == [True, True]
     assert key.public_key().is_valid(key.sign(b"m", engine=engine), b"m", engine=engine)
     assert "cpu:0" in repr(engine)
+    assert engine.device_timeout == 60
+    for seconds in [0.5, 90, math.inf]:
+        assert Engine(device_timeout=seconds).device_timeout == seconds
     double = Engine(redundant=True)
     assert list(verify_batch(key.public_key(), signatures, [b"a", b"b"], engine=double)) == [True, True]
     for options, error, text in [
@@ -311,6 +315,11 @@ def test_engines() -> None:
         ({"threads": -1}, OverflowError, "unsigned"),
         ({"tables": ["/no/such/table.toml"]}, FileNotFoundError, "No such file"),
         ({"cache": True}, TypeError, "bool"),
+        ({"device_timeout": 0}, ValueError, "device_timeout: 0.0;.*more than 0"),
+        ({"device_timeout": -1.5}, ValueError, "device_timeout: -1.5;"),
+        ({"device_timeout": math.nan}, ValueError, "device_timeout: NaN;"),
+        ({"device_timeout": 1e300}, ValueError, "math.inf"),
+        ({"device_timeout": "60"}, TypeError, "device_timeout"),
         ({"speed": 9}, TypeError, "speed"),
     ]:
         with pytest.raises(error, match=text):
