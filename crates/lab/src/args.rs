@@ -28,6 +28,10 @@ pub struct MachineOptions {
     /// Compute on the CPU with this instruction set: one that `hypergrove devices` lists, or auto for the fastest
     #[arg(long, global = true, value_name = "NAME", value_parser = isa, default_value = "auto")]
     pub isa: IsaName,
+    /// How long the tool waits for a GPU, at least, before it gives the GPU up, for example 90s or 5m. If 100 times the predicted time
+    /// of the jobs is longer, the tool waits that long
+    #[arg(long, global = true, value_name = "TIME", value_parser = duration, default_value = "60s")]
+    pub device_timeout: Duration,
 }
 
 /// The backend that is no product of the library's list.

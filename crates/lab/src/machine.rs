@@ -95,7 +95,7 @@ pub fn engine_with<'p>(
 
 /// What was asked for but the devices.
 pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
-    let mut builder = Engine::builder().tables(tables());
+    let mut builder = Engine::builder().tables(tables()).device_timeout(options.device_timeout);
     if let Some(threads) = options.threads {
         builder = builder.threads(threads.into());
     }
@@ -376,8 +376,10 @@ pub fn rates_json(rates: &Rates) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zkdilithium;
+    use clap::Parser;
     use hypergrove::backend::{Plan, Policy, Program, SlhDsaPrograms, capabilities, forward};
-    use hypergrove::{Error, SLH_DSA_SHA2_128F};
+    use hypergrove::{DEVICE_TIMEOUT, Error, SLH_DSA_SHA2_128F};
     use hypergrove_tune::table::{Table, file_name};
 
     /// A device that was there when it was listed.
@@ -429,5 +431,25 @@ mod tests {
         let alone = Engine::builder().backend(unplugged).build().unwrap();
         assert!(alone.generate(&SLH_DSA_SHA2_128F).is_err());
         assert!(alone.warnings().is_empty());
+    }
+
+    /// What all commands take.
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        options: MachineOptions,
+    }
+
+    #[test]
+    fn device_timeouts_reach_both_engines() {
+        let printer = Printer::new(true, false);
+        for (typed, timeout) in [(&[][..], DEVICE_TIMEOUT), (&["5m"], Duration::from_secs(300))] {
+            let args = ["hypergrove", "--backend", "cpu"].into_iter();
+            let args = args.chain(typed.iter().flat_map(|time| ["--device-timeout", time]));
+            let Typed { options } = Typed::try_parse_from(args).unwrap_or_else(|why| panic!("{why}"));
+            let slh_dsa = engine(&options, &printer).unwrap_or_else(|why| panic!("{}", why.message));
+            let zk = zkdilithium::engine(&options, &printer).unwrap_or_else(|why| panic!("{}", why.message));
+            assert_eq!((slh_dsa.device_timeout(), zk.device_timeout()), (timeout, timeout));
+        }
     }
 }

@@ -33,6 +33,7 @@ pub fn engine_with<'p>(
     more: impl FnOnce(EngineBuilder) -> EngineBuilder,
 ) -> Result<Watched<'p, Engine>, Failure> {
     let mut builder = more(Engine::builder()).devices(machine::devices(options)?.unwrap_or_default());
+    builder = builder.device_timeout(options.device_timeout);
     if let Some(isa) = options.isa.0 {
         builder = builder.isa(isa);
     }

@@ -143,6 +143,10 @@ fn memory_is_bounded() {
         place.run(&["devices", "--memory", size]).refuses(&["--memory"]);
     }
     place.run(&["devices", "--threads", "0"]).refuses(&["--threads"]);
+    for time in ["0", "-1", "1d", "soon", "nan"] {
+        place.run(&["devices", &format!("--device-timeout={time}")]).refuses(&["--device-timeout", time]);
+    }
+    place.run(&["devices", "--device-timeout", "5m"]).good();
     place.run(&["devices", "--isa", "mmx"]).refuses(&["mmx", "portable"]);
     place.run(&["devices", "--isa", "portable", "--backend", "reference"]).refuses(&["--isa", "reference"]);
 }
