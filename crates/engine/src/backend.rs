@@ -36,7 +36,20 @@ impl Device {
     pub fn id(&self) -> String {
         format!("{}:{}", self.backend, self.index)
     }
+
+    /// Compressions a second that are taken for granted until a run was measured, with so many threads of the host. Low on purpose, so that
+    /// the first results come soon.
+    pub fn guessed_rate(&self, threads: usize) -> f64 {
+        match self.memory {
+            0 => RATE_OF_A_THREAD * threads as f64,
+            _ => RATE_OF_A_UNIT * f64::from(self.cores.max(1)),
+        }
+    }
 }
+
+/// See [`Device::guessed_rate`]: of a host's thread, and of a compute unit.
+const RATE_OF_A_THREAD: f64 = 1e7;
+const RATE_OF_A_UNIT: f64 = 5e7;
 
 /// Name of the axis that the engine itself sets, if a backend's space has it: host threads that a program may use. With
 /// 1 a program runs on the calling thread and touches no thread pool; with more, `run` is called inside a pool. Programs
@@ -49,6 +62,17 @@ pub const STAGES: &str = "stages";
 
 /// How long a wait for a device may take, at least, before the device counts as hung: see [`Program::time_limit`].
 pub const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A device is hung when a wait for it takes so many times what its jobs were predicted to take: the prediction may be a guess, and others
+/// may use the device too.
+const HUNG: f64 = 100.0;
+
+/// How long a wait for a device may take whose jobs are predicted to take so many seconds, and at least `least`. `None` for no limit, as with
+/// `Duration::MAX`. For [`Program::time_limit`].
+pub fn time_limit(seconds: f64, least: Duration) -> Option<Duration> {
+    let limit = Duration::try_from_secs_f64(HUNG * seconds).unwrap_or(Duration::MAX);
+    Some(limit.max(least)).filter(|limit| *limit < Duration::MAX)
+}
 
 /// One choice of a policy, and its possible values. The tuner does not know what they mean.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -20,7 +20,7 @@ mod zkdilithium;
 
 pub use backend::{
     Accept, Axis, Backend, Batch, DEVICE_TIMEOUT, Device, Digests, HostMemory, Key, Policy, Program, ReachableMemory,
-    STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS, Timing, ZkDilithiumPrograms,
+    STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS, Timing, ZkDilithiumPrograms, time_limit,
 };
 pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};

@@ -25,10 +25,6 @@ const CHUNK_OF_HOST: usize = 4;
 /// Programs of zkDilithium that a device with a queue has in flight, at most.
 const MOST_IN_FLIGHT: usize = 3;
 
-/// Compressions a second that are taken for granted, until a run was measured: of a host's thread, and of a
-/// compute unit. Low on purpose, so that the first results come soon.
-const FIRST_GUESS: (f64, f64) = (1e7, 5e7);
-
 /// What a job without a plan is taken to cost before one ran: about what signing with zkDilithium costs.
 const COMPRESSIONS_WITHOUT_PLAN: f64 = 1000.0;
 
@@ -437,10 +433,6 @@ impl Programs {
     }
 
     fn facts_without_plan(&self, group: Group, full: usize, queue: usize, fixed_bytes: u64) -> GroupFacts {
-        let guess = match self.device.memory {
-            0 => FIRST_GUESS.0 * group.threads as f64,
-            _ => FIRST_GUESS.1 * f64::from(self.device.cores.max(1)),
-        };
         GroupFacts {
             group,
             plan: None,
@@ -451,7 +443,7 @@ impl Programs {
             full,
             most: AtomicUsize::new(full),
             runs: AtomicUsize::new(0),
-            guess,
+            guess: self.device.guessed_rate(group.threads),
             fixed_bytes,
             uses_expanded_keys: false,
             predicted: None,

@@ -352,8 +352,19 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use clap::Parser;
+
+    /// What all commands take, as it is typed.
+    pub(crate) fn options(typed: &[&str]) -> MachineOptions {
+        #[derive(Parser)]
+        struct Typed {
+            #[command(flatten)]
+            options: MachineOptions,
+        }
+        Typed::try_parse_from([&["hypergrove"], typed].concat()).unwrap_or_else(|why| panic!("{why}")).options
+    }
 
     #[test]
     fn devices() {

@@ -376,8 +376,8 @@ pub fn rates_json(rates: &Rates) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::tests::options;
     use crate::zkdilithium;
-    use clap::Parser;
     use hypergrove::backend::{Plan, Policy, Program, SlhDsaPrograms, capabilities, forward};
     use hypergrove::{DEVICE_TIMEOUT, Error, SLH_DSA_SHA2_128F};
     use hypergrove_tune::table::{Table, file_name};
@@ -433,20 +433,12 @@ mod tests {
         assert!(alone.warnings().is_empty());
     }
 
-    /// What all commands take.
-    #[derive(Parser)]
-    struct Typed {
-        #[command(flatten)]
-        options: MachineOptions,
-    }
-
     #[test]
     fn device_timeouts_reach_both_engines() {
         let printer = Printer::new(true, false);
-        for (typed, timeout) in [(&[][..], DEVICE_TIMEOUT), (&["5m"], Duration::from_secs(300))] {
-            let args = ["hypergrove", "--backend", "cpu"].into_iter();
-            let args = args.chain(typed.iter().flat_map(|time| ["--device-timeout", time]));
-            let Typed { options } = Typed::try_parse_from(args).unwrap_or_else(|why| panic!("{why}"));
+        let of_cpu = ["--backend", "cpu"];
+        for (typed, timeout) in [(&[][..], DEVICE_TIMEOUT), (&["--device-timeout", "5m"], Duration::from_secs(300))] {
+            let options = options(&[&of_cpu, typed].concat());
             let slh_dsa = engine(&options, &printer).unwrap_or_else(|why| panic!("{}", why.message));
             let zk = zkdilithium::engine(&options, &printer).unwrap_or_else(|why| panic!("{}", why.message));
             assert_eq!((slh_dsa.device_timeout(), zk.device_timeout()), (timeout, timeout));

@@ -8,6 +8,7 @@ use crate::record::Record;
 use crate::stopwatch::Times;
 use hypergrove::backend::{Axis, Hasher, Policy, Sha256Programs, THREADS};
 use hypergrove::{Backend, Cpu, Device, Messages, Work};
+use hypergrove_engine::time_limit;
 use std::time::{Duration, Instant};
 
 /// What is measured.
@@ -21,6 +22,8 @@ pub(crate) struct Point {
     pub(crate) policy: Policy,
     /// Time for the timed runs.
     pub(crate) budget: Duration,
+    /// How long a wait for the device may take, at least.
+    pub(crate) timeout: Duration,
 }
 
 /// Times of messages whose sums were right.
@@ -108,12 +111,15 @@ pub(crate) fn sha256_point(
     bounds: Bounds,
     point: &Point,
 ) -> Result<Sample, Failure> {
-    let Point { size, ref policy, budget, .. } = *point;
+    let Point { size, ref policy, budget, timeout, .. } = *point;
     let mut hasher = backend.sha256_on(device)?.prepare(device, policy)?;
-    // Some policies are very slow.
-    hasher.time_limit(None);
     let most = most_bytes(device, policy);
     let count = point.count.unwrap_or((most.min(BYTES) / size.max(64)).clamp(1, 4 * MANY));
+    // Some policies are very slow: the guess is what a slow device takes.
+    let blocks = count * (size + PADDING_LEAST).div_ceil(BLOCK_BYTES);
+    let threads = policy.get(THREADS).unwrap_or(1) as usize;
+    let seconds = blocks.max(most / BLOCK_BYTES) as f64 / device.guessed_rate(threads);
+    hasher.time_limit(time_limit(seconds, timeout));
     let mut bytes = vec![0; size * count];
     // A message tells its number where it is long enough, and no two pages are alike.
     for (number, word) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -137,7 +143,6 @@ pub(crate) fn sha256_point(
         times.push(time.as_secs_f64());
     }
     let resident = resident(&mut *hasher, device, messages, &want, most)?;
-    let threads = policy.get(THREADS).unwrap_or(1) as usize;
     Ok(Sample { size, count, times: Times::new(times), resident, bounds, threads })
 }
 
@@ -231,8 +236,8 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
             let all = if policy.iter().any(|(name, _)| *name == THREADS) { &[][..] } else { &threads };
             let policy = Policy([all, &policy].concat());
             for &size in &args.sha256 {
-                let (size, budget) = (size as usize, args.budget());
-                let point = Point { size, count: args.batch, policy: policy.clone(), budget };
+                let (size, budget, timeout) = (size as usize, args.budget(), options.device_timeout);
+                let point = Point { size, count: args.batch, policy: policy.clone(), budget, timeout };
                 let sample = sha256_point(&*backend, &device, bounds, &point)?;
                 if args.json {
                     printer.line(sample.record(&device, &policy).line())?;
@@ -289,4 +294,72 @@ fn axes(text: &str, space: &[Axis]) -> Result<Vec<(&'static str, u32)>, Failure>
             Ok((axis.name, number))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::tests::options;
+    use hypergrove::backend::{Reference, capabilities, forward};
+    use hypergrove::{DEVICE_TIMEOUT, Error, Timing};
+
+    /// A device that hangs.
+    struct Hung;
+    struct HungHasher(Option<Duration>);
+
+    impl Backend for Hung {
+        fn name(&self) -> &'static str {
+            "hung"
+        }
+        fn devices(&self) -> Result<Vec<Device>, Error> {
+            Ok(vec![Device { backend: "hung", ..Reference.devices()?.remove(0) }])
+        }
+        forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
+        capabilities!(has sha256; lacks slh_dsa, zkdilithium, host_memory;);
+    }
+
+    impl Sha256Programs for Hung {
+        fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
+            Ok(Box::new(HungHasher(None)))
+        }
+    }
+
+    impl Hasher for HungHasher {
+        fn space(&self) -> Vec<Axis> {
+            Vec::new()
+        }
+        fn longest(&self) -> usize {
+            usize::MAX
+        }
+        fn run(&mut self, _: Messages<'_>, _: &mut [[u8; 32]]) -> Result<Timing, Error> {
+            let limit = self.0.expect("nobody waits for ever");
+            Err(Error::Device { device: "hung:0".into(), what: format!("no answer in {limit:?}") })
+        }
+        fn resident(
+            &mut self,
+            _: Messages<'_>,
+            _: usize,
+            _: usize,
+            _: &mut [[u8; 32]],
+        ) -> Result<Option<Vec<Duration>>, Error> {
+            Ok(None)
+        }
+        fn link(&mut self) -> Result<Option<f64>, Error> {
+            Ok(None)
+        }
+        fn time_limit(&mut self, limit: Option<Duration>) {
+            self.0 = limit;
+        }
+    }
+
+    #[test]
+    fn a_device_that_hangs_ends_the_measurement() {
+        let device = Hung.devices().unwrap().remove(0);
+        let bounds = Bounds { hashes: Limits::of(Vec::new(), &options(&[])), link: None };
+        for (timeout, limit) in [(DEVICE_TIMEOUT, "60s"), (Duration::ZERO, "2.62144s")] {
+            let point = Point { size: 64, count: Some(10), policy: Policy::default(), budget: Duration::ZERO, timeout };
+            let why = sha256_point(&Hung, &device, bounds, &point).err().map(|why| why.message).unwrap_or_default();
+            assert!(why.starts_with(&format!("hung:0 failed: no answer in {limit}")), "{why}");
+        }
+    }
 }

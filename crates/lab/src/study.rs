@@ -65,6 +65,8 @@ fn most(kind: Kind, there: usize) -> usize {
 struct Place {
     backend: Arc<dyn Backend>,
     device: Device,
+    /// How long a wait for the device may take, at least.
+    timeout: Duration,
 }
 
 impl Place {
@@ -72,7 +74,7 @@ impl Place {
         if self.device.memory > 0 { Kind::Gpu } else { Kind::Cpu }
     }
     fn trials(&self) -> trial::Place<'_> {
-        trial::Place { backend: &*self.backend, device: &self.device }
+        trial::Place { backend: &*self.backend, device: &self.device, timeout: self.timeout }
     }
     fn clock(&self) -> Option<f64> {
         self.backend.clock(&self.device).or_else(|| if self.kind() == Kind::Cpu { machine::clock() } else { None })
@@ -139,7 +141,8 @@ fn places(options: &MachineOptions) -> Result<(Vec<Place>, String), Failure> {
             absent.push(format!("{}: {why}", backend.name()));
         }
         let these = there.into_iter().filter(|device| index.map_or(device.automatic, |index| index == device.index));
-        places.extend(these.map(|device| Place { backend: backend.clone(), device }));
+        let timeout = options.device_timeout;
+        places.extend(these.map(|device| Place { backend: backend.clone(), device, timeout }));
     }
     Ok((places, absent.join("; ")))
 }
@@ -597,7 +600,7 @@ impl Study<'_> {
     /// End to end; `kernels_per_s` is of messages in the device's own memory.
     fn hashes(&mut self, row: &HashRow) -> Result<(), Failure> {
         let Some(place) = self.place(row.on)? else { return Ok(()) };
-        let Place { backend, device } = &place;
+        let Place { backend, device, timeout } = &place;
         let (space, bounds) = space_and_bounds(&**backend, device, self.options)?;
         let name = |axis: &str| space.iter().find(|known| known.name == axis).map(|known| known.name);
         let sizes = self.some(&row.bytes.all(|| 1));
@@ -630,7 +633,7 @@ impl Study<'_> {
                     }
                     let budget = self.budget(HASH_SECONDS);
                     let count = Some(if self.args.quick { row.messages.min(QUICK_MESSAGES) } else { row.messages });
-                    let point = Point { size, count, policy: policy.clone(), budget };
+                    let point = Point { size, count, policy: policy.clone(), budget, timeout: *timeout };
                     let sample = sha256_point(&**backend, device, bounds, &point)?;
                     let record = sample.record(device, &policy);
                     self.emit(Record { shape: base.shape, clock_hz: place.clock(), ..record })?;

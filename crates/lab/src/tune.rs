@@ -73,6 +73,8 @@ struct Tuner<'a> {
     args: &'a Tune,
     backend: Arc<dyn Backend>,
     device: Device,
+    /// How long a wait for the device may take, at least.
+    timeout: Duration,
     threads: usize,
     printer: &'a Printer,
     bar: Bar,
@@ -122,7 +124,8 @@ pub fn run(args: &Tune, options: &MachineOptions, printer: &Printer, write: Writ
         printer.warning(format_args!("{}: {lines} lines are no samples and were left out", state.display()));
     }
     let bar = printer.progress_of_time(budget, "tuning");
-    let tuner = Tuner { args, backend, device, threads, printer, bar, start: Instant::now(), budget };
+    let timeout = options.device_timeout;
+    let tuner = Tuner { args, backend, device, timeout, threads, printer, bar, start: Instant::now(), budget };
     let rows = tuner.rows(&sets, &mut journal);
     tuner.bar.finish_and_clear();
     machine::warn(&*tuner.backend, printer);
@@ -190,6 +193,10 @@ impl Tuner<'_> {
         Ok((axes, base))
     }
 
+    fn workload(&self, plan: &Plan, jobs: usize, base: &Policy) -> Result<Workload, Failure> {
+        Ok(Workload::new(&self.backend, &self.device, self.timeout, plan, jobs, base)?)
+    }
+
     /// Batch sizes of an op, ascending.
     fn batches(&self, plan: &Plan, base: &Policy) -> Result<Vec<usize>, Failure> {
         if !self.args.batch.is_empty() {
@@ -201,7 +208,7 @@ impl Tuner<'_> {
         let mut most = self.backend.slh_dsa_on(&self.device)?.jobs(&self.device, plan, base).max(1);
         if self.device.memory == 0 {
             // One job tells how many take long enough.
-            let (one, _) = Workload::new(&self.backend, &self.device, plan, 1, base)?.run(base)?;
+            let (one, _) = self.workload(plan, 1, base)?.run(base)?;
             most = most.min(((HOST_RUN / one) as usize).max(self.threads).next_power_of_two());
         }
         Ok(LADDER.into_iter().filter(|jobs| 2 * jobs <= most).chain([most]).collect())
@@ -356,7 +363,7 @@ impl Tuner<'_> {
         let plan = Plan::new(one.params, one.op);
         let (space, base) = self.space(&plan)?;
         let start = Instant::now();
-        let mut workload = Workload::new(&self.backend, &self.device, &plan, one.jobs, &base)?;
+        let mut workload = self.workload(&plan, one.jobs, &base)?;
         let question = one.question();
         let timed = Timed::new(&mut workload, start + share.mul_f64(1.0 - CONFIRMED));
         let mut lab = Recorded { journal, question, lab: Watched { lab: timed, tuner: self, one, questions } };

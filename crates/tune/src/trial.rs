@@ -1,6 +1,6 @@
 //! One program under one policy, with jobs whose right answers are known.
 
-use hypergrove_engine::{Backend, Batch, Device, Error, Key, Policy, Program, THREADS, Timing};
+use hypergrove_engine::{Backend, Batch, Device, Error, Key, Policy, Program, THREADS, Timing, time_limit};
 use hypergrove_fips205::plan::{Op, Plan, cache_bytes};
 use hypergrove_fips205::{Params, Position, PreHash, reference};
 use rayon::prelude::*;
@@ -21,6 +21,8 @@ pub struct Place<'a> {
     pub backend: &'a dyn Backend,
     /// One of its devices.
     pub device: &'a Device,
+    /// How long a wait for the device may take, at least: see [`time_limit`].
+    pub timeout: Duration,
 }
 
 impl Place<'_> {
@@ -210,8 +212,10 @@ impl Trial {
     /// Prepares one for up to `most` jobs.
     pub fn new(place: Place<'_>, plan: &Plan, most: usize, policy: &Policy) -> Result<Trial, Error> {
         let mut program = place.backend.slh_dsa_on(place.device)?.prepare(place.device, plan, most, policy)?;
-        // Nothing is predicted of a policy that nobody has measured, and some are very slow.
-        program.time_limit(None);
+        // Nobody has measured this policy, and some are very slow: the guess is what a slow device takes.
+        let threads = policy.get(THREADS).unwrap_or(1) as usize;
+        let seconds = plan.work().compressions() * most as f64 / place.device.guessed_rate(threads);
+        program.time_limit(time_limit(seconds, place.timeout));
         let pool = match policy.get(THREADS) {
             Some(threads @ 2..) => {
                 let pool = ThreadPoolBuilder::new().num_threads(threads as usize).build();
@@ -270,13 +274,13 @@ impl Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove_engine::Reference;
+    use hypergrove_engine::{DEVICE_TIMEOUT, Reference};
     use hypergrove_fips205::TOY_SHA2_16;
 
     #[test]
     fn answers_are_checked() {
         let device = Reference.devices().unwrap().remove(0);
-        let place = Place { backend: &Reference, device: &device };
+        let place = Place { backend: &Reference, device: &device, timeout: DEVICE_TIMEOUT };
         let plans = [Op::Keygen, Op::Sign, Op::Verify].map(|op| Plan::new(&TOY_SHA2_16, op));
         for plan in plans.into_iter().chain([Plan::new(&TOY_SHA2_16, Op::Sign).with_cached_layers(2)]) {
             let mut jobs = Jobs::new(place, plan.clone(), 3, 2, 2).unwrap();

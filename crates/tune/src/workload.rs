@@ -18,16 +18,18 @@ const DISTINCT_ON_HOSTS: usize = 16;
 pub struct Workload {
     backend: Arc<dyn Backend>,
     device: Device,
+    timeout: Duration,
     jobs: Jobs,
     count: usize,
     prepared: Vec<Trial>,
 }
 
 impl Workload {
-    /// A batch of `count` jobs: `base` has the number of threads, where the space has that.
+    /// A batch of `count` jobs: `base` has the number of threads, where the space has that. `timeout` is that of [`Place`].
     pub fn new(
         backend: &Arc<dyn Backend>,
         device: &Device,
+        timeout: Duration,
         plan: &Plan,
         count: usize,
         base: &Policy,
@@ -35,8 +37,9 @@ impl Workload {
         let is_host = device.memory == 0 || !device.automatic;
         let distinct = if is_host { DISTINCT_ON_HOSTS } else { DISTINCT };
         let threads = base.get(THREADS).unwrap_or(1) as usize;
-        let jobs = Jobs::new(Place { backend: &**backend, device }, plan.clone(), count, distinct, threads)?;
-        Ok(Workload { backend: backend.clone(), device: device.clone(), jobs, count, prepared: Vec::new() })
+        let place = Place { backend: &**backend, device, timeout };
+        let jobs = Jobs::new(place, plan.clone(), count, distinct, threads)?;
+        Ok(Workload { backend: backend.clone(), device: device.clone(), timeout, jobs, count, prepared: Vec::new() })
     }
 
     /// One run: seconds end to end, and what the program reports.
@@ -58,7 +61,7 @@ impl Workload {
 
     /// Compiles, on all cores, what these policies need and is not there yet.
     fn expect(&self, policies: &[Policy]) {
-        let Workload { backend, device, jobs, count, prepared } = self;
+        let Workload { backend, device, jobs, count, prepared, .. } = self;
         let (Some(programs), plan) = (backend.slh_dsa(), jobs.plan()) else { return };
         std::thread::scope(|scope| {
             for policy in policies.iter().filter(|policy| !prepared.iter().any(|trial| trial.policy() == *policy)) {
@@ -74,7 +77,7 @@ impl Workload {
         if self.prepared.len() >= PREPARED {
             self.prepared.remove(0);
         }
-        let place = Place { backend: &*self.backend, device: &self.device };
+        let place = Place { backend: &*self.backend, device: &self.device, timeout: self.timeout };
         loop {
             match Trial::new(place, self.jobs.plan(), self.count, policy) {
                 Err(Error::OutOfMemory { .. }) if !self.prepared.is_empty() => drop(self.prepared.remove(0)),

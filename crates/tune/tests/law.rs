@@ -1,8 +1,8 @@
 //! Searches and tables on a device whose time follows a known law.
 
 use hypergrove_engine::{
-    Axis, Backend, Batch, Choice, Device, Error, Knowledge, Policy, PolicySource, Program, Reference, SlhDsaPrograms,
-    THREADS, Timing, capabilities, forward,
+    Axis, Backend, Batch, Choice, DEVICE_TIMEOUT, Device, Error, Knowledge, Policy, PolicySource, Program, Reference,
+    SlhDsaPrograms, THREADS, Timing, capabilities, forward,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates, Slot};
 use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_192F, TOY_SHA2_16};
@@ -251,7 +251,7 @@ fn what_comes_next_is_announced_unless_its_times_are_known() {
 }
 
 /// A backend with the axes above, whose programs sleep by the law and answer as the reference; by policy `tile = 5` they
-/// answer wrong.
+/// answer wrong, by `tile = 10` the device hangs.
 struct Device1 {
     fingerprint: &'static str,
     /// What its programs say that they took without the host.
@@ -300,6 +300,8 @@ impl SlhDsaPrograms for Device1 {
             kernels: self.kernels,
             inner,
             wrong: policy.get("tile") == Some(5),
+            hangs: policy.get("tile") == Some(10),
+            limit: None,
             seconds: law(policy) / 30.0,
         }))
     }
@@ -309,6 +311,8 @@ struct Answers {
     kernels: Duration,
     inner: Box<dyn Program>,
     wrong: bool,
+    hangs: bool,
+    limit: Option<Duration>,
     seconds: f64,
 }
 
@@ -317,13 +321,20 @@ impl Program for Answers {
         self.inner.plan()
     }
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        if self.hangs {
+            let limit = self.limit.expect("nobody waits for ever");
+            return Err(Error::Device { device: "fake:0".into(), what: format!("no answer in {limit:?}") });
+        }
         let timing = self.inner.run(batch, out)?;
         out[out.len() - 1] ^= u8::from(self.wrong);
         std::thread::sleep(Duration::from_secs_f64(self.seconds));
         Ok(Timing { execute: self.kernels, ..timing })
     }
-    forward!(self => self.inner; elsewhere, time_limit, only_run);
+    forward!(self => self.inner; elsewhere, only_run);
 
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.limit = limit;
+    }
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.inner.read(slot)
     }
@@ -335,7 +346,7 @@ fn every_answer_is_compared_and_what_does_not_fit_is_passed_over() {
     let device = backend.devices().unwrap().remove(0);
     for op in [Op::Keygen, Op::Sign, Op::Verify] {
         let plan = Plan::new(&TOY_SHA2_16, op);
-        let mut workload = Workload::new(&backend, &device, &plan, 5, &base()).unwrap();
+        let mut workload = Workload::new(&backend, &device, DEVICE_TIMEOUT, &plan, 5, &base()).unwrap();
         let until = Instant::now() + Duration::from_secs(60);
         let mut lab = Timed::new(&mut workload, until);
         assert_eq!(lab.run(&base().with("block", 256)), Ok(None));
@@ -347,6 +358,23 @@ fn every_answer_is_compared_and_what_does_not_fit_is_passed_over() {
         );
         lab.until = Instant::now();
         assert_eq!(lab.run(&base()), Err(Stop::Budget));
+    }
+}
+
+/// The limit of a wait is the caller's, or 100 times what a guess predicts.
+#[test]
+fn a_device_that_hangs_ends_the_search() {
+    let backend: Arc<dyn Backend> = Arc::new(Device1::new(""));
+    let device = backend.devices().unwrap().remove(0);
+    let plan = Plan::new(&TOY_SHA2_16, Op::Verify);
+    let guess = 100.0 * (plan.work().compressions() * 5.0 / device.guessed_rate(64));
+    for (timeout, limit) in [(DEVICE_TIMEOUT, DEVICE_TIMEOUT), (Duration::ZERO, Duration::from_secs_f64(guess))] {
+        let mut workload = Workload::new(&backend, &device, timeout, &plan, 5, &base()).unwrap();
+        let mut lab = Timed::new(&mut workload, Instant::now() + Duration::from_secs(60));
+        let seeds = [base().with("tile", 10)];
+        let why = find(search("descent"), &axes(), &base(), &seeds, &mut lab, |_| {}).err();
+        let what = format!("no answer in {limit:?}");
+        assert_eq!(why, Some(Error::Device { device: "fake:0".into(), what }));
     }
 }
 
@@ -380,7 +408,8 @@ fn a_device_with_memory_is_judged_by_its_kernels() {
     let time = |kernels: Duration, memory: u64| {
         let backend: Arc<dyn Backend> = Arc::new(Device1 { kernels, ..Device1::new("") });
         let device = Device { memory, ..backend.devices().unwrap().remove(0) };
-        let mut workload = Workload::new(&backend, &device, &Plan::new(&TOY_SHA2_16, Op::Keygen), 1, &base()).unwrap();
+        let plan = Plan::new(&TOY_SHA2_16, Op::Keygen);
+        let mut workload = Workload::new(&backend, &device, DEVICE_TIMEOUT, &plan, 1, &base()).unwrap();
         let until = Instant::now() + Duration::from_secs(60);
         Duration::from_secs_f64(Timed::new(&mut workload, until).run(&base()).unwrap().unwrap())
     };

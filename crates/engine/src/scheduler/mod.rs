@@ -32,7 +32,7 @@ pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, QueuedJob, Scale, Worker, is_fault};
 
 use crate::programs::{AnyProgram, Group, GroupFacts, Kind, Programs};
-use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, SelfTested, THREADS, Timing};
+use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, SelfTested, THREADS, Timing, time_limit};
 use call::{Call, Scopes};
 use choice::{CallRates, Lazy};
 use feed::{Feed, FeedJobs};
@@ -53,10 +53,6 @@ const MOST_FAULTS: usize = 64;
 
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
-
-/// A device is hung when a wait for it takes so many times what its jobs were predicted to take: the prediction may be a guess, and others
-/// may use the device too.
-const HUNG: f64 = 100.0;
 
 /// One kind of job: what a client of the scheduler is. A job may be a block of many alike: what is done once a block costs each of
 /// them little.
@@ -204,7 +200,8 @@ impl Place<'_> {
         let compute = |program: &mut AnyProgram| {
             program.elsewhere(self.elsewhere);
             if !self.worker.is_host() {
-                program.time_limit(self.scheduler.time_limit(facts, jobs));
+                let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
+                program.time_limit(time_limit(seconds * jobs as f64, self.scheduler.options.device_timeout));
             }
             let Some((done, timing)) = work(program)? else { return Ok(None) };
             *lock(&self.scheduler.timing) += &timing;
@@ -352,13 +349,6 @@ impl Scheduler {
             worker.disable(&error);
         }
         others
-    }
-
-    /// How long a wait for a device may take that runs so many jobs.
-    fn time_limit(&self, facts: &GroupFacts, jobs: usize) -> Option<Duration> {
-        let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
-        let limit = Duration::try_from_secs_f64(HUNG * seconds * jobs as f64).unwrap_or(Duration::MAX);
-        Some(limit.max(self.options.device_timeout)).filter(|limit| *limit < Duration::MAX)
     }
 
     /// Failures of devices so far, the latest of them.
