@@ -32,6 +32,7 @@ pub(crate) fn check() -> Step {
     for features in &sets {
         lint(&["hypergrove", "--no-default-features", "--features", &features.join(",")])?;
     }
+    lint(&["hypergrove", "--all-targets"])?;
     lint(&["hypergrove-tune"])?;
     lint(&["hypergrove-lab", "--no-default-features"])?;
     Ok(Outcome::Passed(format!("{} combinations of the library's features", sets.len())))

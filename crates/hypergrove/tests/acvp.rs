@@ -7,7 +7,7 @@ use hypergrove::{
     BackendEntry, Cpu, Engine, Isa, Mode, Params, Randomizer, Seeds, SignJob, Signature, SigningKey, VerifyJob,
     VerifyingKey, signature,
 };
-use hypergrove_testkit::{acvp, vectors};
+use hypergrove_testkit::acvp;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
@@ -204,7 +204,7 @@ fn sigver() {
 #[ignore = "about 2^31 compressions a set: minutes"]
 #[cfg(feature = "draft-sp800-230")]
 fn draft_sets() {
-    let Some(cases) = vectors::sp800_230_draft() else { return };
+    let Some(cases) = hypergrove_testkit::vectors::sp800_230_draft() else { return };
     let engine = Engine::new().expect("an engine");
     for case in cases {
         let p: &Params = case.parameter_set.parse().expect("a draft set");
