@@ -14,7 +14,7 @@ use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey as RawSigningKey, Si
 use rayon::prelude::*;
 use std::ops::Deref;
 use std::vec::IntoIter;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::{Zeroize, Zeroizing, optimization_barrier};
 
 /// Jobs that a thread lists for a program, at least: one takes a few nanoseconds.
 const JOBS_OF_A_THREAD: usize = 4096;
@@ -185,7 +185,7 @@ impl Job for KeygenBlock<'_> {
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Vec<SigningKey>, Error>>, Error> {
         let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.0));
-        let mut keys = made(place, &seeds)?.into_iter();
+        let mut keys = made(place, &seeds.0)?.into_iter();
         Ok(jobs.iter().map(|(_, asked)| Ok(keys.by_ref().take(asked.count).collect())).collect())
     }
 
@@ -219,11 +219,11 @@ impl Job for KeygenIntoBlock<'_> {
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
         let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.seeds));
-        keygen(place, &seeds, jobs.iter_mut().flat_map(|(_, asked)| &mut *asked.job.keys).collect())?;
+        keygen(place, &seeds.0, jobs.iter_mut().flat_map(|(_, asked)| &mut *asked.job.keys).collect())?;
         if place.scheduler.options.redundant {
             let mut second = SigningKeys::new();
             let place = Place { elsewhere: true, ..*place };
-            keygen(&place, &seeds, second.room(seeds.len()).iter_mut().collect())?;
+            keygen(&place, &seeds.0, second.room(seeds.0.len()).iter_mut().collect())?;
             let mut again = second.room_again();
             for (_, asked) in &*jobs {
                 let (mine, others) = again.split_at(asked.count);
@@ -231,19 +231,11 @@ impl Job for KeygenIntoBlock<'_> {
                 again = others;
             }
         }
-        let write_public = |(_, asked): &mut (usize, QueuedJob<Self>)| {
-            let KeygenIntoBlock { keys, public: Some(public), .. } = &mut asked.job else { return };
-            for (public, private) in public.iter_mut().zip(&**keys) {
-                let [rho, t] = public_parts(private);
-                let (to_rho, to_t) = public.split_at_mut(rho.len());
-                to_rho.copy_from_slice(rho);
-                to_t.copy_from_slice(t);
-            }
-        };
-        match place.pool {
-            Some(pool) if jobs.len() > 1 => pool.install(|| jobs.par_iter_mut().for_each(write_public)),
-            _ => jobs.iter_mut().for_each(write_public),
-        }
+        let with_public = jobs.iter_mut().filter_map(|(_, asked)| {
+            let KeygenIntoBlock { keys, public, .. } = &mut asked.job;
+            Some((&**keys, public.as_deref_mut()?))
+        });
+        write_public(place, with_public.collect());
         Ok(jobs.iter().map(|_| Ok(())).collect())
     }
 
@@ -293,8 +285,7 @@ impl ZkJob for KeygenJob<'_> {
     }
 
     fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<SigningKey>, Error> {
-        let seeds = seeds(jobs.iter().map(|job| std::slice::from_ref(job.0)));
-        made(place, &seeds)
+        made(place, &seeds(jobs.iter().map(|job| std::slice::from_ref(job.0))).0)
     }
 
     fn result(key: SigningKey) -> Result<SigningKey, Error> {
@@ -410,9 +401,19 @@ pub(super) fn verify<'m>(
     place.checked(work, |first, second| compare(place, "verdict", first, &second?))
 }
 
-fn seeds<'a>(blocks: impl Iterator<Item = &'a [[u8; SEED_BYTES]]> + Clone) -> Zeroizing<Vec<[u8; SEED_BYTES]>> {
-    let mut all = Zeroizing::new(Vec::with_capacity(blocks.clone().map(<[_]>::len).sum()));
-    blocks.for_each(|block| all.extend_from_slice(block));
+/// Copies of seeds. On drop, they are wiped by the widest stores there are, where `zeroize` would write byte by byte.
+struct Seeds(Vec<[u8; SEED_BYTES]>);
+
+impl Drop for Seeds {
+    fn drop(&mut self) {
+        self.0.fill([0; SEED_BYTES]);
+        optimization_barrier(&self.0[..]);
+    }
+}
+
+fn seeds<'a>(blocks: impl Iterator<Item = &'a [[u8; SEED_BYTES]]> + Clone) -> Seeds {
+    let mut all = Seeds(Vec::with_capacity(blocks.clone().map(<[_]>::len).sum()));
+    blocks.for_each(|block| all.0.extend_from_slice(block));
     all
 }
 
@@ -430,6 +431,22 @@ fn made(place: &Place<'_>, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>
 /// Writes the key of each seed to its place.
 fn keygen(place: &Place<'_>, seeds: &[[u8; SEED_BYTES]], mut places: Vec<&mut SigningKeyBytes>) -> Result<(), Error> {
     program(place, Op::Keygen, seeds.len(), |program| program.keygen(seeds, &mut places))
+}
+
+/// Writes the public keys of private keys, block by block.
+fn write_public(place: &Place<'_>, blocks: Vec<(&[SigningKeyBytes], &mut [[u8; PK_BYTES]])>) {
+    let write = |(private, public): (&[SigningKeyBytes], &mut [[u8; PK_BYTES]])| {
+        for (public, private) in public.iter_mut().zip(private) {
+            let [rho, t] = public_parts(private);
+            let (to_rho, to_t) = public.split_at_mut(rho.len());
+            to_rho.copy_from_slice(rho);
+            to_t.copy_from_slice(t);
+        }
+    };
+    match place.pool {
+        Some(pool) if blocks.len() > 1 => pool.install(|| blocks.into_par_iter().for_each(write)),
+        _ => blocks.into_iter().for_each(write),
+    }
 }
 
 /// What `work` makes of each, on the threads of the place.
