@@ -303,7 +303,7 @@ pub struct Programs {
     without_plan: Policy,
     /// Bytes that programs may hold between two calls.
     budget: u64,
-    knowledge: Option<Arc<dyn Knowledge>>,
+    knowledge: Arc<dyn Knowledge>,
     known: Mutex<Vec<Arc<GroupFacts>>>,
     pool: Mutex<ProgramPool>,
     /// A program is used no more.
@@ -318,7 +318,7 @@ impl Programs {
         backend: Arc<dyn Backend>,
         device: Device,
         budget: u64,
-        knowledge: Option<Arc<dyn Knowledge>>,
+        knowledge: Arc<dyn Knowledge>,
         without_plan: Policy,
     ) -> Programs {
         let (known, pool, changed, ended) = Default::default();
@@ -333,8 +333,8 @@ impl Programs {
     }
 
     /// What is known of the device before anything runs.
-    pub fn knowledge(&self) -> Option<&dyn Knowledge> {
-        self.knowledge.as_deref()
+    pub fn knowledge(&self) -> &dyn Knowledge {
+        &*self.knowledge
     }
 
     /// The device.
@@ -377,7 +377,7 @@ impl Programs {
         let default = Policy(threads.into_iter().collect());
         let full = programs.jobs(&self.device, &plan, &default).max(1);
         let queue = programs.queue(&self.device, &plan).clamp(1, self.device.queue.max(1)) as usize;
-        let known_already = self.knowledge.as_ref().and_then(|it| it.choose(&*self.backend, &self.device, &plan, full));
+        let known_already = self.knowledge.choose(&*self.backend, &self.device, &plan, full);
         let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
         let predicted = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
         let facts = self.facts_without_plan(group, full, queue, 0);
@@ -466,8 +466,8 @@ impl Programs {
         let bucket = facts.group.bucket(jobs);
         let mut all = lock(&facts.chosen);
         look(all[bucket.ilog2() as usize].get_or_insert_with(|| {
-            let known = self.knowledge.as_ref().zip(facts.plan.as_ref());
-            let found = known.and_then(|(it, plan)| it.choose(&*self.backend, &self.device, plan, bucket));
+            let choose = |plan| self.knowledge.choose(&*self.backend, &self.device, plan, bucket);
+            let found = facts.plan.as_ref().and_then(choose);
             let bytes = |policy: &Policy| self.bytes_by(facts, bucket, policy);
             let choice = match found {
                 Some(choice) => Choice { policy: facts.within_threads(choice.policy), ..choice },

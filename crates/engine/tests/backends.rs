@@ -441,7 +441,7 @@ impl Knowledge for Hopeful {
 fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
     let p = &TOY_SHA2_16;
     let device = Reference.devices().unwrap().remove(0);
-    let programs = Programs::new(Arc::new(Reference), device, 0, Some(Arc::new(Hopeful)), Policy::default());
+    let programs = Programs::new(Arc::new(Reference), device, 0, Arc::new(Hopeful), Policy::default());
     let facts = |op| programs.facts(Group::slh_dsa(p, op, 0, 1)).unwrap();
     let (keygen, sign) = (facts(Op::Keygen), facts(Op::Sign));
     let keys = [key(p)];

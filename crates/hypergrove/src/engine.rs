@@ -612,7 +612,7 @@ impl Inner {
         let kind = Kind::SlhDsa { params, op, cached_layers };
         let of = |worker: &Worker| Group { kind, threads: scheduler.threads_for(worker, kind, batch) };
         let wide = Group { kind, threads: scheduler.options.threads };
-        let suited = scheduler.suited((batch > 1 && scheduler.may_choose()).then_some(wide), Some(batch));
+        let suited = scheduler.suited((batch > 1).then_some(wide), Some(batch));
         let (live, device_why) = (suited.workers, suited.why);
         let worker = match scheduler.suited_alone(kind).filter(|_| batch == 1) {
             Some(other) => other,

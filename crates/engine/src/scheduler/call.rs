@@ -683,8 +683,11 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
 }
 
 impl<J: Job, I: Iterator<Item = QueuedJob<J>>> Drop for Call<'_, J, I> {
-    /// Also where a sink panics: no permit is waited for any more, none is kept.
+    /// Also where a sink panics: no job is wanted any more, no permit is waited for, none is kept.
     fn drop(&mut self) {
+        if let Some(feed) = self.feed {
+            feed.stop();
+        }
         for device in &mut self.devices {
             if let Some(request) = device.request.take() {
                 device.worker.permits.withdraw(request);

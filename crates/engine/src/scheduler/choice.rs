@@ -4,9 +4,9 @@
 //! A device that has done such jobs before is judged by that, or by its table. A device that is not known gets chunks
 //! while the host has some too, and is known then. So the crossover is where measured times meet.
 
+use super::Scheduler;
 use super::permits::lock;
 use super::worker::Worker;
-use super::{Scheduler, worker};
 use crate::programs::{Group, Kind};
 use crate::{Backend, Device, PolicySource};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -96,7 +96,7 @@ impl Worker {
             return Some(measured * total);
         }
         let by_line = || {
-            let estimate = self.programs.knowledge()?.interpolate(&times, program)?;
+            let estimate = self.programs.knowledge().interpolate(&times, program)?;
             Some(estimate / program as f64 * total)
         };
         if times.len() > 1 {
@@ -109,36 +109,25 @@ impl Worker {
 }
 
 impl Scheduler {
-    /// Whether other devices may be initialised.
-    pub fn may_choose(&self) -> bool {
-        self.lazy.is_some()
-    }
-
     /// The devices that are initialised lazily, initialised.
-    fn others(&self) -> &[Worker] {
+    pub(super) fn others(&self) -> &[Worker] {
         let Some(Lazy { wake, workers, busy }) = &self.lazy else { return &[] };
         let _busy = lock(busy);
         workers.get_or_init(|| {
-            let mut all: Vec<(Device, Arc<dyn Backend>)> = Vec::new();
+            let mut all: Vec<(Arc<dyn Backend>, Device)> = Vec::new();
             for backend in wake() {
                 for device in backend.devices().unwrap_or_default() {
                     // One that an earlier backend reaches too is that backend's.
-                    let seen = device.uuid.is_some() && all.iter().any(|(other, _)| other.uuid == device.uuid);
+                    let seen = device.uuid.is_some() && all.iter().any(|(_, other)| other.uuid == device.uuid);
                     if device.automatic && !seen {
-                        all.push((device, backend.clone()));
+                        all.push((backend.clone(), device));
                     }
                 }
             }
             let share = self.options.memory_budget_with_others / (2 * all.len().max(1)) as u64;
-            let worker =
-                |(device, backend)| worker(backend, device, share, false, &self.options, &self.know, &self.policy);
-            all.into_iter().map(worker).collect()
+            let (threads, know, policy) = (self.options.threads, &self.know, &self.policy);
+            all.into_iter().map(|device| Worker::new(device, share, false, threads, know, policy)).collect()
         })
-    }
-
-    /// All devices, those that are initialised lazily too.
-    pub(super) fn with_lazy(&self) -> impl Iterator<Item = &Worker> {
-        self.workers.iter().chain(self.others()).filter(|worker| !worker.is_disabled())
     }
 
     /// Those of them that are initialised already.
@@ -150,7 +139,7 @@ impl Scheduler {
     pub fn suited(&self, group: Option<Group>, left: Option<usize>) -> DeviceChoice<'_> {
         let host = &self.workers[0];
         let stay = |why: String| DeviceChoice { workers: vec![host], why };
-        if !self.may_choose() {
+        if self.lazy.is_none() {
             return DeviceChoice { workers: self.live().collect(), why: String::new() };
         }
         let Some(group) = group else { return stay(String::new()) };

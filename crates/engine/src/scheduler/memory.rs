@@ -119,7 +119,8 @@ impl Drop for Memory {
 impl Scheduler {
     /// Memory for rows; see [`Memory`]. Devices that are initialised lazily are initialised now.
     pub fn memory(&self, bytes: usize) -> Result<Memory, Error> {
-        let workers = || self.with_lazy().filter(|worker| worker.has_memory());
+        self.others();
+        let workers = || self.live().filter(|worker| worker.has_memory());
         let (mut block, mut devices) = (None, Vec::new());
         for worker in workers() {
             let backend = worker.programs.backend();

@@ -31,8 +31,8 @@ pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, QueuedJob, Scale, Worker, is_fault};
 
-use crate::programs::{AnyProgram, Group, GroupFacts, Kind, Programs};
-use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, SelfTested, THREADS, Timing, time_limit};
+use crate::programs::{AnyProgram, Group, GroupFacts, Kind};
+use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, THREADS, Timing, time_limit};
 use call::{Call, Scopes};
 use choice::{CallRates, Lazy};
 use feed::{Feed, FeedJobs};
@@ -280,7 +280,7 @@ impl Scheduler {
             // Chunks of two devices in one pool could wait for each other.
             let is_host = !has_host && device.memory == 0 && device.queue <= 1;
             has_host |= is_host;
-            workers.push(worker(backend, device, share, is_host, &options, &know, &policy));
+            workers.push(Worker::new((backend, device), share, is_host, options.threads, &know, &policy));
         }
         Scheduler {
             options,
@@ -653,7 +653,6 @@ impl Scheduler {
             let pull = move || feed.pull(jobs.map(|job| asker.ask(job)));
             let thread = Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull);
             thread.map_err(|why| Error::no_threads(1, why))?;
-            let _stops = Stop(feed);
             let fed = FeedJobs { feed, jobs: VecDeque::new(), most };
             Call::new(self, devices, may_switch, 1, fed, Some(feed)).run(sink)
         })
@@ -789,15 +788,6 @@ fn nest<'a, R>(
         scopes[*device].push(scope);
         nest(others, &scopes, body)
     })
-}
-
-/// Stops a feed, also where a sink panics.
-struct Stop<'a, J: Job>(&'a Feed<J>);
-
-impl<J: Job> Drop for Stop<'_, J> {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
 }
 
 /// Jobs that are at hand, in blocks.
@@ -947,21 +937,6 @@ impl<'a> Asker<'a> {
         }
         known
     }
-}
-
-/// A worker with what is known of its device.
-fn worker(
-    backend: Arc<dyn Backend>,
-    device: Device,
-    share: u64,
-    is_host: bool,
-    options: &Options,
-    know: &KnowledgeSource,
-    policy: &Policy,
-) -> Worker {
-    let known = know(&backend, &device);
-    let programs = Programs::new(SelfTested::of(backend), device, share, Some(known), policy.clone());
-    Worker::new(programs, is_host, options.threads)
 }
 
 #[cfg(test)]

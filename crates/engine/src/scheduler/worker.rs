@@ -1,10 +1,10 @@
 //! The devices of an engine: what each may hold, its permits and threads, and what becomes of one that fails.
 
 use super::permits::Permits;
-use super::{Job, Scheduler};
+use super::{Job, KnowledgeSource, Scheduler};
 use crate::planner::{Bounds, Weigh};
 use crate::programs::{Group, GroupFacts, Kind, Programs};
-use crate::{Device, Error, ErrorKind};
+use crate::{Backend, Device, Error, ErrorKind, Policy, SelfTested};
 use hypergrove_fips205::plan::Op;
 use rayon::ThreadPool;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -60,8 +60,17 @@ const FAILED: u8 = 1;
 const WRONG: u8 = 2;
 
 impl Worker {
-    /// A device; `is_host` if it computes in the engine's own threads.
-    pub(super) fn new(programs: Programs, is_host: bool, threads: usize) -> Worker {
+    /// A device whose idle programs may take `share` bytes; `is_host` if it computes in the engine's own threads.
+    pub(super) fn new(
+        (backend, device): (Arc<dyn Backend>, Device),
+        share: u64,
+        is_host: bool,
+        threads: usize,
+        know: &KnowledgeSource,
+        policy: &Policy,
+    ) -> Worker {
+        let knowledge = know(&backend, &device);
+        let programs = Programs::new(SelfTested::of(backend), device, share, knowledge, policy.clone());
         let slots = programs.slots();
         let pools = (!is_host).then(|| (0..slots).map(|_| OnceLock::new()).collect());
         // With one thread each call computes on the thread that calls: nothing is shared.
