@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library and the crates whose items it gives on, with the features that tests alone have left out.
+/// The library and the crates whose items it gives on, with the features that tests alone have left out. Each crate has those too that
+/// another of them asks for.
 const CRATES: [(&str, &str); 4] = [
     ("hypergrove", "encryption,signers,x509,draft-sp800-230"),
     ("hypergrove-engine", ""),
@@ -50,18 +51,25 @@ fn path(name: &str) -> String {
 }
 
 fn listings() -> Result<Vec<(&'static str, String)>, String> {
-    CRATES.into_iter().map(|(name, features)| Ok((name, listing(&json(name, features)?)?))).collect()
+    let folder = describe()?;
+    let json = |name: &str| folder.join(format!("{}.json", name.replace('-', "_")));
+    CRATES.into_iter().map(|(name, _)| Ok((name, listing(&json(name))?))).collect()
 }
 
-/// Makes rustdoc's description of a crate. Only unstable options give it: the pinned compiler takes them here, so that all
-/// machines get the same. A folder of its own keeps what they touch away from other builds.
-fn json(name: &str, features: &str) -> Result<PathBuf, String> {
+/// Makes rustdoc's descriptions of the crates in one call, which checks once what they depend on; the folder that they are in. Only unstable
+/// options give descriptions: the pinned compiler takes them here, so that all machines get the same and none needs nightly. A target
+/// folder of its own keeps what these options touch away from other builds.
+fn describe() -> Result<PathBuf, String> {
     let target = process::target().join("api");
-    let mut command: Command = process::cargo(&["rustdoc", "--quiet", "--locked", "--release", "--lib", "-p", name]);
-    command.args(["--features", features, "--target-dir"]).arg(&target);
-    command.args(["--", "-Z", "unstable-options", "--output-format", "json"]).env("RUSTC_BOOTSTRAP", "1");
+    let mut command: Command = process::cargo(&["doc", "--quiet", "--locked", "--release", "--lib", "--no-deps"]);
+    command.arg("--target-dir").arg(&target);
+    for (name, features) in CRATES {
+        command.args(["-p", name]);
+        command.args(features.split_terminator(',').flat_map(|of| ["--features".into(), format!("{name}/{of}")]));
+    }
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
     process::run(command)?;
-    Ok(target.join(format!("doc/{}.json", name.replace('-', "_"))))
+    Ok(target.join("doc"))
 }
 
 /// One item a line, without what the compiler derives.

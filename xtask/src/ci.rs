@@ -37,6 +37,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
     CiStep { name: "features",  about: "the library with each feature alone and left out; its packages", run: |_, _| features::check() },
+    CiStep { name: "api",       about: "the library's public items are those that are listed",      run: |_, _| api::check() },
     CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
     CiStep { name: "examples",  about: "the library's example programs run",                         run: |_, _| examples::check() },
@@ -62,7 +63,6 @@ pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer and loom", run: |tally, _| threads::check(tally) },
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
-    CiStep { name: "api",          about: "the library's public items are those that are listed",  run: |_, _| api::check() },
     CiStep { name: "deb",          about: "the Debian packages are installed in a root, run and removed", run: |_, _| deb::check() },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },
 ];
