@@ -621,21 +621,31 @@ mod tests {
         }
     }
 
-    /// The reference, whose `prepare` begins with another task of the pool that it is called in, as one that waits for a pool may.
-    struct Yielding;
+    /// What becomes of a program that was prepared.
+    type Make = dyn Fn(Box<dyn Program>) -> Result<Box<dyn Program>, Error> + Send + Sync;
 
-    impl Backend for Yielding {
-        fn name(&self) -> &'static str {
-            "yielding"
-        }
-        fn self_test(&self) -> SelfTest {
-            SelfTest::SharedCode
-        }
-        forward!(self => Reference; devices, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+    /// The reference with what a function makes of its programs, with memory that devices reach, and with hashers that lie.
+    struct Double(SelfTest, Box<Make>);
+
+    fn double(
+        mode: SelfTest,
+        make: impl Fn(Box<dyn Program>) -> Result<Box<dyn Program>, Error> + Send + Sync + 'static,
+    ) -> Arc<dyn Backend> {
+        SelfTested::of(Arc::new(Double(mode, Box::new(make))))
     }
 
-    impl SlhDsaPrograms for Yielding {
+    impl Backend for Double {
+        fn name(&self) -> &'static str {
+            "double"
+        }
+        fn self_test(&self) -> SelfTest {
+            self.0
+        }
+        forward!(self => Reference; devices, absent, notices, rates, clock, fingerprint, free);
+        capabilities!(has slh_dsa, sha256, host_memory; lacks zkdilithium;);
+    }
+
+    impl SlhDsaPrograms for Double {
         forward!(self => Reference; space, jobs, compile, queue, bytes);
 
         fn prepare(
@@ -645,18 +655,59 @@ mod tests {
             batch: usize,
             policy: &Policy,
         ) -> Result<Box<dyn Program>, Error> {
-            rayon::yield_now();
-            SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)
+            (self.1)(SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?)
         }
     }
 
-    /// Both tasks of the pool's only thread want the device's results.
+    impl Sha256Programs for Double {
+        fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+            Ok(Box::new(LyingHasher(Sha256Programs::prepare(&Reference, device, policy)?)))
+        }
+    }
+
+    impl HostMemory for Double {
+        fn allocate(&self, bytes: usize) -> Result<Box<dyn crate::ReachableMemory>, Error> {
+            Ok(Box::new(Plain(vec![0; bytes])))
+        }
+    }
+
+    struct Plain(Vec<u8>);
+
+    impl crate::ReachableMemory for Plain {
+        fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+        fn bytes_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+
+    /// All digests are right but one.
+    struct LyingHasher(Box<dyn Hasher>);
+
+    impl Hasher for LyingHasher {
+        fn space(&self) -> Vec<Axis> {
+            self.0.space()
+        }
+        fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+            self.0.run(messages, digests)?;
+            digests[MESSAGES - 1][0] ^= 1;
+            Ok(Timing::default())
+        }
+        forward!(self => self.0; longest, resident, link, time_limit);
+    }
+
+    /// Both tasks of the pool's only thread want the device's results, and the first begins the other while it prepares a program, as one
+    /// that waits for a pool may.
     #[test]
     fn a_test_begins_no_other_task_of_a_pool() {
         let (sender, done) = channel();
         // Without a join: where it hangs, so does the thread.
         std::thread::spawn(move || {
-            let backend = SelfTested::of(Arc::new(Yielding));
+            let backend = double(SelfTest::SharedCode, |program| {
+                rayon::yield_now();
+                Ok(program)
+            });
             let (device, policy) = (backend.devices().unwrap().remove(0), Policy::default());
             let prepare = |p| {
                 let programs = backend.slh_dsa().unwrap();
@@ -679,42 +730,9 @@ mod tests {
         assert!((0..all.len()).all(|i| !all[..i].contains(&all[i])));
     }
 
-    /// The reference with wrong bytes in what it puts out for an op, as often as is said.
-    struct Lying(SelfTest, Op, Arc<AtomicUsize>);
-
-    impl Backend for Lying {
-        fn name(&self) -> &'static str {
-            "lying"
-        }
-        fn devices(&self) -> Result<Vec<Device>, Error> {
-            Ok(vec![Device { backend: "lying", ..Reference.devices()?.remove(0) }])
-        }
-        fn self_test(&self) -> SelfTest {
-            self.0
-        }
-        forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa, sha256; lacks zkdilithium, host_memory;);
-    }
-
-    impl SlhDsaPrograms for Lying {
-        forward!(self => Reference; space, jobs, compile, queue, bytes);
-
-        fn prepare(
-            &self,
-            device: &Device,
-            plan: &Plan,
-            batch: usize,
-            policy: &Policy,
-        ) -> Result<Box<dyn Program>, Error> {
-            let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
-            Ok(Box::new(Liar(program, self.1, self.2.clone())))
-        }
-    }
-
-    impl Sha256Programs for Lying {
-        fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-            Ok(Box::new(LyingHasher(Sha256Programs::prepare(&Reference, device, policy)?)))
-        }
+    /// A backend whose programs put out wrong bytes for an op, as often as is said.
+    fn lying(mode: SelfTest, op: Op, times: Arc<AtomicUsize>) -> Arc<dyn Backend> {
+        double(mode, move |program| Ok(Box::new(Liar(program, op, times.clone()))))
     }
 
     struct Liar(Box<dyn Program>, Op, Arc<AtomicUsize>);
@@ -737,56 +755,7 @@ mod tests {
         }
     }
 
-    /// The reference, as a device that hashes messages by itself; a wrong bit in R, or in what a message selects, as often as is said. And
-    /// whether it has no memory for another program.
-    struct Hashing(Arc<AtomicUsize>, Arc<AtomicBool>);
-
-    impl Backend for Hashing {
-        fn name(&self) -> &'static str {
-            "hashing"
-        }
-        fn self_test(&self) -> SelfTest {
-            SelfTest::EverySet
-        }
-        forward!(self => Reference; devices, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa, host_memory; lacks sha256, zkdilithium;);
-    }
-
-    impl SlhDsaPrograms for Hashing {
-        forward!(self => Reference; space, jobs, compile, queue, bytes);
-
-        fn prepare(
-            &self,
-            device: &Device,
-            plan: &Plan,
-            batch: usize,
-            policy: &Policy,
-        ) -> Result<Box<dyn Program>, Error> {
-            if self.1.load(Relaxed) {
-                return Err(Error::OutOfMemory { device: device.id(), needs: 2, has: 1 });
-            }
-            let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
-            Ok(Box::new(HashingProgram(program, self.0.clone())))
-        }
-    }
-
-    struct Plain(Vec<u8>);
-
-    impl crate::ReachableMemory for Plain {
-        fn bytes(&self) -> &[u8] {
-            &self.0
-        }
-        fn bytes_mut(&mut self) -> &mut [u8] {
-            &mut self.0
-        }
-    }
-
-    impl HostMemory for Hashing {
-        fn allocate(&self, bytes: usize) -> Result<Box<dyn crate::ReachableMemory>, Error> {
-            Ok(Box::new(Plain(vec![0; bytes])))
-        }
-    }
-
+    /// A program that hashes messages by itself; a wrong bit in R, or in what a message selects, as often as is said.
     struct HashingProgram(Box<dyn Program>, Arc<AtomicUsize>);
 
     impl HashingProgram {
@@ -854,7 +823,11 @@ mod tests {
         let p = &SLH_DSA_SHA2_128F;
         for (op, wrong) in [Op::Sign, Op::Verify].into_iter().flat_map(|op| [(op, 0), (op, 1)]) {
             let (left, is_full) = (Arc::new(AtomicUsize::new(wrong)), Arc::new(AtomicBool::new(false)));
-            let backend = SelfTested::of(Arc::new(Hashing(left.clone(), is_full.clone())));
+            let (lies, fills) = (left.clone(), is_full.clone());
+            let backend = double(SelfTest::EverySet, move |program| match fills.load(Relaxed) {
+                true => Err(Error::OutOfMemory { device: "reference:0".into(), needs: 2, has: 1 }),
+                false => Ok(Box::new(HashingProgram(program, lies.clone()))),
+            });
             let (device, policy) = (backend.devices().unwrap().remove(0), Policy::default());
             let prepare = || backend.slh_dsa().unwrap().prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
             let (mut first, mut second) = (prepare(), prepare());
@@ -890,27 +863,12 @@ mod tests {
         }
     }
 
-    /// All digests are right but one.
-    struct LyingHasher(Box<dyn Hasher>);
-
-    impl Hasher for LyingHasher {
-        fn space(&self) -> Vec<Axis> {
-            self.0.space()
-        }
-        fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
-            self.0.run(messages, digests)?;
-            digests[MESSAGES - 1][0] ^= 1;
-            Ok(Timing::default())
-        }
-        forward!(self => self.0; longest, resident, link, time_limit);
-    }
-
     /// One wrong bit in one answer: nothing of that op and family is prepared, then or later; all else is.
     #[test]
     fn a_wrong_answer_is_the_end() {
         for wrong in OPS {
             let lies = Arc::new(AtomicUsize::new(1));
-            let backend = SelfTested::of(Arc::new(Lying(SelfTest::SharedCode, wrong, lies.clone())));
+            let backend = lying(SelfTest::SharedCode, wrong, lies.clone());
             let (device, policy) = (backend.devices().unwrap().remove(0), Policy::default());
             let programs = backend.slh_dsa().unwrap();
             let prepare = |p, op| programs.prepare(&device, &Plan::new(p, op), 1, &policy).map(drop);
@@ -919,7 +877,7 @@ mod tests {
                 assert_eq!(prepared.is_err(), op == wrong, "{op:?}");
                 if let Err(why) = prepared {
                     let what = format!("its self-test, {} by SHA2 with n = 16, gave a wrong answer", title(op));
-                    assert_eq!(why, Error::Inconsistent { device: "lying:0".into(), what });
+                    assert_eq!(why, Error::Inconsistent { device: "reference:0".into(), what });
                 }
             }
             assert_eq!(lies.load(Relaxed), 0, "it would answer rightly now, and is not asked");
@@ -927,7 +885,7 @@ mod tests {
             let cache = programs.prepare(&device, &Plan::cache(&TOY_SHA2_16, 1), 1, &policy);
             assert_eq!(cache.is_err(), wrong == Op::Keygen);
             let why = backend.sha256().unwrap().prepare(&device, &policy).err().expect("a wrong digest").to_string();
-            assert!(why.contains("lying:0") && why.contains("its self-test, SHA-256 of messages"), "{why}");
+            assert!(why.contains("reference:0") && why.contains("its self-test, SHA-256 of messages"), "{why}");
         }
     }
 
@@ -936,7 +894,7 @@ mod tests {
     fn a_program_that_answers_wrongly_runs_no_batch() {
         for wrong in OPS {
             let lies = Arc::new(AtomicUsize::new(1));
-            let backend = SelfTested::of(Arc::new(Lying(SelfTest::EverySet, wrong, lies)));
+            let backend = lying(SelfTest::EverySet, wrong, lies);
             let (device, policy, p) = (backend.devices().unwrap().remove(0), Policy::default(), &SLH_DSA_SHA2_128F);
             let programs = backend.slh_dsa().unwrap();
             for op in OPS.into_iter().chain(OPS) {
@@ -948,7 +906,7 @@ mod tests {
                         Err(why) => {
                             let what =
                                 format!("its self-test, {} by SLH-DSA-SHA2-128f, gave a wrong answer", title(op));
-                            assert_eq!((op, why), (wrong, Error::Inconsistent { device: "lying:0".into(), what }));
+                            assert_eq!((op, why), (wrong, Error::Inconsistent { device: "reference:0".into(), what }));
                         }
                     }
                 }
