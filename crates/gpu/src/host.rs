@@ -4,6 +4,7 @@
 //! (see [`Gpu::HostMemory`]): a program that does not wait reads what is not there yet, or is caught.
 
 use crate::gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
+use crate::mapped::MappedBytes;
 use crate::steps::{Access, Allocations, Place, accesses};
 use hypergrove_engine::{Error, ReachableMemory, Timing};
 use hypergrove_kernels::{Args, Config, Kernel};
@@ -103,41 +104,41 @@ impl HostGpu {
 
 /// Words behind a plain pointer: the device reaches them by their address while others have references to parts.
 pub(crate) struct Memory {
-    start: *mut u64,
-    words: usize,
+    bytes: MappedBytes,
     gpu: Arc<HostGpu>,
 }
-// SAFETY: it owns its words; through `&` they are used as the trait `Gpu` allows.
-#[allow(unsafe_code)]
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Memory {}
 
 impl Memory {
+    #[allow(unsafe_code)]
     fn new(gpu: &Arc<HostGpu>, bytes: usize, word: u64) -> Memory {
-        let words: Box<[u64]> = vec![word; bytes.div_ceil(8)].into();
-        Memory { words: words.len(), start: Box::into_raw(words).cast(), gpu: gpu.clone() }
+        let words: Box<[u64]> = vec![0; bytes.div_ceil(8)].into();
+        let count = 8 * words.len();
+        // SAFETY: the box is this memory's until `drop`. `HostGpu` checks that the memory is used as the trait `Gpu` allows.
+        let mut bytes = unsafe { MappedBytes::zeroed(Box::into_raw(words).cast(), count) };
+        bytes.slice_mut(0..count).as_chunks_mut().0.fill(word.to_ne_bytes());
+        Memory { bytes, gpu: gpu.clone() }
     }
 
-    /// The start of a range, which must lie inside.
-    #[allow(unsafe_code)]
-    fn at(&self, range: &Range<usize>) -> *mut u8 {
-        assert!(range.start <= range.end && range.end <= 8 * self.words, "{range:?} of {} words", self.words);
-        // SAFETY: the offset was checked just now.
-        unsafe { self.start.cast::<u8>().add(range.start) }
+    fn address(&self) -> u64 {
+        self.bytes.start() as u64
+    }
+
+    /// Panics where the device copies some of these bytes; if they are only read, where it writes some.
+    fn check(&self, range: &Range<usize>, writes: bool) {
+        self.gpu.check_host(self.address() + range.start as u64, range.len(), writes);
     }
 }
 
 impl Drop for Memory {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: it came from a box of so many words, and goes once.
-        let words = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start, self.words)) };
         if self.gpu.keep_freed {
-            let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let bytes = self.bytes.slice(0..self.bytes.count()).to_vec();
             self.gpu.freed.lock().expect("no panic").push(bytes);
         }
+        let words = std::ptr::slice_from_raw_parts_mut(self.bytes.start().cast::<u64>(), self.bytes.count() / 8);
+        // SAFETY: it came from a box of so many words, and goes once.
+        drop(unsafe { Box::from_raw(words) });
     }
 }
 
@@ -158,7 +159,7 @@ impl ReachableMemory for HostReached {
 
 impl Drop for HostReached {
     fn drop(&mut self) {
-        self.memory.gpu.reached().remove(self.memory.start as u64);
+        self.memory.gpu.reached().remove(self.memory.address());
     }
 }
 
@@ -180,39 +181,30 @@ impl Gpu for HostGpu {
         Ok(Memory::new(self, bytes, 0xa5a5_5a5a_dead_beef))
     }
     fn address(memory: &Memory) -> u64 {
-        memory.start as u64
+        memory.address()
     }
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
         self.has_room(bytes, &self.most_locked)?;
         Ok(Memory::new(self, bytes, 0))
     }
     fn host_address(memory: &Memory) -> u64 {
-        memory.start as u64
+        memory.address()
     }
-    #[allow(unsafe_code)]
     fn host_bytes(memory: &mut Memory, range: Range<usize>) -> &mut [u8] {
-        let start = memory.at(&range);
-        memory.gpu.check_host(start as u64, range.len(), true);
-        // SAFETY: words are plain bytes, and the borrow is exclusive; the device has none of them.
-        unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
+        memory.check(&range, true);
+        memory.bytes.slice_mut(range)
     }
-    #[allow(unsafe_code)]
     fn host_view(memory: &Memory, range: Range<usize>) -> &[u8] {
-        let start = memory.at(&range);
-        memory.gpu.check_host(start as u64, range.len(), false);
-        // SAFETY: words are plain bytes, which the device does not write.
-        unsafe { std::slice::from_raw_parts(start, range.len()) }
+        memory.check(&range, false);
+        memory.bytes.slice(range)
     }
-    #[allow(unsafe_code)]
     fn host_write(memory: &Memory, at: usize, bytes: &[u8]) {
-        let to = memory.at(&(at..at + bytes.len()));
-        memory.gpu.check_host(to as u64, bytes.len(), true);
-        // SAFETY: the bytes are inside, the device has none of them, and no other thread uses them.
-        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+        memory.check(&(at..at + bytes.len()), true);
+        memory.bytes.write(at, bytes);
     }
     fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
         let memory = Memory::new(self, bytes, 0);
-        self.reached().insert(memory.start as u64, bytes, Place::Host, ());
+        self.reached().insert(memory.address(), bytes, Place::Host, ());
         Some(Ok(Box::new(HostReached { memory, bytes })))
     }
     fn reaches(&self, at: u64, bytes: usize) -> bool {

@@ -5,6 +5,8 @@ mod backend;
 pub mod cache;
 mod gpu;
 mod keys;
+#[allow(unsafe_code)]
+mod mapped;
 mod nodes;
 mod policy;
 mod program;
@@ -22,6 +24,7 @@ mod tests;
 
 pub use backend::Gpus;
 pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step, Wrapper};
+pub use mapped::MappedBytes;
 pub use policy::GpuPolicy;
 pub use sha256::HashPolicy;
 pub use wait::WaitLimit;

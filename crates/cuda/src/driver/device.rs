@@ -392,15 +392,15 @@ impl Gpu for CudaGpu {
     }
 
     fn host_bytes(memory: &mut CudaHostMemory, range: Range<usize>) -> &mut [u8] {
-        memory.slice_mut(range)
+        memory.bytes.slice_mut(range)
     }
 
     fn host_view(memory: &CudaHostMemory, range: Range<usize>) -> &[u8] {
-        memory.slice(range)
+        memory.bytes.slice(range)
     }
 
     fn host_write(memory: &CudaHostMemory, at: usize, bytes: &[u8]) {
-        memory.write(at, bytes);
+        memory.bytes.write(at, bytes);
     }
 
     fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {

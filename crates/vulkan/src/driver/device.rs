@@ -526,15 +526,15 @@ impl Gpu for VulkanGpu {
     }
 
     fn host_bytes(memory: &mut HostMemory, range: Range<usize>) -> &mut [u8] {
-        memory.slice_mut(range)
+        memory.bytes.slice_mut(range)
     }
 
     fn host_view(memory: &HostMemory, range: Range<usize>) -> &[u8] {
-        memory.slice(range)
+        memory.bytes.slice(range)
     }
 
     fn host_write(memory: &HostMemory, at: usize, bytes: &[u8]) {
-        memory.write(at, bytes);
+        memory.bytes.write(at, bytes);
     }
 
     /// Its driver would have to import memory; rows go through staging.

@@ -6,9 +6,8 @@ use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 use gpu_allocator::{AllocationError, MemoryLocation};
 use hypergrove_engine::Error;
-use hypergrove_gpu::Gpu;
 use hypergrove_gpu::steps::Place;
-use std::ops::Range;
+use hypergrove_gpu::{Gpu, MappedBytes};
 use std::sync::Arc;
 
 /// Bytes from which on a buffer has memory of its own.
@@ -143,61 +142,28 @@ impl Memory {
 /// Host memory that the device sees. Whoever drops it has wiped it. What a hung device may still use is wiped here.
 pub(crate) struct HostMemory {
     buffer: Buffer,
-    start: *mut u8,
-    bytes: usize,
+    pub(super) bytes: MappedBytes,
 }
-// SAFETY: it owns its memory, which lasts until it is dropped, in whatever thread.
-unsafe impl Send for HostMemory {}
-// SAFETY: as above; through `&` bytes are read, or written that nothing else uses, as the trait demands.
-unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
     pub(super) fn new(gpu: &Arc<VulkanGpu>, bytes: usize) -> Result<HostMemory, Error> {
         let buffer = Buffer::new(gpu, bytes, Place::Host)?;
         let mapped = buffer.allocation.as_ref().and_then(Allocation::mapped_ptr);
         let start = mapped.ok_or_else(|| gpu.error("its host memory is not mapped".to_owned()))?.as_ptr().cast::<u8>();
-        // SAFETY: the memory was allocated and mapped just now with this many bytes, and nothing else knows of it.
-        unsafe { start.write_bytes(0, bytes) };
-        Ok(HostMemory { buffer, start, bytes })
+        // SAFETY: the memory was allocated and mapped just now with this many bytes, lasts as long as the buffer, and nothing else knows
+        // of it. It is used as the trait demands.
+        let bytes = unsafe { MappedBytes::zeroed(start, bytes) };
+        Ok(HostMemory { buffer, bytes })
     }
     pub(super) fn address(&self) -> u64 {
         self.buffer.address
-    }
-    /// The start of a range, which must lie inside.
-    fn at(&self, range: &Range<usize>) -> *mut u8 {
-        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} of {} bytes", self.bytes);
-        // SAFETY: the offset was checked just now.
-        unsafe { self.start.add(range.start) }
-    }
-
-    pub(super) fn slice_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        // SAFETY: the bytes are inside, were zeroed when they were allocated, and live as long as `self`, which is borrowed.
-        // While a step that copies them is under way nobody asks for them, as the trait demands.
-        unsafe { std::slice::from_raw_parts_mut(self.at(&range), range.len()) }
-    }
-
-    pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: as in `slice_mut`; what is borrowed is not written, by the device or by `write`.
-        unsafe { std::slice::from_raw_parts(self.at(&range), range.len()) }
-    }
-
-    pub(super) fn write(&self, at: usize, bytes: &[u8]) {
-        let to = self.at(&(at..at.saturating_add(bytes.len())));
-        // SAFETY: the bytes are inside and live; neither the device nor another thread uses them, as the trait demands, so
-        // that no reference to them exists, which could overlap.
-        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 }
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        if !self.buffer.gpu.is_hung() {
-            return;
-        }
-        for at in 0..self.bytes {
-            // SAFETY: the byte is inside and lives. No reference to it exists: what is dropped is borrowed by nobody. The device is no
-            // thread of this program; a volatile store is right for memory that others use.
-            unsafe { self.start.add(at).write_volatile(0) };
+        if self.buffer.gpu.is_hung() {
+            self.bytes.overwrite();
         }
     }
 }
