@@ -1,6 +1,7 @@
 //! Rows as the scheduler sees them: in blocks.
 
 use super::RowStatus;
+use crate::jobs::check_length;
 use crate::run::{Failed, Jobs, Run, room};
 use crate::{Error, Op, Params};
 use hypergrove_engine::Key;
@@ -20,9 +21,16 @@ pub(crate) trait Rows: Copy + Send + Sync {
     /// Results of some rows, before the caller gets them.
     type Answers<'m>: Sync;
     fn kind(&self) -> Kind;
-    /// Bytes of the caller's memory for a row's result.
+    /// Bytes of the caller's memory for a row's result: a signature, or nothing.
     fn out_bytes(&self) -> usize {
         0
+    }
+    /// What is wrong with the columns of a call of so many rows. What concerns one row alone is [`Rows::read`]'s.
+    fn check_columns(&self, rows: usize) -> Result<(), Error>;
+    /// The same, and whether the caller's memory for results, `out` bytes, fits the rows.
+    fn check(&self, out: usize, rows: usize) -> Result<(), Error> {
+        self.check_columns(rows)?;
+        check_length("the memory for signatures", rows.saturating_mul(self.out_bytes()), out)
     }
     /// A row, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
     fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
@@ -70,6 +78,8 @@ pub(crate) trait SlhRows: Copy + Send + Sync {
     fn is_hedged(&self) -> bool {
         false
     }
+    /// [`Rows::check_columns`].
+    fn check_columns(&self, rows: usize) -> Result<(), Error>;
     fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
     /// [`Jobs::run`] of some rows.
     fn run(&self, run: &Run<'_>, rows: &[Self::Row], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
@@ -106,6 +116,10 @@ impl<R: SlhRows> Rows for R {
 
     fn out_bytes(&self) -> usize {
         SlhRows::out_bytes(self)
+    }
+
+    fn check_columns(&self, rows: usize) -> Result<(), Error> {
+        SlhRows::check_columns(self, rows)
     }
 
     fn read(&self, row: usize) -> Result<R::Row, RowStatus> {

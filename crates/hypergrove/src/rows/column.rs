@@ -1,5 +1,6 @@
 //! Columns: one value for each row, in memory that the caller has.
 
+use super::RowStatus;
 use crate::Error;
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ pub enum Column<'a> {
     },
     /// Values of any length: value i is `bytes[offsets[i]..offsets[i + 1]]`, so there is one offset more than there are values.
     /// This is how Arrow lays out Binary and LargeBinary. A row whose offsets decrease, or end beyond the bytes, has the status
-    /// [`RowStatus::BadOffsets`](super::RowStatus::BadOffsets).
+    /// [`RowStatus::BadOffsets`].
     Variable {
         /// The values.
         bytes: &'a [u8],
@@ -122,6 +123,15 @@ impl<'a> Column<'a> {
             Column::Packed { bytes, width, stride, .. } => bytes.get(row * stride..)?.get(..*width),
             Column::Variable { bytes, offsets } => bytes.get(offsets.get(row)?..offsets.get(row + 1)?),
             Column::Slices(all) => all.get(row).copied(),
+        }
+    }
+
+    /// A value of a column that was checked. `otherwise` is its status if it does not have this length.
+    pub(crate) fn get_exact(&self, row: usize, length: usize, otherwise: RowStatus) -> Result<&'a [u8], RowStatus> {
+        match self.get(row) {
+            Some(value) if value.len() == length => Ok(value),
+            Some(_) => Err(otherwise),
+            None => Err(RowStatus::BadOffsets),
         }
     }
 

@@ -81,8 +81,7 @@ impl<'a, K> RowSigningKeys<'a, K> {
     pub(crate) fn check(&self, rows: usize) -> Result<(), Error> {
         match self {
             RowSigningKeys::One(_) => Ok(()),
-            RowSigningKeys::Table { keys: [], .. } => Err(no_keys()),
-            RowSigningKeys::Table { of, .. } => check_length("the list of key indices", rows, of.len()),
+            RowSigningKeys::Table { keys, of } => check_table(keys, of, rows),
         }
     }
 
@@ -228,7 +227,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        rows.sign(&self.0.scheduler, signatures, statuses, &mut |done| progress(done).flow())
+        run_rows(&self.0.scheduler, *rows, signatures, statuses, &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -249,7 +248,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        rows.verify(&self.0.scheduler, statuses, &mut |done| progress(done).flow())
+        run_rows(&self.0.scheduler, *rows, &mut [], statuses, &mut |done| progress(done).flow())
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. A private key is SK.seed ‖ SK.prf ‖
@@ -346,15 +345,19 @@ impl KeyRows<'_> {
     }
 }
 
-/// Runs rows whose columns were checked.
+/// Signs or verifies rows, for either scheme. `out` is the caller's memory for signatures.
 pub(crate) fn run_rows<R: Rows>(
     scheduler: &Scheduler,
     rows: R,
-    mut results: Results<'_>,
+    out: &mut [u8],
+    statuses: &mut [RowStatus],
     progress: Progress<'_>,
 ) -> Result<(), Error> {
-    let (count, size) = (results.statuses.len(), results.size);
-    let options = scheduler.options;
+    // A status of an earlier call must not look like one of this call.
+    statuses.fill(RowStatus::NotComputed);
+    rows.check(out.len(), statuses.len())?;
+    let (count, size, options) = (statuses.len(), rows.out_bytes(), scheduler.options);
+    let mut results = Results::new(out, size, statuses);
     let block = scheduler.block_size(rows.kind(), count, |facts| R::held(facts, &options))?;
     let mut refused = Vec::new();
     let done = {
@@ -493,20 +496,23 @@ fn check_mode(mode: Mode<'_>) -> Result<(), Error> {
     }
 }
 
-pub(crate) fn no_keys() -> Error {
-    Error::Value { what: "a table without keys; give one at least".into() }
+/// Checks that a table has a key, and that each row has an index.
+pub(crate) fn check_table<K>(keys: &[K], of: &[u32], rows: usize) -> Result<(), Error> {
+    if keys.is_empty() {
+        return Err(Error::Value { what: "a table without keys; give one at least".into() });
+    }
+    check_length("the list of key indices", rows, of.len())
 }
 
-/// The set of a table's keys.
-fn set_of_table(sets: impl Iterator<Item = &'static Params>) -> Result<&'static Params, Error> {
-    let mut sets = sets.peekable();
-    let first = *sets.peek().ok_or_else(no_keys)?;
+/// Checks that all keys are of one set.
+fn check_sets(mut sets: impl Iterator<Item = &'static Params>) -> Result<(), Error> {
+    let Some(first) = sets.next() else { return Ok(()) };
     match sets.find(|set| *set != first) {
         Some(other) => {
             let what = format!("a table with keys of {first} and of {other}; make a call for each set");
             Err(Error::Value { what })
         }
-        None => Ok(first),
+        None => Ok(()),
     }
 }
 
@@ -558,48 +564,6 @@ fn message<'a>(messages: Column<'a>, mode: Mode<'_>, row: usize) -> Result<&'a [
 }
 
 impl<'a> SignRows<'a> {
-    /// [`Engine::sign_rows_with_progress`].
-    fn sign(
-        &self,
-        scheduler: &Scheduler,
-        signatures: &mut [u8],
-        statuses: &mut [RowStatus],
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        // A status of an earlier call must not look like one of this call.
-        statuses.fill(RowStatus::NotComputed);
-        self.check(signatures.len(), statuses.len())?;
-        run_rows(scheduler, *self, Results::new(signatures, Rows::out_bytes(self), statuses), progress)
-    }
-
-    fn check(&self, signatures: usize, rows: usize) -> Result<(), Error> {
-        check_mode(self.mode)?;
-        self.messages.check("messages", rows)?;
-        self.keys.check(rows)?;
-        let keys = match self.keys {
-            RowSigningKeys::One(key) => slice::from_ref(key),
-            RowSigningKeys::Table { keys, .. } => keys,
-        };
-        keys.iter().try_for_each(|key| key.as_ref().check_mode(self.mode))?;
-        if let RowSigningKeys::Table { keys, .. } = self.keys {
-            set_of_table(keys.iter().map(|key| key.params()))?;
-            let layers = keys[0].cached_layers();
-            if let Some(other) = keys.iter().find(|key| key.cached_layers() != layers) {
-                let what = format!(
-                    "a table whose keys have {layers} and {} cached layers; give all keys the same number",
-                    other.cached_layers()
-                );
-                return Err(Error::Value { what });
-            }
-        }
-        let p = self.params();
-        check_length("the memory for signatures", rows.saturating_mul(p.sig_bytes()), signatures)?;
-        match self.randomizer {
-            Randomizer::Given(bytes) => check_length("opt_rand", rows.saturating_mul(p.n), bytes.len()),
-            _ => Ok(()),
-        }
-    }
-
     /// The message of each of these rows, whose keys are given.
     fn message_of<'r>(
         &self,
@@ -651,6 +615,30 @@ impl<'a> SlhRows for SignRows<'a> {
         self.randomizer == Randomizer::Hedged
     }
 
+    fn check_columns(&self, rows: usize) -> Result<(), Error> {
+        check_mode(self.mode)?;
+        self.messages.check("messages", rows)?;
+        self.keys.check(rows)?;
+        let keys = match self.keys {
+            RowSigningKeys::One(key) => slice::from_ref(key),
+            RowSigningKeys::Table { keys, .. } => keys,
+        };
+        keys.iter().try_for_each(|key| key.as_ref().check_mode(self.mode))?;
+        check_sets(keys.iter().map(|key| key.params()))?;
+        let layers = keys[0].cached_layers();
+        if let Some(other) = keys.iter().find(|key| key.cached_layers() != layers) {
+            let what = format!(
+                "a table whose keys have {layers} and {} cached layers; give all keys the same number",
+                other.cached_layers()
+            );
+            return Err(Error::Value { what });
+        }
+        match self.randomizer {
+            Randomizer::Given(bytes) => check_length("opt_rand", rows.saturating_mul(self.params().n), bytes.len()),
+            _ => Ok(()),
+        }
+    }
+
     fn read(&self, row: usize) -> Result<SignRow<'a>, RowStatus> {
         let n = self.params().n;
         let key = self.keys.index(row)?;
@@ -683,30 +671,6 @@ impl<'a> SlhRows for SignRows<'a> {
     }
 }
 
-impl<'a> VerifyRows<'a> {
-    /// [`Engine::verify_rows_with_progress`].
-    fn verify(&self, scheduler: &Scheduler, statuses: &mut [RowStatus], progress: Progress<'_>) -> Result<(), Error> {
-        statuses.fill(RowStatus::NotComputed);
-        self.check(statuses.len())?;
-        run_rows(scheduler, *self, Results::new(&mut [], 0, statuses), progress)
-    }
-
-    fn check(&self, rows: usize) -> Result<(), Error> {
-        check_mode(self.mode)?;
-        self.messages.check("messages", rows)?;
-        self.signatures.check("signatures", rows)?;
-        match self.keys {
-            RowVerifyingKeys::One(key) => Ok(key.as_ref().check_mode(self.mode)?),
-            RowVerifyingKeys::Encoded { keys, .. } => keys.check("public keys", rows),
-            RowVerifyingKeys::Table { keys, of } => {
-                keys.iter().try_for_each(|key| key.as_ref().check_mode(self.mode))?;
-                check_length("the list of key indices", rows, of.len())?;
-                set_of_table(keys.iter().map(|key| key.params())).map(drop)
-            }
-        }
-    }
-}
-
 /// A row to be verified.
 #[derive(Clone, Copy)]
 pub(crate) struct VerifyRow<'a> {
@@ -730,6 +694,21 @@ impl<'a> SlhRows for VerifyRows<'a> {
         }
     }
 
+    fn check_columns(&self, rows: usize) -> Result<(), Error> {
+        check_mode(self.mode)?;
+        self.messages.check("messages", rows)?;
+        self.signatures.check("signatures", rows)?;
+        match self.keys {
+            RowVerifyingKeys::One(key) => Ok(key.as_ref().check_mode(self.mode)?),
+            RowVerifyingKeys::Encoded { keys, .. } => keys.check("public keys", rows),
+            RowVerifyingKeys::Table { keys, of } => {
+                check_table(keys, of, rows)?;
+                keys.iter().try_for_each(|key| key.as_ref().check_mode(self.mode))?;
+                check_sets(keys.iter().map(|key| key.params()))
+            }
+        }
+    }
+
     fn read(&self, row: usize) -> Result<VerifyRow<'a>, RowStatus> {
         let parts = |key: &'a VerifyingKey| (key.as_ref().pk_seed(), key.as_ref().pk_root());
         let (index, (pk_seed, pk_root)) = match self.keys {
@@ -738,16 +717,11 @@ impl<'a> SlhRows for VerifyRows<'a> {
                 let index = index_in(keys, of, row)?;
                 (index, parts(&keys[index as usize]))
             }
-            RowVerifyingKeys::Encoded { params, keys } => match keys.get(row) {
-                None => return Err(RowStatus::BadOffsets),
-                Some(key) if key.len() == params.pk_bytes() => (0, key.split_at(params.n)),
-                Some(_) => return Err(RowStatus::KeyLength),
-            },
+            RowVerifyingKeys::Encoded { params, keys } => {
+                (0, keys.get_exact(row, params.pk_bytes(), RowStatus::KeyLength)?.split_at(params.n))
+            }
         };
-        let signature = self.signatures.get(row).ok_or(RowStatus::BadOffsets)?;
-        if signature.len() != self.params().sig_bytes() {
-            return Err(RowStatus::SignatureLength);
-        }
+        let signature = self.signatures.get_exact(row, self.params().sig_bytes(), RowStatus::SignatureLength)?;
         let message = message(self.messages, self.mode, row)?;
         Ok(VerifyRow { index, pk_seed, pk_root, message, signature })
     }

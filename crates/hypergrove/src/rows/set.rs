@@ -1,6 +1,6 @@
 //! Sets of rows as jobs of tickets: they own their memory, since their callers may go on before they are done.
 
-use super::{KeyRows, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, SignRows, VerifyRows, no_progress};
+use super::{KeyRows, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, SignRows, VerifyRows, no_progress, run_rows};
 use crate::tickets::Submit;
 #[cfg(feature = "zkdilithium")]
 use crate::zkdilithium::{self, params::SEED_BYTES};
@@ -89,7 +89,7 @@ impl RowCall<'_> {
                 (rows.kind(), statuses.len(), inputs + signatures.len() + statuses.len())
             }
             RowCall::Verify { rows, statuses } => {
-                rows.check(statuses.len())?;
+                rows.check(0, statuses.len())?;
                 let keys = match rows.keys {
                     RowVerifyingKeys::One(_) => 0,
                     RowVerifyingKeys::Table { of, .. } => size_of_val(of),
@@ -111,7 +111,7 @@ impl RowCall<'_> {
             }
             #[cfg(feature = "zkdilithium")]
             RowCall::ZkDilithiumVerify { rows, statuses } => {
-                rows.check(statuses.len())?;
+                rows.check(0, statuses.len())?;
                 let keys = match rows.keys {
                     zkdilithium::RowVerifyingKeys::One(_) => 0,
                     zkdilithium::RowVerifyingKeys::Table { of, .. } => size_of_val(of),
@@ -134,17 +134,17 @@ impl RowCall<'_> {
     fn run(self, scheduler: &Scheduler) -> Result<(), Error> {
         let progress = &mut no_progress;
         match self {
-            RowCall::Sign { rows, signatures, statuses } => rows.sign(scheduler, signatures, statuses, progress),
-            RowCall::Verify { rows, statuses } => rows.verify(scheduler, statuses, progress),
+            RowCall::Sign { rows, signatures, statuses } => run_rows(scheduler, rows, signatures, statuses, progress),
+            RowCall::Verify { rows, statuses } => run_rows(scheduler, rows, &mut [], statuses, progress),
             RowCall::Keygen { params, seeds, private, public } => {
                 KeyRows { params, seeds }.grow(scheduler, private, public, progress)
             }
             #[cfg(feature = "zkdilithium")]
             RowCall::ZkDilithiumSign { rows, signatures, statuses } => {
-                rows.sign(scheduler, signatures, statuses, progress)
+                run_rows(scheduler, rows, signatures, statuses, progress)
             }
             #[cfg(feature = "zkdilithium")]
-            RowCall::ZkDilithiumVerify { rows, statuses } => rows.verify(scheduler, statuses, progress),
+            RowCall::ZkDilithiumVerify { rows, statuses } => run_rows(scheduler, rows, &mut [], statuses, progress),
             #[cfg(feature = "zkdilithium")]
             RowCall::ZkDilithiumKeygen { seeds, private, public } => {
                 zkdilithium::KeyRows { seeds }.grow(scheduler, private, public, progress)

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::flow::Flow;
 use crate::jobs::check_length;
 use crate::rows::{
-    Column, Count, Keys, Progress, Results, RowSigningKeys, RowStatus, Rows, index_in, no_keys, no_progress, of_table,
+    Column, Count, Keys, Progress, RowSigningKeys, RowStatus, Rows, check_table, index_in, no_progress, of_table,
     run_rows,
 };
 use crate::run::room;
@@ -139,7 +139,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        rows.sign(self.scheduler(), signatures, statuses, &mut |done| progress(done).flow())
+        run_rows(self.scheduler(), *rows, signatures, statuses, &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`: see
@@ -178,7 +178,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        rows.verify(self.scheduler(), statuses, &mut |done| progress(done).flow())
+        run_rows(self.scheduler(), *rows, &mut [], statuses, &mut |done| progress(done).flow())
     }
 
     /// New keys from the operating system's randomness, as many as the columns have room for: private keys
@@ -300,6 +300,11 @@ impl<'a> Rows for SignRows<'a> {
         SIG_BYTES
     }
 
+    fn check_columns(&self, rows: usize) -> Result<(), Error> {
+        self.messages.check(rows)?;
+        self.keys.check(rows)
+    }
+
     fn read(&self, row: usize) -> Result<SignRow<'a>, RowStatus> {
         Ok(SignRow { key: self.keys.index(row)?, message: self.messages.get(row)? })
     }
@@ -369,53 +374,6 @@ pub(crate) struct Signed<'m> {
     of: Vec<u32>,
 }
 
-impl SignRows<'_> {
-    pub(crate) fn check(&self, signatures: usize, rows: usize) -> Result<(), Error> {
-        self.messages.check(rows)?;
-        self.keys.check(rows)?;
-        check_length("the memory for signatures", rows.saturating_mul(SIG_BYTES), signatures)
-    }
-
-    /// [`Engine::sign_rows_with_progress`].
-    pub(crate) fn sign(
-        &self,
-        scheduler: &Scheduler,
-        signatures: &mut [u8],
-        statuses: &mut [RowStatus],
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        // A status of an earlier call must not look like one of this call.
-        statuses.fill(RowStatus::NotComputed);
-        self.check(signatures.len(), statuses.len())?;
-        run_rows(scheduler, *self, Results::new(signatures, SIG_BYTES, statuses), progress)
-    }
-}
-
-impl VerifyRows<'_> {
-    /// [`Engine::verify_rows_with_progress`].
-    pub(crate) fn verify(
-        &self,
-        scheduler: &Scheduler,
-        statuses: &mut [RowStatus],
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        statuses.fill(RowStatus::NotComputed);
-        self.check(statuses.len())?;
-        run_rows(scheduler, *self, Results::new(&mut [], 0, statuses), progress)
-    }
-
-    pub(crate) fn check(&self, rows: usize) -> Result<(), Error> {
-        self.messages.check(rows)?;
-        self.signatures.check("signatures", rows)?;
-        match self.keys {
-            RowVerifyingKeys::One(_) => Ok(()),
-            RowVerifyingKeys::Table { keys: [], .. } => Err(no_keys()),
-            RowVerifyingKeys::Table { of, .. } => check_length("the list of key indices", rows, of.len()),
-            RowVerifyingKeys::Encoded(keys) => keys.check("public keys", rows),
-        }
-    }
-}
-
 /// A row to be verified.
 #[derive(Clone, Copy)]
 pub(crate) struct VerifyRow<'a> {
@@ -435,20 +393,23 @@ impl<'a> Rows for VerifyRows<'a> {
         Kind::ZkDilithium(Op::Verify)
     }
 
+    fn check_columns(&self, rows: usize) -> Result<(), Error> {
+        self.messages.check(rows)?;
+        self.signatures.check("signatures", rows)?;
+        match self.keys {
+            RowVerifyingKeys::One(_) => Ok(()),
+            RowVerifyingKeys::Table { keys, of } => check_table(keys, of, rows),
+            RowVerifyingKeys::Encoded(keys) => keys.check("public keys", rows),
+        }
+    }
+
     fn read(&self, row: usize) -> Result<VerifyRow<'a>, RowStatus> {
         let (index, encoded) = match self.keys {
             RowVerifyingKeys::One(_) => (0, &[][..]),
             RowVerifyingKeys::Table { keys, of } => (index_in(keys, of, row)?, &[][..]),
-            RowVerifyingKeys::Encoded(keys) => match keys.get(row) {
-                None => return Err(RowStatus::BadOffsets),
-                Some(key) if key.len() == PK_BYTES => (0, key),
-                Some(_) => return Err(RowStatus::KeyLength),
-            },
+            RowVerifyingKeys::Encoded(keys) => (0, keys.get_exact(row, PK_BYTES, RowStatus::KeyLength)?),
         };
-        let signature = self.signatures.get(row).ok_or(RowStatus::BadOffsets)?;
-        if signature.len() != SIG_BYTES {
-            return Err(RowStatus::SignatureLength);
-        }
+        let signature = self.signatures.get_exact(row, SIG_BYTES, RowStatus::SignatureLength)?;
         Ok(VerifyRow { index, encoded, message: self.messages.get(row)?, signature })
     }
 
