@@ -1,9 +1,10 @@
 //! What calls take and give, as columns of the engine.
 
 use crate::error::{Failure, bad};
-use crate::foreign::array::{Array, Element, Reading};
+use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::ArrowColumn;
 use crate::foreign::buffer::ForeignBytes;
+use crate::parts::{Held, Out};
 use hypergrove::rows::{Column, Offsets, RowStatus};
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
@@ -34,12 +35,29 @@ impl Deref for Bytes {
 impl Bytes {
     /// The bytes of an argument.
     pub(crate) fn of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Bytes> {
-        Bytes::named(object, || what.into())
+        Ok(match Value::of(object, || what.into())? {
+            Value::Shared(bytes) => Bytes::Shared(bytes),
+            Value::Foreign(bytes) => {
+                let mut copy = zeros(bytes.len())?;
+                bytes.copy_out(0, &mut copy, 1);
+                Bytes::Copied(copy)
+            }
+        })
     }
+}
 
-    fn named(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Bytes> {
+/// One value, where the caller has it.
+pub(crate) enum Value {
+    /// `bytes`, which never change.
+    Shared(PyBackedBytes),
+    /// Memory that others may write to.
+    Foreign(Box<ForeignBytes>),
+}
+
+impl Value {
+    fn of(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Value> {
         if let Ok(bytes) = object.cast::<PyBytes>() {
-            return Ok(Bytes::Shared(PyBackedBytes::from(bytes.clone())));
+            return Ok(Value::Shared(PyBackedBytes::from(bytes.clone())));
         }
         let Some(bytes) = ForeignBytes::of(object, &what)? else {
             let kind = object.get_type().name()?;
@@ -49,9 +67,21 @@ impl Bytes {
         if dimensions > 1 {
             return Err(bad(format!("{}: a buffer with {dimensions} dimensions, where one is wanted", what())));
         }
-        let mut copy = zeros(bytes.len())?;
-        bytes.copy_out(&mut copy, 1);
-        Ok(Bytes::Copied(copy))
+        Ok(Value::Foreign(bytes.into()))
+    }
+
+    fn shared(&self) -> Option<&[u8]> {
+        match self {
+            Value::Shared(bytes) => Some(bytes),
+            Value::Foreign(_) => None,
+        }
+    }
+
+    pub(crate) fn foreign(&self) -> Option<&ForeignBytes> {
+        match self {
+            Value::Shared(_) => None,
+            Value::Foreign(bytes) => Some(bytes),
+        }
     }
 }
 
@@ -90,7 +120,7 @@ pub(crate) struct Rows {
 }
 
 enum Source {
-    Each(Vec<Bytes>),
+    Each(Vec<Value>),
     Foreign(ForeignBytes, usize),
     Array(Py<Array>, usize),
     Arrow(ArrowColumn),
@@ -125,7 +155,7 @@ impl Rows {
                 if row == count {
                     return Err(bad(format!("{what}: the sequence has more than its {count} rows; give a list")));
                 }
-                all.push(Bytes::named(&item?, || format!("{what}: row {row}"))?);
+                all.push(Value::of(&item?, || format!("{what}: row {row}"))?);
             }
             return rows(all.len(), Source::Each(all));
         }
@@ -174,32 +204,26 @@ impl Rows {
         Err(bad(format!("{} has {} rows, {of} has {count}; give one for each row", self.what, self.count)))
     }
 
-    /// Gets the rows' bytes ready, by up to so many threads. Python need not be attached.
-    pub(crate) fn hold(&self, threads: usize) -> PyResult<ColumnData<'_>> {
+    /// Holds the rows for a call. Python need not be attached.
+    pub(crate) fn hold(&self) -> PyResult<Held<'_>> {
         Ok(match &self.source {
-            Source::Each(all) => ColumnData::Slices(all.iter().map(|bytes| &bytes[..]).collect()),
-            Source::Foreign(bytes, width) => {
-                let mut copy = zeros(bytes.len())?;
-                bytes.copy_out(&mut copy, threads);
-                ColumnData::Copied { bytes: copy, width: *width, rows: self.count }
+            Source::Each(all) => {
+                all.iter().map(Value::shared).collect::<Option<Vec<_>>>().map_or(Held::Each(all), Held::Slices)
             }
+            Source::Foreign(bytes, width) => Held::Foreign { bytes, width: *width },
             Source::Array(array, width) => {
-                let reading = array.get().read()?;
-                let rows = self.count;
-                if reading.bytes().is_some() {
-                    ColumnData::Read { reading, width: *width, rows }
-                } else {
-                    let mut bytes = zeros(size(rows, *width)?)?;
-                    reading.copy(0, &mut bytes, threads);
-                    ColumnData::Copied { bytes, width: *width, rows }
+                let (reading, width, rows) = (array.get().read()?, *width, self.count);
+                match reading.bytes().is_some() {
+                    true => Held::Read { reading, width, rows },
+                    false => Held::Seen { reading, width },
                 }
             }
             Source::Arrow(column) => {
                 let mut chunks = column.columns();
                 match (chunks.next(), chunks.next()) {
-                    (None, _) => ColumnData::Slices(Vec::new()),
-                    (Some(only), None) => ColumnData::Column(only),
-                    _ => ColumnData::Slices(self.join(column)?),
+                    (None, _) => Held::Slices(Vec::new()),
+                    (Some(only), None) => Held::Still(only),
+                    _ => Held::Slices(self.join(column)?),
                 }
             }
         })
@@ -232,30 +256,6 @@ fn value_of(column: Column<'_>, row: usize) -> Option<&[u8]> {
     }
 }
 
-/// Rows whose bytes stay as they are.
-pub(crate) enum ColumnData<'a> {
-    Slices(Vec<&'a [u8]>),
-    Copied { bytes: Vec<u8>, width: usize, rows: usize },
-    Read { reading: Reading<'a>, width: usize, rows: usize },
-    Column(Column<'a>),
-}
-
-impl ColumnData<'_> {
-    pub(crate) fn column(&self) -> Column<'_> {
-        match self {
-            ColumnData::Slices(all) => Column::Slices(all),
-            ColumnData::Copied { bytes, width, rows } => packed(bytes, *width, *rows),
-            ColumnData::Read { reading, width, rows } => packed(reading.bytes().unwrap_or_default(), *width, *rows),
-            ColumnData::Column(column) => *column,
-        }
-    }
-}
-
-/// Not `Column::packed`, which counts no rows of width 0.
-fn packed(bytes: &[u8], width: usize, rows: usize) -> Column<'_> {
-    Column::Packed { bytes, width, stride: width, rows }
-}
-
 /// Where a call writes its rows.
 pub(crate) enum Target<'py> {
     New,
@@ -286,39 +286,31 @@ impl<'py> Target<'py> {
         }
     }
 
-    /// Gives `work` memory for `rows` results of `width` bytes, with Python detached, and makes an array of it, or puts it where the
-    /// caller wants it: up to so many threads copy it there.
+    /// Gives `work` a place for `rows` results of `width` bytes, with Python detached, and makes an array of it where the caller has none.
     pub(crate) fn fill(
         self,
         py: Python<'py>,
         (rows, width): (usize, usize),
-        threads: usize,
-        work: impl FnOnce(&mut [u8]) -> Result<(), Failure> + Send,
+        work: impl FnOnce(Out<'_>) -> Result<(), Failure> + Send,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let len = size(rows, width)?;
         match self {
             Target::New => {
-                let mut bytes = zeros(len)?;
-                py.detach(|| work(&mut bytes))?;
+                let mut bytes = zeros(size(rows, width)?)?;
+                py.detach(|| work(Out::Own(&mut bytes)))?;
                 Ok(Bound::new(py, Array::new(bytes, Element::Byte, &[rows, width]))?.into_any())
             }
             Target::Array(array) => {
                 let Some(mut writing) = array.get().write()? else {
                     // Others can see it.
                     let bytes = foreign_out(&array)?;
-                    return Target::Foreign(array.into_any(), bytes).fill(py, (rows, width), threads, work);
+                    return Target::Foreign(array.into_any(), bytes).fill(py, (rows, width), work);
                 };
-                py.detach(|| work(writing.bytes()))?;
+                py.detach(|| work(Out::Own(writing.bytes())))?;
                 drop(writing);
                 Ok(array.into_any())
             }
             Target::Foreign(out, memory) => {
-                py.detach(|| {
-                    let mut bytes = zeros(len)?;
-                    let done = work(&mut bytes);
-                    memory.copy_in(&bytes, threads);
-                    done
-                })?;
+                py.detach(|| work(Out::Foreign(&memory, 0)))?;
                 Ok(out)
             }
         }
@@ -340,7 +332,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// To attach Python may take as long as another thread keeps it.
-    const PAUSE: Duration = Duration::from_millis(50);
+    pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
     pub(crate) fn new() -> Signals {
         Signals { next: Instant::now() + Signals::PAUSE, raised: None }

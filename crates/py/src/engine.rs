@@ -2,6 +2,7 @@
 
 use crate::error::{bad, exception};
 use crate::foreign::array::Array;
+use crate::parts::PartMemories;
 use hypergrove::{BACKENDS, Backend, TableSource};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -9,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString};
 use std::collections::BTreeMap;
 use std::env;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::AtomicU64;
@@ -24,17 +26,47 @@ use std::time::{Duration, Instant};
 #[pyclass(frozen, module = "hypergrove")]
 pub(crate) struct Engine {
     /// Some until it is dropped.
-    engine: Option<hypergrove::Engine>,
+    engine: Option<SharedEngine>,
     /// In [`LIVING`].
     number: u64,
     process: u32,
+}
+
+/// An engine of calls, and memory for their parts.
+#[derive(Clone)]
+pub(crate) struct SharedEngine {
+    engine: hypergrove::Engine,
+    memories: Arc<PartMemories>,
+}
+
+impl SharedEngine {
+    fn new(engine: hypergrove::Engine) -> SharedEngine {
+        SharedEngine { engine, memories: Arc::new(PartMemories::new()) }
+    }
+
+    pub(crate) fn memories(&self) -> &PartMemories {
+        &self.memories
+    }
+
+    /// Whether a device works for it that may reach the host's memory by itself.
+    pub(crate) fn reaches_memory(&self) -> bool {
+        self.engine.devices().iter().any(|device| device.memory > 0)
+    }
+}
+
+impl Deref for SharedEngine {
+    type Target = hypergrove::Engine;
+
+    fn deref(&self) -> &hypergrove::Engine {
+        &self.engine
+    }
 }
 
 /// The engines that programs have made and that are not dropped, each with its process: see [`end`].
 static LIVING: Mutex<BTreeMap<u64, (u32, hypergrove::Engine)>> = Mutex::new(BTreeMap::new());
 
 /// The engine that is made for calls without one, and its process.
-static DEFAULT: Mutex<Option<(u32, hypergrove::Engine)>> = Mutex::new(None);
+static DEFAULT: Mutex<Option<(u32, SharedEngine)>> = Mutex::new(None);
 
 /// Engines that programs have made so far.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -47,7 +79,8 @@ const LAST_BATCH: Duration = Duration::from_secs(60);
 pub(crate) fn end() {
     // One after the other: no thread waits for one of them while it holds the other.
     let mut all: Vec<_> = LIVING.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-    all.extend(DEFAULT.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    let default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    all.extend(default.map(|(process, shared)| (process, shared.engine)));
     all.retain(|(process, _)| *process == process::id());
     for (_, engine) in &all {
         let _ = engine.drain(Instant::now());
@@ -73,13 +106,13 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    fn get(&self) -> &hypergrove::Engine {
+    fn get(&self) -> &SharedEngine {
         self.engine.as_ref().expect("an engine that is not dropped")
     }
 }
 
 /// The engine of a call.
-pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<hypergrove::Engine> {
+pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<SharedEngine> {
     match given {
         Some(engine) => Ok(engine.get().get().clone()),
         None => {
@@ -97,7 +130,7 @@ fn load_compiler(py: Python<'_>) -> PyResult<()> {
 }
 
 /// The default engine, made once a process.
-fn default_engine() -> PyResult<hypergrove::Engine> {
+fn default_engine() -> PyResult<SharedEngine> {
     let mut made = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
     let process = process::id();
     match &*made {
@@ -109,7 +142,7 @@ fn default_engine() -> PyResult<hypergrove::Engine> {
         builder = builder.cache(cache);
     }
     let engine = match builder.build() {
-        Ok(engine) => engine,
+        Ok(engine) => SharedEngine::new(engine),
         Err(why) => {
             // To make an exception may run code of Python, which may drop an engine.
             drop(made);
@@ -235,7 +268,7 @@ impl Engine {
         let engine = builder.build().map_err(|why| exception(&why))?;
         let (number, process) = (NUMBER.fetch_add(1, Relaxed), process::id());
         LIVING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (process, engine.clone()));
-        Ok(Engine { engine: Some(engine), number, process })
+        Ok(Engine { engine: Some(SharedEngine::new(engine)), number, process })
     }
 
     /// The devices that work is split over, but for those that failed.

@@ -1,14 +1,13 @@
 //! Keys of SLH-DSA, and calls with one key.
 
-use crate::columns::{
-    Bytes, ColumnData, Rows, Signals, Target, booleans, check_statuses, iterate, size, statuses, verdicts, zeros,
-};
+use crate::columns::{Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, size, verdicts, zeros};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
 use crate::foreign::array::{Array, Element};
+use crate::parts::{Batch, Out};
 use crate::pending::{Answer, Pending, invalid, submitted, verdict};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
-use hypergrove::rows::{RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
+use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::{
     EncryptedSigningKey, Mode, Params, PassphraseKdf, PreHash, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey,
 };
@@ -17,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 use zeroize::Zeroizing;
@@ -198,18 +198,18 @@ impl PrivateKey {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (messages, how) = (Rows::of(messages, "messages")?, MessageMode::of(context, prehash)?);
         let (engine, width) = (engine_of(engine)?, self.signature_size());
-        let (target, threads) = (Target::of(out, messages.count, width)?, engine.threads());
-        target.fill(py, (messages.count, width), threads, |signatures| {
-            let held = messages.hold(threads)?;
-            let rows = SignRows {
-                keys: RowSigningKeys::One(&self.0),
-                mode: how.mode(),
-                messages: held.column(),
-                randomizer: randomizer(deterministic),
-            };
-            let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
-            engine.sign_rows_with_progress(&rows, signatures, &mut statuses, |_| signals.check())?;
-            signals.finish()?;
+        Target::of(out, messages.count, width)?.fill(py, (messages.count, width), |out| {
+            let columns = &[messages.hold()?];
+            let batch = Batch { engine: &engine, columns, rows: messages.count, width, may_wake: true };
+            let statuses = batch.run(out, |part, check| {
+                let rows = SignRows {
+                    keys: RowSigningKeys::One(&self.0),
+                    mode: how.mode(),
+                    messages: part.columns[0],
+                    randomizer: randomizer(deterministic),
+                };
+                engine.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
+            })?;
             check_statuses(&statuses, RowStatus::Signed)
         })
     }
@@ -522,17 +522,13 @@ impl Keys {
         }
     }
 
-    fn hold(&self, threads: usize) -> PyResult<Option<ColumnData<'_>>> {
-        if let Keys::Packed(_, rows) = self { rows.hold(threads).map(Some) } else { Ok(None) }
-    }
-
-    fn column<'a>(&'a self, held: &'a Option<ColumnData<'_>>) -> RowVerifyingKeys<'a> {
-        match (self, held) {
+    /// The keys of a part; `packed` are those that are bytes.
+    fn column<'a>(&'a self, rows: Range<usize>, packed: Option<&Column<'a>>) -> RowVerifyingKeys<'a> {
+        match (self, packed) {
             (Keys::One(key), _) => RowVerifyingKeys::One(key),
-            (Keys::Table(keys, of), _) => RowVerifyingKeys::Table { keys, of },
-            (Keys::Packed(params, _), held) => {
-                let keys = held.as_ref().expect("packed keys are held").column();
-                RowVerifyingKeys::Encoded { params, keys }
+            (Keys::Table(keys, of), _) => RowVerifyingKeys::Table { keys, of: &of[rows] },
+            (Keys::Packed(params, _), packed) => {
+                RowVerifyingKeys::Encoded { params, keys: *packed.expect("packed keys are a column") }
             }
         }
     }
@@ -566,17 +562,20 @@ pub(crate) fn verify_batch<'py>(
         )));
     }
     let verdicts = py.detach(|| {
-        let threads = engine.threads();
-        let (held_keys, signatures, texts) = (keys.hold(threads)?, signatures.hold(threads)?, messages.hold(threads)?);
-        let rows = VerifyRows {
-            keys: keys.column(&held_keys),
-            mode: how.mode(),
-            messages: texts.column(),
-            signatures: signatures.column(),
-        };
-        let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
-        engine.verify_rows_with_progress(&rows, &mut statuses, |_| signals.check())?;
-        signals.finish()?;
+        let mut columns = vec![signatures.hold()?, messages.hold()?];
+        if let Keys::Packed(_, keys) = &keys {
+            columns.push(keys.hold()?);
+        }
+        let batch = Batch { engine: &engine, columns: &columns, rows: messages.count, width: 0, may_wake: true };
+        let statuses = batch.run(Out::none(), |part, check| {
+            let rows = VerifyRows {
+                keys: keys.column(part.rows, part.columns.get(2)),
+                mode: how.mode(),
+                messages: part.columns[1],
+                signatures: part.columns[0],
+            };
+            engine.verify_rows_with_progress(&rows, part.statuses, |_| check())
+        })?;
         verdicts(&statuses)
     });
     booleans(py, verdicts.map_err(|why: Failure| PyErr::from(why))?)
@@ -614,11 +613,10 @@ pub(crate) fn sha256_batch<'py>(
     engine: Option<&Bound<'py, Engine>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
-    let threads = engine.threads();
-    Target::of(out, messages.count, 32)?.fill(py, (messages.count, 32), threads, |sums| {
-        let held = messages.hold(threads)?;
-        let mut statuses = statuses(messages.count)?;
-        engine.sha256_rows(held.column(), sums, &mut statuses)?;
+    Target::of(out, messages.count, 32)?.fill(py, (messages.count, 32), |out| {
+        let columns = &[messages.hold()?];
+        let batch = Batch { engine: &engine, columns, rows: messages.count, width: 32, may_wake: false };
+        let statuses = batch.run(out, |part, _| engine.sha256_rows(part.columns[0], part.out, part.statuses))?;
         check_statuses(&statuses, RowStatus::Hashed)
     })
 }

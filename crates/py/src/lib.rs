@@ -6,6 +6,7 @@ mod engine;
 mod error;
 mod foreign;
 mod keys;
+mod parts;
 mod pending;
 mod zkdilithium;
 

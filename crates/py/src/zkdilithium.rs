@@ -1,12 +1,11 @@
 //! zkDilithium: keys, and calls with one key or many.
 
-use crate::columns::{
-    Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, size, statuses, verdicts, zeros,
-};
+use crate::columns::{Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, size, verdicts, zeros};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
 use crate::foreign::array::{Array, Element};
 use crate::keys::{Secret, row_of};
+use crate::parts::{Batch, Out};
 use crate::pending::{Answer, Pending, invalid, submitted, verdict};
 use hypergrove::rows::{RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SIG_BYTES, SK_BYTES};
@@ -106,14 +105,14 @@ impl ZkPrivateKey {
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
-        let (target, threads) = (Target::of(out, messages.count, SIG_BYTES)?, engine.threads());
-        let engine = engine.zkdilithium();
-        target.fill(py, (messages.count, SIG_BYTES), threads, |signatures| {
-            let held = messages.hold(threads)?;
-            let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: held.column().into() };
-            let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
-            engine.sign_rows_with_progress(&rows, signatures, &mut statuses, |_| signals.check())?;
-            signals.finish()?;
+        let (count, zk) = (messages.count, engine.zkdilithium());
+        Target::of(out, count, SIG_BYTES)?.fill(py, (count, SIG_BYTES), |out| {
+            let columns = &[messages.hold()?];
+            let batch = Batch { engine: &engine, columns, rows: count, width: SIG_BYTES, may_wake: true };
+            let statuses = batch.run(out, |part, check| {
+                let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: part.columns[0].into() };
+                zk.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
+            })?;
             check_statuses(&statuses, RowStatus::Signed)
         })
     }
@@ -268,7 +267,6 @@ pub(crate) fn zk_verify_batch<'py>(
 ) -> PyResult<Bound<'py, Array>> {
     let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
     let engine = engine_of(engine)?;
-    let (threads, engine) = (engine.threads(), engine.zkdilithium());
     let is_list = public_keys.is_instance_of::<PyList>() || public_keys.is_instance_of::<PyTuple>();
     let keys = if let Ok(key) = public_keys.cast::<ZkPublicKey>() {
         Keys::One(key.get().0.clone())
@@ -294,25 +292,26 @@ pub(crate) fn zk_verify_batch<'py>(
     };
     signatures.check_width(SIG_BYTES, "a signature of zkDilithium")?;
     signatures.check_count(messages.count, "messages")?;
+    let zk = engine.zkdilithium();
     let verdicts = py.detach(|| {
-        let of: Vec<u32>;
-        let held_keys;
-        let (signatures, texts) = (signatures.hold(threads)?, messages.hold(threads)?);
-        let keys = match &keys {
-            Keys::One(key) => RowVerifyingKeys::One(key),
-            Keys::Table(keys) => {
-                of = (0..keys.len() as u32).collect();
-                RowVerifyingKeys::Table { keys, of: &of }
-            }
-            Keys::Packed(rows) => {
-                held_keys = rows.hold(threads)?;
-                RowVerifyingKeys::Encoded(held_keys.column())
-            }
-        };
-        let rows = VerifyRows { keys, messages: texts.column().into(), signatures: signatures.column() };
-        let (mut statuses, mut signals) = (statuses(messages.count)?, Signals::new());
-        engine.verify_rows_with_progress(&rows, &mut statuses, |_| signals.check())?;
-        signals.finish()?;
+        let mut columns = vec![signatures.hold()?, messages.hold()?];
+        if let Keys::Packed(keys) = &keys {
+            columns.push(keys.hold()?);
+        }
+        let batch = Batch { engine: &engine, columns: &columns, rows: messages.count, width: 0, may_wake: true };
+        let statuses = batch.run(Out::none(), |part, check| {
+            let of: Vec<u32>;
+            let keys = match &keys {
+                Keys::One(key) => RowVerifyingKeys::One(key),
+                Keys::Table(keys) => {
+                    of = (0..part.rows.len() as u32).collect();
+                    RowVerifyingKeys::Table { keys: &keys[part.rows], of: &of }
+                }
+                Keys::Packed(_) => RowVerifyingKeys::Encoded(part.columns[2]),
+            };
+            let rows = VerifyRows { keys, messages: part.columns[1].into(), signatures: part.columns[0] };
+            zk.verify_rows_with_progress(&rows, part.statuses, |_| check())
+        })?;
         verdicts(&statuses)
     });
     booleans(py, verdicts.map_err(|why: Failure| PyErr::from(why))?)

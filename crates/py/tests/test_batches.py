@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+import subprocess
+import sys
 from collections import deque
 from typing import Any
 
@@ -348,17 +350,92 @@ def test_memory_is_asked_for_within_reason(key: PrivateKey) -> None:
         hypergrove.PrivateKey.generate(SET, engine=small)
 
 
-def test_large_arrays_are_copied_whole() -> None:
-    """By several threads, in parts of megabytes."""
-    threads = Engine(threads=3)
-    rows = np.random.default_rng(1).integers(0, 256, (777, 40_009), dtype=np.uint8)
+def test_large_columns_are_copied_part_by_part() -> None:
+    """With one thread, parts have 4 MiB, with three 12 MiB: the columns have many of them."""
+    rows = np.random.default_rng(1).integers(0, 256, (777, 70_009), dtype=np.uint8)
     expected = [hashlib.sha256(row.tobytes()).digest() for row in rows]
-    assert list(sha256_batch(rows, engine=threads)) == expected
-    seen = threads.empty(rows.shape)
-    view = np.asarray(seen)
-    view[:] = rows
-    assert list(sha256_batch(seen, engine=threads)) == expected
+    for threads in [1, 3]:
+        engine = Engine(threads=threads)
+        seen = engine.empty(rows.shape)
+        view = np.asarray(seen)
+        view[:] = rows
+        some_bytes = [row.tobytes() if at % 3 else bytearray(row) for at, row in enumerate(rows)]
+        for column in [rows, seen, view, list(map(bytearray, rows)), some_bytes]:
+            assert list(sha256_batch(column, engine=engine)) == expected
+        out = np.ones((777, 32), dtype=np.uint8)
+        for into in [out, engine.empty((777, 32)), np.asarray(engine.empty((777, 32)))]:
+            sha256_batch(some_bytes, out=into, engine=engine)
+            assert bytes(memoryview(into).cast("B")) == b"".join(expected)
+    # Of many small rows, and of rows without bytes.
     many = np.arange(300_007 * 2, dtype=np.uint32).view(np.uint8).reshape(300_007, 8)
     out = np.zeros((300_007, 32), dtype=np.uint8)
-    sha256_batch(many, out=out, engine=threads)
+    sha256_batch(many, out=out, engine=Engine(threads=1))
     assert out.tobytes() == sha256_batch([row.tobytes() for row in many]).tobytes()
+    empty = np.ones((300_000, 32), dtype=np.uint8)
+    sha256_batch([bytearray()] * 300_000, out=empty, engine=Engine(threads=1))
+    assert set(map(bytes, empty)) == {hashlib.sha256().digest()}
+
+
+def test_parts_of_each_call(key: PrivateKey) -> None:
+    """Signatures of one set, one megabyte in three: several parts of each column."""
+    engine, public = Engine(threads=1), key.public_key()
+    messages = np.arange(700 * 4, dtype=np.uint64).view(np.uint8).reshape(700, 32)
+    out = np.ones((700, key.signature_size), dtype=np.uint8)
+    key.sign_batch(messages, out=out, engine=engine, deterministic=True)
+    assert out[699].tobytes() == key.sign(messages[699].tobytes(), deterministic=True)
+    raw = np.tile(np.frombuffer(public.to_raw(), dtype=np.uint8), (700, 1))
+    wrong = [0, 245, 246, 491, 699]
+    out[wrong, 77] ^= 1
+    expected = [row not in wrong for row in range(700)]
+    for keys in [public, [public] * 700, raw, list(raw)]:
+        for signatures in [out, list(map(bytearray, out))]:
+            assert list(verify_batch(keys, signatures, messages, set=SET, engine=engine)) == expected
+    zk, publics = zkdilithium.keygen_batch(3000, engine=engine)
+    signatures = np.zeros((3000, zkdilithium.SIGNATURE_SIZE), dtype=np.uint8)
+    zk[0].sign_batch(messages.repeat(5, axis=0)[:3000], out=signatures, engine=engine)
+    columns: list[Any] = [zk[0].public_key(), [zk[0].public_key()] * 3000, [zk[0].public_key().to_raw()] * 3000]
+    for keys in columns:
+        assert all(zkdilithium.verify_batch(keys, signatures, messages.repeat(5, axis=0)[:3000], engine=engine))
+    assert sum(zkdilithium.verify_batch(np.asarray(publics), signatures, messages.repeat(5, axis=0)[:3000], engine=engine)) == 1
+
+
+def test_an_error_names_the_row_of_the_whole_call(key: PrivateKey) -> None:
+    engine, raw, good = Engine(threads=1), key.public_key().to_raw(), key.sign(b"m")
+    keys = [raw] * 40
+    keys[17] = keys[30] = raw[:-1]
+    with pytest.raises(ValueError, match="^row 17: its public key has another length"):
+        verify_batch(keys, [good] * 40, [bytearray(1 << 20)] * 40, set=SET, engine=engine)
+
+
+def test_out_may_overlap_a_column() -> None:
+    """Then nothing is written before all is copied."""
+    engine = Engine(threads=1)
+    memory = np.arange(500_001 * 8, dtype=np.uint32).view(np.uint8).reshape(500_001, 32)
+    for messages, out in [(memory[:-1], memory[1:]), (memory[1:], memory[:-1]), (memory, memory)]:
+        expected = sha256_batch(messages.copy(), engine=engine).tobytes()
+        sha256_batch(messages, out=out, engine=engine)
+        assert out.tobytes() == expected
+    rows = list(memory[:-1])
+    expected = sha256_batch(memory[:-1].copy(), engine=engine).tobytes()
+    sha256_batch(rows, out=memory[1:], engine=engine)
+    assert memory[1:].tobytes() == expected
+
+
+PEAK = """
+import numpy as np
+from hypergrove import Engine, sha256_batch
+def peak():
+    return next(int(line.split()[1]) >> 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+# Pages that nobody has written take no memory.
+rows, engine = np.zeros((512, 1 << 20), dtype=np.uint8), Engine(threads=1)
+sha256_batch(rows[:1], engine=engine)
+before = peak()
+sha256_batch(rows, engine=engine)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of memory is asked of Linux")
+def test_a_large_column_is_never_copied_at_once() -> None:
+    ran = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=120, check=True)
+    assert int(ran.stdout) < 100, ran.stdout

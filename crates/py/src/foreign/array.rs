@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -159,6 +160,12 @@ impl Reading<'_> {
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: `Array::read` found no view and no writer, and there can be none until this is dropped.
         self.is_alone.then(|| unsafe { std::slice::from_raw_parts(self.array.start.as_ptr(), self.array.len) })
+    }
+
+    /// The addresses of the bytes.
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        let start = self.array.start.addr().get();
+        start..start + self.array.len
     }
 
     /// Copies bytes by up to so many threads, while others may write to views.

@@ -7,6 +7,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -15,8 +16,8 @@ use std::thread::{Builder, scope};
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
-/// Bytes that a thread copies at a time: few threads fill the memory's bandwidth, and each takes the next part when it has done one.
-const PART: usize = 4 << 20;
+/// Bytes that a thread copies at a time: few threads fill the memory's bandwidth, and each takes the next piece when it has done one.
+const PIECE: usize = 1 << 20;
 
 /// Dimensions that a buffer or a tensor may have (`PyBUF_MAX_NDIM`).
 pub(super) const MOST_DIMENSIONS: usize = 64;
@@ -118,28 +119,45 @@ impl ForeignBytes {
         self.len
     }
 
+    /// The addresses of the bytes.
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        self.start.addr()..self.start.addr() + self.len
+    }
+
     /// Why they must not be written, where they must not: the end of a sentence.
     pub(crate) fn read_only(&self) -> Option<&'static str> {
         self.read_only
     }
 
-    /// Copies all bytes to `to`, by up to so many threads. Python need not be attached. Of what is written meanwhile, any part may
-    /// be in the copy.
-    pub(crate) fn copy_out(&self, to: &mut [u8], threads: usize) {
-        assert_eq!(self.len, to.len(), "bytes of the copy");
+    /// Copies the bytes that begin at `from` to `to`, by up to so many threads. Python need not be attached. Of what is written meanwhile,
+    /// any part may be in the copy.
+    pub(crate) fn copy_out(&self, from: usize, to: &mut [u8], threads: usize) {
+        self.check(from, to.len());
         // SAFETY: there are as many bytes as `to` has, and their owner is not dropped.
-        unsafe { load_all(self.start, to, threads) }
+        unsafe { load_all(self.start.add(from), to, threads) }
     }
 
-    /// Writes all bytes, as [`copy_out`](Self::copy_out) reads them.
-    pub(crate) fn copy_in(&self, from: &[u8], threads: usize) {
-        assert!(
-            self.read_only.is_none() && self.len == from.len(),
-            "the caller checked that these bytes may be written"
-        );
-        let to = Address(self.start);
-        // SAFETY: as in `copy_out`; the bytes may be written, and no two parts overlap.
-        by_parts(from.chunks(PART), threads, |part, from| unsafe { store(from, to.part(part)) });
+    /// Writes bytes from `at` on, as [`copy_out`](Self::copy_out) reads them.
+    pub(crate) fn copy_in(&self, at: usize, from: &[u8], threads: usize) {
+        assert!(self.read_only.is_none(), "the caller checked that these bytes may be written");
+        self.check(at, from.len());
+        // SAFETY: the bytes begin within the memory.
+        let to = Address(unsafe { self.start.add(at) });
+        // SAFETY: as in `copy_out`; the bytes may be written, and no two pieces overlap.
+        share_out(from.chunks(PIECE), threads, |piece, from| unsafe { store(from, to.piece(piece)) });
+    }
+
+    /// Writes so many zeros from `at` on.
+    pub(crate) fn zero(&self, at: usize, len: usize) {
+        const ZEROS: [u8; 1 << 12] = [0; 1 << 12];
+        for from in (0..len).step_by(ZEROS.len()) {
+            self.copy_in(at + from, &ZEROS[..ZEROS.len().min(len - from)], 1);
+        }
+    }
+
+    fn check(&self, from: usize, len: usize) {
+        let end = from.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len), "bytes of the memory");
     }
 }
 
@@ -156,8 +174,8 @@ pub(super) fn bytes_of(shape: &[usize]) -> Option<usize> {
 /// As for [`load`].
 pub(super) unsafe fn load_all(from: *mut u8, to: &mut [u8], threads: usize) {
     let from = Address(from);
-    // SAFETY: each part lies within the bytes that the caller vouches for.
-    by_parts(to.chunks_mut(PART), threads, |part, to| unsafe { load(from.part(part), to) });
+    // SAFETY: each piece lies within the bytes that the caller vouches for.
+    share_out(to.chunks_mut(PIECE), threads, |piece, to| unsafe { load(from.piece(piece), to) });
 }
 
 /// Where bytes begin that several threads copy.
@@ -172,21 +190,25 @@ unsafe impl Sync for Address {}
 impl Address {
     /// # Safety
     ///
-    /// The part begins within the memory.
-    unsafe fn part(&self, part: usize) -> *mut u8 {
+    /// The piece begins within the memory.
+    unsafe fn piece(&self, piece: usize) -> *mut u8 {
         // SAFETY: as the caller says.
-        unsafe { self.0.add(part * PART) }
+        unsafe { self.0.add(piece * PIECE) }
     }
 }
 
-/// Does `work` for all parts, on this thread and on others as far as they can be had.
-fn by_parts<T: Send>(parts: impl ExactSizeIterator<Item = T> + Send, threads: usize, work: impl Fn(usize, T) + Sync) {
-    let others = threads.min(parts.len()).saturating_sub(1);
-    let parts = Mutex::new(parts.enumerate());
-    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+/// Does `work` for all pieces, on this thread and on others as far as they can be had.
+pub(crate) fn share_out<T: Send>(
+    pieces: impl ExactSizeIterator<Item = T> + Send,
+    threads: usize,
+    work: impl Fn(usize, T) + Sync,
+) {
+    let others = threads.min(pieces.len()).saturating_sub(1);
+    let pieces = Mutex::new(pieces.enumerate());
+    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
     let some = || {
-        while let Some((part, bytes)) = next() {
-            work(part, bytes);
+        while let Some((number, piece)) = next() {
+            work(number, piece);
         }
     };
     scope(|scope| {

@@ -8,7 +8,7 @@
 //! * an [`Array`](array::Array) knows its views: without any, a call borrows it, and views are refused until the call ends.
 //!
 //! Whatever else has a buffer, or is a tensor, may be written by another thread at any time. Such memory is never a slice: it is
-//! copied, in the call, by loads that may race (`buffer`).
+//! copied, in the call, by loads that may race (`buffer`), a part of the rows at a time (`parts`).
 #![allow(unsafe_code)]
 
 pub(crate) mod array;
