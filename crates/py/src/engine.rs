@@ -3,7 +3,7 @@
 use crate::error::{bad, exception};
 use crate::foreign::array::Array;
 use crate::parts::PartMemories;
-use hypergrove::{BACKENDS, Backend, TableSource};
+use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyString};
 use std::collections::BTreeMap;
 use std::env;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -115,18 +115,34 @@ impl Engine {
 pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<SharedEngine> {
     match given {
         Some(engine) => Ok(engine.get().get().clone()),
-        None => {
-            Python::attach(load_compiler)?;
-            default_engine()
-        }
+        None => default_engine(),
     }
 }
 
-/// Loads the NVRTC that pip has installed, if it has, once a process: the engine finds by its name what is loaded. Before the first
-/// engine, and without a lock of ours, since this runs code of Python.
-fn load_compiler(py: Python<'_>) -> PyResult<()> {
+/// Makes a backend. If it is CUDA and its driver has found a device, loads the NVRTC that pip has installed, if it has, once a process:
+/// the backend finds by its name what is loaded. Without a lock of ours, since this runs code of Python.
+fn make(entry: &BackendEntry, cache: Option<&Path>) -> Arc<dyn Backend> {
     static DONE: PyOnceLock<()> = PyOnceLock::new();
-    DONE.get_or_try_init(py, || py.import("hypergrove._nvrtc")?.call_method0("load").map(drop)).copied()
+    let backend = (entry.make)(cache);
+    if backend.name() == "cuda" && backend.devices().is_ok_and(|devices| !devices.is_empty()) {
+        // The backend says what it lacks once it compiles kernels. No thread of an engine waits for a Python that ends.
+        let load = |py: Python<'_>| py.import("hypergrove._nvrtc")?.call_method0("load").map(drop);
+        Python::try_attach(|py| DONE.get_or_try_init(py, || load(py)).is_ok());
+    }
+    backend
+}
+
+/// A builder of engines with these devices; or with the CPU, and others when a batch is worth it.
+fn builder(devices: Option<Vec<Chosen>>, cache: Option<PathBuf>) -> EngineBuilder {
+    let builder = hypergrove::Engine::builder();
+    match (devices, BACKENDS) {
+        (Some(devices), _) => builder.devices(devices),
+        (None, [host, others @ ..]) => {
+            let wake = move || others.iter().map(|entry| make(entry, cache.as_deref())).collect();
+            builder.automatic(make(host, None), Arc::new(wake))
+        }
+        (None, []) => builder,
+    }
 }
 
 /// The default engine, made once a process.
@@ -137,11 +153,7 @@ fn default_engine() -> PyResult<SharedEngine> {
         Some((of, engine)) if *of == process => return Ok(engine.clone()),
         _ => {}
     }
-    let mut builder = hypergrove::Engine::builder();
-    if let Some(cache) = users_cache() {
-        builder = builder.cache(cache);
-    }
-    let engine = match builder.build() {
+    let engine = match builder(None, users_cache()).build() {
         Ok(engine) => SharedEngine::new(engine),
         Err(why) => {
             // To make an exception may run code of Python, which may drop an engine.
@@ -183,7 +195,7 @@ fn chosen(names: &[String], cache: Option<&PathBuf>) -> PyResult<Vec<Chosen>> {
                     let known: Vec<_> = BACKENDS.iter().map(|entry| entry.name).collect();
                     bad(format!("device {name:?}: there is no backend {of:?}; there are {}", known.join(", ")))
                 })?;
-                let backend = (entry.make)(cache.map(PathBuf::as_path));
+                let backend = make(entry, cache.map(PathBuf::as_path));
                 made.push(backend.clone());
                 backend
             }
@@ -227,7 +239,6 @@ impl Engine {
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn new(
-        py: Python<'_>,
         devices: Option<&Bound<'_, PyAny>>,
         threads: Option<usize>,
         memory: Option<u64>,
@@ -236,19 +247,13 @@ impl Engine {
         redundant: bool,
         device_timeout: Option<f64>,
     ) -> PyResult<Engine> {
-        load_compiler(py)?;
         let cache = match cache {
             None => users_cache(),
             Some(no) if no.is_instance_of::<PyBool>() && !no.is_truthy()? => None,
             Some(path) => Some(path.extract()?),
         };
-        let mut builder = hypergrove::Engine::builder().redundant(redundant);
-        if let Some(devices) = devices {
-            builder = builder.devices(chosen(&names(devices, "devices")?, cache.as_ref())?);
-        }
-        if let Some(cache) = cache {
-            builder = builder.cache(cache);
-        }
+        let devices = devices.map(|devices| chosen(&names(devices, "devices")?, cache.as_ref())).transpose()?;
+        let mut builder = builder(devices, cache).redundant(redundant);
         if let Some(threads) = threads {
             builder = builder.threads(threads);
         }

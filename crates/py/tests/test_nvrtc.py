@@ -1,4 +1,4 @@
-"""NVRTC where pip puts it is loaded by the first engine. On a machine without a GPU another library stands for it."""
+"""NVRTC where pip puts it is loaded once an engine finds one of CUDA's devices. Another library may stand for it."""
 
 import os
 import shutil
@@ -9,28 +9,52 @@ from pathlib import Path
 import pytest
 
 import hypergrove._hypergrove
+from hypergrove import Engine
 
-LOADS = """
-import sys
+USE = """
 from hypergrove import Engine, sha256_batch
-is_loaded = lambda: "libnvrtc.so.12" in open("/proc/self/maps").read()
-before = is_loaded()
+from hypergrove._nvrtc import load
 {use}
-print(before, is_loaded())
+print("libnvrtc.so.12" in open("/proc/self/maps").read())
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="loaded libraries are listed by Linux")
-@pytest.mark.parametrize("use", ["sha256_batch([b''])", "Engine(devices='cpu')"])
-@pytest.mark.parametrize("kind", ["a library", "no library", "nothing", "in the working directory"])
-def test_the_first_engine_loads_it(tmp_path: Path, use: str, kind: str) -> None:
-    place = tmp_path / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+def is_loaded(folder: Path, kind: str, use: str) -> bool:
+    """Whether a process loads it that does so."""
+    place = folder / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
     place.parent.mkdir(parents=True)
     if kind == "no library":
         place.write_text("not a library")
     elif kind != "nothing":
         shutil.copy(hypergrove._hypergrove.__file__, place)
-    environment = os.environ | {"PYTHONPATH": "" if kind == "in the working directory" else str(tmp_path)}
-    command = [sys.executable, "-c", LOADS.format(use=use)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path)
-    assert (ran.returncode, ran.stdout.split()) == (0, ["False", str(kind == "a library")]), ran
+    environment = os.environ | {"PYTHONPATH": "" if kind == "in the working directory" else str(folder)}
+    command = [sys.executable, "-c", USE.format(use=use)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=folder)
+    assert ran.returncode == 0 and ran.stdout in ("True\n", "False\n"), ran
+    return ran.stdout == "True\n"
+
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="loaded libraries are listed by Linux")
+
+
+@LINUX
+@pytest.mark.parametrize("kind", ["a library", "no library", "nothing", "in the working directory"])
+def test_where_pip_puts_it(tmp_path: Path, kind: str) -> None:
+    use = f"assert (load() is None) == {kind != 'a library'}"
+    assert is_loaded(tmp_path, kind, use) == (kind == "a library")
+
+
+@LINUX
+@pytest.mark.parametrize("use", ["sha256_batch([b''])", "Engine(devices='cpu')", "Engine()"])
+def test_the_cpu_needs_none(tmp_path: Path, use: str) -> None:
+    assert not is_loaded(tmp_path, "a library", use)
+
+
+@LINUX
+@pytest.mark.parametrize("use", ["Engine(devices='cuda')", "Engine().empty(1)"])
+def test_cuda_loads_it(tmp_path: Path, use: str) -> None:
+    try:
+        Engine(devices="cuda")
+    except ValueError as why:
+        pytest.skip(f"no GPU of CUDA: {why}")
+    assert is_loaded(tmp_path, "a library", use)
