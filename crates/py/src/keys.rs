@@ -9,7 +9,8 @@ use crate::pending::{Answer, Pending, invalid, submitted, verdict};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::{
-    EncryptedSigningKey, Mode, Params, PassphraseKdf, PreHash, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey,
+    EncryptedSigningKey, Mode, Params, PassphraseKdf, PreHash, Randomizer, SignJob, SigningKey, VerifyJob,
+    VerifyingKey, cache_bytes,
 };
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -136,6 +137,44 @@ impl PrivateKey {
     #[getter]
     fn signature_size(&self) -> usize {
         self.0.params().sig_bytes()
+    }
+
+    /// A copy of the key that keeps the nodes of its top layers: it makes the same signatures in less time. `layers`: how many, by
+    /// default one; 0 drops the nodes. `memory`: as many layers as fit into so many bytes, none if not even one fits. The nodes are no secret.
+    /// to_pem, to_der and to_raw do not write them.
+    #[pyo3(signature = (*, layers=None, memory=None, engine=None))]
+    fn cache(
+        &self,
+        py: Python<'_>,
+        layers: Option<usize>,
+        memory: Option<usize>,
+        engine: Option<&Bound<'_, Engine>>,
+    ) -> PyResult<PrivateKey> {
+        let engine = engine_of(engine)?;
+        let cached = py.detach(|| match (layers, memory) {
+            (layers, None) => engine.cache(&self.0, layers.unwrap_or(1)).map_err(Failure::from),
+            (None, Some(memory)) => engine.cache_within(&self.0, memory).map_err(Failure::from),
+            (Some(layers), Some(memory)) => {
+                Err(bad(format!("layers and memory: they are {layers} and {memory}; give one of them")).into())
+            }
+        });
+        Ok(PrivateKey(cached?.into()))
+    }
+
+    /// Bytes that the nodes of the top layers take.
+    fn cache_size(&self, layers: usize) -> PyResult<usize> {
+        let params = self.0.params();
+        let size = if layers <= params.d { cache_bytes(params, layers) } else { None };
+        size.ok_or_else(|| match layers <= params.d {
+            true => bad(format!("layers: the nodes of {layers} are more than memory can have; give fewer")),
+            false => bad(format!("layers: {layers}, and {} has {}; give fewer", params.name, params.d)),
+        })
+    }
+
+    /// The layers whose nodes the key keeps.
+    #[getter]
+    fn cached_layers(&self) -> usize {
+        self.0.cached_layers()
     }
 
     /// The public key.

@@ -7,7 +7,7 @@ import pytest
 from conftest import SET
 
 import hypergrove
-from hypergrove import InvalidSignature, PrivateKey, PublicKey, zkdilithium
+from hypergrove import Engine, InvalidSignature, PrivateKey, PublicKey, zkdilithium
 
 
 @pytest.mark.parametrize("name", [name for name in hypergrove.SETS if name.endswith("f")])
@@ -29,6 +29,37 @@ def test_signatures_are_hedged_unless_asked(key: PrivateKey) -> None:
     same = key.sign(b"m", deterministic=True)
     assert same == key.sign(b"m", deterministic=True)
     assert key.public_key().is_valid(same, b"m")
+
+
+def test_cached_layers(key: PrivateKey) -> None:
+    """The nodes of SLH-DSA-SHA2-128f: 22 layers of trees with 8 leaves."""
+    assert [key.cache_size(layers) for layers in (0, 1, 2)] == [0, 15 * 16, 9 * 15 * 16]
+    one, two = key.cache(), key.cache(layers=2, engine=Engine(threads=1))
+    assert [cached.cached_layers for cached in (key, one, two, two.cache(layers=0))] == [0, 1, 2, 0]
+    assert [key.cache(memory=size).cached_layers for size in (0, 239, 240, 9 * 240 - 1, 9 * 240)] == [0, 0, 1, 1, 2]
+    expected = key.sign(b"m", deterministic=True)
+    for cached in (one, two):
+        assert cached == key and cached.to_raw() == key.to_raw()
+        assert cached.sign(b"m", deterministic=True) == expected
+        assert list(cached.sign_batch([b"m"] * 3, deterministic=True)) == [expected] * 3
+        assert PrivateKey.from_pem(cached.to_pem()).cached_layers == 0
+    assert not hasattr(zkdilithium.PrivateKey, "cache")
+    for options, error, text in [
+        ({"layers": 1, "memory": 240}, ValueError, "layers and memory: they are 1 and 240; give one of them"),
+        ({"layers": 23}, ValueError, "22"),
+        ({"layers": -1}, OverflowError, "negative"),
+        ({"layers": "1"}, TypeError, "layers"),
+    ]:
+        with pytest.raises(error, match=text):
+            key.cache(**options)
+    with pytest.raises(ValueError, match="layers: 23, and SLH-DSA-SHA2-128f has 22; give fewer"):
+        key.cache_size(23)
+    with pytest.raises(ValueError, match="more than memory can have"):
+        key.cache_size(22)
+    raw = bytearray(key.to_raw())
+    raw[-1] ^= 1
+    with pytest.raises(ValueError, match="damaged"):
+        PrivateKey.from_raw(SET, raw).cache()
 
 
 def test_prehash(key: PrivateKey) -> None:

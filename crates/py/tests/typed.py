@@ -28,6 +28,8 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
     assert_type(key.sign_batch([b"m"], out=engine.empty((1, key.signature_size)), engine=engine), Array)
     assert_type(key.public_key().verify(b"", array[0].tobytes()), None)
     assert_type(key.public_key().is_valid(b"", b"m"), bool)
+    assert_type(key.cache(memory=1 << 20, engine=engine).cache(layers=2).cached_layers, int)
+    assert_type(key.cache_size(2), int)
     verdicts = hypergrove.verify_batch([key.public_key()], column, array)
     assert_type(verdicts[0], Any)
     assert_type([bool(verdict) for verdict in verdicts], list[bool])
