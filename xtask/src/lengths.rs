@@ -20,8 +20,6 @@ const LONGER: &[(&str, &str, &str)] = &[
     ("crates/cli/src/explain.rs", "run", "the lines of one answer, in their order"),
     ("crates/cpu/src/program.rs", "execute", "the stages of an operation, in their order"),
     ("crates/cpu/src/forest.rs", "grow", "one chunk from its leaves to its root, in one scratch"),
-    ("crates/cli/src/keygen.rs", "run", "one call's order"),
-    ("crates/cli/src/hash.rs", "check_list", "one list from its lines to its verdicts"),
 ];
 
 /// CI's step.

@@ -139,6 +139,23 @@ struct Counts {
     wrong: usize,
 }
 
+impl Counts {
+    /// In sha256sum's words.
+    fn warn(&self, printer: &Printer) {
+        for (count, one, many) in [
+            (self.improper, "line is improperly formatted", "lines are improperly formatted"),
+            (self.unreadable, "listed file could not be read", "listed files could not be read"),
+            (self.wrong, "computed checksum did NOT match", "computed checksums did NOT match"),
+        ] {
+            match count {
+                0 => {}
+                1 => printer.warning(format_args!("1 {one}")),
+                _ => printer.warning(format_args!("{count} {many}")),
+            }
+        }
+    }
+}
+
 /// The sums that the files list.
 fn check(args: &Hash, engine: &Engine, lists: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
     let (mut lines, mut exit, mut counts) = (Lines::new(printer), Exit::Good, json::Counts::default());
@@ -235,14 +252,7 @@ fn check_list(
         printer.failure(&Failure::new(format!("{source}: no file was verified")));
     }
     if !args.status && !args.json {
-        let tell = |count: usize, one: &str, many: &str| match count {
-            0 => {}
-            1 => printer.warning(format_args!("1 {one}")),
-            _ => printer.warning(format_args!("{count} {many}")),
-        };
-        tell(counts.improper, "line is improperly formatted", "lines are improperly formatted");
-        tell(counts.unreadable, "listed file could not be read", "listed files could not be read");
-        tell(counts.wrong, "computed checksum did NOT match", "computed checksums did NOT match");
+        counts.warn(printer);
     }
     let bad = counts.wrong + counts.unreadable + if args.strict { counts.improper } else { 0 };
     Ok(bad == 0 && right > 0)

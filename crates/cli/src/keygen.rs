@@ -6,7 +6,7 @@ use crate::json::{Counts, KeyLine, Line, TableLine};
 use crate::keys::{Encoding, check_encoding, encode_encrypted, encode_private, encode_public};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Params, Seeds, SigningKey};
+use hypergrove::{Fingerprint, Params, Seeds, SigningKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
@@ -39,33 +39,12 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     }
     let passphrase = args.encrypt.then(|| args.passphrase.choose(&private)).transpose()?;
 
-    let (name, fingerprint, private_bytes, public_bytes) = match wanted {
-        KeyRequest::SlhDsa(p, seeds) => {
-            let engine = machine::engine(machine, printer)?;
-            let key = match seeds {
-                None => engine.generate(p)?,
-                Some(seeds) => engine.from_seeds(p, &[seeds])?.remove(0),
-            };
-            let key = if args.hash_slh_dsa { key.into_hash_slh_dsa() } else { key };
-            let private = match &passphrase {
-                Some(passphrase) => encode_encrypted(&key.encrypt(passphrase, args.kdf.into())?, encoding)?,
-                None => encode_private(&key, encoding)?,
-            };
-            let public = key.verifying_key();
-            (p.name, public.fingerprint(), private, encode_public(&public, encoding)?)
-        }
-        KeyRequest::ZkDilithium(seed) => {
-            let key = zkdilithium::generate(seed.as_deref(), machine, printer)?;
-            let public = key.verifying_key();
-            let private = zkdilithium::encode_private(&key, encoding);
-            (NAME, public.fingerprint(), private, zkdilithium::encode_public(&public, encoding))
-        }
-    };
+    let pair = KeyPair::new(wanted, args, passphrase, machine, printer)?;
     // Both are on the disk before either has its name.
-    let private_file = private.prepare(&private_bytes, Access::Private, force)?;
+    let private_file = private.prepare(&pair.private, Access::Private, force)?;
     match &public {
         Some(public) => {
-            let public_file = public.prepare(&public_bytes, Access::Public, force)?;
+            let public_file = public.prepare(&pair.public, Access::Public, force)?;
             commit_pair(private_file, public_file, public_is_missing, printer)?;
         }
         None => private_file.commit(printer)?,
@@ -73,12 +52,12 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
     if let Target::File(_) = &private {
         let readers = if cfg!(unix) { "for its owner's eyes alone" } else { "for whom its directory lets read it" };
         let kind = if args.encrypt { "an encrypted private key" } else { "a private key" };
-        printer.note(format_args!("wrote {private}: {kind} of {name}, {readers}"));
+        printer.note(format_args!("wrote {private}: {kind} of {}, {readers}", pair.set));
     }
     if let Some(public @ Target::File(_)) = &public {
         printer.note(format_args!("wrote {public}: its public key"));
     }
-    printer.note(format_args!("its fingerprint is {fingerprint}"));
+    printer.note(format_args!("its fingerprint is {}", pair.fingerprint));
     if args.set.is_some_and(|p| p.signature_limit().is_some()) {
         printer.note(
             "it makes a limited number of signatures: make its ledger with `hypergrove ledger init` before it signs",
@@ -88,8 +67,8 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
         let key = KeyLine {
             private_key: private.path_text(),
             public_key: public.as_ref().map(Target::path_text),
-            set: name,
-            key: fingerprint.to_string(),
+            set: pair.set,
+            key: pair.fingerprint.to_string(),
             encrypted: args.encrypt,
         };
         Line::Key(key).print(printer)?;
@@ -233,6 +212,51 @@ impl KeyRequest {
             (Some(Scheme::ZkDilithium), Some(p)) => Err(zkdilithium::has_no_sets(p)),
             (_, None) => Err(Failure::new("SLH-DSA has many parameter sets, and none is named")
                 .hint("name one with --set, for example --set SLH-DSA-SHA2-128f")),
+        }
+    }
+}
+
+/// A new pair of keys, as it is written.
+struct KeyPair {
+    /// The set's name, or the scheme's.
+    set: &'static str,
+    fingerprint: Fingerprint,
+    private: Zeroizing<Vec<u8>>,
+    public: Vec<u8>,
+}
+
+impl KeyPair {
+    fn new(
+        wanted: KeyRequest,
+        args: &Keygen,
+        passphrase: Option<Zeroizing<Vec<u8>>>,
+        machine: &MachineOptions,
+        printer: &Printer,
+    ) -> Result<KeyPair, Failure> {
+        let encoding = args.encoding.encoding();
+        match wanted {
+            KeyRequest::SlhDsa(p, seeds) => {
+                let engine = machine::engine(machine, printer)?;
+                let key = match seeds {
+                    None => engine.generate(p)?,
+                    Some(seeds) => engine.from_seeds(p, &[seeds])?.remove(0),
+                };
+                let key = if args.hash_slh_dsa { key.into_hash_slh_dsa() } else { key };
+                let private = match &passphrase {
+                    Some(passphrase) => encode_encrypted(&key.encrypt(passphrase, args.kdf.into())?, encoding)?,
+                    None => encode_private(&key, encoding)?,
+                };
+                let public = key.verifying_key();
+                let (fingerprint, public) = (public.fingerprint(), encode_public(&public, encoding)?);
+                Ok(KeyPair { set: p.name, fingerprint, private, public })
+            }
+            KeyRequest::ZkDilithium(seed) => {
+                let key = zkdilithium::generate(seed.as_deref(), machine, printer)?;
+                let private = zkdilithium::encode_private(&key, encoding);
+                let public = key.verifying_key();
+                let (fingerprint, public) = (public.fingerprint(), zkdilithium::encode_public(&public, encoding));
+                Ok(KeyPair { set: NAME, fingerprint, private, public })
+            }
         }
     }
 }
