@@ -36,6 +36,9 @@ pub(super) enum Way {
     Staged(Offsets),
 }
 
+/// Messages that one thread lays out, the keys' numbers, and the word where the messages begin.
+type ThreadJobs<'a> = (&'a [Message<'a>], &'a [u32], usize);
+
 /// A part of a pass's memory: where it begins on the device and on the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Offsets {
@@ -296,9 +299,9 @@ impl<G: Gpu> ZkGpu<G> {
             words += messages.iter().map(message_words).sum::<usize>();
             (messages, of, from)
         });
-        let tasks: Vec<_> = tasks.collect();
+        let tasks: Vec<ThreadJobs<'_>> = tasks.collect();
         let table = self.memory.bytes(at.jobs, 4 * JOB_SIZE * messages.len());
-        let put_jobs = |(rows, (messages, of, from)): (&mut [u8], &(&[Message<'_>], &[u32], usize))| {
+        let put_jobs = |(rows, (messages, of, from)): (&mut [u8], &ThreadJobs<'_>)| {
             let mut from = *from as u32;
             for ((row, message), key) in rows.chunks_exact_mut(4 * JOB_SIZE).zip(*messages).zip(*of) {
                 let kind = match message {

@@ -294,16 +294,16 @@ fn jobs_are_read_where_the_device_reaches() {
             };
             let there: Vec<&[u8]> = ordinary.chunks(SIG_BYTES).collect();
             let here: Vec<&[u8]> = signatures.bytes().chunks(SIG_BYTES).collect();
-            let through = judge(&there, &elsewhere_of(&texts), &verdicts);
+            let through = judge(&there, &elsewhere_of(&*texts), &verdicts);
             let pad = u64::from(elsewhere);
             let all = (ROWS as u64 + pad) * SIG_BYTES as u64;
-            assert_eq!(through - judge(&here, &elsewhere_of(&texts), &verdicts), all);
+            assert_eq!(through - judge(&here, &elsewhere_of(&*texts), &verdicts), all);
             let with_texts = if is_whole { (ROWS as u64 + pad) * text as u64 + 4 } else { 0 };
             assert_eq!(through - judge(&here, texts.bytes(), &verdicts), all + with_texts);
             // Rows of two kinds of memory, and one that is no signature.
             let mut mixed = here.clone();
             mixed[5] = there[5];
-            assert_eq!(judge(&mixed, &elsewhere_of(&texts), &verdicts), through);
+            assert_eq!(judge(&mixed, &elsewhere_of(&*texts), &verdicts), through);
             mixed[5] = &there[5][1..];
             let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3 && row != 5).collect();
             judge(&mixed, texts.bytes(), &verdicts);
@@ -316,14 +316,16 @@ fn jobs_are_read_where_the_device_reaches() {
 #[test]
 fn many_jobs_are_laid_out_by_several_threads() {
     let gpu = Arc::new(HostGpu::new(false));
-    let keys = [1, 2].map(|of| SigningKey::from_seed(&[of; 32]));
+    let keys = [1, 2].map(|of| hypergrove_zkdilithium::reference::keygen(&[of; 32]));
     let texts: Vec<Vec<u8>> = (0..3 * JOBS_OF_A_THREAD + 5).map(|of| vec![of as u8; of % 11]).collect();
     let messages: Vec<_> = texts.iter().map(|text| Message::Bytes(text)).collect();
     let of: Vec<u32> = (0..texts.len() as u32).map(|of| of % 2).collect();
     let laid_out = |threads: usize| {
         let mut zk = on_host(&gpu, ZkPolicy { threads, ..policy(0) });
         let (mut layout, mut table) = (pass::PassLayout::default(), Keys::new());
-        keys.iter().for_each(|key| drop(table.number(key)));
+        for key in &keys {
+            table.number(key);
+        }
         let at = zk.inputs(&mut layout, (2, SK_BYTES), &messages).unwrap();
         zk.memory.ensure(&layout).unwrap();
         zk.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(key.secret_bytes()), &messages);
@@ -343,7 +345,7 @@ fn many_jobs_are_laid_out_by_several_threads() {
 }
 
 /// The same bytes in other memory.
-fn elsewhere_of(reached: &Box<dyn ReachableMemory>) -> Vec<u8> {
+fn elsewhere_of(reached: &dyn ReachableMemory) -> Vec<u8> {
     reached.bytes().to_vec()
 }
 
