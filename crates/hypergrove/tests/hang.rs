@@ -8,6 +8,9 @@ mod host;
 mod gpu {
     pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
 }
+mod mapped {
+    pub(crate) use hypergrove_gpu::MappedBytes;
+}
 mod steps {
     pub(crate) use hypergrove_gpu::steps::{Access, Allocations, Place, accesses};
 }

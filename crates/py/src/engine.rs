@@ -237,7 +237,6 @@ impl Engine {
     #[pyo3(signature = (
         devices=None, threads=None, memory=None, cache=None, tables=None, redundant=false, device_timeout=None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn new(
         devices: Option<&Bound<'_, PyAny>>,
         threads: Option<usize>,
