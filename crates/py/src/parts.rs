@@ -21,7 +21,7 @@ use std::time::Instant;
 const PART: usize = 64 << 20;
 
 /// The same for each thread of an engine that has the CPU alone, at most [`PART`]: smaller parts stay in the processor's caches. (Xeon with
-/// 2 threads, 32,768 rows of 128s in turns: 26,400 verifications a second of CPU time with parts of 4 and of 16 MiB, 24,800 with 64 MiB.)
+/// 2 threads, 32,768 rows of 128s in turns, verifications a second of CPU time: 25,600 to 26,300 with parts of 4 and of 16 MiB, 24,700 and 25,000 with 64.)
 const PART_OF_THREAD: usize = 4 << 20;
 
 /// Parts at a time: one is copied, the engine computes others.
