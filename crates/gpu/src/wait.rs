@@ -5,7 +5,8 @@ use std::hint::spin_loop;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A wait that takes less is a loop without pauses, since a pause takes 0.1 ms at least.
+/// A wait that takes less is a loop without pauses, since a pause takes 0.1 ms at least. (On an H200 nothing is faster without any pauses:
+/// docs/lab/2026-11-23-two-h200.md.)
 const SPIN: Duration = Duration::from_millis(2);
 
 /// In a shorter time still, the loop asks without a break: one signature takes about as long. Later it takes a break of a microsecond
