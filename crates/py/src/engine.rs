@@ -120,7 +120,8 @@ pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<SharedEng
 }
 
 /// Makes a backend. If it is CUDA and its driver has found a device, loads the NVRTC that pip has installed, if it has, once a process:
-/// the backend finds by its name what is loaded. Without a lock of ours, since this runs code of Python.
+/// the backend finds by its name what is loaded. An engine that adds devices does so under a lock: what Python runs while it imports this module may
+/// not use the same engine.
 fn make(entry: &BackendEntry, cache: Option<&Path>) -> Arc<dyn Backend> {
     static DONE: PyOnceLock<()> = PyOnceLock::new();
     let backend = (entry.make)(cache);

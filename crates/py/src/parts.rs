@@ -83,14 +83,20 @@ impl Held<'_> {
         }
     }
 
-    /// Whether something that is copied lies at these addresses.
+    /// Whether some of it lies at these addresses. Memory that is not copied may be written through another view: an Arrow array's, say.
     fn overlaps(&self, with: &Range<usize>) -> bool {
         let meets = |other: Range<usize>| other.start < with.end && with.start < other.end;
+        let holds = |bytes: &[u8]| meets(bytes.as_ptr_range().start.addr()..bytes.as_ptr_range().end.addr());
         match self {
+            Held::Still(Column::Packed { bytes, .. } | Column::Variable { bytes, .. }) => holds(bytes),
+            Held::Still(Column::Slices(all)) => all.iter().any(|bytes| holds(bytes)),
+            Held::Slices(all) => all.iter().any(|bytes| holds(bytes)),
+            Held::Read { reading, .. } | Held::Seen { reading, .. } => meets(reading.addresses()),
             Held::Foreign { bytes, .. } => meets(bytes.addresses()),
-            Held::Seen { reading, .. } => meets(reading.addresses()),
-            Held::Each(all) => all.iter().filter_map(Value::foreign).any(|bytes| meets(bytes.addresses())),
-            _ => false,
+            Held::Each(all) => all.iter().any(|value| match value {
+                Value::Shared(bytes) => holds(bytes),
+                Value::Foreign(bytes) => meets(bytes.addresses()),
+            }),
         }
     }
 
@@ -289,7 +295,7 @@ impl Batch<'_> {
     ) -> Result<Vec<RowStatus>, Failure> {
         let mut all = statuses(self.rows)?;
         let bytes = self.of_rows(0..self.rows, &out);
-        // Results would go to where columns are copied from later.
+        // Results would go to where columns are read from later.
         let is_whole = match &out {
             Out::Foreign(memory, _) => self.columns.iter().any(|column| column.overlaps(&memory.addresses())),
             Out::Own(_) => false,
@@ -317,7 +323,9 @@ impl Batch<'_> {
         };
         scope(|scope| {
             let (works, ends) = channel::<()>();
-            for _ in 1..parts.min(IN_FLIGHT) {
+            // Without a pool to share, each thread of ours would compute, and the engine has leave for one.
+            let at_once = if self.engine.threads() == 1 && !self.engine.reaches_memory() { 1 } else { IN_FLIGHT };
+            for _ in 1..parts.min(at_once) {
                 let (works, line, progress, compute) = (works.clone(), &line, &progress, &compute);
                 let work = move || {
                     self.work(line, progress, compute, &mut || progress.check());
@@ -335,11 +343,12 @@ impl Batch<'_> {
         });
         let line = line.into_inner().unwrap_or_else(PoisonError::into_inner);
         line.out.zero((self.rows - line.next) * self.width);
-        if let Some((_, why)) = progress.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(why);
-        }
+        // What a handler raised is not to be lost behind another error.
         signals.finish()?;
-        Ok(all)
+        match progress.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, why)) => Err(why),
+            None => Ok(all),
+        }
     }
 
     /// Bytes that are copied for rows.
@@ -424,7 +433,11 @@ impl Batch<'_> {
                 Out::Own(out) => &mut **out,
                 Out::Foreign(..) => &mut results[..out_bytes],
             };
-            let done = compute(Part { rows: rows.clone(), columns: &columns, statuses, out: to }, &mut *check);
+            let done = compute(Part { rows: rows.clone(), columns: &columns, statuses, out: &mut *to }, &mut *check);
+            if done.is_err() {
+                // An earlier part's results may be there still.
+                to.fill(0);
+            }
             if let Out::Foreign(memory, at) = out {
                 memory.copy_in(at, &results[..out_bytes], threads);
             }
@@ -522,7 +535,8 @@ impl PartMemories {
         if bytes >= REACHED && engine.reaches_memory() && self.process == process::id() {
             let kept = lock(&self.idle).pop().filter(|memory| memory.len() >= bytes);
             // There may be no more memory that devices reach.
-            if let Some(memory) = kept.or_else(|| engine.memory(bytes.max(PART + ROOM)).ok()) {
+            let new = || engine.memory(bytes.max(PART + ROOM)).ok().filter(|memory| !memory.devices().is_empty());
+            if let Some(memory) = kept.or_else(new) {
                 return Ok(PartMemory::Reached(memory));
             }
         }

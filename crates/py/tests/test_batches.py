@@ -421,6 +421,19 @@ def test_out_may_overlap_a_column() -> None:
     assert memory[1:].tobytes() == expected
 
 
+def test_out_may_overlap_an_arrow_array() -> None:
+    """Arrow's memory is not copied, and may be written through NumPy: then nothing is written before all is computed."""
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    engine = Engine(threads=2)
+    memory = np.arange(600_001 * 8, dtype=np.uint32).view(np.uint8).reshape(600_001, 32)
+    for first, out in [(0, memory[:-1]), (0, memory[1:]), (1, memory[:-1])]:
+        rows = memory[first : first + 600_000]
+        array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), len(rows), [None, pa.py_buffer(rows)])
+        expected = sha256_batch(rows.copy(), engine=engine).tobytes()
+        sha256_batch(array, out=out, engine=engine)
+        assert out.tobytes() == expected
+
+
 PEAK = """
 import numpy as np
 from hypergrove import Engine, sha256_batch
