@@ -145,7 +145,8 @@ impl EngineBuilder {
     /// Sets how long the engine waits for a GPU, at least, before the GPU counts as hung; by default [`DEVICE_TIMEOUT`]. If 100 times the
     /// predicted time of the jobs is longer, that is the limit of the wait. To prepare and test a program, a GPU has [`DEVICE_TIMEOUT`]. The
     /// engine disables a GPU that hangs, and other devices do its jobs. What the GPU was given stays allocated until the process ends.
-    /// `Duration::MAX` means no limit. The CPU never has one, also under a Vulkan driver.
+    /// `Duration::MAX` means no limit. The CPU never has one, also under a Vulkan driver. Nor has a GPU that writes results into
+    /// [`Engine::memory`], once all of them are computed: the call has lent that memory until the GPU is done with it.
     pub fn device_timeout(mut self, timeout: Duration) -> EngineBuilder {
         self.device_timeout = Some(timeout);
         self

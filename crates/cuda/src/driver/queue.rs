@@ -6,7 +6,7 @@ use super::lock;
 use cudarc::driver::sys::{self, CUevent, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access, accesses};
-use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step, WaitLimit};
+use hypergrove_gpu::{Launch, Queue, SLOTS, Step, WaitLimit};
 use std::ffi::{c_uint, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -172,11 +172,12 @@ impl CudaQueue {
         done
     }
 
-    /// Makes the context current for a wait. One without a limit waits for a device that was given up too.
+    /// Makes the context current for a wait. One without a limit asks the driver in any case, since a device that another queue gave up, or
+    /// found lost, may still write to callers' memory.
     fn bind_to_wait(&self) -> Result<(), Error> {
         match self.limit.time {
-            None if self.gpu.hung().is_some() => self.gpu.make_current(),
-            _ => self.gpu.bind(),
+            None => self.gpu.make_current(),
+            Some(_) => self.gpu.bind(),
         }
     }
 

@@ -349,8 +349,8 @@ impl<G: Gpu> ZkGpu<G> {
         }
     }
 
-    /// Sends signatures to the device. Where it reads them from the caller's memory, no reading is under way after an error here; whoever
-    /// fails later waits for the queue.
+    /// Sends signatures to the device. Where it reads them from the caller's memory, no reading is under way after an error here, and
+    /// whoever fails later waits for the queue, unless the device is lost or hangs.
     pub(super) fn send(&mut self, way: &Way, rows: &[&[u8]], to: Offsets) -> Result<(), Error> {
         let ring = match way {
             Way::Reached(runs) => {

@@ -337,7 +337,8 @@ impl<'a> Rows for SignRows<'a> {
             return None;
         }
         let (keys, of) = self.keys.distinct(rows.iter().map(|row| row.key));
-        let places = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
+        let places: Vec<_> = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
+        assert_eq!(places.len(), rows.len(), "each row has its place");
         let keys = blocks::sign(place, &keys, &of, |i| rows[i].message, places);
         let status = |keys: &[Result<(), Error>], of: u32| match keys[of as usize] {
             Ok(()) => RowStatus::Signed,
