@@ -348,7 +348,7 @@ fn positive(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|s: &f64| *s > 0.0 && *s <= 86_400.0)
-        .ok_or_else(|| "give a number of seconds above 0".into())
+        .ok_or_else(|| "give a number of seconds above 0 and at most 86400, a day".into())
 }
 
 #[cfg(test)]
