@@ -11,6 +11,7 @@ mod nodes;
 mod policy;
 mod program;
 mod ring;
+mod runs;
 mod sha256;
 pub mod steps;
 mod wait;

@@ -16,6 +16,7 @@ use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
 use crate::ring::{Ring, in_threads};
+use crate::runs::reached;
 use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
@@ -397,19 +398,8 @@ impl<G: Gpu> GpuProgram<G> {
     /// What copies rows of signatures that the device reaches, if most of them follow each other there.
     fn fetches(&self, rows: &[&[u8]]) -> Option<Vec<Step>> {
         let (row, to) = (self.p().sig_bytes(), self.device(self.layout.input));
-        let (mut uploads, mut first) = (Vec::new(), 0);
-        while first < rows.len() {
-            let from = rows[first].as_ptr() as u64;
-            let follows = |(i, next): &(usize, &&[u8])| next.as_ptr() as u64 == from + (i * row) as u64;
-            let count = rows[first..].iter().enumerate().take_while(follows).count();
-            let bytes = count * row;
-            if !self.gpu.reaches(from, bytes) || uploads.len() * ROWS_OF_A_FETCH > rows.len() {
-                return None;
-            }
-            uploads.push(Step::Upload { to: to + (first * row) as u64, from, bytes });
-            first += count;
-        }
-        Some(uploads)
+        let runs = reached(&*self.gpu, rows.iter().map(|signature| (signature.as_ptr() as u64, row)), 0)?;
+        Some(runs.iter().map(|run| run.upload(to)).collect())
     }
 
     /// Waits for the signatures of so many jobs; an error if a check failed.
@@ -847,9 +837,6 @@ const MOST_RECORDED: usize = 16;
 /// Jobs, at most, of a batch that is submitted as a recording if the batch before was like it: a recording is made to be used again. (A
 /// replay of 64 signatures of 128f is submitted in 35 µs on an H200, the same launches in 125 µs. This number is chosen, not measured.)
 const MOST_RECORDED_AGAIN: usize = 1024;
-
-/// Rows that the device fetches by one copy, on average at least: every copy takes a call of the driver. Chosen, not measured.
-const ROWS_OF_A_FETCH: usize = 4;
 
 /// Rows that a thread copies back from other places, at least.
 const ROWS_OF_A_TASK: usize = 64;

@@ -3,6 +3,7 @@
 use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step, WaitLimit, wipe};
 use crate::ring::{Ring, in_threads, ring_bytes};
+use crate::runs::{Run, reached};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::Message;
@@ -16,17 +17,6 @@ const PIECES: usize = 4;
 
 /// Bytes that one thread copies or wipes at a time.
 const SHARE: usize = 64 << 10;
-
-/// Rows that one copy of the device takes, on average at least: every copy takes a call of the driver. Chosen, not measured.
-const ROWS_OF_A_COPY: usize = 4;
-
-/// Bytes of the host that follow each other, and where they belong in a part of the device's memory.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Run {
-    host: u64,
-    device: usize,
-    bytes: usize,
-}
 
 /// How rows get to their places in the caller's memory, or how signatures get to the device.
 pub(super) enum Way {
@@ -236,27 +226,7 @@ impl<G: Gpu> ZkGpu<G> {
         })
     }
 
-    /// Runs of these rows, each given by its address and bytes, if the device reaches them and few copies take them all.
-    fn reached(&self, rows: impl ExactSizeIterator<Item = (u64, usize)>, mut device: usize) -> Option<Vec<Run>> {
-        let (count, mut runs) = (rows.len(), Vec::<Run>::new());
-        for (host, bytes) in rows {
-            match runs.last_mut() {
-                Some(last) if last.host + last.bytes as u64 == host => last.bytes += bytes,
-                last => {
-                    if last.is_some_and(|last| !self.gpu.reaches(last.host, last.bytes))
-                        || runs.len() * ROWS_OF_A_COPY > count
-                    {
-                        return None;
-                    }
-                    runs.push(Run { host, device, bytes });
-                }
-            }
-            device += bytes;
-        }
-        runs.last().is_some_and(|last| self.gpu.reaches(last.host, last.bytes)).then_some(runs)
-    }
-
-    /// The same of messages that lie as the device is to have them: each of whole words.
+    /// Runs of messages that lie as the device is to have them: each of whole words.
     fn reached_messages(&self, messages: &[Message<'_>]) -> Option<Vec<Run>> {
         let is_whole = |message: &Message<'_>| matches!(message, Message::Bytes(bytes) if bytes.len() % 4 == 0);
         if !messages.iter().all(is_whole) {
@@ -266,13 +236,13 @@ impl<G: Gpu> ZkGpu<G> {
             Message::Bytes(bytes) => (bytes.as_ptr() as u64, bytes.len()),
             Message::Block(_) | Message::Mu(_) => (0, 0),
         };
-        self.reached(messages.iter().map(place), 0)
+        reached(&*self.gpu, messages.iter().map(place), 0)
     }
 
     /// Copies of these runs to a part of the device's memory.
     pub(super) fn uploads(&self, runs: &[Run], to: Offsets) -> Vec<Step> {
         let to = self.memory.at(to);
-        runs.iter().map(|run| Step::Upload { to: to + run.device as u64, from: run.host, bytes: run.bytes }).collect()
+        runs.iter().map(|run| run.upload(to)).collect()
     }
 
     /// Lays keys, jobs and messages out; gives the steps that upload them.
@@ -343,7 +313,7 @@ impl<G: Gpu> ZkGpu<G> {
 
     /// How these signatures get to the device.
     pub(super) fn way_in(&self, layout: &mut PassLayout, rows: &[&[u8]]) -> Way {
-        match self.reached(rows.iter().map(|row| (row.as_ptr() as u64, row.len())), 0) {
+        match reached(&*self.gpu, rows.iter().map(|row| (row.as_ptr() as u64, row.len())), 0) {
             Some(runs) => Way::Reached(runs),
             None => Way::Staged(layout.ring(rows.len())),
         }
@@ -371,7 +341,7 @@ impl<G: Gpu> ZkGpu<G> {
         layout: &mut PassLayout,
         (pad, places): (usize, &mut [&mut [u8; ROW]]),
     ) -> Way {
-        match self.reached(places.iter_mut().map(|place| (place.as_mut_ptr() as u64, ROW)), pad * ROW) {
+        match reached(&*self.gpu, places.iter_mut().map(|place| (place.as_mut_ptr() as u64, ROW)), pad * ROW) {
             Some(runs) => Way::Reached(runs),
             None => Way::Staged(layout.pieces(pad + places.len(), ROW)),
         }
@@ -380,8 +350,7 @@ impl<G: Gpu> ZkGpu<G> {
     /// Has the device write rows to the caller's memory, once everything is computed.
     fn write(&mut self, runs: &[Run], from: Offsets) -> Result<(), Error> {
         let from = self.memory.at(from);
-        let download = |run: &Run| Step::Download { to: run.host, from: from + run.device as u64, bytes: run.bytes };
-        let steps: Vec<Step> = runs.iter().map(download).collect();
+        let steps: Vec<Step> = runs.iter().map(|run| run.download(from)).collect();
         // The caller has lent this memory until the device is done with it. Copies alone are left for the device to do.
         self.memory.queue.limit(WaitLimit { time: None, ..self.limit });
         let submitted = self.memory.queue.submit(&self.kernels, &steps);

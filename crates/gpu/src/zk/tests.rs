@@ -3,7 +3,7 @@
 use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, ZkPolicy, pass};
 use crate::gpu::Gpu;
 use crate::host::HostGpu;
-use hypergrove_engine::{Error, Policy, ReachableMemory, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
+use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::sample::expand_a;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey};
@@ -262,11 +262,11 @@ fn jobs_are_read_where_the_device_reaches() {
     for (text, is_whole) in [(32, true), (31, false)] {
         let mut texts = gpu.alloc_reached(ROWS * text).unwrap().unwrap();
         texts.bytes_mut().chunks_mut(text).enumerate().for_each(|(of, text)| text.fill(of as u8));
-        let elsewhere = texts.bytes().to_vec();
+        let copied = texts.bytes().to_vec();
         fn jobs<'a>(key: &'a SigningKey, texts: &'a [u8], text: usize) -> Vec<ZkSign<'a>> {
             texts.chunks(text).map(|text| ZkSign::new(key, Message::Bytes(text))).collect()
         }
-        let (through, expected) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, &elsewhere, text)).unwrap());
+        let (through, expected) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, &copied, text)).unwrap());
         let (less, again) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, texts.bytes(), text)).unwrap());
         assert!(again == expected);
         // With the word behind them.
@@ -294,16 +294,16 @@ fn jobs_are_read_where_the_device_reaches() {
             };
             let there: Vec<&[u8]> = ordinary.chunks(SIG_BYTES).collect();
             let here: Vec<&[u8]> = signatures.bytes().chunks(SIG_BYTES).collect();
-            let through = judge(&there, &elsewhere_of(&*texts), &verdicts);
+            let through = judge(&there, &copied, &verdicts);
             let pad = u64::from(elsewhere);
             let all = (ROWS as u64 + pad) * SIG_BYTES as u64;
-            assert_eq!(through - judge(&here, &elsewhere_of(&*texts), &verdicts), all);
+            assert_eq!(through - judge(&here, &copied, &verdicts), all);
             let with_texts = if is_whole { (ROWS as u64 + pad) * text as u64 + 4 } else { 0 };
             assert_eq!(through - judge(&here, texts.bytes(), &verdicts), all + with_texts);
             // Rows of two kinds of memory, and one that is no signature.
             let mut mixed = here.clone();
             mixed[5] = there[5];
-            assert_eq!(judge(&mixed, &elsewhere_of(&*texts), &verdicts), through);
+            assert_eq!(judge(&mixed, &copied, &verdicts), through);
             mixed[5] = &there[5][1..];
             let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3 && row != 5).collect();
             judge(&mixed, texts.bytes(), &verdicts);
@@ -342,11 +342,6 @@ fn many_jobs_are_laid_out_by_several_threads() {
             [0, 4, 8].map(|word| u32::from_le_bytes(job[word..word + 4].try_into().unwrap()) as usize);
         assert!(bytes[4 * at..][..length] == text[..]);
     }
-}
-
-/// The same bytes in other memory.
-fn elsewhere_of(reached: &dyn ReachableMemory) -> Vec<u8> {
-    reached.bytes().to_vec()
 }
 
 /// Memory that verification used is not wiped; that it could not grow leaves none to wipe.
