@@ -3,6 +3,7 @@
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::{Failed, Run, room};
 use hypergrove_engine::programs::{AnyProgram, Group};
+use hypergrove_engine::scheduler::Place;
 use hypergrove_engine::{Batch, Digests, Error, Key, wiped};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::Op;
@@ -211,6 +212,21 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Random bytes of a request to the operating system, where threads make several: a kernel makes some hundred megabytes a second for each
+/// thread, which is less than GPUs use.
+const RANDOM_BYTES: usize = 4 << 10;
+
+/// So many one thread draws by itself: others are awake by the time that it is done.
+const FEW_BYTES: usize = 16 << 10;
+
+/// The same, by the threads of a place.
+pub(crate) fn random_by_threads(place: &Place<'_>, bytes: &mut [u8]) -> Result<(), Error> {
+    if bytes.len() <= FEW_BYTES {
+        return random(bytes);
+    }
+    place.each_of(bytes.chunks_mut(RANDOM_BYTES).collect(), random)
+}
+
 /// A message to be signed, of a job or of a row.
 #[derive(Clone, Copy)]
 pub(crate) struct ToSign<'a> {
@@ -386,7 +402,7 @@ pub(crate) fn sign_held<'a>(
     }
     let is_hedged = (0..key_of.len()).any(|i| of(i).randomizer == Randomizer::Hedged);
     let mut fresh = Zeroizing::new(vec![0; if is_hedged { key_of.len() * p.n } else { 0 }]);
-    if let Err(why) = random(&mut fresh) {
+    if let Err(why) = random_by_threads(&run.place, &mut fresh) {
         return Some(Err(why));
     }
     let rs = room(memory, key_of.len() * p.n);

@@ -2,7 +2,7 @@
 
 use crate::block::Block;
 use crate::engine::wrong_root;
-use crate::jobs::{Job, random};
+use crate::jobs::{Job, random_by_threads};
 use crate::keys::SigningKey;
 use hypergrove_cpu::{Cpu, Isa};
 use hypergrove_engine::planner::bucket;
@@ -261,7 +261,7 @@ impl Run<'_> {
     fn computed<W: Jobs>(&self, jobs: W, out: &mut [u8]) -> Result<Failed, Error> {
         let mut fresh = Zeroizing::new(vec![0; if W::OP == Op::Sign { jobs.len() * self.plan().params.n } else { 0 }]);
         if jobs.is_hedged() {
-            random(&mut fresh)?;
+            random_by_threads(&self.place, &mut fresh)?;
         }
         let mut first = Some(out);
         let work = |place: &Place<'_>| {

@@ -179,6 +179,18 @@ impl Place<'_> {
         }
     }
 
+    /// Does the host's share of each of these, until one fails.
+    pub fn each_of<T: Send>(
+        &self,
+        all: Vec<T>,
+        work: impl Fn(T) -> Result<(), Error> + Send + Sync,
+    ) -> Result<(), Error> {
+        match self.pool {
+            Some(pool) if all.len() > 1 => pool.install(|| all.into_par_iter().try_for_each(work)),
+            _ => all.into_iter().try_for_each(work),
+        }
+    }
+
     /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks
     /// for, and adds the time that it reports to the engine's.
     pub fn program<T: Send>(

@@ -10,14 +10,13 @@ pub use hypergrove_engine::scheduler::Memory;
 pub use set::{RowCall, RowSet};
 
 use crate::flow::Flow;
-use crate::jobs::{ToSign, ToVerify, check_length, random};
+use crate::jobs::{ToSign, ToVerify, check_length};
 use crate::run::{Failed, Run};
 use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
 pub(crate) use block::Rows;
 use block::{KeyRowBlock, RowBlock, SlhRows};
 use hypergrove_engine::scheduler::Scheduler;
 use hypergrove_fips205::{MAX_N, MessageError};
-use hypergrove_taint::declassify;
 use std::ops::{ControlFlow, Range};
 use std::{ptr, slice};
 use zeroize::Zeroize;
@@ -318,28 +317,13 @@ impl KeyRows<'_> {
         let mut keys = Keys { private, public, are_whole: false };
         let rows = self.check(keys.private.len(), keys.public.len())?;
         let block = scheduler.block_size(KeyRowBlock::kind(params), rows, KeyRowBlock::held)?;
-        let (mut of_source, mut first) = (Ok(()), 0);
         let pairs = keys.private.chunks_mut(block * 4 * n).zip(keys.public.chunks_mut(block * 2 * n));
-        // Seeds are put in place block by block, while devices work on earlier ones.
-        let mut blocks = pairs.map_while(|(private, public)| {
-            match seeds {
-                None => of_source = random(private),
-                Some(seeds) => {
-                    for (to, from) in private.chunks_exact_mut(4 * n).zip(seeds[first..].chunks_exact(3 * n)) {
-                        to[..3 * n].copy_from_slice(from);
-                    }
-                    first += block * 3 * n;
-                }
-            }
-            for key in private.chunks_exact(4 * n) {
-                // PK.seed is the first half of the public key.
-                declassify(&key[2 * n..3 * n]);
-            }
-            of_source.is_ok().then_some(KeyRowBlock { params, private, public })
+        let mut blocks = pairs.enumerate().map(|(number, (private, public))| {
+            let seeds = seeds.map(|seeds| &seeds[number * block * 3 * n..]);
+            KeyRowBlock { params, seeds, private, public }
         });
         let mut count = Count::new(rows, block, progress);
         scheduler.run_until_error(&mut blocks, |()| count.add())?;
-        of_source?;
         keys.are_whole = !count.is_stopped;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::{Message, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
 use crate::Error;
 use crate::block::Block;
-use crate::jobs::{JobKey, owned};
+use crate::jobs::{JobKey, owned, random};
 use crate::rows::in_succession;
 use hypergrove_engine::programs::{AnyProgram, GroupFacts, Kind};
 use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
@@ -12,28 +12,26 @@ use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey as RawSigningKey, SigningKeyBytes};
 use rayon::prelude::*;
-use std::ops::Deref;
 use std::vec::IntoIter;
-use zeroize::{Zeroize, Zeroizing, optimization_barrier};
+use zeroize::{Zeroize, optimization_barrier};
 
 /// Jobs that a thread lists for a program, at least: one takes a few nanoseconds.
 const JOBS_OF_A_THREAD: usize = 4096;
 
 /// Seeds of a block.
+#[derive(Clone, Copy)]
 pub(super) enum BlockSeeds<'a> {
     /// The caller's.
-    Borrowed(&'a [[u8; SEED_BYTES]]),
-    /// The block's own.
-    Owned(Zeroizing<Vec<[u8; SEED_BYTES]>>),
+    Given(&'a [[u8; SEED_BYTES]]),
+    /// So many from the operating system, when a device is about to use them.
+    Random(usize),
 }
 
-impl Deref for BlockSeeds<'_> {
-    type Target = [[u8; SEED_BYTES]];
-
-    fn deref(&self) -> &[[u8; SEED_BYTES]] {
+impl BlockSeeds<'_> {
+    fn len(&self) -> usize {
         match self {
-            BlockSeeds::Borrowed(seeds) => seeds,
-            BlockSeeds::Owned(seeds) => seeds,
+            BlockSeeds::Given(seeds) => seeds.len(),
+            BlockSeeds::Random(count) => *count,
         }
     }
 }
@@ -171,12 +169,12 @@ impl Job for KeygenBlock<'_> {
     }
 
     fn owned(&self) -> usize {
-        if matches!(self.0, BlockSeeds::Owned(_)) { self.0.len() * SEED_BYTES } else { 0 }
+        if matches!(self.0, BlockSeeds::Random(_)) { self.0.len() * SEED_BYTES } else { 0 }
     }
 
     // The memory for the keys of a caller's seeds is asked for before the call begins.
     fn output(&self, _: &GroupFacts) -> usize {
-        if matches!(self.0, BlockSeeds::Owned(_)) { self.0.len() * SK_BYTES } else { 0 }
+        if matches!(self.0, BlockSeeds::Random(_)) { self.0.len() * SK_BYTES } else { 0 }
     }
 
     fn run(
@@ -184,7 +182,7 @@ impl Job for KeygenBlock<'_> {
         jobs: &mut [(usize, QueuedJob<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Vec<SigningKey>, Error>>, Error> {
-        let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.0));
+        let seeds = seeds(place, jobs.iter().map(|(_, asked)| asked.job.0))?;
         let mut keys = made(place, &seeds.0)?.into_iter();
         Ok(jobs.iter().map(|(_, asked)| Ok(keys.by_ref().take(asked.count).collect())).collect())
     }
@@ -218,7 +216,7 @@ impl Job for KeygenIntoBlock<'_> {
         jobs: &mut [(usize, QueuedJob<Self>)],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        let seeds = seeds(jobs.iter().map(|(_, asked)| &*asked.job.seeds));
+        let seeds = seeds(place, jobs.iter().map(|(_, asked)| asked.job.seeds))?;
         keygen(place, &seeds.0, jobs.iter_mut().flat_map(|(_, asked)| &mut *asked.job.keys).collect())?;
         if place.scheduler.options.redundant {
             let mut second = SigningKeys::new();
@@ -285,7 +283,7 @@ impl ZkJob for KeygenJob<'_> {
     }
 
     fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<SigningKey>, Error> {
-        made(place, &seeds(jobs.iter().map(|job| std::slice::from_ref(job.0))).0)
+        made(place, &seeds(place, jobs.iter().map(|job| BlockSeeds::Given(std::slice::from_ref(job.0))))?.0)
     }
 
     fn result(key: SigningKey) -> Result<SigningKey, Error> {
@@ -411,10 +409,21 @@ impl Drop for Seeds {
     }
 }
 
-fn seeds<'a>(blocks: impl Iterator<Item = &'a [[u8; SEED_BYTES]]> + Clone) -> Seeds {
-    let mut all = Seeds(Vec::with_capacity(blocks.clone().map(<[_]>::len).sum()));
-    blocks.for_each(|block| all.0.extend_from_slice(block));
-    all
+fn seeds<'a>(place: &Place<'_>, blocks: impl Iterator<Item = BlockSeeds<'a>> + Clone) -> Result<Seeds, Error> {
+    let mut all = Seeds(vec![[0; SEED_BYTES]; blocks.clone().map(|block| block.len()).sum()]);
+    let mut left = &mut all.0[..];
+    let mut drawn = Vec::new();
+    for block in blocks {
+        let (to, others) = std::mem::take(&mut left).split_at_mut(block.len());
+        left = others;
+        match block {
+            BlockSeeds::Given(seeds) => to.copy_from_slice(seeds),
+            BlockSeeds::Random(_) => drawn.push(to),
+        }
+    }
+    // A thread takes longer for a full chunk's than a GPU for their keys.
+    place.each_of(drawn, |seeds| random(seeds.as_flattened_mut()))?;
+    Ok(all)
 }
 
 /// The key of each seed.

@@ -4,7 +4,6 @@ use super::blocks::{BlockSeeds, KeygenBlock, KeygenIntoBlock, Zk, ZkJob};
 use super::{JobMessage, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey, only};
 use crate::block::one_by_one;
 use crate::flow::Flow;
-use crate::jobs::random;
 use crate::run::host_isa;
 use crate::{Error, Fault, Isa, Rates, Stats};
 use hypergrove_cpu::Cpu;
@@ -17,7 +16,6 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
-use zeroize::Zeroizing;
 
 /// Builds an [`Engine`]: devices, threads, memory and checks. See [`Engine::builder`].
 #[derive(Clone, Default)]
@@ -258,7 +256,7 @@ impl Engine {
 
     /// Makes a key from the operating system's randomness.
     pub fn generate(&self) -> Result<SigningKey, Error> {
-        Ok(only(self.scheduler().one(KeygenBlock(random_seeds(1)?))?))
+        Ok(only(self.scheduler().one(KeygenBlock(BlockSeeds::Random(1)))?))
     }
 
     /// Makes `count` keys from the operating system's randomness. `sink` gets each key with its number. It may stop the call by
@@ -278,7 +276,7 @@ impl Engine {
         let mut keys = Vec::with_capacity(seeds.len());
         let size = self.block();
         self.scheduler().run_until_error(
-            &mut seeds.chunks(size).map(|seeds| KeygenBlock(BlockSeeds::Borrowed(seeds))),
+            &mut seeds.chunks(size).map(|seeds| KeygenBlock(BlockSeeds::Given(seeds))),
             |made| {
                 keys.extend(made);
                 ControlFlow::Continue(())
@@ -295,7 +293,7 @@ impl Engine {
         let room = keys.room(seeds.len()).chunks_mut(size);
         let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| {
             // The memory was asked for.
-            KeygenIntoBlock { seeds: BlockSeeds::Borrowed(seeds), keys, public: None, held: 0 }
+            KeygenIntoBlock { seeds: BlockSeeds::Given(seeds), keys, public: None, held: 0 }
         });
         match self.scheduler().run_until_error(&mut all, |()| ControlFlow::Continue(())) {
             Ok(()) => {
@@ -376,20 +374,11 @@ impl Engine {
         let room = self.scheduler().memory_budget().saturating_sub(self.bytes(Op::Keygen, 0));
         let fit = usize::try_from(room).unwrap_or(usize::MAX) / (8 * self.scheduler().copies() * SK_BYTES);
         let size = self.block().min(fit).max(1);
-        // Without randomness there are no more blocks, and this says why.
-        let mut failed = Ok(());
-        let mut blocks = (0..count).step_by(size).map_while(|first| match random_seeds(size.min(count - first)) {
-            Ok(seeds) => Some(KeygenBlock(seeds)),
-            Err(why) => {
-                failed = Err(why);
-                None
-            }
-        });
+        let blocks = (0..count).step_by(size).map(|first| KeygenBlock(BlockSeeds::Random(size.min(count - first))));
         let mut numbers = 0..count;
-        self.scheduler().run_until_error(&mut blocks, |made| {
+        self.scheduler().run_until_error(&mut { blocks }, |made| {
             made.into_iter().zip(&mut numbers).try_for_each(|(key, number)| sink(number, key))
-        })?;
-        failed
+        })
     }
 
     /// Jobs of a source that may block.
@@ -420,13 +409,6 @@ impl Engine {
         let full = |worker: &Worker| worker.programs.facts(self.group(Op::Keygen)).ok().map(|facts| facts.most());
         self.scheduler().live().filter_map(full).min().map_or(1, block)
     }
-}
-
-/// Seeds of a block from the system's randomness.
-pub(super) fn random_seeds(count: usize) -> Result<BlockSeeds<'static>, Error> {
-    let mut seeds = Zeroizing::new(vec![[0; SEED_BYTES]; count]);
-    random(seeds.as_flattened_mut())?;
-    Ok(BlockSeeds::Owned(seeds))
 }
 
 impl fmt::Debug for Engine {

@@ -1,7 +1,6 @@
 //! Rows of zkDilithium: batches as columns.
 
 use super::blocks::{self, BlockSeeds, KeygenIntoBlock};
-use super::engine::random_seeds;
 use super::{Engine, Message, SigningKey, VerifyingKey};
 use crate::Error;
 use crate::flow::Flow;
@@ -256,25 +255,22 @@ impl KeyRows<'_> {
         let again = if scheduler.options.redundant { SK_BYTES } else { 0 };
         let held = SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again;
         let block = scheduler.block_size(Kind::ZkDilithium(Op::Keygen), rows, |_| held)?;
-        let mut of_source = Ok(());
         let (all, mut left) = (keys.private.as_chunks_mut().0, keys.public.as_chunks_mut().0);
         let numbers = (0..rows).step_by(block);
-        // Seeds are drawn block by block, while devices work on earlier ones.
-        let mut blocks = all.chunks_mut(block).zip(numbers).map_while(|(keys, first)| {
+        let mut blocks = all.chunks_mut(block).zip(numbers).map(|(keys, first)| {
             let seeds = match seeds {
-                Some(seeds) => BlockSeeds::Borrowed(&seeds[first..][..keys.len()]),
-                None => random_seeds(keys.len()).map_err(|why| of_source = Err(why)).ok()?,
+                Some(seeds) => BlockSeeds::Given(&seeds[first..][..keys.len()]),
+                None => BlockSeeds::Random(keys.len()),
             };
             let public = has_public.then(|| {
                 let (public, others) = std::mem::take(&mut left).split_at_mut(keys.len());
                 left = others;
                 public
             });
-            Some(KeygenIntoBlock { seeds, keys, public, held })
+            KeygenIntoBlock { seeds, keys, public, held }
         });
         let mut count = Count::new(rows, block, progress);
         scheduler.run_until_error(&mut blocks, |()| count.add())?;
-        of_source?;
         keys.are_whole = !count.is_stopped;
         Ok(())
     }
