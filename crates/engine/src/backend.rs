@@ -398,8 +398,9 @@ pub trait Program: Send {
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
     ) -> Option<Result<Timing, Error>>;
-    /// Verifies a batch whose signatures the device fetches by itself. The batch has no positions: they are those of `digests`,
-    /// which computes them while the device fetches if it is asked to. `None` where the device does not fetch these signatures: nothing has happened then.
+    /// Verifies a batch whose signatures the device fetches by itself, or whose messages it hashes. The batch has no positions: they are
+    /// those of `digests`, which computes them while the device fetches if it is asked to. `None` where the device does neither: nothing has
+    /// happened then.
     fn run_fetched(
         &mut self,
         batch: &Batch<'_>,

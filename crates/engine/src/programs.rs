@@ -23,7 +23,7 @@ const RUNS_OF_LESS: usize = 32;
 const CHUNK_OF_HOST: usize = 4;
 
 /// Programs of zkDilithium that a device with a queue has in flight, at most.
-const MOST_IN_FLIGHT: usize = 3;
+const MOST_IN_FLIGHT: usize = 4;
 
 /// What a job without a plan is taken to cost before one ran: about what signing with zkDilithium costs.
 const COMPRESSIONS_WITHOUT_PLAN: f64 = 1000.0;

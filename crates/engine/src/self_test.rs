@@ -5,7 +5,7 @@
 
 use crate::scheduler::outside_pools;
 use crate::{
-    Accept, Backend, Batch, Device, Digests, Error, Hasher, HostMemory, Key, Messages, Policy, Program, Sha256Programs,
+    Accept, Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs,
     SlhDsaPrograms, THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
     sign_to_vec,
 };
@@ -189,30 +189,17 @@ impl Digests for KnownMessages {
     }
 }
 
-/// Whether a program that hashes messages makes the same of them as if the host had hashed them. `memory` is for signatures that it fetches.
-/// `None` if it did not hash them.
-fn hashes_messages(program: &mut dyn Program, memory: Option<&dyn HostMemory>) -> Result<Option<bool>, Error> {
+/// Whether a program that hashes messages makes the same of them as if the host had hashed them. `None` if it did not hash them.
+fn hashes_messages(program: &mut dyn Program) -> Result<Option<bool>, Error> {
     let (Plan { params: p, op, .. }, longest) = (program.plan().clone(), program.most_hashed());
     let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
     let key = Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 };
     let (size, each) = (p.sig_bytes(), program.plan().out_bytes());
     let (mut by_device, mut by_host) = (vec![0; HASHED * each], vec![0; HASHED * each]);
-    let mut fetched = match (op, memory) {
-        (Op::Sign, _) => None,
-        (Op::Verify, Some(memory)) => match memory.allocate(HASHED * size) {
-            // The device fetches nothing then.
-            Err(Error::Unsupported { .. }) => return Ok(None),
-            fetched => Some(fetched?),
-        },
-        _ => return Ok(None),
-    };
-    if let Some(fetched) = &mut fetched {
-        fetched.bytes_mut()[..HASHED * size].copy_from_slice(&bytes(HASHED * size, 4));
-    }
-    let rows = fetched.as_ref().map_or(&[][..], |rows| &rows.bytes()[..HASHED * size]);
+    let rows = if op == Op::Verify { bytes(HASHED * size, 4) } else { Vec::new() };
     let signatures: Vec<&[u8]> = rows.chunks_exact(size).collect();
     let batch = Batch { keys: &[key], key_of: &[0; HASHED], positions: &[], signatures: &signatures };
-    let mut known = KnownMessages::new(p, rows, longest);
+    let mut known = KnownMessages::new(p, &rows, longest);
     let done = match op {
         Op::Verify => program.run_fetched(&batch, &mut known, &mut by_device),
         _ => program.run_held(&batch, &mut known, &mut [&mut by_device[..]], &mut |_| Ok(())),
@@ -425,7 +412,7 @@ impl TestedProgram {
             let programs = backend.slh_dsa_on(device)?;
             let mut program =
                 programs.prepare(device, &Plan::new(self.known.0, op), HASHED, &policy.with(THREADS, 1))?;
-            match hashes_messages(&mut *program, backend.host_memory())? {
+            match hashes_messages(&mut *program)? {
                 Some(false) => {
                     Err(wrong(&self.device, &format!("hashing messages for {} by {}", title(op), self.known.0)))
                 }
@@ -642,7 +629,7 @@ mod tests {
             self.0
         }
         forward!(self => Reference; devices, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa, sha256, host_memory; lacks zkdilithium;);
+        capabilities!(has slh_dsa, sha256; lacks zkdilithium, host_memory;);
     }
 
     impl SlhDsaPrograms for Double {
@@ -662,23 +649,6 @@ mod tests {
     impl Sha256Programs for Double {
         fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
             Ok(Box::new(LyingHasher(Sha256Programs::prepare(&Reference, device, policy)?)))
-        }
-    }
-
-    impl HostMemory for Double {
-        fn allocate(&self, bytes: usize) -> Result<Box<dyn crate::ReachableMemory>, Error> {
-            Ok(Box::new(Plain(vec![0; bytes])))
-        }
-    }
-
-    struct Plain(Vec<u8>);
-
-    impl crate::ReachableMemory for Plain {
-        fn bytes(&self) -> &[u8] {
-            &self.0
-        }
-        fn bytes_mut(&mut self) -> &mut [u8] {
-            &mut self.0
         }
     }
 

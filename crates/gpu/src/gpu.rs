@@ -85,6 +85,19 @@ pub enum Step {
         /// How many.
         bytes: usize,
     },
+    /// Some columns of rows in host memory to the same columns of rows in device memory, which have the same size.
+    UploadColumns {
+        /// Device address.
+        to: u64,
+        /// Host address.
+        from: u64,
+        /// Bytes of each row that are copied.
+        width: usize,
+        /// Bytes from one row to the next.
+        pitch: usize,
+        /// How many; one at least.
+        rows: usize,
+    },
     /// Device memory to host memory.
     Download {
         /// Host address.
@@ -177,8 +190,7 @@ pub trait Queue: Send {
     /// Steps that are submitted at once.
     type Recording: Send;
     /// Submits steps; returns before they are done. After an error nothing that was submitted is under way, unless the device is
-    /// [hung](Gpu::hung). Launches of several queues that fill the device take turns: while one
-    /// queue's run, the copies of others do.
+    /// [hung](Gpu::hung).
     fn submit(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
     /// Prepares steps to be submitted again and again at little cost.
     fn record(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<Self::Recording, Error>;
@@ -190,6 +202,9 @@ pub trait Queue: Send {
     fn wait_for(&mut self, slot: usize) -> Result<(), Error>;
     /// Submits steps that [`Queue::wait`] does not wait for; what is submitted later does. An error of theirs shows then.
     fn follow(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
+    /// Sets whether launches that fill the device take turns with those of other queues that do: while one queue's run, the copies of others
+    /// do. At first they take turns.
+    fn takes_turns(&mut self, takes_turns: bool);
     /// Sets how long waits may take from now on, those of a drop included. At first it is [`WaitLimit::default`]. A wait without a limit ends
     /// when the device is done, also when others have given the device up.
     fn limit(&mut self, limit: WaitLimit);

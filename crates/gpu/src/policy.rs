@@ -142,13 +142,10 @@ pub(crate) fn axes(op: Op) -> Vec<Axis> {
 }
 
 impl GpuPolicy {
-    /// The named values for an op, on a GPU that may lack some axes and have defaults of its own.
-    pub(crate) fn on(facts: &Facts, op: Op, policy: &Policy) -> Result<GpuPolicy, Error> {
+    /// The named values, on a GPU that may lack some axes and have defaults of its own.
+    pub(crate) fn on(facts: &Facts, policy: &Policy) -> Result<GpuPolicy, Error> {
         facts.check(policy)?;
-        // Signatures that are verified are fetched while the host hashes messages. (An H200 verifies 5.4 million signatures of 128s a second,
-        // and 4.5 million if it hashes their messages.)
-        let is_for_op = |(axis, _): &(&str, u32)| *axis != "digest" || op != Op::Verify;
-        let defaults = facts.defaults.iter().copied().filter(is_for_op);
+        let defaults = facts.defaults.iter().copied();
         GpuPolicy::of(&Policy(defaults.chain(policy.0.iter().copied()).collect()))
     }
 

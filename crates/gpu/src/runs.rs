@@ -1,6 +1,7 @@
 //! Rows of the caller's that the device reaches: it copies those that follow each other by one step.
 
 use crate::gpu::{Gpu, Step};
+use std::ops::Range;
 
 /// Rows that one copy of the device takes, on average at least: every copy takes a call of the driver. Chosen, not measured.
 const ROWS_OF_A_COPY: usize = 4;
@@ -17,6 +18,12 @@ impl Run {
     /// Copies it to a part of the device's memory that begins there.
     pub(crate) fn upload(&self, part: u64) -> Step {
         Step::Upload { to: part + self.device, from: self.host, bytes: self.bytes }
+    }
+    /// Copies these columns of its rows, of `row` bytes each, to the same columns there.
+    pub(crate) fn upload_columns(&self, part: u64, row: usize, columns: Range<usize>) -> Step {
+        let (at, width) = (columns.start as u64, columns.len());
+        let (to, from) = (part + self.device + at, self.host + at);
+        Step::UploadColumns { to, from, width, pitch: row, rows: self.bytes / row }
     }
     /// Copies it from there.
     pub(crate) fn download(&self, part: u64) -> Step {

@@ -318,11 +318,13 @@ fn signatures_are_fetched_from_where_they_lie() {
     let mut program = gpus.prepare(&device, &Plan::new(p, Op::Verify), jobs, &Policy::default()).unwrap();
     // In both ways, where the device fetches these signatures by itself.
     let mut roots = |signatures: &[&[u8]], fetches: bool| {
+        let jobs = signatures.len();
+        let (key_of, positions) = (&key_of[..jobs], &positions[..jobs]);
         let mut out = vec![0; jobs * p.n];
-        let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures };
+        let batch = Batch { keys: &keys, key_of, positions, signatures };
         program.run(&batch, &mut out).unwrap();
         let (mut again, bare) = (vec![0; jobs * p.n], Batch { positions: &[], ..batch });
-        let done = program.run_fetched(&bare, &mut Known(positions.clone()), &mut again);
+        let done = program.run_fetched(&bare, &mut Known(positions.to_vec()), &mut again);
         assert_eq!(done.is_some(), fetches);
         if let Some(done) = done {
             done.unwrap();
@@ -336,11 +338,14 @@ fn signatures_are_fetched_from_where_they_lie() {
     let expected = roots(&elsewhere, false);
     let here: Vec<&[u8]> = reached.bytes().chunks(size).collect();
     assert!(roots(&here, true) == expected);
+    // So few that the device begins when it has their first columns.
+    assert!(roots(&here[..40], true) == expected[..40 * p.n]);
     let mut mixed = here.clone();
     mixed[30] = elsewhere[30];
     assert!(roots(&mixed, false) == expected);
     // Two copies, and one for each row.
     let halves = [&here[32..], &here[..32]].concat();
+    assert!(roots(&halves[12..52], true) == [&expected[44 * p.n..], &expected[..20 * p.n]].concat());
     assert!(roots(&halves, true) == [&expected[32 * p.n..], &expected[..32 * p.n]].concat());
     let backwards: Vec<&[u8]> = here.iter().rev().copied().collect();
     let expected: Vec<u8> = expected.chunks(p.n).rev().flatten().copied().collect();

@@ -566,7 +566,7 @@ impl<G: Gpu> Drop for FaultyQueue<G> {
 /// What a step does.
 fn stage(step: &Step) -> &'static str {
     match step {
-        Step::Upload { .. } => "upload",
+        Step::Upload { .. } | Step::UploadColumns { .. } => "upload",
         Step::Download { .. } => "download",
         Step::Zero { .. } => "zeros",
         Step::Launch(launch) | Step::Beside(launch) => launch.kernel.name(),
@@ -777,6 +777,9 @@ impl<G: Gpu> Queue for FaultyQueue<G> {
             true => Ok(()),
             false => self.queue().follow(kernels, steps),
         }
+    }
+    fn takes_turns(&mut self, takes_turns: bool) {
+        self.queue().takes_turns(takes_turns);
     }
     fn limit(&mut self, limit: WaitLimit) {
         self.limit = limit;

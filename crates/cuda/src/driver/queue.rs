@@ -3,7 +3,9 @@
 use super::device::{CudaGpu, CudaKernels};
 use super::library::Driver;
 use super::lock;
-use cudarc::driver::sys::{self, CUevent, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode};
+use cudarc::driver::sys::{
+    self, CUDA_MEMCPY2D, CUevent, CUgraphExec, CUmemorytype, CUresult, CUstream, CUstreamCaptureMode,
+};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access, accesses};
 use hypergrove_gpu::{Launch, Queue, SLOTS, Step, WaitLimit};
@@ -84,6 +86,7 @@ pub(crate) struct CudaQueue {
     started: bool,
     /// Submissions with launches since the last wait.
     launches: u32,
+    takes_turns: bool,
     limit: WaitLimit,
     gpu: Arc<CudaGpu>,
 }
@@ -132,6 +135,7 @@ impl CudaQueue {
             end: event(0)?,
             started: false,
             launches: 0,
+            takes_turns: true,
             limit: WaitLimit::default(),
             gpu: gpu.clone(),
         })
@@ -253,13 +257,13 @@ impl CudaQueue {
         self.gpu.check(code, "ordering its streams")
     }
 
-    /// Whether these steps leave other queues' no room on the device.
+    /// Whether these steps leave other queues' no room on the device, and so take turns with them.
     fn fills(&self, steps: &[Step]) -> bool {
         let threads = |step: &Step| match step {
             Step::Launch(launch) | Step::Beside(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
             _ => 0,
         };
-        steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.compute_units))
+        self.takes_turns && steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.compute_units))
     }
 
     /// Runs what launches, after the launches of other queues that fill the device if these do.
@@ -289,6 +293,30 @@ impl CudaQueue {
                     // SAFETY: both ranges are allocated; whoever drops them waits before.
                     let code = unsafe { (driver.cuMemcpyHtoDAsync_v2)(to, from as *const c_void, bytes, main) };
                     self.gpu.check(code, "uploading")?;
+                }
+                Step::UploadColumns { to, from, width, pitch, rows } => {
+                    let copy = CUDA_MEMCPY2D {
+                        srcXInBytes: 0,
+                        srcY: 0,
+                        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
+                        srcHost: from as *const c_void,
+                        srcDevice: 0,
+                        srcArray: null_mut(),
+                        srcPitch: pitch,
+                        dstXInBytes: 0,
+                        dstY: 0,
+                        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                        dstHost: null_mut(),
+                        dstDevice: to,
+                        dstArray: null_mut(),
+                        dstPitch: pitch,
+                        WidthInBytes: width,
+                        Height: rows,
+                    };
+                    // SAFETY: all rows are inside both ranges, which are allocated; whoever drops them waits before. The driver has
+                    // read the description when it returns.
+                    let code = unsafe { (driver.cuMemcpy2DAsync_v2)(&copy, main) };
+                    self.gpu.check(code, "uploading columns")?;
                 }
                 Step::Download { to, from, bytes } => {
                     // SAFETY: both ranges are allocated; whoever drops or reads them waits before.
@@ -407,6 +435,10 @@ impl Queue for CudaQueue {
             self.settle();
         }
         done
+    }
+
+    fn takes_turns(&mut self, takes_turns: bool) {
+        self.takes_turns = takes_turns;
     }
 
     fn limit(&mut self, limit: WaitLimit) {

@@ -1,7 +1,7 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{DigestShape, GpuProgram, MOST_RECORDED, WIDE_CHUNK};
+use super::{DigestShape, GpuProgram, MOST_RECORDED, WIDE_CHUNK, first_layers};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_fips205::plan::Op;
@@ -12,6 +12,7 @@ use hypergrove_kernels::arguments::{
     XmssLeaves, XmssNodes, XmssSolo,
 };
 use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS};
+use std::ops::Range;
 
 /// What the steps of signing share.
 struct Signing {
@@ -482,7 +483,8 @@ impl<G: Gpu> GpuProgram<G> {
         units * self.p().len()
     }
 
-    pub(super) fn verify_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
+    /// With `fetches`, which copy what is not among the first columns, the device computes meanwhile.
+    pub(super) fn verify_steps(&self, jobs: usize, keys: usize, fetches: &[Step]) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(keys);
         steps.extend(self.positions(jobs));
@@ -500,10 +502,21 @@ impl<G: Gpu> GpuProgram<G> {
             },
             self.fors_pk(jobs),
         ];
-        for layer in 0..p.d as u32 {
-            launches.extend(self.climb(jobs, Layers { first: layer, count: 1 }, false));
+        let climb = |layers: Range<usize>| {
+            let layers = layers.map(|layer| Layers { first: layer as u32, count: 1 });
+            layers.flat_map(|layer| self.climb(jobs, layer, false))
+        };
+        let first = if fetches.is_empty() { 0 } else { first_layers(p) };
+        launches.extend(climb(0..first));
+        if fetches.is_empty() {
+            steps.extend(launches.into_iter().map(Step::Launch));
+        } else {
+            steps.push(Step::Fork);
+            steps.extend(launches.into_iter().map(Step::Beside));
+            steps.extend(fetches);
+            steps.push(Step::Join);
         }
-        steps.extend(launches.into_iter().map(Step::Launch));
+        steps.extend(climb(first..p.d).map(Step::Launch));
         steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
         steps.push(self.download(l.fors, jobs * p.k * p.n));
         steps
@@ -549,7 +562,7 @@ mod tests {
                 let mut program = GpuProgram::new(&gpu, &cache, &plan, jobs, BUDGET, GpuPolicy::default()).unwrap();
                 let (pass, largest) = (program.layout.jobs, program.layout.device);
                 let steps = |program: &GpuProgram<HostGpu>| match op {
-                    Op::Verify => program.verify_steps(pass, 1),
+                    Op::Verify => program.verify_steps(pass, 1, &[]),
                     _ => program.keygen_steps(pass),
                 };
                 let by_default = steps(&program);

@@ -166,8 +166,7 @@ impl Shape {
             Op::Verify => both(0, 0),
             Op::Cache => both(jobs * ((2 << p.hp) - 1) * n, jobs * ((2 << p.hp) - 1) * n),
         };
-        let of_job =
-            when(hashes && self.policy.digest > 0, 4 * self.message_words(self.policy.digest as usize) + 3 * n);
+        let of_job = when(hashes && self.most_hashed() > 0, 4 * self.message_words(self.most_hashed()) + 3 * n);
         layout.messages = both(jobs * (of_job + when(of_job > 0, 4 * BETWEEN)), jobs * of_job);
         layout.ring = both(0, when(hashes && signatures > few, ring_bytes(signatures)));
         let mut part = |bytes: usize| both(bytes, 0);
@@ -189,6 +188,14 @@ impl Shape {
         layout.device = at;
         layout.host = host;
         layout
+    }
+
+    /// Bytes of the longest message that the device hashes.
+    pub(super) fn most_hashed(&self) -> usize {
+        match self.op {
+            Op::Sign | Op::Verify => self.policy.digest as usize,
+            Op::Keygen | Op::Cache => 0,
+        }
     }
 
     /// Words of a job's row of `Kernel::Digest`, for an M′ of so many bytes.

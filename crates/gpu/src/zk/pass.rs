@@ -107,9 +107,14 @@ impl<G: Gpu> Memory<G> {
         Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0), secret: (0, 0) })
     }
     /// Room for a pass. What was secret in the memory is wiped by then: a program whose wiping failed runs no more passes.
-    pub(super) fn ensure(&mut self, layout: &PassLayout) -> Result<(), Error> {
+    pub(super) fn ensure(&mut self, kernels: &G::Kernels, layout: &PassLayout) -> Result<(), Error> {
         let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
         if layout.device > self.room.0 {
+            if self.room.0 > 0 {
+                // What overwrites it may be under way.
+                self.queue.submit(kernels, &[])?;
+                self.queue.wait()?;
+            }
             (self.room.0, self.secret.0) = (0, 0);
             self.device = self.gpu.alloc(0)?;
             self.device = self.gpu.alloc(grown(layout.device))?;
@@ -140,8 +145,19 @@ impl<G: Gpu> Memory<G> {
     pub(super) fn download(&self, part: Offsets, bytes: usize) -> Step {
         Step::Download { to: self.on_host(part), from: self.at(part), bytes }
     }
-    /// Overwrites all that may be secret, the host's part by the threads of the current pool or by this one.
+    /// Has the device overwrite what may be secret there before it does anything else for this memory, and overwrites the host's part. While
+    /// others copy much to the host, the device may take milliseconds for it: nobody waits.
+    pub(super) fn wipe_soon(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
+        let (device, host) = self.secret;
+        let zero = Step::Zero { at: G::address(&self.device), bytes: device };
+        let done = if device > 0 { self.queue.follow(kernels, &[zero]) } else { Ok(()) };
+        self.wipe_host(host, parallel);
+        done
+    }
+    /// The same at once, the host's part by the threads of the current pool or by this one.
     pub(super) fn wipe(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
+        // The driver overwrites what a hung device may still use.
+        self.gpu.hung().map_or(Ok(()), Err)?;
         let (device, host) = self.secret;
         let zero = Step::Zero { at: G::address(&self.device), bytes: device };
         let submitted = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
@@ -151,18 +167,20 @@ impl<G: Gpu> Memory<G> {
         if done.is_ok() {
             self.secret.0 = 0;
         }
-        // The driver overwrites what a hung device may still use.
         if self.gpu.hung().is_some() {
             return done;
         }
-        let host = G::host_bytes(&mut self.host, 0..host);
+        self.wipe_host(host, parallel);
+        done
+    }
+    fn wipe_host(&mut self, bytes: usize, parallel: bool) {
+        let host = G::host_bytes(&mut self.host, 0..bytes);
         if parallel {
             host.par_chunks_mut(SHARE).for_each(wipe)
         } else {
             wipe(host)
         }
         self.secret.1 = 0;
-        done
     }
 }
 

@@ -442,6 +442,17 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
             // SAFETY: both ranges are inside their buffers.
             unsafe { device.cmd_copy_buffer(buffer, from, to, &[region]) };
         }
+        Step::UploadColumns { width, pitch, rows, .. } => {
+            let places = places(step)?;
+            let [(to, dst), (from, src)] = places[..] else { return Ok(()) };
+            let region = |row: usize| {
+                let offset = (row * pitch) as u64;
+                vk::BufferCopy { src_offset: src + offset, dst_offset: dst + offset, size: width as u64 }
+            };
+            let regions: Vec<_> = (0..rows).map(region).collect();
+            // SAFETY: all rows are inside their buffers, and there is one at least.
+            unsafe { device.cmd_copy_buffer(buffer, from, to, &regions) };
+        }
         Step::Zero { at, bytes } => {
             let places = places(step)?;
             let [(to, offset)] = places[..] else { return Ok(()) };
@@ -532,6 +543,9 @@ impl Queue for VulkanQueue {
         }
         done
     }
+
+    /// Launches of a device's one queue run in the order in which they come.
+    fn takes_turns(&mut self, _: bool) {}
 
     fn limit(&mut self, limit: WaitLimit) {
         self.limit = limit;
