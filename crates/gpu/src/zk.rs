@@ -63,9 +63,13 @@ static PASS: &[u32] = &[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
 const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 889.0 / 64.0];
 
 /// Programs in flight, of each operation: while the host lays one out or takes its results, the GPU computes others. (An H200 with 16
-/// cores makes 11.7 million private keys a second with four, 11.1 with three; it signs 947,000 messages with three, 918,000 with two,
+/// cores makes 11.7 million private keys a second with four, 11.1 with three, in passes of 32,768; it signs 947,000 messages with three, 918,000 with two,
 /// 938,000 with four. Verifying is slower with three.)
 const QUEUE: [u32; 3] = [4, 3, 2];
+
+/// Private keys of a pass, at most: the link has nothing to do while the first ones are computed. (An H200 makes 12.8 million a second, 12.4
+/// with twice as many.)
+const KEYS: usize = 1 << 14;
 
 impl ZkPolicy {
     fn axes() -> Vec<Axis> {
@@ -136,7 +140,7 @@ impl<G: Gpu> ZkGpu<G> {
     pub(crate) fn new(gpu: &Arc<G>, policy: ZkPolicy, budget: u64) -> Result<ZkGpu<G>, Error> {
         let wave = (gpu.facts().compute_units * policy.fill) as usize;
         let mut limits =
-            Limits { jobs: policy.pass as usize, keys: 1 << 15, attempts: 2 * wave.max(1), messages: 256 << 20 };
+            Limits { jobs: policy.pass as usize, keys: KEYS, attempts: 2 * wave.max(1), messages: 256 << 20 };
         // Half of everything until it fits.
         while pass::most_bytes(limits) as u64 > budget {
             if limits.jobs.max(limits.keys).max(limits.attempts) == 1 {
