@@ -216,7 +216,7 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<(), Error> {
 /// thread, which is less than GPUs use.
 const RANDOM_BYTES: usize = 4 << 10;
 
-/// So many one thread draws by itself: others are awake by the time that it is done.
+/// So many one thread draws by itself: others have begun by the time that it is done.
 const FEW_BYTES: usize = 16 << 10;
 
 /// The same, by the threads of a place.

@@ -16,7 +16,7 @@ use std::ops::Range;
 const ROWS_OF_A_THREAD: usize = 512;
 
 /// Rows that the calling thread reads, and whose results it hands over, by itself: to wake others would take longer. (Of 1,024 rows 15 and 5 µs,
-/// and 0.1 ms until threads are awake.)
+/// and 0.1 ms until other threads have begun.)
 const FEW_ROWS: usize = 1024;
 
 /// Rows of a call, by their columns.
