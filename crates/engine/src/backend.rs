@@ -407,7 +407,7 @@ pub trait Program: Send {
         digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>>;
-    /// Bytes of the longest message that the device hashes by itself in [`run_held`](Program::run_held) and
+    /// Bytes of the longest message that the device hashes by itself, wherever signatures that are verified lie, in [`run_held`](Program::run_held) and
     /// [`run_fetched`](Program::run_fetched); 0 where the host hashes all.
     fn most_hashed(&self) -> usize;
     /// Whether the next runs put every job in another place of the device than usual, a single job too: another lane of a

@@ -267,8 +267,8 @@ struct Running {
     group: Group,
     bucket: usize,
     bytes: u64,
-    /// Whether one of another group or size ran at the same time. Several of one group and size do by design, hide each
-    /// other's transfers, and take the device's time in turn.
+    /// Whether one of another group or size ran at the same time. Several of one group and size do by design, and hide
+    /// each other's transfers.
     beside: bool,
 }
 

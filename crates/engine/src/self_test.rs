@@ -395,17 +395,17 @@ struct Untested {
 }
 
 impl TestedProgram {
-    /// Whether what it makes of messages that it hashes may be used. A program of the known answer's plan is asked: this one may need
-    /// keys with cached nodes.
-    fn may_hash(&mut self, batch: &Batch<'_>, digests: &dyn Digests) -> Result<bool, Error> {
-        let Some(Untested { backend, device, policy, hashes_none }) = &mut self.messages else { return Ok(true) };
+    /// Whether what it makes of messages that it hashes may be used; `None` if that was tested just now. A program of the known answer's plan
+    /// is asked: this one may need keys with cached nodes.
+    fn may_hash(&mut self, batch: &Batch<'_>, digests: &dyn Digests) -> Result<Option<bool>, Error> {
+        let Some(Untested { backend, device, policy, hashes_none }) = &mut self.messages else { return Ok(Some(true)) };
         if *hashes_none || batch.len() < HASHED {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let most = self.program.most_hashed();
         if (0..batch.len()).any(|job| digests.hashed_bytes(job) > most) {
             // The host hashes them.
-            return Ok(true);
+            return Ok(Some(true));
         }
         let op = self.program.plan().op;
         let tested = self.results.settle(Subject::new(TestedKind::Messages(self.known.0.name, op), policy), || {
@@ -425,11 +425,35 @@ impl TestedProgram {
         });
         // Where there is no memory for another program, the next batch asks again.
         if *hashes_none || matches!(tested, Err(Error::OutOfMemory { .. })) {
-            return Ok(false);
+            return Ok(Some(false));
         }
         self.messages = tested.map(|()| None)?;
         // The time of this batch has that of the test in it, which says nothing of the device: `run` does the batch, and is timed.
-        Ok(false)
+        Ok(None)
+    }
+}
+
+/// Messages that are too long for every device: the host hashes them.
+struct ByHost<'d>(&'d mut dyn Digests);
+
+impl Digests for ByHost<'_> {
+    fn positions(&mut self) -> Vec<Position> {
+        self.0.positions()
+    }
+    fn hashed_bytes(&self, _: usize) -> usize {
+        usize::MAX
+    }
+    fn m_prime(&self, job: usize) -> MPrime<'_> {
+        self.0.m_prime(job)
+    }
+    fn opt_rand(&self, job: usize) -> &[u8] {
+        self.0.opt_rand(job)
+    }
+    fn pk_root(&self, job: usize) -> &[u8] {
+        self.0.pk_root(job)
+    }
+    fn sk_prf(&self, job: usize) -> &[u8] {
+        self.0.sk_prf(job)
     }
 }
 
@@ -456,8 +480,8 @@ impl Program for TestedProgram {
             return None;
         }
         match self.may_hash(batch, digests) {
-            Ok(true) => self.program.run_held(batch, digests, rows, accept),
-            Ok(false) => None,
+            Ok(Some(true)) => self.program.run_held(batch, digests, rows, accept),
+            Ok(_) => None,
             Err(why) => Some(Err(why)),
         }
     }
@@ -471,8 +495,9 @@ impl Program for TestedProgram {
             return None;
         }
         match self.may_hash(batch, digests) {
-            Ok(true) => self.program.run_fetched(batch, digests, out),
-            Ok(false) => None,
+            Ok(Some(true)) => self.program.run_fetched(batch, digests, out),
+            Ok(Some(false)) => self.program.run_fetched(batch, &mut ByHost(digests), out),
+            Ok(None) => None,
             Err(why) => Some(Err(why)),
         }
     }
@@ -611,7 +636,7 @@ mod tests {
     /// What becomes of a program that was prepared.
     type Make = dyn Fn(Box<dyn Program>) -> Result<Box<dyn Program>, Error> + Send + Sync;
 
-    /// The reference with what a function makes of its programs, with memory that devices reach, and with hashers that lie.
+    /// The reference with what a function makes of its programs, and with hashers that lie.
     struct Double(SelfTest, Box<Make>);
 
     fn double(

@@ -35,8 +35,11 @@ const PROGRAM_BYTES: usize = 640 << 20;
 const QUEUE: u32 = 4;
 const QUEUE_OF_OTHERS: u32 = 2;
 
-/// The share of a device's memory that one program may take: two are in flight, and cached keys need the rest.
+/// The share of a device's memory that one program may take: two that sign are in flight, and cached keys need the rest.
 pub(crate) const PROGRAM_SHARE: u64 = 3;
+
+/// The same for zkDilithium, of whose programs four are in flight.
+const ZK_PROGRAM_SHARE: u64 = 5;
 
 /// The share for cached nodes.
 const CACHE_SHARE: u64 = 4;
@@ -198,6 +201,6 @@ impl<G: Gpu> ZkDilithiumPrograms for Gpus<G> {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         let (gpu, _) = self.gpu(device)?;
         let policy = ZkPolicy { fp64: gpu.has_fast_doubles().into(), ..ZkPolicy::default() }.with(policy)?;
-        Ok(Box::new(ZkGpu::new(gpu, policy, gpu.facts().memory / PROGRAM_SHARE)?))
+        Ok(Box::new(ZkGpu::new(gpu, policy, gpu.facts().memory / ZK_PROGRAM_SHARE)?))
     }
 }

@@ -95,7 +95,7 @@ pub enum Step {
         width: usize,
         /// Bytes from one row to the next.
         pitch: usize,
-        /// How many; one at least.
+        /// How many.
         rows: usize,
     },
     /// Device memory to host memory.

@@ -88,7 +88,7 @@ impl HostGpu {
     }
 
     /// Panics where the device copies some of these bytes; if they are only read, where it writes some.
-    fn check_host(&self, at: u64, bytes: usize, writes: bool) {
+    pub(crate) fn check_host(&self, at: u64, bytes: usize, writes: bool) {
         let host = Access { place: Place::Host, at, bytes, writes };
         let under_way = self.under_way();
         if let Some(other) = under_way.iter().find(|other| bytes > 0 && other.access.conflicts(&host)) {

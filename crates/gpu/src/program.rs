@@ -411,6 +411,10 @@ impl<G: Gpu> GpuProgram<G> {
             return Some([runs.iter().map(|run| run.upload(to)).collect(), Vec::new()]);
         }
         let first = first_columns(self.p());
+        if first == row {
+            // A single tree.
+            return Some([runs.iter().map(|run| run.upload(to)).collect(), Vec::new()]);
+        }
         let columns = |columns: Range<usize>| {
             let steps = runs.iter().map(|run| run.upload_columns(to, row, columns.clone()));
             steps.collect()

@@ -350,6 +350,17 @@ fn signatures_are_fetched_from_where_they_lie() {
     let backwards: Vec<&[u8]> = here.iter().rev().copied().collect();
     let expected: Vec<u8> = expected.chunks(p.n).rev().flatten().copied().collect();
     assert!(roots(&backwards, false) == expected);
+    // A device that is lost has no more of the caller's memory, whatever it was doing.
+    let few = Batch { keys: &keys, key_of: &key_of[..40], positions: &[], signatures: &here[..40] };
+    for left in 0..5 {
+        let mut program = gpus.prepare(&device, &Plan::new(p, Op::Verify), jobs, &Policy::default()).unwrap();
+        gpu.submissions.store(left, Ordering::Relaxed);
+        let mut out = vec![0; 40 * p.n];
+        let done = program.run_fetched(&few, &mut Known(positions[..40].to_vec()), &mut out).unwrap();
+        assert_eq!(done.is_ok(), left >= 3, "{left}: {done:?}");
+        gpu.check_host(here[0].as_ptr() as u64, jobs * size, true);
+        gpu.submissions.store(u64::MAX, Ordering::Relaxed);
+    }
     drop(reached);
     assert!(!gpu.reaches(here_of(&gpu), 1));
 }

@@ -69,7 +69,7 @@ const QUEUE: [u32; 3] = [4, 3, 2];
 
 /// Private keys of a pass, at most: the link has nothing to do while the first ones are computed. (An H200 makes 12.8 million a second, 12.4
 /// with twice as many.)
-const KEYS: usize = 1 << 14;
+const MADE_KEYS: usize = 1 << 14;
 
 impl ZkPolicy {
     fn axes() -> Vec<Axis> {
@@ -117,7 +117,9 @@ impl ZkPolicy {
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     jobs: usize,
+    /// Distinct keys of jobs, and private keys that are made.
     keys: usize,
+    made: usize,
     attempts: usize,
     /// Bytes of messages; one that is longer comes alone.
     messages: usize,
@@ -139,8 +141,13 @@ pub(crate) struct ZkGpu<G: Gpu> {
 impl<G: Gpu> ZkGpu<G> {
     pub(crate) fn new(gpu: &Arc<G>, policy: ZkPolicy, budget: u64) -> Result<ZkGpu<G>, Error> {
         let wave = (gpu.facts().compute_units * policy.fill) as usize;
-        let mut limits =
-            Limits { jobs: policy.pass as usize, keys: KEYS, attempts: 2 * wave.max(1), messages: 256 << 20 };
+        let mut limits = Limits {
+            jobs: policy.pass as usize,
+            keys: 1 << 15,
+            made: MADE_KEYS,
+            attempts: 2 * wave.max(1),
+            messages: 256 << 20,
+        };
         // Half of everything until it fits.
         while pass::most_bytes(limits) as u64 > budget {
             if limits.jobs.max(limits.keys).max(limits.attempts) == 1 {
@@ -151,6 +158,7 @@ impl<G: Gpu> ZkGpu<G> {
             limits = Limits {
                 jobs: half(limits.jobs),
                 keys: half(limits.keys),
+                made: half(limits.made),
                 attempts: half(limits.attempts),
                 messages: half(limits.messages),
             };
@@ -307,7 +315,7 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
     }
     fn jobs(&self, op: Op) -> usize {
         match op {
-            Op::Keygen => self.limits.keys,
+            Op::Keygen => self.limits.made,
             Op::Sign => self.limits.jobs,
             Op::Verify => self.limits.attempts,
         }
@@ -320,7 +328,7 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
         self.memory.queue.limit(self.limit);
     }
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
-        let cut = |limits: &Limits, seeds: &[_]| limits.keys.min(seeds.len());
+        let cut = |limits: &Limits, seeds: &[_]| limits.made.min(seeds.len());
         self.memory.queue.takes_turns(true);
         let mut keys = keys;
         self.passes(seeds, true, cut, |zk, seeds| {

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Policy axes that mean nothing to CUDA's devices: none.
 pub const WITHOUT: &[&str] = &[];
-/// Values that are better for CUDA's devices than the defaults. The device hashes messages that it signs: docs/lab/2026-11-23-digests.md has
-/// the measurement.
+/// Values that are better for CUDA's devices than the defaults. The device hashes messages: docs/lab/2026-11-23-digests.md and
+/// 2026-11-24-h200.md have the measurements.
 pub const DEFAULTS: &[(&str, u32)] = &[("digest", 256)];
 
 /// All devices of the driver, at least one, or why there is none: a sentence without its full stop. None is touched before

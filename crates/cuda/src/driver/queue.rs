@@ -289,6 +289,7 @@ impl CudaQueue {
         for step in steps {
             match *step {
                 Step::Upload { bytes: 0, .. } | Step::Download { bytes: 0, .. } | Step::Zero { bytes: 0, .. } => {}
+                Step::UploadColumns { width: 0, .. } | Step::UploadColumns { rows: 0, .. } => {}
                 Step::Upload { to, from, bytes } => {
                     // SAFETY: both ranges are allocated; whoever drops them waits before.
                     let code = unsafe { (driver.cuMemcpyHtoDAsync_v2)(to, from as *const c_void, bytes, main) };

@@ -82,7 +82,8 @@ impl PassLayout {
 
 /// Bytes of the device's memory for the largest pass of any kind; parts are a little larger.
 pub(super) fn most_bytes(limits: Limits) -> usize {
-    let Limits { jobs, keys, attempts, messages } = limits;
+    let Limits { jobs, keys, made, attempts, messages } = limits;
+    let keys = keys.max(made);
     // Private keys are the longest, both as input and as what key generation makes.
     let of_keys = keys * (SK_BYTES + 4 * (KEY_SIZE + SEED_SIZE + 8 * SHORT_SIZE + 8));
     let of_jobs = jobs * (4 * (JOB_SIZE + START_SIZE) + SIG_BYTES);
@@ -106,7 +107,7 @@ impl<G: Gpu> Memory<G> {
         let (device, host) = (gpu.alloc(0)?, gpu.alloc_host(0)?);
         Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0), secret: (0, 0) })
     }
-    /// Room for a pass. What was secret in the memory is wiped by then: a program whose wiping failed runs no more passes.
+    /// Room for a pass. What was secret in the memory is overwritten before anything else of the pass; an error of that shows at its first wait.
     pub(super) fn ensure(&mut self, kernels: &G::Kernels, layout: &PassLayout) -> Result<(), Error> {
         let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
         if layout.device > self.room.0 {

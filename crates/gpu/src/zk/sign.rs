@@ -12,6 +12,10 @@ use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::SignatureBytes;
 use hypergrove_zkdilithium::params::{L, SIG_BYTES, SK_BYTES};
 
+/// Attempts at a signature after which no more are begun: about one in seven passes, so the device is faulty. (The scheme allows 16,384, which
+/// take minutes if they are all that there is to do.)
+const MOST_ATTEMPTS: u32 = 1024;
+
 /// A job without its signature, and the κ to try next.
 #[derive(Clone, Copy)]
 struct OpenJob {
@@ -71,13 +75,13 @@ impl<G: Gpu> ZkGpu<G> {
         let mut open: Vec<OpenJob> = (pad as u32..count as u32).map(|job| OpenJob { job, kappa: 0 }).collect();
         let mut signed = vec![false; count];
         while !open.is_empty() {
-            let mut attempts = vec![[0; TRY_SIZE]; pad];
-            attempts.extend(round(&mut open, most - pad, fill, width));
-            if let Some([_, kappa]) = attempts.iter().find(|[_, kappa]| *kappa > u32::from(u16::MAX)) {
-                let what =
-                    format!("a message of which {} attempts failed, which has the probability 2^-3877", kappa / 4);
+            if let Some(OpenJob { kappa, .. }) = open.iter().find(|open| open.kappa >= MOST_ATTEMPTS * L as u32) {
+                let failed = kappa / L as u32;
+                let what = format!("a message of which {failed} attempts failed, which has a probability below 2^-241");
                 return Err(Error::Inconsistent { device: self.gpu.facts().id.clone(), what });
             }
+            let mut attempts = vec![[0; TRY_SIZE]; pad];
+            attempts.extend(round(&mut open, most - pad, fill, width));
             let bytes = self.memory.bytes(tries, 4 * TRY_SIZE * attempts.len());
             for (to, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(attempts.as_flattened()) {
                 *to = word.to_le_bytes();

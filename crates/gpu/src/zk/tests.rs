@@ -125,9 +125,9 @@ fn passes_are_cut_by_every_limit() {
     };
     let whole = run(&mut on_host(&gpu, policy(0)));
     for limits in [
-        Limits { jobs: 1, keys: 1, attempts: 1, messages: 1 },
-        Limits { jobs: 5, keys: 2, attempts: 3, messages: 1 << 20 },
-        Limits { jobs: 5, keys: 3, attempts: 64, messages: 100 },
+        Limits { jobs: 1, keys: 1, made: 1, attempts: 1, messages: 1 },
+        Limits { jobs: 5, keys: 2, made: 2, attempts: 3, messages: 1 << 20 },
+        Limits { jobs: 5, keys: 3, made: 3, attempts: 64, messages: 100 },
     ] {
         let mut zk = on_host(&gpu, ZkPolicy { block: 32, width: 1, threads: 2, ..policy(0) });
         zk.limits = limits;

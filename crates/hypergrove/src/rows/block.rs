@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Rows that a thread reads, at least: reading one takes less than a microsecond.
 const ROWS_OF_A_THREAD: usize = 512;
 
-/// Rows that the calling thread reads, and whose results it hands over, by itself: to wake others would take longer. (Of 1,024 rows 15 and 5 µs,
+/// Rows that the calling thread reads, and whose statuses it hands over, by itself: to wake others would take longer. (Of 1,024 rows 15 and 5 µs,
 /// and 0.1 ms until other threads have begun.)
 const FEW_ROWS: usize = 1024;
 
@@ -285,7 +285,8 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             }
         };
         match place.pool {
-            Some(pool) if count > FEW_ROWS => {
+            // Results that are still to be copied are more than their statuses.
+            Some(pool) if count > FEW_ROWS || (answers.is_some() && to_size > 0 && blocks.len() > 1) => {
                 pool.install(|| blocks.par_iter_mut().zip(starts).for_each(hand_over));
             }
             _ => blocks.iter_mut().zip(starts).for_each(hand_over),

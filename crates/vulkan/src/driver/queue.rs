@@ -442,6 +442,7 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
             // SAFETY: both ranges are inside their buffers.
             unsafe { device.cmd_copy_buffer(buffer, from, to, &[region]) };
         }
+        Step::UploadColumns { width: 0, .. } | Step::UploadColumns { rows: 0, .. } => {}
         Step::UploadColumns { width, pitch, rows, .. } => {
             let places = places(step)?;
             let [(to, dst), (from, src)] = places[..] else { return Ok(()) };
