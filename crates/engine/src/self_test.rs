@@ -395,17 +395,17 @@ struct Untested {
 }
 
 impl TestedProgram {
-    /// Whether what it makes of messages that it hashes may be used; `None` if that was tested just now. A program of the known answer's plan
-    /// is asked: this one may need keys with cached nodes.
-    fn may_hash(&mut self, batch: &Batch<'_>, digests: &dyn Digests) -> Result<Option<bool>, Error> {
-        let Some(Untested { backend, device, policy, hashes_none }) = &mut self.messages else { return Ok(Some(true)) };
+    /// Whether what it makes of messages that it hashes may be used. A program of the known answer's plan is asked: this one may need
+    /// keys with cached nodes.
+    fn may_hash(&mut self, batch: &Batch<'_>, digests: &dyn Digests) -> Result<bool, Error> {
+        let Some(Untested { backend, device, policy, hashes_none }) = &mut self.messages else { return Ok(true) };
         if *hashes_none || batch.len() < HASHED {
-            return Ok(Some(false));
+            return Ok(false);
         }
         let most = self.program.most_hashed();
         if (0..batch.len()).any(|job| digests.hashed_bytes(job) > most) {
             // The host hashes them.
-            return Ok(Some(true));
+            return Ok(true);
         }
         let op = self.program.plan().op;
         let tested = self.results.settle(Subject::new(TestedKind::Messages(self.known.0.name, op), policy), || {
@@ -425,35 +425,11 @@ impl TestedProgram {
         });
         // Where there is no memory for another program, the next batch asks again.
         if *hashes_none || matches!(tested, Err(Error::OutOfMemory { .. })) {
-            return Ok(Some(false));
+            return Ok(false);
         }
         self.messages = tested.map(|()| None)?;
         // The time of this batch has that of the test in it, which says nothing of the device: `run` does the batch, and is timed.
-        Ok(None)
-    }
-}
-
-/// Messages that are too long for every device: the host hashes them.
-struct ByHost<'d>(&'d mut dyn Digests);
-
-impl Digests for ByHost<'_> {
-    fn positions(&mut self) -> Vec<Position> {
-        self.0.positions()
-    }
-    fn hashed_bytes(&self, _: usize) -> usize {
-        usize::MAX
-    }
-    fn m_prime(&self, job: usize) -> MPrime<'_> {
-        self.0.m_prime(job)
-    }
-    fn opt_rand(&self, job: usize) -> &[u8] {
-        self.0.opt_rand(job)
-    }
-    fn pk_root(&self, job: usize) -> &[u8] {
-        self.0.pk_root(job)
-    }
-    fn sk_prf(&self, job: usize) -> &[u8] {
-        self.0.sk_prf(job)
+        Ok(false)
     }
 }
 
@@ -480,8 +456,8 @@ impl Program for TestedProgram {
             return None;
         }
         match self.may_hash(batch, digests) {
-            Ok(Some(true)) => self.program.run_held(batch, digests, rows, accept),
-            Ok(_) => None,
+            Ok(true) => self.program.run_held(batch, digests, rows, accept),
+            Ok(false) => None,
             Err(why) => Some(Err(why)),
         }
     }
@@ -495,9 +471,8 @@ impl Program for TestedProgram {
             return None;
         }
         match self.may_hash(batch, digests) {
-            Ok(Some(true)) => self.program.run_fetched(batch, digests, out),
-            Ok(Some(false)) => self.program.run_fetched(batch, &mut ByHost(digests), out),
-            Ok(None) => None,
+            Ok(true) => self.program.run_fetched(batch, digests, out),
+            Ok(false) => None,
             Err(why) => Some(Err(why)),
         }
     }

@@ -186,6 +186,7 @@ impl<G: Gpu> ZkGpu<G> {
 
     /// Submits steps, waits for them, and counts their time.
     fn run(&mut self, steps: &[Step]) -> Result<(), Error> {
+        self.memory.wait_for_wipe()?;
         self.memory.queue.submit(&self.kernels, steps)?;
         if let Some(took) = self.memory.queue.wait()? {
             self.timing += &took;

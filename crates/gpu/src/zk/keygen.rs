@@ -23,7 +23,7 @@ impl<G: Gpu> ZkGpu<G> {
         let private = layout.device(count * SK_BYTES / 4);
         let way = self.way_out(&mut layout, (pad, &mut *keys_to));
         let keys = layout.public(count * KEY_SIZE);
-        self.memory.ensure(&self.kernels, &layout)?;
+        self.memory.ensure(&layout)?;
         let (padding, rest) = self.memory.bytes(input, count * SEED_BYTES).split_at_mut(pad * SEED_BYTES);
         padding.copy_from_slice(seeds[..pad].as_flattened());
         rest.copy_from_slice(seeds.as_flattened());

@@ -100,22 +100,28 @@ pub(super) struct Memory<G: Gpu> {
     room: (usize, usize),
     /// Bytes from the start of each that may hold secrets.
     secret: (usize, usize),
+    /// Whether the device may still be overwriting them.
+    is_wiping: bool,
 }
 
 impl<G: Gpu> Memory<G> {
     pub(super) fn new(gpu: &Arc<G>) -> Result<Memory<G>, Error> {
         let (device, host) = (gpu.alloc(0)?, gpu.alloc_host(0)?);
-        Ok(Memory { gpu: gpu.clone(), queue: gpu.queue()?, device, host, room: (0, 0), secret: (0, 0) })
+        Ok(Memory {
+            gpu: gpu.clone(),
+            queue: gpu.queue()?,
+            device,
+            host,
+            room: (0, 0),
+            secret: (0, 0),
+            is_wiping: false,
+        })
     }
     /// Room for a pass. What was secret in the memory is overwritten before anything else of the pass; an error of that shows at its first wait.
-    pub(super) fn ensure(&mut self, kernels: &G::Kernels, layout: &PassLayout) -> Result<(), Error> {
+    pub(super) fn ensure(&mut self, layout: &PassLayout) -> Result<(), Error> {
         let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
         if layout.device > self.room.0 {
-            if self.room.0 > 0 {
-                // What overwrites it may be under way.
-                self.queue.submit(kernels, &[])?;
-                self.queue.wait()?;
-            }
+            self.wait_for_wipe()?;
             (self.room.0, self.secret.0) = (0, 0);
             self.device = self.gpu.alloc(0)?;
             self.device = self.gpu.alloc(grown(layout.device))?;
@@ -151,9 +157,20 @@ impl<G: Gpu> Memory<G> {
     pub(super) fn wipe_soon(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
         let (device, host) = self.secret;
         let zero = Step::Zero { at: G::address(&self.device), bytes: device };
-        let done = if device > 0 { self.queue.follow(kernels, &[zero]) } else { Ok(()) };
+        let done = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
+        if done.is_ok() {
+            self.secret.0 = 0;
+            self.is_wiping = device > 0;
+        }
         self.wipe_host(host, parallel);
         done
+    }
+    /// Waits until the device has overwritten what [`wipe_soon`](Memory::wipe_soon) told it to.
+    pub(super) fn wait_for_wipe(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.is_wiping) {
+            self.queue.wait()?;
+        }
+        Ok(())
     }
     /// The same at once, the host's part by the threads of the current pool or by this one.
     pub(super) fn wipe(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
@@ -163,6 +180,7 @@ impl<G: Gpu> Memory<G> {
         let zero = Step::Zero { at: G::address(&self.device), bytes: device };
         let submitted = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
         // Also where that failed: what else is on its way may still be written to the host's memory.
+        self.is_wiping = false;
         let waited = self.queue.wait().map(|_| ());
         let done = submitted.and(waited);
         if done.is_ok() {
@@ -344,6 +362,7 @@ impl<G: Gpu> ZkGpu<G> {
         let ring = match way {
             Way::Reached(runs) => {
                 let uploads = self.uploads(runs, to);
+                self.memory.wait_for_wipe()?;
                 return self.memory.queue.submit(&self.kernels, &uploads);
             }
             Way::Staged(ring) => ring,

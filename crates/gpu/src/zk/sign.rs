@@ -55,7 +55,7 @@ impl<G: Gpu> ZkGpu<G> {
         let (made, signatures) = (layout.device(most * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let (tries, flags) = (layout.both(most * TRY_SIZE), layout.both(most));
         let way = self.way_out(&mut layout, (pad, &mut *out));
-        self.memory.ensure(&self.kernels, &layout)?;
+        self.memory.ensure(&layout)?;
         let mut steps =
             self.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(key.secret_bytes()), &messages);
         let (keys, raw) = (self.memory.at(at.keys), self.memory.at(at.raw));

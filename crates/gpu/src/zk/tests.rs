@@ -155,7 +155,7 @@ fn rows_are_taken_while_others_are_under_way() {
     let (rows, row) = (50, 1 << 20);
     let mut layout = pass::PassLayout::default();
     let (pieces, all) = (layout.pieces(rows, row), layout.both(rows * row / 4));
-    zk.memory.ensure(&zk.kernels, &layout).unwrap();
+    zk.memory.ensure(&layout).unwrap();
     for (number, row) in zk.memory.bytes(all, rows * row).chunks_exact_mut(row).enumerate() {
         row.fill(number as u8 + 1);
     }
@@ -327,7 +327,7 @@ fn many_jobs_are_laid_out_by_several_threads() {
             table.number(key);
         }
         let at = zk.inputs(&mut layout, (2, SK_BYTES), &messages).unwrap();
-        zk.memory.ensure(&zk.kernels, &layout).unwrap();
+        zk.memory.ensure(&layout).unwrap();
         zk.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(key.secret_bytes()), &messages);
         let words = texts.iter().map(|text| text.len().div_ceil(4)).sum::<usize>();
         [(at.raw, 2 * SK_BYTES), (at.jobs, 12 * texts.len()), (at.messages, 4 * words)]

@@ -39,7 +39,7 @@ impl<G: Gpu> ZkGpu<G> {
         let flags = layout.both(count);
         let rows = padded(pad, jobs, parallel, |job| job.signature);
         let way = self.way_in(&mut layout, &rows);
-        self.memory.ensure(&self.kernels, &layout)?;
+        self.memory.ensure(&layout)?;
         self.send(&way, &rows, signatures)?;
         let mut steps =
             self.lay_out(&at, (&table, &of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages);
