@@ -165,7 +165,7 @@ impl<G: Gpu> Memory<G> {
         self.wipe_host(host, parallel);
         done
     }
-    /// Waits until the device has overwritten what [`wipe_soon`](Memory::wipe_soon) told it to.
+    /// Waits until the device has overwritten what [`wipe_soon`](Memory::wipe_soon) submitted.
     pub(super) fn wait_for_wipe(&mut self) -> Result<(), Error> {
         if std::mem::take(&mut self.is_wiping) {
             self.queue.wait()?;
