@@ -53,6 +53,8 @@ const GAIN: f64 = 0.03;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Chosen {
     pub(crate) choice: Choice,
+    /// Bytes of a program with this policy, once they are known.
+    pub(crate) bytes: Option<u64>,
     /// Neighbours that were not tried.
     untried: Vec<Policy>,
     /// Runs that were not judged, since other programs shared the device.
@@ -79,7 +81,7 @@ impl Chosen {
         untried.truncate(MOST_TRIALS);
         untried.reverse();
         let state = if predicted { State::Watched(0, f64::INFINITY) } else { State::Settled };
-        Chosen { choice, untried, beside: 0, state }
+        Chosen { choice, bytes: None, untried, beside: 0, state }
     }
 
     /// The choice, and what keeps it from being judged.
@@ -142,6 +144,7 @@ impl Chosen {
 
     /// Tries the next neighbour of `best`, or settles for it.
     fn next(&mut self, best: Choice, seconds: f64) -> bool {
+        self.bytes = None;
         match self.untried.pop() {
             Some(policy) => {
                 self.choice = Choice { policy, ..best.clone() };

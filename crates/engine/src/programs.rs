@@ -483,7 +483,14 @@ impl Programs {
 
     /// Bytes of a program for up to `jobs` jobs.
     pub fn bytes(&self, facts: &GroupFacts, jobs: usize) -> u64 {
-        self.with_chosen(facts, jobs, |chosen| self.bytes_by(facts, facts.group.bucket(jobs), &chosen.choice.policy))
+        self.with_chosen(facts, jobs, |chosen| self.bytes_of(facts, jobs, chosen))
+    }
+
+    /// The same by the policy that was chosen. They are computed once for each policy: for a single job that takes as long as a
+    /// launch does.
+    fn bytes_of(&self, facts: &GroupFacts, jobs: usize, chosen: &mut Chosen) -> u64 {
+        let policy = &chosen.choice.policy;
+        *chosen.bytes.get_or_insert_with(|| self.bytes_by(facts, facts.group.bucket(jobs), policy))
     }
 
     fn bytes_by(&self, facts: &GroupFacts, bucket: usize, policy: &Policy) -> u64 {
@@ -504,9 +511,11 @@ impl Programs {
         work: impl FnOnce(&mut AnyProgram, &Policy) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let group = facts.group;
-        let (bucket, policy) =
-            (group.bucket(jobs), self.with_chosen(facts, jobs, |chosen| chosen.choice.policy.clone()));
-        let bytes = self.bytes_by(facts, bucket, &policy);
+        let bucket = group.bucket(jobs);
+        let (policy, bytes) = self.with_chosen(facts, jobs, |chosen| {
+            let bytes = self.bytes_of(facts, jobs, chosen);
+            (chosen.choice.policy.clone(), bytes)
+        });
         if bytes > room {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }

@@ -361,7 +361,7 @@ impl<G: Gpu> GpuProgram<G> {
         // The driver overwrites what a hung device may still use.
         if self.gpu.hung().is_none() {
             let (seeds, messages) = (self.layout.seeds, self.layout.messages);
-            self.bytes(seeds).zeroize();
+            wipe(self.bytes(seeds));
             if let (Some(DigestShape { rows, keys, .. }), Op::Sign) = (self.hashed, self.plan.op) {
                 // SK.prf, and opt_rand in the rows.
                 wipe(&mut self.bytes(messages)[..rows + keys]);
@@ -432,14 +432,10 @@ impl<G: Gpu> GpuProgram<G> {
     /// Signatures from the device, all but R; none of them if a check failed. Elsewhere, the device's first one is the second job's,
     /// and its last one the first job's.
     fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
-        let (p, mut from) = (self.p(), self.device(self.layout.output));
+        let (p, from) = (self.p(), self.device(self.layout.output));
         self.wait_for_signatures(out.len() / p.sig_bytes())?;
         let (last, first) = out.split_at_mut(if self.elsewhere { p.sig_bytes() } else { 0 });
-        for rows in [first, last].into_iter().filter(|rows| !rows.is_empty()) {
-            self.ring().receive(rows, p.n, from)?;
-            from += rows.len() as u64;
-        }
-        Ok(())
+        self.ring().receive([first, last], p.n, from)
     }
 
     /// The same into several parts, once `accept` agreed. The device writes by itself what it reaches; R is undefined if
@@ -451,18 +447,24 @@ impl<G: Gpu> GpuProgram<G> {
         let (p, mut from) = (self.p(), self.device(self.layout.output));
         // The host puts R where the host has made it.
         let skip = if self.hashed.is_some() { 0 } else { p.n };
+        // Memory that the device does not reach, part after part as long as they follow each other.
+        let (mut others, mut from_others): (Vec<&mut [u8]>, u64) = (Vec::new(), from);
         for rows in rows {
             let (to, bytes) = (rows.as_mut_ptr() as u64, rows.len());
             if self.gpu.reaches(to, bytes) {
+                self.ring().receive(std::mem::take(&mut others), skip, from_others)?;
                 // The caller has lent this memory until the device is done with it. Copies alone are left for the device to do.
                 self.queue.limit(WaitLimit { time: None, ..self.limit });
                 self.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?;
             } else {
-                self.ring().receive(rows, skip, from)?;
+                if others.is_empty() {
+                    from_others = from;
+                }
+                others.push(rows);
             }
             from += bytes as u64;
         }
-        Ok(())
+        self.ring().receive(others, skip, from_others)
     }
 
     /// The root of the highest tree that was grown for each job of the pass at hand.
@@ -477,9 +479,9 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     fn ring(&mut self) -> Ring<'_, G> {
-        let (row, parallel, part) = (self.p().sig_bytes(), in_threads(self.shape.policy.threads), self.layout.ring);
+        let (slots, parallel) = (self.layout.slots(self.p()), in_threads(self.shape.policy.threads));
         let (queue, kernels, host) = (&mut self.queue, &self.kernels, &self.host);
-        Ring { queue, kernels, host, at: part.on_host, bytes: part.host_bytes, row, parallel }
+        Ring { queue, kernels, host, at: self.layout.ring.on_host, slots, parallel }
     }
 
     /// Whether every layer of every job of the pass at hand passed its root-consistency check: what was not checked has not.

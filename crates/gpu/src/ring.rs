@@ -8,16 +8,44 @@ use std::sync::mpsc::{Receiver, channel};
 
 /// Bytes of one slot, at most: little enough for all slots to stay in the host's cache until they are read. (With 4 MiB an H200 verifies
 /// 786,000 signatures of 192f a second from ordinary memory, with 2 MiB 803,000; of 128s 3.06 and 3.29 million.)
-const SLOT_BYTES: usize = 2 << 20;
+const MOST_OF_SLOT: usize = if cfg!(test) { 100 } else { 2 << 20 };
+
+/// The same, at least: handing a slot over takes as long as copying some 50 KB. In tests of this crate a slot has one row, or few.
+const LEAST_OF_SLOT: usize = if cfg!(test) { 1 } else { 256 << 10 };
 
 /// Whether the host's share is done by the threads of a pool: a caller that is in none has little to do.
 pub(crate) fn in_threads(threads: usize) -> bool {
     threads > 1 && rayon::current_thread_index().is_some()
 }
 
-/// Bytes of a ring for `bytes` bytes.
-pub(crate) fn ring_bytes(bytes: usize) -> usize {
-    SLOTS * bytes.div_ceil(SLOTS).min(SLOT_BYTES)
+/// The slots of a ring.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Slots {
+    /// Bytes of a row.
+    row: usize,
+    /// Rows of a slot.
+    rows: usize,
+    /// How many.
+    count: usize,
+}
+
+impl Slots {
+    /// For so many rows of so many bytes.
+    pub(crate) fn new(rows: usize, row: usize) -> Slots {
+        let bytes = (rows * row).div_ceil(SLOTS).clamp(LEAST_OF_SLOT, MOST_OF_SLOT);
+        let of_slot = (bytes / row).max(1);
+        Slots { row, rows: of_slot, count: rows.div_ceil(of_slot).min(SLOTS) }
+    }
+
+    /// Bytes of a slot.
+    fn bytes(&self) -> usize {
+        self.rows * self.row
+    }
+
+    /// Bytes of all.
+    pub(crate) fn all_bytes(&self) -> usize {
+        self.count * self.bytes()
+    }
 }
 
 /// What copies go through, and how.
@@ -27,24 +55,16 @@ pub(crate) struct Ring<'a, G: Gpu> {
     pub host: &'a G::HostMemory,
     /// Where the ring begins in the host's memory.
     pub at: usize,
-    /// Bytes of it.
-    pub bytes: usize,
-    /// Bytes of a row; a slot holds one at least.
-    pub row: usize,
+    /// For as many rows as are copied at a time, at least.
+    pub slots: Slots,
     /// Whether the threads of the current pool share the copying; else the calling one does all.
     pub parallel: bool,
 }
 
 impl<G: Gpu> Ring<'_, G> {
-    fn slot(&self) -> usize {
-        self.bytes / SLOTS
-    }
-    fn rows(&self) -> usize {
-        (self.slot() / self.row).max(1)
-    }
     /// Where the slot of a chunk begins in the host's memory.
     fn slot_of(&self, chunk: usize) -> usize {
-        self.at + chunk % SLOTS * self.slot()
+        self.at + chunk % SLOTS * self.slots.bytes()
     }
     fn address(&self, chunk: usize) -> u64 {
         G::host_address(self.host) + self.slot_of(chunk) as u64
@@ -52,8 +72,8 @@ impl<G: Gpu> Ring<'_, G> {
 
     /// Copies rows to the device; returns when the last copies are under way.
     pub(crate) fn send(&mut self, rows: &[&[u8]], to: u64) -> Result<(), Error> {
-        let (row, host) = (self.row, self.host);
-        let chunks: Vec<&[&[u8]]> = rows.chunks(self.rows()).collect();
+        let (Slots { row, rows: of_slot, .. }, host) = (self.slots, self.host);
+        let chunks: Vec<&[&[u8]]> = rows.chunks(of_slot).collect();
         copiers(self.parallel, |copiers| {
             let (sender, filled) = channel();
             let mut is_being_filled = [false; SLOTS];
@@ -69,7 +89,7 @@ impl<G: Gpu> Ring<'_, G> {
                         },
                     };
                     is_being_filled[full % SLOTS] = false;
-                    let (to, from) = (to + (full * self.rows() * row) as u64, self.address(full));
+                    let (to, from) = (to + (full * of_slot * row) as u64, self.address(full));
                     self.queue.submit(self.kernels, &[Step::Upload { to, from, bytes: chunks[full].len() * row }])?;
                     self.queue.mark(full % SLOTS)?;
                 }
@@ -89,38 +109,47 @@ impl<G: Gpu> Ring<'_, G> {
         })
     }
 
-    /// Copies rows from the device, all but the first `skip` bytes of each.
-    pub(crate) fn receive(&mut self, out: &mut [u8], skip: usize, from: u64) -> Result<(), Error> {
+    /// Copies rows from the device to `places`, each of which has room for whole rows, all but the first `skip` bytes of each row.
+    pub(crate) fn receive<'p>(
+        &mut self,
+        places: impl IntoIterator<Item = &'p mut [u8]>,
+        skip: usize,
+        from: u64,
+    ) -> Result<(), Error> {
         /// Slots that the device may fill while threads empty the others.
         const AHEAD: usize = SLOTS / 2;
-        let (row, size, host) = (self.row, self.rows() * self.row, self.host);
+        let (row, size, host) = (self.slots.row, self.slots.bytes(), self.host);
+        let chunks = chunks(places, size);
         copiers(self.parallel, |copiers| {
             let (sender, emptied) = channel();
-            let (total, chunks, mut free) = (out.len(), out.len().div_ceil(size), [true; SLOTS]);
-            let mut out = out.chunks_mut(size).enumerate();
-            for i in 0..chunks + AHEAD {
-                if i < chunks {
+            let (sizes, mut free): (Vec<usize>, _) = (chunks.iter().map(|chunk| chunk.bytes).collect(), [true; SLOTS]);
+            let mut chunks = chunks.into_iter().enumerate();
+            for i in 0..sizes.len() + AHEAD {
+                if let Some(&bytes) = sizes.get(i) {
                     while !free[i % SLOTS] {
                         free[next(&emptied)] = true;
                     }
                     free[i % SLOTS] = false;
                     let (to, from) = (self.address(i), from + (i * size) as u64);
-                    let bytes = size.min(total - i * size);
                     self.queue.submit(self.kernels, &[Step::Download { to, from, bytes }])?;
                     self.queue.mark(i % SLOTS)?;
                 }
                 if i < AHEAD {
                     continue;
                 }
-                let Some((done, to)) = out.next() else { break };
+                let Some((done, chunk)) = chunks.next() else { break };
                 self.queue.wait_for(done % SLOTS)?;
                 let (slot, sender) = (self.slot_of(done), sender.clone());
                 copiers.run(move || {
                     // The task's own reference, to its slot alone: the device fills others meanwhile, and this one after
                     // the message below.
-                    let from = G::host_view(host, slot..slot + to.len());
-                    for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(row)) {
-                        to[skip..].copy_from_slice(&from[skip..]);
+                    let mut from = G::host_view(host, slot..slot + chunk.bytes);
+                    for to in chunk.places {
+                        let (rows, others) = from.split_at(to.len());
+                        for (to, from) in to.chunks_exact_mut(row).zip(rows.chunks_exact(row)) {
+                            to[skip..].copy_from_slice(&from[skip..]);
+                        }
+                        from = others;
                     }
                     // As above.
                     let _ = sender.send(done % SLOTS);
@@ -129,6 +158,33 @@ impl<G: Gpu> Ring<'_, G> {
             Ok(())
         })
     }
+}
+
+/// Places that take what one slot holds.
+#[derive(Default)]
+struct Chunk<'p> {
+    bytes: usize,
+    places: Vec<&'p mut [u8]>,
+}
+
+/// Cuts places into chunks of `size` bytes; the last one may be smaller.
+fn chunks<'p>(places: impl IntoIterator<Item = &'p mut [u8]>, size: usize) -> Vec<Chunk<'p>> {
+    let mut chunks: Vec<Chunk<'p>> = Vec::new();
+    for mut place in places {
+        while !place.is_empty() {
+            let chunk = match chunks.pop_if(|chunk| chunk.bytes < size) {
+                Some(chunk) => chunk,
+                None => Chunk::default(),
+            };
+            let (first, others) = place.split_at_mut(place.len().min(size - chunk.bytes));
+            let Chunk { bytes, mut places } = chunk;
+            let bytes = bytes + first.len();
+            places.push(first);
+            chunks.push(Chunk { bytes, places });
+            place = others;
+        }
+    }
+    chunks
 }
 
 /// Who does tasks: the threads of a pool, or the calling one.

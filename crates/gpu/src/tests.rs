@@ -6,7 +6,7 @@ use crate::host::{HostGpu, REVEALED, TREE};
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
 use crate::program::GpuProgram;
-use crate::ring::Ring;
+use crate::ring::{Ring, Slots};
 use hypergrove_engine::{
     Backend, Batch, Device, Digests, Error, Key, Messages, Policy, Program, Reference, SelfTested, SlhDsaPrograms,
 };
@@ -223,15 +223,18 @@ fn rows_go_through_the_ring_while_others_are_under_way() {
     let (kernels, mut queue) = (gpu.kernels(&config, &[]).unwrap(), gpu.queue().unwrap());
     let (row, skip) = (40, 3);
     for (rows, parallel) in [(1, false), (SLOTS, false), (100, false), (1, true), (101, true), (500, true)] {
-        // Two rows a slot.
-        let (at, bytes) = (256, SLOTS * 2 * row);
+        let slots = Slots::new(rows, row);
+        let (at, bytes) = (256, slots.all_bytes());
         let (device, host) = (gpu.alloc(rows * row).unwrap(), gpu.alloc_host(at + bytes + 8).unwrap());
         HostGpu::host_write(&host, at + bytes, &[9; 8]);
         let all: Vec<u8> = (0..rows * row).map(|i| (i % 251) as u8).collect();
-        let mut ring = Ring::<HostGpu> { queue: &mut queue, kernels: &kernels, host: &host, at, bytes, row, parallel };
+        let mut ring = Ring::<HostGpu> { queue: &mut queue, kernels: &kernels, host: &host, at, slots, parallel };
         ring.send(&all.chunks(row).collect::<Vec<_>>(), HostGpu::address(&device)).unwrap();
+        // Into places of several sizes.
         let mut out = vec![0; all.len()];
-        ring.receive(&mut out, skip, HostGpu::address(&device)).unwrap();
+        let (first, others) = out.split_at_mut(rows / 3 * row);
+        let places = [first].into_iter().chain(others.chunks_mut(7 * row));
+        ring.receive(places, skip, HostGpu::address(&device)).unwrap();
         let skipped = out.chunks(row).zip(all.chunks(row)).all(|(a, b)| a[..skip] == [0; 3] && a[skip..] == b[skip..]);
         assert!(skipped, "{rows} rows, {parallel}");
         queue.wait().unwrap();

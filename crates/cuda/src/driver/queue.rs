@@ -13,11 +13,20 @@ use std::ffi::{c_uint, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Threads per SM of launches that take turns with those of other queues: concurrently they would end together,
 /// and leave the device idle while all copy. Several smaller ones fit concurrently. An SM holds so many.
 const FULL: u64 = 2048;
+
+/// Since when the device's time is measured.
+#[derive(Clone, Copy)]
+enum Began {
+    /// The event `start`.
+    Start,
+    /// By the host's clock: a small recording takes hardly longer than an event costs before it and the question how long ago that was.
+    Clock(Instant),
+}
 
 /// Destroyed by a queue that has waited for it.
 struct Stream {
@@ -83,7 +92,8 @@ pub(crate) struct CudaQueue {
     slots: Vec<Event>,
     marked: [bool; SLOTS],
     end: Event,
-    started: bool,
+    /// Since when the device's time is measured, if anything was submitted since the last wait.
+    began: Option<Began>,
     /// Submissions with launches since the last wait.
     launches: u32,
     takes_turns: bool,
@@ -133,7 +143,7 @@ impl CudaQueue {
             slots: (0..SLOTS).map(|_| event(order)).collect::<Result<_, _>>()?,
             marked: [false; SLOTS],
             end: event(0)?,
-            started: false,
+            began: None,
             launches: 0,
             takes_turns: true,
             limit: WaitLimit::default(),
@@ -165,11 +175,20 @@ impl CudaQueue {
 
     /// Runs what submits, between the events that measure.
     fn measured(&mut self, submit: impl FnOnce(&CudaQueue) -> Result<(), Error>) -> Result<(), Error> {
-        if !self.started {
-            self.mark_event(&self.start)?;
-        }
+        let began = match self.began {
+            Some(began) => began,
+            None => self.mark_event(&self.start).map(|()| Began::Start)?,
+        };
+        self.measured_since(began, submit)
+    }
+
+    fn measured_since(
+        &mut self,
+        began: Began,
+        submit: impl FnOnce(&CudaQueue) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let done = submit(self).and_then(|()| self.mark_event(&self.end));
-        self.started = done.is_ok();
+        self.began = done.is_ok().then_some(began);
         if done.is_err() {
             self.settle();
         }
@@ -408,7 +427,7 @@ impl Queue for CudaQueue {
         // A small one costs no more calls of the driver than it must.
         match recording.fills {
             true => self.measured(|queue| queue.in_turn(true, || replay(queue))),
-            false => self.measured(replay),
+            false => self.measured_since(self.began.unwrap_or_else(|| Began::Clock(Instant::now())), replay),
         }
     }
 
@@ -448,13 +467,16 @@ impl Queue for CudaQueue {
 
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
         self.bind_to_wait()?;
-        if !std::mem::take(&mut self.started) {
+        let Some(began) = self.began.take() else {
             // The side stream was joined into it.
             return self.wait_for_stream(&self.main).map(|()| None);
-        }
+        };
         // It was recorded after all that is waited for.
         self.wait_for_event(&self.end)?;
         let launches = std::mem::take(&mut self.launches);
+        if let Began::Clock(began) = began {
+            return Ok(Some(Timing { execute: began.elapsed(), ..Timing::default() }));
+        }
         let (start, end) = (&self.start, &self.end);
         if launches != 1 {
             return Ok(Some(Timing { execute: self.between(start, end)?, ..Timing::default() }));

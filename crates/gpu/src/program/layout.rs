@@ -3,7 +3,7 @@
 use super::{MOST_RECORDED, WIDE_CHUNK};
 use crate::gpu::Facts;
 use crate::policy::GpuPolicy;
-use crate::ring::ring_bytes;
+use crate::ring::Slots;
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Family, Params};
 use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, SOLO_LEAF_LEVELS};
@@ -68,6 +68,13 @@ pub(super) struct Shape {
     pub(super) solo: bool,
     /// Iterations of all loops of a thread, at most.
     most_iterations: usize,
+}
+
+impl Layout {
+    /// The slots of the ring.
+    pub(super) fn slots(&self, p: &Params) -> Slots {
+        Slots::new(self.jobs, p.sig_bytes())
+    }
 }
 
 impl Shape {
@@ -168,7 +175,7 @@ impl Shape {
         };
         let of_job = when(hashes && self.most_hashed() > 0, 4 * self.message_words(self.most_hashed()) + 3 * n);
         layout.messages = both(jobs * (of_job + when(of_job > 0, 4 * BETWEEN)), jobs * of_job);
-        layout.ring = both(0, when(hashes && signatures > few, ring_bytes(signatures)));
+        layout.ring = both(0, when(hashes && signatures > few, layout.slots(p).all_bytes()));
         let mut part = |bytes: usize| both(bytes, 0);
         layout.keys = part(when(op != Op::Cache && jobs > FEW_KEYS, jobs) * KEY_WORDS * 4);
         layout.trace = part(when(keeps, jobs * self.grown * len * p.w() * n));

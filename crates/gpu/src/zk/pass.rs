@@ -2,7 +2,7 @@
 
 use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step, WaitLimit, wipe};
-use crate::ring::{Ring, in_threads, ring_bytes};
+use crate::ring::{Ring, Slots, in_threads};
 use crate::runs::{Run, reached};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::zk::*;
@@ -11,11 +11,7 @@ use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Bytes that are copied to the host at a time, and pieces there is room for: while one is taken, others come.
-const PIECE_BYTES: usize = 8 << 20;
-const PIECES: usize = 4;
-
-/// Bytes that one thread copies or wipes at a time.
+/// Bytes that one thread wipes at a time.
 const SHARE: usize = 64 << 10;
 
 /// How rows get to their places in the caller's memory, or how signatures get to the device.
@@ -23,7 +19,14 @@ pub(super) enum Way {
     /// The device copies them by itself.
     Reached(Vec<Run>),
     /// Threads copy them to or from this pinned memory.
-    Staged(Offsets),
+    Staged(StagedRows),
+}
+
+/// A ring of pinned memory.
+#[derive(Clone, Copy)]
+pub(super) struct StagedRows {
+    at: Offsets,
+    slots: Slots,
 }
 
 /// Messages that one thread lays out, the keys' numbers, and the word where the messages begin.
@@ -70,13 +73,9 @@ impl PassLayout {
         self.host += (4 * words).next_multiple_of(256);
         part
     }
-    /// What rows are downloaded through.
-    pub(super) fn pieces(&mut self, rows: usize, row: usize) -> Offsets {
-        self.host(PIECES * rows.min(PIECE_BYTES / row) * row)
-    }
-    /// What signatures are uploaded through.
-    pub(super) fn ring(&mut self, signatures: usize) -> Offsets {
-        self.host(ring_bytes(signatures * SIG_BYTES).max(crate::SLOTS * SIG_BYTES))
+    /// What rows are copied through.
+    pub(super) fn ring(&mut self, slots: Slots) -> StagedRows {
+        StagedRows { at: self.host(slots.all_bytes()), slots }
     }
 }
 
@@ -352,7 +351,7 @@ impl<G: Gpu> ZkGpu<G> {
     pub(super) fn way_in(&self, layout: &mut PassLayout, rows: &[&[u8]]) -> Way {
         match reached(&*self.gpu, rows.iter().map(|row| (row.as_ptr() as u64, row.len())), 0) {
             Some(runs) => Way::Reached(runs),
-            None => Way::Staged(layout.ring(rows.len())),
+            None => Way::Staged(layout.ring(Slots::new(rows.len(), SIG_BYTES))),
         }
     }
 
@@ -367,10 +366,14 @@ impl<G: Gpu> ZkGpu<G> {
             }
             Way::Staged(ring) => ring,
         };
-        let bytes = ring_bytes(rows.len() * SIG_BYTES).max(crate::SLOTS * SIG_BYTES);
-        let (to, parallel, kernels) = (self.memory.at(to), in_threads(self.policy.threads), &self.kernels);
+        let to = self.memory.at(to);
+        self.ring(*ring).send(rows, to)
+    }
+
+    fn ring(&mut self, StagedRows { at, slots }: StagedRows) -> Ring<'_, G> {
+        let (parallel, kernels) = (in_threads(self.policy.threads), &self.kernels);
         let Memory { queue, host, .. } = &mut self.memory;
-        Ring::<G> { queue, kernels, host, at: ring.host, bytes, row: SIG_BYTES, parallel }.send(rows, to)
+        Ring { queue, kernels, host, at: at.host, slots, parallel }
     }
 
     /// How rows get to their places, behind `pad` rows that nobody wants.
@@ -381,7 +384,7 @@ impl<G: Gpu> ZkGpu<G> {
     ) -> Way {
         match reached(&*self.gpu, places.iter_mut().map(|place| (place.as_mut_ptr() as u64, ROW)), pad * ROW) {
             Some(runs) => Way::Reached(runs),
-            None => Way::Staged(layout.pieces(pad + places.len(), ROW)),
+            None => Way::Staged(layout.ring(Slots::new(places.len(), ROW))),
         }
     }
 
@@ -404,48 +407,12 @@ impl<G: Gpu> ZkGpu<G> {
         from: Offsets,
         (pad, places): (usize, &mut [&mut [u8; ROW]]),
     ) -> Result<(), Error> {
-        let pieces = match way {
+        let ring = match way {
             Way::Reached(runs) => return self.write(runs, from),
-            Way::Staged(pieces) => *pieces,
+            Way::Staged(ring) => *ring,
         };
-        let (rows, parallel) = (pad + places.len(), in_threads(self.policy.threads));
-        let (mut skip, mut left) = (pad, places);
-        self.fetch(pieces, from, (rows, ROW), |rows| {
-            let rows = &rows.as_chunks().0[std::mem::take(&mut skip)..];
-            let (places, others) = std::mem::take(&mut left).split_at_mut(rows.len());
-            left = others;
-            let copy = |(to, from): (&mut &mut [u8; ROW], &[u8; ROW])| to.copy_from_slice(from);
-            match parallel {
-                true => places.par_iter_mut().zip(rows).with_min_len(SHARE / ROW).for_each(copy),
-                false => places.iter_mut().zip(rows).for_each(copy),
-            }
-        })
-    }
-
-    /// Fetches rows from the device, in order, and hands them out some at a time.
-    pub(super) fn fetch(
-        &mut self,
-        pieces: Offsets,
-        from: Offsets,
-        (rows, row): (usize, usize),
-        mut take: impl FnMut(&[u8]),
-    ) -> Result<(), Error> {
-        let piece = rows.min(PIECE_BYTES / row).max(1);
-        let (count, host, device) = (rows.div_ceil(piece), self.memory.on_host(pieces), self.memory.at(from));
-        for i in 0..count + PIECES - 1 {
-            if i < count {
-                let bytes = piece.min(rows - i * piece) * row;
-                let (to, from) = (host + (i % PIECES * piece * row) as u64, device + (i * piece * row) as u64);
-                self.memory.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?;
-                self.memory.queue.mark(i % PIECES)?;
-            }
-            let Some(done) = (i + 1).checked_sub(PIECES) else { continue };
-            self.memory.queue.wait_for(done % PIECES)?;
-            let bytes = piece.min(rows - done * piece) * row;
-            // Of the piece alone: the device fills the others meanwhile.
-            let start = pieces.host + done % PIECES * piece * row;
-            take(G::host_view(&self.memory.host, start..start + bytes));
-        }
+        let from = self.memory.at(from) + (pad * ROW) as u64;
+        self.ring(ring).receive(places.iter_mut().map(|place| place.as_mut_slice()), 0, from)?;
         self.memory.queue.wait().map(|_: Option<Timing>| ())
     }
 }

@@ -148,24 +148,24 @@ fn memory_that_does_not_suffice_is_an_error() {
     assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
 }
 
-/// More pieces than there is room for: each is taken while the device writes others.
+/// More rows than the ring has room for, behind one that nobody wants: each is copied while the device writes others.
 #[test]
-fn rows_are_taken_while_others_are_under_way() {
+fn rows_are_copied_while_others_are_under_way() {
+    const ROW: usize = 1 << 20;
     let mut zk = on_host(&Arc::new(HostGpu::new(false)), policy(0));
-    let (rows, row) = (50, 1 << 20);
+    let (rows, pad, mut out) = (50, 1, vec![0; 50 * ROW]);
+    let mut places: Vec<&mut [u8; ROW]> = out.as_chunks_mut().0.iter_mut().collect();
     let mut layout = pass::PassLayout::default();
-    let (pieces, all) = (layout.pieces(rows, row), layout.both(rows * row / 4));
+    let (all, way) = (layout.both((pad + rows) * ROW / 4), zk.way_out(&mut layout, (pad, &mut places)));
     zk.memory.ensure(&layout).unwrap();
-    for (number, row) in zk.memory.bytes(all, rows * row).chunks_exact_mut(row).enumerate() {
-        row.fill(number as u8 + 1);
+    for (number, row) in zk.memory.bytes(all, (pad + rows) * ROW).chunks_exact_mut(ROW).enumerate() {
+        row.fill(number as u8);
     }
-    zk.run(&[zk.memory.upload(all, rows * row)]).unwrap();
-    let mut taken = Vec::new();
-    zk.fetch(pieces, all, (rows, row), |bytes| {
-        taken.extend(bytes.chunks_exact(row).map(|row| (row[0], row.iter().all(|byte| *byte == row[0]))));
-    })
-    .unwrap();
-    assert_eq!(taken, (1..=rows as u8).map(|number| (number, true)).collect::<Vec<_>>());
+    zk.run(&[zk.memory.upload(all, (pad + rows) * ROW)]).unwrap();
+    zk.fetch_to(&way, all, (pad, &mut places)).unwrap();
+    for (number, row) in out.chunks_exact(ROW).enumerate() {
+        assert!(row.iter().all(|byte| usize::from(*byte) == number + pad), "row {number}");
+    }
 }
 
 /// Rows of callers that a pass copies.
@@ -195,7 +195,7 @@ fn rows_are_written<const ROW: usize>(
     let through = make(&mut ordinary, ROW);
     let mut reached = gpu.alloc_reached(size + 16 * ROWS).unwrap().unwrap();
     // All but the rows themselves; nobody wants the one in front.
-    assert_eq!(make(&mut reached.bytes_mut()[8..size + 8], ROW), through - (size + pad * ROW) as u64);
+    assert_eq!(make(&mut reached.bytes_mut()[8..size + 8], ROW), through - size as u64);
     assert!(reached.bytes()[8..size + 8] == ordinary && reached.bytes()[size + 8..].iter().all(|byte| *byte == 0));
     // As many copies as there are rows would take too long.
     assert_eq!(make(reached.bytes_mut(), ROW + 16), through);
@@ -351,13 +351,14 @@ fn memory_that_does_not_grow_is_an_error() {
     let (key, signature) = made(&gpu, policy(0));
     let (public, message) = (key.verifying_key(), Message::Bytes(b"message"));
     let job = ZkVerify::new(&public, message, signature.as_bytes());
+    let longer = ZkVerify::new(&public, Message::Bytes(&[0; 1 << 17]), signature.as_bytes());
     gpu.submissions.store(u64::MAX, Relaxed);
     for most in [&gpu.most, &gpu.most_locked] {
         let (mut zk, mut verdicts) = (on_host(&gpu, policy(0)), Vec::new());
         zk.verify(&[job], &mut verdicts).unwrap();
         assert_eq!(verdicts, [true]);
         most.store(0, Relaxed);
-        let why = zk.verify(&[job; 50], &mut verdicts).unwrap_err();
+        let why = zk.verify(&[longer], &mut verdicts).unwrap_err();
         assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
         most.store(u64::MAX, Relaxed);
         verdicts.clear();
