@@ -368,6 +368,8 @@ pub type Accept<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 pub trait Digests: Sync {
     /// Computes the positions of the jobs on the host, in their order; when signing, R too.
     fn positions(&mut self) -> Vec<Position>;
+    /// Computes the same once more, after [`positions`](Digests::positions). An error if a job's R differs; whether positions do is for the program to see.
+    fn positions_again(&mut self) -> Result<Vec<Position>, Error>;
     /// Bytes that are hashed for a job, a message that is pre-hashed included: no fewer than M′ has.
     fn hashed_bytes(&self, job: usize) -> usize;
     /// A job's M′.
@@ -391,12 +393,17 @@ pub trait Program: Send {
     /// order, in as many parts as there are. If `digests` was asked for positions, each signature's R is undefined. After an error nothing of the batch is on the
     /// device any more, but some of it may be in `rows`. `None` where results are not held back, or not those of so many jobs:
     /// nothing has happened then.
+    ///
+    /// With `twice`, the program computes everything twice, from the keys and messages on, the second time [elsewhere](Program::elsewhere).
+    /// It compares both times' signatures and roots before anything reaches `rows`; [`Error::differs`] names what differs. After such a run [`read`](Program::read) means nothing.
+    /// `None` also where the device has no memory for both times' signatures.
     fn run_held(
         &mut self,
         batch: &Batch<'_>,
         digests: &mut dyn Digests,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
+        twice: bool,
     ) -> Option<Result<Timing, Error>>;
     /// Verifies a batch whose signatures the device fetches by itself, or whose messages it hashes. The batch has no positions: they are
     /// those of `digests`, which computes them while the device fetches if it is asked to. `None` where the device does neither: nothing has

@@ -137,6 +137,11 @@ impl Error {
         }
     }
 
+    /// A result that differs when it is computed again, and whose: of that job.
+    pub fn differs(device: String, result: &str, job: usize) -> Error {
+        Error::Inconsistent { device, what: format!("{result} of job {job} differs when it is computed again") }
+    }
+
     /// What kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         match self {

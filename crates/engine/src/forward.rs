@@ -135,6 +135,7 @@ macro_rules! forward {
             _: &mut dyn $crate::Digests,
             _: &mut [&mut [u8]],
             _: $crate::Accept<'_>,
+            _: bool,
         ) -> Option<Result<$crate::Timing, $crate::Error>> {
             None
         }

@@ -500,13 +500,13 @@ impl Programs {
         }
     }
 
-    /// Runs `work` with exclusive use of a program for up to `jobs` jobs: an idle one, or a new one of at most `room` bytes.
+    /// Runs `work`, which computes `jobs` jobs so many `times`, with exclusive use of a program for as many: an idle one, or a new one of at most `room` bytes.
     /// The program's policy is passed along. Idle programs make way until all of the device together take at most `all` bytes.
     /// A program that failed is not used again.
     pub fn with<T>(
         &self,
         facts: &Arc<GroupFacts>,
-        jobs: usize,
+        (jobs, times): (usize, u32),
         (room, all): (u64, u64),
         work: impl FnOnce(&mut AnyProgram, &Policy) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
@@ -523,7 +523,7 @@ impl Programs {
         let mut program = self.ready(facts, bucket, &policy, all, &mut run)?;
         let start = Instant::now();
         let done = work(&mut program, &policy)?;
-        let took = self.took(start);
+        let took = self.took(start) / times;
         let beside = run.is_beside_others();
         let mut pool = lock(&self.pool);
         pool.idle.push(Prepared { group, policy: policy.clone(), program, bucket, bytes });

@@ -172,6 +172,10 @@ impl Digests for KnownMessages {
         let of = |(job, r): (usize, &Vec<u8>)| Position::of(self.p, r, &self.key[0], &self.key[1], &self.m_prime(job));
         self.rs.iter().enumerate().map(of).collect()
     }
+    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
+        // R is known.
+        Ok(self.positions())
+    }
     fn hashed_bytes(&self, job: usize) -> usize {
         self.message(job).len()
     }
@@ -202,7 +206,7 @@ fn hashes_messages(program: &mut dyn Program) -> Result<Option<bool>, Error> {
     let mut known = KnownMessages::new(p, &rows, longest);
     let done = match op {
         Op::Verify => program.run_fetched(&batch, &mut known, &mut by_device),
-        _ => program.run_held(&batch, &mut known, &mut [&mut by_device[..]], &mut |_| Ok(())),
+        _ => program.run_held(&batch, &mut known, &mut [&mut by_device[..]], &mut |_| Ok(()), false),
     };
     let Some(done) = done else { return Ok(None) };
     done?;
@@ -450,13 +454,14 @@ impl Program for TestedProgram {
         digests: &mut dyn Digests,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
+        twice: bool,
     ) -> Option<Result<Timing, Error>> {
         // What is not tested yet is, by `run`.
         if !self.has_passed {
             return None;
         }
         match self.may_hash(batch, digests) {
-            Ok(true) => self.program.run_held(batch, digests, rows, accept),
+            Ok(true) => self.program.run_held(batch, digests, rows, accept, twice),
             Ok(false) => None,
             Err(why) => Some(Err(why)),
         }
@@ -751,7 +756,9 @@ mod tests {
             digests: &mut dyn Digests,
             rows: &mut [&mut [u8]],
             _: Accept<'_>,
+            twice: bool,
         ) -> Option<Result<Timing, Error>> {
+            assert!(!twice, "no test asks for it");
             let p = self.plan().params;
             let (mut out, mut positions) = (vec![0; batch.len() * p.sig_bytes()], Vec::new());
             let mut rs = vec![vec![0; p.n]; batch.len()];
@@ -810,7 +817,7 @@ mod tests {
             let mut out = vec![0; HASHED * first.plan().out_bytes()];
             let mut hash = |program: &mut dyn Program, known: &mut KnownMessages| match op {
                 Op::Verify => program.run_fetched(&batch, known, &mut out),
-                _ => program.run_held(&batch, known, &mut [&mut out[..]], &mut |_| Ok(())),
+                _ => program.run_held(&batch, known, &mut [&mut out[..]], &mut |_| Ok(()), false),
             };
             assert!(hash(&mut *first, &mut known).is_none(), "an op that is not tested is tested first");
             answer(&mut *first).unwrap();

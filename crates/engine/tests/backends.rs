@@ -453,11 +453,11 @@ fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
             let AnyProgram::SlhDsa(program) = program else { panic!("a plan's program") };
             program.run(&batch, &mut out).map(|_| Some(()))
         };
-        programs.with(&keygen, 1, (u64::MAX, u64::MAX), work).unwrap();
+        programs.with(&keygen, (1, 1), (u64::MAX, u64::MAX), work).unwrap();
         let Choice { source, why, .. } = programs.choice(&keygen, 1);
         (source, why)
     };
-    let signing = || programs.with(&sign, 1, (u64::MAX, u64::MAX), |_, _| Ok(Some(()))).map(drop).unwrap();
+    let signing = || programs.with(&sign, (1, 1), (u64::MAX, u64::MAX), |_, _| Ok(Some(()))).map(drop).unwrap();
     for runs in 1..=5 {
         let why = format!("a row; runs that overlapped with other programs, not judged: {runs}");
         assert_eq!(run(&signing), (PolicySource::Table, why));

@@ -27,6 +27,8 @@ pub(crate) struct HostGpu {
     pub(crate) fault: AtomicU32,
     /// The kernel whose next launch does nothing; `u32::MAX` for none.
     pub(crate) skip: AtomicU32,
+    /// A bit that is to be changed.
+    pub(crate) planted: Mutex<Option<Planted>>,
     /// What freed device memory held.
     pub(crate) freed: Mutex<Vec<Vec<u8>>>,
     pub(crate) keep_freed: bool,
@@ -36,6 +38,13 @@ pub(crate) struct HostGpu {
     reached: Mutex<Allocations<()>>,
     /// Bytes of the host that are the device's.
     under_way: Mutex<Vec<PendingRange>>,
+}
+
+/// A bit that is changed once: after a launch of a kernel, of which so many come first, in a word that its arguments tell.
+pub(crate) struct Planted {
+    pub(crate) kernel: Kernel,
+    pub(crate) spared: u32,
+    pub(crate) word: fn(&Args) -> u64,
 }
 
 /// Bytes of the host that a submission copies.
@@ -71,6 +80,7 @@ impl HostGpu {
             staged: AtomicU64::new(0),
             fault: AtomicU32::new(u32::MAX),
             skip: AtomicU32::new(u32::MAX),
+            planted: Mutex::default(),
             freed: Mutex::default(),
             keep_freed,
             queues: AtomicU64::new(0),
@@ -305,6 +315,15 @@ impl HostQueue {
                                 _ => l.args.roots + config.n as u64,
                             };
                             *(word as *mut u32) ^= 1;
+                        }
+                        let mut planted = self.gpu.planted.lock().unwrap_or_else(PoisonError::into_inner);
+                        match &mut *planted {
+                            Some(Planted { kernel, spared: spared @ 1.., .. }) if *kernel == l.kernel => *spared -= 1,
+                            Some(Planted { kernel, word, .. }) if *kernel == l.kernel => {
+                                *(word(&l.args) as *mut u32) ^= 1;
+                                *planted = None;
+                            }
+                            _ => {}
                         }
                     }
                     Step::Fork | Step::Join => {}

@@ -36,10 +36,16 @@ pub(crate) struct GpuProgram<G: Gpu> {
     kernels: G::Kernels,
     queue: G::Queue,
     memory: G::Memory,
+    /// The second time's signatures, from the first run on that computes twice.
+    second: Option<G::Memory>,
     host: G::HostMemory,
     cache: Arc<NodesCache<G>>,
+    /// Bytes of device memory that it may take.
+    budget: u64,
     /// Whether jobs change places: see [`Program::elsewhere`].
     elsewhere: bool,
+    /// Whether this pass computes signatures for the second time, and the device compares them with the first.
+    compares: bool,
     /// Whether the host has laid the keys of this pass out: then they stay where they are uploaded to.
     keys_laid_out: bool,
     /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
@@ -48,8 +54,8 @@ pub(crate) struct GpuProgram<G: Gpu> {
     hashed: Option<DigestShape>,
     /// How long its waits may take.
     limit: WaitLimit,
-    /// What the last pass had that could have been recorded.
-    last: Option<RecordingKey>,
+    /// What the last pass had that could have been recorded: a usual one, and one elsewhere.
+    last: [Option<RecordingKey>; 2],
     /// Steps that were recorded, for some number of jobs and keys: of usual runs, and of those elsewhere.
     recorded: [Option<Recorded<<G::Queue as Queue>::Recording>>; 2],
     /// Roots and FORS roots of the last run, as words.
@@ -79,8 +85,8 @@ pub(crate) fn wait_limit(work: &'static str, time: Option<Duration>, facts: &Fac
     WaitLimit { work, time: time.filter(|_| !facts.is_cpu) }
 }
 
-/// Jobs, keys, whether signatures are stored, and what the device hashes.
-type RecordingKey = (usize, usize, bool, Option<DigestShape>);
+/// Jobs, keys, whether signatures are stored, whether they are compared, and what the device hashes.
+type RecordingKey = (usize, usize, bool, bool, Option<DigestShape>);
 
 struct Recorded<R> {
     what: RecordingKey,
@@ -158,12 +164,15 @@ impl<G: Gpu> GpuProgram<G> {
             queue,
             memory,
             cache: cache.clone(),
+            second: None,
+            budget,
             elsewhere: false,
+            compares: false,
             keys_laid_out: false,
             stored: false,
             hashed: None,
             limit,
-            last: None,
+            last: [None, None],
             recorded: [None, None],
             kept: RootValues::default(),
         })
@@ -219,6 +228,7 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Stored => shape.policy.stored > 0 && shape.cached > 1,
                 Kernel::Keys => batch > FEW_KEYS,
+                Kernel::Compare => batch > MOST_RECORDED,
                 Kernel::Digest => shape.most_hashed() > 0 && batch > MOST_RECORDED,
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => shape.policy.levels == 4,
@@ -261,7 +271,10 @@ impl<G: Gpu> GpuProgram<G> {
     }
     /// Signatures on the device: those that are verified, or made.
     fn signatures(&self) -> u64 {
-        self.device(if self.plan.op == Op::Verify { self.layout.input } else { self.layout.output })
+        match &self.second {
+            Some(second) if self.compares => G::address(second),
+            _ => self.device(if self.plan.op == Op::Verify { self.layout.input } else { self.layout.output }),
+        }
     }
 
     /// Wipes what was secret in device memory.
@@ -380,9 +393,12 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// Wipes all memory: of a failed pass nothing stays, since a signature that failed its check would help an attacker.
     fn forget(&mut self) {
-        let all = Step::Zero { at: G::address(&self.memory), bytes: self.layout.device };
+        let mut all = vec![Step::Zero { at: G::address(&self.memory), bytes: self.layout.device }];
+        all.extend(
+            self.second.iter().map(|second| Step::Zero { at: G::address(second), bytes: self.layout.output.bytes }),
+        );
         // A device that fails now has nothing that could be wiped any more.
-        let _ = self.queue.follow(&self.kernels, &[all]);
+        let _ = self.queue.follow(&self.kernels, &all);
         let _ = self.queue.wait();
         if self.gpu.hung().is_none() {
             wipe(G::host_bytes(&mut self.host, 0..self.layout.host));
@@ -435,12 +451,8 @@ impl<G: Gpu> GpuProgram<G> {
         self.ring().receive([first, last], p.n, from)
     }
 
-    /// The same into several parts, once `accept` agreed. The device writes by itself what it reaches; R is undefined if
-    /// the host makes it.
-    fn receive_held(&mut self, jobs: usize, rows: &mut [&mut [u8]], accept: Accept<'_>) -> Result<(), Error> {
-        self.wait_for_signatures(jobs)?;
-        self.keep(jobs);
-        accept(&self.highest_roots(jobs))?;
+    /// The same into several parts. The device writes by itself what it reaches; R is undefined if the host makes it.
+    fn receive_held(&mut self, rows: &mut [&mut [u8]]) -> Result<(), Error> {
         let (p, mut from) = (self.p(), self.device(self.layout.output));
         // The host puts R where the host has made it.
         let skip = if self.hashed.is_some() { 0 } else { p.n };
@@ -597,15 +609,20 @@ impl<G: Gpu> GpuProgram<G> {
         keys: &[Key<'_>],
     ) {
         let (n, part, parallel) = (self.p().n, self.layout.messages, in_threads(self.shape.policy.threads));
+        // Elsewhere the first place is the second job's, and the last the first job's.
+        let moved = usize::from(self.elsewhere);
         let hashed = DigestShape { words, rows: of.len() * words * 4, keys: firsts.len() * 3 * n };
         let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
+        let job_at = |place: usize| (place + moved) % of.len();
         let put_key = |(to, first): (&mut [u8], &usize)| {
-            let sk_prf = digests.sk_prf(*first);
+            let job = job_at(*first);
+            let sk_prf = digests.sk_prf(job);
             to[..sk_prf.len()].copy_from_slice(sk_prf);
             to[n..2 * n].copy_from_slice(keys[of[*first] as usize].pk_seed);
-            to[2 * n..].copy_from_slice(digests.pk_root(*first));
+            to[2 * n..].copy_from_slice(digests.pk_root(job));
         };
-        let put = |(job, (to, key)): (usize, (&mut [u8], &u32))| {
+        let put = |(place, (to, key)): (usize, (&mut [u8], &u32))| {
+            let job = job_at(place);
             let (m_prime, opt_rand) = (digests.m_prime(job), digests.opt_rand(job));
             let bytes: usize = m_prime.parts().iter().map(|part| part.len()).sum();
             to[..4].copy_from_slice(&numbers[*key as usize].to_le_bytes());
@@ -702,8 +719,9 @@ impl<G: Gpu> GpuProgram<G> {
         let of = &batch.key_of[jobs.clone()];
         let mut numbers = vec![u32::MAX; batch.keys.len()];
         let firsts = self.put_keys(batch, of, &mut numbers, nodes);
-        let flag = self.layout.flag;
-        self.bytes(flag).fill(0);
+        for part in [self.layout.compared, self.layout.flag] {
+            self.bytes(part).fill(0);
+        }
         self.hashed = None;
         match messages {
             Some(messages) => self.put_messages(of, (&numbers, &firsts), messages, batch.keys),
@@ -713,30 +731,99 @@ impl<G: Gpu> GpuProgram<G> {
         firsts.len()
     }
 
-    /// A pass that signs, and hands out what `accept` agreed to.
+    /// A pass that signs; `receive` gets the roots of the highest trees when the checks of the layers have passed.
     fn pass_held(
         &mut self,
         batch: &Batch<'_>,
         nodes: &[u64],
         messages: Option<(&dyn Digests, usize)>,
-        rows: &mut [&mut [u8]],
-        accept: Accept<'_>,
+        receive: impl FnOnce(&mut Self, Vec<u8>) -> Result<(), Error>,
     ) -> Result<Timing, Error> {
         let (start, count) = (Instant::now(), batch.len());
         let keys = self.lay_out(batch, 0..count, nodes, messages);
         let record = self.recordable(count, keys);
         let laid_out = start.elapsed();
         let steps = |program: &Self| program.sign_steps(count, keys);
-        let mut timing =
-            self.go(steps, record, SignatureInput::Later(&[]), |program| program.receive_held(count, rows, accept))?;
+        let mut timing = self.go(steps, record, SignatureInput::Later(&[]), |program| {
+            program.wait_for_signatures(count)?;
+            program.keep(count);
+            let roots = program.highest_roots(count);
+            receive(program, roots)
+        })?;
         timing.upload += laid_out;
         Ok(timing)
     }
 
+    /// Two passes that sign. The first one's signatures stay on the device. In the second, every job is in its neighbour's place: the first
+    /// signature is the second job's, the last one the first job's. The device compares both, and only then hands out the first ones.
+    fn held_twice(
+        &mut self,
+        batch: &Batch<'_>,
+        nodes: &[u64],
+        (digests, words): (&mut dyn Digests, Option<usize>),
+        rows: &mut [&mut [u8]],
+        accept: Accept<'_>,
+    ) -> Result<Timing, Error> {
+        let mut first = Vec::new();
+        let mut timing = self.pass_held(batch, nodes, words.map(|words| (&*digests, words)), |_, roots| {
+            accept(&roots)?;
+            first = roots;
+            Ok(())
+        })?;
+        let mut key_of = batch.key_of.to_vec();
+        key_of.rotate_left(1);
+        let mut positions = Vec::new();
+        if words.is_none() {
+            positions = positions_again(digests, batch.positions).inspect_err(|_| self.forget())?;
+            positions.rotate_left(1);
+        }
+        let moved = Batch { key_of: &key_of, positions: &positions, ..*batch };
+        (self.elsewhere, self.compares) = (true, true);
+        let messages = words.map(|words| (&*digests, words));
+        let second = self.pass_held(&moved, nodes, messages, |program, mut roots| {
+            roots.rotate_right(program.p().n);
+            program.same(&first, &roots)?;
+            program.receive_held(rows)
+        });
+        (self.elsewhere, self.compares, self.kept) = (false, false, RootValues::default());
+        let second = second?;
+        timing += &second;
+        timing.stages.extend(second.stages);
+        Ok(timing)
+    }
+
+    /// Whether there is memory for the second time's signatures: it is kept from then on.
+    fn has_room_for_second(&mut self) -> Result<bool, Error> {
+        let bytes = self.layout.output.bytes;
+        if self.second.is_none() && (self.layout.device + bytes) as u64 <= self.budget {
+            self.second = match self.gpu.alloc(bytes) {
+                Ok(memory) => Some(memory),
+                Err(Error::OutOfMemory { .. }) => None,
+                Err(why) => return Err(why),
+            };
+        }
+        Ok(self.second.is_some())
+    }
+
+    /// Whether both times gave the same signatures, as the device has found, and the same roots: what was not compared is not the same.
+    fn same(&self, first: &[u8], second: &[u8]) -> Result<(), Error> {
+        let n = self.p().n;
+        let words = self.view(self.layout.compared, first.len() / n * 4);
+        let signature = words.chunks_exact(4).position(|word| word != 1u32.to_le_bytes());
+        let root = first.chunks_exact(n).zip(second.chunks_exact(n)).position(|(first, second)| first != second);
+        let (result, job) = match (signature, root) {
+            (Some(job), _) => ("the output of Sign", job),
+            (None, Some(job)) => ("the top tree's root", job),
+            (None, None) => return Ok(()),
+        };
+        Err(Error::differs(self.gpu.facts().id.clone(), result, job))
+    }
+
     /// What a pass may be recorded as: one of few jobs always, one of more if it is like the last.
     fn recordable(&mut self, jobs: usize, keys: usize) -> Option<RecordingKey> {
-        let what = (jobs, keys, self.stored, self.hashed);
-        let is_again = self.last.replace(what) == Some(what) && jobs <= MOST_RECORDED_AGAIN;
+        let what = (jobs, keys, self.stored, self.compares, self.hashed);
+        let last = &mut self.last[usize::from(self.elsewhere)];
+        let is_again = last.replace(what) == Some(what) && jobs <= MOST_RECORDED_AGAIN;
         (self.shape.policy.record == 1 && (jobs <= MOST_RECORDED || is_again)).then_some(what)
     }
 
@@ -888,6 +975,13 @@ fn first_layers(p: &Params) -> usize {
 /// Rows that a thread copies back from other places, at least.
 const ROWS_OF_A_TASK: usize = 64;
 
+/// What the host computes again of messages, if it is the same as the first time.
+fn positions_again(digests: &mut dyn Digests, first: &[Position]) -> Result<Vec<Position>, Error> {
+    let again = digests.positions_again()?;
+    let differs = (0..first.len().max(again.len())).find(|job| first.get(*job) != again.get(*job));
+    differs.map_or(Ok(again), |job| Err(Error::differs("host".into(), "the digest", job)))
+}
+
 /// Words of a node, as the device keeps them, become bytes.
 fn in_bytes(p: &Params, words: &mut [u8]) {
     match p.family {
@@ -962,19 +1056,34 @@ impl<G: Gpu> Program for GpuProgram<G> {
         digests: &mut dyn Digests,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
+        twice: bool,
     ) -> Option<Result<Timing, Error>> {
         // Few are copied by the kernels themselves.
         if self.plan.op != Op::Sign || !self.takes_whole(batch) {
             return None;
         }
         self.kept = RootValues::default();
+        if twice {
+            match self.has_room_for_second() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(why) => return Some(Err(why)),
+            }
+        }
         let words = self.message_words(digests, batch);
         let positions = if words.is_none() { digests.positions() } else { Vec::new() };
         let batch = &Batch { positions: &positions, ..*batch };
         let checked = self.check(batch, words, rows.iter().map(|rows| rows.len()).sum());
-        let messages = words.map(|words| (&*digests, words));
         let done = checked.and_then(|()| self.nodes_of_keys(batch)).and_then(|(_held, nodes)| {
-            self.pass_held(batch, &nodes, messages, rows, accept).inspect_err(|_| self.drop_nodes(batch))
+            let done = if twice {
+                self.held_twice(batch, &nodes, (digests, words), rows, accept)
+            } else {
+                self.pass_held(batch, &nodes, words.map(|words| (&*digests, words)), |program, roots| {
+                    accept(&roots)?;
+                    program.receive_held(rows)
+                })
+            };
+            done.inspect_err(|_| self.drop_nodes(batch))
         });
         Some(done)
     }

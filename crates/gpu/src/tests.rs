@@ -1,11 +1,11 @@
 //! The conformance suite on kernels that run on the host, and what only a GPU that obeys can show.
 
-use crate::backend::Gpus;
+use crate::backend::{Gpus, PROGRAM_SHARE};
 use crate::gpu::{Gpu, Queue, SLOTS, Step};
-use crate::host::{HostGpu, REVEALED, TREE};
+use crate::host::{HostGpu, Planted, REVEALED, TREE};
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
-use crate::program::GpuProgram;
+use crate::program::{GpuProgram, device_bytes};
 use crate::ring::{Ring, Slots};
 use hypergrove_engine::{
     Backend, Batch, Device, Digests, Error, Key, Messages, Policy, Program, Reference, SelfTested, SlhDsaPrograms,
@@ -55,6 +55,9 @@ struct Known(Vec<Position>);
 impl Digests for Known {
     fn positions(&mut self) -> Vec<Position> {
         self.0.clone()
+    }
+    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
+        Ok(self.0.clone())
     }
     fn hashed_bytes(&self, _: usize) -> usize {
         usize::MAX
@@ -268,7 +271,10 @@ fn signatures_are_held_back_until_they_are_accepted() {
             Ok(())
         };
         let (first, last) = reached.bytes_mut().split_at_mut(size);
-        program.run_held(&bare, &mut positions, &mut [first, &mut ordinary, last], &mut accept).unwrap().unwrap();
+        program
+            .run_held(&bare, &mut positions, &mut [first, &mut ordinary, last], &mut accept, false)
+            .unwrap()
+            .unwrap();
         assert_eq!(asked, 1);
         let bytes = reached.bytes();
         assert!([&bytes[..size], &ordinary, &bytes[size..]].concat() == expected);
@@ -278,10 +284,12 @@ fn signatures_are_held_back_until_they_are_accepted() {
         let (first, last) = reached.bytes_mut().split_at_mut(10 * size);
         let mut parts = [&mut *last, &mut *first, &mut ordinary[..0]];
         // The parts have the wrong length, then the roots are refused.
-        program.run_held(&bare, &mut positions, &mut parts, &mut refuse).unwrap().unwrap_err();
+        program.run_held(&bare, &mut positions, &mut parts, &mut refuse, false).unwrap().unwrap_err();
         let mut more = vec![7; 10 * size];
-        let why =
-            program.run_held(&bare, &mut positions, &mut [last, first, &mut more], &mut refuse).unwrap().unwrap_err();
+        let why = program
+            .run_held(&bare, &mut positions, &mut [last, first, &mut more], &mut refuse, false)
+            .unwrap()
+            .unwrap_err();
         assert!(why.to_string().contains("refused"), "{why}");
         assert!(reached.bytes().iter().chain(&more).all(|byte| *byte == 7));
         // Dropping wipes too: it cannot, now.
@@ -299,8 +307,243 @@ fn signatures_are_held_back_until_they_are_accepted() {
         let (gpus, device) = device(HostGpu::new(false));
         let mut program = gpus.prepare(&device, plan, 64, &Policy::default()).unwrap();
         // No positions are wanted of a batch that is not held back.
-        assert!(program.run_held(batch, &mut Known(Vec::new()), &mut [&mut vec![0; size]], &mut |_| Ok(())).is_none());
+        assert!(
+            program
+                .run_held(batch, &mut Known(Vec::new()), &mut [&mut vec![0; size]], &mut |_| Ok(()), false)
+                .is_none()
+        );
     });
+}
+
+/// Jobs under several keys, whose messages the device hashes if the policy says so.
+const TWICE: usize = 40;
+
+/// A program that signs them, all that it needs, and their signatures: as the device makes them, but for R if the host makes it.
+fn signed_twice(
+    gpu: &Arc<HostGpu>,
+    digest: u32,
+    work: impl FnOnce(&mut dyn Program, &Batch<'_>, DigestJobs<'_>, &[u8]),
+) {
+    let (p, text) = (&TOY_SHA2_16, text());
+    let plan = Plan::new(p, Op::Sign);
+    let (gpus, device) = device(gpu.clone());
+    let mut told = DigestJobs::new(p, Op::Sign, (TWICE, 0), &text);
+    let key =
+        |key| Key { pk_seed: told.pk_seed(key), sk_seed: &text[3000 + key..][..p.n], cached_nodes: &[], cached_id: 0 };
+    let keys: Vec<_> = (0..KEYS).map(key).collect();
+    let key_of: Vec<u32> = (0..TWICE).map(|job| (job % KEYS) as u32).collect();
+    let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
+    let prepare = || gpus.prepare(&device, &plan, TWICE, &Policy(vec![("digest", digest)])).unwrap();
+    let mut expected = vec![7; TWICE * p.sig_bytes()];
+    prepare().run(&Batch { positions: &told.positions(), ..batch }, &mut expected).unwrap();
+    for (job, row) in expected.chunks_exact_mut(p.sig_bytes()).enumerate().filter(|_| digest > 0) {
+        row[..p.n].copy_from_slice(&told.r(job));
+    }
+    gpu.freed.lock().unwrap().clear();
+    work(&mut *prepare(), &batch, told, &expected);
+}
+
+/// A run that computes twice, into memory that the device reaches and other memory: what it gives, and what is in the rows. Rows in
+/// memory that the device reaches have R of no meaning if the host makes it.
+fn held_twice(
+    gpu: &Arc<HostGpu>,
+    program: &mut dyn Program,
+    batch: &Batch<'_>,
+    digests: &mut dyn Digests,
+    hashes: bool,
+) -> (Result<(), Error>, Vec<u8>) {
+    let (n, size) = (TOY_SHA2_16.n, TOY_SHA2_16.sig_bytes());
+    let mut reached = gpu.alloc_reached(30 * size).unwrap().unwrap();
+    reached.bytes_mut().fill(7);
+    let mut ordinary = vec![7; 10 * size];
+    let (first, last) = reached.bytes_mut().split_at_mut(size);
+    let done = program.run_held(batch, digests, &mut [first, &mut ordinary, last], &mut |_| Ok(()), true);
+    let mut rows = [&reached.bytes()[..size], &ordinary, &reached.bytes()[size..]].concat();
+    if !hashes {
+        rows.chunks_exact_mut(size).for_each(|row| row[..n].fill(7));
+    }
+    (done.expect("so many are held back").map(drop), rows)
+}
+
+/// One bit is changed in either pass, behind all other checks: the difference is found and named, nothing leaves, nothing stays.
+#[test]
+fn a_fault_in_either_time_is_found_on_the_device() {
+    fn row(args: &hypergrove_kernels::Args, job: u64) -> u64 {
+        args.sigs + job * TOY_SHA2_16.sig_bytes() as u64
+    }
+    const SIGNATURE: &str = "the output of Sign";
+    // Digest: R. Fors: a secret that the signature reveals. Climb, which checks layers: the signature's last word, and the highest root.
+    type Word = fn(&hypergrove_kernels::Args) -> u64;
+    let faults: [(Kernel, u32, &str, [usize; 2], Word); 6] = [
+        (Kernel::Digest, 512, SIGNATURE, [0, 1], |args| row(args, 0)),
+        (Kernel::Fors, 512, SIGNATURE, [0, 1], |args| row(args, 0) + 16),
+        (Kernel::Fors, 0, SIGNATURE, [5, 6], |args| row(args, 5) + 16),
+        (Kernel::Climb, 0, SIGNATURE, [11, 12], |args| row(args, 12) - 4),
+        (Kernel::Climb, 0, SIGNATURE, [39, 0], |args| row(args, 40) - 4),
+        (Kernel::Climb, 512, "the top tree's root", [38, 39], |args| {
+            let d = u64::from(args.shape0 >> 24);
+            args.roots + (38 * (d + 1) + d) * 16
+        }),
+    ];
+    for ((kernel, digest, result, jobs, word), spared) in faults.into_iter().flat_map(|fault| [(fault, 0), (fault, 1)])
+    {
+        let gpu = Arc::new(HostGpu::new(true));
+        signed_twice(&gpu, digest, |program, batch, mut told, expected| {
+            let plant = || *gpu.planted.lock().unwrap() = Some(Planted { kernel, spared, word });
+            let fails = |(done, rows): (Result<(), Error>, Vec<u8>)| {
+                let what = format!("{result} of job {} differs when it is computed again", jobs[spared as usize]);
+                assert_eq!(done, Err(Error::Inconsistent { device: "host:0".into(), what }));
+                assert!(rows.iter().all(|byte| *byte == 7), "{kernel:?}: nothing leaves");
+                assert!(gpu.planted.lock().unwrap().is_none());
+            };
+            plant();
+            fails(held_twice(&gpu, program, batch, &mut told, digest > 0));
+            let (done, rows) = held_twice(&gpu, program, batch, &mut told, digest > 0);
+            assert!(done.is_ok() && rows == expected, "right again after a fault");
+            gpu.freed.lock().unwrap().clear();
+            plant();
+            fails(held_twice(&gpu, program, batch, &mut told, digest > 0));
+            // Dropping wipes too: it cannot, now.
+            gpu.submissions.store(0, Ordering::Relaxed);
+        });
+        gpu.submissions.store(u64::MAX, Ordering::Relaxed);
+        let freed = gpu.freed.lock().unwrap();
+        let all = |memory: &[u8], value| memory[..memory.len() - 8].iter().all(|byte| *byte == value);
+        // Rows, and both memories of the device and one of the host.
+        assert_eq!(freed.len(), 4);
+        assert!(freed.iter().all(|memory| all(memory, 0) || all(memory, 7)), "{kernel:?}: nothing stays");
+    }
+}
+
+/// Runs of each kind are recorded when they come again, and none is taken for another.
+#[test]
+fn runs_that_compute_twice_are_told_from_others() {
+    let gpu = Arc::new(HostGpu::new(false));
+    signed_twice(&gpu, 0, |program, batch, mut told, expected| {
+        let positions = told.positions();
+        for kind in [[0, 1, 2], [2, 1, 0], [1, 1, 0], [2, 0, 2]].concat().into_iter().flat_map(|kind| [kind; 3]) {
+            let mut rows = vec![7; expected.len()];
+            if kind == 0 {
+                let (done, held) = held_twice(&gpu, program, batch, &mut told, false);
+                (rows, _) = (held, done.unwrap());
+            } else {
+                program.elsewhere(kind == 2);
+                program.run(&Batch { positions: &positions, ..*batch }, &mut rows).unwrap();
+                program.elsewhere(false);
+            }
+            assert!(rows == expected, "{kind}");
+        }
+    });
+}
+
+/// What was not compared has not passed, also if the run before it has.
+#[test]
+fn a_comparison_that_did_not_run_is_noticed() {
+    for digest in [0, 512] {
+        let gpu = Arc::new(HostGpu::new(false));
+        signed_twice(&gpu, digest, |program, batch, mut told, expected| {
+            let (done, rows) = held_twice(&gpu, program, batch, &mut told, digest > 0);
+            assert!(done.is_ok() && rows == expected);
+            gpu.skip.store(Kernel::Compare as u32, Ordering::Relaxed);
+            let (done, rows) = held_twice(&gpu, program, batch, &mut told, digest > 0);
+            assert!(matches!(done, Err(Error::Inconsistent { .. })), "{done:?}");
+            assert!(rows.iter().all(|byte| *byte == 7));
+            assert_eq!(gpu.skip.load(Ordering::Relaxed), u32::MAX);
+        });
+    }
+}
+
+/// Digests of which the host makes something else the second time.
+struct Fickle<'a> {
+    digests: DigestJobs<'a>,
+    /// The job whose position is another, or the error instead.
+    again: Result<usize, Error>,
+}
+
+impl Digests for Fickle<'_> {
+    fn positions(&mut self) -> Vec<Position> {
+        self.digests.positions()
+    }
+    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
+        let job = self.again.clone()?;
+        let mut positions = self.digests.positions();
+        match positions.get_mut(job) {
+            Some(position) => position.idx_leaf ^= 1,
+            None => positions.truncate(job - 1),
+        }
+        Ok(positions)
+    }
+    fn hashed_bytes(&self, job: usize) -> usize {
+        self.digests.hashed_bytes(job)
+    }
+    fn m_prime(&self, job: usize) -> MPrime<'_> {
+        self.digests.m_prime(job)
+    }
+    fn opt_rand(&self, job: usize) -> &[u8] {
+        self.digests.opt_rand(job)
+    }
+    fn pk_root(&self, job: usize) -> &[u8] {
+        self.digests.pk_root(job)
+    }
+    fn sk_prf(&self, job: usize) -> &[u8] {
+        self.digests.sk_prf(job)
+    }
+}
+
+#[test]
+fn what_the_host_makes_of_messages_is_compared_too() {
+    let differs = |result: &str, job| Error::differs("host".into(), result, job);
+    for (again, why) in [
+        (Ok(0), differs("the digest", 0)),
+        (Ok(TWICE - 1), differs("the digest", TWICE - 1)),
+        (Ok(TWICE), differs("the digest", TWICE - 1)),
+        (Err(differs("R", 3)), differs("R", 3)),
+    ] {
+        let gpu = Arc::new(HostGpu::new(true));
+        signed_twice(&gpu, 0, |program, batch, digests, _| {
+            let (done, rows) = held_twice(&gpu, program, batch, &mut Fickle { digests, again }, false);
+            assert_eq!(done, Err(why));
+            assert!(rows.iter().all(|byte| *byte == 7));
+            gpu.submissions.store(0, Ordering::Relaxed);
+        });
+        gpu.submissions.store(u64::MAX, Ordering::Relaxed);
+        let freed = gpu.freed.lock().unwrap();
+        let all = |memory: &[u8], value| memory[..memory.len() - 8].iter().all(|byte| *byte == value);
+        // The second memory was never written.
+        let written = freed.iter().filter(|memory| memory.len() != TWICE * TOY_SHA2_16.sig_bytes());
+        assert!(written.clone().count() == 3 && written.into_iter().all(|memory| all(memory, 0) || all(memory, 7)));
+    }
+}
+
+/// The second signatures have memory from the first run on that wants it, if that fits what the program may take; and it is wiped.
+#[test]
+fn a_program_takes_memory_for_second_signatures_when_they_are_wanted() {
+    let (plan, jobs) = (Plan::new(&TOY_SHA2_16, Op::Sign), TWICE);
+    let more = (jobs * TOY_SHA2_16.sig_bytes()) as u64;
+    let needs = device_bytes(&plan, jobs, GpuPolicy::default(), &HostGpu::new(false).facts) + more;
+    for (budget, most, fits) in [(needs, u64::MAX, true), (needs - 1, u64::MAX, false), (needs, more - 1, false)] {
+        let mut gpu = HostGpu::new(true);
+        gpu.facts.memory = budget * PROGRAM_SHARE;
+        let gpu = Arc::new(gpu);
+        signed_twice(&gpu, 0, |program, batch, mut told, expected| {
+            gpu.most.store(most, Ordering::Relaxed);
+            let mut rows = vec![7; expected.len()];
+            told.asked = false;
+            let mut run = |rows: &mut [u8], twice| {
+                let done = program.run_held(batch, &mut told, &mut [rows], &mut |_| Ok(()), twice);
+                (done.map(|done| done.map(drop)), std::mem::take(&mut told.asked))
+            };
+            let done = run(&mut rows, true);
+            assert_eq!(done, (fits.then_some(Ok(())), fits));
+            assert!(fits || rows.iter().all(|byte| *byte == 7), "nothing has happened");
+            assert_eq!(run(&mut rows, false), (Some(Ok(())), true));
+            rows.chunks_exact_mut(TOY_SHA2_16.sig_bytes()).for_each(|row| row[..16].fill(7));
+            assert!(rows == expected);
+        });
+        let freed = gpu.freed.lock().unwrap();
+        assert_eq!(freed.len(), if fits { 3 } else { 2 });
+        assert!(freed.iter().all(|memory| memory[..memory.len() - 8].iter().all(|byte| *byte == 0)));
+    }
 }
 
 /// The device fetches what it reaches, in as many copies as there are gaps, and what has many gaps goes through the ring.
@@ -653,7 +896,7 @@ fn a_device_hashes_messages_once_it_is_tested() {
         program.run(&Batch { positions: &told.positions(), ..batch }, &mut by_host).unwrap();
         told.asked = false;
         let mut hash = || match op {
-            Op::Sign => program.run_held(&batch, &mut told, &mut [&mut by_device[..]], &mut |_| Ok(())),
+            Op::Sign => program.run_held(&batch, &mut told, &mut [&mut by_device[..]], &mut |_| Ok(()), false),
             _ => program.run_fetched(&batch, &mut told, &mut by_device),
         };
         assert!(hash().is_none(), "it is tested now");

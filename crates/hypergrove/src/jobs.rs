@@ -296,6 +296,12 @@ impl<'a, F: Fn(usize) -> ToSign<'a> + Send + Sync> Digests for SignDigests<'_, '
         self.is_made = true;
         randomize(self.run, self.of, self.fresh, (self.rs, n), 0..n)
     }
+    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
+        let n = self.run.plan().params.n;
+        let mut rs = vec![0; self.rs.len()];
+        let positions = randomize(self.run, self.of, self.fresh, (&mut rs, n), 0..n);
+        same_rs(n, self.rs, &rs).map(|()| positions)
+    }
     fn hashed_bytes(&self, job: usize) -> usize {
         let ToSign { mode, message, .. } = (self.of)(job);
         MPrime::bytes(mode, message).max(message.len())
@@ -315,6 +321,12 @@ impl<'a, F: Fn(usize) -> ToSign<'a> + Send + Sync> Digests for SignDigests<'_, '
     }
 }
 
+/// An error if a job's R is another when the host makes it again.
+fn same_rs(n: usize, first: &[u8], second: &[u8]) -> Result<(), Error> {
+    let differs = first.chunks_exact(n).zip(second.chunks_exact(n)).position(|(first, second)| first != second);
+    differs.map_or(Ok(()), |job| Err(Error::differs("host".into(), "R", job)))
+}
+
 /// Messages whose signatures are to be verified.
 struct VerifyDigests<'s, 'a, F> {
     run: &'s Run<'s>,
@@ -331,6 +343,9 @@ impl<'a, F: Fn(usize) -> ToVerify<'a> + Send + Sync> Digests for VerifyDigests<'
             let ToVerify { pk_seed, pk_root, mode, message, signature } = (self.of)(i);
             Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime(mode, message))
         })
+    }
+    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
+        Ok(self.positions())
     }
     fn hashed_bytes(&self, job: usize) -> usize {
         let ToVerify { mode, message, .. } = (self.of)(job);
@@ -384,7 +399,8 @@ fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
 }
 
 /// Signs messages into `rows`, in as many parts as there are, on a device that holds signatures back until the roots of their top
-/// trees were compared with the keys'. `None` where that is not all that is to be checked, where the device does not, or where
+/// trees were compared with the keys'; and in a redundant engine until the device has computed them twice and compared both.
+/// `None` where that is not all that is to be checked, where the device does not, or where
 /// something does not fit: [`sign`] is to do it then, and to say what it is. After an error rows may hold some of it. The host
 /// makes R in `memory`, unless the device does.
 pub(crate) fn sign_held<'a>(
@@ -397,7 +413,7 @@ pub(crate) fn sign_held<'a>(
 ) -> Option<Result<(), Error>> {
     let (p, options) = (run.plan().params, run.place.scheduler.options);
     let is_changed = || keys.iter().any(|key| !key.is_unchanged());
-    if options.redundant || options.verify_signatures || !run.place.worker.has_memory() || is_changed() {
+    if options.verify_signatures || !run.place.worker.has_memory() || is_changed() {
         return None;
     }
     let is_hedged = (0..key_of.len()).any(|i| of(i).randomizer == Randomizer::Hedged);
@@ -420,10 +436,11 @@ pub(crate) fn sign_held<'a>(
         refused = Some(roots.to_vec());
         Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
     };
-    let done = run.place.program_if(run.facts, key_of.len(), |program| {
+    let times = if options.redundant { 2 } else { 1 };
+    let done = run.place.program_if(run.facts, (key_of.len(), times), |program| {
         let AnyProgram::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
         program
-            .run_held(&batch, &mut digests, rows, &mut accept)
+            .run_held(&batch, &mut digests, rows, &mut accept, options.redundant)
             .transpose()
             .map(|timing| timing.map(|timing| ((), timing)))
     });
@@ -865,6 +882,18 @@ mod tests {
         let (distinct, key_of) = super::distinct(public.iter());
         // The secret part makes no difference.
         assert_eq!((distinct.len(), &key_of[..]), (3, &[0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0][..]));
+    }
+
+    #[test]
+    fn the_host_is_blamed_for_an_r_that_differs() {
+        let rs: Vec<u8> = (0..48).collect();
+        assert_eq!(same_rs(16, &rs, &rs), Ok(()));
+        for at in [0, 20, 47] {
+            let mut other = rs.clone();
+            other[at] ^= 0x80;
+            let what = format!("R of job {} differs when it is computed again", at / 16);
+            assert_eq!(same_rs(16, &rs, &other), Err(Error::Inconsistent { device: "host".into(), what }));
+        }
     }
 
     #[test]

@@ -303,11 +303,10 @@ impl Run<'_> {
         };
         let Some((job, (first, second))) = found else { return Ok(()) };
         let r = plan.params.r_range();
-        let (device, what) = match plan.op {
-            Op::Sign if first[r.clone()] != second[r] => ("host".into(), "R".into()),
-            op => (self.place.worker.device().id(), format!("the output of {op:?}")),
-        };
-        Err(Error::Inconsistent { device, what: format!("{what} of job {job} differs when it is computed again") })
+        Err(match plan.op {
+            Op::Sign if first[r.clone()] != second[r] => Error::differs("host".into(), "R", job),
+            op => Error::differs(self.place.worker.device().id(), &format!("the output of {op:?}"), job),
+        })
     }
 
     /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.

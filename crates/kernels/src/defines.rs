@@ -16,11 +16,12 @@ pub(crate) fn name(family: Family) -> String {
     family.name().to_ascii_lowercase()
 }
 
-/// The family whose code a kernel is made of, where a set has this one: zkDilithium and messages have one family each.
+/// The family whose code a kernel is made of, where a set has this one: zkDilithium and messages have one family each. Comparing hashes
+/// nothing, and has one code for all sets.
 pub(crate) fn family_of(kernel: Kernel, of_set: Family) -> Family {
     match kernel {
         _ if kernel.is_zk() => Family::Shake,
-        Kernel::Sha256 => Family::Sha2,
+        Kernel::Sha256 | Kernel::Compare => Family::Sha2,
         _ => of_set,
     }
 }
@@ -42,6 +43,9 @@ pub const FP64: u32 = 0;
 
 /// Blocks of [`MAX_THREADS`] that a compute unit must have room for: 80 registers a thread.
 const MIN_BLOCKS: u32 = 3;
+
+/// The same of the kernel that compares: as many as every compute unit has threads for.
+const COMPARE_BLOCKS: u32 = 4;
 
 /// A kernel's definitions: its family's number, n, and what of the choices changes its code.
 pub(crate) type Defines = [(&'static str, u32); 7];
@@ -75,6 +79,17 @@ pub(crate) fn defines(kernel: Kernel, family: Family, n: usize, choices: &[(&'st
             ("MAX_THREADS", choice("MAX_THREADS", MAX_THREADS)),
             ("MIN_BLOCKS", choice("MIN_BLOCKS", HASH_BLOCKS)),
             ("IMAD", choice("IMAD", 0)),
+            ("UNROLLED", 0),
+            ("FP64", 0),
+        ];
+    }
+    if kernel == Kernel::Compare {
+        return [
+            ("FAMILY", number(family_of(kernel, family))),
+            ("N", 16),
+            ("MAX_THREADS", MAX_THREADS),
+            ("MIN_BLOCKS", COMPARE_BLOCKS),
+            ("IMAD", 0),
             ("UNROLLED", 0),
             ("FP64", 0),
         ];

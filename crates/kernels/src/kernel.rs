@@ -68,6 +68,8 @@ kernels! {
     ForsClimbSolo "fors_climb_solo";
     /// R, and what messages' digests select.
     Digest "digest";
+    /// Whether signatures that were computed twice are the same.
+    Compare "compare";
     /// zkDilithium: ρ, ρ′ and `key` of seeds.
     ZkSeed "zk_seed";
     /// zkDilithium: ExpandA.

@@ -199,14 +199,14 @@ impl Place<'_> {
         jobs: usize,
         work: impl FnOnce(&mut AnyProgram) -> Result<(T, Timing), Error> + Send,
     ) -> Result<T, Error> {
-        self.program_if(facts, jobs, |program| work(program).map(Some)).map(|done| done.expect("it was done"))
+        self.program_if(facts, (jobs, 1), |program| work(program).map(Some)).map(|done| done.expect("it was done"))
     }
 
-    /// The same, unless `work` says by `None` that it left the program as it was.
+    /// The same, unless `work` says by `None` that it left the program as it was; and `work` computes the jobs so many `times`.
     pub fn program_if<T: Send>(
         &self,
         facts: &Arc<GroupFacts>,
-        jobs: usize,
+        (jobs, times): (usize, u32),
         work: impl FnOnce(&mut AnyProgram) -> Result<Option<(T, Timing)>, Error> + Send,
     ) -> Result<Option<T>, Error> {
         let compute = |program: &mut AnyProgram| {
@@ -220,7 +220,7 @@ impl Place<'_> {
             Ok(Some(done))
         };
         let pool = self.pool.filter(|_| facts.uses_threads());
-        self.worker.programs.with(facts, self.scheduler.room_for(jobs), self.room, |program, policy| {
+        self.worker.programs.with(facts, (self.scheduler.room_for(jobs), times), self.room, |program, policy| {
             let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
             match pool {
                 // What a discrete device does with the host's threads needs no pool of its own.

@@ -115,7 +115,7 @@ fn a_key_that_messages_are_hashed_with_is_wiped() {
     let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
     let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
     let mut out = vec![0; jobs * p.sig_bytes()];
-    program.run_held(&batch, &mut told, &mut [&mut out[..]], &mut |_| Ok(())).unwrap().unwrap();
+    program.run_held(&batch, &mut told, &mut [&mut out[..]], &mut |_| Ok(()), true).unwrap().unwrap();
     assert!(!told.asked);
     // Without this, dropping would wipe all.
     gpu.submissions.store(0, Relaxed);

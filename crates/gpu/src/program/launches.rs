@@ -6,10 +6,10 @@ use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_fips205::plan::Op;
 use hypergrove_kernels::arguments::{
-    Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, Climbing, CompleteChains, Destinations, FetchSignatures,
-    ForsLeaves, ForsLeavesSolo, ForsNodes, GrowChains, HashForsRoots, HashMessages, KeepChains, KeptChains, LayOutKeys,
-    Layers, LeavesAgain, LinkChains, MayKeep, ReadCached, Roots, SelectValues, SignChains, Solo, Tiles, Trees, Wide,
-    XmssLeaves, XmssNodes, XmssSolo,
+    Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, Climbing, CompareSignatures, CompleteChains, Destinations,
+    FetchSignatures, ForsLeaves, ForsLeavesSolo, ForsNodes, GrowChains, HashForsRoots, HashMessages, KeepChains,
+    KeptChains, LayOutKeys, Layers, LeavesAgain, LinkChains, MayKeep, ReadCached, Roots, SelectValues, SignChains,
+    Solo, Tiles, Trees, Wide, XmssLeaves, XmssNodes, XmssSolo,
 };
 use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS};
 use std::ops::Range;
@@ -333,6 +333,9 @@ impl<G: Gpu> GpuProgram<G> {
         if check {
             self.compare_roots(&signing, &mut steps);
         }
+        if self.compares {
+            self.compare_signatures(jobs, &mut steps);
+        }
         steps.push(self.download(l.flag, flag_words(p, jobs) * 4));
         steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
         steps.push(self.download(l.fors, jobs * p.k * p.n));
@@ -471,6 +474,21 @@ impl<G: Gpu> GpuProgram<G> {
         let count = if keep { grown } else { grown + signing.walked };
         let launches = self.climb(jobs, Layers { first: 0, count: count as u32 }, true);
         steps.extend(launches.into_iter().map(Step::Launch));
+    }
+
+    /// The second time's signatures compared with the first time's; with R, where the device has made it.
+    fn compare_signatures(&self, jobs: usize, steps: &mut Vec<Step>) {
+        let (p, l) = (self.p(), &self.layout);
+        let compare = CompareSignatures {
+            first: self.device(l.output),
+            second: self.signatures(),
+            words: p.sig_bytes() as u32 / 4,
+            skip: if self.hashed.is_some() { 0 } else { p.n as u32 / 4 },
+            agrees: self.device(l.compared),
+        };
+        steps.push(Step::Zero { at: self.device(l.compared), bytes: jobs * 4 });
+        steps.push(Step::Launch(self.rows(jobs, compare)));
+        steps.push(self.download(l.compared, jobs * 4));
     }
 
     /// Where the leaves of a group are that are computed once more.

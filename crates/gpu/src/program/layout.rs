@@ -23,6 +23,8 @@ pub(super) struct Layout {
     pub(super) positions: Part,
     /// What the device makes positions from: room for the longest M′ that it hashes, and a key, for each job.
     pub(super) messages: Part,
+    /// Of each job whether its signatures agree, if they are computed twice.
+    pub(super) compared: Part,
     pub(super) flag: Part,
     pub(super) input: Part,
     pub(super) roots: Part,
@@ -159,6 +161,7 @@ impl Shape {
             window,
             seeds: shared((when(op != Op::Cache, jobs).max(1) * (2 * n + 8)).max(FEW_KEYS * KEY_WORDS * 4)),
             positions: shared(when(hashes, jobs * (JOB_WORDS + p.k) * 4)),
+            compared: shared(when(signs, jobs * 4)),
             flag: shared(when(signs, flag_words(p, jobs) * 4)),
             roots: shared(if op == Op::Cache { jobs * n } else { when(hashes, jobs * (p.d + 1) * n) }),
             fors: shared(when(hashes, jobs * p.k * n)),

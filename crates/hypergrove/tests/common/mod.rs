@@ -244,6 +244,7 @@ impl Program for MockProgram {
         digests: &mut dyn Digests,
         rows: &mut [&mut [u8]],
         accept: Accept<'_>,
+        twice: bool,
     ) -> Option<Result<Timing, Error>> {
         let (p, op) = (self.plan().params, self.plan().op);
         if op != Op::Sign || self.elsewhere || self.mock.memory == 0 {
@@ -262,6 +263,19 @@ impl Program for MockProgram {
                 let is_wrong = self.mock.wrong_roots.try_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
                 *roots.last_mut().unwrap() ^= u8::from(is_wrong);
                 accept(&roots)?;
+            }
+            if twice {
+                let mut again = vec![0; out.len()];
+                self.elsewhere = true;
+                let positions = digests.positions_again()?;
+                let done = self.run(&Batch { positions: &positions, ..*batch }, &mut again);
+                self.elsewhere = false;
+                done?;
+                let size = p.sig_bytes();
+                let differs = out.chunks_exact(size).zip(again.chunks_exact(size)).position(|(a, b)| a != b);
+                if let Some(job) = differs {
+                    return Err(Error::differs(format!("mock:{}", self.device), "the output of Sign", job));
+                }
             }
             let mut from = out.chunks_exact(p.sig_bytes());
             for to in rows.iter_mut().flat_map(|rows| rows.chunks_exact_mut(p.sig_bytes())) {

@@ -212,6 +212,19 @@ arguments! {
         /// Whether R is made.
         makes_r: bool => flags: SIGN,
     }
+    /// Whether signatures that were computed twice are the same. A block a job.
+    CompareSignatures for Compare => {
+        /// The first time's signatures.
+        first: u64 => sigs,
+        /// The second time's: each job's lies in the place before its own, the first job's in the last.
+        second: u64 => outs,
+        /// Words of a signature.
+        words: u32 => count,
+        /// Words that each begins with and that are not compared.
+        skip: u32 => skip,
+        /// Where it is noted that a job's signatures agree.
+        agrees: u64 => flag,
+    }
     /// All chains of leaves, to their ends. A thread a chain.
     GrowChains for Chains => {
         /// The jobs.
