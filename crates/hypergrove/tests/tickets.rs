@@ -1087,8 +1087,8 @@ fn every_set_has_one_result_whatever_devices_do() {
         let results = collected(tickets);
         let lost = results.iter().filter(|result| result.is_err()).count();
         results.iter().flatten().for_each(are_signed);
-        // The panic is that of one set, and nobody knows which device it came from.
-        assert_eq!(lost, usize::from(number == 2), "{number}");
+        // The panic is that of the sets of one batch, and nobody knows which device it came from.
+        assert!(if number == 2 { (1..20).contains(&lost) } else { lost == 0 }, "{number}: {lost} are lost");
         let all = "one of mock:0, mock:1 failed: a thread that ran this set of rows panicked";
         assert!(results.iter().flat_map(|result| result.as_ref().err()).all(|why| why.to_string() == all));
         assert_eq!(engine.stats().tickets.running, 0);

@@ -535,6 +535,17 @@ impl Scheduler {
         self.run_on(devices, may_switch, jobs, sink)
     }
 
+    /// [`run`](Scheduler::run) of blocks, whose number their iterator knows. They count for `total` jobs, and may differ in size.
+    pub fn run_blocks<'a, J: Job + 'a>(
+        &'a self,
+        total: usize,
+        blocks: &mut dyn Iterator<Item = J>,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
+        let (devices, may_switch) = self.devices();
+        self.run_counted(devices, may_switch, Some(total), blocks, sink)
+    }
+
     /// [`run`](Scheduler::run) of jobs of one kind that wait for others to join them. Where the host alone computes, they are a batch of one
     /// of its threads, and other such batches run at the same time: no thread waits for another one's share.
     pub fn run_together<'a, J: Job + 'a>(
@@ -605,6 +616,18 @@ impl Scheduler {
         jobs: &mut dyn Iterator<Item = J>,
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
+        self.run_counted(devices, may_switch, None, jobs, sink)
+    }
+
+    /// [`run_on`](Scheduler::run_on); `total` is what the jobs count for, if that is known.
+    fn run_counted<'a, J: Job + 'a>(
+        &'a self,
+        devices: Vec<&'a Worker>,
+        may_switch: bool,
+        total: Option<usize>,
+        jobs: &mut dyn Iterator<Item = J>,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
         self.same_process()?;
         let mut jobs = jobs.fuse();
         // A single job has permits of its own.
@@ -622,9 +645,11 @@ impl Scheduler {
                 Ok(())
             }
             (first, second) => {
-                let (kind, each) = first.as_ref().map_or((None, 1), |job| (job.ask().ok(), job.count()));
+                let (kind, of_first) = first.as_ref().map_or((None, 1), |job| (job.ask().ok(), job.count()));
                 let jobs = first.into_iter().chain(second).chain(jobs);
-                let total = jobs.size_hint().1.and_then(|blocks| blocks.checked_mul(each));
+                let most = jobs.size_hint().1;
+                let each = total.zip(most).map_or(of_first, |(total, blocks)| total.div_ceil(blocks.max(1)));
+                let total = total.or_else(|| most.and_then(|blocks| blocks.checked_mul(each)));
                 let measured = kind.zip(total).and_then(|(kind, total)| {
                     self.wants_host(&devices, kind, total).map(|with_host| (kind, total, with_host))
                 });
