@@ -960,7 +960,7 @@ fn a_set_that_lends_something_else_is_an_error_of_its_own() {
         })
     }
     let gate = Gate::default();
-    let (engine, _) = gate.device(mock(1, 1));
+    let (engine, device) = gate.device(mock(1, 1));
     let first = engine.submit(fickle(3, 100)).unwrap();
     gate.wait_for(1);
     let tickets = [100, 1, 3, 100].map(|at_first| engine.submit(fickle(3, at_first)).unwrap());
@@ -973,6 +973,8 @@ fn a_set_that_lends_something_else_is_an_error_of_its_own() {
     let what = |result: Result<Fickle, Error>| result.map(drop).unwrap_err().to_string();
     let (other, panics) = (what(other), what(panics));
     assert!(other.contains("other columns") && panics.contains("rows panicked"), "{other}; {panics}");
+    let runs: Vec<usize> = device.log.runs.lock().unwrap().iter().map(|(_, jobs)| *jobs).collect();
+    assert_eq!(runs, [3, 6], "the right ones share a run");
 }
 
 #[test]
