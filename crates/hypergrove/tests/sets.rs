@@ -14,10 +14,11 @@ const SOON: Duration = Duration::from_secs(600);
 
 /// Lets runs of a device end one by one. Without it, all go on.
 struct Turnstile {
+    /// The first field: an engine that is dropped waits for its runs.
+    go: Option<Sender<()>>,
     engine: Engine,
     device: Mock,
     came: Receiver<u32>,
-    go: Option<Sender<()>>,
 }
 
 impl Turnstile {
@@ -65,7 +66,7 @@ fn turnstile(
     engine.generate(P).unwrap();
     device.log.runs.lock().unwrap().clear();
     is_armed.store(true, SeqCst);
-    Turnstile { engine, device, came, go: Some(go) }
+    Turnstile { go: Some(go), engine, device, came }
 }
 
 /// What a caller chooses for its set.

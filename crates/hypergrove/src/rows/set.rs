@@ -208,6 +208,8 @@ fn indices<K>(keys: &RowSigningKeys<'_, K>) -> usize {
 /// device uses it any more.
 ///
 /// In a queue a set counts as its rows, and as the bytes of its columns. Columns that do not fit each other make `submit` refuse the set.
+/// Sets of one type `T` and one kind that wait at the same time run together, and their rows share launches; so callers do best to use one type. Kind
+/// means the parameter set, the operation and the number of cached layers. Keys, modes and randomizers may differ.
 /// A ticket's error drops the memory, and the results that it has by then. The engine wipes no other memory than its own: keep private
 /// keys in `Zeroizing` or in `Memory`.
 ///
