@@ -25,7 +25,7 @@ mod sync {
 
 pub use call::Sink;
 pub use choice::{DeviceChoice, Wake};
-pub use memory::Memory;
+pub use memory::{Memory, check_memory};
 pub use permits::Waits;
 pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
@@ -50,6 +50,10 @@ use std::time::{Duration, Instant};
 
 /// Faults that are kept.
 const MOST_FAULTS: usize = 64;
+
+/// If one job needs more bytes than these, the operating system is asked whether it gives them: a caller may choose a large budget, and layers
+/// to be cached that take terabytes.
+const MUCH: u64 = 256 << 20;
 
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
@@ -485,6 +489,11 @@ impl Scheduler {
         let memory = self.memory_alone(job.owned());
         if needs > memory {
             return Err((Failure::Job(self.out_of_memory(worker, needs)), job));
+        }
+        if needs > MUCH
+            && let Err(why) = check_memory(needs)
+        {
+            return Err((Failure::Job(why), job));
         }
         let room = (memory - held, memory - held);
         let count = job.count();
