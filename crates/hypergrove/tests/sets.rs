@@ -102,7 +102,7 @@ fn letters(number: usize, rows: usize) -> Letters {
         keys: keys.into(),
         public: public.into(),
         of,
-        context: (number % 2 == 0).then(|| vec![number as u8; number]),
+        context: number.is_multiple_of(2).then(|| vec![number as u8; number]),
         given: (number % 3 == 1).then(|| (0..rows * P.n).map(|i| (i + number) as u8).collect()),
         is_hedged: number % 3 == 2,
         messages: (0..4 * rows).map(|i| (i * number) as u8).collect(),

@@ -523,7 +523,7 @@ fn letters(number: u8, rows: usize) -> Letters {
     Letters {
         public: keys.iter().map(SigningKey::verifying_key).collect(),
         keys: keys.into(),
-        encoded: (number % 2 == 0).then_some(encoded),
+        encoded: number.is_multiple_of(2).then_some(encoded),
         of,
         messages: (0..3 * rows).map(|i| i as u8 ^ number).collect(),
         seeds: (number % 2 == 1).then(|| (0..rows).map(|row| [row as u8 ^ number; 32]).collect()),
