@@ -56,7 +56,7 @@ pub enum Error {
         device: String,
         /// Bytes that it takes: of one job, where jobs can be done one after the other.
         needs: u64,
-        /// Bytes that there are.
+        /// Bytes that there are; 0 if the operating system refuses them.
         has: u64,
     },
     /// An argument has the wrong length.
@@ -123,6 +123,11 @@ impl Error {
         Error::Io { what: format!("{threads} threads could not be started: {why}; use fewer") }
     }
 
+    /// Memory of the host that the operating system refuses.
+    pub fn no_memory(needs: u64) -> Error {
+        Error::OutOfMemory { device: "the host".into(), needs, has: 0 }
+    }
+
     /// What belongs to the process that this one was forked from.
     pub(crate) fn of_parent() -> Error {
         let what = "this engine's threads belong to the process that this one was forked from; make a new engine";
@@ -164,6 +169,9 @@ impl core::fmt::Display for Error {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Error::Unsupported { device, what } => write!(f, "{device} cannot execute {what}"),
+            Error::OutOfMemory { device, needs, has: 0 } => {
+                write!(f, "{device} gives no {} of memory for this; ask for less", Size(*needs))
+            }
             Error::OutOfMemory { device, needs, has } => write!(
                 f,
                 "{device} has {} for this, which needs {}; raise the memory budget or use another device",

@@ -98,7 +98,8 @@ impl EngineBuilder {
         self.cache = Some(directory);
         self
     }
-    /// Sets the number of CPU threads; by default as many as the operating system offers. With 1, the CPU works on the calling thread.
+    /// Sets the number of CPU threads, at most 65,535; by default as many as the operating system offers. With 1, the CPU works on the calling
+    /// thread.
     pub fn threads(mut self, threads: usize) -> EngineBuilder {
         self.threads = Some(threads);
         self
@@ -118,8 +119,8 @@ impl EngineBuilder {
         self
     }
     /// How long the job of a [ticket](Engine::submit) waits for others, at most, though it could begin; otherwise it begins at once. Jobs that
-    /// are enough for a batch do not wait, and a [set of rows](crate::rows::RowSet), which is a batch by itself, never waits. On the CPUs that
-    /// were measured no delay made the rate higher, and with few callers each made it lower. On GPUs it was not measured.
+    /// are enough for a batch do not wait; a [set of rows](crate::rows::RowSet) counts as its rows. On the CPUs that were measured no delay made
+    /// the rate higher, and with few callers each made it lower. On GPUs it was not measured.
     pub fn max_delay(mut self, delay: Duration) -> EngineBuilder {
         self.max_delay = delay;
         self
@@ -161,6 +162,10 @@ impl EngineBuilder {
     pub fn build(mut self) -> Result<Engine, Error> {
         let threads = match self.threads {
             Some(0) => return Err(Error::Value { what: "an engine with 0 threads; use 1 or more".into() }),
+            Some(threads) if threads > rayon::max_num_threads() => {
+                let what = format!("an engine with {threads} threads; use at most {}", rayon::max_num_threads());
+                return Err(Error::Value { what });
+            }
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
         };

@@ -134,7 +134,7 @@ macro_rules! queued {
     ($($owned:ty => $out:ty, $discard:expr;)*) => {$(
         impl Queued for $owned {
             type Out = $out;
-            const MERGES: bool = true;
+            const BY_ALL_THREADS: bool = false;
 
             fn ask(&self) -> Result<Kind, Error> {
                 scheduler::Job::ask(&self.lend()?)

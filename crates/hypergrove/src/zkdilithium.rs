@@ -33,7 +33,7 @@ mod tickets;
 
 pub use engine::{Engine, EngineBuilder};
 pub use keys::SigningKeys;
-pub(crate) use rows::KeyRows;
+pub(crate) use rows::{KeyCall, KeyRows};
 pub use rows::{RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
 pub use tickets::GenerateJob;
 

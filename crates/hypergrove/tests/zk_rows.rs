@@ -5,11 +5,11 @@ mod common;
 
 use common::columns;
 use hypergrove::backend::{Checked, Policy, Reference};
-use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus};
+use hypergrove::rows::{Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{MUSIZE, PK_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
     Engine, EngineBuilder, Fe, Message, Op, RowMessages, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob,
-    VerifyRows,
+    VerifyRows, VerifyingKey,
 };
 use hypergrove::{Backend, Cpu, Device, Error, Isa, Timing};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
@@ -18,7 +18,9 @@ use std::iter::zip;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What happens after a run: given the device, and how many it ran so far.
 type After = dyn Fn(u32, usize) -> Result<Answer, Error> + Send + Sync;
@@ -498,4 +500,149 @@ fn devices_that_fail_lose_no_row() {
     let call = AssertUnwindSafe(|| panics.sign_rows(&rows, &mut signatures, &mut statuses));
     catch_unwind(call).unwrap_err();
     is_done(&statuses, &signatures);
+}
+
+/// What a caller chooses for its set.
+struct Letters {
+    keys: Vec<SigningKey>,
+    public: Vec<VerifyingKey>,
+    encoded: Option<Vec<u8>>,
+    of: Vec<u32>,
+    messages: Vec<u8>,
+    seeds: Option<Vec<[u8; 32]>>,
+    private: Vec<u8>,
+    signatures: Vec<u8>,
+    statuses: Vec<RowStatus>,
+}
+
+/// Of each number other keys and messages.
+fn letters(number: u8, rows: usize) -> Letters {
+    let keys = [number, number + 100].map(|of| SigningKey::from_seed(&[of; 32]));
+    let of: Vec<u32> = (0..rows).map(|row| (row % 2) as u32).collect();
+    let encoded = of.iter().flat_map(|of| keys[*of as usize].verifying_key().as_bytes().to_vec()).collect();
+    Letters {
+        public: keys.iter().map(SigningKey::verifying_key).collect(),
+        keys: keys.into(),
+        encoded: number.is_multiple_of(2).then_some(encoded),
+        of,
+        messages: (0..3 * rows).map(|i| i as u8 ^ number).collect(),
+        seeds: (number % 2 == 1).then(|| (0..rows).map(|row| [row as u8 ^ number; 32]).collect()),
+        private: vec![0; rows * SK_BYTES],
+        signatures: vec![1; rows * SIG_BYTES],
+        statuses: vec![RowStatus::default(); rows],
+    }
+}
+
+fn to_sign(it: &mut Letters) -> RowCall<'_> {
+    RowCall::ZkDilithiumSign {
+        rows: SignRows {
+            keys: RowSigningKeys::Table { keys: &it.keys, of: &it.of },
+            messages: Column::packed(&it.messages, 3).into(),
+        },
+        signatures: &mut it.signatures,
+        statuses: &mut it.statuses,
+    }
+}
+
+fn to_verify(it: &mut Letters) -> RowCall<'_> {
+    RowCall::ZkDilithiumVerify {
+        rows: VerifyRows {
+            keys: match &it.encoded {
+                Some(keys) => RowVerifyingKeys::Encoded(Column::packed(keys, PK_BYTES)),
+                None => RowVerifyingKeys::Table { keys: &it.public, of: &it.of },
+            },
+            messages: Column::packed(&it.messages, 3).into(),
+            signatures: Column::packed(&it.signatures, SIG_BYTES),
+        },
+        statuses: &mut it.statuses,
+    }
+}
+
+fn to_make(it: &mut Letters) -> RowCall<'_> {
+    RowCall::ZkDilithiumKeygen { seeds: it.seeds.as_deref(), private: &mut it.private, public: None }
+}
+
+/// A device whose first run waits for the test, and then fails if it is to. Others wait in the queue meanwhile.
+fn gated(fails: bool) -> (Gpu, Receiver<()>, Sender<()>) {
+    let ((here, came), (go, passes)) = (channel(), channel::<()>());
+    let (here, passes) = (Mutex::new(here), Mutex::new(passes));
+    let after = move |device, nth| {
+        if nth == 0 {
+            here.lock().unwrap().send(()).unwrap();
+            let _ = passes.lock().unwrap().recv();
+        }
+        if fails { Err(dead(device)) } else { Ok(Answer::Right) }
+    };
+    (Gpu { jobs: 64, queue: 1, ..Gpu::new(after) }, came, go)
+}
+
+#[test]
+fn sets_share_launches() {
+    let builds: [fn(EngineBuilder) -> EngineBuilder; 2] = [|it| it, |it| it.redundant(true).verify_signatures(true)];
+    for (number, build) in builds.into_iter().enumerate() {
+        for fails in [false, true] {
+            let mut sets: Vec<Letters> = (0..6).map(|set| letters(set, 3 + set as usize)).collect();
+            for lend in [to_sign, to_verify, to_make] {
+                let (gpu, came, go) = gated(fails);
+                let engine = build(gpu.builder(1)).build().unwrap();
+                sets[3].of[2] = 9;
+                let mut waiting = std::mem::take(&mut sets).into_iter();
+                let mut submit = |count| -> Vec<_> {
+                    let sets = waiting.by_ref().take(count);
+                    sets.map(|it| engine.submit(RowSet::new(it, lend)).unwrap()).collect()
+                };
+                let mut tickets = submit(1);
+                came.recv_timeout(Duration::from_secs(600)).unwrap();
+                tickets.extend(submit(5));
+                drop(go);
+                let results: Vec<_> = tickets.into_iter().map(hypergrove::Ticket::wait).collect();
+                if fails {
+                    let is_lost = |result: Result<Letters, Error>| result.map(drop).unwrap_err() == dead(0);
+                    assert!(results.into_iter().all(is_lost));
+                    break;
+                }
+                sets = results.into_iter().map(Result::unwrap).collect();
+                // By powers of two: 3 rows, and 30.
+                assert_eq!(engine.stats().tickets.batch_sizes, [0, 1, 0, 0, 1]);
+                if number == 0 {
+                    assert_eq!(gpu.runs[0].load(SeqCst), 2);
+                }
+                for it in &mut sets {
+                    match lend(it) {
+                        RowCall::ZkDilithiumKeygen { seeds: Some(seeds), private, .. } => {
+                            for (seed, private) in zip(seeds, private.chunks(SK_BYTES)) {
+                                assert!(private == SigningKey::from_seed(seed).to_bytes().as_slice());
+                            }
+                        }
+                        RowCall::ZkDilithiumKeygen { private, .. } => {
+                            assert!(private.chunks(SK_BYTES).all(|key| SigningKey::from_bytes(key).is_ok()));
+                        }
+                        RowCall::ZkDilithiumSign { .. } => {
+                            for (row, of) in it.of.iter().enumerate() {
+                                let signature = &it.signatures[row * SIG_BYTES..][..SIG_BYTES];
+                                let Some(key) = it.keys.get(*of as usize) else {
+                                    assert!(it.statuses[row] == RowStatus::NoSuchKey && is_zero(signature));
+                                    continue;
+                                };
+                                assert_eq!(it.statuses[row], RowStatus::Signed);
+                                let message = Message::Bytes(&it.messages[3 * row..][..3]);
+                                assert!(key.sign_message(message).unwrap().as_bytes() == signature);
+                            }
+                            it.signatures[0] ^= 1;
+                        }
+                        _ => {
+                            for (row, of) in it.of.iter().enumerate() {
+                                let expected = match (row, of) {
+                                    (_, 9) => RowStatus::NoSuchKey,
+                                    (0, _) => RowStatus::Invalid,
+                                    _ => RowStatus::Valid,
+                                };
+                                assert_eq!(it.statuses[row], expected);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

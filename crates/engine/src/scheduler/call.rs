@@ -178,7 +178,7 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
     /// Other devices may take over.
     may_switch: bool,
     jobs: SubBatches<I>,
-    /// What a job of the source counts for: blocks of one size, but for the last.
+    /// What a job of the source counts for, on average.
     each: usize,
     feed: Option<&'a Feed<J>>,
     /// The first job that was never part of a chunk.
@@ -207,7 +207,7 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
 }
 
 impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
-    /// A call for these jobs, each of which counts for `each`; `feed` is where they come from, if from one.
+    /// A call for these jobs, each of which counts for `each` on average; `feed` is where they come from, if from one.
     pub(super) fn new(
         scheduler: &'a Scheduler,
         devices: Vec<&'a Worker>,

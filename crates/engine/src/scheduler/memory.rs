@@ -4,6 +4,7 @@ use super::permits::lock;
 use super::{Scheduler, Worker};
 use crate::{Error, ReachableMemory};
 use std::fmt;
+use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -63,6 +64,16 @@ impl Pool {
     pub(super) fn stats(&self) -> (u64, u64) {
         (self.in_use.load(Relaxed), self.idle_bytes())
     }
+}
+
+/// An error if the operating system refuses so many bytes now. A caller's number may ask for any number of bytes, and an allocation that fails
+/// ends the process.
+pub fn check_memory(bytes: u64) -> Result<(), Error> {
+    let mut all = Vec::<u8>::new();
+    let is_given = usize::try_from(bytes).is_ok_and(|bytes| all.try_reserve_exact(bytes).is_ok());
+    // Or the compiler leaves an allocation out that has no use.
+    black_box(&mut all);
+    if is_given { Ok(()) } else { Err(Error::no_memory(bytes)) }
 }
 
 impl Memory {
@@ -138,8 +149,7 @@ impl Scheduler {
             Some(block) => block,
             None => {
                 let mut ordinary = Vec::new();
-                let refused = |_| Error::OutOfMemory { device: "the host".into(), needs: bytes as u64, has: 0 };
-                ordinary.try_reserve_exact(bytes).map_err(refused)?;
+                ordinary.try_reserve_exact(bytes).map_err(|_| Error::no_memory(bytes as u64))?;
                 ordinary.resize(bytes, 0);
                 Block::Ordinary(ordinary)
             }

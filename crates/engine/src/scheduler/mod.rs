@@ -25,7 +25,7 @@ mod sync {
 
 pub use call::Sink;
 pub use choice::{DeviceChoice, Wake};
-pub use memory::Memory;
+pub use memory::{Memory, check_memory};
 pub use permits::Waits;
 pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
@@ -50,6 +50,10 @@ use std::time::{Duration, Instant};
 
 /// Faults that are kept.
 const MOST_FAULTS: usize = 64;
+
+/// If one job needs more bytes than these, the operating system is asked whether it gives them: a caller may choose a large budget, and layers
+/// to be cached that take terabytes.
+const MUCH: u64 = 256 << 20;
 
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
@@ -486,6 +490,11 @@ impl Scheduler {
         if needs > memory {
             return Err((Failure::Job(self.out_of_memory(worker, needs)), job));
         }
+        if needs > MUCH
+            && let Err(why) = check_memory(needs)
+        {
+            return Err((Failure::Job(why), job));
+        }
         let room = (memory - held, memory - held);
         let count = job.count();
         let mut jobs = [(0, QueuedJob { job, group: Ok(group), held, count, block: (1, 0) })];
@@ -533,6 +542,17 @@ impl Scheduler {
     ) -> Result<(), Error> {
         let (devices, may_switch) = self.devices();
         self.run_on(devices, may_switch, jobs, sink)
+    }
+
+    /// [`run`](Scheduler::run) of blocks, whose number their iterator knows. They count for `total` jobs, and may differ in size.
+    pub fn run_blocks<'a, J: Job + 'a>(
+        &'a self,
+        total: usize,
+        blocks: &mut dyn Iterator<Item = J>,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
+        let (devices, may_switch) = self.devices();
+        self.run_counted(devices, may_switch, Some(total), blocks, sink)
     }
 
     /// [`run`](Scheduler::run) of jobs of one kind that wait for others to join them. Where the host alone computes, they are a batch of one
@@ -605,6 +625,18 @@ impl Scheduler {
         jobs: &mut dyn Iterator<Item = J>,
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
+        self.run_counted(devices, may_switch, None, jobs, sink)
+    }
+
+    /// [`run_on`](Scheduler::run_on); `total` is what the jobs count for, if that is known.
+    fn run_counted<'a, J: Job + 'a>(
+        &'a self,
+        devices: Vec<&'a Worker>,
+        may_switch: bool,
+        total: Option<usize>,
+        jobs: &mut dyn Iterator<Item = J>,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
         self.same_process()?;
         let mut jobs = jobs.fuse();
         // A single job has permits of its own.
@@ -622,9 +654,11 @@ impl Scheduler {
                 Ok(())
             }
             (first, second) => {
-                let (kind, each) = first.as_ref().map_or((None, 1), |job| (job.ask().ok(), job.count()));
+                let (kind, of_first) = first.as_ref().map_or((None, 1), |job| (job.ask().ok(), job.count()));
                 let jobs = first.into_iter().chain(second).chain(jobs);
-                let total = jobs.size_hint().1.and_then(|blocks| blocks.checked_mul(each));
+                let most = jobs.size_hint().1;
+                let each = total.zip(most).map_or(of_first, |(total, blocks)| total.div_ceil(blocks.max(1)));
+                let total = total.or_else(|| most.and_then(|blocks| blocks.checked_mul(each)));
                 let measured = kind.zip(total).and_then(|(kind, total)| {
                     self.wants_host(&devices, kind, total).map(|with_host| (kind, total, with_host))
                 });

@@ -41,8 +41,8 @@ const FEW: isize = 64;
 pub trait Queued: Send + Sized + 'static {
     /// What becomes of it.
     type Out: Send + 'static;
-    /// Whether several jobs are done together. If not, each is a batch of its own.
-    const MERGES: bool;
+    /// Whether all threads of the host run a batch together, where the host alone computes. If not, each thread runs batches of its own.
+    const BY_ALL_THREADS: bool;
     /// What kind of program does it, or why none can.
     fn ask(&self) -> Result<Kind, Error>;
     /// Runs jobs of one kind. `sink` gets each job's index and result, in order; an error is that of all jobs whose result it did not get.
@@ -209,19 +209,18 @@ struct Line {
 type Patience = (Duration, Instant);
 
 impl Line {
-    /// Whether it has jobs, and a batch of them may begin. While a GPU does other batches of the line, jobs that could be done together wait
+    /// Whether it has jobs, and a batch of them may begin. While a GPU does other batches of the line, jobs wait
     /// until they are a full batch, or a fair share of all jobs: small batches would keep the GPU from large ones. (An H200 signs by
     /// 128f for 4,096 callers 135,000 times a second, without this rule 121,000 times, and 95,000 times if four batches run at a time.)
     fn may_begin(&self) -> bool {
         let (jobs, Pay { most, of_thread, slots, .. }) = (self.entries.jobs(), self.pay);
-        let gathers = of_thread.is_none() && self.entries.merges();
         let is_share = self.running == 0 || jobs >= most || jobs.saturating_mul(self.running + 2) >= jobs + self.taken;
-        self.entries.len() > 0 && self.running < slots && (is_share || !gathers)
+        self.entries.len() > 0 && self.running < slots && (is_share || of_thread.is_some())
     }
 
-    /// How long its jobs still wait for others; `None` if they may begin. Jobs that are done alone never wait.
+    /// How long its jobs still wait for others; `None` if they may begin.
     fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
-        let is_enough = !self.entries.merges() || self.entries.jobs() >= self.pay.of_thread.unwrap_or(self.pay.most);
+        let is_enough = self.entries.jobs() >= self.pay.of_thread.unwrap_or(self.pay.most);
         let since = self.entries.since().filter(|_| !is_enough)?;
         max_delay.checked_sub(now - since).filter(|rest| !rest.is_zero())
     }
@@ -233,8 +232,8 @@ trait Entries: Any + Send {
     fn len(&self) -> usize;
     /// Jobs that the entries count for.
     fn jobs(&self) -> usize;
-    /// Whether its jobs are done together.
-    fn merges(&self) -> bool;
+    /// [`Queued::BY_ALL_THREADS`] of its jobs.
+    fn by_all_threads(&self) -> bool;
     /// A job was withdrawn that counts for so many.
     fn withdraw(&mut self, jobs: usize);
     /// When its first job was submitted.
@@ -253,7 +252,7 @@ impl<J: Queued> Entries for Waiting<J> {
     fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn Batch>>, isize) {
         let (mut batch, mut withdrawn) = (Jobs { jobs: Vec::new(), entries: Vec::new() }, 0);
         let (now, mut count) = (Instant::now(), 0);
-        while count < most && (J::MERGES || batch.jobs.is_empty()) {
+        while count < most {
             let Some(entry) = self.entries.front() else { break };
             // A job that counts for many waits for the next batch, unless it is alone.
             if count > 0 && count.saturating_add(entry.size.jobs) > most {
@@ -283,8 +282,8 @@ impl<J: Queued> Entries for Waiting<J> {
         self.jobs
     }
 
-    fn merges(&self) -> bool {
-        J::MERGES
+    fn by_all_threads(&self) -> bool {
+        J::BY_ALL_THREADS
     }
 
     fn withdraw(&mut self, jobs: usize) {
@@ -477,6 +476,7 @@ impl State {
                 _ if all => usize::MAX,
                 // While each thread does a batch of this size, as many wait; jobs that waited for each other stay together.
                 Some(few) if line.entries.jobs() < line.pay.most => match patience {
+                    _ if line.entries.by_all_threads() => few.saturating_mul(slots),
                     None => whole(few.min(in_flight.div_ceil(slots + 1)), line.pay.lanes),
                     Some(_) => few,
                 },

@@ -6,11 +6,12 @@ use crate::run::{Failed, Jobs, Run, room};
 use crate::{Error, Op, Params};
 use hypergrove_engine::Key;
 use hypergrove_engine::programs::{Group, GroupFacts, Kind};
-use hypergrove_engine::scheduler::{Job, Options, Place, QueuedJob};
+use hypergrove_engine::scheduler::{Job, Options, Place, QueuedJob, Scheduler};
 use hypergrove_fips205::Position;
 use hypergrove_taint::declassify;
 use rayon::prelude::*;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
+use std::{mem, ptr};
 
 /// Rows that a thread reads, at least: reading one takes less than a microsecond.
 const ROWS_OF_A_THREAD: usize = 512;
@@ -19,9 +20,9 @@ const ROWS_OF_A_THREAD: usize = 512;
 /// and 0.1 ms until other threads have begun.)
 const FEW_ROWS: usize = 1024;
 
-/// Rows of a call, by their columns.
+/// A reference to the columns of a call of rows.
 pub(crate) trait Rows: Copy + Send + Sync {
-    /// What the columns have of a row.
+    /// What the columns have of a row, and a reference to the columns: a device may run rows of several calls together.
     type Row: Copy + Send + Sync;
     /// Results of some rows, before the caller gets them.
     type Answers<'m>: Sync;
@@ -39,9 +40,8 @@ pub(crate) trait Rows: Copy + Send + Sync {
     }
     /// A row, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
     fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
-    /// Results of rows, one at least, that passed the checks. `memory` is kept between chunks.
+    /// Results of rows, one at least, that passed the checks. Rows of one call lie together. `memory` is kept between chunks.
     fn compute<'m>(
-        &self,
         place: &Place<'_>,
         group: Group,
         rows: &[Self::Row],
@@ -53,7 +53,6 @@ pub(crate) trait Rows: Copy + Send + Sync {
     /// caller's memory for these rows in as many parts as there are. Gives each row's status; what was not signed is overwritten
     /// with zeros. `None` where results are checked later, or where something is wrong with a row.
     fn compute_held(
-        &self,
         _: &Place<'_>,
         _: Group,
         _: &[Self::Row],
@@ -68,7 +67,7 @@ pub(crate) trait Rows: Copy + Send + Sync {
     fn held(facts: &GroupFacts, options: &Options) -> usize;
 }
 
-/// Rows of SLH-DSA.
+/// The same for rows of SLH-DSA.
 pub(crate) trait SlhRows: Copy + Send + Sync {
     const OP: Op;
     type Row: Copy + Send + Sync;
@@ -80,17 +79,16 @@ pub(crate) trait SlhRows: Copy + Send + Sync {
         0
     }
     /// Whether a row needs n fresh random bytes.
-    fn is_hedged(&self) -> bool {
+    fn is_hedged(_: &Self::Row) -> bool {
         false
     }
     /// [`Rows::check_columns`].
     fn check_columns(&self, rows: usize) -> Result<(), Error>;
     fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
     /// [`Jobs::run`] of some rows.
-    fn run(&self, run: &Run<'_>, rows: &[Self::Row], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
+    fn run(run: &Run<'_>, rows: &[Self::Row], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
     /// [`Rows::compute_held`].
     fn run_held(
-        &self,
         _: &Run<'_>,
         _: &[Self::Row],
         _out: &mut [&mut [u8]],
@@ -132,7 +130,6 @@ impl<R: SlhRows> Rows for R {
     }
 
     fn compute<'m>(
-        &self,
         place: &Place<'_>,
         group: Group,
         rows: &[R::Row],
@@ -141,12 +138,11 @@ impl<R: SlhRows> Rows for R {
         let facts = place.worker.programs.facts(group)?;
         let size = facts.plan().out_bytes();
         let out = room(memory, rows.len() * size);
-        let failed = (Run { place: *place, facts: &facts }).output(SomeRows { of: *self, rows }, out)?;
+        let failed = (Run { place: *place, facts: &facts }).output(SomeRows::<R>(rows), out)?;
         Ok(Output { bytes: out, size, failed })
     }
 
     fn compute_held(
-        &self,
         place: &Place<'_>,
         group: Group,
         rows: &[R::Row],
@@ -157,7 +153,7 @@ impl<R: SlhRows> Rows for R {
             Ok(facts) => facts,
             Err(why) => return Some(Err(why)),
         };
-        let done = self.run_held(&Run { place: *place, facts: &facts }, rows, out, memory)?;
+        let done = R::run_held(&Run { place: *place, facts: &facts }, rows, out, memory)?;
         Some(done.map(|()| vec![RowStatus::Signed; rows.len()]))
     }
 
@@ -173,39 +169,84 @@ impl<R: SlhRows> Rows for R {
     }
 }
 
-/// Successive rows, and where their results go.
+/// A block that is cut from a larger one: at first from a whole call's.
+pub(crate) trait Cut: Job<Out = ()> {
+    /// Takes so many jobs from the front.
+    fn cut(&mut self, jobs: usize) -> Self;
+}
+
+/// Runs calls of one kind, each given as a block of all its rows, as one call of the scheduler. So rows of several calls may share a chunk. `take`
+/// gets the number of the call and of the rows of each block that is done, in order.
+pub(crate) fn run_calls<B: Cut>(
+    scheduler: &Scheduler,
+    calls: Vec<B>,
+    block: usize,
+    take: &mut dyn FnMut(usize, usize, Result<(), Error>) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    let rows: Vec<usize> = calls.iter().map(Job::count).collect();
+    let (total, blocks) = (rows.iter().sum(), rows.iter().map(|rows| rows.div_ceil(block)).sum::<usize>());
+    let mut calls = calls.into_iter().filter(|call| call.count() > 0);
+    let mut left = None;
+    let mut blocks = (0..blocks).map(|_| {
+        let mut call: B = left.take().or_else(|| calls.next()).expect("as many blocks as the calls have");
+        let next = call.cut(block.min(call.count()));
+        left = Some(call).filter(|call| call.count() > 0);
+        next
+    });
+    let mut waiting = rows.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
+    scheduler.run_blocks(total, &mut blocks, &mut |count, done| {
+        let (call, rows) = waiting.peek_mut().expect("its call has rows left");
+        let call = *call;
+        *rows -= count;
+        if *rows == 0 {
+            waiting.next();
+        }
+        take(call, count, done)
+    })
+}
+
+/// Successive rows of a call, and where their results go.
 pub(crate) struct RowBlock<'a, R> {
     pub(super) rows: R,
+    /// The number of the call.
+    pub(super) call: usize,
     pub(super) options: Options,
     pub(super) first: usize,
     pub(super) statuses: &'a mut [RowStatus],
     pub(super) out: &'a mut [u8],
 }
 
-/// Some rows of a call.
-#[derive(Clone, Copy)]
-struct SomeRows<'a, R: SlhRows> {
-    of: R,
-    rows: &'a [R::Row],
+impl<R: Rows> Cut for RowBlock<'_, R> {
+    fn cut(&mut self, jobs: usize) -> Self {
+        let (statuses, others) = mem::take(&mut self.statuses).split_at_mut(jobs);
+        let (out, other_outs) = mem::take(&mut self.out).split_at_mut(jobs * self.rows.out_bytes());
+        let first = self.first;
+        (self.first, self.statuses, self.out) = (first + jobs, others, other_outs);
+        RowBlock { first, statuses, out, ..*self }
+    }
 }
+
+/// Some rows of calls.
+#[derive(Clone, Copy)]
+struct SomeRows<'a, R: SlhRows>(&'a [R::Row]);
 
 impl<R: SlhRows> Jobs for SomeRows<'_, R> {
     const OP: Op = R::OP;
 
     fn len(&self) -> usize {
-        self.rows.len()
+        self.0.len()
     }
 
     fn part(&self, range: Range<usize>) -> Self {
-        SomeRows { rows: &self.rows[range], ..*self }
+        SomeRows(&self.0[range])
     }
 
     fn is_hedged(&self) -> bool {
-        self.of.is_hedged()
+        self.0.iter().any(R::is_hedged)
     }
 
     fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        self.of.run(run, self.rows, fresh, out)
+        R::run(run, self.0, fresh, out)
     }
 }
 
@@ -233,13 +274,14 @@ impl<R: Rows> Job for RowBlock<'_, R> {
         blocks: &mut [(usize, QueuedJob<Self>)],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        // All blocks of a call are of the same columns and of one group.
-        let (of, group) = match blocks.first() {
-            Some((_, QueuedJob { job, group: Ok(group), .. })) => (job.rows, *group),
+        // All blocks are of one kind, and so of one group.
+        let (to_size, group) = match blocks.first() {
+            Some((_, QueuedJob { job, group: Ok(group), .. })) => (job.rows.out_bytes(), *group),
             _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
         };
         let count = blocks.iter().map(|(_, asked)| asked.count).sum();
-        let read = read(place, of, blocks, count);
+        assert!(blocks.is_sorted_by_key(|(_, asked)| asked.job.call), "blocks of a call lie together");
+        let read = read(place, blocks, count);
         // The status of every row if some cannot be computed, and where each block begins among those that can and among all.
         let statuses: Vec<RowStatus> = match read.iter().all(Result::is_ok) {
             true => Vec::new(),
@@ -253,16 +295,16 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             start = (start.0 + computed.unwrap_or(asked.count), start.1 + asked.count);
         }
         let rows: Vec<R::Row> = read.into_iter().filter_map(Result::ok).collect();
-        let (statuses, to_size) = (&statuses, of.out_bytes());
+        let statuses = &statuses;
         let mut held = None;
         if !rows.is_empty() && to_size > 0 && (R::TAKES_GAPS || rows.len() == count) {
             let out = blocks.iter_mut().map(|(_, asked)| &mut *asked.job.out);
             let mut out = parts(out, statuses, to_size);
-            held = of.compute_held(place, group, &rows, &mut out, memory).transpose()?;
+            held = R::compute_held(place, group, &rows, &mut out, memory).transpose()?;
         }
         let answers = match rows.is_empty() || held.is_some() {
             true => None,
-            false => Some(of.compute(place, group, &rows, memory)?),
+            false => Some(R::compute(place, group, &rows, memory)?),
         };
         // Only now that the checks have passed are results written to the caller, or given a status.
         let hand_over = |((_, asked), (mut nth, start)): (&mut (usize, QueuedJob<Self>), (usize, usize))| {
@@ -320,20 +362,52 @@ fn parts<'o>(blocks: impl Iterator<Item = &'o mut [u8]>, statuses: &[RowStatus],
 /// Reads the rows of successive blocks, in the threads that there are.
 fn read<R: Rows>(
     place: &Place<'_>,
-    of: R,
     blocks: &[(usize, QueuedJob<RowBlock<'_, R>>)],
     count: usize,
 ) -> Vec<Result<R::Row, RowStatus>> {
-    let of_block = |(_, asked): &(usize, QueuedJob<RowBlock<'_, R>>)| asked.job.first..asked.job.first + asked.count;
-    let (first, last) = (of_block(&blocks[0]), of_block(&blocks[blocks.len() - 1]));
-    let all = first.start..last.end;
-    match place.pool {
-        Some(pool) if count > FEW_ROWS && all.len() == count => {
-            pool.install(|| all.into_par_iter().with_min_len(ROWS_OF_A_THREAD).map(|row| of.read(row)).collect())
-        }
-        // Blocks that were given back may have others between them.
-        _ => blocks.iter().flat_map(of_block).map(|row| of.read(row)).collect(),
+    let jobs = || blocks.iter().map(|(_, asked)| &asked.job);
+    let Some(pool) = place.pool.filter(|_| count > FEW_ROWS) else {
+        return jobs().flat_map(|job| (0..job.statuses.len()).map(|nth| job.rows.read(job.first + nth))).collect();
+    };
+    let (first, last) = (&blocks[0].1.job, &blocks[blocks.len() - 1].1.job);
+    let all = first.first..last.first + last.statuses.len();
+    if first.call == last.call && all.len() == count {
+        let of = first.rows;
+        return pool.install(|| all.into_par_iter().with_min_len(ROWS_OF_A_THREAD).map(|row| of.read(row)).collect());
     }
+    // Blocks of several calls, or blocks that were given back and had others between them.
+    let ends = jobs().scan(0, |end, job| {
+        *end += job.statuses.len();
+        Some(*end)
+    });
+    let ends: Vec<usize> = ends.collect();
+    let of = |i: usize| {
+        let nth = ends.partition_point(|end| *end <= i);
+        let job = &blocks[nth].1.job;
+        job.rows.read(job.first + job.statuses.len() - (ends[nth] - i))
+    };
+    pool.install(|| (0..count).into_par_iter().with_min_len(ROWS_OF_A_THREAD).map(of).collect())
+}
+
+/// Joins what `distinct` gives for the rows of each call: the distinct keys of some rows, and which of them each row has. Rows of one call lie
+/// together; `call` gives the columns of a row.
+pub(crate) fn of_calls<'r, C: 'r, T, K>(
+    rows: &'r [T],
+    call: impl Fn(&T) -> &'r C,
+    distinct: impl Fn(&'r C, &'r [T]) -> (Vec<K>, Vec<u32>),
+) -> (Vec<K>, Vec<u32>) {
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return (Vec::new(), Vec::new()) };
+    // Nearly always.
+    if ptr::eq(call(first), call(last)) {
+        return distinct(call(first), rows);
+    }
+    let (mut keys, mut key_of) = (Vec::new(), Vec::with_capacity(rows.len()));
+    for rows in rows.chunk_by(|a, b| ptr::eq(call(a), call(b))) {
+        let (more, of) = distinct(call(&rows[0]), rows);
+        key_of.extend(of.into_iter().map(|key| keys.len() as u32 + key));
+        keys.extend(more);
+    }
+    (keys, key_of)
 }
 
 /// Keys to be made: `private` has 4n bytes each, `public` 2n bytes each.
@@ -409,6 +483,17 @@ impl Jobs for PrivateKeys<'_> {
         let n = run.plan().params.n;
         run.grow(self.0.iter().map(|key| (&key[..n], &key[2 * n..3 * n])), roots)?;
         Ok(Failed::new())
+    }
+}
+
+impl Cut for KeyRowBlock<'_> {
+    fn cut(&mut self, jobs: usize) -> Self {
+        let n = self.params.n;
+        let seeds = self.seeds.map(|seeds| seeds.split_at(jobs * 3 * n));
+        let (private, others) = mem::take(&mut self.private).split_at_mut(jobs * 4 * n);
+        let (public, other_public) = mem::take(&mut self.public).split_at_mut(jobs * 2 * n);
+        (self.seeds, self.private, self.public) = (seeds.map(|seeds| seeds.1), others, other_public);
+        KeyRowBlock { params: self.params, seeds: seeds.map(|seeds| seeds.0), private, public }
     }
 }
 

@@ -13,9 +13,9 @@ use crate::flow::Flow;
 use crate::jobs::{ToSign, ToVerify, check_length};
 use crate::run::{Failed, Run};
 use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
-pub(crate) use block::Rows;
-use block::{KeyRowBlock, RowBlock, SlhRows};
-use hypergrove_engine::scheduler::Scheduler;
+pub(crate) use block::{Cut, Rows, of_calls};
+use block::{KeyRowBlock, RowBlock, SlhRows, run_calls};
+use hypergrove_engine::scheduler::{Job, Scheduler};
 use hypergrove_fips205::{MAX_N, MessageError};
 use std::ops::{ControlFlow, Range};
 use std::{ptr, slice};
@@ -226,7 +226,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        run_rows(&self.0.scheduler, *rows, signatures, statuses, &mut |done| progress(done).flow())
+        run_rows(&self.0.scheduler, rows, signatures, statuses, &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -247,7 +247,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        run_rows(&self.0.scheduler, *rows, &mut [], statuses, &mut |done| progress(done).flow())
+        run_rows(&self.0.scheduler, rows, &mut [], statuses, &mut |done| progress(done).flow())
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. A private key is SK.seed ‖ SK.prf ‖
@@ -312,21 +312,79 @@ impl KeyRows<'_> {
         public: &mut [u8],
         progress: Progress<'_>,
     ) -> Result<(), Error> {
-        let KeyRows { params, seeds } = self;
-        let n = params.n;
-        let mut keys = Keys { private, public, are_whole: false };
-        let rows = self.check(keys.private.len(), keys.public.len())?;
-        let block = scheduler.block_size(KeyRowBlock::kind(params), rows, KeyRowBlock::held)?;
-        let pairs = keys.private.chunks_mut(block * 4 * n).zip(keys.public.chunks_mut(block * 2 * n));
-        let mut blocks = pairs.enumerate().map(|(number, (private, public))| {
-            let seeds = seeds.map(|seeds| &seeds[number * block * 3 * n..]);
-            KeyRowBlock { params, seeds, private, public }
-        });
-        let mut count = Count::new(rows, block, progress);
-        scheduler.run_until_error(&mut blocks, |()| count.add())?;
-        keys.are_whole = !count.is_stopped;
-        Ok(())
+        run_one(scheduler, KeyCall::new(self, private, public)?, progress)
     }
+}
+
+/// A call of rows with the memory for its results. The memory of rows that were not handed out is wiped on drop.
+pub(crate) trait RowsCall: Sized {
+    /// Runs calls of one kind as one call of the scheduler.
+    fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error>;
+    /// What became of this one, given how all ended.
+    fn result(self, all: &Result<(), Error>) -> Result<(), Error>;
+}
+
+/// Runs a call by itself.
+pub(crate) fn run_one<C: RowsCall>(scheduler: &Scheduler, call: C, progress: Progress<'_>) -> Result<(), Error> {
+    let mut calls = [call];
+    let done = C::run(scheduler, &mut calls, progress);
+    let [call] = calls;
+    call.result(&done)
+}
+
+/// A call that makes keys.
+struct KeyCall<'a> {
+    rows: KeyRows<'a>,
+    keys: Keys<'a>,
+}
+
+impl<'a> KeyCall<'a> {
+    fn new(rows: KeyRows<'a>, private: &'a mut [u8], public: &'a mut [u8]) -> Result<KeyCall<'a>, Error> {
+        let keys = Keys { private, public, are_whole: false };
+        rows.check(keys.private.len(), keys.public.len())?;
+        Ok(KeyCall { rows, keys })
+    }
+}
+
+impl RowsCall for KeyCall<'_> {
+    fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error> {
+        let Some(KeyCall { rows: KeyRows { params, .. }, .. }) = calls.first() else { return Ok(()) };
+        let rows = calls.iter().map(|call| call.keys.public.len()).sum::<usize>() / params.pk_bytes();
+        let block = scheduler.block_size(KeyRowBlock::kind(params), rows, KeyRowBlock::held)?;
+        let lent = calls.iter_mut().map(|KeyCall { rows: KeyRows { params, seeds }, keys }| {
+            let Keys { private, public, are_whole } = keys;
+            (KeyRowBlock { params, seeds: *seeds, private, public }, are_whole)
+        });
+        run_keys(scheduler, lent.unzip(), block, progress)
+    }
+
+    fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
+        self.keys.result(all)
+    }
+}
+
+/// Makes keys of calls, each given as a block, and says which calls have all of theirs. An error ends all calls.
+pub(crate) fn run_keys<B: Cut>(
+    scheduler: &Scheduler,
+    (calls, are_whole): (Vec<B>, Vec<&mut bool>),
+    block: usize,
+    progress: Progress<'_>,
+) -> Result<(), Error> {
+    let mut left: Vec<usize> = calls.iter().map(Job::count).collect();
+    let (mut made, mut is_stopped, mut failed) = (0, false, Ok(()));
+    let done = run_calls(scheduler, calls, block, &mut |call, count, done| {
+        if let Err(why) = done {
+            failed = Err(why);
+            return ControlFlow::Break(());
+        }
+        left[call] -= count;
+        made += count;
+        let flow = progress(made);
+        is_stopped = flow.is_break();
+        flow
+    });
+    are_whole.into_iter().zip(left).for_each(|(are_whole, left)| *are_whole = left == 0 && !is_stopped);
+    done.and(failed)
 }
 
 /// Signs or verifies rows, for either scheme. `out` is the caller's memory for signatures.
@@ -337,43 +395,68 @@ pub(crate) fn run_rows<R: Rows>(
     statuses: &mut [RowStatus],
     progress: Progress<'_>,
 ) -> Result<(), Error> {
-    // A status of an earlier call must not look like one of this call.
-    statuses.fill(RowStatus::NotComputed);
-    rows.check(out.len(), statuses.len())?;
-    let (count, size, options) = (statuses.len(), rows.out_bytes(), scheduler.options);
-    let mut results = Results::new(out, size, statuses);
-    let block = scheduler.block_size(rows.kind(), count, |facts| R::held(facts, &options))?;
-    let mut refused = Vec::new();
-    let done = {
-        let Results { out, statuses, handed_out, .. } = &mut results;
-        let (mut left, mut left_out) = (&mut **statuses, &mut **out);
-        let mut blocks = (0..count.div_ceil(block)).map(|number| {
-            let of_block = block.min(left.len());
-            let (statuses, others) = std::mem::take(&mut left).split_at_mut(of_block);
-            let (out, other_outs) = std::mem::take(&mut left_out).split_at_mut(of_block * size);
-            (left, left_out) = (others, other_outs);
-            RowBlock { rows, options, first: number * block, statuses, out }
-        });
-        scheduler.run(&mut blocks, &mut |count, done| {
-            if let Err(why) = done {
-                refused.push((*handed_out..*handed_out + count, why));
-            }
-            *handed_out += count;
-            progress(*handed_out)
-        })
-    };
-    let mut lost = Ok(());
-    for (rows, why) in refused {
+    run_one(scheduler, ResultCall::new(rows, out, statuses)?, progress)
+}
+
+/// A call that signs or verifies.
+struct ResultCall<'a, R> {
+    rows: R,
+    results: Results<'a>,
+    /// Why rows were not computed.
+    lost: Result<(), Error>,
+}
+
+impl<'a, R: Rows> ResultCall<'a, R> {
+    fn new(rows: R, out: &'a mut [u8], statuses: &'a mut [RowStatus]) -> Result<ResultCall<'a, R>, Error> {
+        // A status of an earlier call must not look like one of this call.
+        statuses.fill(RowStatus::NotComputed);
+        rows.check(out.len(), statuses.len())?;
+        Ok(ResultCall { rows, results: Results::new(out, rows.out_bytes(), statuses), lost: Ok(()) })
+    }
+
+    /// The scheduler did not compute these rows.
+    fn lose(&mut self, rows: Range<usize>, why: Error) {
         let status = match why.kind() {
             ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
             _ => RowStatus::NotComputed,
         };
         if status == RowStatus::NotComputed {
-            lost = lost.and(Err(why));
+            self.lost = self.lost.clone().and(Err(why));
         }
-        results.forget(rows, status);
+        self.results.forget(rows, status);
     }
-    done.and(lost)
+}
+
+impl<R: Rows> RowsCall for ResultCall<'_, R> {
+    fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error> {
+        let Some(first) = calls.first() else { return Ok(()) };
+        let (kind, options) = (first.rows.kind(), scheduler.options);
+        let rows = calls.iter().map(|call| call.results.statuses.len()).sum();
+        let block = scheduler.block_size(kind, rows, |facts| R::held(facts, &options))?;
+        let lent = calls.iter_mut().enumerate().map(|(call, ResultCall { rows, results, .. })| {
+            let Results { out, statuses, handed_out, .. } = results;
+            (RowBlock { rows: *rows, call, options, first: 0, statuses, out }, handed_out)
+        });
+        let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
+        let (mut all, mut refused) = (0, Vec::new());
+        let done = run_calls(scheduler, blocks, block, &mut |call, count, done| {
+            let of_call = &mut *handed_out[call];
+            if let Err(why) = done {
+                refused.push((call, *of_call..*of_call + count, why));
+            }
+            *of_call += count;
+            all += count;
+            progress(all)
+        });
+        refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
+        done
+    }
+
+    fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
+        let are_done = self.results.handed_out > 0 && self.results.left().is_empty();
+        let all = if are_done { Ok(()) } else { all.clone() };
+        all.and(self.lost)
+    }
 }
 
 /// Gets the number of rows that are done.
@@ -382,31 +465,6 @@ pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
 /// Nobody asks how many rows are done.
 pub(crate) fn no_progress(_: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
-}
-
-/// Counts the rows of blocks of keys that are done.
-pub(crate) struct Count<'a> {
-    done: usize,
-    rows: usize,
-    block: usize,
-    progress: Progress<'a>,
-    /// Whether the caller stopped the call.
-    pub(crate) is_stopped: bool,
-}
-
-impl<'a> Count<'a> {
-    /// Of so many rows, in blocks of `block`.
-    pub(crate) fn new(rows: usize, block: usize, progress: Progress<'a>) -> Count<'a> {
-        Count { done: 0, rows, block, progress, is_stopped: false }
-    }
-
-    /// One block more is done.
-    pub(crate) fn add(&mut self) -> ControlFlow<()> {
-        self.done = self.rows.min(self.done + self.block);
-        let flow = (self.progress)(self.done);
-        self.is_stopped |= flow.is_break();
-        flow
-    }
 }
 
 /// The caller's memory for results. Results that the scheduler did not hand out are not trusted: they are zeroed on drop, also after a
@@ -469,6 +527,12 @@ impl Drop for Keys<'_> {
             self.private.zeroize();
             self.public.zeroize();
         }
+    }
+}
+
+impl Keys<'_> {
+    pub(crate) fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
+        if self.are_whole { Ok(()) } else { all.clone() }
     }
 }
 
@@ -547,21 +611,19 @@ fn message<'a>(messages: Column<'a>, mode: Mode<'_>, row: usize) -> Result<&'a [
     Ok(message)
 }
 
-impl<'a> SignRows<'a> {
-    /// The message of each of these rows, whose keys are given.
-    fn message_of<'r>(
-        &self,
-        rows: &'r [SignRow<'a>],
-        keys: &'r [&'a SigningKey],
-        key_of: &'r [u32],
-    ) -> impl Fn(usize) -> ToSign<'a> + Send + Sync + use<'r, 'a> {
-        let mode = self.mode;
-        move |i| {
-            let SignRow { message, randomizer, .. } = rows[i];
-            ToSign { key: keys[key_of[i] as usize], mode, message, randomizer }
-        }
+/// The message of each of these rows, whose keys are given.
+fn message_of<'r, 'a>(
+    rows: &'r [SignRow<'a>],
+    keys: &'r [&'a SigningKey],
+    key_of: &'r [u32],
+) -> impl Fn(usize) -> ToSign<'a> + Send + Sync + use<'r, 'a> {
+    move |i| {
+        let SignRow { of, message, randomizer, .. } = rows[i];
+        ToSign { key: keys[key_of[i] as usize], mode: of.mode, message, randomizer }
     }
+}
 
+impl<'a> SignRows<'a> {
     fn first_key(&self) -> &'a SigningKey {
         match self.keys {
             RowSigningKeys::One(key) => key,
@@ -573,13 +635,21 @@ impl<'a> SignRows<'a> {
 /// A row to be signed.
 #[derive(Clone, Copy)]
 pub(crate) struct SignRow<'a> {
+    /// The columns that have it.
+    of: &'a SignRows<'a>,
     /// Which of a table's keys signs.
     key: u32,
     message: &'a [u8],
     randomizer: Randomizer<'a>,
 }
 
-impl<'a> SlhRows for SignRows<'a> {
+impl<'a> SignRow<'a> {
+    fn distinct_keys(rows: &[SignRow<'a>]) -> (Vec<&'a SigningKey>, Vec<u32>) {
+        of_calls(rows, |row| row.of, |of, rows| of.keys.distinct(rows.iter().map(|row| row.key)))
+    }
+}
+
+impl<'a> SlhRows for &'a SignRows<'a> {
     const OP: Op = Op::Sign;
     type Row = SignRow<'a>;
 
@@ -595,8 +665,8 @@ impl<'a> SlhRows for SignRows<'a> {
         self.params().sig_bytes()
     }
 
-    fn is_hedged(&self) -> bool {
-        self.randomizer == Randomizer::Hedged
+    fn is_hedged(row: &SignRow<'a>) -> bool {
+        row.randomizer == Randomizer::Hedged
     }
 
     fn check_columns(&self, rows: usize) -> Result<(), Error> {
@@ -630,23 +700,22 @@ impl<'a> SlhRows for SignRows<'a> {
             Randomizer::Given(bytes) => Randomizer::Given(&bytes[row * n..][..n]),
             other => other,
         };
-        Ok(SignRow { key, message: message(self.messages, self.mode, row)?, randomizer })
+        Ok(SignRow { of: self, key, message: message(self.messages, self.mode, row)?, randomizer })
     }
 
-    fn run(&self, run: &Run<'_>, rows: &[SignRow<'a>], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let (keys, key_of) = self.keys.distinct(rows.iter().map(|row| row.key));
-        crate::jobs::sign(run, self.message_of(rows, &keys, &key_of), &keys, &key_of, fresh, out)
+    fn run(run: &Run<'_>, rows: &[SignRow<'a>], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
+        let (keys, key_of) = SignRow::distinct_keys(rows);
+        crate::jobs::sign(run, message_of(rows, &keys, &key_of), &keys, &key_of, fresh, out)
     }
 
     fn run_held(
-        &self,
         run: &Run<'_>,
         rows: &[SignRow<'a>],
         out: &mut [&mut [u8]],
         memory: &mut Vec<u8>,
     ) -> Option<Result<(), Error>> {
-        let (keys, key_of) = self.keys.distinct(rows.iter().map(|row| row.key));
-        crate::jobs::sign_held(run, self.message_of(rows, &keys, &key_of), &keys, &key_of, out, memory)
+        let (keys, key_of) = SignRow::distinct_keys(rows);
+        crate::jobs::sign_held(run, message_of(rows, &keys, &key_of), &keys, &key_of, out, memory)
     }
 
     fn finish(_: &SignRow<'a>, signature: &[u8], to: &mut [u8]) -> RowStatus {
@@ -658,6 +727,8 @@ impl<'a> SlhRows for SignRows<'a> {
 /// A row to be verified.
 #[derive(Clone, Copy)]
 pub(crate) struct VerifyRow<'a> {
+    /// The columns that have it.
+    of: &'a VerifyRows<'a>,
     /// Which of a table's keys it is, if there is a table.
     index: u32,
     pk_seed: &'a [u8],
@@ -666,7 +737,39 @@ pub(crate) struct VerifyRow<'a> {
     signature: &'a [u8],
 }
 
-impl<'a> SlhRows for VerifyRows<'a> {
+/// PK.seed of a key.
+enum PkSeed<'a> {
+    Of(&'a VerifyingKey),
+    /// What is written to one row's key meanwhile is to change no other row's verdict.
+    Copy([u8; MAX_N]),
+}
+
+impl<'a> VerifyRow<'a> {
+    fn distinct_seeds(rows: &[VerifyRow<'a>]) -> (Vec<PkSeed<'a>>, Vec<u32>) {
+        of_calls(
+            rows,
+            |row| row.of,
+            |of, rows| match of.keys {
+                RowVerifyingKeys::One(key) => (vec![PkSeed::Of(key)], vec![0; rows.len()]),
+                RowVerifyingKeys::Table { keys, .. } => {
+                    let (keys, key_of) = of_table(keys, rows.iter().map(|row| row.index));
+                    (keys.into_iter().map(PkSeed::Of).collect(), key_of)
+                }
+                RowVerifyingKeys::Encoded { params, .. } => {
+                    let copy = |row: &VerifyRow<'_>| {
+                        let mut copy = [0; MAX_N];
+                        copy[..params.n].copy_from_slice(row.pk_seed);
+                        copy
+                    };
+                    let (distinct, key_of) = in_succession(rows.iter().map(copy), |a, b| a == b);
+                    (distinct.into_iter().map(PkSeed::Copy).collect(), key_of)
+                }
+            },
+        )
+    }
+}
+
+impl<'a> SlhRows for &'a VerifyRows<'a> {
     const OP: Op = Op::Verify;
     type Row = VerifyRow<'a>;
 
@@ -707,32 +810,19 @@ impl<'a> SlhRows for VerifyRows<'a> {
         };
         let signature = self.signatures.get_exact(row, self.params().sig_bytes(), RowStatus::SignatureLength)?;
         let message = message(self.messages, self.mode, row)?;
-        Ok(VerifyRow { index, pk_seed, pk_root, message, signature })
+        Ok(VerifyRow { of: self, index, pk_seed, pk_root, message, signature })
     }
 
-    fn run(&self, run: &Run<'_>, rows: &[VerifyRow<'a>], _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
-        // Copies: what is written to one row's key meanwhile is to change no other row's verdict.
-        let copies: Vec<[u8; MAX_N]>;
-        let (pk_seeds, key_of) = match self.keys {
-            RowVerifyingKeys::One(key) => (vec![key.as_ref().pk_seed()], vec![0; rows.len()]),
-            RowVerifyingKeys::Table { keys, .. } => {
-                let (keys, key_of) = of_table(keys, rows.iter().map(|row| row.index));
-                (keys.into_iter().map(|key| key.as_ref().pk_seed()).collect(), key_of)
-            }
-            RowVerifyingKeys::Encoded { params, .. } => {
-                let copy = |row: &VerifyRow<'_>| {
-                    let mut copy = [0; MAX_N];
-                    copy[..params.n].copy_from_slice(row.pk_seed);
-                    copy
-                };
-                let (distinct, key_of) = in_succession(rows.iter().map(copy), |a, b| a == b);
-                copies = distinct;
-                (copies.iter().map(|pk_seed| &pk_seed[..params.n]).collect(), key_of)
-            }
+    fn run(run: &Run<'_>, rows: &[VerifyRow<'a>], _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
+        let (keys, key_of) = VerifyRow::distinct_seeds(rows);
+        let pk_seed = |key| match key {
+            &PkSeed::Of(key) => key.as_ref().pk_seed(),
+            PkSeed::Copy(pk_seed) => &pk_seed[..run.plan().params.n],
         };
+        let pk_seeds: Vec<&[u8]> = keys.iter().map(pk_seed).collect();
         let of = |i: usize| {
-            let VerifyRow { pk_seed, pk_root, message, signature, .. } = rows[i];
-            ToVerify { pk_seed, pk_root, mode: self.mode, message, signature }
+            let VerifyRow { of, pk_seed, pk_root, message, signature, .. } = rows[i];
+            ToVerify { pk_seed, pk_root, mode: of.mode, message, signature }
         };
         crate::jobs::verify(run, of, &pk_seeds, &key_of, roots)?;
         Ok(Failed::new())

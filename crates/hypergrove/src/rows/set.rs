@@ -1,6 +1,9 @@
 //! Sets of rows as jobs of tickets: they own their memory, since their callers may go on before they are done.
 
-use super::{KeyRows, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, SignRows, VerifyRows, no_progress, run_rows};
+use super::{
+    KeyCall, KeyRows, ResultCall, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, RowsCall, SignRows, VerifyRows,
+    no_progress,
+};
 use crate::tickets::Submit;
 #[cfg(feature = "zkdilithium")]
 use crate::zkdilithium::{self, params::SEED_BYTES};
@@ -130,27 +133,66 @@ impl RowCall<'_> {
         };
         Ok((kind, Size { jobs: rows, bytes: bytes as u64 }))
     }
+}
 
-    fn run(self, scheduler: &Scheduler) -> Result<(), Error> {
-        let progress = &mut no_progress;
-        match self {
-            RowCall::Sign { rows, signatures, statuses } => run_rows(scheduler, rows, signatures, statuses, progress),
-            RowCall::Verify { rows, statuses } => run_rows(scheduler, rows, &mut [], statuses, progress),
-            RowCall::Keygen { params, seeds, private, public } => {
-                KeyRows { params, seeds }.grow(scheduler, private, public, progress)
-            }
-            #[cfg(feature = "zkdilithium")]
-            RowCall::ZkDilithiumSign { rows, signatures, statuses } => {
-                run_rows(scheduler, rows, signatures, statuses, progress)
-            }
-            #[cfg(feature = "zkdilithium")]
-            RowCall::ZkDilithiumVerify { rows, statuses } => run_rows(scheduler, rows, &mut [], statuses, progress),
-            #[cfg(feature = "zkdilithium")]
-            RowCall::ZkDilithiumKeygen { seeds, private, public } => {
-                zkdilithium::KeyRows { seeds }.grow(scheduler, private, public, progress)
-            }
-        }
+/// Runs calls of rows of one kind as one call of the scheduler. Gives the result of each; those that were not lent have one.
+fn run_together(scheduler: &Scheduler, lent: &mut [Result<RowCall<'_>, Error>]) -> Vec<Result<(), Error>> {
+    /// Runs those that match.
+    macro_rules! run {
+        ($lent:pat => $call:expr) => {
+            run_all(scheduler, lent, |lent| {
+                let $lent = lent else { unreachable!("its kind was checked") };
+                $call
+            })
+        };
     }
+    match lent.iter().find_map(|lent| lent.as_ref().ok()) {
+        None => lent.iter().map(|lent| lent.as_ref().map(drop).map_err(Clone::clone)).collect(),
+        Some(RowCall::Sign { .. }) => {
+            run!(RowCall::Sign { rows, signatures, statuses } => ResultCall::new(&*rows, signatures, statuses))
+        }
+        Some(RowCall::Verify { .. }) => {
+            run!(RowCall::Verify { rows, statuses } => ResultCall::new(&*rows, &mut [], statuses))
+        }
+        Some(RowCall::Keygen { .. }) => run!(RowCall::Keygen { params, seeds, private, public } => {
+            KeyCall::new(KeyRows { params, seeds: *seeds }, private, public)
+        }),
+        #[cfg(feature = "zkdilithium")]
+        Some(RowCall::ZkDilithiumSign { .. }) => {
+            run!(RowCall::ZkDilithiumSign { rows, signatures, statuses } => ResultCall::new(&*rows, signatures, statuses))
+        }
+        #[cfg(feature = "zkdilithium")]
+        Some(RowCall::ZkDilithiumVerify { .. }) => {
+            run!(RowCall::ZkDilithiumVerify { rows, statuses } => ResultCall::new(&*rows, &mut [], statuses))
+        }
+        #[cfg(feature = "zkdilithium")]
+        Some(RowCall::ZkDilithiumKeygen { .. }) => run!(RowCall::ZkDilithiumKeygen { seeds, private, public } => {
+            zkdilithium::KeyCall::new(zkdilithium::KeyRows { seeds: *seeds }, private, public.as_deref_mut())
+        }),
+    }
+}
+
+fn run_all<'c, 'a, C: RowsCall>(
+    scheduler: &Scheduler,
+    lent: &'c mut [Result<RowCall<'a>, Error>],
+    call: impl Fn(&'c mut RowCall<'a>) -> Result<C, Error>,
+) -> Vec<Result<(), Error>> {
+    let mut calls = Vec::with_capacity(lent.len());
+    let lent = lent.iter_mut().map(|lent| {
+        calls.push(call(lent.as_mut().map_err(|why| why.clone())?)?);
+        Ok(())
+    });
+    let lent: Vec<Result<(), Error>> = lent.collect();
+    let done = caught(|| C::run(scheduler, &mut calls, &mut no_progress));
+    let done = done.unwrap_or_else(|_| Err(scheduler.panicked("this set of rows")));
+    let mut calls = calls.into_iter();
+    let mut result = |()| calls.next().expect("a call for each that was lent").result(&done);
+    lent.into_iter().map(|lent| lent.and_then(&mut result)).collect()
+}
+
+/// Runs what may panic, and leaves nothing behind that others use.
+fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
+    catch_unwind(AssertUnwindSafe(work))
 }
 
 /// Bytes of a table's key indices.
@@ -166,6 +208,8 @@ fn indices<K>(keys: &RowSigningKeys<'_, K>) -> usize {
 /// device uses it any more.
 ///
 /// In a queue a set counts as its rows, and as the bytes of its columns. Columns that do not fit each other make `submit` refuse the set.
+/// Sets of one type `T` and one kind that wait at the same time run together, and their rows share launches; so callers do best to use one type. Kind
+/// means the parameter set, the operation and the number of cached layers. Keys, modes and randomizers may differ.
 /// A ticket's error drops the memory, and the results that it has by then. The engine wipes no other memory than its own: keep private
 /// keys in `Zeroizing` or in `Memory`.
 ///
@@ -225,26 +269,15 @@ impl<T> RowSet<T> {
         RowSet { memory, lend, checked: None }
     }
 
-    fn run(mut self, scheduler: &Scheduler) -> Result<T, Error> {
+    /// The columns that were checked when the set was submitted. Not to lend them is an error of this set alone, also if that is by a panic.
+    fn lend(&mut self) -> Result<RowCall<'_>, Error> {
         let wrong = |what: &str| Error::Value { what: format!("the function that lends a set of rows {what}") };
-        let mut is_lent = false;
-        // A panic concerns no other set.
-        let done = catch_unwind(AssertUnwindSafe(|| {
-            let call = (self.lend)(&mut self.memory);
-            is_lent = true;
-            match self.checked == Some(call.check()?) {
-                true => call.run(scheduler),
-                false => Err(wrong("gave other columns than before; it must always give the same")),
-            }
-        }));
-        let why = match done {
-            Ok(Ok(())) => return Ok(self.memory),
-            Ok(Err(why)) => why,
-            Err(_) if is_lent => scheduler.panicked("this set of rows"),
-            Err(_) => wrong("panicked"),
-        };
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.memory)));
-        Err(why)
+        let RowSet { memory, lend, checked } = self;
+        let call = caught(move || lend(memory)).map_err(|_| wrong("panicked"))?;
+        match *checked == Some(call.check()?) {
+            true => Ok(call),
+            false => Err(wrong("gave other columns than before; it must always give the same")),
+        }
     }
 }
 
@@ -265,7 +298,7 @@ impl<T: Send + 'static> Submit for RowSet<T> {
 
 impl<T: Send + 'static> Queued for RowSet<T> {
     type Out = T;
-    const MERGES: bool = false;
+    const BY_ALL_THREADS: bool = true;
 
     fn ask(&self) -> Result<Kind, Error> {
         Ok(self.checked.expect("it was checked when it was submitted").0)
@@ -273,10 +306,21 @@ impl<T: Send + 'static> Queued for RowSet<T> {
 
     fn run(
         scheduler: &Scheduler,
-        sets: Vec<RowSet<T>>,
+        mut sets: Vec<RowSet<T>>,
         sink: &mut dyn FnMut(usize, Result<T, Error>),
     ) -> Result<(), Error> {
-        sets.into_iter().enumerate().for_each(|(index, set)| sink(index, set.run(scheduler)));
+        let mut lent: Vec<_> = sets.iter_mut().map(RowSet::lend).collect();
+        let results = run_together(scheduler, &mut lent);
+        drop(lent);
+        for (index, (RowSet { memory, .. }, result)) in sets.into_iter().zip(results).enumerate() {
+            match result {
+                Ok(()) => sink(index, Ok(memory)),
+                Err(why) => {
+                    let _ = caught(|| drop(memory));
+                    sink(index, Err(why));
+                }
+            }
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::{Message, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, Ver
 use crate::Error;
 use crate::block::Block;
 use crate::jobs::{JobKey, owned, random};
-use crate::rows::in_succession;
+use crate::rows::{Cut, in_succession};
 use hypergrove_engine::programs::{AnyProgram, GroupFacts, Kind};
 use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
 use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
@@ -12,6 +12,7 @@ use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey as RawSigningKey, SigningKeyBytes};
 use rayon::prelude::*;
+use std::mem;
 use std::vec::IntoIter;
 use zeroize::{Zeroize, optimization_barrier};
 
@@ -28,6 +29,16 @@ pub(super) enum BlockSeeds<'a> {
 }
 
 impl BlockSeeds<'_> {
+    fn split_at(self, seeds: usize) -> (Self, Self) {
+        match self {
+            BlockSeeds::Given(all) => {
+                let (these, others) = all.split_at(seeds);
+                (BlockSeeds::Given(these), BlockSeeds::Given(others))
+            }
+            BlockSeeds::Random(count) => (BlockSeeds::Random(seeds), BlockSeeds::Random(count - seeds)),
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
             BlockSeeds::Given(seeds) => seeds.len(),
@@ -189,6 +200,16 @@ impl Job for KeygenBlock<'_> {
 
     fn discard(keys: Vec<SigningKey>) {
         drop(keys);
+    }
+}
+
+impl Cut for KeygenIntoBlock<'_> {
+    fn cut(&mut self, jobs: usize) -> Self {
+        let (seeds, other_seeds) = self.seeds.split_at(jobs);
+        let (keys, others) = mem::take(&mut self.keys).split_at_mut(jobs);
+        let (public, other_public) = self.public.take().map(|public| public.split_at_mut(jobs)).unzip();
+        (self.seeds, self.keys, self.public) = (other_seeds, others, other_public);
+        KeygenIntoBlock { seeds, keys, public, held: self.held }
     }
 }
 

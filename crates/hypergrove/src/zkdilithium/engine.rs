@@ -8,7 +8,7 @@ use crate::run::host_isa;
 use crate::{Error, Fault, Isa, Rates, Stats};
 use hypergrove_cpu::Cpu;
 use hypergrove_engine::programs::{Group, Kind};
-use hypergrove_engine::scheduler::{Scheduler, Worker, block};
+use hypergrove_engine::scheduler::{Scheduler, Worker, block, check_memory};
 use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -289,6 +289,10 @@ impl Engine {
     /// ever before. After an error, `keys` is empty.
     pub fn from_seeds_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
+        if seeds.len() > keys.most() {
+            keys.clear();
+            check_memory((seeds.len() * SK_BYTES) as u64)?;
+        }
         let size = self.block();
         let room = keys.room(seeds.len()).chunks_mut(size);
         let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| {

@@ -49,6 +49,11 @@ impl SigningKeys {
         self.room(0);
     }
 
+    /// Keys that the memory has room for.
+    pub(super) fn most(&self) -> usize {
+        self.words.len() / WORDS
+    }
+
     fn keys(&self) -> &[u64] {
         &self.words[..self.len * WORDS]
     }

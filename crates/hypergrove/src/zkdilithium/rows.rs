@@ -6,8 +6,8 @@ use crate::Error;
 use crate::flow::Flow;
 use crate::jobs::check_length;
 use crate::rows::{
-    Column, Count, Keys, Progress, RowSigningKeys, RowStatus, Rows, check_table, index_in, no_progress, of_table,
-    run_rows,
+    Column, Keys, Progress, RowSigningKeys, RowStatus, Rows, RowsCall, check_table, index_in, no_progress, of_calls,
+    of_table, run_keys, run_one, run_rows,
 };
 use crate::run::room;
 use hypergrove_engine::programs::{Group, GroupFacts, Kind};
@@ -15,6 +15,7 @@ use hypergrove_engine::scheduler::{Memory, Options, Place, Scheduler};
 use hypergrove_engine::{ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Fe, Op, SignatureBytes, SigningKeyBytes};
+use std::borrow::Cow;
 
 /// One message for each row.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +139,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        run_rows(self.scheduler(), *rows, signatures, statuses, &mut |done| progress(done).flow())
+        run_rows(self.scheduler(), rows, signatures, statuses, &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`: see
@@ -177,7 +178,7 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        run_rows(self.scheduler(), *rows, &mut [], statuses, &mut |done| progress(done).flow())
+        run_rows(self.scheduler(), rows, &mut [], statuses, &mut |done| progress(done).flow())
     }
 
     /// New keys from the operating system's randomness, as many as the columns have room for: private keys
@@ -241,50 +242,75 @@ impl KeyRows<'_> {
         Ok(rows)
     }
 
-    pub(crate) fn grow(
+    fn grow(
         self,
         scheduler: &Scheduler,
         private: &mut [u8],
         public: Option<&mut [u8]>,
         progress: Progress<'_>,
     ) -> Result<(), Error> {
-        let (has_public, seeds) = (public.is_some(), self.seeds);
-        let mut keys = Keys { private, public: public.unwrap_or_default(), are_whole: false };
-        let rows = self.check(keys.private.len(), has_public.then_some(keys.public.len()))?;
+        run_one(scheduler, KeyCall::new(self, private, public)?, progress)
+    }
+}
+
+/// A call that makes keys.
+pub(crate) struct KeyCall<'a> {
+    rows: KeyRows<'a>,
+    keys: Keys<'a>,
+    has_public: bool,
+}
+
+impl<'a> KeyCall<'a> {
+    pub(crate) fn new(
+        rows: KeyRows<'a>,
+        private: &'a mut [u8],
+        public: Option<&'a mut [u8]>,
+    ) -> Result<KeyCall<'a>, Error> {
+        let has_public = public.is_some();
+        let keys = Keys { private, public: public.unwrap_or_default(), are_whole: false };
+        rows.check(keys.private.len(), has_public.then_some(keys.public.len()))?;
+        Ok(KeyCall { rows, keys, has_public })
+    }
+}
+
+impl RowsCall for KeyCall<'_> {
+    fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error> {
         // The seed, and what a redundant engine compares with.
         let again = if scheduler.options.redundant { SK_BYTES } else { 0 };
         let held = SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again;
+        let rows = calls.iter().map(|call| call.keys.private.len() / SK_BYTES).sum();
         let block = scheduler.block_size(Kind::ZkDilithium(Op::Keygen), rows, |_| held)?;
-        let (all, mut left) = (keys.private.as_chunks_mut().0, keys.public.as_chunks_mut().0);
-        let numbers = (0..rows).step_by(block);
-        let mut blocks = all.chunks_mut(block).zip(numbers).map(|(keys, first)| {
-            let seeds = match seeds {
-                Some(seeds) => BlockSeeds::Given(&seeds[first..][..keys.len()]),
-                None => BlockSeeds::Random(keys.len()),
-            };
-            let public = has_public.then(|| {
-                let (public, others) = std::mem::take(&mut left).split_at_mut(keys.len());
-                left = others;
-                public
-            });
-            KeygenIntoBlock { seeds, keys, public, held }
+        let lent = calls.iter_mut().map(|KeyCall { rows, keys, has_public }| {
+            let Keys { private, public, are_whole } = keys;
+            let (keys, public) = (private.as_chunks_mut().0, has_public.then_some(public.as_chunks_mut().0));
+            let seeds = rows.seeds.map_or(BlockSeeds::Random(keys.len()), BlockSeeds::Given);
+            (KeygenIntoBlock { seeds, keys, public, held }, are_whole)
         });
-        let mut count = Count::new(rows, block, progress);
-        scheduler.run_until_error(&mut blocks, |()| count.add())?;
-        keys.are_whole = !count.is_stopped;
-        Ok(())
+        run_keys(scheduler, lent.unzip(), block, progress)
+    }
+
+    fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
+        self.keys.result(all)
     }
 }
 
 /// A row to be signed.
 #[derive(Clone, Copy)]
 pub(crate) struct SignRow<'a> {
+    /// The columns that have it.
+    of: &'a SignRows<'a>,
     /// Which of a table's keys signs.
     key: u32,
     message: Message<'a>,
 }
 
-impl<'a> Rows for SignRows<'a> {
+impl<'a> SignRow<'a> {
+    fn distinct_keys(rows: &[SignRow<'a>]) -> (Vec<&'a SigningKey>, Vec<u32>) {
+        of_calls(rows, |row| row.of, |of, rows| of.keys.distinct(rows.iter().map(|row| row.key)))
+    }
+}
+
+impl<'a> Rows for &'a SignRows<'a> {
     type Row = SignRow<'a>;
     type Answers<'m> = Signed<'m>;
 
@@ -302,17 +328,16 @@ impl<'a> Rows for SignRows<'a> {
     }
 
     fn read(&self, row: usize) -> Result<SignRow<'a>, RowStatus> {
-        Ok(SignRow { key: self.keys.index(row)?, message: self.messages.get(row)? })
+        Ok(SignRow { of: self, key: self.keys.index(row)?, message: self.messages.get(row)? })
     }
 
     fn compute<'m>(
-        &self,
         place: &Place<'_>,
         _: Group,
         rows: &[SignRow<'a>],
         memory: &'m mut Vec<u8>,
     ) -> Result<Signed<'m>, Error> {
-        let (keys, of) = self.keys.distinct(rows.iter().map(|row| row.key));
+        let (keys, of) = SignRow::distinct_keys(rows);
         let signatures = room(memory, rows.len() * SIG_BYTES).as_chunks_mut().0;
         let keys = blocks::sign(place, &keys, &of, |i| rows[i].message, signatures.iter_mut().collect())?;
         Ok(Signed { signatures, keys, of })
@@ -322,7 +347,6 @@ impl<'a> Rows for SignRows<'a> {
 
     /// Without checks of signatures, nothing is gained by a buffer. Keys are checked before they sign.
     fn compute_held(
-        &self,
         place: &Place<'_>,
         _: Group,
         rows: &[SignRow<'a>],
@@ -332,7 +356,7 @@ impl<'a> Rows for SignRows<'a> {
         if checks_signatures(&place.scheduler.options) {
             return None;
         }
-        let (keys, of) = self.keys.distinct(rows.iter().map(|row| row.key));
+        let (keys, of) = SignRow::distinct_keys(rows);
         let places: Vec<_> = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
         assert_eq!(places.len(), rows.len(), "each row has its place");
         let keys = blocks::sign(place, &keys, &of, |i| rows[i].message, places);
@@ -374,6 +398,8 @@ pub(crate) struct Signed<'m> {
 /// A row to be verified.
 #[derive(Clone, Copy)]
 pub(crate) struct VerifyRow<'a> {
+    /// The columns that have it.
+    of: &'a VerifyRows<'a>,
     /// Which of a table's keys it is, if there is a table.
     index: u32,
     /// The row's own key, if there is a column of keys.
@@ -382,7 +408,7 @@ pub(crate) struct VerifyRow<'a> {
     signature: &'a [u8],
 }
 
-impl<'a> Rows for VerifyRows<'a> {
+impl<'a> Rows for &'a VerifyRows<'a> {
     type Row = VerifyRow<'a>;
     type Answers<'m> = Vec<bool>;
 
@@ -407,32 +433,35 @@ impl<'a> Rows for VerifyRows<'a> {
             RowVerifyingKeys::Encoded(keys) => (0, keys.get_exact(row, PK_BYTES, RowStatus::KeyLength)?),
         };
         let signature = self.signatures.get_exact(row, SIG_BYTES, RowStatus::SignatureLength)?;
-        Ok(VerifyRow { index, encoded, message: self.messages.get(row)?, signature })
+        Ok(VerifyRow { of: self, index, encoded, message: self.messages.get(row)?, signature })
     }
 
-    fn compute(
-        &self,
-        place: &Place<'_>,
-        _: Group,
-        rows: &[VerifyRow<'a>],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<bool>, Error> {
-        // Copies: what is written to one row's key meanwhile is to change no other row's verdict.
-        let mut copies = Vec::<VerifyingKey>::new();
-        let (keys, of) = match self.keys {
-            RowVerifyingKeys::One(key) => (vec![key], vec![0; rows.len()]),
-            RowVerifyingKeys::Table { keys, .. } => of_table(keys, rows.iter().map(|row| row.index)),
-            RowVerifyingKeys::Encoded(_) => {
-                let number = |row: &VerifyRow<'_>| {
-                    if copies.last().is_none_or(|last| last.as_bytes() != row.encoded) {
-                        copies.push(VerifyingKey::from_bytes(row.encoded).expect("its length was checked"));
-                    }
-                    copies.len() as u32 - 1
-                };
-                let of = rows.iter().map(number).collect();
-                (copies.iter().collect(), of)
-            }
-        };
+    fn compute(place: &Place<'_>, _: Group, rows: &[VerifyRow<'a>], _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
+        let (keys, of) = of_calls(
+            rows,
+            |row| row.of,
+            |of, rows| match of.keys {
+                RowVerifyingKeys::One(key) => (vec![Cow::Borrowed(key)], vec![0; rows.len()]),
+                RowVerifyingKeys::Table { keys, .. } => {
+                    let (keys, of) = of_table(keys, rows.iter().map(|row| row.index));
+                    (keys.into_iter().map(Cow::Borrowed).collect(), of)
+                }
+                // Copies: what is written to one row's key meanwhile is to change no other row's verdict.
+                RowVerifyingKeys::Encoded(_) => {
+                    let mut copies = Vec::<Cow<'_, VerifyingKey>>::new();
+                    let number = |row: &VerifyRow<'_>| {
+                        if copies.last().is_none_or(|last| last.as_bytes() != row.encoded) {
+                            let copy = VerifyingKey::from_bytes(row.encoded).expect("its length was checked");
+                            copies.push(Cow::Owned(copy));
+                        }
+                        copies.len() as u32 - 1
+                    };
+                    let of = rows.iter().map(number).collect();
+                    (copies, of)
+                }
+            },
+        );
+        let keys: Vec<&VerifyingKey> = keys.iter().map(|key| &**key).collect();
         blocks::verify(place, &keys, &of, |i| (rows[i].message, rows[i].signature))
     }
 

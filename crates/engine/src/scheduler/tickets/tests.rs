@@ -55,7 +55,7 @@ struct Gated(Arc<(Mutex<bool>, Condvar)>);
 
 impl Queued for Gated {
     type Out = ();
-    const MERGES: bool = true;
+    const BY_ALL_THREADS: bool = false;
 
     fn ask(&self) -> Result<Kind, Error> {
         Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Verify, cached_layers: 0 })
@@ -69,12 +69,12 @@ impl Queued for Gated {
     fn discard(_: ()) {}
 }
 
-/// A set of jobs that is done by itself when the gate is open.
+/// A set of jobs that is done when the gate is open.
 struct GatedSet(Gated);
 
 impl Queued for GatedSet {
     type Out = ();
-    const MERGES: bool = false;
+    const BY_ALL_THREADS: bool = true;
 
     fn ask(&self) -> Result<Kind, Error> {
         self.0.ask()
@@ -84,7 +84,6 @@ impl Queued for GatedSet {
         sets: Vec<Self>,
         sink: &mut dyn FnMut(usize, Result<(), Error>),
     ) -> Result<(), Error> {
-        assert_eq!(sets.len(), 1, "sets are not done together");
         Gated::run(scheduler, sets.into_iter().map(|set| set.0).collect(), sink)
     }
     fn discard(_: ()) {}
@@ -99,8 +98,12 @@ struct Gatekeeper {
 
 impl Gatekeeper {
     fn new(capacity: usize, max_delay: Duration) -> Gatekeeper {
+        Gatekeeper::with_threads(1, capacity, max_delay)
+    }
+
+    fn with_threads(threads: usize, capacity: usize, max_delay: Duration) -> Gatekeeper {
         let time = Time::new();
-        let queue = Queue::with_clock(Arc::new(scheduler(1)), (capacity, 1000), max_delay, time.clock());
+        let queue = Queue::with_clock(Arc::new(scheduler(threads)), (capacity, 1000), max_delay, time.clock());
         Gatekeeper { queue, gate: Arc::default(), time }
     }
 
@@ -304,35 +307,24 @@ fn a_job_waits_for_others_no_longer_than_max_delay() {
     assert_eq!((sizes[0] + 2 * sizes[1], &sizes[2..]), (3, &[1, 0, 0, 2][..]));
 }
 
-/// A job that is done alone.
-struct Lone;
-
-impl Queued for Lone {
-    type Out = ();
-    const MERGES: bool = false;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Verify, cached_layers: 0 })
-    }
-    fn run(_: &Scheduler, jobs: Vec<Lone>, sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
-        (0..jobs.len()).for_each(|job| sink(job, Ok(())));
-        Ok(())
-    }
-    fn discard(_: ()) {}
-}
-
-/// No other job joins it, however many wait.
+/// Sets share batches as jobs do. Where the host alone computes, all of its threads run a batch of sets, which is larger by their number.
 #[test]
-fn a_job_that_is_done_alone_waits_for_no_others() {
-    let keeper = Gatekeeper::new(1000, CENTURY);
-    let (sender, results) = channel();
-    // How many jobs pay is known after the first batch: for verifications more than one.
-    for _ in 0..3 {
-        let sender = sender.clone();
-        let ticket = keeper.queue.submit(Size { jobs: 1, bytes: 1 }, || Lone).unwrap();
-        ticket.on_done(move |result| sender.send(result).unwrap());
-        assert_eq!(results.recv_timeout(Duration::from_secs(20)), Ok(Ok(())));
+fn sets_share_batches_of_all_threads() {
+    let keeper = Gatekeeper::with_threads(2, 1000, Duration::ZERO);
+    keeper.open();
+    // How many jobs pay is known after the first batch.
+    assert_eq!(keeper.submit_set(1).wait(), Ok(()));
+    *lock(&keeper.gate.0) = false;
+    let running = [keeper.submit_set(2), keeper.submit_set(2)];
+    while keeper.queue.stats().running < running.len() {
+        std::thread::yield_now();
     }
+    // A thread's batch has 32 jobs. A set of more than both threads' is a batch of its own.
+    let waiting = [10, 20, 20, 15, 100, 1].map(|jobs| keeper.submit_set(jobs));
+    keeper.open();
+    assert!(running.into_iter().chain(waiting).all(|ticket| ticket.wait() == Ok(())));
+    // By powers of two: the first set and the last one, the two that ran, 15, 50, and 100 jobs.
+    assert_eq!(keeper.queue.stats().batch_sizes, [2, 2, 0, 1, 0, 1, 1]);
 }
 
 /// Predicts that a signature takes four seconds, and all else a microsecond.
@@ -366,8 +358,8 @@ fn a_slow_job_is_a_batch() {
     assert_eq!([Op::Verify, Op::Sign].map(most), [1_000_000, 1]);
 }
 
-/// So many jobs, which may be done together.
-struct Jobless(usize, bool);
+/// So many jobs.
+struct Jobless(usize);
 
 impl Entries for Jobless {
     fn take(&mut self, _: usize, _: &TicketCounters) -> (Option<Box<dyn Batch>>, isize) {
@@ -379,8 +371,8 @@ impl Entries for Jobless {
     fn jobs(&self) -> usize {
         self.0
     }
-    fn merges(&self) -> bool {
-        self.1
+    fn by_all_threads(&self) -> bool {
+        false
     }
     fn withdraw(&mut self, jobs: usize) {
         self.0 -= jobs;
@@ -406,21 +398,19 @@ fn batches_of_a_thread_fill_lanes() {
 #[test]
 fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
     let sort = (Kind::Sha256, TypeId::of::<Jobless>());
-    for (of_thread, merges, queued, running, taken, may) in [
-        (None, true, 0, 0, 0, false),
-        (None, true, 1, 0, 0, true),
-        (None, true, 32, 1, 68, false),
-        (None, true, 34, 1, 66, true),
-        (None, true, 90, 2, 10, false),
-        (None, true, 999, 1, 1_000_000, false),
-        (None, true, 1000, 1, 1_000_000, true),
-        (None, false, 1, 1, 1_000_000, true),
-        (None, false, 1, 2, 2, false),
-        (Some(1), true, 1, 1, 99, true),
-        (Some(1), true, 90, 2, 10, false),
+    for (of_thread, queued, running, taken, may) in [
+        (None, 0, 0, 0, false),
+        (None, 1, 0, 0, true),
+        (None, 32, 1, 68, false),
+        (None, 34, 1, 66, true),
+        (None, 90, 2, 10, false),
+        (None, 999, 1, 1_000_000, false),
+        (None, 1000, 1, 1_000_000, true),
+        (Some(1), 1, 1, 99, true),
+        (Some(1), 90, 2, 10, false),
     ] {
         let pay = Pay { most: 1000, of_thread, lanes: 1, slots: 2 };
-        let line = Line { sort, pay, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued, merges)) };
+        let line = Line { sort, pay, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued)) };
         assert_eq!(line.may_begin(), may, "{queued} wait, {running} batches of {taken} jobs run");
     }
 }
