@@ -1,10 +1,24 @@
 //! Sets of rows that wait together share launches. Each set has its own result, whatever becomes of the others.
 
 mod common;
+#[path = "../../gpu/src/host.rs"]
+#[allow(unsafe_code, dead_code)]
+mod host;
+/// Where `host` looks for what it implements.
+mod gpu {
+    pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
+}
+mod mapped {
+    pub(crate) use hypergrove_gpu::MappedBytes;
+}
+mod steps {
+    pub(crate) use hypergrove_gpu::steps::{Access, Allocations, Place, accesses};
+}
 
 use common::{Mock, P, PURE, job, key, mock};
 use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
+use hypergrove_gpu::Gpus;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -380,4 +394,67 @@ fn a_large_set_is_a_batch() {
         are_signed(ticket.wait().unwrap(), was);
     }
     assert_eq!(at.runs(), [4, 11, 64, 36, 15]);
+}
+
+/// Rows of several sets, in memory that the device reaches by itself: it copies each from where it is and to where it belongs.
+#[test]
+fn a_gpu_copies_rows_of_several_sets() {
+    struct Pinned {
+        keys: [SigningKey; 2],
+        of: Vec<u32>,
+        messages: rows::Memory,
+        signatures: rows::Memory,
+        statuses: Vec<RowStatus>,
+    }
+    fn lend_to_sign(it: &mut Pinned) -> RowCall<'_> {
+        RowCall::Sign {
+            rows: SignRows {
+                keys: RowSigningKeys::Table { keys: &it.keys, of: &it.of },
+                mode: PURE,
+                messages: Column::packed(&it.messages, 4),
+                randomizer: Randomizer::Deterministic,
+            },
+            signatures: &mut it.signatures,
+            statuses: &mut it.statuses,
+        }
+    }
+    // With a row that has no key, signatures go to a buffer of the engine first.
+    for has_gap in [false, true] {
+        let gpus = vec![Arc::new(host::HostGpu::new(false))];
+        let backend: Arc<dyn Backend> = Arc::new(Gpus::new("host", Ok(gpus), None));
+        let builder = Engine::builder().devices(vec![(backend, 0)]).threads(2).max_delay(Duration::from_millis(300));
+        let engine = builder.build().unwrap();
+        let sizes = [20, 1, 30, 7, 16];
+        let set = |(number, rows): (usize, &usize)| {
+            let messages: Vec<u8> = (0..4 * rows).map(|i| (i * (number + 1)) as u8).collect();
+            let mut memory = [messages.len(), rows * P.sig_bytes()].map(|bytes| engine.memory(bytes).unwrap());
+            assert!(!memory[0].devices().is_empty());
+            memory[0].copy_from_slice(&messages);
+            let [messages, signatures] = memory;
+            let of = (0..*rows as u32).map(|row| if row == 13 && has_gap { 2 } else { row % 2 }).collect();
+            let keys = [number as u8, number as u8 + 100].map(key);
+            Pinned { keys, of, messages, signatures, statuses: vec![RowStatus::default(); *rows] }
+        };
+        let sets: Vec<Pinned> = sizes.iter().enumerate().map(set).collect();
+        let tickets: Vec<_> =
+            sets.into_iter().map(|it| engine.submit(RowSet::new(it, lend_to_sign)).unwrap()).collect();
+        for ticket in tickets {
+            let it = ticket.wait().unwrap();
+            for (row, signature) in it.signatures.chunks(P.sig_bytes()).enumerate() {
+                match it.keys.get(it.of[row] as usize) {
+                    None => {
+                        assert!(it.statuses[row] == RowStatus::NoSuchKey && signature.iter().all(|byte| *byte == 0));
+                    }
+                    Some(key) => {
+                        let message = &it.messages[4 * row..][..4];
+                        let expected =
+                            hypergrove_fips205::reference::slh_sign(message, b"", key.as_ref(), None).unwrap();
+                        assert!(it.statuses[row] == RowStatus::Signed && signature == expected.as_bytes(), "row {row}");
+                    }
+                }
+            }
+        }
+        let sizes = engine.stats().tickets.batch_sizes;
+        assert_eq!(sizes, [0, 0, 0, 0, 0, 0, 1], "the sets are one batch");
+    }
 }
