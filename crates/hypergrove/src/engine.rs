@@ -138,7 +138,8 @@ impl EngineBuilder {
     /// Sets whether the engine computes keys, signatures and verdicts (not SHA-256) twice and compares them before it returns them. By
     /// default it does not: this takes twice the time. Both computations begin with the keys and messages. In the second one, every job
     /// has another place on the device (a lane of a vector, a thread of a GPU), so that the comparison also finds a fault that stays in
-    /// one place.
+    /// one place. A GPU compares signatures of rows before it copies them to the caller; nothing checks that copy, unless
+    /// [`verify_signatures`](EngineBuilder::verify_signatures) is set too.
     pub fn redundant(mut self, redundant: bool) -> EngineBuilder {
         self.redundant = redundant;
         self

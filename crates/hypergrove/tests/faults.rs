@@ -20,6 +20,7 @@ mod steps {
 }
 
 use hypergrove::backend::*;
+use hypergrove::rows::{Column, RowSigningKeys, RowStatus, SignRows};
 use hypergrove::zkdilithium;
 use hypergrove::*;
 use hypergrove_cpu::{Cpu, Lattice};
@@ -101,8 +102,15 @@ fn cpu(isa: Isa) -> Kind {
 
 /// Kernels on the host.
 fn double() -> Kind {
+    double_with(&[])
+}
+
+/// The same with other defaults of a policy.
+fn double_with(defaults: &'static [(&'static str, u32)]) -> Kind {
     let faults = Arc::<Faults>::default();
-    let gpu = WithFaults(faults.clone()).wrap(Arc::new(host::HostGpu::new(false)));
+    let mut gpu = host::HostGpu::new(false);
+    gpu.facts.defaults = defaults;
+    let gpu = WithFaults(faults.clone()).wrap(Arc::new(gpu));
     Kind { name: "kernels on the host", backend: Arc::new(Gpus::new("host", Ok(vec![Arc::new(gpu)]), None)), faults }
 }
 
@@ -214,6 +222,58 @@ fn slh_dsa(kind: &Kind, check: Check) -> Subject {
     .warmed()
 }
 
+/// Rows of SLH-DSA in each kind of memory, so many that a GPU holds their signatures back: the sets in turn, two keys each.
+fn slh_dsa_rows(kind: &Kind, check: Check) -> Subject {
+    let builder = Engine::builder().backend(kind.backend.clone()).threads(1);
+    let engine = builder.redundant(check == Check::Redundant).build().unwrap();
+    let sound = Engine::builder().backend(Arc::new(Cpu::new())).threads(1).build().unwrap();
+    let (mut state, rows) = (1, 18);
+    let of: Arc<Vec<u32>> = Arc::new((0..rows as u32).map(|row| row * row % 3 % 2).collect());
+    let cases = TOYS.map(|p| {
+        let seeds = [(); 2].map(|()| {
+            let [sk_seed, sk_prf, pk_seed] = [(); 3].map(|()| bytes(p.n, &mut state));
+            Seeds { sk_seed: sk_seed.into(), sk_prf: sk_prf.into(), pk_seed }
+        });
+        (sound.from_seeds(p, &seeds).unwrap(), bytes(rows * 20, &mut state))
+    });
+    let sign = move |engine: &Engine, (keys, messages): &(Vec<SigningKey>, Vec<u8>), of: &[u32], to: &mut [u8]| {
+        let (keys, randomizer) = (RowSigningKeys::Table { keys, of }, Randomizer::Deterministic);
+        let columns = SignRows { keys, mode: PURE, messages: Column::packed(messages, 20), randomizer };
+        engine.sign_rows(&columns, to, &mut vec![RowStatus::default(); rows])
+    };
+    let each = |case: usize, all: &[u8]| all.chunks(TOYS[case % 4].sig_bytes()).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let right = cases.iter().enumerate().map(|(case, columns)| {
+        let mut all = vec![0; rows * TOYS[case].sig_bytes()];
+        sign(&sound, columns, &of, &mut all).unwrap();
+        each(case, &all)
+    });
+    // Each once in memory that the device reaches, and once in other memory.
+    let right: Vec<_> = right.collect();
+    let (right, cases) = ([right.clone(), right].concat(), Arc::new(cases));
+    let (columns, key_of) = (cases.clone(), of.clone());
+    Subject {
+        sign: Box::new(move |case| {
+            let (p, case_of_set) = (TOYS[case % 4], &cases[case % 4]);
+            let (mut reached, mut ordinary) = (engine.memory(rows * p.sig_bytes())?, vec![0; rows * p.sig_bytes()]);
+            let to = if case < 4 { &mut reached[..] } else { &mut ordinary };
+            let done = sign(&engine, case_of_set, &of, to);
+            if done.is_err() {
+                assert!(to.iter().all(|byte| *byte == 0), "nothing of it leaves");
+                // The failed program is gone. The first batch of a new one is not held back.
+                sign(&engine, case_of_set, &of, to).expect("there are no faults now");
+            }
+            done.map(|()| each(case, to))
+        }),
+        is_valid: Box::new(move |case, row, signature| {
+            let (keys, messages) = &columns[case % 4];
+            let key = keys[key_of[row] as usize].verifying_key();
+            sound.verify(&key, PURE, &messages[row * 20..][..20], signature).unwrap()
+        }),
+        right,
+    }
+    .warmed()
+}
+
 /// zkDilithium on the CPU's lanes, or on a GPU.
 fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
     let builder = zkdilithium::Engine::builder().threads(1).verify_signatures(check == Check::Verify);
@@ -245,7 +305,7 @@ fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
 }
 
 /// What became of flips.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Row {
     flips: usize,
     harmless: usize,
@@ -293,7 +353,7 @@ impl Subject {
                 let (sites, signed) = faults.survey(|| (self.sign)(case));
                 assert!(signed.unwrap() == self.right[case], "case {case} without a fault");
                 let mut stages = BTreeMap::<&str, Vec<Site>>::new();
-                sites.into_iter().for_each(|site| stages.entry(site.stage).or_default().push(site));
+                before_release(sites).into_iter().for_each(|site| stages.entry(site.stage).or_default().push(site));
                 stages
             })
             .collect();
@@ -312,6 +372,15 @@ impl Subject {
         }
         (rows, changed)
     }
+}
+
+/// Without the copies of signatures to their rows, which come after a comparison on the device and the copy of what that found: nothing looks
+/// at signatures after these.
+fn before_release(mut sites: Vec<Site>) -> Vec<Site> {
+    if let Some(compared) = sites.iter().rposition(|site| site.stage == "compare") {
+        sites.truncate(compared + 2);
+    }
+    sites
 }
 
 fn sum(rows: &BTreeMap<&'static str, Row>) -> Row {
@@ -368,6 +437,26 @@ fn slh_dsa_on_the_cpu() {
 #[test]
 fn slh_dsa_on_the_double_of_a_gpu() {
     table("SLH-DSA", &double(), slh_dsa, &SLH_DSA, flips());
+}
+
+/// Signatures that the device compares; and what a flip in a copy after that does: the signature does not verify.
+#[test]
+fn rows_that_the_double_of_a_gpu_compares() {
+    for digest in [0, 256] {
+        let kind = double_with(if digest > 0 { &[("digest", 256)] } else { &[] });
+        table("rows of SLH-DSA", &kind, slh_dsa_rows, &[Check::Redundant], flips().div_ceil(10));
+        let (subject, mut row, mut state) = (slh_dsa_rows(&kind, Check::Redundant), Row::default(), 5);
+        for case in 0..subject.right.len() {
+            let (sites, _) = kind.faults.survey(|| (subject.sign)(case));
+            assert!(sites.iter().any(|site| site.stage == "compare"), "the device compares");
+            assert_eq!(sites.iter().filter(|site| site.stage == "digest").count(), if digest > 0 { 2 } else { 0 });
+            for site in &sites[before_release(sites.clone()).len()..] {
+                let (_, result) = kind.faults.flip(*site, random(&mut state), || (subject.sign)(case));
+                subject.judge(case, result, &mut row);
+            }
+        }
+        assert!(row.valid == 0 && row.invalid > 0, "{row:?}");
+    }
 }
 
 #[test]

@@ -20,6 +20,10 @@ fn engines() -> Vec<(&'static str, Engine)> {
         ("redundant", cpu(2).redundant(true).build().unwrap()),
         ("two devices", mock(2, 2).engine()),
         ("discrete devices", Mock { memory: 1 << 30, jobs: 64, ..mock(3, 2) }.engine()),
+        (
+            "redundant discrete devices",
+            Mock { memory: 1 << 30, jobs: 64, ..mock(3, 2) }.builder().redundant(true).build().unwrap(),
+        ),
     ]
 }
 
@@ -380,6 +384,23 @@ fn devices_that_fail_lose_no_row() {
         assert!(signatures == expected && statuses == [RowStatus::Signed; 500]);
         assert_eq!(engine.devices().len(), 1);
     }
+    // A device that holds signatures back computes them twice and compares by itself.
+    for from in [2, 3] {
+        let lies = mock(2, 2).answering(move |call| {
+            if (call.device, call.op) == (0, Op::Sign) && call.nth >= from {
+                call.out[50] ^= 1;
+            }
+            Ok(())
+        });
+        let lies = Mock { memory: 1 << 30, ..lies };
+        let engine = lies.builder().redundant(true).build().unwrap();
+        let (signatures, statuses) = sign(&engine, &rows, 500);
+        assert!(signatures == expected && statuses == [RowStatus::Signed; 500]);
+        assert!(matches!(&engine.faults()[..], [Fault { error: Error::Inconsistent { device, what }, .. }, ..]
+            if device == "mock:0" && what.starts_with("the output of Sign of job")));
+        assert_eq!(engine.devices().len(), 1);
+        assert!(lies.shares().iter().sum::<usize>() >= 1000, "everything is computed twice");
+    }
     let dies = mock(1, 2).answering(|call| if call.nth >= 5 { call.fails("dead") } else { Ok(()) });
     let (mut signatures, mut statuses) = (vec![1; 500 * P.sig_bytes()], vec![RowStatus::Valid; 500]);
     let why = dies.engine().sign_rows(&rows, &mut signatures, &mut statuses).unwrap_err();
@@ -477,7 +498,11 @@ fn rows_may_lie_in_memory_that_devices_reach() {
             for _ in 0..2 {
                 let mut memory = engine.memory(count * size).unwrap();
                 let is_reached = !memory.devices().is_empty();
-                assert_eq!(is_reached, ["discrete devices", "cuda"].contains(&what), "{what}");
+                assert_eq!(
+                    is_reached,
+                    ["discrete devices", "redundant discrete devices", "cuda"].contains(&what),
+                    "{what}"
+                );
                 assert!(memory.iter().all(|byte| *byte == 0), "{what}: memory is wiped before it is used again");
                 let mut statuses = vec![RowStatus::default(); count];
                 engine.sign_rows(&rows, &mut memory, &mut statuses).unwrap();

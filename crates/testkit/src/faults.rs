@@ -8,8 +8,8 @@
 use hypergrove_engine::{Error, ReachableMemory, Timing};
 use hypergrove_fips205::AdrsType;
 use hypergrove_gpu::steps::{Access, Place, accesses};
-use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit, Wrapper};
-use hypergrove_kernels::{Config, Kernel};
+use hypergrove_gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step, WaitLimit, Wrapper};
+use hypergrove_kernels::{Args, Config, Kernel};
 use hypergrove_lanes::{AdrsWords, Factors, Keys, Lattice, Primitive, Shake, Steps, Trace, TweakableHash};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -574,6 +574,17 @@ fn stage(step: &Step) -> &'static str {
     }
 }
 
+/// What a launch may read and write.
+fn addresses(step: &Step) -> Vec<u64> {
+    match step {
+        Step::Launch(Launch { args, .. }) | Step::Beside(Launch { args, .. }) => {
+            let Args { keys, jobs, ends, trace, nodes, outs, roots, sigs, flag, .. } = *args;
+            vec![keys, jobs, ends, trace, nodes, outs, roots, sigs, flag]
+        }
+        _ => Vec::new(),
+    }
+}
+
 impl<G: Gpu> FaultyQueue<G> {
     fn is_sound(&self) -> bool {
         matches!(self.gpu.faults.lock().0, Mode::Sound | Mode::Done(_) | Mode::Stuck(..))
@@ -622,7 +633,8 @@ impl<G: Gpu> FaultyQueue<G> {
     fn one_by_one(&mut self, kernels: &G::Kernels, steps: &[Step]) -> Result<(), Error> {
         self.queue().wait()?;
         // The memory of the program that these steps are of; others lie idle.
-        let touched: Vec<u64> = steps.iter().flat_map(accesses).map(|access| access.at).collect();
+        let copied = steps.iter().flat_map(accesses).map(|access| access.at);
+        let touched: Vec<u64> = copied.chain(steps.iter().flat_map(addresses)).collect();
         let holds = |e: &Extent| touched.iter().any(|at| (e.at..e.at + e.bytes as u64).contains(at));
         let extents: Vec<Extent> = lock(&self.gpu.extents).iter().copied().filter(holds).collect();
         for step in steps {
