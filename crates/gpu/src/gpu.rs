@@ -205,9 +205,6 @@ pub trait Queue: Send {
     /// Sets whether launches that fill the device take turns with those of other queues that do: while one queue's run, the copies of others
     /// do. At first they take turns.
     fn takes_turns(&mut self, takes_turns: bool);
-    /// Has what is submitted from now on begin when the queue that called this last has copied to the device all that it copies before its
-    /// launches. Its caller calls this when it has submitted those launches, not earlier.
-    fn take_turn_to_fetch(&mut self) -> Result<(), Error>;
     /// Sets how long waits may take from now on, those of a drop included. At first it is [`WaitLimit::default`]. A wait without a limit ends
     /// when the device is done, also when others have given the device up.
     fn limit(&mut self, limit: WaitLimit);

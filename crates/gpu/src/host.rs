@@ -380,9 +380,6 @@ impl Queue for HostQueue {
         Ok(())
     }
     fn takes_turns(&mut self, _: bool) {}
-    fn take_turn_to_fetch(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
     fn limit(&mut self, _: WaitLimit) {}
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
         self.work(self.awaited);

@@ -97,8 +97,8 @@ struct Recorded<R> {
 enum SignatureInput<'a> {
     /// Those that are still to be sent; none if the pass signs, or has them among its other inputs.
     Later(&'a [&'a [u8]]),
-    /// The device fetches them first of all. The steps fetch the others while it computes. No other program may take its turn to fetch
-    /// before the steps are submitted.
+    /// The device fetches them, and the link is this program's until it has those that it fetches first. The steps fetch the others
+    /// while it computes.
     UnderWay(MutexGuard<'a, ()>, Vec<Step>),
 }
 
@@ -361,7 +361,10 @@ impl<G: Gpu> GpuProgram<G> {
             SignatureInput::UnderWay(turn, _) => (Ok(()), Some(turn)),
         };
         let mut done = sent.and_then(|()| self.submit(steps, record));
-        drop(turn);
+        if let (Ok(_), Some(_turn)) = (&done, turn) {
+            // What else this pass copies to the device is ahead of the next program's signatures.
+            done = self.queue.wait_for(0).and(done);
+        }
         if done.is_ok() {
             done = receive(self).and(done);
         }
@@ -846,8 +849,7 @@ impl<G: Gpu> GpuProgram<G> {
         let words = if batch.len() <= MOST_IN_COLUMNS { self.message_words(digests, batch) } else { None };
         let shared = self.cache.clone();
         let turn = shared.turn();
-        let turned = self.queue.take_turn_to_fetch();
-        let under_way = turned.and_then(|()| self.queue.submit(&self.kernels, &uploads));
+        let under_way = self.queue.submit(&self.kernels, &uploads).and_then(|()| self.queue.mark(0));
         let positions = if words.is_none() { digests.positions() } else { Vec::new() };
         let batch = &Batch { positions: &positions, ..*batch };
         if let Err(why) = under_way.and_then(|()| self.check(batch, words, out.len())) {

@@ -793,9 +793,6 @@ impl<G: Gpu> Queue for FaultyQueue<G> {
     fn takes_turns(&mut self, takes_turns: bool) {
         self.queue().takes_turns(takes_turns);
     }
-    fn take_turn_to_fetch(&mut self) -> Result<(), Error> {
-        self.queue().take_turn_to_fetch()
-    }
     fn limit(&mut self, limit: WaitLimit) {
         self.limit = limit;
         self.queue().limit(limit);

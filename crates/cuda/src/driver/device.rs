@@ -63,8 +63,6 @@ pub(crate) struct CudaGpu {
     context: OnceLock<Result<Context, Error>>,
     /// When the launches that were submitted last are done: whoever launches next waits for it.
     pub(super) last_computed: Mutex<Weak<Event>>,
-    /// When the queue that fetches from callers' memory has all that it computes with: whoever fetches next waits for it.
-    pub(super) last_fetched: Mutex<Weak<Event>>,
     /// The error after which the device answers nothing any more.
     lost: OnceLock<Error>,
     /// The same of a device that was given up: it may still use whatever it was given.
@@ -196,7 +194,6 @@ impl CudaGpu {
             unified,
             context: OnceLock::new(),
             last_computed: Mutex::default(),
-            last_fetched: Mutex::default(),
             lost: OnceLock::new(),
             hung: OnceLock::new(),
             modules: Mutex::default(),

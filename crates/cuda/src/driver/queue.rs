@@ -97,10 +97,6 @@ pub(crate) struct CudaQueue {
     /// Submissions with launches since the last wait.
     launches: u32,
     takes_turns: bool,
-    /// Before the launches that follow a turn to fetch.
-    fetched: Arc<Event>,
-    /// Whether the queue has that turn.
-    is_fetching: bool,
     limit: WaitLimit,
     gpu: Arc<CudaGpu>,
 }
@@ -150,8 +146,6 @@ impl CudaQueue {
             began: None,
             launches: 0,
             takes_turns: true,
-            fetched: Arc::new(event(order)?),
-            is_fetching: false,
             limit: WaitLimit::default(),
             gpu: gpu.clone(),
         })
@@ -308,15 +302,6 @@ impl CudaQueue {
         Ok(())
     }
 
-    /// Ends this queue's turn to fetch, if it has it.
-    fn end_turn_to_fetch(&self, is_fetching: bool) -> Result<(), Error> {
-        if is_fetching {
-            self.mark_event(&self.fetched)?;
-            *lock(&self.gpu.last_fetched) = Arc::downgrade(&self.fetched);
-        }
-        Ok(())
-    }
-
     /// The steps must have been checked.
     fn enqueue(&self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
         let (driver, main) = (&self.gpu.driver, self.main.stream);
@@ -392,10 +377,9 @@ impl Queue for CudaQueue {
             return self.measured(|queue| queue.enqueue(kernels, steps));
         }
         self.launches += 1;
-        let (fills, is_fetching) = (self.fills(steps), std::mem::take(&mut self.is_fetching));
+        let fills = self.fills(steps);
         self.measured(|queue| {
             queue.enqueue(kernels, &steps[..first])?;
-            queue.end_turn_to_fetch(is_fetching)?;
             queue.in_turn(fills, || queue.enqueue(kernels, &steps[first..last]))?;
             queue.enqueue(kernels, &steps[last..])
         })
@@ -440,13 +424,11 @@ impl Queue for CudaQueue {
             let code = unsafe { (queue.gpu.driver.cuGraphLaunch)(recording.graph, queue.main.stream) };
             queue.gpu.check(code, "replaying a recording")
         };
-        let is_fetching = std::mem::take(&mut self.is_fetching);
         // A small one costs no more calls of the driver than it must.
         match recording.fills {
             true => self.measured(|queue| queue.in_turn(true, || replay(queue))),
             false => self.measured_since(self.began.unwrap_or_else(|| Began::Clock(Instant::now())), replay),
-        }?;
-        self.end_turn_to_fetch(is_fetching)
+        }
     }
 
     fn mark(&mut self, slot: usize) -> Result<(), Error> {
@@ -479,22 +461,12 @@ impl Queue for CudaQueue {
         self.takes_turns = takes_turns;
     }
 
-    fn take_turn_to_fetch(&mut self) -> Result<(), Error> {
-        self.gpu.bind()?;
-        self.is_fetching = true;
-        let Some(fetched) = lock(&self.gpu.last_fetched).upgrade() else { return Ok(()) };
-        // SAFETY: the stream is this queue's, the event another's or its own, which lives.
-        let code = unsafe { (self.gpu.driver.cuStreamWaitEvent)(self.main.stream, fetched.event, 0) };
-        self.gpu.check(code, "taking turns to fetch")
-    }
-
     fn limit(&mut self, limit: WaitLimit) {
         self.limit = limit;
     }
 
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
         self.bind_to_wait()?;
-        self.is_fetching = false;
         let Some(began) = self.began.take() else {
             // The side stream was joined into it.
             return self.wait_for_stream(&self.main).map(|()| None);

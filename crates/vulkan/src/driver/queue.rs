@@ -548,11 +548,6 @@ impl Queue for VulkanQueue {
     /// Launches of a device's one queue run in the order in which they come.
     fn takes_turns(&mut self, _: bool) {}
 
-    /// It has no memory of callers to fetch from.
-    fn take_turn_to_fetch(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn limit(&mut self, limit: WaitLimit) {
         self.limit = limit;
     }
