@@ -26,7 +26,6 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
-use zeroize::Zeroize;
 
 pub(crate) struct GpuProgram<G: Gpu> {
     plan: Plan,

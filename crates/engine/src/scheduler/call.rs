@@ -17,13 +17,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use zeroize::Zeroize;
 
-/// In a long call, a GPU's first chunk of rows that are verified is this part of a full chunk, and each later chunk is twice the one
+/// In a long call, a GPU's first chunk of rows that are verified is this part of a full program, and each later chunk is twice the one
 /// before. (On an H200, calls of 262,144 rows of 128f: 1.94 M/s; 1.76 M/s if all chunks are full.)
 const FIRST_CHUNK: usize = 8;
 
-/// A redundant engine's chunk of signatures on a GPU is this part of a full one. (On an H200, 16,384 signatures of 128f: 62,800/s in full
-/// chunks, 65,300/s in halves, 64,500/s in quarters.)
-const REDUNDANT_CHUNK: usize = 2;
+/// The largest of these chunks is this part of a full program: a chunk that is twice as large as the last one arrives when the device has been
+/// done with that for a while. (On an H200, calls of 524,288 rows of 128s: 5.63 to 5.73 M/s; 5.53 to 5.61 with full programs, 5.54 with
+/// quarters.)
+const LARGEST_CHUNK: usize = 2;
 
 /// Jobs of a call of one chunk, at most, for which the thread that calls does the host's share for a GPU alone. (On an H200, calls of
 /// 64 rows that sign with 128f: 82,000/s, with other threads 71,000/s. Waking a thread takes 0.1 ms, hashing for one
@@ -466,13 +467,9 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
             // The device computes once it has the signatures of a small chunk, and fetches those of larger chunks meanwhile.
             Some(Kind::SlhDsa { op: Op::Verify, .. }) if worker.has_memory() && self.feed.is_none() => {
                 let share = FIRST_CHUNK >> it.begun.min(FIRST_CHUNK.ilog2() as usize);
-                if share > 1 && (is_long || it.begun > 0) {
-                    bounds.jobs = bounds.jobs.min(worker.most(group).div_ceil(share));
+                if is_long || it.begun > 0 {
+                    bounds.jobs = bounds.jobs.min(worker.most(group).div_ceil(share.max(LARGEST_CHUNK)));
                 }
-            }
-            // A redundant engine computes a chunk twice, and copies and compares it: the device waits for the host with the last one.
-            Some(Kind::SlhDsa { op: Op::Sign, .. }) if worker.has_memory() && scheduler.options.redundant => {
-                bounds.jobs = bounds.jobs.min(worker.most(group).div_ceil(REDUNDANT_CHUNK));
             }
             // Chunks that begin together with as much to do would also fetch together, and the device would wait.
             Some(Kind::ZkDilithium(_)) if is_long && it.begun < queue => {
