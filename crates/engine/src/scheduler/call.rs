@@ -21,11 +21,6 @@ use zeroize::Zeroize;
 /// before. (On an H200, calls of 262,144 rows of 128f: 1.94 M/s; 1.76 M/s if all chunks are full.)
 const FIRST_CHUNK: usize = 8;
 
-/// The largest of these chunks is this part of a full program: a chunk that is twice as large as the last one arrives when the device has been
-/// done with that for a while. (On an H200, calls of 524,288 rows of 128s: 5.63 to 5.73 M/s; 5.53 to 5.61 with full programs, 5.54 with
-/// quarters.)
-const LARGEST_CHUNK: usize = 2;
-
 /// Jobs of a call of one chunk, at most, for which the thread that calls does the host's share for a GPU alone. (On an H200, calls of
 /// 64 rows that sign with 128f: 82,000/s, with other threads 71,000/s. Waking a thread takes 0.1 ms, hashing for one
 /// signature 1 µs.)
@@ -467,8 +462,8 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
             // The device computes once it has the signatures of a small chunk, and fetches those of larger chunks meanwhile.
             Some(Kind::SlhDsa { op: Op::Verify, .. }) if worker.has_memory() && self.feed.is_none() => {
                 let share = FIRST_CHUNK >> it.begun.min(FIRST_CHUNK.ilog2() as usize);
-                if is_long || it.begun > 0 {
-                    bounds.jobs = bounds.jobs.min(worker.most(group).div_ceil(share.max(LARGEST_CHUNK)));
+                if share > 1 && (is_long || it.begun > 0) {
+                    bounds.jobs = bounds.jobs.min(worker.most(group).div_ceil(share));
                 }
             }
             // Chunks that begin together with as much to do would also fetch together, and the device would wait.
