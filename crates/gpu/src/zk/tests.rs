@@ -179,11 +179,7 @@ fn staged<R>(gpu: &HostGpu, work: impl FnOnce() -> R) -> (u64, R) {
 }
 
 /// Has `make` write rows to memory of all kinds: what the device reaches, it writes by itself. They are the same everywhere.
-fn rows_are_written<const ROW: usize>(
-    gpu: &Arc<HostGpu>,
-    pad: usize,
-    make: &mut dyn FnMut(&mut [&mut [u8; ROW]]),
-) -> Vec<u8> {
+fn rows_are_written<const ROW: usize>(gpu: &Arc<HostGpu>, make: &mut dyn FnMut(&mut [&mut [u8; ROW]])) -> Vec<u8> {
     let mut make = |bytes: &mut [u8], stride: usize| {
         bytes.fill(7);
         let mut places: Vec<&mut [u8; ROW]> =
@@ -194,7 +190,7 @@ fn rows_are_written<const ROW: usize>(
     let mut ordinary = vec![0; size];
     let through = make(&mut ordinary, ROW);
     let mut reached = gpu.alloc_reached(size + 16 * ROWS).unwrap().unwrap();
-    // All but the rows themselves; nobody wants the one in front.
+    // All but the rows themselves.
     assert_eq!(make(&mut reached.bytes_mut()[8..size + 8], ROW), through - size as u64);
     assert!(reached.bytes()[8..size + 8] == ordinary && reached.bytes()[size + 8..].iter().all(|byte| *byte == 0));
     // As many copies as there are rows would take too long.
@@ -213,14 +209,12 @@ fn results_go_where_the_device_reaches() {
     let seeds: Vec<[u8; 32]> = (1..=ROWS as u8).map(|of| [of; 32]).collect();
     for elsewhere in [false, true] {
         zk.elsewhere(elsewhere);
-        let keys =
-            rows_are_written(&gpu, usize::from(elsewhere), &mut |places| drop(zk.keygen(&seeds, places).unwrap()));
+        let keys = rows_are_written(&gpu, &mut |places| drop(zk.keygen(&seeds, places).unwrap()));
         let key = SigningKey::from_bytes(&keys[..SK_BYTES]).unwrap();
         assert!(keygen_to_vec(&mut *zk, &seeds[..1]).unwrap() == [key.clone()]);
         let texts: Vec<[u8; 5]> = (0..ROWS as u8).map(|of| [of; 5]).collect();
         let jobs: Vec<_> = texts.iter().map(|text| ZkSign::new(&key, Message::Bytes(text))).collect();
-        let signed =
-            rows_are_written(&gpu, usize::from(elsewhere), &mut |places| drop(zk.sign(&jobs, places).unwrap()));
+        let signed = rows_are_written(&gpu, &mut |places| drop(zk.sign(&jobs, places).unwrap()));
         let expected = sign_to_vec(&mut *zk, &jobs).unwrap();
         assert!(signed.chunks(SIG_BYTES).zip(&expected).all(|(signed, expected)| signed == expected.as_bytes()));
     }
