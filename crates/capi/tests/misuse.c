@@ -799,7 +799,7 @@ static void memory(void)
     TRUE(made == NULL);
     BAD(hg_memory_new(engine, 5, NULL), "memory: NULL");
     /* More than there are addresses. */
-    IS(HG_OUT_OF_MEMORY, hg_memory_new(engine, (size_t)1 << 50, &made), "the host has");
+    IS(HG_OUT_OF_MEMORY, hg_memory_new(engine, (size_t)1 << 50, &made), "the host gives no");
     OK(hg_memory_new(engine, SIGNATURE, &made));
     uint8_t *bytes = hg_memory_bytes(made);
     TRUE(bytes != NULL && hg_memory_length(made) == SIGNATURE && bytes[0] == 0 && bytes[SIGNATURE - 1] == 0);

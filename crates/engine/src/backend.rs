@@ -218,7 +218,7 @@ fn length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
 pub struct Timing {
     /// Copying to the device.
     pub upload: Duration,
-    /// Computing on the device.
+    /// Computing on the device. Of a few jobs it may be the time from their submission until the host noticed that they were done.
     pub execute: Duration,
     /// Copying from the device.
     pub download: Duration,

@@ -142,7 +142,7 @@ impl Error {
         }
     }
 
-    /// A result that differs when it is computed again, and whose: of that job.
+    /// A result of a job that differs when it is computed again.
     pub fn differs(device: String, result: &str, job: usize) -> Error {
         Error::Inconsistent { device, what: format!("{result} of job {job} differs when it is computed again") }
     }
@@ -170,7 +170,11 @@ impl core::fmt::Display for Error {
         match self {
             Error::Unsupported { device, what } => write!(f, "{device} cannot execute {what}"),
             Error::OutOfMemory { device, needs, has: 0 } => {
-                write!(f, "{device} gives no {} of memory for this; ask for less", Size(*needs))
+                write!(
+                    f,
+                    "{device} gives no {} of memory for this; ask for less, or give the engine a larger memory budget",
+                    Size(*needs)
+                )
             }
             Error::OutOfMemory { device, needs, has } => write!(
                 f,

@@ -486,8 +486,7 @@ impl Programs {
         self.with_chosen(facts, jobs, |chosen| self.bytes_of(facts, jobs, chosen))
     }
 
-    /// The same by the policy that was chosen. They are computed once for each policy: for a single job that takes as long as a
-    /// launch does.
+    /// The same by the policy that was chosen. The bytes are computed once for each policy, since that takes as long as a launch.
     fn bytes_of(&self, facts: &GroupFacts, jobs: usize, chosen: &mut Chosen) -> u64 {
         let policy = &chosen.choice.policy;
         *chosen.bytes.get_or_insert_with(|| self.bytes_by(facts, facts.group.bucket(jobs), policy))
@@ -500,7 +499,8 @@ impl Programs {
         }
     }
 
-    /// Runs `work`, which computes `jobs` jobs so many `times`, with exclusive use of a program for as many: an idle one, or a new one of at most `room` bytes.
+    /// Runs `work` with exclusive use of a program for `jobs` jobs: an idle program, or a new one of at most `room` bytes. `work` computes the
+    /// jobs `times` times.
     /// The program's policy is passed along. Idle programs make way until all of the device together take at most `all` bytes.
     /// A program that failed is not used again.
     pub fn with<T>(

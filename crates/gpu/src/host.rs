@@ -40,7 +40,7 @@ pub(crate) struct HostGpu {
     under_way: Mutex<Vec<PendingRange>>,
 }
 
-/// A bit that is changed once: after a launch of a kernel, of which so many come first, in a word that its arguments tell.
+/// A bit that is changed once: after the first `spared` launches of a kernel, in a word that its arguments tell.
 pub(crate) struct Planted {
     pub(crate) kernel: Kernel,
     pub(crate) spared: u32,

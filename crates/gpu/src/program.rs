@@ -798,7 +798,12 @@ impl<G: Gpu> GpuProgram<G> {
     fn has_room_for_second(&mut self) -> Result<bool, Error> {
         let bytes = self.layout.output.bytes;
         if self.second.is_none() && (self.layout.device + bytes) as u64 <= self.budget {
-            self.second = match self.gpu.alloc(bytes) {
+            let memory = match self.gpu.alloc(bytes) {
+                // Keys' nodes make way first.
+                Err(Error::OutOfMemory { .. }) if self.cache.drop_unused() => self.gpu.alloc(bytes),
+                memory => memory,
+            };
+            self.second = match memory {
                 Ok(memory) => Some(memory),
                 Err(Error::OutOfMemory { .. }) => None,
                 Err(why) => return Err(why),

@@ -121,6 +121,9 @@ impl<G: Gpu> Ring<'_, G> {
         const AHEAD: usize = SLOTS / 2;
         let (row, size, host) = (self.slots.row, self.slots.bytes(), self.host);
         let chunks = chunks(places, size);
+        if chunks.is_empty() {
+            return Ok(());
+        }
         copiers(self.parallel, |copiers| {
             let (sender, emptied) = channel();
             let (sizes, mut free): (Vec<usize>, _) = (chunks.iter().map(|chunk| chunk.bytes).collect(), [true; SLOTS]);
@@ -173,10 +176,7 @@ fn chunks<'p>(places: impl IntoIterator<Item = &'p mut [u8]>, size: usize) -> Ve
     let mut chunks: Vec<Chunk<'p>> = Vec::new();
     for mut place in places {
         while !place.is_empty() {
-            let chunk = match chunks.pop_if(|chunk| chunk.bytes < size) {
-                Some(chunk) => chunk,
-                None => Chunk::default(),
-            };
+            let chunk = chunks.pop_if(|chunk| chunk.bytes < size).unwrap_or_default();
             let (first, others) = place.split_at_mut(place.len().min(size - chunk.bytes));
             let Chunk { bytes, mut places } = chunk;
             let bytes = bytes + first.len();

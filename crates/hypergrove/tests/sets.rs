@@ -15,7 +15,7 @@ mod steps {
     pub(crate) use hypergrove_gpu::steps::{Access, Allocations, Place, accesses};
 }
 
-use common::{Mock, P, PURE, job, key, mock};
+use common::{Call, Mock, P, PURE, job, key, mock};
 use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use hypergrove_gpu::Gpus;
@@ -53,11 +53,11 @@ impl Turnstile {
     }
 }
 
-/// An engine of such devices, whose self-test is over. A run ends as `end` says of its device.
+/// An engine of such devices, whose self-test is over. A run ends as `end` says.
 fn turnstile(
     mock: Mock,
     build: impl Fn(EngineBuilder) -> EngineBuilder,
-    end: impl Fn(u32) -> bool + Send + Sync + 'static,
+    end: impl Fn(Call<'_>) -> Result<(), Error> + Send + Sync + 'static,
 ) -> Turnstile {
     let ((here, came), (go, passes)) = (channel(), channel());
     let (here, passes, is_armed) = (Mutex::new(here), Mutex::new(passes), Arc::new(AtomicBool::new(false)));
@@ -66,9 +66,7 @@ fn turnstile(
         if armed.load(SeqCst) {
             here.lock().unwrap().send(call.device).unwrap();
             let _ = passes.lock().unwrap().recv();
-            if !end(call.device) {
-                return call.fails("no answer");
-            }
+            return end(call);
         }
         Ok(())
     });
@@ -205,7 +203,7 @@ const BUILDS: [Build; 3] = [|it| it, |it| it.verify_signatures(true), |it| it.re
 #[test]
 fn sets_of_several_callers_share_a_launch() {
     for (number, build) in BUILDS.into_iter().enumerate() {
-        let mut at = turnstile(mock(1, 1), build, |_| true);
+        let mut at = turnstile(mock(1, 1), build, |_| Ok(()));
         let mut sets: Vec<Letters> = (0..8).map(|set| letters(set, [3, 1, 5, 0, 7, 2, 4, 6][set])).collect();
         // A row without a key, and columns whose rows all are bad.
         sets[2].of[1] = 9;
@@ -228,7 +226,7 @@ fn sets_of_several_callers_share_a_launch() {
 #[test]
 fn sets_that_verify_share_a_launch() {
     for (number, build) in BUILDS.into_iter().enumerate() {
-        let mut at = turnstile(mock(1, 1), build, |_| true);
+        let mut at = turnstile(mock(1, 1), build, |_| Ok(()));
         let signer = mock(1, 1).engine();
         let mut sets: Vec<Letters> = (0..8).map(|set| letters(set, 3 + set)).collect();
         for (set, it) in sets.iter_mut().enumerate() {
@@ -262,7 +260,7 @@ fn sets_of_new_keys_share_a_launch() {
             public,
         })
     };
-    let mut at = turnstile(mock(1, 1), |it| it, |_| true);
+    let mut at = turnstile(mock(1, 1), |it| it, |_| Ok(()));
     let first = at.engine.submit(set(None, 2)).unwrap();
     at.wait();
     let seeds = |rows: usize| Some((0..rows * 3 * P.n).map(|i| (i * rows) as u8).collect::<Vec<u8>>());
@@ -292,7 +290,7 @@ fn a_damaged_key_of_one_set_harms_no_other() {
     bytes[3 * P.n] ^= 1;
     let damaged = SigningKey::from_bytes(P, &bytes).unwrap();
     for build in BUILDS {
-        let mut at = turnstile(mock(1, 1), build, |_| true);
+        let mut at = turnstile(mock(1, 1), build, |_| Ok(()));
         let mut sets: Vec<Letters> = (0..5).map(|set| letters(2 * set, 4)).collect();
         sets[3].keys[1] = damaged.clone();
         let first = submit(&at, &sets[..1], to_sign);
@@ -312,11 +310,49 @@ fn a_damaged_key_of_one_set_harms_no_other() {
     }
 }
 
+/// A device refuses a batch because of one set's rows: each set runs by itself then, and that set alone has the error.
+#[test]
+fn an_error_of_one_set_ends_no_other() {
+    let (log, rows) = channel();
+    let log = Mutex::new(log);
+    let mut at = turnstile(
+        mock(1, 1),
+        |it| it,
+        move |call| {
+            let count = call.out.len() / P.sig_bytes();
+            log.lock().unwrap().send(count).unwrap();
+            // The set of six rows, also among others.
+            match count {
+                6 | 9.. => Err(Error::Value { what: "a message is too long".into() }),
+                _ => Ok(()),
+            }
+        },
+    );
+    let sets: Vec<Letters> = [4, 4, 6, 3].into_iter().enumerate().map(|(set, rows)| letters(2 * set, rows)).collect();
+    let first = submit(&at, &sets[..1], to_sign);
+    at.wait();
+    let others = submit(&at, &sets[1..], to_sign);
+    at.open();
+    for (set, (ticket, was)) in first.into_iter().chain(others).zip(&sets).enumerate() {
+        match (set, ticket.wait()) {
+            (2, it) => assert_eq!(it.map(drop).unwrap_err().to_string(), "a message is too long"),
+            (_, it) => are_signed(it.unwrap(), was),
+        }
+    }
+    assert_eq!((rows.try_iter().collect(), at.engine.faults()), (vec![4, 13, 4, 6, 3], Vec::new()));
+}
+
 /// Another device does what the failed one had of all sets; without another one, each set gets the error.
 #[test]
 fn no_set_is_lost_with_a_device() {
     for all_fail in [false, true] {
-        let mut at = turnstile(mock(2, 1), |it| it, move |device| device == 1 && !all_fail);
+        let mut at = turnstile(
+            mock(2, 1),
+            |it| it,
+            move |call| {
+                if call.device == 1 && !all_fail { Ok(()) } else { call.fails("no answer") }
+            },
+        );
         let sets: Vec<Letters> = (0..9).map(|set| letters(set, 5)).collect();
         let mut tickets = submit(&at, &sets[..2], to_sign);
         [at.wait(), at.wait()].sort_unstable();
@@ -337,7 +373,7 @@ fn no_set_is_lost_with_a_device() {
 #[test]
 fn sets_that_are_done_outlive_the_device() {
     let runs = AtomicUsize::new(0);
-    let third = move |_| runs.fetch_add(1, SeqCst) < 2;
+    let third = move |call: Call<'_>| if runs.fetch_add(1, SeqCst) < 2 { Ok(()) } else { call.fails("no answer") };
     let mut at = turnstile(mock(1, 1), |it| it.max_delay(Duration::from_millis(300)), third);
     let sets: Vec<Letters> = (0..4).map(|set| letters(set, 40)).collect();
     let tickets = submit(&at, &sets, to_sign);
@@ -355,7 +391,7 @@ fn sets_that_are_done_outlive_the_device() {
 /// Those of the others are as if it were not there.
 #[test]
 fn a_set_may_be_dropped_out_of_a_batch() {
-    let mut at = turnstile(mock(1, 1), |it| it, |_| true);
+    let mut at = turnstile(mock(1, 1), |it| it, |_| Ok(()));
     let sets: Vec<Letters> = (0..7).map(|set| letters(set, 2 + set)).collect();
     let first = submit(&at, &sets[..1], to_sign);
     at.wait();
@@ -383,7 +419,7 @@ fn a_set_may_be_dropped_out_of_a_batch() {
 /// A set of more rows than a batch is a batch of its own, in its turn. Smaller ones share those before and after it.
 #[test]
 fn a_large_set_is_a_batch() {
-    let mut at = turnstile(mock(1, 1), |it| it, |_| true);
+    let mut at = turnstile(mock(1, 1), |it| it, |_| Ok(()));
     let sets: Vec<Letters> =
         [4, 5, 6, 100, 7, 8].into_iter().enumerate().map(|(set, rows)| letters(set, rows)).collect();
     let first = submit(&at, &sets[..1], to_sign);

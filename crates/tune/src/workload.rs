@@ -88,7 +88,8 @@ impl Workload {
 }
 
 /// A workload that is timed until its time is over. On a device with memory of its own the kernels' time counts, if they say
-/// what they took: what the host does meanwhile is the same under almost every policy, and varies by more than policies differ.
+/// what they took: what the host does meanwhile is the same under almost every policy, and varies by more than policies differ. Of a few jobs
+/// their time may be the host's, with some microseconds of the host in it ([`Timing::execute`]).
 pub struct Timed<'a> {
     workload: &'a mut Workload,
     /// When to stop.

@@ -24,7 +24,7 @@ const FULL: u64 = 2048;
 enum Began {
     /// The event `start`.
     Start,
-    /// By the host's clock: a small recording takes hardly longer than an event costs before it and the question how long ago that was.
+    /// By the host's clock. For a small recording, an event and the question for its time cost almost as much as the recording.
     Clock(Instant),
 }
 
@@ -94,6 +94,8 @@ pub(crate) struct CudaQueue {
     end: Event,
     /// Since when the device's time is measured, if anything was submitted since the last wait.
     began: Option<Began>,
+    /// When the host first noticed that something was done, since then by its clock.
+    noticed: Option<Instant>,
     /// Submissions with launches since the last wait.
     launches: u32,
     takes_turns: bool,
@@ -144,6 +146,7 @@ impl CudaQueue {
             marked: [false; SLOTS],
             end: event(0)?,
             began: None,
+            noticed: None,
             launches: 0,
             takes_turns: true,
             limit: WaitLimit::default(),
@@ -443,7 +446,11 @@ impl Queue for CudaQueue {
         if !std::mem::take(&mut self.marked[slot]) {
             return Ok(());
         }
-        self.wait_for_event(&self.slots[slot])
+        self.wait_for_event(&self.slots[slot])?;
+        if let Some(Began::Clock(_)) = self.began {
+            self.noticed.get_or_insert_with(Instant::now);
+        }
+        Ok(())
     }
 
     fn follow(&mut self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
@@ -467,6 +474,7 @@ impl Queue for CudaQueue {
 
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
         self.bind_to_wait()?;
+        let noticed = self.noticed.take();
         let Some(began) = self.began.take() else {
             // The side stream was joined into it.
             return self.wait_for_stream(&self.main).map(|()| None);
@@ -475,7 +483,9 @@ impl Queue for CudaQueue {
         self.wait_for_event(&self.end)?;
         let launches = std::mem::take(&mut self.launches);
         if let Began::Clock(began) = began {
-            return Ok(Some(Timing { execute: began.elapsed(), ..Timing::default() }));
+            let now = Instant::now();
+            let done = noticed.unwrap_or(now);
+            return Ok(Some(Timing { execute: done - began, download: now - done, ..Timing::default() }));
         }
         let (start, end) = (&self.start, &self.end);
         if launches != 1 {

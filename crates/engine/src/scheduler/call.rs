@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use zeroize::Zeroize;
 
-/// In a long call, a GPU's first chunk of rows that are verified is this part of a full program, and each later chunk is twice the one
+/// In a long call, a GPU's first chunk of rows that are verified has a full program's jobs divided by this, and each later chunk is twice the one
 /// before. (On an H200, calls of 262,144 rows of 128f: 1.94 M/s; 1.76 M/s if all chunks are full.)
 const FIRST_CHUNK: usize = 8;
 

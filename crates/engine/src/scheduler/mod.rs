@@ -206,7 +206,7 @@ impl Place<'_> {
         self.program_if(facts, (jobs, 1), |program| work(program).map(Some)).map(|done| done.expect("it was done"))
     }
 
-    /// The same, unless `work` says by `None` that it left the program as it was; and `work` computes the jobs so many `times`.
+    /// The same; `work` may return `None` if it left the program unchanged. `work` computes the jobs `times` times.
     pub fn program_if<T: Send>(
         &self,
         facts: &Arc<GroupFacts>,

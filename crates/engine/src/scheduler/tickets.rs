@@ -215,12 +215,15 @@ impl Line {
     fn may_begin(&self) -> bool {
         let (jobs, Pay { most, of_thread, slots, .. }) = (self.entries.jobs(), self.pay);
         let is_share = self.running == 0 || jobs >= most || jobs.saturating_mul(self.running + 2) >= jobs + self.taken;
-        self.entries.len() > 0 && self.running < slots && (is_share || of_thread.is_some())
+        let is_of_thread = of_thread.is_some() && !self.entries.by_all_threads();
+        self.entries.len() > 0 && self.running < slots && (is_share || is_of_thread)
     }
 
     /// How long its jobs still wait for others; `None` if they may begin.
     fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
-        let is_enough = self.entries.jobs() >= self.pay.of_thread.unwrap_or(self.pay.most);
+        let Pay { most, of_thread, slots, .. } = self.pay;
+        let threads = if self.entries.by_all_threads() { slots } else { 1 };
+        let is_enough = self.entries.jobs() >= of_thread.map_or(most, |few| most.min(few.saturating_mul(threads)));
         let since = self.entries.since().filter(|_| !is_enough)?;
         max_delay.checked_sub(now - since).filter(|rest| !rest.is_zero())
     }

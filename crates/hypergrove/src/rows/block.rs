@@ -370,12 +370,11 @@ fn read<R: Rows>(
         return jobs().flat_map(|job| (0..job.statuses.len()).map(|nth| job.rows.read(job.first + nth))).collect();
     };
     let (first, last) = (&blocks[0].1.job, &blocks[blocks.len() - 1].1.job);
-    let all = first.first..last.first + last.statuses.len();
-    if first.call == last.call && all.len() == count {
-        let of = first.rows;
+    if first.call == last.call {
+        // A chunk's blocks follow each other.
+        let (of, all) = (first.rows, first.first..last.first + last.statuses.len());
         return pool.install(|| all.into_par_iter().with_min_len(ROWS_OF_A_THREAD).map(|row| of.read(row)).collect());
     }
-    // Blocks of several calls, or blocks that were given back and had others between them.
     let ends = jobs().scan(0, |end, job| {
         *end += job.statuses.len();
         Some(*end)

@@ -18,6 +18,7 @@ use block::{KeyRowBlock, RowBlock, SlhRows, run_calls};
 use hypergrove_engine::scheduler::{Job, Scheduler};
 use hypergrove_fips205::{MAX_N, MessageError};
 use std::ops::{ControlFlow, Range};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{ptr, slice};
 use zeroize::Zeroize;
 
@@ -371,7 +372,8 @@ pub(crate) fn run_keys<B: Cut>(
     progress: Progress<'_>,
 ) -> Result<(), Error> {
     let mut left: Vec<usize> = calls.iter().map(Job::count).collect();
-    let (mut made, mut is_stopped, mut failed) = (0, false, Ok(()));
+    let (mut made, mut failed, mut are_whole) = (0, Ok(()), are_whole);
+    are_whole.iter_mut().zip(&left).for_each(|(is_whole, left)| **is_whole = *left == 0);
     let done = run_calls(scheduler, calls, block, &mut |call, count, done| {
         if let Err(why) = done {
             failed = Err(why);
@@ -380,10 +382,9 @@ pub(crate) fn run_keys<B: Cut>(
         left[call] -= count;
         made += count;
         let flow = progress(made);
-        is_stopped = flow.is_break();
+        *are_whole[call] = left[call] == 0 && flow.is_continue();
         flow
     });
-    are_whole.into_iter().zip(left).for_each(|(are_whole, left)| *are_whole = left == 0 && !is_stopped);
     done.and(failed)
 }
 
@@ -439,17 +440,21 @@ impl<R: Rows> RowsCall for ResultCall<'_, R> {
         });
         let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
         let (mut all, mut refused) = (0, Vec::new());
-        let done = run_calls(scheduler, blocks, block, &mut |call, count, done| {
-            let of_call = &mut *handed_out[call];
-            if let Err(why) = done {
-                refused.push((call, *of_call..*of_call + count, why));
-            }
-            *of_call += count;
-            all += count;
-            progress(all)
+        let take = AssertUnwindSafe(|| {
+            run_calls(scheduler, blocks, block, &mut |call, count, done| {
+                let of_call = &mut *handed_out[call];
+                if let Err(why) = done {
+                    refused.push((call, *of_call..*of_call + count, why));
+                }
+                *of_call += count;
+                all += count;
+                progress(all)
+            })
         });
+        let done = catch_unwind(take);
+        // Also after a panic: calls that are done are results.
         refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
-        done
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn result(self, all: &Result<(), Error>) -> Result<(), Error> {

@@ -7,11 +7,12 @@ use super::{
 use crate::tickets::Submit;
 #[cfg(feature = "zkdilithium")]
 use crate::zkdilithium::{self, params::SEED_BYTES};
-use crate::{Error, Op, Params, Randomizer};
+use crate::{Error, ErrorKind, Op, Params, Randomizer};
 use hypergrove_engine::programs::Kind;
 use hypergrove_engine::scheduler::{Queued, Scheduler, Size};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice::from_mut;
 
 /// A call of rows: what [`Engine::sign_rows`](crate::Engine::sign_rows) and its like take.
 #[non_exhaustive]
@@ -310,7 +311,16 @@ impl<T: Send + 'static> Queued for RowSet<T> {
         sink: &mut dyn FnMut(usize, Result<T, Error>),
     ) -> Result<(), Error> {
         let mut lent: Vec<_> = sets.iter_mut().map(RowSet::lend).collect();
-        let results = run_together(scheduler, &mut lent);
+        let mut results = run_together(scheduler, &mut lent);
+        if lent.len() > 1 {
+            // An error of one set's rows ended the call of all.
+            let is_of_a_set = |why: &Error| matches!(why.kind(), ErrorKind::BadInput | ErrorKind::OutOfMemory);
+            for (lent, result) in lent.iter_mut().zip(&mut results) {
+                if lent.is_ok() && result.as_ref().is_err_and(is_of_a_set) {
+                    *result = run_together(scheduler, from_mut(lent)).remove(0);
+                }
+            }
+        }
         drop(lent);
         for (index, (RowSet { memory, .. }, result)) in sets.into_iter().zip(results).enumerate() {
             match result {

@@ -37,7 +37,7 @@ impl EngineBuilder {
         self.isa = Some(isa);
         self
     }
-    /// Sets the number of CPU threads; by default as many as the operating system offers. With 1, the CPU works on the calling thread.
+    /// Sets the number of CPU threads, at most 65,535; by default as many as the operating system offers. With 1, the CPU works on the calling thread.
     pub fn threads(mut self, threads: usize) -> EngineBuilder {
         self.threads = Some(threads);
         self
@@ -291,6 +291,7 @@ impl Engine {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
         if seeds.len() > keys.most() {
             keys.clear();
+            *keys = SigningKeys::new();
             check_memory((seeds.len() * SK_BYTES) as u64)?;
         }
         let size = self.block();
