@@ -200,6 +200,15 @@ type Build = fn(EngineBuilder) -> EngineBuilder;
 /// Engines whose devices hand signatures out themselves, or whose signatures are checked first.
 const BUILDS: [Build; 3] = [|it| it, |it| it.verify_signatures(true), |it| it.redundant(true)];
 
+/// Submits the first set, and the others while the device computes it.
+fn together(at: &mut Turnstile, sets: &[Letters], lend: fn(&mut Letters) -> RowCall<'_>) -> Vec<Ticket<Letters>> {
+    let mut tickets = submit(at, &sets[..1], lend);
+    at.wait();
+    tickets.extend(submit(at, &sets[1..], lend));
+    at.open();
+    tickets
+}
+
 #[test]
 fn sets_of_several_callers_share_a_launch() {
     for (number, build) in BUILDS.into_iter().enumerate() {
@@ -208,11 +217,8 @@ fn sets_of_several_callers_share_a_launch() {
         // A row without a key, and columns whose rows all are bad.
         sets[2].of[1] = 9;
         sets[6].of.fill(7);
-        let first = submit(&at, &sets[..1], to_sign);
-        at.wait();
-        let others = submit(&at, &sets[1..], to_sign);
-        at.open();
-        for (ticket, was) in first.into_iter().chain(others).zip(&sets) {
+        let tickets = together(&mut at, &sets, to_sign);
+        for (ticket, was) in tickets.into_iter().zip(&sets) {
             are_signed(ticket.wait().unwrap(), was);
         }
         if number == 0 {
@@ -233,11 +239,8 @@ fn sets_that_verify_share_a_launch() {
             directly(&signer, it, to_sign);
             it.signatures[(set + 1) * P.sig_bytes() - 1] ^= 1;
         }
-        let first = submit(&at, &sets[..1], to_verify);
-        at.wait();
-        let others = submit(&at, &sets[1..], to_verify);
-        at.open();
-        for (set, ticket) in first.into_iter().chain(others).enumerate() {
+        let tickets = together(&mut at, &sets, to_verify);
+        for (set, ticket) in tickets.into_iter().enumerate() {
             let mut expected = vec![RowStatus::Valid; 3 + set];
             expected[set] = RowStatus::Invalid;
             assert_eq!(ticket.wait().unwrap().statuses, expected, "{number}, {set}");
@@ -293,11 +296,8 @@ fn a_damaged_key_of_one_set_harms_no_other() {
         let mut at = turnstile(mock(1, 1), build, |_| Ok(()));
         let mut sets: Vec<Letters> = (0..5).map(|set| letters(2 * set, 4)).collect();
         sets[3].keys[1] = damaged.clone();
-        let first = submit(&at, &sets[..1], to_sign);
-        at.wait();
-        let others = submit(&at, &sets[1..], to_sign);
-        at.open();
-        for (set, (ticket, was)) in first.into_iter().chain(others).zip(&sets).enumerate() {
+        let tickets = together(&mut at, &sets, to_sign);
+        for (set, (ticket, was)) in tickets.into_iter().zip(&sets).enumerate() {
             let it = ticket.wait().unwrap();
             if set == 3 {
                 use RowStatus::{KeyDamaged, Signed};
@@ -329,11 +329,8 @@ fn an_error_of_one_set_ends_no_other() {
         },
     );
     let sets: Vec<Letters> = [4, 4, 6, 3].into_iter().enumerate().map(|(set, rows)| letters(2 * set, rows)).collect();
-    let first = submit(&at, &sets[..1], to_sign);
-    at.wait();
-    let others = submit(&at, &sets[1..], to_sign);
-    at.open();
-    for (set, (ticket, was)) in first.into_iter().chain(others).zip(&sets).enumerate() {
+    let tickets = together(&mut at, &sets, to_sign);
+    for (set, (ticket, was)) in tickets.into_iter().zip(&sets).enumerate() {
         match (set, ticket.wait()) {
             (2, it) => assert_eq!(it.map(drop).unwrap_err().to_string(), "a message is too long"),
             (_, it) => are_signed(it.unwrap(), was),
@@ -422,11 +419,8 @@ fn a_large_set_is_a_batch() {
     let mut at = turnstile(mock(1, 1), |it| it, |_| Ok(()));
     let sets: Vec<Letters> =
         [4, 5, 6, 100, 7, 8].into_iter().enumerate().map(|(set, rows)| letters(set, rows)).collect();
-    let first = submit(&at, &sets[..1], to_sign);
-    at.wait();
-    let others = submit(&at, &sets[1..], to_sign);
-    at.open();
-    for (ticket, was) in first.into_iter().chain(others).zip(&sets) {
+    let tickets = together(&mut at, &sets, to_sign);
+    for (ticket, was) in tickets.into_iter().zip(&sets) {
         are_signed(ticket.wait().unwrap(), was);
     }
     assert_eq!(at.runs(), [4, 11, 64, 36, 15]);

@@ -25,7 +25,11 @@ enum Began {
     /// The event `start`.
     Start,
     /// By the host's clock. For a small recording, an event and the question for its time cost almost as much as the recording.
-    Clock(Instant),
+    Clock {
+        began: Instant,
+        /// When the host first noticed that something was done.
+        noticed: Option<Instant>,
+    },
 }
 
 /// Destroyed by a queue that has waited for it.
@@ -94,8 +98,6 @@ pub(crate) struct CudaQueue {
     end: Event,
     /// Since when the device's time is measured, if anything was submitted since the last wait.
     began: Option<Began>,
-    /// When the host first noticed that something was done, since then by its clock.
-    noticed: Option<Instant>,
     /// Submissions with launches since the last wait.
     launches: u32,
     takes_turns: bool,
@@ -146,7 +148,6 @@ impl CudaQueue {
             marked: [false; SLOTS],
             end: event(0)?,
             began: None,
-            noticed: None,
             launches: 0,
             takes_turns: true,
             limit: WaitLimit::default(),
@@ -430,7 +431,10 @@ impl Queue for CudaQueue {
         // A small one costs no more calls of the driver than it must.
         match recording.fills {
             true => self.measured(|queue| queue.in_turn(true, || replay(queue))),
-            false => self.measured_since(self.began.unwrap_or_else(|| Began::Clock(Instant::now())), replay),
+            false => {
+                let clock = || Began::Clock { began: Instant::now(), noticed: None };
+                self.measured_since(self.began.unwrap_or_else(clock), replay)
+            }
         }
     }
 
@@ -447,8 +451,8 @@ impl Queue for CudaQueue {
             return Ok(());
         }
         self.wait_for_event(&self.slots[slot])?;
-        if let Some(Began::Clock(_)) = self.began {
-            self.noticed.get_or_insert_with(Instant::now);
+        if let Some(Began::Clock { noticed, .. }) = &mut self.began {
+            noticed.get_or_insert_with(Instant::now);
         }
         Ok(())
     }
@@ -474,7 +478,6 @@ impl Queue for CudaQueue {
 
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
         self.bind_to_wait()?;
-        let noticed = self.noticed.take();
         let Some(began) = self.began.take() else {
             // The side stream was joined into it.
             return self.wait_for_stream(&self.main).map(|()| None);
@@ -482,7 +485,7 @@ impl Queue for CudaQueue {
         // It was recorded after all that is waited for.
         self.wait_for_event(&self.end)?;
         let launches = std::mem::take(&mut self.launches);
-        if let Began::Clock(began) = began {
+        if let Began::Clock { began, noticed } = began {
             let now = Instant::now();
             let done = noticed.unwrap_or(now);
             return Ok(Some(Timing { execute: done - began, download: now - done, ..Timing::default() }));

@@ -219,11 +219,16 @@ impl Line {
         self.entries.len() > 0 && self.running < slots && (is_share || is_of_thread)
     }
 
+    /// Jobs of a batch that one of the host's threads does, or all do together; see [`Pay::of_thread`].
+    fn of_threads(&self) -> Option<usize> {
+        let threads = if self.entries.by_all_threads() { self.pay.slots } else { 1 };
+        self.pay.of_thread.map(|few| few.saturating_mul(threads))
+    }
+
     /// How long its jobs still wait for others; `None` if they may begin.
     fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
-        let Pay { most, of_thread, slots, .. } = self.pay;
-        let threads = if self.entries.by_all_threads() { slots } else { 1 };
-        let is_enough = self.entries.jobs() >= of_thread.map_or(most, |few| most.min(few.saturating_mul(threads)));
+        let most = self.pay.most;
+        let is_enough = self.entries.jobs() >= self.of_threads().map_or(most, |few| most.min(few));
         let since = self.entries.since().filter(|_| !is_enough)?;
         max_delay.checked_sub(now - since).filter(|rest| !rest.is_zero())
     }
@@ -475,15 +480,16 @@ impl State {
             if !(all || line.may_begin()) || patience.is_some_and(|patience| line.waits(patience).is_some()) {
                 continue;
             }
-            let most = match line.pay.of_thread {
+            let most = match line.of_threads() {
                 _ if all => usize::MAX,
                 // Each thread takes its share of all jobs; jobs that waited for each other stay together. (64 jobs of 128s, two threads: one
                 // that holds all tickets gets 88,700 to 90,300/s, 85,800 to 88,200 with shares for three, whose batches fill lanes less.)
-                Some(few) if line.entries.jobs() < line.pay.most => match patience {
-                    _ if line.entries.by_all_threads() => few.saturating_mul(slots),
-                    None => whole(few.min(in_flight.div_ceil(slots)), line.pay.lanes),
-                    Some(_) => few,
-                },
+                Some(few) if line.entries.jobs() < line.pay.most => {
+                    match patience.is_some() || line.entries.by_all_threads() {
+                        true => few,
+                        false => whole(few.min(in_flight.div_ceil(slots)), line.pay.lanes),
+                    }
+                }
                 _ => line.pay.most,
             };
             let (batch, withdrawn) = line.entries.take(most, counters);
@@ -622,7 +628,7 @@ impl Shared {
         let at = known.unwrap_or_else(|| {
             let entries: Box<dyn Entries> = Box::new(Waiting::<J> { entries: VecDeque::new(), jobs: 0 });
             let pay = match self.scheduler.is_host_alone() {
-                true => Pay { most: usize::MAX, of_thread: Some(1), lanes: 1, slots: usize::MAX },
+                true => Pay { most: usize::MAX, of_thread: Some(1), lanes: 1, slots: self.slots() },
                 false => Pay { most: FIRST_BATCH, of_thread: None, lanes: 1, slots: usize::MAX },
             };
             state.lines.push(Line { sort: entry.sort(), pay, running: 0, taken: 0, withdrawn: 0, entries });

@@ -325,6 +325,11 @@ pub(crate) trait RowsCall: Sized {
     fn result(self, all: &Result<(), Error>) -> Result<(), Error>;
 }
 
+/// Runs what may panic, and leaves nothing behind that others use.
+fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
+    catch_unwind(AssertUnwindSafe(work))
+}
+
 /// Runs a call by itself.
 pub(crate) fn run_one<C: RowsCall>(scheduler: &Scheduler, call: C, progress: Progress<'_>) -> Result<(), Error> {
     let mut calls = [call];
@@ -440,7 +445,7 @@ impl<R: Rows> RowsCall for ResultCall<'_, R> {
         });
         let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
         let (mut all, mut refused) = (0, Vec::new());
-        let take = AssertUnwindSafe(|| {
+        let done = caught(|| {
             run_calls(scheduler, blocks, block, &mut |call, count, done| {
                 let of_call = &mut *handed_out[call];
                 if let Err(why) = done {
@@ -451,7 +456,6 @@ impl<R: Rows> RowsCall for ResultCall<'_, R> {
                 progress(all)
             })
         });
-        let done = catch_unwind(take);
         // Also after a panic: calls that are done are results.
         refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
         done.unwrap_or_else(|panic| resume_unwind(panic))

@@ -2,7 +2,7 @@
 
 use super::{
     KeyCall, KeyRows, ResultCall, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, RowsCall, SignRows, VerifyRows,
-    no_progress,
+    caught, no_progress,
 };
 use crate::tickets::Submit;
 #[cfg(feature = "zkdilithium")]
@@ -11,7 +11,6 @@ use crate::{Error, ErrorKind, Op, Params, Randomizer};
 use hypergrove_engine::programs::Kind;
 use hypergrove_engine::scheduler::{Queued, Scheduler, Size};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::from_mut;
 
 /// A call of rows: what [`Engine::sign_rows`](crate::Engine::sign_rows) and its like take.
@@ -189,11 +188,6 @@ fn run_all<'c, 'a, C: RowsCall>(
     let mut calls = calls.into_iter();
     let mut result = |()| calls.next().expect("a call for each that was lent").result(&done);
     lent.into_iter().map(|lent| lent.and_then(&mut result)).collect()
-}
-
-/// Runs what may panic, and leaves nothing behind that others use.
-fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
-    catch_unwind(AssertUnwindSafe(work))
 }
 
 /// Bytes of a table's key indices.

@@ -290,7 +290,7 @@ impl Engine {
     pub fn from_seeds_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
         self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
         if seeds.len() > keys.most() {
-            keys.clear();
+            // Wiped and freed before more is asked for.
             *keys = SigningKeys::new();
             check_memory((seeds.len() * SK_BYTES) as u64)?;
         }
