@@ -51,6 +51,10 @@ pub(crate) struct GpuProgram<G: Gpu> {
     stored: bool,
     /// What the device hashes in this pass, if it does.
     hashed: Option<DigestShape>,
+    /// Whether the device had this pass's signatures before the host was done with what it does meanwhile.
+    is_late: bool,
+    /// Batches of many signatures whose messages the device is still to hash, since the host was late.
+    hashes: u32,
     /// How long its waits may take.
     limit: WaitLimit,
     /// What the last pass had that could have been recorded: a usual one, and one elsewhere.
@@ -170,6 +174,8 @@ impl<G: Gpu> GpuProgram<G> {
             keys_laid_out: false,
             stored: false,
             hashed: None,
+            is_late: false,
+            hashes: 0,
             limit,
             last: [None, None],
             recorded: [None, None],
@@ -361,8 +367,10 @@ impl<G: Gpu> GpuProgram<G> {
         };
         let mut done = sent.and_then(|()| self.submit(steps, record));
         if let (Ok(_), Some(_turn)) = (&done, turn) {
+            let start = Instant::now();
             // What else this pass copies to the device is ahead of the next program's signatures.
             done = self.queue.wait_for(0).and(done);
+            self.is_late = start.elapsed() < LATE;
         }
         if done.is_ok() {
             done = receive(self).and(done);
@@ -848,9 +856,10 @@ impl<G: Gpu> GpuProgram<G> {
         out: &mut [u8],
     ) -> Result<Timing, Error> {
         self.kept = RootValues::default();
-        // While the device fetches many, the host has time to hash. (An H200 verifies 5.4 million signatures of 128s a second, and 4.5 million
-        // if it hashes their messages.)
-        let words = if batch.len() <= MOST_IN_COLUMNS { self.message_words(digests, batch) } else { None };
+        // While the device fetches many, the host has time to hash, unless its threads have other work. (An H200 verifies 5.4 million signatures
+        // of 128s a second, and 4.5 million if it hashes their messages.)
+        let by_device = batch.len() <= MOST_IN_COLUMNS || self.hashes > 0;
+        let words = if by_device { self.message_words(digests, batch) } else { None };
         let shared = self.cache.clone();
         let turn = shared.turn();
         let under_way = self.queue.submit(&self.kernels, &uploads).and_then(|()| self.queue.mark(0));
@@ -862,7 +871,9 @@ impl<G: Gpu> GpuProgram<G> {
             return Err(why);
         }
         let messages = words.map(|words| (&*digests, words));
-        self.pass(batch, 0..batch.len(), &[], messages, SignatureInput::UnderWay(turn, others), out)
+        let done = self.pass(batch, 0..batch.len(), &[], messages, SignatureInput::UnderWay(turn, others), out);
+        self.hashes = if words.is_none() && self.is_late { HASHED_AFTER_LATE } else { self.hashes.saturating_sub(1) };
+        done
     }
 
     /// Checks a batch, whose positions the device computes if its messages' rows have so many words.
@@ -966,6 +977,13 @@ const MOST_RECORDED_AGAIN: usize = 1024;
 /// tests of this crate both ways are taken with few.
 const LEAST_IN_COLUMNS: usize = if cfg!(test) { MOST_RECORDED + 1 } else { 256 };
 const MOST_IN_COLUMNS: usize = if cfg!(test) { 48 } else { 2048 };
+
+/// The wait for signatures takes less than this if the device has them already: 4 to 7 µs on an H200; else 200 µs and more.
+const LATE: Duration = Duration::from_micros(50);
+
+/// Batches, as [`GpuProgram::hashes`] counts them, until the host hashes again and may be in time. (Python verifies 3.1 million signatures
+/// of 128s a second from NumPy's arrays, which threads copy, if the host hashes always, 3.64 with 15 here, 3.72 with 63, and as many if it never does.)
+const HASHED_AFTER_LATE: u32 = 63;
 
 /// Bytes of a signature that the device works on first: R, FORS, and of the layers of XMSS as many as take about as long as the other
 /// layers' copies.

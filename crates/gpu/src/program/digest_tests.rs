@@ -127,3 +127,46 @@ fn a_key_that_messages_are_hashed_with_is_wiped() {
     assert!((0..jobs).all(|job| !holds(told.opt_rand(job))), "opt_rand");
     assert!(holds(&out[p.n..2 * p.n]), "a signature is not secret");
 }
+
+/// While a device fetches many signatures, the host hashes their messages. When it was late, the device hashes those of later batches.
+#[test]
+fn the_device_hashes_for_a_host_that_was_late() {
+    let (gpu, cache) = (Arc::new(HostGpu::new(false)), Arc::new(NodesCache::new(0)));
+    let policy = GpuPolicy::of(&Policy(vec![("digest", 1024)])).unwrap();
+    let (p, op, text, jobs) = (&TOY_SHA2_16, Op::Verify, text(), MOST_IN_COLUMNS + 16);
+    let mut program = GpuProgram::new(&gpu, &cache, &Plan::new(p, op), jobs, 256 << 20, policy).unwrap();
+    let mut told = DigestJobs::new(p, op, (jobs, 0), &text);
+    let keys: Vec<_> = (0..KEYS)
+        .map(|key| Key { pk_seed: told.pk_seed(key), sk_seed: &[], cached_nodes: &[], cached_id: 0 })
+        .collect();
+    let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
+    let mut reached = gpu.alloc_reached(jobs * p.sig_bytes()).unwrap().unwrap();
+    for (job, row) in reached.bytes_mut().chunks_exact_mut(p.sig_bytes()).enumerate() {
+        row[..p.n].copy_from_slice(&told.r(job));
+    }
+    let signatures: Vec<&[u8]> = reached.bytes().chunks_exact(p.sig_bytes()).collect();
+    let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
+    let mut expected = vec![0; jobs * p.n];
+    program.run(&Batch { positions: &told.positions(), ..batch }, &mut expected).unwrap();
+    // This device has its signatures at once.
+    let mut asked = Vec::new();
+    for run in 0..=HASHED_AFTER_LATE + 1 {
+        (told.asked, program.is_late) = (false, false);
+        let mut out = vec![0; jobs * p.n];
+        program.run_fetched(&batch, &mut told, &mut out).unwrap().unwrap();
+        assert!(out == expected, "run {run}");
+        if told.asked {
+            asked.push(run);
+            assert!(program.is_late && program.hashes == HASHED_AFTER_LATE);
+        }
+    }
+    assert_eq!(asked, [0, HASHED_AFTER_LATE + 1]);
+    // A message that is too long for the device.
+    let mut told = DigestJobs::new(p, op, (jobs, 1024), &text);
+    for _ in 0..2 {
+        told.asked = false;
+        let mut out = vec![0; jobs * p.n];
+        program.run_fetched(&batch, &mut told, &mut out).unwrap().unwrap();
+        assert!(told.asked && out != expected);
+    }
+}
