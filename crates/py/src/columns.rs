@@ -3,7 +3,8 @@
 use crate::error::{Failure, bad};
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::ArrowColumn;
-use crate::foreign::buffer::ForeignBytes;
+use crate::foreign::buffer::{Copying, ForeignBytes};
+use crate::foreign::list::ListedBytes;
 use crate::parts::{Held, Out};
 use hypergrove::rows::{Column, Offsets, RowStatus};
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
@@ -39,7 +40,7 @@ impl Bytes {
             Value::Shared(bytes) => Bytes::Shared(bytes),
             Value::Foreign(bytes) => {
                 let mut copy = zeros(bytes.len())?;
-                bytes.copy_out(0, &mut copy, 1);
+                bytes.copy_out(0, &mut copy, Copying::ALONE);
                 Bytes::Copied(copy)
             }
         })
@@ -101,7 +102,7 @@ pub(crate) fn statuses(rows: usize) -> PyResult<Vec<RowStatus>> {
     Ok(all)
 }
 
-fn too_many(rows: usize) -> PyErr {
+pub(crate) fn too_many(rows: usize) -> PyErr {
     PyMemoryError::new_err(format!("there is no memory for {rows} rows"))
 }
 
@@ -120,6 +121,7 @@ pub(crate) struct Rows {
 }
 
 enum Source {
+    Listed(ListedBytes),
     Each(Vec<Value>),
     Foreign(ForeignBytes, usize),
     Array(Py<Array>, usize),
@@ -143,6 +145,9 @@ impl Rows {
             return Err(PyTypeError::new_err(format!(
                 "{what}: {kind} is one value; give a sequence of values, a two-dimensional array of uint8 or an Arrow array"
             )));
+        }
+        if let Some(listed) = ListedBytes::of(object)? {
+            return rows(listed.values().len(), Source::Listed(listed));
         }
         // A view is a sequence too, of numbers.
         if let Ok(sequence) = object.cast::<PySequence>()
@@ -182,7 +187,7 @@ impl Rows {
         match &self.source {
             Source::Foreign(_, width) | Source::Array(_, width) => Some(*width),
             Source::Arrow(column) => column.width(),
-            Source::Each(_) => None,
+            Source::Listed(_) | Source::Each(_) => None,
         }
     }
 
@@ -207,6 +212,7 @@ impl Rows {
     /// Holds the rows for a call. Python need not be attached.
     pub(crate) fn hold(&self) -> PyResult<Held<'_>> {
         Ok(match &self.source {
+            Source::Listed(all) => Held::Still(Column::Slices(all.values())),
             Source::Each(all) => {
                 all.iter().map(Value::shared).collect::<Option<Vec<_>>>().map_or(Held::Each(all), Held::Slices)
             }

@@ -4,10 +4,11 @@ use crate::error::{bad, exception};
 use crate::foreign::array::Array;
 use crate::parts::PartMemories;
 use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::env;
 use std::ops::Deref;
@@ -111,23 +112,43 @@ impl Engine {
     }
 }
 
+/// Refuses to use an engine while this thread loads NVRTC for one: it might wait for itself.
+fn check_loads() -> PyResult<()> {
+    if LOADS.get() {
+        return Err(PyRuntimeError::new_err(
+            "an engine is loading NVRTC on this thread; what Python runs meanwhile, an import hook for example, can use no engine",
+        ));
+    }
+    Ok(())
+}
+
 /// The engine of a call.
 pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<SharedEngine> {
+    check_loads()?;
     match given {
         Some(engine) => Ok(engine.get().get().clone()),
         None => default_engine(),
     }
 }
 
+thread_local! {
+    /// Whether this thread loads NVRTC, maybe under the lock of an engine that adds devices.
+    static LOADS: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Makes a backend. If it is CUDA and its driver has found a device, loads the NVRTC that pip has installed, if it has, once a process:
-/// the backend finds by its name what is loaded. An engine that adds devices does so under a lock: what Python runs while it imports this module may
-/// not use the same engine.
+/// the backend finds by its name what is loaded. What Python runs meanwhile, an import hook for example, gets no engine: see [`check_loads`].
 fn make(entry: &BackendEntry, cache: Option<&Path>) -> Arc<dyn Backend> {
     static DONE: PyOnceLock<()> = PyOnceLock::new();
     let backend = (entry.make)(cache);
     if backend.name() == "cuda" && backend.devices().is_ok_and(|devices| !devices.is_empty()) {
         // The backend says what it lacks once it compiles kernels. No thread of an engine waits for a Python that ends.
-        let load = |py: Python<'_>| py.import("hypergrove._nvrtc")?.call_method0("load").map(drop);
+        let load = |py: Python<'_>| {
+            LOADS.set(true);
+            let loaded = py.import("hypergrove._nvrtc").and_then(|module| module.call_method0("load")).map(drop);
+            LOADS.set(false);
+            loaded
+        };
         Python::try_attach(|py| DONE.get_or_try_init(py, || load(py)).is_ok());
     }
     backend
@@ -321,6 +342,7 @@ impl Engine {
             )));
         }
         let bytes = crate::columns::size(shape[0], shape.get(1).copied().unwrap_or(1))?;
+        check_loads()?;
         let memory = py.detach(|| self.get().memory(bytes)).map_err(|why| exception(&why))?;
         Ok(Array::in_memory(memory, &shape))
     }

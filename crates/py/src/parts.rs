@@ -4,7 +4,7 @@ use crate::columns::{Signals, Value, statuses, zeros};
 use crate::engine::SharedEngine;
 use crate::error::Failure;
 use crate::foreign::array::Reading;
-use crate::foreign::buffer::{ForeignBytes, share_out};
+use crate::foreign::buffer::{Copying, ForeignBytes, share_out};
 use hypergrove::Error;
 use hypergrove::rows::{Column, Memory, Offsets, RowStatus};
 use pyo3::PyResult;
@@ -17,15 +17,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, scope};
 use std::time::Instant;
 
-/// Bytes of a part, about: what is copied for it, and results that are copied from it.
-const PART: usize = 64 << 20;
+/// Bytes of a part, at most: what is copied for it, and results that are copied from it.
+const PART: usize = 128 << 20;
+
+/// The same, at least, where devices reach the copies.
+const LEAST_OF_PART: usize = 16 << 20;
+
+/// Parts of a call between these bounds.
+const PARTS: usize = 8;
 
 /// The same for each thread of an engine that has the CPU alone, at most [`PART`]: smaller parts stay in the processor's caches. (Xeon with
 /// 2 threads, 32,768 rows of 128s in turns, verifications a second of CPU time: 25,600 to 26,300 with parts of 4 and of 16 MiB, 24,700 and 25,000 with 64.)
 const PART_OF_THREAD: usize = 4 << 20;
 
 /// Parts at a time: one is copied, the engine computes others.
-const IN_FLIGHT: usize = 3;
+const IN_FLIGHT: usize = 5;
 
 /// Bytes of a part for which memory that devices reach is worth taking.
 const REACHED: usize = 1 << 20;
@@ -100,8 +106,8 @@ impl Held<'_> {
         }
     }
 
-    /// Some rows, copied into free memory where that is necessary, by up to so many threads.
-    fn some<'m>(&'m self, rows: &Range<usize>, free: &mut &'m mut [u8], threads: usize) -> PartColumn<'m> {
+    /// Some rows, copied into free memory where that is necessary.
+    fn some<'m>(&'m self, rows: &Range<usize>, free: &mut &'m mut [u8], how: Copying) -> PartColumn<'m> {
         PartColumn::Column(match self {
             Held::Still(column) => some(*column, rows),
             Held::Slices(all) => Column::Slices(&all[rows.clone()]),
@@ -110,28 +116,28 @@ impl Held<'_> {
             }
             Held::Foreign { bytes, width } => {
                 let to = carve(free, rows.len() * width);
-                bytes.copy_out(rows.start * width, to, threads);
+                bytes.copy_out(rows.start * width, to, how);
                 packed(to, *width, rows.len())
             }
             Held::Seen { reading, width } => {
                 let to = carve(free, rows.len() * width);
-                reading.copy(rows.start * width, to, threads);
+                reading.copy(rows.start * width, to, how);
                 packed(to, *width, rows.len())
             }
-            Held::Each(all) => return PartColumn::Slices(copy_each(&all[rows.clone()], free, threads)),
+            Held::Each(all) => return PartColumn::Slices(copy_each(&all[rows.clone()], free, how)),
         })
     }
 }
 
 /// Copies the values of a list that others may write to.
-fn copy_each<'m>(values: &'m [Value], free: &mut &'m mut [u8], threads: usize) -> Vec<&'m [u8]> {
+fn copy_each<'m>(values: &'m [Value], free: &mut &'m mut [u8], how: Copying) -> Vec<&'m [u8]> {
     let before = free.len();
     let place = |value: &'m Value| value.foreign().map(|bytes| (bytes, carve(free, bytes.len())));
     let mut places: Vec<_> = values.iter().map(place).collect();
     // A thread is worth starting for about a megabyte.
-    let threads = threads.min(1 + (before - free.len()) / REACHED);
+    let threads = how.threads.min(1 + (before - free.len()) / REACHED);
     share_out(places.chunks_mut(VALUES), threads, |_, places| {
-        places.iter_mut().flatten().for_each(|(bytes, to)| bytes.copy_out(0, to, 1));
+        places.iter_mut().flatten().for_each(|(bytes, to)| bytes.copy_out(0, to, Copying { threads: 1, ..how }));
     });
     let slice = |(value, place): (&'m Value, Option<(_, &'m mut [u8])>)| match (value, place) {
         (_, Some((_, copy))) => &*copy,
@@ -301,7 +307,7 @@ impl Batch<'_> {
             Out::Own(_) => false,
         };
         let part = match self.engine.reaches_memory() {
-            true => PART,
+            true => (bytes / PARTS).clamp(LEAST_OF_PART, PART - ROOM),
             false => PART.min(self.engine.threads().saturating_mul(PART_OF_THREAD)),
         };
         let parts = if is_whole { 1 } else { bytes.div_ceil(part).max(1) };
@@ -402,7 +408,7 @@ impl Batch<'_> {
         compute: &(impl Fn(Part<'_>, Check<'_>) -> Result<(), Error> + Sync),
         check: Check<'_>,
     ) {
-        let (mut memory, mut results) = (PartMemory::default(), Vec::new());
+        let mut memory = PartMemory::default();
         let threads = self.engine.threads();
         while check().is_continue() {
             // One part is copied at a time, by all threads: so the first is ready early.
@@ -412,16 +418,11 @@ impl Batch<'_> {
             next.statuses = others;
             let (first, out_bytes) = (rows.start, rows.len() * self.width);
             let mut out = next.out.split(out_bytes);
-            let copied = self.copy(&rows, &mut memory).and_then(|columns| {
-                if matches!(out, Out::Foreign(..)) && results.len() < out_bytes {
-                    results = Vec::new();
-                    results = zeros(out_bytes)?;
-                }
-                Ok(columns)
-            });
+            let of_results = if matches!(out, Out::Foreign(..)) { out_bytes } else { 0 };
+            let copied = self.copy(&rows, of_results, &mut memory);
             drop(next);
-            let columns = match copied {
-                Ok(columns) => columns,
+            let (columns, results) = match copied {
+                Ok(copied) => copied,
                 Err(why) => {
                     out.zero(out_bytes);
                     progress.fail(first, why.into());
@@ -431,7 +432,7 @@ impl Batch<'_> {
             let columns: Vec<Column<'_>> = columns.iter().map(PartColumn::column).collect();
             let to = match &mut out {
                 Out::Own(out) => &mut **out,
-                Out::Foreign(..) => &mut results[..out_bytes],
+                Out::Foreign(..) => &mut *results,
             };
             let done = compute(Part { rows: rows.clone(), columns: &columns, statuses, out: &mut *to }, &mut *check);
             if done.is_err() {
@@ -439,7 +440,7 @@ impl Batch<'_> {
                 to.fill(0);
             }
             if let Out::Foreign(memory, at) = out {
-                memory.copy_in(at, &results[..out_bytes], threads);
+                memory.copy_in(at, results, threads);
             }
             if let Err(why) = done {
                 progress.fail(first, why.into());
@@ -451,10 +452,15 @@ impl Batch<'_> {
         self.engine.memories().give_back(memory);
     }
 
-    /// Copies a part's columns, as far as others may write to them.
-    fn copy<'m>(&'m self, rows: &Range<usize>, memory: &'m mut PartMemory) -> PyResult<Vec<PartColumn<'m>>> {
-        let gaps = ALIGN * self.columns.len();
-        let needs = match self.of_rows(rows.clone(), &Out::none()) {
+    /// Copies a part's columns, as far as others may write to them. Gives so many bytes for results, too.
+    fn copy<'m>(
+        &'m self,
+        rows: &Range<usize>,
+        of_results: usize,
+        memory: &'m mut PartMemory,
+    ) -> PyResult<(Vec<PartColumn<'m>>, &'m mut [u8])> {
+        let gaps = ALIGN * (self.columns.len() + 1);
+        let needs = match self.of_rows(rows.clone(), &Out::none()) + of_results {
             0 => 0,
             bytes => bytes + gaps,
         };
@@ -462,8 +468,10 @@ impl Batch<'_> {
             *memory = PartMemory::default();
             *memory = self.engine.memories().take(self.engine, needs)?;
         }
-        let (mut free, threads) = (&mut memory[..], self.engine.threads());
-        Ok(self.columns.iter().map(|column| column.some(rows, &mut free, threads)).collect())
+        let how = Copying { threads: self.engine.threads(), past_caches: !memory.is_ordinary() };
+        let mut free = &mut memory[..];
+        let columns = self.columns.iter().map(|column| column.some(rows, &mut free, how)).collect();
+        Ok((columns, carve(&mut free, of_results)))
     }
 
     /// Has the engine initialise its devices if the rows that are left are worth that, at the pace so far.
@@ -480,7 +488,7 @@ impl Batch<'_> {
     }
 }
 
-/// Memory for the copies of a part.
+/// Memory for the copies of a part, and for its results where others can write to `out`.
 enum PartMemory {
     Ordinary(Vec<u8>),
     /// Of the engine.
@@ -533,9 +541,16 @@ impl PartMemories {
     fn take(&self, engine: &SharedEngine, bytes: usize) -> PyResult<PartMemory> {
         // A forked child may share its parent's memory.
         if bytes >= REACHED && engine.reaches_memory() && self.process == process::id() {
-            let kept = lock(&self.idle).pop().filter(|memory| memory.len() >= bytes);
+            let mut idle = lock(&self.idle);
+            let fitting = idle.iter().enumerate().filter(|(_, memory)| memory.len() >= bytes);
+            let smallest = fitting.min_by_key(|(_, memory)| memory.len()).map(|(at, _)| at);
+            let kept = smallest.map(|at| idle.swap_remove(at));
+            drop(idle);
             // There may be no more memory that devices reach.
-            let new = || engine.memory(bytes.max(PART + ROOM)).ok().filter(|memory| !memory.devices().is_empty());
+            let new = || {
+                let memory = engine.memory(bytes.next_multiple_of(LEAST_OF_PART)).ok();
+                memory.filter(|memory| !memory.devices().is_empty())
+            };
             if let Some(memory) = kept.or_else(new) {
                 return Ok(PartMemory::Reached(memory));
             }
@@ -544,11 +559,16 @@ impl PartMemories {
     }
 
     fn give_back(&self, memory: PartMemory) {
-        if let PartMemory::Reached(memory) = memory {
+        if let PartMemory::Reached(memory) = memory
+            && memory.len() <= 2 * PART
+        {
             let mut idle = lock(&self.idle);
-            if idle.len() < IN_FLIGHT && memory.len() <= 2 * PART {
-                idle.push(memory);
-            }
+            idle.push(memory);
+            // The largest stay.
+            let smallest = idle.iter().enumerate().min_by_key(|(_, memory)| memory.len()).map(|(at, _)| at);
+            let dropped = smallest.filter(|_| idle.len() > IN_FLIGHT).map(|at| idle.swap_remove(at));
+            drop(idle);
+            drop(dropped);
         }
     }
 }

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,14 @@ from hypothesis import strategies as st
 
 import hypergrove
 from hypergrove import Array, Engine, PrivateKey, PublicKey, keygen_batch, sha256_batch, verify_batch, zkdilithium
+
+
+class Derived(bytes):
+    """Is `bytes` all the same."""
+
+
+class DerivedList(list[bytes]):
+    """Is a list all the same."""
 
 
 def in_array(engine: Engine, rows: list[bytes]) -> Array:
@@ -32,6 +41,10 @@ def forms(rows: list[bytes]) -> dict[str, Any]:
     seen = in_array(Engine(), rows)
     return {
         "a list": rows,
+        "a tuple": tuple(rows),
+        "a list of a class derived from bytes": list(map(Derived, rows)),
+        "an object of a class derived from list": DerivedList(rows),
+        "a list of two kinds": [bytearray(row) if i % 3 else row for i, row in enumerate(rows)],
         "a tuple of other buffers": tuple(map(bytearray, rows)),
         "a deque of views": deque(map(memoryview, rows)),
         "a list of arrays": list(packed),
@@ -67,6 +80,24 @@ def test_forms_of_columns(key: PrivateKey, other: PrivateKey) -> None:
     first = publics[0]
     assert list(verify_batch(first, expected[::2], messages[::2])) == [True] * 10
     assert list(verify_batch([first] * 20, expected, messages)) == [i % 2 == 0 for i in range(20)]
+
+
+def test_a_list_may_change_during_the_call(key: PrivateKey) -> None:
+    messages = [i.to_bytes(4, "little") for i in range(16)]
+    signatures = list(map(bytes, key.sign_batch(messages, deterministic=True)))
+    signatures[3] = bytes(len(signatures[3]))
+
+    class Changes(list[bytes]):
+        """Is looked at when the signatures have been."""
+
+        def __iter__(self) -> Iterator[bytes]:
+            signatures.clear()
+            # Objects in the memory that others had.
+            signatures.extend(bytes([i]) * key.signature_size for i in range(64))
+            return super().__iter__()
+
+    assert list(verify_batch(key.public_key(), signatures, Changes(messages))) == [i != 3 for i in range(16)]
+    assert len(signatures) == 64
 
 
 @given(st.lists(st.binary(max_size=300), max_size=40), st.one_of(st.none(), st.binary(max_size=255)))

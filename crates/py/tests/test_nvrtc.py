@@ -58,3 +58,37 @@ def test_cuda_loads_it(tmp_path: Path, use: str) -> None:
     except ValueError as why:
         pytest.skip(f"no GPU of CUDA: {why}")
     assert is_loaded(tmp_path, "a library", use)
+
+
+HOOK = """
+import sys
+import hypergrove
+from hypergrove import Engine, sha256_batch
+
+seen = []
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "hypergrove._nvrtc":
+            for use in (lambda: sha256_batch([b""], engine=engine), lambda: sha256_batch([b""]), lambda: engine.empty(1)):
+                try:
+                    use()
+                except RuntimeError as why:
+                    seen.append(str(why))
+        return None
+
+sys.meta_path.insert(0, Finder())
+engine = hypergrove.Engine()
+engine.empty(1)
+assert len(seen) == 3 and all("NVRTC" in why for why in seen), seen
+assert bytes(sha256_batch([b""], engine=engine)[0]).hex().startswith("e3b0c442")
+"""
+
+
+def test_an_import_hook_gets_an_error_and_no_deadlock() -> None:
+    try:
+        Engine(devices="cuda")
+    except ValueError as why:
+        pytest.skip(f"no GPU of CUDA: {why}")
+    ran = subprocess.run([sys.executable, "-c", HOOK], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran

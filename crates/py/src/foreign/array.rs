@@ -1,5 +1,6 @@
 //! The arrays that Python gets: results, and memory that devices reach.
 
+use super::buffer::Copying;
 use hypergrove::rows::Memory;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
@@ -168,12 +169,12 @@ impl Reading<'_> {
         start..start + self.array.len
     }
 
-    /// Copies bytes by up to so many threads, while others may write to views.
-    pub(crate) fn copy(&self, from: usize, to: &mut [u8], threads: usize) {
+    /// Copies bytes, while others may write to views.
+    pub(crate) fn copy(&self, from: usize, to: &mut [u8], how: Copying) {
         let end = from.checked_add(to.len());
         assert!(end.is_some_and(|end| end <= self.array.len), "bytes of the array");
         // SAFETY: the bytes are within the array's memory, to which no call writes until this is dropped.
-        unsafe { super::buffer::load_all(self.array.start.as_ptr().add(from), to, threads) };
+        unsafe { super::buffer::load_all(self.array.start.as_ptr().add(from), to, how) };
     }
 }
 
@@ -228,7 +229,7 @@ impl Array {
         }
         let width = array.strides[0] as usize;
         let mut copy = vec![0; width];
-        array.read()?.copy(row as usize * width, &mut copy, 1);
+        array.read()?.copy(row as usize * width, &mut copy, Copying::ALONE);
         match array.element {
             Element::Byte => Ok(PyBytes::new(slf.py(), &copy).into_any()),
             Element::Bool => Ok(PyBool::new(slf.py(), copy[0] != 0).to_owned().into_any()),
@@ -243,7 +244,7 @@ impl Array {
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let reading = self.read()?;
         PyBytes::new_with(py, self.len, |to| {
-            reading.copy(0, to, 1);
+            reading.copy(0, to, Copying::ALONE);
             Ok(())
         })
     }

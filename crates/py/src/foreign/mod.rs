@@ -3,7 +3,7 @@
 //!
 //! A reference of Rust promises that nobody writes meanwhile. Rows are slices, so memory becomes a slice only where that holds:
 //!
-//! * `bytes` of Python never change (`PyBackedBytes`, no `unsafe` of ours);
+//! * `bytes` of Python never change (`PyBackedBytes`, no `unsafe` of ours, and `list` for many);
 //! * Arrow arrays never change once they are exported: their interface demands it (`arrow`);
 //! * an [`Array`](array::Array) knows its views: without any, a call borrows it, and views are refused until the call ends.
 //!
@@ -15,3 +15,4 @@ pub(crate) mod array;
 pub(crate) mod arrow;
 pub(crate) mod buffer;
 mod dlpack;
+pub(crate) mod list;
