@@ -5,19 +5,7 @@
 //! each of the other checks is tried with; otherwise [`FLIPS`]. With fewer flips than these, lanes of one instruction
 //! set alone are tried: under ThreadSanitizer a signature takes a tenth of a second.
 
-#[path = "../../gpu/src/host.rs"]
-#[allow(unsafe_code, dead_code)]
-mod host;
-/// Where `host` looks for what it implements.
-mod gpu {
-    pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
-}
-mod mapped {
-    pub(crate) use hypergrove_gpu::MappedBytes;
-}
-mod steps {
-    pub(crate) use hypergrove_gpu::steps::{Access, Allocations, Place, accesses};
-}
+include!("common/on_host.rs");
 
 use hypergrove::backend::*;
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, SignRows};

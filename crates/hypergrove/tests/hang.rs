@@ -1,19 +1,7 @@
 //! GPUs that hang: other devices do what they were given, the right one is blamed, and what it may still use stays.
 
 mod common;
-#[path = "../../gpu/src/host.rs"]
-#[allow(unsafe_code, dead_code)]
-mod host;
-/// Where `host` looks for what it implements.
-mod gpu {
-    pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
-}
-mod mapped {
-    pub(crate) use hypergrove_gpu::MappedBytes;
-}
-mod steps {
-    pub(crate) use hypergrove_gpu::steps::{Access, Allocations, Place, accesses};
-}
+include!("common/on_host.rs");
 
 use common::{Mock, P, PURE, key, message, mock, sign};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};

@@ -1,19 +1,7 @@
 //! Sets of rows that wait together share launches. Each set has its own result, whatever becomes of the others.
 
 mod common;
-#[path = "../../gpu/src/host.rs"]
-#[allow(unsafe_code, dead_code)]
-mod host;
-/// Where `host` looks for what it implements.
-mod gpu {
-    pub(crate) use hypergrove_gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
-}
-mod mapped {
-    pub(crate) use hypergrove_gpu::MappedBytes;
-}
-mod steps {
-    pub(crate) use hypergrove_gpu::steps::{Access, Allocations, Place, accesses};
-}
+include!("common/on_host.rs");
 
 use common::{Call, Mock, P, PURE, job, key, mock};
 use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
