@@ -51,9 +51,10 @@ pub(crate) struct GpuProgram<G: Gpu> {
     stored: bool,
     /// What the device hashes in this pass, if it does.
     hashed: Option<DigestShape>,
-    /// Whether the device had this pass's signatures before the host was done with what it does meanwhile.
+    /// Whether the device had this pass's signatures before the host was done with what it does meanwhile: the wait for them took less than `late`.
     is_late: bool,
-    /// Batches of many signatures whose messages the device is still to hash, since the host was late.
+    late: Duration,
+    /// Batches of more signatures than [`MOST_IN_COLUMNS`] whose messages the device is still to hash, since the host was late.
     hashes: u32,
     /// How long its waits may take.
     limit: WaitLimit,
@@ -175,6 +176,7 @@ impl<G: Gpu> GpuProgram<G> {
             stored: false,
             hashed: None,
             is_late: false,
+            late: LATE,
             hashes: 0,
             limit,
             last: [None, None],
@@ -370,7 +372,8 @@ impl<G: Gpu> GpuProgram<G> {
             let start = Instant::now();
             // What else this pass copies to the device is ahead of the next program's signatures.
             done = self.queue.wait_for(0).and(done);
-            self.is_late = start.elapsed() < LATE;
+            // Launches that are timed alone have been waited for.
+            self.is_late = done.is_ok() && self.shape.policy.stages == 0 && start.elapsed() < self.late;
         }
         if done.is_ok() {
             done = receive(self).and(done);
@@ -858,8 +861,9 @@ impl<G: Gpu> GpuProgram<G> {
         self.kept = RootValues::default();
         // While the device fetches many, the host has time to hash, unless its threads have other work. (An H200 verifies 5.4 million signatures
         // of 128s a second, and 4.5 million if it hashes their messages.)
-        let by_device = batch.len() <= MOST_IN_COLUMNS || self.hashes > 0;
-        let words = if by_device { self.message_words(digests, batch) } else { None };
+        let (are_few, is_left) = (batch.len() <= MOST_IN_COLUMNS, self.hashes > 0);
+        let words = if are_few || is_left { self.message_words(digests, batch) } else { None };
+        self.is_late = false;
         let shared = self.cache.clone();
         let turn = shared.turn();
         let under_way = self.queue.submit(&self.kernels, &uploads).and_then(|()| self.queue.mark(0));
@@ -872,7 +876,10 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let messages = words.map(|words| (&*digests, words));
         let done = self.pass(batch, 0..batch.len(), &[], messages, SignatureInput::UnderWay(turn, others), out);
-        self.hashes = if words.is_none() && self.is_late { HASHED_AFTER_LATE } else { self.hashes.saturating_sub(1) };
+        if !are_few {
+            self.hashes =
+                if words.is_none() && self.is_late { HASHED_AFTER_LATE } else { self.hashes.saturating_sub(1) };
+        }
         done
     }
 
@@ -978,11 +985,10 @@ const MOST_RECORDED_AGAIN: usize = 1024;
 const LEAST_IN_COLUMNS: usize = if cfg!(test) { MOST_RECORDED + 1 } else { 256 };
 const MOST_IN_COLUMNS: usize = if cfg!(test) { 48 } else { 2048 };
 
-/// The wait for signatures takes less than this if the device has them already: 4 to 7 µs on an H200; else 200 µs and more.
+/// The wait for signatures that the device has already takes 4 to 7 µs on an H200.
 const LATE: Duration = Duration::from_micros(50);
 
-/// Batches, as [`GpuProgram::hashes`] counts them, until the host hashes again and may be in time. (Python verifies 3.1 million signatures
-/// of 128s a second from NumPy's arrays, which threads copy, if the host hashes always, 3.64 with 15 here, 3.72 with 63, and as many if it never does.)
+/// Batches until the host hashes again, and may be in time. (docs/lab/2026-11-24-numpy.md compares 15 and 63.)
 const HASHED_AFTER_LATE: u32 = 63;
 
 /// Bytes of a signature that the device works on first: R, FORS, and of the layers of XMSS as many as take about as long as the other

@@ -148,25 +148,24 @@ fn the_device_hashes_for_a_host_that_was_late() {
     let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
     let mut expected = vec![0; jobs * p.n];
     program.run(&Batch { positions: &told.positions(), ..batch }, &mut expected).unwrap();
-    // This device has its signatures at once.
-    let mut asked = Vec::new();
-    for run in 0..=HASHED_AFTER_LATE + 1 {
-        (told.asked, program.is_late) = (false, false);
-        let mut out = vec![0; jobs * p.n];
-        program.run_fetched(&batch, &mut told, &mut out).unwrap().unwrap();
-        assert!(out == expected, "run {run}");
-        if told.asked {
-            asked.push(run);
-            assert!(program.is_late && program.hashes == HASHED_AFTER_LATE);
-        }
-    }
-    assert_eq!(asked, [0, HASHED_AFTER_LATE + 1]);
-    // A message that is too long for the device.
-    let mut told = DigestJobs::new(p, op, (jobs, 1024), &text);
-    for _ in 0..2 {
+    let hashed_by_host = |program: &mut GpuProgram<HostGpu>, told: &mut DigestJobs<'_>, expected: &[u8]| {
         told.asked = false;
         let mut out = vec![0; jobs * p.n];
-        program.run_fetched(&batch, &mut told, &mut out).unwrap().unwrap();
-        assert!(told.asked && out != expected);
-    }
+        program.run_fetched(&batch, told, &mut out).unwrap().unwrap();
+        assert!(out == expected);
+        told.asked
+    };
+    // A host that is in time whatever it does.
+    program.late = Duration::ZERO;
+    assert!((0..3).all(|_| hashed_by_host(&mut program, &mut told, &expected)));
+    // One that never is.
+    program.late = Duration::MAX;
+    let by_host: Vec<bool> =
+        (0..=HASHED_AFTER_LATE + 1).map(|_| hashed_by_host(&mut program, &mut told, &expected)).collect();
+    let runs: Vec<usize> = (0..by_host.len()).filter(|run| by_host[*run]).collect();
+    assert_eq!(runs, [0, by_host.len() - 1]);
+    // Messages that are too long for the device.
+    let mut told = DigestJobs::new(p, op, (jobs, 1024), &text);
+    program.run(&Batch { positions: &told.positions(), ..batch }, &mut expected).unwrap();
+    assert!((0..2).all(|_| hashed_by_host(&mut program, &mut told, &expected)));
 }
