@@ -3,8 +3,9 @@
 use crate::error::{Failure, bad};
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::ArrowColumn;
-use crate::foreign::buffer::{Copying, ForeignBytes};
+use crate::foreign::buffer::ForeignBytes;
 use crate::foreign::list::ListedBytes;
+use crate::foreign::racing::Copying;
 use crate::parts::{Held, Out};
 use hypergrove::rows::{Column, Offsets, RowStatus};
 use pyo3::exceptions::{PyMemoryError, PyTypeError};

@@ -112,19 +112,9 @@ impl Engine {
     }
 }
 
-/// Refuses to use an engine while this thread loads NVRTC for one: it might wait for itself.
-fn check_loads() -> PyResult<()> {
-    if LOADS.get() {
-        return Err(PyRuntimeError::new_err(
-            "an engine is loading NVRTC on this thread; what Python runs meanwhile, an import hook for example, can use no engine",
-        ));
-    }
-    Ok(())
-}
-
 /// The engine of a call.
 pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<SharedEngine> {
-    check_loads()?;
+    Loading::check_none()?;
     match given {
         Some(engine) => Ok(engine.get().get().clone()),
         None => default_engine(),
@@ -136,18 +126,43 @@ thread_local! {
     static LOADS: Cell<bool> = const { Cell::new(false) };
 }
 
+/// This thread loads NVRTC until it is dropped.
+struct Loading;
+
+impl Loading {
+    fn begin() -> Loading {
+        LOADS.set(true);
+        Loading
+    }
+
+    /// Refuses to make or use an engine meanwhile: the thread might wait for a lock that it holds itself.
+    fn check_none() -> PyResult<()> {
+        match LOADS.get() {
+            true => Err(PyRuntimeError::new_err(
+                "an engine is loading NVRTC on this thread; what Python runs meanwhile, an import hook for example, can use no engine",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        LOADS.set(false);
+    }
+}
+
 /// Makes a backend. If it is CUDA and its driver has found a device, loads the NVRTC that pip has installed, if it has, once a process:
-/// the backend finds by its name what is loaded. What Python runs meanwhile, an import hook for example, gets no engine: see [`check_loads`].
+/// the backend finds by its name what is loaded. What Python runs meanwhile, an import hook for example, gets an error if it makes or uses an engine on this thread; on another
+/// thread it waits, and must not be waited for.
 fn make(entry: &BackendEntry, cache: Option<&Path>) -> Arc<dyn Backend> {
     static DONE: PyOnceLock<()> = PyOnceLock::new();
     let backend = (entry.make)(cache);
     if backend.name() == "cuda" && backend.devices().is_ok_and(|devices| !devices.is_empty()) {
         // The backend says what it lacks once it compiles kernels. No thread of an engine waits for a Python that ends.
         let load = |py: Python<'_>| {
-            LOADS.set(true);
-            let loaded = py.import("hypergrove._nvrtc").and_then(|module| module.call_method0("load")).map(drop);
-            LOADS.set(false);
-            loaded
+            let _loading = Loading::begin();
+            py.import("hypergrove._nvrtc")?.call_method0("load").map(drop)
         };
         Python::try_attach(|py| DONE.get_or_try_init(py, || load(py)).is_ok());
     }
@@ -268,6 +283,7 @@ impl Engine {
         redundant: bool,
         device_timeout: Option<f64>,
     ) -> PyResult<Engine> {
+        Loading::check_none()?;
         let cache = match cache {
             None => users_cache(),
             Some(no) if no.is_instance_of::<PyBool>() && !no.is_truthy()? => None,
@@ -342,7 +358,7 @@ impl Engine {
             )));
         }
         let bytes = crate::columns::size(shape[0], shape.get(1).copied().unwrap_or(1))?;
-        check_loads()?;
+        Loading::check_none()?;
         let memory = py.detach(|| self.get().memory(bytes)).map_err(|why| exception(&why))?;
         Ok(Array::in_memory(memory, &shape))
     }

@@ -239,7 +239,7 @@ impl PrivateKey {
         let (engine, width) = (engine_of(engine)?, self.signature_size());
         Target::of(out, messages.count, width)?.fill(py, (messages.count, width), |out| {
             let columns = &[messages.hold()?];
-            let batch = Batch { engine: &engine, columns, rows: messages.count, width, may_wake: true };
+            let batch = Batch { engine: &engine, columns, rows: messages.count, width, fetched: None, may_wake: true };
             let statuses = batch.run(out, |part, check| {
                 let rows = SignRows {
                     keys: RowSigningKeys::One(&self.0),
@@ -605,7 +605,14 @@ pub(crate) fn verify_batch<'py>(
         if let Keys::Packed(_, keys) = &keys {
             columns.push(keys.hold()?);
         }
-        let batch = Batch { engine: &engine, columns: &columns, rows: messages.count, width: 0, may_wake: true };
+        let batch = Batch {
+            engine: &engine,
+            columns: &columns,
+            rows: messages.count,
+            width: 0,
+            fetched: Some(0),
+            may_wake: true,
+        };
         let statuses = batch.run(Out::none(), |part, check| {
             let rows = VerifyRows {
                 keys: keys.column(part.rows, part.columns.get(2)),
@@ -654,7 +661,7 @@ pub(crate) fn sha256_batch<'py>(
     let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
     Target::of(out, messages.count, 32)?.fill(py, (messages.count, 32), |out| {
         let columns = &[messages.hold()?];
-        let batch = Batch { engine: &engine, columns, rows: messages.count, width: 32, may_wake: false };
+        let batch = Batch { engine: &engine, columns, rows: messages.count, width: 32, fetched: None, may_wake: false };
         let statuses = batch.run(out, |part, _| engine.sha256_rows(part.columns[0], part.out, part.statuses))?;
         check_statuses(&statuses, RowStatus::Hashed)
     })

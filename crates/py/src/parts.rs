@@ -4,7 +4,8 @@ use crate::columns::{Signals, Value, statuses, zeros};
 use crate::engine::SharedEngine;
 use crate::error::Failure;
 use crate::foreign::array::Reading;
-use crate::foreign::buffer::{Copying, ForeignBytes, share_out};
+use crate::foreign::buffer::ForeignBytes;
+use crate::foreign::racing::{Copying, share_out};
 use hypergrove::Error;
 use hypergrove::rows::{Column, Memory, Offsets, RowStatus};
 use pyo3::PyResult;
@@ -17,26 +18,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, scope};
 use std::time::Instant;
 
-/// Bytes of a part, at most: what is copied for it, and results that are copied from it.
+/// Bytes of a part's memory, at most: what is copied for it, and results that are copied from it.
 const PART: usize = 128 << 20;
 
-/// The same, at least, where devices reach the copies.
+/// The smallest part of an engine whose devices reach the copies. Memory for parts comes in multiples of it.
 const LEAST_OF_PART: usize = 16 << 20;
 
-/// Parts of a call between these bounds.
+/// The number of parts that such a call has, within these two limits. (docs/lab/2026-11-24-numpy.md)
 const PARTS: usize = 8;
 
-/// The same for each thread of an engine that has the CPU alone, at most [`PART`]: smaller parts stay in the processor's caches. (Xeon with
+/// A part of an engine that has the CPU alone, for each thread, at most [`PART`] for all: smaller parts stay in the processor's caches. (Xeon with
 /// 2 threads, 32,768 rows of 128s in turns, verifications a second of CPU time: 25,600 to 26,300 with parts of 4 and of 16 MiB, 24,700 and 25,000 with 64.)
 const PART_OF_THREAD: usize = 4 << 20;
 
-/// Parts at a time: one is copied, the engine computes others.
+/// Parts at a time: one is copied, the engine computes others. (On a CPU of two threads 3 and 5 are equally fast.)
 const IN_FLIGHT: usize = 5;
 
 /// Bytes of a part for which memory that devices reach is worth taking.
 const REACHED: usize = 1 << 20;
 
-/// Room for the last row of a part, which may go beyond [`PART`], and for gaps between columns.
+/// Room in a part's memory for its last row, and for gaps between columns.
 const ROOM: usize = 1 << 20;
 
 /// Seconds that the rest of a call must take before devices are initialised for it. The engine has the same limit for a call of its
@@ -253,6 +254,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) rows: usize,
     /// Bytes of a result.
     pub(crate) width: usize,
+    /// The number of the column that devices fetch by themselves, if there is one.
+    pub(crate) fetched: Option<usize>,
     /// Whether the engine may initialise devices for such work.
     pub(crate) may_wake: bool,
 }
@@ -307,9 +310,10 @@ impl Batch<'_> {
             Out::Own(_) => false,
         };
         let part = match self.engine.reaches_memory() {
-            true => (bytes / PARTS).clamp(LEAST_OF_PART, PART - ROOM),
-            false => PART.min(self.engine.threads().saturating_mul(PART_OF_THREAD)),
+            true => (bytes / PARTS).clamp(LEAST_OF_PART, PART),
+            false => self.engine.threads().saturating_mul(PART_OF_THREAD).min(PART),
         };
+        let part = part - ROOM;
         let parts = if is_whole { 1 } else { bytes.div_ceil(part).max(1) };
         let most = bytes.div_ceil(parts);
         let line = Mutex::new(Line { next: 0, is_begun: false, most, statuses: &mut all, out });
@@ -408,7 +412,7 @@ impl Batch<'_> {
         compute: &(impl Fn(Part<'_>, Check<'_>) -> Result<(), Error> + Sync),
         check: Check<'_>,
     ) {
-        let mut memory = PartMemory::default();
+        let (mut memory, mut results) = (PartMemory::default(), Vec::new());
         let threads = self.engine.threads();
         while check().is_continue() {
             // One part is copied at a time, by all threads: so the first is ready early.
@@ -418,11 +422,17 @@ impl Batch<'_> {
             next.statuses = others;
             let (first, out_bytes) = (rows.start, rows.len() * self.width);
             let mut out = next.out.split(out_bytes);
-            let of_results = if matches!(out, Out::Foreign(..)) { out_bytes } else { 0 };
-            let copied = self.copy(&rows, of_results, &mut memory);
+            let copied = self.copy(&rows, &mut memory).and_then(|columns| {
+                // Ordinary memory: a device that hangs while it writes to other memory is waited for without a limit.
+                if matches!(out, Out::Foreign(..)) && results.len() < out_bytes {
+                    results = Vec::new();
+                    results = zeros(out_bytes)?;
+                }
+                Ok(columns)
+            });
             drop(next);
-            let (columns, results) = match copied {
-                Ok(copied) => copied,
+            let columns = match copied {
+                Ok(columns) => columns,
                 Err(why) => {
                     out.zero(out_bytes);
                     progress.fail(first, why.into());
@@ -432,7 +442,7 @@ impl Batch<'_> {
             let columns: Vec<Column<'_>> = columns.iter().map(PartColumn::column).collect();
             let to = match &mut out {
                 Out::Own(out) => &mut **out,
-                Out::Foreign(..) => &mut *results,
+                Out::Foreign(..) => &mut results[..out_bytes],
             };
             let done = compute(Part { rows: rows.clone(), columns: &columns, statuses, out: &mut *to }, &mut *check);
             if done.is_err() {
@@ -440,7 +450,7 @@ impl Batch<'_> {
                 to.fill(0);
             }
             if let Out::Foreign(memory, at) = out {
-                memory.copy_in(at, results, threads);
+                memory.copy_in(at, &results[..out_bytes], threads);
             }
             if let Err(why) = done {
                 progress.fail(first, why.into());
@@ -452,26 +462,24 @@ impl Batch<'_> {
         self.engine.memories().give_back(memory);
     }
 
-    /// Copies a part's columns, as far as others may write to them. Gives so many bytes for results, too.
-    fn copy<'m>(
-        &'m self,
-        rows: &Range<usize>,
-        of_results: usize,
-        memory: &'m mut PartMemory,
-    ) -> PyResult<(Vec<PartColumn<'m>>, &'m mut [u8])> {
-        let gaps = ALIGN * (self.columns.len() + 1);
-        let needs = match self.of_rows(rows.clone(), &Out::none()) + of_results {
+    /// Copies a part's columns, as far as others may write to them.
+    fn copy<'m>(&'m self, rows: &Range<usize>, memory: &'m mut PartMemory) -> PyResult<Vec<PartColumn<'m>>> {
+        let gaps = ALIGN * self.columns.len();
+        let needs = match self.of_rows(rows.clone(), &Out::none()) {
             0 => 0,
             bytes => bytes + gaps,
         };
         if memory.len() < needs || needs >= REACHED && memory.is_ordinary() && self.engine.reaches_memory() {
-            *memory = PartMemory::default();
+            self.engine.memories().give_back(take(memory));
             *memory = self.engine.memories().take(self.engine, needs)?;
         }
-        let how = Copying { threads: self.engine.threads(), past_caches: !memory.is_ordinary() };
+        let (is_reached, threads) = (!memory.is_ordinary(), self.engine.threads());
         let mut free = &mut memory[..];
-        let columns = self.columns.iter().map(|column| column.some(rows, &mut free, how)).collect();
-        Ok((columns, carve(&mut free, of_results)))
+        let columns = self.columns.iter().enumerate().map(|(number, column)| {
+            let past_caches = is_reached && self.fetched == Some(number);
+            column.some(rows, &mut free, Copying { threads, past_caches })
+        });
+        Ok(columns.collect())
     }
 
     /// Has the engine initialise its devices if the rows that are left are worth that, at the pace so far.
@@ -488,7 +496,7 @@ impl Batch<'_> {
     }
 }
 
-/// Memory for the copies of a part, and for its results where others can write to `out`.
+/// Memory for the copies of a part.
 enum PartMemory {
     Ordinary(Vec<u8>),
     /// Of the engine.
@@ -530,6 +538,7 @@ impl DerefMut for PartMemory {
 /// Memory of an engine for parts, kept between calls: to get it takes longer than to copy a part.
 pub(crate) struct PartMemories {
     process: u32,
+    /// In order of their sizes.
     idle: Mutex<Vec<Memory>>,
 }
 
@@ -542,10 +551,12 @@ impl PartMemories {
         // A forked child may share its parent's memory.
         if bytes >= REACHED && engine.reaches_memory() && self.process == process::id() {
             let mut idle = lock(&self.idle);
-            let fitting = idle.iter().enumerate().filter(|(_, memory)| memory.len() >= bytes);
-            let smallest = fitting.min_by_key(|(_, memory)| memory.len()).map(|(at, _)| at);
-            let kept = smallest.map(|at| idle.swap_remove(at));
+            // In order of their sizes; the smallest that fits. If none does, the largest makes way for the new one.
+            let fitting = idle.partition_point(|memory| memory.len() < bytes);
+            let kept = if fitting < idle.len() { Some(idle.remove(fitting)) } else { None };
+            let too_small = if kept.is_none() { idle.pop() } else { None };
             drop(idle);
+            drop(too_small);
             // There may be no more memory that devices reach.
             let new = || {
                 let memory = engine.memory(bytes.next_multiple_of(LEAST_OF_PART)).ok();
@@ -560,13 +571,13 @@ impl PartMemories {
 
     fn give_back(&self, memory: PartMemory) {
         if let PartMemory::Reached(memory) = memory
-            && memory.len() <= 2 * PART
+            && memory.len() <= PART
         {
             let mut idle = lock(&self.idle);
-            idle.push(memory);
+            let place = idle.partition_point(|other| other.len() < memory.len());
+            idle.insert(place, memory);
             // The largest stay.
-            let smallest = idle.iter().enumerate().min_by_key(|(_, memory)| memory.len()).map(|(at, _)| at);
-            let dropped = smallest.filter(|_| idle.len() > IN_FLIGHT).map(|at| idle.swap_remove(at));
+            let dropped = if idle.len() > IN_FLIGHT { Some(idle.remove(0)) } else { None };
             drop(idle);
             drop(dropped);
         }

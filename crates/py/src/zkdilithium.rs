@@ -108,7 +108,8 @@ impl ZkPrivateKey {
         let (count, zk) = (messages.count, engine.zkdilithium());
         Target::of(out, count, SIG_BYTES)?.fill(py, (count, SIG_BYTES), |out| {
             let columns = &[messages.hold()?];
-            let batch = Batch { engine: &engine, columns, rows: count, width: SIG_BYTES, may_wake: true };
+            let batch =
+                Batch { engine: &engine, columns, rows: count, width: SIG_BYTES, fetched: None, may_wake: true };
             let statuses = batch.run(out, |part, check| {
                 let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: part.columns[0].into() };
                 zk.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
@@ -298,7 +299,14 @@ pub(crate) fn zk_verify_batch<'py>(
         if let Keys::Packed(keys) = &keys {
             columns.push(keys.hold()?);
         }
-        let batch = Batch { engine: &engine, columns: &columns, rows: messages.count, width: 0, may_wake: true };
+        let batch = Batch {
+            engine: &engine,
+            columns: &columns,
+            rows: messages.count,
+            width: 0,
+            fetched: Some(0),
+            may_wake: true,
+        };
         let statuses = batch.run(Out::none(), |part, check| {
             let of: Vec<u32>;
             let keys = match &keys {

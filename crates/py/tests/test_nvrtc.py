@@ -70,7 +70,13 @@ seen = []
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == "hypergrove._nvrtc":
-            for use in (lambda: sha256_batch([b""], engine=engine), lambda: sha256_batch([b""]), lambda: engine.empty(1)):
+            uses = (
+                lambda: sha256_batch([b""], engine=engine),
+                lambda: sha256_batch([b""]),
+                lambda: engine.empty(1),
+                lambda: Engine(devices="cuda"),
+            )
+            for use in uses:
                 try:
                     use()
                 except RuntimeError as why:
@@ -80,7 +86,7 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 engine = hypergrove.Engine()
 engine.empty(1)
-assert len(seen) == 3 and all("NVRTC" in why for why in seen), seen
+assert len(seen) == 4 and all("NVRTC" in why for why in seen), seen
 assert bytes(sha256_batch([b""], engine=engine)[0]).hex().startswith("e3b0c442")
 """
 

@@ -1,6 +1,6 @@
 //! The arrays that Python gets: results, and memory that devices reach.
 
-use super::buffer::Copying;
+use super::racing::{Copying, load_all};
 use hypergrove::rows::Memory;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
@@ -174,7 +174,7 @@ impl Reading<'_> {
         let end = from.checked_add(to.len());
         assert!(end.is_some_and(|end| end <= self.array.len), "bytes of the array");
         // SAFETY: the bytes are within the array's memory, to which no call writes until this is dropped.
-        unsafe { super::buffer::load_all(self.array.start.as_ptr().add(from), to, how) };
+        unsafe { load_all(self.array.start.as_ptr().add(from), to, how) };
     }
 }
 

@@ -2,6 +2,7 @@
 //! and out, by accesses that may race.
 
 use super::dlpack::Managed;
+use super::racing::{Copying, load_all, store_all};
 use crate::error::bad;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
@@ -9,15 +10,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
-use std::thread::{Builder, scope};
-
-/// Bytes of a word.
-const WORD: usize = size_of::<u64>();
-
-/// Bytes that a thread copies at a time: few threads fill the memory's bandwidth, and each takes the next piece when it has done one.
-const PIECE: usize = 1 << 20;
 
 /// Dimensions that a buffer or a tensor may have (`PyBUF_MAX_NDIM`).
 pub(super) const MOST_DIMENSIONS: usize = 64;
@@ -141,10 +133,8 @@ impl ForeignBytes {
     pub(crate) fn copy_in(&self, at: usize, from: &[u8], threads: usize) {
         assert!(self.read_only.is_none(), "the caller checked that these bytes may be written");
         self.check(at, from.len());
-        // SAFETY: the bytes begin within the memory.
-        let to = Address(unsafe { self.start.add(at) });
-        // SAFETY: as in `copy_out`; the bytes may be written, and no two pieces overlap.
-        share_out(from.chunks(PIECE), threads, |piece, from| unsafe { store(from, to.piece(piece)) });
+        // SAFETY: as in `copy_out`; the bytes may be written.
+        unsafe { store_all(from, self.start.add(at), threads) }
     }
 
     /// Writes so many zeros from `at` on.
@@ -165,169 +155,4 @@ impl ForeignBytes {
 pub(super) fn bytes_of(shape: &[usize]) -> Option<usize> {
     let bytes = shape.iter().try_fold(1_usize, |bytes, size| bytes.checked_mul(*size));
     bytes.filter(|bytes| isize::try_from(*bytes).is_ok())
-}
-
-/// How bytes are copied.
-#[derive(Clone, Copy)]
-pub(crate) struct Copying {
-    /// By up to so many threads.
-    pub(crate) threads: usize,
-    /// For a device, which does not read them from the processor's caches: where they go is not read into these first.
-    pub(crate) past_caches: bool,
-}
-
-impl Copying {
-    /// By the calling thread.
-    pub(crate) const ALONE: Copying = Copying { threads: 1, past_caches: false };
-}
-
-/// Copies by relaxed loads.
-///
-/// # Safety
-///
-/// As for [`load`].
-pub(super) unsafe fn load_all(from: *mut u8, to: &mut [u8], how: Copying) {
-    let from = Address(from);
-    let one = |piece, to: &mut [u8]| {
-        // SAFETY: each piece lies within the bytes that the caller vouches for.
-        unsafe {
-            match how.past_caches {
-                true => load::<true>(from.piece(piece), to),
-                false => load::<false>(from.piece(piece), to),
-            }
-        }
-    };
-    share_out(to.chunks_mut(PIECE), how.threads, one);
-}
-
-/// Where bytes begin that several threads copy.
-#[derive(Clone, Copy)]
-struct Address(*mut u8);
-
-// SAFETY: what is done with the address is for the functions that get it, `load` and `store`, whose accesses are atomic.
-unsafe impl Send for Address {}
-// SAFETY: as above.
-unsafe impl Sync for Address {}
-
-impl Address {
-    /// # Safety
-    ///
-    /// The piece begins within the memory.
-    unsafe fn piece(&self, piece: usize) -> *mut u8 {
-        // SAFETY: as the caller says.
-        unsafe { self.0.add(piece * PIECE) }
-    }
-}
-
-/// Does `work` for all pieces, on this thread and on others as far as they can be had.
-pub(crate) fn share_out<T: Send>(
-    pieces: impl ExactSizeIterator<Item = T> + Send,
-    threads: usize,
-    work: impl Fn(usize, T) + Sync,
-) {
-    let others = threads.min(pieces.len()).saturating_sub(1);
-    let pieces = Mutex::new(pieces.enumerate());
-    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let some = || {
-        while let Some((number, piece)) = next() {
-            work(number, piece);
-        }
-    };
-    scope(|scope| {
-        for _ in 0..others {
-            if Builder::new().spawn_scoped(scope, some).is_err() {
-                break;
-            }
-        }
-        some();
-    });
-}
-
-/// Bytes before the first aligned word, at most all.
-fn head(at: *mut u8, len: usize) -> usize {
-    at.align_offset(align_of::<AtomicU64>()).min(len)
-}
-
-/// Copies by relaxed loads, which may race with writers and work in memory that is read-only. (Python verifies 3.2 million signatures of 128s a
-/// second from NumPy's arrays on an H200, and 3.6 past the caches.)
-///
-/// # Safety
-///
-/// There are `to.len()` bytes at `from`, which nobody frees meanwhile.
-unsafe fn load<const PAST_CACHES: bool>(from: *mut u8, to: &mut [u8]) {
-    let (head, rest) = to.split_at_mut(head(from, to.len()));
-    let (words, tail) = rest.as_chunks_mut::<WORD>();
-    let mut at = from;
-    // SAFETY: `at` passes once over the bytes that the caller vouches for. After the head, words are aligned.
-    unsafe {
-        for byte in head {
-            *byte = AtomicU8::from_ptr(at).load(Relaxed);
-            at = at.add(1);
-        }
-        if PAST_CACHES && words.as_ptr().addr() % WORD == 0 {
-            for word in words {
-                store_past_caches(word, AtomicU64::from_ptr(at.cast()).load(Relaxed));
-                at = at.add(WORD);
-            }
-            end_of_stores();
-        } else {
-            for word in words {
-                *word = AtomicU64::from_ptr(at.cast()).load(Relaxed).to_ne_bytes();
-                at = at.add(WORD);
-            }
-        }
-        for byte in tail {
-            *byte = AtomicU8::from_ptr(at).load(Relaxed);
-            at = at.add(1);
-        }
-    }
-}
-
-/// Writes an aligned word to memory, where the processor can do so without its caches. [`end_of_stores`] comes before anyone else reads it.
-#[inline(always)]
-fn store_past_caches(to: &mut [u8; WORD], word: u64) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE2 is there on all such processors, and the word is ours to write. No other thread reads it before `end_of_stores`.
-    unsafe {
-        core::arch::x86_64::_mm_stream_si64(to.as_mut_ptr().cast(), word.cast_signed());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        *to = word.to_ne_bytes();
-    }
-}
-
-/// Makes what this thread has stored past its caches visible in the order that others rely on.
-fn end_of_stores() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is there on all such processors.
-    unsafe {
-        core::arch::x86_64::_mm_sfence();
-    }
-}
-
-/// The reverse of [`load`].
-///
-/// # Safety
-///
-/// There are `from.len()` bytes at `to`, which may be written and which nobody frees meanwhile.
-unsafe fn store(from: &[u8], to: *mut u8) {
-    let (head, rest) = from.split_at(head(to, from.len()));
-    let (words, tail) = rest.as_chunks::<WORD>();
-    let mut at = to;
-    // SAFETY: as in `load`.
-    unsafe {
-        for byte in head {
-            AtomicU8::from_ptr(at).store(*byte, Relaxed);
-            at = at.add(1);
-        }
-        for word in words {
-            AtomicU64::from_ptr(at.cast()).store(u64::from_ne_bytes(*word), Relaxed);
-            at = at.add(WORD);
-        }
-        for byte in tail {
-            AtomicU8::from_ptr(at).store(*byte, Relaxed);
-            at = at.add(1);
-        }
-    }
 }

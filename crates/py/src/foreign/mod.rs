@@ -3,12 +3,12 @@
 //!
 //! A reference of Rust promises that nobody writes meanwhile. Rows are slices, so memory becomes a slice only where that holds:
 //!
-//! * `bytes` of Python never change (`PyBackedBytes`, no `unsafe` of ours, and `list` for many);
+//! * `bytes` of Python never change: `PyBackedBytes` for one, `list` for many;
 //! * Arrow arrays never change once they are exported: their interface demands it (`arrow`);
 //! * an [`Array`](array::Array) knows its views: without any, a call borrows it, and views are refused until the call ends.
 //!
 //! Whatever else has a buffer, or is a tensor, may be written by another thread at any time. Such memory is never a slice: it is
-//! copied, in the call, by loads that may race (`buffer`), a part of the rows at a time (`parts`).
+//! copied, in the call, by loads that may race (`buffer`, `racing`), a part of the rows at a time (`parts`).
 #![allow(unsafe_code)]
 
 pub(crate) mod array;
@@ -16,3 +16,4 @@ pub(crate) mod arrow;
 pub(crate) mod buffer;
 mod dlpack;
 pub(crate) mod list;
+pub(crate) mod racing;
