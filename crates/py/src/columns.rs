@@ -8,6 +8,7 @@ use crate::foreign::list::ListedBytes;
 use crate::foreign::racing::Copying;
 use crate::parts::{Held, Out};
 use hypergrove::rows::{Column, Offsets, RowStatus};
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -236,14 +237,38 @@ impl Rows {
         })
     }
 
+    /// Whether the offsets of a row are wrong.
+    fn has_bad_offsets(&self, row: usize) -> bool {
+        let Source::Arrow(column) = &self.source else { return false };
+        let mut first = 0;
+        column.columns().any(|chunk| {
+            let place = row.checked_sub(first);
+            first += chunk.rows();
+            place.is_some_and(|row| row < chunk.rows() && value_of(chunk, row).is_none())
+        })
+    }
+
+    /// Names the column that a failure is about.
+    pub(crate) fn name(columns: &[&Rows], why: Failure) -> Failure {
+        match why {
+            Failure::Row(row, RowStatus::BadOffsets) => {
+                let column = columns.iter().find(|column| column.has_bad_offsets(row));
+                column.map_or(Failure::Row(row, RowStatus::BadOffsets), |column| {
+                    Failure::Row(row, RowStatus::BadOffsets).of_column(column.what)
+                })
+            }
+            why => why,
+        }
+    }
+
     /// The values of all arrays of a column.
     fn join<'a>(&self, column: &'a ArrowColumn) -> PyResult<Vec<&'a [u8]>> {
         let mut all = Vec::new();
         all.try_reserve_exact(self.count).map_err(|_| too_many(self.count))?;
         for chunk in column.columns() {
             for row in 0..chunk.rows() {
-                let value = value_of(chunk, row).ok_or(Failure::Row(all.len(), RowStatus::BadOffsets));
-                all.push(value?);
+                let value = value_of(chunk, row);
+                all.push(value.ok_or_else(|| Failure::Row(all.len(), RowStatus::BadOffsets).of_column(self.what))?);
             }
         }
         Ok(all)
@@ -335,6 +360,8 @@ fn foreign_out(out: &Bound<'_, PyAny>) -> PyResult<ForeignBytes> {
 pub(crate) struct Signals {
     next: Instant,
     raised: Option<PyErr>,
+    /// Whether handlers of signals run on this thread, as far as that is known.
+    is_main: Option<bool>,
 }
 
 impl Signals {
@@ -342,21 +369,34 @@ impl Signals {
     pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
     pub(crate) fn new() -> Signals {
-        Signals { next: Instant::now() + Signals::PAUSE, raised: None }
+        Signals { next: Instant::now() + Signals::PAUSE, raised: None, is_main: None }
     }
 
-    /// Asks Python now and then. Called on the thread that called us.
+    /// Asks Python now and then, if its main thread has called us: no other runs handlers, and one that attaches to a Python that ends
+    /// takes the process along. Called on the thread that called us.
     pub(crate) fn check(&mut self) -> ControlFlow<()> {
-        if Instant::now() < self.next {
+        if self.is_main == Some(false) || Instant::now() < self.next {
             return ControlFlow::Continue(());
         }
-        let asked = Python::attach(|py| py.check_signals());
+        let asked = Python::try_attach(|py| {
+            let is_main = match self.is_main {
+                Some(is_main) => is_main,
+                None => is_main(py)?,
+            };
+            self.is_main = Some(is_main);
+            if is_main { py.check_signals() } else { Ok(()) }
+        });
         self.next = Instant::now() + Signals::PAUSE;
         match asked {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(why) => {
+            Some(Ok(())) => ControlFlow::Continue(()),
+            Some(Err(why)) => {
                 self.raised = Some(why);
                 ControlFlow::Break(())
+            }
+            // Python ends.
+            None => {
+                self.is_main = Some(false);
+                ControlFlow::Continue(())
             }
         }
     }
@@ -364,6 +404,40 @@ impl Signals {
     /// What a signal's handler raised.
     pub(crate) fn finish(self) -> PyResult<()> {
         self.raised.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether this is Python's main thread.
+fn is_main(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    main.eq(threading.call_method0("get_ident")?)
+}
+
+/// The keys of a sequence that begins with one; `None` for anything else.
+pub(crate) fn keys_of<'py, K: PyTypeInfo>(object: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, K>>>> {
+    let Ok(sequence) = object.cast::<PySequence>() else { return Ok(None) };
+    let count = sequence.len()?;
+    if count == 0 || !sequence.get_item(0).is_ok_and(|first| first.is_instance_of::<K>()) {
+        return Ok(None);
+    }
+    let mut all = Vec::new();
+    all.try_reserve_exact(count).map_err(|_| too_many(count))?;
+    for (row, item) in sequence.try_iter()?.take(count.saturating_add(1)).enumerate() {
+        let item = item?;
+        let kind = item.get_type();
+        let key = item.cast_into::<K>().map_err(|_| {
+            let kind = kind.name().map_or_else(|_| "no key".into(), |name| name.to_string());
+            PyTypeError::new_err(format!("public_keys: row {row} is {kind}, not PublicKey"))
+        });
+        all.push(key?);
+    }
+    match all.len() == count {
+        true => Ok(Some(all)),
+        // It may have no end, or have changed.
+        false => {
+            Err(bad(format!("public_keys: the sequence has other rows than the {count} of its length; give a list")))
+        }
     }
 }
 

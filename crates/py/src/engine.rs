@@ -287,7 +287,9 @@ impl Engine {
         let cache = match cache {
             None => users_cache(),
             Some(no) if no.is_instance_of::<PyBool>() && !no.is_truthy()? => None,
-            Some(path) => Some(path.extract()?),
+            Some(path) => Some(path.extract().map_err(|_| {
+                PyTypeError::new_err("cache: give a directory, False for none, or None for the user's cache directory")
+            })?),
         };
         let devices = devices.map(|devices| chosen(&names(devices, "devices")?, cache.as_ref())).transpose()?;
         let mut builder = builder(devices, cache).redundant(redundant);
@@ -302,7 +304,8 @@ impl Engine {
         }
         if let Some(paths) = tables {
             let read = |path: PathBuf| {
-                let text = std::fs::read_to_string(&path)?;
+                let text = std::fs::read_to_string(&path)
+                    .map_err(|why| std::io::Error::new(why.kind(), format!("tables: {}: {why}", path.display())))?;
                 Ok(TableSource { name: path.display().to_string(), text })
             };
             builder = builder.tables(paths.into_iter().map(read).collect::<PyResult<Vec<_>>>()?);
@@ -349,7 +352,9 @@ impl Engine {
     fn empty(&self, py: Python<'_>, shape: &Bound<'_, PyAny>) -> PyResult<Array> {
         let shape = match shape.extract::<usize>() {
             Ok(bytes) => vec![bytes],
-            Err(_) => shape.extract::<Vec<usize>>()?,
+            Err(_) => shape.extract::<Vec<usize>>().map_err(|_| {
+                bad("shape: give a number of bytes, or (rows, bytes of a row); neither can be negative or more than memory has")
+            })?,
         };
         if !(1..=2).contains(&shape.len()) {
             return Err(bad(format!(

@@ -17,6 +17,19 @@ pub(crate) enum Failure {
     Python(PyErr),
 }
 
+impl Failure {
+    /// The failure with the name of the column that it is about.
+    pub(crate) fn of_column(self, what: &str) -> Failure {
+        match self {
+            Failure::Row(row, status) => {
+                let text = format!("{what}: row {row}: {}", fault_of(status).unwrap_or("it was not computed"));
+                Failure::Python(PyValueError::new_err(text))
+            }
+            other => other,
+        }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(why: Error) -> Failure {
         Failure::Engine(why)
@@ -41,7 +54,11 @@ impl From<Failure> for PyErr {
 
 /// The exception that a program can act on.
 pub(crate) fn exception(why: &Error) -> PyErr {
-    let what = why.to_string();
+    let what = match why.kind() {
+        // Python cannot wait for room, and its engines have no other queue.
+        ErrorKind::QueueFull => "the engine's queue is full; wait for some of the futures first".into(),
+        _ => why.to_string(),
+    };
     match why.kind() {
         ErrorKind::BadInput | ErrorKind::KeyDamaged => PyValueError::new_err(what),
         ErrorKind::OutOfMemory => PyMemoryError::new_err(what),
@@ -56,19 +73,26 @@ pub(crate) fn bad(what: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(what.to_string())
 }
 
-fn of_row(row: usize, status: RowStatus) -> PyErr {
-    let what = match status {
+/// What is wrong with a row, where its columns are to blame.
+fn fault_of(status: RowStatus) -> Option<&'static str> {
+    match status {
         RowStatus::BadOffsets => {
-            "its offsets decrease, are negative or lie beyond the column's bytes; validate the array"
+            Some("its offsets decrease, are negative or lie beyond the column's bytes; validate the array")
         }
-        RowStatus::KeyLength => "its public key has another length than the set's",
-        RowStatus::KeyDamaged => {
-            "the private key is damaged: its parts do not belong together, or it changed in memory; read it from a copy"
+        RowStatus::KeyLength => Some("its public key has another length than the set's"),
+        RowStatus::KeyDamaged => Some(
+            "the private key is damaged: its parts do not belong together, or it changed in memory; read it from a copy",
+        ),
+        _ => None,
+    }
+}
+
+fn of_row(row: usize, status: RowStatus) -> PyErr {
+    match (fault_of(status), status) {
+        (Some(what), _) => PyValueError::new_err(format!("row {row}: {what}")),
+        (None, RowStatus::OutOfMemory) => {
+            PyMemoryError::new_err(format!("row {row}: it needs more memory than Engine(memory=…) allows"))
         }
-        RowStatus::OutOfMemory => {
-            return PyMemoryError::new_err(format!("row {row}: it needs more memory than Engine(memory=…) allows"));
-        }
-        _ => return PyRuntimeError::new_err(format!("row {row} was not computed ({status:?})")),
-    };
-    PyValueError::new_err(format!("row {row}: {what}"))
+        (None, _) => PyRuntimeError::new_err(format!("row {row} was not computed ({status:?})")),
+    }
 }

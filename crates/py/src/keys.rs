@@ -1,6 +1,8 @@
 //! Keys of SLH-DSA, and calls with one key.
 
-use crate::columns::{Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, size, verdicts, zeros};
+use crate::columns::{
+    Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, keys_of, size, too_many, verdicts, zeros,
+};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
 use crate::foreign::array::{Array, Element};
@@ -14,7 +16,7 @@ use hypergrove::{
 };
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PySequence, PyTuple};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
@@ -222,7 +224,7 @@ impl PrivateKey {
     }
 
     /// A signature for each message: an array of uint8, of shape (messages, signature_size), or `out`, which must have that shape.
-    /// If the call fails or is interrupted, rows of `out` that are not signed are zero.
+    /// If signing fails or is interrupted, rows of `out` that are not signed are zero. If an argument is refused, `out` stays as it was.
     #[pyo3(signature = (messages, *, context=None, prehash=None, deterministic=false, out=None, engine=None))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn sign_batch<'py>(
@@ -249,7 +251,7 @@ impl PrivateKey {
                 };
                 engine.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
             })?;
-            check_statuses(&statuses, RowStatus::Signed)
+            check_statuses(&statuses, RowStatus::Signed).map_err(|why| Rows::name(&[&messages], why))
         })
     }
 
@@ -506,17 +508,12 @@ impl Keys {
             fits(key, "the public key")?;
             return Ok(Keys::One(key.clone()));
         }
-        let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
-        if is_list && object.get_item(0).is_ok_and(|first| first.is_instance_of::<PublicKey>()) {
-            let (mut keys, mut numbers, mut of) = (Vec::<VerifyingKey>::new(), HashMap::new(), Vec::new());
+        if let Some(items) = keys_of::<PublicKey>(object)? {
             // Objects that are alive have addresses of their own.
-            let items = object.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            let (mut keys, mut numbers, mut of) = (Vec::<VerifyingKey>::new(), HashMap::new(), Vec::new());
+            of.try_reserve_exact(items.len()).map_err(|_| too_many(items.len()))?;
             for (row, item) in items.iter().enumerate() {
-                let Ok(key) = item.cast::<PublicKey>() else {
-                    let kind = item.get_type().name()?;
-                    return Err(PyTypeError::new_err(format!("public_keys: row {row} is {kind}, not PublicKey")));
-                };
-                let key = &key.get().0;
+                let key = &item.get().0;
                 fits(key, &format!("public_keys: row {row}"))?;
                 let number = match numbers.entry(item.as_ptr() as usize) {
                     Entry::Occupied(number) => *number.get(),
@@ -535,9 +532,12 @@ impl Keys {
             }
             return Ok(Keys::Table(keys, of));
         }
+        if set.is_none() && object.cast::<PySequence>().is_ok_and(|rows| rows.len().is_ok_and(|count| count == 0)) {
+            return Ok(Keys::Table(Vec::new(), Vec::new()));
+        }
         let Some(params) = set else {
             return Err(PyTypeError::new_err(
-                "public_keys: give a PublicKey, a list of PublicKey, or keys as bytes with set=\"SLH-DSA-…\"",
+                "public_keys: give a PublicKey, a sequence of PublicKey, or keys as bytes with set=\"SLH-DSA-…\"",
             ));
         };
         let rows = Rows::of(object, "public_keys")?;
@@ -545,11 +545,12 @@ impl Keys {
         Ok(Keys::Packed(params, rows))
     }
 
-    fn params(&self) -> &'static Params {
+    /// The set, if there is a key.
+    fn params(&self) -> Option<&'static Params> {
         match self {
-            Keys::One(key) => key.params(),
-            Keys::Table(keys, _) => keys[0].params(),
-            Keys::Packed(params, _) => params,
+            Keys::One(key) => Some(key.params()),
+            Keys::Table(keys, _) => keys.first().map(VerifyingKey::params),
+            Keys::Packed(params, _) => Some(params),
         }
     }
 
@@ -592,13 +593,18 @@ pub(crate) fn verify_batch<'py>(
     let keys = Keys::of(public_keys, set)?;
     let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
     let (how, engine) = (MessageMode::of(context, prehash)?, engine_of(engine)?);
-    signatures.check_width(keys.params().sig_bytes(), &format!("a signature of {}", keys.params().name))?;
+    if let Some(params) = keys.params() {
+        signatures.check_width(params.sig_bytes(), &format!("a signature of {}", params.name))?;
+    }
     signatures.check_count(messages.count, "messages")?;
     if let Some(count) = keys.rows().filter(|count| *count != messages.count) {
         return Err(bad(format!(
             "public_keys has {count} rows, messages has {}; give one for each row",
             messages.count
         )));
+    }
+    if keys.params().is_none() {
+        return booleans(py, Vec::new());
     }
     let verdicts = py.detach(|| {
         let mut columns = vec![signatures.hold()?, messages.hold()?];
@@ -624,7 +630,11 @@ pub(crate) fn verify_batch<'py>(
         })?;
         verdicts(&statuses)
     });
-    booleans(py, verdicts.map_err(|why: Failure| PyErr::from(why))?)
+    let mut named = vec![&signatures, &messages];
+    if let Keys::Packed(_, keys) = &keys {
+        named.push(keys);
+    }
+    booleans(py, verdicts.map_err(|why| PyErr::from(Rows::name(&named, why)))?)
 }
 
 /// New key pairs of a set from the operating system's randomness: PrivateKeys, and an array of the public keys' bytes.
@@ -663,6 +673,6 @@ pub(crate) fn sha256_batch<'py>(
         let columns = &[messages.hold()?];
         let batch = Batch { engine: &engine, columns, rows: messages.count, width: 32, fetched: None, may_wake: false };
         let statuses = batch.run(out, |part, _| engine.sha256_rows(part.columns[0], part.out, part.statuses))?;
-        check_statuses(&statuses, RowStatus::Hashed)
+        check_statuses(&statuses, RowStatus::Hashed).map_err(|why| Rows::name(&[&messages], why))
     })
 }

@@ -31,7 +31,7 @@ const PARTS: usize = 8;
 /// 2 threads, 32,768 rows of 128s in turns, verifications a second of CPU time: 25,600 to 26,300 with parts of 4 and of 16 MiB, 24,700 and 25,000 with 64.)
 const PART_OF_THREAD: usize = 4 << 20;
 
-/// Parts at a time: one is copied, the engine computes others. (On a CPU of two threads 3 and 5 are equally fast.)
+/// Parts at a time of an engine whose devices reach the copies: one is copied, the engine computes others.
 const IN_FLIGHT: usize = 5;
 
 /// Bytes of a part for which memory that devices reach is worth taking.
@@ -93,9 +93,16 @@ impl Held<'_> {
     /// Whether some of it lies at these addresses. Memory that is not copied may be written through another view: an Arrow array's, say.
     fn overlaps(&self, with: &Range<usize>) -> bool {
         let meets = |other: Range<usize>| other.start < with.end && with.start < other.end;
-        let holds = |bytes: &[u8]| meets(bytes.as_ptr_range().start.addr()..bytes.as_ptr_range().end.addr());
+        let holds = |bytes: &[u8]| meets(addresses(bytes));
         match self {
-            Held::Still(Column::Packed { bytes, .. } | Column::Variable { bytes, .. }) => holds(bytes),
+            Held::Still(Column::Packed { bytes, .. }) => holds(bytes),
+            Held::Still(Column::Variable { bytes, offsets }) => {
+                holds(bytes)
+                    || match offsets {
+                        Offsets::I32(all) => meets(addresses(all)),
+                        Offsets::I64(all) => meets(addresses(all)),
+                    }
+            }
             Held::Still(Column::Slices(all)) => all.iter().any(|bytes| holds(bytes)),
             Held::Slices(all) => all.iter().any(|bytes| holds(bytes)),
             Held::Read { reading, .. } | Held::Seen { reading, .. } => meets(reading.addresses()),
@@ -128,6 +135,12 @@ impl Held<'_> {
             Held::Each(all) => return PartColumn::Slices(copy_each(&all[rows.clone()], free, how)),
         })
     }
+}
+
+/// The addresses of a slice's bytes.
+fn addresses<T>(slice: &[T]) -> Range<usize> {
+    let Range { start, end } = slice.as_ptr_range();
+    start.addr()..end.addr()
 }
 
 /// Copies the values of a list that others may write to.
@@ -333,9 +346,17 @@ impl Batch<'_> {
         };
         scope(|scope| {
             let (works, ends) = channel::<()>();
-            // Without a pool to share, each thread of ours would compute, and the engine has leave for one.
-            let at_once = if self.engine.threads() == 1 && !self.engine.reaches_memory() { 1 } else { IN_FLIGHT };
-            for _ in 1..parts.min(at_once) {
+            let at_once = match (self.engine.reaches_memory(), self.engine.threads()) {
+                (true, _) => IN_FLIGHT,
+                // Without a pool to share, each thread of ours would compute, and the engine has leave for one.
+                (false, 1) => 1,
+                // One is copied, another computed.
+                (false, _) => 2,
+            };
+            // Others compute if there are several, so that this thread can ask for signals.
+            let others = Some(parts.min(at_once)).filter(|others| *others > 1).unwrap_or(0);
+            let mut begun = 0;
+            for _ in 0..others {
                 let (works, line, progress, compute) = (works.clone(), &line, &progress, &compute);
                 let work = move || {
                     self.work(line, progress, compute, &mut || progress.check());
@@ -344,9 +365,12 @@ impl Batch<'_> {
                 if Builder::new().name("hypergrove-part".into()).spawn_scoped(scope, work).is_err() {
                     break;
                 }
+                begun += 1;
             }
             drop(works);
-            self.work(&line, &progress, &compute, &mut check);
+            if begun == 0 {
+                self.work(&line, &progress, &compute, &mut check);
+            }
             while ends.recv_timeout(Signals::PAUSE) == Err(RecvTimeoutError::Timeout) {
                 let _ = check();
             }

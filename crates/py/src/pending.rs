@@ -2,6 +2,7 @@
 
 use crate::error::{InvalidSignature, exception};
 use hypergrove::{Error, Ticket};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::pin::Pin;
@@ -94,6 +95,13 @@ impl Pending {
             Err(why) => future.call_method1("set_exception", (exception(&why),))?,
         };
         Ok(())
+    }
+
+    /// The future has this object in a callback, and a closed loop may have one that it never calls: Python finds these circles, and breaks
+    /// them there.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.future)?;
+        visit.call(&self.event_loop)
     }
 
     /// Called when the future is done, or cancelled.

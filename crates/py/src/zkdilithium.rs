@@ -1,6 +1,6 @@
 //! zkDilithium: keys, and calls with one key or many.
 
-use crate::columns::{Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, size, verdicts, zeros};
+use crate::columns::{Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, keys_of, size, verdicts, zeros};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
 use crate::foreign::array::{Array, Element};
@@ -14,7 +14,7 @@ use hypergrove::zkdilithium::{
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyTuple};
 use zeroize::Zeroizing;
 
 const NO_PICKLE: &str = "private keys do not pickle; to_pem and from_pem move them where that is meant";
@@ -114,7 +114,7 @@ impl ZkPrivateKey {
                 let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: part.columns[0].into() };
                 zk.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
             })?;
-            check_statuses(&statuses, RowStatus::Signed)
+            check_statuses(&statuses, RowStatus::Signed).map_err(|why| Rows::name(&[&messages], why))
         })
     }
 
@@ -268,19 +268,10 @@ pub(crate) fn zk_verify_batch<'py>(
 ) -> PyResult<Bound<'py, Array>> {
     let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
     let engine = engine_of(engine)?;
-    let is_list = public_keys.is_instance_of::<PyList>() || public_keys.is_instance_of::<PyTuple>();
     let keys = if let Ok(key) = public_keys.cast::<ZkPublicKey>() {
         Keys::One(key.get().0.clone())
-    } else if is_list && public_keys.get_item(0).is_ok_and(|first| first.is_instance_of::<ZkPublicKey>()) {
-        let mut keys = Vec::new();
-        for (row, item) in public_keys.try_iter()?.enumerate() {
-            let item = item?;
-            let Ok(key) = item.cast::<ZkPublicKey>() else {
-                let kind = item.get_type().name()?;
-                return Err(PyTypeError::new_err(format!("public_keys: row {row} is {kind}, not PublicKey")));
-            };
-            keys.push(key.get().0.clone());
-        }
+    } else if let Some(items) = keys_of::<ZkPublicKey>(public_keys)? {
+        let keys: Vec<_> = items.iter().map(|key| key.get().0.clone()).collect();
         if keys.len() != messages.count {
             return Err(uneven(keys.len(), messages.count));
         }
@@ -322,7 +313,11 @@ pub(crate) fn zk_verify_batch<'py>(
         })?;
         verdicts(&statuses)
     });
-    booleans(py, verdicts.map_err(|why: Failure| PyErr::from(why))?)
+    let mut named = vec![&signatures, &messages];
+    if let Keys::Packed(keys) = &keys {
+        named.push(keys);
+    }
+    booleans(py, verdicts.map_err(|why| PyErr::from(Rows::name(&named, why)))?)
 }
 
 fn uneven(keys: usize, messages: usize) -> PyErr {

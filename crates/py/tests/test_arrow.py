@@ -100,7 +100,7 @@ def test_hostile_arrays(exporter: Any, error: type[Exception], text: str) -> Non
 def test_capsules_with_other_names() -> None:
     exporter = binary([0, 3], b"abc")
     exporter.capsules = (b"arrow_schema", b"arrow_schema")
-    with pytest.raises(ValueError, match="arrow_array|incorrect name"):
+    with pytest.raises(TypeError, match='messages: its Arrow interface gave no capsule "arrow_array"'):
         sha256_batch(exporter)
 
     class Odd:
@@ -111,7 +111,7 @@ def test_capsules_with_other_names() -> None:
 
     for given_ in [None, 7, (), (1, 2), (exporter, exporter)]:
         Odd.given = given_
-        with pytest.raises((TypeError, IndexError)):
+        with pytest.raises(TypeError, match="messages: .* gave no"):
             sha256_batch(Odd())
 
 
@@ -172,3 +172,19 @@ def test_a_producer_that_can_check_itself_is_asked() -> None:
 
     with pytest.raises(ValueError, match="messages: offsets beyond the bytes"):
         sha256_batch(Validated(b"z", [None, struct.pack("2i", 0, 1 << 30), b"abc"], length=1))
+
+    class Interrupted(Exporter):
+        def validate(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sha256_batch(Interrupted(b"z", [None, struct.pack("2i", 0, 1), b"abc"], length=1))
+
+
+def test_an_error_names_the_column(key: PrivateKey) -> None:
+    public, signatures = key.public_key(), [key.sign(b"a"), key.sign(b"b")]
+    with pytest.raises(ValueError, match="^messages: row 0: its offsets"):
+        verify_batch(public, signatures, binary([0, 2, 1], b"ab"))
+    with pytest.raises(ValueError, match="^signatures: row 0: its offsets"):
+        verify_batch(public, binary([0, 2, 1], b"ab"), binary([0, 1, 2], b"ab"))
+    assert list(verify_batch(public, signatures, binary([0, 1, 2], b"ab"))) == [True, True]

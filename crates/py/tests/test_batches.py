@@ -4,8 +4,9 @@ import hashlib
 import math
 import subprocess
 import sys
-from collections import deque
+from collections import UserList, deque
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,20 @@ class Derived(bytes):
 
 class DerivedList(list[bytes]):
     """Is a list all the same."""
+
+
+class Ends(list[Any]):
+    """Has nothing, whatever its length."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+class Endless(list[Any]):
+    """Has no end, whatever its length."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return repeat(self[0])
 
 
 def in_array(engine: Engine, rows: list[bytes]) -> Array:
@@ -304,6 +319,9 @@ def test_bad_verifications(key: PrivateKey) -> None:
         ((public, [good], [b"m"]), {"set": "SLH-DSA-SHAKE-128f"}, ValueError, "the public key is of the set"),
         (([public], [good], [b"m"]), {"set": "SLH-DSA-SHAKE-128f"}, ValueError, "row 0 is of the set"),
         ((public, [None], [b"m"]), {}, TypeError, "signatures: row 0: NoneType"),
+        ((Ends([public]), [], []), {}, ValueError, "public_keys: the sequence has other rows than the 1 of its length"),
+        ((Endless([public]), [good], [b"m"]), {}, ValueError, "public_keys: the sequence has other rows"),
+        (([], [good], [b"m"]), {}, ValueError, "public_keys has 0 rows, messages has 1"),
         ((None, [good], [b"m"]), {}, TypeError, "public_keys"),
         ((public, [good], [b"m"]), {"context": bytes(256)}, ValueError, "256"),
         ((public, [good], [b"m"]), {"context": "c"}, TypeError, "context: str"),
@@ -314,6 +332,17 @@ def test_bad_verifications(key: PrivateKey) -> None:
     for arguments, options, error, text in bad:
         with pytest.raises(error, match=text):
             verify_batch(*arguments, **options)
+    zk = zkdilithium.PrivateKey.generate().public_key()
+    for keys in (Ends([zk]), Endless([zk])):
+        with pytest.raises(ValueError, match="public_keys: the sequence has other rows"):
+            zkdilithium.verify_batch(keys, [], [])
+
+
+def test_sequences_of_keys(key: PrivateKey) -> None:
+    public, good = key.public_key(), key.sign(b"m")
+    for keys in [deque([public]), UserList([public]), (public,), [public]]:
+        assert list(verify_batch(keys, [good], [b"m"])) == [True]
+    assert list(verify_batch([], [], [])) == [] and list(zkdilithium.verify_batch([], [], [])) == []
 
 
 def test_bad_counts() -> None:
@@ -346,8 +375,8 @@ def test_engines() -> None:
         ({"devices": 7}, TypeError, "devices"),
         ({"threads": 0}, ValueError, "0 threads"),
         ({"threads": -1}, OverflowError, "unsigned"),
-        ({"tables": ["/no/such/table.toml"]}, FileNotFoundError, "No such file"),
-        ({"cache": True}, TypeError, "bool"),
+        ({"tables": ["/no/such/table.toml"]}, FileNotFoundError, "tables: /no/such/table.toml: No such file"),
+        ({"cache": True}, TypeError, "cache: give a directory"),
         ({"device_timeout": 0}, ValueError, "device_timeout: 0.0;.*more than 0"),
         ({"device_timeout": -1.5}, ValueError, "device_timeout: -1.5;"),
         ({"device_timeout": math.nan}, ValueError, "device_timeout: NaN;"),
@@ -370,8 +399,16 @@ def test_memory_of_an_engine() -> None:
     del engine
     np.asarray(array)[1] = 9
     assert array[1] == bytes([9] * 5)
-    for shape, error in [((1, 2, 3), ValueError), ((), ValueError), (-1, Exception), ("ab", TypeError), (2**62, MemoryError)]:
-        with pytest.raises(error):
+    for shape, error in [
+        ((1, 2, 3), ValueError),
+        ((), ValueError),
+        (-1, ValueError),
+        ((-1, 2), ValueError),
+        (2**64, ValueError),
+        ("ab", ValueError),
+        (2**62, MemoryError),
+    ]:
+        with pytest.raises(error, match="shape|memory"):
             Engine().empty(shape)
 
 
@@ -463,6 +500,19 @@ def test_out_may_overlap_an_arrow_array() -> None:
         expected = sha256_batch(rows.copy(), engine=engine).tobytes()
         sha256_batch(array, out=out, engine=engine)
         assert out.tobytes() == expected
+
+
+def test_out_may_overlap_offsets_of_arrow() -> None:
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    rows = 300_000
+    memory = np.zeros(rows * 32, dtype=U8)
+    offsets = memory[: (rows + 1) * 4].view(np.int32)
+    offsets[:] = np.arange(rows + 1) * 2
+    data = np.arange(rows, dtype=np.uint16).view(U8)
+    array = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    expected = sha256_batch(data.reshape(rows, 2)).tobytes()
+    sha256_batch(array, out=memory.reshape(rows, 32))
+    assert memory.tobytes() == expected
 
 
 PEAK = """

@@ -2,10 +2,10 @@
 
 use super::racing::{Copying, load_all};
 use hypergrove::rows::Memory;
-use pyo3::exceptions::{PyBufferError, PyIndexError};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes};
+use pyo3::types::{IntoPyDict, PyBool, PyBytes, PyMemoryView};
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -222,10 +222,10 @@ impl Array {
     /// A row's bytes, or the row's boolean.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, row: isize) -> PyResult<Bound<'py, PyAny>> {
         let array = slf.get();
-        let rows = array.shape[0];
+        let (rows, index) = (array.shape[0], row);
         let row = if row < 0 { row + rows } else { row };
         if !(0..rows).contains(&row) {
-            return Err(PyIndexError::new_err(format!("row {row} of an array with {rows}")));
+            return Err(PyIndexError::new_err(format!("row {index} of an array with {rows}")));
         }
         let width = array.strides[0] as usize;
         let mut copy = vec![0; width];
@@ -247,6 +247,22 @@ impl Array {
             reading.copy(0, to, Copying::ALONE);
             Ok(())
         })
+    }
+
+    /// As `numpy.array(memoryview(array), …)`. NumPy asks for this when it gets no buffer, and would make an array of one object otherwise.
+    #[pyo3(signature = (dtype=None, *, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, view) = (slf.py(), PyMemoryView::from(slf.as_any())?);
+        let options = [("dtype", dtype), ("copy", copy)].into_py_dict(py)?;
+        py.import("numpy")?.call_method("array", (view,), Some(&options))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("arrays do not pickle; use bytes(array) or numpy.array(array)"))
     }
 
     fn __repr__(&self) -> String {

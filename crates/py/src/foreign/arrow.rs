@@ -5,7 +5,7 @@
 
 use crate::error::bad;
 use hypergrove::rows::{Column, Offsets};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -106,15 +106,21 @@ struct Owned<T: Released>(T);
 
 impl<T: Released> Owned<T> {
     /// Moves a structure out of a capsule, as the interface describes: what the capsule has is released then.
-    fn take(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<Owned<T>> {
-        let capsule = capsule.cast::<PyCapsule>()?;
-        let at: NonNull<T> = capsule.pointer_checked(Some(name))?.cast();
+    fn take(capsule: &Bound<'_, PyAny>, name: &CStr, what: &str) -> PyResult<Owned<T>> {
+        let other = || {
+            let name = name.to_string_lossy();
+            PyTypeError::new_err(format!(
+                "{what}: its Arrow interface gave no capsule {name:?}; its package has a fault"
+            ))
+        };
+        let capsule = capsule.cast::<PyCapsule>().map_err(|_| other())?;
+        let at: NonNull<T> = capsule.pointer_checked(Some(name)).map_err(|_| other())?.cast();
         // Where threads are free, a capsule can be given to two of them.
         with_critical_section(capsule, || {
             // SAFETY: by its name the capsule has such a structure, and by the critical section nobody else uses it.
             let mut taken = unsafe { Owned(ptr::read(at.as_ptr())) };
             if taken.0.release().is_none() {
-                return Err(bad("the Arrow capsule was used before; ask its object for another"));
+                return Err(bad(format!("{what}: the Arrow capsule was used before; ask its object for another")));
             }
             // SAFETY: as above.
             unsafe { *(*at.as_ptr()).release() = None };
@@ -191,16 +197,18 @@ impl ArrowColumn {
         if let Some(export) = object.getattr_opt("__arrow_c_array__")? {
             ask_producer(object, what)?;
             let pair = export.call0()?;
-            let pair = pair.cast::<PyTuple>()?;
-            let schema: Owned<Schema> = Owned::take(&pair.get_item(0)?, c"arrow_schema")?;
-            let array: Owned<RawArray> = Owned::take(&pair.get_item(1)?, c"arrow_array")?;
+            let pair = pair.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2).ok_or_else(|| {
+                PyTypeError::new_err(format!("{what}: __arrow_c_array__ gave no two capsules; its package has a fault"))
+            })?;
+            let schema: Owned<Schema> = Owned::take(&pair.get_item(0)?, c"arrow_schema", what)?;
+            let array: Owned<RawArray> = Owned::take(&pair.get_item(1)?, c"arrow_array", what)?;
             let layout = ValueLayout::of(&schema.0, what)?;
             let chunk = Chunk::of(array, layout, 0, what)?;
             return Ok(Some(ArrowColumn { layout, chunks: vec![chunk] }));
         }
         let Some(export) = object.getattr_opt("__arrow_c_stream__")? else { return Ok(None) };
         ask_producer(object, what)?;
-        let mut stream: Owned<Stream> = Owned::take(&export.call0()?, c"arrow_array_stream")?;
+        let mut stream: Owned<Stream> = Owned::take(&export.call0()?, c"arrow_array_stream", what)?;
         let mut schema = Owned(Schema::EMPTY);
         let get_schema = stream.0.get_schema;
         // SAFETY: the stream is not released, and its function fills an empty structure.
@@ -246,7 +254,11 @@ impl ArrowColumn {
 /// An exporter that can check itself, as those of pyarrow can, knows its buffers' lengths, which the interface does not tell.
 fn ask_producer(object: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
     let Some(validate) = object.getattr_opt("validate")?.filter(|it| it.is_callable()) else { return Ok(()) };
-    validate.call0().map(drop).map_err(|why| PyValueError::new_err(format!("{what}: {}", why.value(object.py()))))
+    validate.call0().map(drop).map_err(|why| match why.is_instance_of::<PyException>(object.py()) {
+        true => PyValueError::new_err(format!("{what}: {}", why.value(object.py()))),
+        // An interrupt, for example.
+        false => why,
+    })
 }
 
 impl Owned<Stream> {
