@@ -96,6 +96,13 @@ impl Call {
         let makes = self.name.starts_with("open") && (self.line.contains("O_CREAT") || self.line.contains("O_TMPFILE"));
         makes || WRITING.contains(&self.name.as_str())
     }
+
+    /// Whether it closes a directory that was listed. That cannot fail: Linux's file systems have nothing to do then. Rust's standard library
+    /// panics if it fails all the same.
+    fn closes_directory(&self) -> bool {
+        let path = self.line.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(path, _)| path);
+        self.name == "close" && path.is_some_and(|path| Path::new(path).is_dir())
+    }
 }
 
 /// How a run ended.
@@ -335,7 +342,11 @@ impl Run {
         let (mut wrong, mut injected, mut wanted) = (Vec::new(), 0, 0);
         for call in &calls {
             // A disk that is full or broken from now on fails what writes.
-            let applies = |fault: &&Fault| call.writes() || !matches!(fault, Fault::FromNowOn(_));
+            let applies = |fault: &&Fault| match fault {
+                Fault::Once(_) => !call.closes_directory(),
+                Fault::FromNowOn(_) => call.writes(),
+                Fault::Signal(_) => true,
+            };
             for fault in faults.iter().filter(applies) {
                 wanted += 1;
                 restore(&self.root(), &old);
