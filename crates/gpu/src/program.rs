@@ -861,8 +861,8 @@ impl<G: Gpu> GpuProgram<G> {
         self.kept = RootValues::default();
         // While the device fetches many, the host has time to hash, unless its threads have other work. (An H200 verifies 5.4 million signatures
         // of 128s a second, and 4.5 million if it hashes their messages.)
-        let (are_few, is_left) = (batch.len() <= MOST_IN_COLUMNS, self.hashes > 0);
-        let words = if are_few || is_left { self.message_words(digests, batch) } else { None };
+        let are_few = batch.len() <= MOST_IN_COLUMNS;
+        let words = if are_few || self.hashes > 0 { self.message_words(digests, batch) } else { None };
         self.is_late = false;
         let shared = self.cache.clone();
         let turn = shared.turn();

@@ -250,15 +250,12 @@ impl Rows {
 
     /// Names the column that a failure is about.
     pub(crate) fn name(columns: &[&Rows], why: Failure) -> Failure {
-        match why {
-            Failure::Row(row, RowStatus::BadOffsets) => {
-                let column = columns.iter().find(|column| column.has_bad_offsets(row));
-                column.map_or(Failure::Row(row, RowStatus::BadOffsets), |column| {
-                    Failure::Row(row, RowStatus::BadOffsets).of_column(column.what)
-                })
-            }
-            why => why,
+        if let Failure::Row(row, RowStatus::BadOffsets) = why
+            && let Some(column) = columns.iter().find(|column| column.has_bad_offsets(row))
+        {
+            return why.of_column(column.what);
         }
+        why
     }
 
     /// The values of all arrays of a column.

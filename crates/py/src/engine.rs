@@ -153,8 +153,8 @@ impl Drop for Loading {
 }
 
 /// Makes a backend. If it is CUDA and its driver has found a device, loads the NVRTC that pip has installed, if it has, once a process:
-/// the backend finds by its name what is loaded. What Python runs meanwhile, an import hook for example, gets an error if it makes or uses an engine on this thread; on another
-/// thread it waits, and must not be waited for.
+/// the backend finds by its name what is loaded. What Python runs meanwhile, an import hook for example, gets an error if it makes or uses
+/// an engine on this thread. On another thread it waits, so nobody may wait for that thread here.
 fn make(entry: &BackendEntry, cache: Option<&Path>) -> Arc<dyn Backend> {
     static DONE: PyOnceLock<()> = PyOnceLock::new();
     let backend = (entry.make)(cache);

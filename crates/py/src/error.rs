@@ -54,16 +54,15 @@ impl From<Failure> for PyErr {
 
 /// The exception that a program can act on.
 pub(crate) fn exception(why: &Error) -> PyErr {
-    let what = match why.kind() {
-        // Python cannot wait for room, and its engines have no other queue.
-        ErrorKind::QueueFull => "the engine's queue is full; wait for some of the futures first".into(),
-        _ => why.to_string(),
-    };
+    let what = why.to_string();
     match why.kind() {
         ErrorKind::BadInput | ErrorKind::KeyDamaged => PyValueError::new_err(what),
         ErrorKind::OutOfMemory => PyMemoryError::new_err(what),
         ErrorKind::Randomness => PyOSError::new_err(what),
-        ErrorKind::QueueFull => PyBlockingIOError::new_err(what),
+        // Python cannot wait for room, and its engines have no other queue.
+        ErrorKind::QueueFull => {
+            PyBlockingIOError::new_err("the engine's queue is full; wait for some of the futures first")
+        }
         _ => PyRuntimeError::new_err(what),
     }
 }

@@ -606,11 +606,10 @@ pub(crate) fn verify_batch<'py>(
     if keys.params().is_none() {
         return booleans(py, Vec::new());
     }
+    let packed = if let Keys::Packed(_, keys) = &keys { Some(keys) } else { None };
+    let given: Vec<&Rows> = [&signatures, &messages].into_iter().chain(packed).collect();
     let verdicts = py.detach(|| {
-        let mut columns = vec![signatures.hold()?, messages.hold()?];
-        if let Keys::Packed(_, keys) = &keys {
-            columns.push(keys.hold()?);
-        }
+        let columns = given.iter().map(|rows| rows.hold()).collect::<PyResult<Vec<_>>>()?;
         let batch = Batch {
             engine: &engine,
             columns: &columns,
@@ -630,11 +629,7 @@ pub(crate) fn verify_batch<'py>(
         })?;
         verdicts(&statuses)
     });
-    let mut named = vec![&signatures, &messages];
-    if let Keys::Packed(_, keys) = &keys {
-        named.push(keys);
-    }
-    booleans(py, verdicts.map_err(|why| PyErr::from(Rows::name(&named, why)))?)
+    booleans(py, verdicts.map_err(|why| Rows::name(&given, why))?)
 }
 
 /// New key pairs of a set from the operating system's randomness: PrivateKeys, and an array of the public keys' bytes.

@@ -354,8 +354,11 @@ impl Batch<'_> {
                 (false, _) => 2,
             };
             // Others compute if there are several, so that this thread can ask for signals.
-            let others = Some(parts.min(at_once)).filter(|others| *others > 1).unwrap_or(0);
-            let mut begun = 0;
+            let others = match parts.min(at_once) {
+                1 => 0,
+                several => several,
+            };
+            let mut is_begun = false;
             for _ in 0..others {
                 let (works, line, progress, compute) = (works.clone(), &line, &progress, &compute);
                 let work = move || {
@@ -365,10 +368,10 @@ impl Batch<'_> {
                 if Builder::new().name("hypergrove-part".into()).spawn_scoped(scope, work).is_err() {
                     break;
                 }
-                begun += 1;
+                is_begun = true;
             }
             drop(works);
-            if begun == 0 {
+            if !is_begun {
                 self.work(&line, &progress, &compute, &mut check);
             }
             while ends.recv_timeout(Signals::PAUSE) == Err(RecvTimeoutError::Timeout) {
@@ -575,7 +578,7 @@ impl PartMemories {
         // A forked child may share its parent's memory.
         if bytes >= REACHED && engine.reaches_memory() && self.process == process::id() {
             let mut idle = lock(&self.idle);
-            // In order of their sizes; the smallest that fits. If none does, the largest makes way for the new one.
+            // The smallest that fits. If none does, the largest makes way for the new one.
             let fitting = idle.partition_point(|memory| memory.len() < bytes);
             let kept = if fitting < idle.len() { Some(idle.remove(fitting)) } else { None };
             let too_small = if kept.is_none() { idle.pop() } else { None };

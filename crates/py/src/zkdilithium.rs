@@ -285,11 +285,10 @@ pub(crate) fn zk_verify_batch<'py>(
     signatures.check_width(SIG_BYTES, "a signature of zkDilithium")?;
     signatures.check_count(messages.count, "messages")?;
     let zk = engine.zkdilithium();
+    let packed = if let Keys::Packed(keys) = &keys { Some(keys) } else { None };
+    let given: Vec<&Rows> = [&signatures, &messages].into_iter().chain(packed).collect();
     let verdicts = py.detach(|| {
-        let mut columns = vec![signatures.hold()?, messages.hold()?];
-        if let Keys::Packed(keys) = &keys {
-            columns.push(keys.hold()?);
-        }
+        let columns = given.iter().map(|rows| rows.hold()).collect::<PyResult<Vec<_>>>()?;
         let batch = Batch {
             engine: &engine,
             columns: &columns,
@@ -313,11 +312,7 @@ pub(crate) fn zk_verify_batch<'py>(
         })?;
         verdicts(&statuses)
     });
-    let mut named = vec![&signatures, &messages];
-    if let Keys::Packed(keys) = &keys {
-        named.push(keys);
-    }
-    booleans(py, verdicts.map_err(|why| PyErr::from(Rows::name(&named, why)))?)
+    booleans(py, verdicts.map_err(|why| Rows::name(&given, why))?)
 }
 
 fn uneven(keys: usize, messages: usize) -> PyErr {
