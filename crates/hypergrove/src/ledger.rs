@@ -30,7 +30,7 @@ use crate::identity::Fingerprint;
 use crate::keys::VerifyingKey;
 use hypergrove_fips205::PreHash;
 use std::fmt;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -202,6 +202,11 @@ pub enum LedgerError {
     },
     /// No record of the file is whole.
     Damaged,
+    /// The note of the ledger's generation is empty or damaged, so nobody can tell whether the ledger is an older copy.
+    DamagedNote {
+        /// The file of the note.
+        path: PathBuf,
+    },
     /// The ledger is older than at its last use: somebody restored a copy.
     Restored {
         /// Its generation.
@@ -211,7 +216,14 @@ pub enum LedgerError {
     },
     /// Another process has locked the ledger for too long.
     Busy,
-    /// The file cannot be read, locked or written.
+    /// These numbers were reserved, and then something failed: nobody gets them.
+    Lost {
+        /// The numbers.
+        numbers: Range<u64>,
+        /// What failed.
+        error: Box<LedgerError>,
+    },
+    /// The file cannot be read, locked or written. No number was reserved.
     Io {
         /// What was attempted.
         action: &'static str,
@@ -231,6 +243,12 @@ impl fmt::Display for LedgerError {
             }
             LedgerError::OtherKey { ledger, key } => write!(f, "this is the ledger of {ledger}, not of {key}"),
             LedgerError::Damaged => f.write_str("no record of this ledger is whole"),
+            LedgerError::DamagedNote { path } => {
+                write!(f, "{}: this note of a ledger's generation is empty or damaged", path.display())
+            }
+            LedgerError::Lost { numbers, error } => {
+                write!(f, "{error}; the numbers {} to {} are lost", numbers.start, numbers.end.saturating_sub(1))
+            }
             LedgerError::Restored { generation, known } => write!(
                 f,
                 "this ledger is at generation {generation}, and was at {known} before: an older copy was put back"
@@ -243,7 +261,11 @@ impl fmt::Display for LedgerError {
 
 impl std::error::Error for LedgerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if let LedgerError::Io { source, .. } = self { Some(source) } else { None }
+        match self {
+            LedgerError::Io { source, .. } => Some(source),
+            LedgerError::Lost { error, .. } => Some(&**error),
+            _ => None,
+        }
     }
 }
 
@@ -305,7 +327,8 @@ impl FileLedger {
     }
 
     /// Opens the ledger of this key, and notes its generation in the file that `witness` names, so that an older copy of the ledger is
-    /// detected. That file is created if needed. Put it where no backup restores it together with the ledger. Gives the ledger's state too.
+    /// detected. That file is created if needed; a damaged one is an error. Put it where no backup restores it together with the ledger.
+    /// Gives the ledger's state too.
     pub fn open_with_witness(
         path: &Path,
         key: Fingerprint,
@@ -327,7 +350,7 @@ impl FileLedger {
         let mut seen = unpoisoned(&self.seen);
         let failed = |action| move |source| LedgerError::Io { action, path: self.path.clone(), source };
         let mut file = loop {
-            let opened = File::options().read(true).write(count.is_some()).open(&self.path);
+            let opened = open_regular(File::options().read(true).write(count.is_some()), &self.path);
             let file = opened.map_err(failed("open the ledger"))?;
             self.lock(&file)?;
             // Another file may have taken its place while this one was waited for.
@@ -350,14 +373,20 @@ impl FileLedger {
             return Ok(Reservation { numbers: state.next..state.next, state });
         };
         let reservation = state.after(count)?;
-        // The newest record stays as it is until the next change.
+        // The note is there before a number is reserved: if there is no room for the note, no number is lost.
+        let note = self.witness.as_deref().map(|witness| Note::open(witness, state.generation));
+        let note = note.transpose()?;
+        // The newest record stays as it is until the next change. One that is written in part does not count.
         let at = SeekFrom::Start(((1 - slot) * SLOT) as u64);
         let written = file.seek(at).and_then(|_| file.write_all(&reservation.state.slot()));
-        written.and_then(|()| file.sync_data()).map_err(failed("write the ledger"))?;
+        written.map_err(failed("write the ledger"))?;
+        let lost = |error| match reservation.numbers.is_empty() {
+            true => error,
+            false => LedgerError::Lost { numbers: reservation.numbers.clone(), error: Box::new(error) },
+        };
+        file.sync_data().map_err(failed("write the ledger")).map_err(lost)?;
         *seen = reservation.state.generation;
-        if let Some(witness) = &self.witness {
-            note(witness, reservation.state.generation)?;
-        }
+        note.map_or(Ok(()), |note| note.set(reservation.state.generation)).map_err(lost)?;
         Ok(reservation)
     }
 
@@ -385,12 +414,69 @@ impl FileLedger {
 /// Notes a generation in this file, whole or not at all: see [`FileLedger::open_with_witness`]. Whoever replaces a ledger by a newer one does
 /// this before, so that the old one is an older copy from then on.
 pub fn note(witness: &Path, generation: u64) -> Result<(), LedgerError> {
-    let failed = |source| LedgerError::Io { action: "write the ledger's note", path: witness.into(), source };
-    fs::create_dir_all(folder(witness)).map_err(failed)?;
-    let mut new = witness.as_os_str().to_owned();
+    Note::open(witness, generation)?.set(generation)
+}
+
+/// The text of a note. All have one length, so that a note is overwritten in place: that needs no room, and no crash leaves it empty.
+fn note_text(generation: u64) -> String {
+    format!("{generation:020}\n")
+}
+
+/// A note that is there, open to be written.
+struct Note<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl Note<'_> {
+    /// Opens a note. One that is not there, or has another length, is made with this generation.
+    fn open(path: &Path, generation: u64) -> Result<Note<'_>, LedgerError> {
+        let text = note_text(generation);
+        if !fs::metadata(path).is_ok_and(|there| there.len() == text.len() as u64) {
+            make_note(path, &text)?;
+        }
+        let file = open_regular(File::options().write(true), path).map_err(|source| failed_note(path, source))?;
+        Ok(Note { path, file })
+    }
+
+    fn set(mut self, generation: u64) -> Result<(), LedgerError> {
+        let written = self.file.write_all(note_text(generation).as_bytes());
+        written.map_err(|source| failed_note(self.path, source))
+    }
+}
+
+/// Makes a note, or leaves nothing behind.
+fn make_note(path: &Path, text: &str) -> Result<(), LedgerError> {
+    let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    let written = fs::write(&new, format!("{generation}\n")).and_then(|()| fs::rename(&new, witness));
-    written.map_err(failed)
+    let new = PathBuf::from(new);
+    let failed = |source| failed_note(&new, source);
+    fs::create_dir_all(folder(path)).map_err(failed)?;
+    // What a killed process left.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let mut file = File::options().write(true).create_new(true).open(&new).map_err(failed)?;
+    // A name that came to the disk before its bytes would be that of an empty note.
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).and_then(|()| fs::rename(&new, path));
+    written.map_err(|source| {
+        // The first error counts.
+        let _ = fs::remove_file(&new);
+        failed(source)
+    })
+}
+
+fn failed_note(path: &Path, source: io::Error) -> LedgerError {
+    LedgerError::Io { action: "write the ledger's note", path: path.into(), source }
+}
+
+/// Opens a regular file. A pipe would be waited for.
+fn open_regular(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    options.open(path)
 }
 
 fn folder(path: &Path) -> &Path {
@@ -416,14 +502,21 @@ fn is_at(_: &File, _: &Path) -> bool {
     true
 }
 
-/// The generation that this file notes, see [`FileLedger::open_with_witness`]; 0 if there is no such file.
+/// The generation that this file notes, see [`FileLedger::open_with_witness`]; 0 if there is no such file. What is no number is an error.
 pub fn witnessed(witness: &Path) -> Result<u64, LedgerError> {
-    match fs::read_to_string(witness) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
-        Err(source) => Err(LedgerError::Io { action: "read the ledger's note", path: witness.into(), source }),
-        // A crash of the machine may leave it empty: nobody waits until it is on the disk.
-        Ok(text) => Ok(text.trim_end().parse().unwrap_or(0)),
+    /// More than any number has.
+    const LONGEST: u64 = 32;
+    let mut text = Vec::new();
+    let read = open_regular(File::options().read(true), witness);
+    match read.and_then(|file| file.take(LONGEST).read_to_end(&mut text)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(source) => return Err(LedgerError::Io { action: "read the ledger's note", path: witness.into(), source }),
+        Ok(_) => {}
     }
+    let digits = text.trim_ascii_end();
+    // `parse` takes a sign too.
+    let number = digits.iter().all(u8::is_ascii_digit).then(|| str::from_utf8(digits).ok()?.parse().ok());
+    number.flatten().ok_or_else(|| LedgerError::DamagedNote { path: witness.into() })
 }
 
 impl Ledger for FileLedger {

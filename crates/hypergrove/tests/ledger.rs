@@ -165,6 +165,40 @@ fn a_copy_that_is_put_back_is_noticed() {
     place.open_with_witness().unwrap();
 }
 
+/// The note is there before a number is reserved, and a note that says nothing is no note of 0.
+#[test]
+fn a_note_that_cannot_be_read_or_written_stops_the_ledger() {
+    let place = Place::new("notes");
+    let ledger = place.open_with_witness().unwrap();
+    ledger.reserve(5).unwrap();
+    let new = place.0.join("notes/witness.new");
+    assert!(!new.exists());
+    // As an earlier version wrote it: it is made anew.
+    fs::write(place.witness(), "2\n").unwrap();
+    fs::create_dir(&new).unwrap();
+    let error = ledger.reserve(5).unwrap_err();
+    assert!(matches!(&error, LedgerError::Io { path, .. } if *path == new), "{error}");
+    assert_eq!((ledger.state().unwrap().next, witnessed(&place.witness()).unwrap()), (5, 2));
+    fs::remove_dir(&new).unwrap();
+    for bytes in [&b""[..], b"\n", b"two\n", b"-2\n", b"+2\n", b"2 \xff\n", b"18446744073709551616\n"] {
+        fs::write(place.witness(), bytes).unwrap();
+        let error = ledger.reserve(5).unwrap_err();
+        assert!(matches!(&error, LedgerError::DamagedNote { path } if *path == place.witness()), "{error}");
+        assert!(
+            error.to_string().contains("witness: this note of a ledger's generation is empty or damaged"),
+            "{error}"
+        );
+        assert!(matches!(place.open_with_witness(), Err(LedgerError::DamagedNote { .. })));
+    }
+    fs::remove_file(place.witness()).unwrap();
+    fs::create_dir(place.witness()).unwrap();
+    let error = ledger.reserve(5).unwrap_err();
+    assert!(error.to_string().contains("it is no regular file"), "{error}");
+    fs::remove_dir(place.witness()).unwrap();
+    assert_eq!(ledger.reserve(5).unwrap().numbers, 5..10);
+    assert_eq!(witnessed(&place.witness()).unwrap(), 3);
+}
+
 #[test]
 fn concurrent_ledgers_share_no_number() {
     let place = Place::new("concurrent");
