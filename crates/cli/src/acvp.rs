@@ -1,7 +1,7 @@
 //! `hypergrove acvp`: answers NIST's ACVP tests of SLH-DSA, revision FIPS205.
 
 use crate::args::{Acvp, MachineOptions};
-use crate::files::{Access, Source, Sources, Target};
+use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::hexadecimal;
 use hypergrove::{
     Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, UnknownHash, UnknownSet, VerifyJob,
@@ -122,11 +122,10 @@ enum Answer {
     },
 }
 
-pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Acvp, read: &Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let (source, target) = (Source::from(args.file.as_path()), Target::from(args.output.as_path()));
-    let force = args.overwrite.force;
-    target.check(Access::Public, false, force)?;
-    target.spare(&Sources::new([&source]))?;
+    let replace = Replace { force: args.overwrite.force, read };
+    target.check(Access::Public, false, replace)?;
     let bytes = source.read()?;
     let (version, prompt) = parse(&source, &bytes)?;
     let engine = || machine::engine_with(machine, printer, |builder| builder.redundant(args.redundancy.redundant));
@@ -137,7 +136,7 @@ pub(crate) fn run(args: &Acvp, machine: &MachineOptions, printer: &Printer) -> R
     };
     let mut bytes = written.map_err(|error| Failure::new(error.to_string()))?;
     bytes.push(b'\n');
-    target.write(&bytes, Access::Public, force, printer)?;
+    target.write(&bytes, Access::Public, replace, printer)?;
     Ok(Exit::Good)
 }
 

@@ -720,7 +720,7 @@ impl EncodingOptions {
 /// What may be replaced.
 #[derive(Args)]
 pub(crate) struct Overwrite {
-    /// Replace files that exist; by default, they are errors
+    /// Replace files that exist, except those that the command reads; by default, they are errors
     #[arg(long)]
     pub(crate) force: bool,
 }

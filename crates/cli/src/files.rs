@@ -3,7 +3,7 @@
 use crate::staged::{self, PairMember, Staged};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped, unbuffered};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -242,17 +242,44 @@ fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// The files that a command reads, which it replaces not even by force.
-pub(crate) struct Sources(BTreeSet<Identity>);
+/// The files that a command reads, and how each was named: a command replaces none of them, not even by force. What the command line
+/// names is in [`crate::inputs`]; a command adds what it finds in lists, tables and directories.
+pub(crate) struct Sources(BTreeMap<Identity, String>);
 
 impl Sources {
-    pub(crate) fn new<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Sources {
-        let identity = |source: &Source| match source {
+    pub(crate) const fn new() -> Sources {
+        Sources(BTreeMap::new())
+    }
+
+    /// Adds a file that is read; `name` is what errors call it.
+    pub(crate) fn add(&mut self, name: impl fmt::Display, source: &Source) {
+        let identity = match source {
             Source::Stdin => redirected(unbuffered(io::stdin())),
             Source::File(path) => identity_at(path),
         };
-        Sources(sources.into_iter().filter_map(identity).collect())
+        if let Some(identity) = identity {
+            self.0.entry(identity).or_insert_with(|| name.to_string());
+        }
     }
+}
+
+/// What an output may replace.
+#[derive(Clone, Copy)]
+pub(crate) struct Replace<'a> {
+    /// Whether it may replace a file that exists.
+    pub(crate) force: bool,
+    /// The files that it never replaces.
+    pub(crate) read: &'a Sources,
+}
+
+/// For commands that read no files that they could replace.
+static NOTHING_READ: Sources = Sources::new();
+
+impl Replace<'_> {
+    /// A new file, and no other.
+    pub(crate) const NOTHING: Replace<'static> = Replace { force: false, read: &NOTHING_READ };
+    /// Whatever is there.
+    pub(crate) const ANYTHING: Replace<'static> = Replace { force: true, read: &NOTHING_READ };
 }
 
 /// Where bytes go.
@@ -306,7 +333,8 @@ impl Target {
     }
 
     /// Refuses, before any work is done, what [`Target::prepare`] would refuse after it.
-    pub(crate) fn check(&self, access: Access, binary: bool, force: bool) -> Result<(), Failure> {
+    pub(crate) fn check(&self, access: Access, binary: bool, replace: Replace<'_>) -> Result<(), Failure> {
+        self.spare(replace.read)?;
         match self {
             Target::Stdout if binary && io::stdout().is_terminal() => {
                 Err(Failure::new("binary data would garble the terminal").hint("name a file with --output"))
@@ -322,7 +350,7 @@ impl Target {
             Target::File(path) => match fs::metadata(path) {
                 Ok(there) if there.is_dir() => Err(Failure::new(format!("{self} is a directory, a file is needed"))
                     .hint("name a file in that directory")),
-                _ if !force && fs::symlink_metadata(path).is_ok() => Err(self.exists()),
+                _ if !replace.force && fs::symlink_metadata(path).is_ok() => Err(self.exists()),
                 _ => is_directory(directory(path), "write to", MAKE_IT),
             },
         }
@@ -330,12 +358,13 @@ impl Target {
 
     /// Refuses, even by force, to replace a file that is read.
     pub(crate) fn spare(&self, read: &Sources) -> Result<(), Failure> {
-        match (self, self.identity()) {
-            (Target::File(_), Some(identity)) if read.0.contains(&identity) => {
-                Err(Failure::new(format!("{self} would be replaced, and it is read"))
+        let Target::File(_) = self else { return Ok(()) };
+        match self.identity().and_then(|identity| read.0.get(&identity)) {
+            Some(name) => {
+                Err(Failure::new(format!("{self} would be replaced, and it is read: {name} is the same file"))
                     .hint("choose another name for what is written"))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -373,15 +402,15 @@ impl Target {
     }
 
     /// Writes the bytes where they do not show yet.
-    pub(crate) fn prepare(&self, bytes: &[u8], access: Access, force: bool) -> Result<Prepared, Failure> {
-        self.check(access, false, force)?;
+    pub(crate) fn prepare(&self, bytes: &[u8], access: Access, replace: Replace<'_>) -> Result<Prepared, Failure> {
+        self.check(access, false, replace)?;
         let held = || Zeroizing::new(bytes.to_vec());
         let bytes = match self {
             Target::Stdout => Bytes::Stdout(held()),
             // What has come since the check gets no private key.
             Target::File(path) if access != Access::Private && is_device(path) => Bytes::Device(path.clone(), held()),
             Target::File(path) => {
-                let mut prepared = self.stage(path, access, force)?;
+                let mut prepared = self.stage(path, access, replace.force)?;
                 prepared.append(bytes)?;
                 return Ok(prepared);
             }
@@ -396,18 +425,31 @@ impl Target {
     }
 
     /// Prepares a regular file that gets its bytes part by part.
-    pub(crate) fn begin(&self, access: Access, force: bool) -> Result<Prepared, Failure> {
-        self.check(access, false, force)?;
+    pub(crate) fn begin(&self, access: Access, replace: Replace<'_>) -> Result<Prepared, Failure> {
+        self.check(access, false, replace)?;
+        self.stage(self.regular("a table")?, access, replace.force)
+    }
+
+    /// The path of what is a regular file, or will be one; `what` is to be written.
+    pub(crate) fn regular(&self, what: &str) -> Result<&Path, Failure> {
         match self {
-            Target::File(path) if !is_device(path) => self.stage(path, access, force),
-            _ => Err(Failure::new(format!("{self} is no regular file, and a table goes to no other"))
-                .hint("name a new file")),
+            Target::File(path) if !is_device(path) => Ok(path),
+            _ => {
+                Err(Failure::new(format!("{self} is no regular file, and {what} goes to no other"))
+                    .hint("name a new file"))
+            }
         }
     }
 
     /// Writes the bytes: all of them, or none.
-    pub(crate) fn write(&self, bytes: &[u8], access: Access, force: bool, printer: &Printer) -> Result<(), Failure> {
-        self.prepare(bytes, access, force)?.commit(printer)
+    pub(crate) fn write(
+        &self,
+        bytes: &[u8],
+        access: Access,
+        replace: Replace<'_>,
+        printer: &Printer,
+    ) -> Result<(), Failure> {
+        self.prepare(bytes, access, replace)?.commit(printer)
     }
 
     fn failed(&self, error: &io::Error) -> Failure {

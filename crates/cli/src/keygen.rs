@@ -1,7 +1,7 @@
 //! `hypergrove keygen`.
 
 use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
-use crate::files::{Access, Prepared, Target, commit_pair};
+use crate::files::{Access, Prepared, Replace, Sources, Target, commit_pair};
 use crate::json::{Counts, KeyLine, Line, TableLine};
 use crate::keys::{Encoding, check_encoding, encode_encrypted, encode_private, encode_public};
 use crate::zkdilithium;
@@ -14,16 +14,16 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use zeroize::{Zeroize, Zeroizing};
 
-pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     if let (false, Some(path)) = (args.encrypt, args.passphrase.path()) {
         return Err(Failure::new(format!("{} holds a passphrase, and no key is to be encrypted", PathDisplay(&path)))
             .hint("encrypt the private key with --encrypt, or leave the passphrase out"));
     }
     if let (Some(count), Some(path)) = (args.count, &args.table) {
-        return table(args, count.get(), path, machine, printer);
+        return table(args, count.get(), path, read, machine, printer);
     }
     let (private, public) = (Target::from(args.output.as_path()), args.pubout.as_deref().map(Target::from));
-    let (encoding, force) = (args.encoding.encoding(), args.overwrite.force);
+    let (encoding, replace) = (args.encoding.encoding(), Replace { force: args.overwrite.force, read });
     if public.as_ref().is_some_and(|public| public.is(&private)) {
         return Err(Failure::new(format!("both keys would go to {private}"))
             .hint("name a file for the private key with --output, and another one with --pubout"));
@@ -33,18 +33,18 @@ pub(crate) fn run(args: &Keygen, machine: &MachineOptions, printer: &Printer) ->
             .hint("name a file for the private key with --output, and for the public key with --pubout"));
     }
     let wanted = KeyRequest::new(args)?;
-    private.check(Access::Private, encoding != Encoding::Pem, force)?;
+    private.check(Access::Private, encoding != Encoding::Pem, replace)?;
     if let Some(public) = &public {
-        public.check(Access::Public, encoding != Encoding::Pem, force)?;
+        public.check(Access::Public, encoding != Encoding::Pem, replace)?;
     }
     let passphrase = args.encrypt.then(|| args.passphrase.choose(&private)).transpose()?;
 
     let pair = KeyPair::new(wanted, args, passphrase, machine, printer)?;
     // Both are on the disk before either has its name.
-    let private_file = private.prepare(&pair.private, Access::Private, force)?;
+    let private_file = private.prepare(&pair.private, Access::Private, replace)?;
     match &public {
         Some(public) => {
-            let public_file = public.prepare(&pair.public, Access::Public, force)?;
+            let public_file = public.prepare(&pair.public, Access::Public, replace)?;
             commit_pair(private_file, public_file, public_is_missing, printer)?;
         }
         None => private_file.commit(printer)?,
@@ -86,6 +86,7 @@ fn table(
     args: &Keygen,
     count: usize,
     path: &Path,
+    read: &Sources,
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
@@ -94,7 +95,7 @@ fn table(
             .hint("make keys of this scheme one by one"));
     };
     let (private, public) = (Target::from(path), args.pubout.as_deref().map(Target::from));
-    let force = args.overwrite.force;
+    let replace = Replace { force: args.overwrite.force, read };
     if public.as_ref().is_some_and(|public| public.is(&private)) {
         return Err(Failure::new(format!("both tables would go to {private}"))
             .hint("name another file for the public keys with --pubout"));
@@ -103,8 +104,8 @@ fn table(
         return Err(Failure::new("a table and JSON would both go to standard output")
             .hint("name a file for the private keys with --table, and for the public keys with --pubout"));
     }
-    let mut secret = Table::new(&private, Access::Private, force)?;
-    let mut shown = public.as_ref().map(|public| Table::new(public, Access::Public, force)).transpose()?;
+    let mut secret = Table::new(&private, Access::Private, replace)?;
+    let mut shown = public.as_ref().map(|public| Table::new(public, Access::Public, replace)).transpose()?;
     let engine = machine::engine(machine, printer)?;
     let (bar, mut written) = (printer.progress(count, "making"), Ok(()));
     engine.generate_batch(p, count, |_, key| {
@@ -164,8 +165,8 @@ struct Table {
 }
 
 impl Table {
-    fn new(target: &Target, access: Access, force: bool) -> Result<Table, Failure> {
-        Ok(Table { file: target.begin(access, force)?, waiting: Zeroizing::new(Vec::with_capacity(TOGETHER + LINE)) })
+    fn new(target: &Target, access: Access, replace: Replace<'_>) -> Result<Table, Failure> {
+        Ok(Table { file: target.begin(access, replace)?, waiting: Zeroizing::new(Vec::with_capacity(TOGETHER + LINE)) })
     }
     fn add(&mut self, parts: &[&str]) -> Result<(), Failure> {
         debug_assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= LINE, "a line has room");

@@ -1,7 +1,7 @@
 //! `hypergrove ledger`, and what signing by keys of limited sets has to do with it.
 
 use crate::args::{self, Ledger, LedgerCommand, LedgerInit, LedgerKey, LedgerLease, LedgerShow};
-use crate::files::{Access, Source, Sources, Target};
+use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::json::{LedgerLine, Line};
 use crate::keys::KeyFile;
 use hypergrove::VerifyingKey;
@@ -97,9 +97,11 @@ impl KeyLedger {
         }
     }
 
-    /// What is read: nothing may be written over it.
-    pub(crate) fn source(&self) -> Source {
-        Source::File(self.path.clone())
+    /// Adds the ledger and its note to the files that are read.
+    pub(crate) fn add_to(&self, read: &mut Sources) {
+        let ledger = Source::File(self.path.clone());
+        read.add(format_args!("the ledger {ledger}"), &ledger);
+        add_note(witness(&self.opened).as_deref(), read);
     }
 
     /// Refuses, before any work is done, more signatures than are left.
@@ -118,6 +120,13 @@ impl KeyLedger {
     }
 }
 
+/// Adds the note about a ledger to the files that are read.
+fn add_note(note: Option<&Path>, read: &mut Sources) {
+    if let Some(path) = note {
+        read.add(format_args!("the note {}", PathDisplay(path)), &Source::File(path.into()));
+    }
+}
+
 fn warn(state: &LedgerState, path: &Path, printer: &Printer) {
     let (percent, all) = (state.percent(), grouped(state.end - state.start));
     let advice = match WARNINGS.iter().filter(|warning| percent >= **warning).count() {
@@ -128,35 +137,35 @@ fn warn(state: &LedgerState, path: &Path, printer: &Printer) {
     printer.warning(format_args!("{}: {percent} % of {all} signatures are used: {advice}", PathDisplay(path)));
 }
 
-pub(crate) fn run(args: &Ledger, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Ledger, read: Sources, printer: &Printer) -> Result<Exit, Failure> {
     match &args.command {
-        LedgerCommand::Init(args) => init(args, printer),
+        LedgerCommand::Init(args) => init(args, read, printer),
         LedgerCommand::Show(args) => show(args, printer),
-        LedgerCommand::Lease(args) => lease(args, printer),
+        LedgerCommand::Lease(args) => lease(args, read, printer),
     }
 }
 
 /// The public key that is named, and the file of its ledger.
-fn key(args: &LedgerKey) -> Result<(VerifyingKey, Source, PathBuf), Failure> {
+fn key(args: &LedgerKey) -> Result<(VerifyingKey, PathBuf), Failure> {
     args::one_stdin([Some(args.key.as_path()), args.passphrase.path().as_deref()].into_iter().flatten())?;
     let source = Source::from(args.key.as_path());
     let path = path(&source, args.ledger.as_deref())?;
-    let key = KeyFile::read(source.clone(), Some(&args.passphrase))?.key(args.of.set)?.public();
-    Ok((key, source, path))
+    let key = KeyFile::read(source, Some(&args.passphrase))?.key(args.of.set)?.public();
+    Ok((key, path))
 }
 
-fn init(args: &LedgerInit, printer: &Printer) -> Result<Exit, Failure> {
-    let (key, source, path) = key(&args.key)?;
+fn init(args: &LedgerInit, mut read: Sources, printer: &Printer) -> Result<Exit, Failure> {
+    let (key, path) = key(&args.key)?;
     let new = LedgerState::new(&key).map_err(|error| failed(error, &path))?;
     if let Some(used) = args.used.filter(|used| *used > new.end) {
         let (used, end) = (grouped(used), grouped(new.end));
         return Err(Failure::new(format!("--used {used}: a key of {} makes at most {end} signatures", key.params()))
             .hint("make a new key"));
     }
-    let target = Target::File(path.clone());
-    target.check(Access::Public, false, args.overwrite.force)?;
-    target.spare(&Sources::new([&source]))?;
-    let noted = witness(&new);
+    let (target, noted) = (Target::File(path.clone()), witness(&new));
+    add_note(noted.as_deref(), &mut read);
+    let replace = Replace { force: args.overwrite.force, read: &read };
+    target.check(Access::Public, false, replace)?;
     let known = noted.as_deref().map_or(Ok(0), witnessed).map_err(|error| failed(error, &path))?;
     let used = match args.used {
         Some(used) => used,
@@ -172,18 +181,18 @@ fn init(args: &LedgerInit, printer: &Printer) -> Result<Exit, Failure> {
     if let Some(noted) = &noted {
         note(noted, generation).map_err(|error| failed(error, &path))?;
     }
-    target.write(&state.to_bytes(), Access::Public, args.overwrite.force, printer)?;
+    target.write(&state.to_bytes(), Access::Public, replace, printer)?;
     printer.note(format_args!("wrote {target}: {} signatures are left", grouped(state.left())));
     Ok(Exit::Good)
 }
 
 fn show(args: &LedgerShow, printer: &Printer) -> Result<Exit, Failure> {
-    let (key, _, path) = key(&args.key)?;
+    let (key, path) = key(&args.key)?;
     let ledger = KeyLedger::open(&key, path)?;
     let state = &ledger.opened;
     if args.json {
         let line = LedgerLine {
-            ledger: ledger.source().path_text(),
+            ledger: Source::File(ledger.path.clone()).path_text(),
             key: state.key.to_string(),
             set: key.params().name,
             generation: state.generation,
@@ -205,12 +214,12 @@ fn show(args: &LedgerShow, printer: &Printer) -> Result<Exit, Failure> {
     Ok(Exit::Good)
 }
 
-fn lease(args: &LedgerLease, printer: &Printer) -> Result<Exit, Failure> {
-    let (key, source, path) = key(&args.key)?;
+fn lease(args: &LedgerLease, mut read: Sources, printer: &Printer) -> Result<Exit, Failure> {
+    let (key, path) = key(&args.key)?;
     let ledger = KeyLedger::open(&key, path)?;
-    let (target, force) = (Target::File(args.output.clone()), args.overwrite.force);
-    target.check(Access::Public, false, force)?;
-    target.spare(&Sources::new([&source, &ledger.source()]))?;
+    ledger.add_to(&mut read);
+    let (target, replace) = (Target::File(args.output.clone()), Replace { force: args.overwrite.force, read: &read });
+    target.check(Access::Public, false, replace)?;
     let reserved = ledger.ledger.reserve(args.count.get()).map_err(|error| failed(error, &ledger.path))?;
     let numbers = reserved.numbers;
     let lease = LedgerState {
@@ -221,7 +230,7 @@ fn lease(args: &LedgerLease, printer: &Printer) -> Result<Exit, Failure> {
         end: numbers.end,
         ..reserved.state.clone()
     };
-    target.write(&lease.to_bytes(), Access::Public, force, printer).map_err(|failure| {
+    target.write(&lease.to_bytes(), Access::Public, replace, printer).map_err(|failure| {
         failure.hint(format!("the numbers {} to {} are lost", grouped(numbers.start), grouped(numbers.end - 1)))
     })?;
     printer.note(format_args!(

@@ -12,6 +12,7 @@ mod files;
 pub mod fuzz;
 mod hash;
 mod hexadecimal;
+mod inputs;
 mod inspect;
 mod json;
 mod kat;
@@ -39,7 +40,8 @@ mod zkdilithium;
 
 use args::{Cli, Command};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
+use files::Sources;
 use hypergrove::backend::wiped;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer};
@@ -55,14 +57,14 @@ pub fn main() -> ExitCode {
         static PAST_LIMIT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &PAST_LIMIT);
     }
-    let cli = Cli::try_parse().unwrap_or_else(|error| {
+    let (cli, read) = typed().unwrap_or_else(|error| {
         // What the error quotes may be a file's name.
         let shown = std::env::args_os().map(|argument| PathDisplay(argument.as_ref()).to_string());
         usage(Cli::try_parse_from(shown).err().unwrap_or(error))
     });
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
     // What the library does not know of: keys on their way from files and to them.
-    wiped(|| run(&cli, &printer))
+    wiped(|| run(&cli, read, &printer))
         .unwrap_or_else(|failure| {
             if failure.silent {
                 return Exit::Good;
@@ -71,6 +73,15 @@ pub fn main() -> ExitCode {
             Exit::Error
         })
         .into()
+}
+
+/// What was typed, and the files that are read for it.
+fn typed() -> Result<(Cli, Sources), clap::Error> {
+    let mut command = Cli::command();
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let read = inputs::named(&command, &matches);
+    let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, read))
 }
 
 /// Ends with the help that was asked for, or with an error like all others: a line, and the way out.
@@ -102,25 +113,25 @@ fn in_brief(text: &str, command: Option<String>) -> Failure {
     Failure::new(message).hint(tips.map(String::from).chain([help]).collect::<Vec<_>>().join("; "))
 }
 
-fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
+fn run(cli: &Cli, read: Sources, printer: &Printer) -> Result<Exit, Failure> {
     let machine = &cli.global.machine;
     match &cli.command {
-        Command::Keygen(args) => keygen::run(args, machine, printer),
-        Command::Pubkey(args) => pubkey::run(args, machine, printer),
-        Command::Sign(args) => sign::run(args, machine, printer),
+        Command::Keygen(args) => keygen::run(args, &read, machine, printer),
+        Command::Pubkey(args) => pubkey::run(args, &read, machine, printer),
+        Command::Sign(args) => sign::run(args, read, machine, printer),
         Command::Verify(args) => verify::run(args, machine, printer),
         Command::Inspect(args) => inspect::run(args, printer),
         Command::Devices(args) => devices::run(args, machine, printer),
         Command::Explain(args) => explain::run(args, machine, printer),
         Command::Bench(args) => bench::run(args, machine, printer),
         Command::Hash(args) => hash::run(args, machine, printer),
-        Command::Report(args) => report::run(args, printer),
+        Command::Report(args) => report::run(args, read, printer),
         Command::Tune(args) => tune::run(args, machine, printer, &report::written),
-        Command::Acvp(args) => acvp::run(args, machine, printer),
+        Command::Acvp(args) => acvp::run(args, &read, machine, printer),
         Command::Kat(args) => kat::run(args, machine, printer),
         Command::Completions(args) => shell::completions(args, printer),
         #[cfg(feature = "draft-sp800-230")]
-        Command::Ledger(args) => ledger::run(args, printer),
+        Command::Ledger(args) => ledger::run(args, read, printer),
         Command::Man(args) => shell::man(args, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),
     }

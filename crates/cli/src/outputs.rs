@@ -1,6 +1,6 @@
 //! The files that signatures are written to: none twice, none that is read, and many on their way to the disk together.
 
-use crate::files::{Access, Batch, Entry, FileOutcome, Source, Sources, Target};
+use crate::files::{Access, Batch, Entry, FileOutcome, Replace, Source, Target};
 use crate::verdicts::{SignedBy, Verdict, Verdicts};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;
@@ -14,10 +14,8 @@ pub(crate) struct Outputs<'a> {
     pub(crate) files: &'a [Source],
     /// One for each file.
     pub(crate) targets: &'a [Target],
-    /// What no signature replaces.
-    pub(crate) read: &'a Sources,
-    /// Whether signatures replace files.
-    pub(crate) force: bool,
+    /// What signatures replace.
+    pub(crate) replace: Replace<'a>,
     pub(crate) verdicts: &'a Verdicts<'a>,
     pub(crate) printer: &'a Printer,
 }
@@ -42,8 +40,7 @@ impl<'a> Claims<'a> {
             let what = format!("{file} would get the signature {target}, which another file has got");
             return Err(Failure::new(what).hint(self.hint));
         }
-        target.check(Access::Public, false, self.outputs.force)?;
-        target.spare(self.outputs.read)
+        target.check(Access::Public, false, self.outputs.replace)
     }
 }
 
@@ -61,9 +58,9 @@ impl<'a> Writing<'a> {
 
     /// Takes the signature of file number `index`, or why there is none.
     pub(crate) fn write(&mut self, index: usize, by: Arc<SignedBy>, signature: Result<Cow<'_, [u8]>, Failure>) {
-        let Outputs { targets, force, printer, .. } = *self.outputs;
+        let Outputs { targets, replace, printer, .. } = *self.outputs;
         self.signers.insert(index, by);
-        match signature.and_then(|bytes| targets[index].prepare(&bytes, Access::Public, force)) {
+        match signature.and_then(|bytes| targets[index].prepare(&bytes, Access::Public, replace)) {
             Ok(prepared) => {
                 let outcomes = self.batch.add(index, prepared, printer);
                 self.tell(outcomes);

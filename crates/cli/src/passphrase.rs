@@ -29,10 +29,7 @@ impl PassphraseOptions {
     /// What is read for it: standard input can be read once.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         #[cfg(unix)]
-        let descriptor = self.passphrase_fd.map(|number| match number {
-            0 => "-".into(),
-            number => format!("/dev/fd/{number}").into(),
-        });
+        let descriptor = self.passphrase_fd.map(descriptor);
         #[cfg(not(unix))]
         let descriptor = None;
         self.passphrase_file.clone().or(descriptor)
@@ -65,6 +62,15 @@ impl PassphraseOptions {
                 .hint("choose a passphrase, or leave --encrypt out"));
         }
         Ok(passphrase)
+    }
+}
+
+/// The path of an open file descriptor.
+#[cfg(unix)]
+pub(crate) fn descriptor(number: u16) -> PathBuf {
+    match number {
+        0 => "-".into(),
+        number => format!("/dev/fd/{number}").into(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `hypergrove pubkey`.
 
 use crate::args::{self, KeyKind, MachineOptions, Pubkey, Scheme};
-use crate::files::{Access, Source, Sources, Target};
+use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::keys::{Encoding, Key, KeyFile, encode_public};
 use crate::zkdilithium;
 use hypergrove::zkdilithium::params::NAME;
@@ -9,12 +9,13 @@ use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::Printer;
 
-pub(crate) fn run(args: &Pubkey, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Pubkey, read: &Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     args::one_stdin([Some(args.key.as_path()), args.passphrase.path().as_deref()].into_iter().flatten())?;
     let (source, target) = (Source::from(args.key.as_path()), Target::from(args.output.as_path()));
-    let (encoding, force) = (args.encoding.encoding(), args.overwrite.force);
-    target.spare(&Sources::new([&source]))?;
-    let checked = target.check(Access::Public, encoding != Encoding::Pem, force);
+    let (encoding, replace) = (args.encoding.encoding(), Replace { force: args.overwrite.force, read });
+    // That the key itself is there needs no comparison.
+    target.spare(read)?;
+    let checked = target.check(Access::Public, encoding != Encoding::Pem, replace);
     checked.map_err(|failure| compared(failure, &source, &target, &args.of))?;
     let file = KeyFile::read(source, Some(&args.passphrase))?;
     let (name, bytes) = match file.scheme(&args.of)? {
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &Pubkey, machine: &MachineOptions, printer: &Printer) ->
             (NAME, zkdilithium::encode_public(&zkdilithium::key(&file)?.public(), encoding))
         }
     };
-    target.write(&bytes, Access::Public, force, printer)?;
+    target.write(&bytes, Access::Public, replace, printer)?;
     if let Target::File(_) = &target {
         printer.note(format_args!("wrote {target}: a public key of {name}"));
     }

@@ -1,7 +1,7 @@
 //! `hypergrove quickstart`: the whole of it, on one's own files.
 
 use crate::args::{MachineOptions, Quickstart};
-use crate::files::{Access, Batch, Source, Target, commit_pair};
+use crate::files::{Access, Batch, Replace, Source, Target, commit_pair};
 use crate::keygen::public_is_missing;
 use crate::keys::{Encoding, encode_private, encode_public};
 use crate::message::Messages;
@@ -138,8 +138,9 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     fn keys(&self, key: &SigningKey) -> Result<(), Failure> {
-        let prepare =
-            |name: &str, bytes: &[u8], access| Target::File(self.keep.join(name)).prepare(bytes, access, false);
+        let prepare = |name: &str, bytes: &[u8], access| {
+            Target::File(self.keep.join(name)).prepare(bytes, access, Replace::NOTHING)
+        };
         let private = prepare("private.pem", &encode_private(key, Encoding::Pem)?, Access::Private)?;
         let public = prepare("public.pem", &encode_public(&key.verifying_key(), Encoding::Pem)?, Access::Public)?;
         commit_pair(private, public, public_is_missing, self.printer)
@@ -151,7 +152,7 @@ impl Keeper<'_> {
             fs::create_dir_all(parent)
                 .map_err(|error| Failure::io("make the directory", PathDisplay(parent), &error))?;
         }
-        let prepared = Target::File(signature_path(&path)).prepare(signature, Access::Public, false)?;
+        let prepared = Target::File(signature_path(&path)).prepare(signature, Access::Public, Replace::NOTHING)?;
         batch.add(0, prepared, self.printer).into_iter().try_for_each(|(_, written)| written)
     }
 }

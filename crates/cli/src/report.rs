@@ -1,7 +1,7 @@
 //! `hypergrove report`.
 
 use crate::args::Report;
-use crate::files::{Access, Batch, Source, Sources, Target};
+use crate::files::{Access, Batch, Replace, Source, Sources, Target};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use hypergrove_lab::report::Report as Drawn;
@@ -9,14 +9,15 @@ use hypergrove_lab::report::read::{self, Run};
 use std::fs;
 use std::path::Path;
 
-pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Report, mut read: Sources, printer: &Printer) -> Result<Exit, Failure> {
     let target = Target::from(args.output.as_path());
-    let force = args.overwrite.force;
-    target.check(Access::Public, false, force)?;
-    let runs = args.runs.iter().map(|run| read::files(run)).collect::<Result<Vec<_>, _>>()?;
-    let sources: Vec<Source> = runs.into_iter().flatten().map(Source::File).collect();
-    let read = Sources::new(&sources);
-    target.spare(&read)?;
+    for run in &args.runs {
+        for file in read::files(run)?.into_iter().chain([read::setup(run)]) {
+            read.add(PathDisplay(&file), &Source::File(file.clone()));
+        }
+    }
+    let replace = Replace { force: args.overwrite.force, read: &read };
+    target.check(Access::Public, false, replace)?;
     let runs = args.runs.iter().map(|run| Run::read(run)).collect::<Result<Vec<_>, _>>()?;
     for bad in runs.iter().flat_map(|run| &run.bad) {
         printer.warning(format_args!("left out: {bad}"));
@@ -29,23 +30,22 @@ pub(crate) fn run(args: &Report, printer: &Printer) -> Result<Exit, Failure> {
         let file = |(name, text)| (Target::File(folder.join(format!("{name}.svg"))), text);
         let files: Vec<(Target, String)> = drawn.pictures().map(file).collect();
         for (target, _) in &files {
-            target.check(Access::Public, false, force)?;
-            target.spare(&read)?;
+            target.check(Access::Public, false, replace)?;
         }
         let mut batch = Batch::default();
         for (index, (target, text)) in files.iter().enumerate() {
-            let prepared = target.prepare(text.as_bytes(), Access::Public, force)?;
+            let prepared = target.prepare(text.as_bytes(), Access::Public, replace)?;
             batch.add(index, prepared, printer).into_iter().try_for_each(|(_, written)| written)?;
         }
         batch.flush(printer).into_iter().try_for_each(|(_, written)| written)?;
         batch.finish()?;
         printer.note(format_args!("{} figures in {}", grouped(files.len() as u64), PathDisplay(folder)));
     }
-    target.write(page.as_bytes(), Access::Public, force, printer)?;
+    target.write(page.as_bytes(), Access::Public, replace, printer)?;
     Ok(Exit::Good)
 }
 
-/// Writes a table of the tuner.
+/// Writes a table of the tuner, which has read what it replaces.
 pub(crate) fn written(path: &Path, text: &str, printer: &Printer) -> Result<(), Failure> {
-    Target::File(path.into()).write(text.as_bytes(), Access::Public, true, printer)
+    Target::File(path.into()).write(text.as_bytes(), Access::Public, Replace::ANYTHING, printer)
 }

@@ -1,7 +1,7 @@
 //! `hypergrove completions` and `hypergrove man`: what a shell and man(1) know of the tool.
 
 use crate::args::{Cli, Completions, Man};
-use crate::files::{Access, MAKE_IT, Target, is_directory};
+use crate::files::{Access, MAKE_IT, Replace, Target, is_directory};
 use clap::CommandFactory;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
@@ -26,7 +26,7 @@ pub(crate) fn man(args: &Man, printer: &Printer) -> Result<Exit, Failure> {
         let (man, mut page) = (clap_mangen::Man::new(command.clone()), Vec::new());
         let path = args.directory.join(man.get_filename());
         man.render(&mut page).map_err(|error| Failure::io("draw", PathDisplay(&path), &error))?;
-        Target::File(path).write(&page, Access::Public, true, printer)?;
+        Target::File(path).write(&page, Access::Public, Replace::ANYTHING, printer)?;
         pages += 1;
     }
     printer.note(format_args!("wrote {} manual pages to {}", grouped(pages), PathDisplay(&args.directory)));

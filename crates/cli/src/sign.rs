@@ -1,7 +1,7 @@
 //! `hypergrove sign`.
 
 use crate::args::{self, MachineOptions, Named, Scheme, Sign};
-use crate::files::{Access, MAKE_IT, Source, Sources, Target, directory, is_directory};
+use crate::files::{Access, MAKE_IT, Replace, Source, Sources, Target, directory, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
@@ -25,13 +25,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &Sign,
+    mut read: Sources,
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
     let passphrase = args.passphrase.path();
     let given = args.inputs.files.iter().chain(&args.inputs.list);
     args::one_stdin(given.chain(&args.key).chain(&args.table).chain(&passphrase).map(PathBuf::as_path))?;
     args.message.mode()?;
     let path = match (&args.table, &args.key) {
-        (Some(table), _) => return table::sign(args, table, machine, printer),
+        (Some(table), _) => return table::sign(args, table, read, machine, printer),
         (None, Some(path)) => path,
         (None, None) => unreachable!("the arguments require one of the two"),
     };
@@ -48,8 +53,9 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     };
     let header = header(args, &key, mode)?;
     let ledger = OwnLedger::of(&key, &key_file.source, args)?;
+    ledger.add_to(&mut read);
     if let Some(tree) = &args.manifest {
-        return trees::sign(args, tree, key, mode, &key_file.source, &ledger, machine, printer);
+        return trees::sign(args, tree, key, mode, read, &ledger, machine, printer);
     }
     let signed_context = header.as_ref().map(Header::signed_context);
     let mode = match (&header, &signed_context) {
@@ -59,18 +65,17 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     let named = args.inputs.named(args.digest.as_ref(), args.recursive)?;
     let files: Vec<Source> = named.iter().map(|file| file.path.as_path().into()).collect();
     let targets = targets(args, &named)?;
-    let list = args.inputs.list.as_deref().map(Source::from);
-    let read = Sources::new(files.iter().chain(&list).chain([&key_file.source]).chain(&ledger.source()));
+    files.iter().for_each(|file| read.add(file, file));
     let many = args.inputs.many() || args.recursive;
-    let force = args.overwrite.force;
+    let replace = Replace { force: args.overwrite.force, read: &read };
     if args.skip_existing && files.contains(&Source::Stdin) {
         return Err(Failure::new("--skip-existing reads files twice, standard input can be read once")
             .hint("leave it out, or put what is to be signed into a file"));
     }
     let format = format(args, many, &targets)?;
     if !many {
-        targets[0].check(Access::Public, header.is_none(), force || args.skip_existing)?;
-        targets[0].spare(&read)?;
+        let kept = Replace { force: replace.force || args.skip_existing, ..replace };
+        targets[0].check(Access::Public, header.is_none(), kept)?;
     }
     if !args.skip_existing {
         ledger.check(files.len())?;
@@ -85,7 +90,7 @@ pub(crate) fn run(args: &Sign, machine: &MachineOptions, printer: &Printer) -> R
     ledger.reserve(files.len() - kept, printer)?;
     let path_of = |index: usize| Some(targets[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
-    let outputs = Outputs { files: &files, targets: &targets, read: &read, force, verdicts: &verdicts, printer };
+    let outputs = Outputs { files: &files, targets: &targets, replace, verdicts: &verdicts, printer };
     let done = key.sign_all(&outputs, existing, &messages, (mode, args.deterministic), header.as_ref());
     let exit = verdicts.finish(done)?;
     if let (false, Exit::Good, target @ Target::File(_)) = (many, exit, &targets[0]) {
@@ -170,8 +175,9 @@ impl OwnLedger {
     pub(crate) fn of_key(key: &SigningKey, source: &Source) -> Result<OwnLedger, Failure> {
         Ok(OwnLedger { ledger: crate::ledger::of(&key.verifying_key(), source, None)? })
     }
-    pub(crate) fn source(&self) -> Option<Source> {
-        self.ledger.as_ref().map(crate::ledger::KeyLedger::source)
+    /// Adds the files that are read.
+    pub(crate) fn add_to(&self, read: &mut Sources) {
+        self.ledger.iter().for_each(|ledger| ledger.add_to(read));
     }
     /// Refuses more signatures than are left.
     pub(crate) fn check(&self, signatures: usize) -> Result<(), Failure> {
@@ -191,9 +197,7 @@ impl OwnLedger {
     pub(crate) fn of_key(_: &SigningKey, _: &Source) -> Result<OwnLedger, Failure> {
         Ok(OwnLedger {})
     }
-    pub(crate) fn source(&self) -> Option<Source> {
-        None
-    }
+    pub(crate) fn add_to(&self, _: &mut Sources) {}
     pub(crate) fn check(&self, _: usize) -> Result<(), Failure> {
         Ok(())
     }
@@ -283,7 +287,7 @@ impl PreparedSigner<'_> {
         (mode, deterministic): (Mode<'_>, bool),
         header: Option<&Header>,
     ) -> Result<(), Failure> {
-        let Outputs { files, force, verdicts, .. } = *outputs;
+        let Outputs { files, replace: Replace { force, .. }, verdicts, .. } = *outputs;
         let mut claims =
             Claims::new(outputs, "list each file once, and sign files of the same name into different directories");
         let mut message = |index: usize| {

@@ -1,7 +1,7 @@
 //! Tables: rows of a key, a file and a signature, for `sign` and `verify`.
 
 use crate::args::{MachineOptions, Scheme, Sign, Verify};
-use crate::files::{Source, Sources, Target, path_of};
+use crate::files::{Replace, Source, Sources, Target, path_of};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
@@ -103,7 +103,13 @@ fn columns(rows: &[Row]) -> (Vec<Source>, Vec<PathBuf>) {
     rows.iter().map(|row| (Source::File(row.file.clone()), row.signature.clone())).unzip()
 }
 
-pub(crate) fn sign(args: &Sign, path: &Path, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn sign(
+    args: &Sign,
+    path: &Path,
+    mut read: Sources,
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
     let table = Source::from(path);
     let rows = rows(&table, &table.read()?)?;
     let keys: Keys<'_, (SigningKey, OwnLedger)> = Keys::read(
@@ -120,10 +126,10 @@ pub(crate) fn sign(args: &Sign, path: &Path, machine: &MachineOptions, printer: 
     );
     let (files, signatures) = columns(&rows);
     let targets: Vec<Target> = signatures.into_iter().map(Target::File).collect();
-    let force = args.overwrite.force;
-    let key_files: Vec<Source> = keys.0.keys().map(|path| Source::File(path.clone())).collect();
-    let ledgers: Vec<Source> = keys.0.values().flatten().filter_map(|((_, ledger), ..)| ledger.source()).collect();
-    let read = Sources::new(files.iter().chain(&key_files).chain(&ledgers).chain([&table]));
+    let key_files = keys.0.keys().map(|path| Source::File(path.clone()));
+    key_files.chain(files.iter().cloned()).for_each(|file| read.add(&file, &file));
+    keys.0.values().flatten().for_each(|((_, ledger), ..)| ledger.add_to(&mut read));
+    let replace = Replace { force: args.overwrite.force, read: &read };
     let mut counts = BTreeMap::<&Path, usize>::new();
     rows.iter().for_each(|row| *counts.entry(&row.key).or_default() += 1);
     let limited = || keys.0.iter().filter_map(|(path, key)| Some((&key.as_ref().ok()?.0.1, counts[path.as_path()])));
@@ -136,7 +142,7 @@ pub(crate) fn sign(args: &Sign, path: &Path, machine: &MachineOptions, printer: 
     let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
     let path_of = |index: usize| Some(targets[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
-    let outputs = Outputs { files: &files, targets: &targets, read: &read, force, verdicts: &verdicts, printer };
+    let outputs = Outputs { files: &files, targets: &targets, replace, verdicts: &verdicts, printer };
     let mut claims = Claims::new(&outputs, "name another file for the signature in this row");
     let mut job = |index: usize| {
         let message = claims.claim(index).and_then(|()| keys.of(&rows[index])).and_then(|((key, _), mode, by)| {

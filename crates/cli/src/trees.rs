@@ -1,7 +1,7 @@
 //! Whole trees of files: `--recursive`, and manifests.
 
 use crate::args::{MachineOptions, Named, Sign, Verify};
-use crate::files::{Access, CHECK_IT, Source, Sources, Target, commit_pair, directory, is_directory};
+use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, commit_pair, directory, is_directory};
 use crate::json::Word;
 use crate::sign::{OwnLedger, Signer, signature_path};
 use crate::staged::is_temporary;
@@ -63,7 +63,7 @@ pub(crate) fn sign(
     tree: &Path,
     key: Signer,
     mode: Mode<'_>,
-    key_source: &Source,
+    read: Sources,
     ledger: &OwnLedger,
     machine: &MachineOptions,
     printer: &Printer,
@@ -75,10 +75,9 @@ pub(crate) fn sign(
     let signature_path = signature_path(path);
     is_directory(tree, "read", CHECK_IT)?;
     let (target, signature) = (Target::File(path.into()), Target::File(signature_path.clone()));
-    let (force, read) = (args.overwrite.force, Sources::new([key_source].into_iter().chain(&ledger.source())));
+    let replace = Replace { force: args.overwrite.force, read: &read };
     for target in [&target, &signature] {
-        target.check(Access::Public, false, force)?;
-        target.spare(&read)?;
+        target.check(Access::Public, false, replace)?;
     }
     let key = key.ready(args, machine, 1, printer)?;
     let hasher = machine::engine(machine, printer)?;
@@ -90,8 +89,8 @@ pub(crate) fn sign(
     let text = listed.to_bytes();
     ledger.reserve(1, printer)?;
     let bytes = key.sign(mode, &text, args.deterministic)?;
-    let first = target.prepare(&text, Access::Public, force)?;
-    let second = signature.prepare(&bytes, Access::Second, force)?;
+    let first = target.prepare(&text, Access::Public, replace)?;
+    let second = signature.prepare(&bytes, Access::Second, replace)?;
     commit_pair(first, second, |_| "sign the manifest by itself, or make it anew".into(), printer)?;
     let (name, _) = key.signature();
     printer.note(format_args!("wrote {target}: the sums of {} files", grouped(listed.entries().len() as u64)));

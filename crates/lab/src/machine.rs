@@ -268,13 +268,19 @@ fn base(name: &str, at_home: &str) -> Option<PathBuf> {
 /// Tables that came with the tool: (`backend/device.toml`, text).
 static SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
 
-/// The user's tables, and after them those that came with the tool.
-pub fn tables() -> Vec<Source> {
+/// The files of the user's tables.
+pub fn table_files() -> Vec<PathBuf> {
     let directories = tuning().into_iter().flat_map(|tuning| BACKENDS.iter().map(move |entry| tuning.join(entry.name)));
     let files = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
     let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     paths.sort();
+    paths
+}
+
+/// The user's tables, and after them those that came with the tool.
+pub fn tables() -> Vec<Source> {
+    let paths = table_files();
     // What is no text is no table: that is said of it later.
     let text =
         |path: &PathBuf| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();

@@ -266,3 +266,51 @@ fn a_killed_run_of_many_signatures_is_taken_up_again() {
         place.run(&["sign", "--key", "k.pem", "-", "--skip-existing"]).refuses(&["--skip-existing reads files twice"]);
     }
 }
+
+/// Whatever an option names to be read, by any name, no output takes its place.
+#[test]
+fn no_output_replaces_a_file_that_is_read() {
+    let place = Place::with_key();
+    place.shell("mkdir d d/run; echo pass > pp; echo a > d/n; echo a message > m; echo {} > d/run/r.jsonl").good();
+    place.shell("$H keygen --set sha2-128f --encrypt --passphrase-file pp -o e.pem; ln -s pp link; ln pp hard").good();
+    place
+        .shell("cp pp q.sig; echo setup > d/run/setup.md; printf 'e.pem\\tm\\tpp\\n' > table; echo d/n > n.sig")
+        .good();
+    place.shell("mkdir -p config/hypergrove/tuning/cpu; echo table > config/hypergrove/tuning/cpu/x.toml").good();
+    let text = |name: &str| fs::read(place.path(name)).unwrap();
+    let inputs = ["pp", "q.sig", "m", "d/run/r.jsonl", "d/run/setup.md", "table", "n.sig"];
+    let before = (inputs.map(text), place.names());
+    let table = "config/hypergrove/tuning/cpu/x.toml";
+    let keygen = "keygen --set sha2-128f --encrypt --passphrase-file pp";
+    let sign = "sign --key e.pem --passphrase-file";
+    for (command, words) in [
+        (format!("{keygen} -o pp"), ["pp would be replaced", "--passphrase-file pp is the same file"]),
+        (format!("{keygen} -o ./pp"), ["./pp would be replaced", "--passphrase-file pp"]),
+        (format!("{keygen} -o link"), ["link would be replaced", "--passphrase-file pp"]),
+        (format!("{keygen} -o d/../hard"), ["hard would be replaced", "--passphrase-file pp"]),
+        (format!("{keygen} -o new --pubout pp"), ["pp would be replaced", "--passphrase-file pp"]),
+        (format!("{keygen} -o {table}"), ["x.toml would be replaced", "the tuning table"]),
+        (
+            "keygen --set sha2-128f --encrypt --passphrase-fd 7 -o hard 7<pp".into(),
+            ["hard would be", "--passphrase-fd 7"],
+        ),
+        ("keygen --set sha2-128f --encrypt --passphrase-file - -o pp <pp".into(), ["pp would be", "standard input"]),
+        ("pubkey e.pem --passphrase-file pp -o pp".into(), ["pp would be replaced", "--passphrase-file pp"]),
+        ("pubkey e.pem --passphrase-file pp -o e.pem".into(), ["e.pem would be replaced", "e.pem is the same file"]),
+        (format!("{sign} pp m -o pp"), ["pp would be replaced", "--passphrase-file pp"]),
+        (format!("{sign} pp m -o m"), ["m would be replaced", "m is the same file"]),
+        (format!("{sign} pp --list n.sig --out-dir ."), ["n.sig would be replaced", "--list n.sig is the same file"]),
+        (format!("{sign} pp --manifest d -o pp"), ["pp would be replaced", "--passphrase-file pp"]),
+        (format!("{sign} q.sig --manifest d -o q"), ["q.sig would be replaced", "--passphrase-file q.sig"]),
+        ("sign --table table --passphrase-file pp".into(), ["pp would be replaced", "--passphrase-file pp"]),
+        ("sign --table table --passphrase-file hard".into(), ["pp would be replaced", "--passphrase-file hard"]),
+        ("acvp m -o m".into(), ["m would be replaced", "m is the same file"]),
+        ("report d/run -o d/run/r.jsonl".into(), ["r.jsonl would be replaced", "r.jsonl is the same file"]),
+        ("report d/run -o d/run/setup.md".into(), ["setup.md would be replaced", "setup.md is the same file"]),
+    ] {
+        let run = place.shell(&format!("export XDG_CONFIG_HOME=$PWD/config; $H {command} --force"));
+        run.exits(2).says(&words).says(&["and it is read: ", "hint: choose another name"]);
+        assert_eq!((inputs.map(text), place.names()), before, "{command}");
+    }
+    assert_eq!(text(table), b"table\n");
+}

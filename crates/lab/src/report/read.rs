@@ -22,6 +22,11 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
+/// What describes the run of a folder, if it is there.
+pub fn setup(path: &Path) -> PathBuf {
+    path.join("setup.md")
+}
+
 fn failed(path: &Path, why: &std::io::Error) -> Failure {
     Failure::io("read", PathDisplay(path), why)
 }
@@ -44,7 +49,7 @@ impl Run {
     /// Reads the files that [`files`] names.
     pub fn read(path: &Path) -> Result<Run, Failure> {
         let files = files(path)?;
-        let setup = fs::read_to_string(path.join("setup.md")).unwrap_or_default();
+        let setup = fs::read_to_string(setup(path)).unwrap_or_default();
         let whole = fs::canonicalize(path).map_err(|why| failed(path, &why))?;
         let name = whole.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let mut run = Run { name, setup, records: Vec::new(), skipped: Vec::new(), bad: Vec::new() };

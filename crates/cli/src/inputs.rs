@@ -1,0 +1,95 @@
+//! Which files a command reads: all that its command line names, but for those that it writes.
+
+use crate::files::{Source, Sources};
+#[cfg(unix)]
+use crate::passphrase::descriptor;
+use clap::{Arg, ArgMatches, Command};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::PathDisplay;
+use std::path::PathBuf;
+
+/// The arguments that name what is written, with their commands. Every other path is read: a new option is safe before it is listed here.
+const WRITTEN: [(&str, &str); 14] = [
+    ("keygen", "output"),
+    ("keygen", "pubout"),
+    ("keygen", "table"),
+    ("pubkey", "output"),
+    ("sign", "output"),
+    ("sign", "out_dir"),
+    ("acvp", "output"),
+    ("report", "output"),
+    ("report", "svg"),
+    ("tune", "output"),
+    ("quickstart", "keep"),
+    ("man", "directory"),
+    ("init", "ledger"),
+    ("lease", "output"),
+];
+
+/// The files that a command that was typed reads; none of a command that writes none.
+pub(crate) fn named(mut command: &Command, mut matches: &ArgMatches) -> Sources {
+    let mut sources = Sources::new();
+    while let Some((name, of_it)) = matches.subcommand() {
+        let Some(found) = command.find_subcommand(name) else { break };
+        (command, matches) = (found, of_it);
+        if !WRITTEN.iter().any(|(of, _)| *of == name) {
+            continue;
+        }
+        for arg in command.get_arguments().filter(|arg| !WRITTEN.contains(&(name, arg.get_id().as_str()))) {
+            add(&mut sources, arg, matches);
+        }
+        for table in machine::table_files() {
+            sources.add(format_args!("the tuning table {}", PathDisplay(&table)), &Source::File(table.clone()));
+        }
+    }
+    sources
+}
+
+/// Adds what an argument names.
+fn add(sources: &mut Sources, arg: &Arg, matches: &ArgMatches) {
+    let id = arg.get_id().as_str();
+    // What is no path is no file.
+    for path in matches.try_get_many::<PathBuf>(id).ok().flatten().into_iter().flatten() {
+        let source = Source::from(path.as_path());
+        match arg.get_long() {
+            Some(option) => sources.add(format_args!("--{option} {source}"), &source),
+            None => sources.add(&source, &source),
+        }
+    }
+    #[cfg(unix)]
+    if let ("passphrase_fd", Ok(Some(number))) = (id, matches.try_get_one::<u16>(id)) {
+        sources.add(format_args!("--passphrase-fd {number}"), &Source::from(descriptor(*number).as_path()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+    use std::any::TypeId;
+
+    /// The paths that the commands take, all commands and those of `ledger`.
+    fn paths(command: &Command) -> Vec<(String, String)> {
+        let is_path = |arg: &&Arg| arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
+        let named = |arg: &Arg| (command.get_name().to_owned(), arg.get_id().to_string());
+        let own = command.get_arguments().filter(is_path).map(named);
+        own.chain(command.get_subcommands().flat_map(paths)).collect()
+    }
+
+    /// Each file is named by a path, and not by a text: only paths are found.
+    #[test]
+    fn what_is_written_is_a_path_of_its_command() {
+        let paths = paths(&Cli::command());
+        let is_known = |(command, id): &(&str, &str)| paths.contains(&(command.to_string(), id.to_string()));
+        for written in WRITTEN {
+            let is_built = cfg!(feature = "draft-sp800-230") || !["init", "lease"].contains(&written.0);
+            assert_eq!(is_known(&written), is_built, "{written:?}");
+        }
+        for read in
+            [("keygen", "passphrase_file"), ("sign", "key"), ("sign", "table"), ("sign", "files"), ("report", "runs")]
+        {
+            assert!(is_known(&read) && !WRITTEN.contains(&read), "{read:?}");
+        }
+    }
+}
