@@ -5,13 +5,15 @@ use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::json::{LedgerLine, Line};
 use crate::keys::KeyFile;
 use hypergrove::VerifyingKey;
-use hypergrove::ledger::{FileLedger, Ledger as _, LedgerError, LedgerState, note, witnessed};
+use hypergrove::ledger::{FileLedger, Ledger as _, LedgerError, LedgerState, Reservation, note, witnessed};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 /// What part of the signatures is used when a warning begins, and when it becomes urgent; in percent.
 const WARNINGS: [u64; 2] = [50, 90];
@@ -25,9 +27,14 @@ pub(crate) struct KeyLedger {
 }
 
 /// The ledger that a key has to have; none if its set has no limit.
-pub(crate) fn of(key: &VerifyingKey, source: &Source, named: Option<&Path>) -> Result<Option<KeyLedger>, Failure> {
+pub(crate) fn of(
+    key: &VerifyingKey,
+    source: &Source,
+    named: Option<&Path>,
+    printer: &Printer,
+) -> Result<Option<KeyLedger>, Failure> {
     match key.params().signature_limit() {
-        Some(_) => KeyLedger::open(key, path(source, named)?).map(Some),
+        Some(_) => KeyLedger::open(key, path(source, named)?, printer).map(Some),
         None => match named {
             Some(path) => Err(failed(LedgerError::Unlimited { set: key.params().name }, path)),
             None => Ok(None),
@@ -56,16 +63,49 @@ fn witness(state: &LedgerState) -> Option<PathBuf> {
     machine::ledgers().map(|folder| folder.join(name))
 }
 
+/// Says once that restored ledgers are not noticed, where no directory for notes is known.
+fn warn_without_notes(printer: &Printer) {
+    static ONCE: Once = Once::new();
+    let name = if cfg!(windows) { "LOCALAPPDATA" } else { "HOME" };
+    if machine::ledgers().is_none() {
+        ONCE.call_once(|| {
+            printer.warning(format_args!(
+                "no directory for notes about ledgers is known, so a ledger that is restored from a backup is not noticed: set \
+                 XDG_STATE_HOME or {name} to an absolute path"
+            ));
+        });
+    }
+}
+
 fn failed(error: LedgerError, path: &Path) -> Failure {
+    let error = match error {
+        LedgerError::Lost { numbers, error } => return also(failed(*error, path), &lost(&numbers)),
+        error => error,
+    };
     let shown = PathDisplay(path);
     match &error {
-        LedgerError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+        LedgerError::Io { path: of, source, .. } if of.as_path() == path && source.kind() == ErrorKind::NotFound => {
             Failure::new(format!("{shown}: there is no such ledger, and keys of limited sets sign by one")).hint(
                 "name the ledger with --ledger; a new key gets one by `hypergrove ledger init KEY`, a key that has signed by `hypergrove ledger init \
                  KEY --used N`",
             )
         }
-        LedgerError::Io { action, path, source } => Failure::io(action, PathDisplay(path), source),
+        LedgerError::Io { action, path: of, source } => {
+            let failure = Failure::io(action, PathDisplay(of), source);
+            match source.kind() {
+                ErrorKind::InvalidInput if of.as_path() == path => failure.hint("name the ledger with --ledger"),
+                ErrorKind::InvalidInput => failure.hint("remove it, if no older copy of the ledger was put back"),
+                _ => failure,
+            }
+        }
+        LedgerError::DamagedNote { path } => {
+            Failure::new("this note about a ledger is empty or damaged, so nobody can tell whether the ledger is an older copy")
+                .of(PathDisplay(path))
+                .hint(
+                    "if no older copy of the ledger was put back, remove the note: the tool makes it anew; if you are unsure, remove the note \
+                     and run `hypergrove ledger init KEY --used N --force` with the number of signatures that were made, at least",
+                )
+        }
         _ => {
             let failure = Failure::new(error.to_string()).of(shown);
             match error {
@@ -89,8 +129,20 @@ fn failed(error: LedgerError, path: &Path) -> Failure {
     }
 }
 
+/// What is said of numbers that nobody gets.
+fn lost(numbers: &Range<u64>) -> String {
+    format!("the numbers {} to {} are lost", grouped(numbers.start), grouped(numbers.end.saturating_sub(1)))
+}
+
+/// Adds to the hint of a failure.
+fn also(failure: Failure, what: &str) -> Failure {
+    let hint = failure.hint.as_ref().map_or_else(|| what.into(), |hint| format!("{hint}; {what}"));
+    failure.hint(hint)
+}
+
 impl KeyLedger {
-    fn open(key: &VerifyingKey, path: PathBuf) -> Result<KeyLedger, Failure> {
+    fn open(key: &VerifyingKey, path: PathBuf, printer: &Printer) -> Result<KeyLedger, Failure> {
+        warn_without_notes(printer);
         match FileLedger::open_with_witness(&path, key.fingerprint(), witness) {
             Ok((ledger, opened)) => Ok(KeyLedger { path, ledger, opened }),
             Err(error) => Err(failed(error, &path)),
@@ -114,9 +166,18 @@ impl KeyLedger {
         if signatures == 0 {
             return Ok(());
         }
-        let reserved = self.ledger.reserve(signatures as u64).map_err(|error| failed(error, &self.path))?;
+        let reserved = self.take(signatures as u64)?;
         warn(&reserved.state, &self.path, printer);
         Ok(())
+    }
+
+    /// Reserves numbers; the error says which are lost.
+    fn take(&self, count: u64) -> Result<Reservation, Failure> {
+        self.ledger.reserve(count).map_err(|error| {
+            let is_io = matches!(error, LedgerError::Io { .. });
+            let failure = failed(error, &self.path);
+            if is_io { also(failure, "no number is lost") } else { failure }
+        })
     }
 }
 
@@ -163,9 +224,11 @@ fn init(args: &LedgerInit, mut read: Sources, printer: &Printer) -> Result<Exit,
             .hint("make a new key"));
     }
     let (target, noted) = (Target::File(path.clone()), witness(&new));
+    warn_without_notes(printer);
     add_note(noted.as_deref(), &mut read);
     let replace = Replace { force: args.overwrite.force, read: &read };
     target.check(Access::Public, false, replace)?;
+    target.regular("a ledger")?;
     let known = noted.as_deref().map_or(Ok(0), witnessed).map_err(|error| failed(error, &path))?;
     let used = match args.used {
         Some(used) => used,
@@ -188,7 +251,7 @@ fn init(args: &LedgerInit, mut read: Sources, printer: &Printer) -> Result<Exit,
 
 fn show(args: &LedgerShow, printer: &Printer) -> Result<Exit, Failure> {
     let (key, path) = key(&args.key)?;
-    let ledger = KeyLedger::open(&key, path)?;
+    let ledger = KeyLedger::open(&key, path, printer)?;
     let state = &ledger.opened;
     if args.json {
         let line = LedgerLine {
@@ -216,11 +279,12 @@ fn show(args: &LedgerShow, printer: &Printer) -> Result<Exit, Failure> {
 
 fn lease(args: &LedgerLease, mut read: Sources, printer: &Printer) -> Result<Exit, Failure> {
     let (key, path) = key(&args.key)?;
-    let ledger = KeyLedger::open(&key, path)?;
+    let ledger = KeyLedger::open(&key, path, printer)?;
     ledger.add_to(&mut read);
     let (target, replace) = (Target::File(args.output.clone()), Replace { force: args.overwrite.force, read: &read });
     target.check(Access::Public, false, replace)?;
-    let reserved = ledger.ledger.reserve(args.count.get()).map_err(|error| failed(error, &ledger.path))?;
+    target.regular("a ledger")?;
+    let reserved = ledger.take(args.count.get())?;
     let numbers = reserved.numbers;
     let lease = LedgerState {
         // A lease of all numbers has its parent's note.
@@ -230,9 +294,8 @@ fn lease(args: &LedgerLease, mut read: Sources, printer: &Printer) -> Result<Exi
         end: numbers.end,
         ..reserved.state.clone()
     };
-    target.write(&lease.to_bytes(), Access::Public, replace, printer).map_err(|failure| {
-        failure.hint(format!("the numbers {} to {} are lost", grouped(numbers.start), grouped(numbers.end - 1)))
-    })?;
+    let written = target.write(&lease.to_bytes(), Access::Public, replace, printer);
+    written.map_err(|failure| also(failure, &lost(&numbers)))?;
     printer.note(format_args!(
         "wrote {target}: the ledger of {} signatures for another machine; {} are left here",
         grouped(args.count.get()),

@@ -52,7 +52,7 @@ pub(crate) fn run(
         Signer::ZkDilithium(_) => Mode::default(),
     };
     let header = header(args, &key, mode)?;
-    let ledger = OwnLedger::of(&key, &key_file.source, args)?;
+    let ledger = OwnLedger::of(&key, &key_file.source, args, printer)?;
     ledger.add_to(&mut read);
     if let Some(tree) = &args.manifest {
         return trees::sign(args, tree, key, mode, read, &ledger, machine, printer);
@@ -160,10 +160,10 @@ pub(crate) struct OwnLedger {
 
 #[cfg(feature = "draft-sp800-230")]
 impl OwnLedger {
-    fn of(key: &Signer, source: &Source, args: &Sign) -> Result<OwnLedger, Failure> {
+    fn of(key: &Signer, source: &Source, args: &Sign, printer: &Printer) -> Result<OwnLedger, Failure> {
         let named = args.ledger.as_deref();
         let ledger = match key {
-            Signer::SlhDsa(key) => crate::ledger::of(&key.verifying_key(), source, named)?,
+            Signer::SlhDsa(key) => crate::ledger::of(&key.verifying_key(), source, named, printer)?,
             Signer::ZkDilithium(_) => {
                 zkdilithium::refuse(&[(named.is_some(), "--ledger")])?;
                 None
@@ -172,8 +172,8 @@ impl OwnLedger {
         Ok(OwnLedger { ledger })
     }
     /// That of a key of a table.
-    pub(crate) fn of_key(key: &SigningKey, source: &Source) -> Result<OwnLedger, Failure> {
-        Ok(OwnLedger { ledger: crate::ledger::of(&key.verifying_key(), source, None)? })
+    pub(crate) fn of_key(key: &SigningKey, source: &Source, printer: &Printer) -> Result<OwnLedger, Failure> {
+        Ok(OwnLedger { ledger: crate::ledger::of(&key.verifying_key(), source, None, printer)? })
     }
     /// Adds the files that are read.
     pub(crate) fn add_to(&self, read: &mut Sources) {
@@ -191,10 +191,10 @@ impl OwnLedger {
 
 #[cfg(not(feature = "draft-sp800-230"))]
 impl OwnLedger {
-    fn of(_: &Signer, _: &Source, _: &Sign) -> Result<OwnLedger, Failure> {
+    fn of(_: &Signer, _: &Source, _: &Sign, _: &Printer) -> Result<OwnLedger, Failure> {
         Ok(OwnLedger {})
     }
-    pub(crate) fn of_key(_: &SigningKey, _: &Source) -> Result<OwnLedger, Failure> {
+    pub(crate) fn of_key(_: &SigningKey, _: &Source, _: &Printer) -> Result<OwnLedger, Failure> {
         Ok(OwnLedger {})
     }
     pub(crate) fn add_to(&self, _: &mut Sources) {}

@@ -118,7 +118,7 @@ pub(crate) fn sign(
         &args.passphrase,
         |file| {
             let key = file.private(args.of.set)?;
-            let ledger = OwnLedger::of_key(&key, &file.source)?;
+            let ledger = OwnLedger::of_key(&key, &file.source, printer)?;
             Ok((key, ledger))
         },
         |(key, _)| key.verifying_key(),

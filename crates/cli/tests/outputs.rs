@@ -421,20 +421,28 @@ fn manifest(name: &'static str, force: bool) -> Run {
     Run::tool(name, place, &command).pair("sums", "sums.sig")
 }
 
-/// Leases numbers of a ledger again and again, and ends the tool at one system call after the other: no number comes twice.
+/// A lease of three numbers, the first of their ledger.
 #[cfg(feature = "draft-sp800-230")]
-fn leases(kills: usize) {
-    use hypergrove::ledger::LedgerState;
+fn lease() -> Run {
     let place = Place::new();
     place.write("p", [7; 32]);
     let set = ["--set", "SHA2-128-24"];
     let mut init = place.command(&[&["ledger", "init", "p"], &set[..]].concat());
     place::Run::from(init.env("XDG_STATE_HOME", place.path("xdg")).output().unwrap()).good();
-    let state = |run: &Run, name: &str| {
-        let bytes = fs::read(run.place.path(name)).ok()?;
-        Some(LedgerState::from_bytes(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")))
-    };
-    let run = Run::tool("ledger lease", place, "ledger lease @/p --set SHA2-128-24 --count 3 -o @/lease");
+    Run::tool("ledger lease", place, "ledger lease @/p --set SHA2-128-24 --count 3 -o @/lease")
+}
+
+/// What a ledger says; none if there is no such file.
+#[cfg(feature = "draft-sp800-230")]
+fn state(run: &Run, name: &str) -> Option<hypergrove::ledger::LedgerState> {
+    let bytes = fs::read(run.place.path(name)).ok()?;
+    Some(hypergrove::ledger::LedgerState::from_bytes(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+/// Leases numbers of a ledger again and again, and ends the tool at one system call after the other: no number comes twice.
+#[cfg(feature = "draft-sp800-230")]
+fn leases(kills: usize) {
+    let run = lease();
     let (mut calls, mut killed, mut leased, mut end) = (run.calls(), 0, 0, 0);
     let mut take = || {
         // Whoever got a lease has its numbers, whatever became of the tool.
@@ -513,6 +521,31 @@ mod usual {
     #[test]
     fn a_ledger_gives_no_number_twice() {
         leases(200);
+    }
+
+    /// A full disk, wherever it is noticed: nothing half stays behind, and the error says whether numbers are lost.
+    #[cfg(feature = "draft-sp800-230")]
+    #[test]
+    fn a_lease_says_which_numbers_are_lost() {
+        let run = lease();
+        // So that its note is made, too.
+        fs::remove_dir_all(run.place.path("xdg/hypergrove/ledgers")).unwrap();
+        none(run.each_fault(&[Fault::Once("ENOSPC"), Fault::Once("EIO")], Call::writes, |call, _, ended| {
+            if let Some(name) = files(&run.root()).keys().find(|name| name.ends_with(".new")) {
+                return Err(format!("{name} is left behind"));
+            }
+            let used = state(&run, "p.ledger").map_or(0, |ledger| ledger.used());
+            let says = |what: &str| ended.stderr.contains(what);
+            match (ended.code, used, state(&run, "lease")) {
+                (Some(0), 3, Some(_)) => Ok(()),
+                (Some(2), 0, None) if says("no number is lost") => Ok(()),
+                // Before anything is written.
+                (Some(2), 0, None) if says("error: cannot lock the ledger ") => Ok(()),
+                // The name of the lease may not be on the disk.
+                (Some(2), 3, _) if says("the numbers 0 to 2 are lost") => Ok(()),
+                (code, used, _) => Err(format!("{code:?} and {used} numbers at {}: {}", call.name, ended.stderr)),
+            }
+        }));
     }
 
     #[test]

@@ -261,7 +261,8 @@ fn base(name: &str, at_home: &str) -> Option<PathBuf> {
         true => set("LOCALAPPDATA"),
         false => Some(set("HOME")?.join(at_home)),
     };
-    let base = set(name).filter(|path| path.is_absolute()).or_else(usual);
+    // A relative one would be another directory for each command.
+    let base = [set(name), usual()].into_iter().flatten().find(|path| path.is_absolute());
     base.map(|base| base.join("hypergrove"))
 }
 

@@ -4,9 +4,10 @@
 
 use crate::place::{Place, Run};
 use crate::schema::check;
-use hypergrove::ledger::LedgerState;
+use hypergrove::ledger::{LedgerState, witnessed};
 use serde_json::Value;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -30,6 +31,13 @@ impl Limited {
     }
     fn ledger(&self, args: &[&str]) -> Run {
         self.run(&[&["ledger"], args].concat())
+    }
+    /// The note about the ledger of all numbers of `k`; there is no other yet.
+    fn note(&self) -> PathBuf {
+        let folder = self.0.path("state/hypergrove/ledgers");
+        let notes: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        note.clone()
     }
     fn state(&self, name: &str) -> LedgerState {
         LedgerState::from_bytes(&self.0.read(name)).unwrap()
@@ -140,4 +148,153 @@ fn ledgers_are_shown_and_leased() {
     assert!(show("p.ledger").contains("used        2,000, 0 %\n"), "{}", show("p.ledger"));
     place.0.write("p.ledger", "rubbish");
     place.ledger(&["show", "p"]).refuses(&["p.ledger: no record of this ledger is whole"]);
+}
+
+/// Nothing is written to a relative directory: each command would have another.
+#[test]
+fn a_missing_state_directory_is_warned_of_once() {
+    let place = Limited::new();
+    place.0.write("q", [8; 64]);
+    place.0.write("table", "k\tm\ta.sig\nq\tm\tb.sig\n");
+    let (all, folder) = ((1u64 << 24).to_string(), place.0.path("home"));
+    let run = |args: &[&str], homes: [Option<&str>; 2]| {
+        let mut command = place.0.command(&[args, &SET].concat());
+        for (name, home) in ["XDG_STATE_HOME", "HOME"].into_iter().zip(homes) {
+            match home {
+                Some(home) => command.env(name, home),
+                None => command.env_remove(name),
+            };
+        }
+        Run::from(command.stdin(Stdio::null()).output().unwrap())
+    };
+    let warnings = |run: &Run| run.stderr.matches("warning: no directory for notes about ledgers is known").count();
+    for homes in [[None, None], [Some("state"), None], [None, Some("home")], [Some(""), Some("./home")]] {
+        for (args, code) in [
+            (&["ledger", "init", "k", "--used", "0", "--force"][..], 0),
+            (&["ledger", "show", "k"], 0),
+            (&["ledger", "lease", "k", "--count", "1", "-o", "lease", "--force"], 0),
+            (&["ledger", "init", "k", "--used", &all, "--force"], 0),
+            (&["ledger", "init", "q", "--used", &all, "--force"], 0),
+            (&["sign", "--key", "k", "m"], 2),
+            (&["sign", "--table", "table"], 2),
+        ] {
+            let run = run(args, homes).exits(code);
+            assert_eq!(warnings(&run), 1, "{args:?}, {homes:?}: {}", run.stderr);
+            let words = "a ledger that is restored from a backup is not noticed: set XDG_STATE_HOME or HOME to an absolute path";
+            assert!(run.stderr.contains(words), "{}", run.stderr);
+        }
+    }
+    assert!(!place.0.path("state").exists() && !folder.exists());
+    let run = run(&["ledger", "init", "k", "--used", "0", "--force"], [Some("state"), folder.to_str()]).good();
+    assert!(warnings(&run) == 0 && folder.join(".local/state/hypergrove/ledgers").is_dir(), "{}", run.stderr);
+}
+
+#[test]
+fn a_damaged_note_is_refused() {
+    let place = Limited::new();
+    place.ledger(&["init", "k"]).good();
+    let note = place.note();
+    let before = place.0.read("k.ledger");
+    for bytes in ["", "\n", "garbage\n", "-1\n", "+2\n", "1 2\n", "1\n2\n", "99999999999999999999\n", &"9".repeat(100)]
+    {
+        fs::write(&note, bytes).unwrap();
+        for args in [
+            &["ledger", "show", "k"][..],
+            &["ledger", "lease", "k", "--count", "1", "-o", "lease"],
+            &["ledger", "init", "k", "--used", "1", "--force"],
+            &["sign", "--key", "k", "m"],
+        ] {
+            let run = place.run(args);
+            run.refuses(&[note.to_str().unwrap(), "this note about a ledger is empty or damaged", "remove the note"]);
+        }
+    }
+    assert_eq!(place.0.read("k.ledger"), before);
+    assert!(!place.0.path("lease").exists());
+    fs::remove_file(&note).unwrap();
+    place.ledger(&["lease", "k", "--count", "1", "-o", "lease"]).good();
+    assert_eq!(witnessed(&note).unwrap(), 2);
+}
+
+#[test]
+fn a_pipe_is_no_ledger_and_no_note() {
+    let place = Limited::new();
+    let run =
+        |command: &str| place.0.shell(&format!("XDG_STATE_HOME=$PWD/state timeout 5 $H {command} --set SHA2-128-24"));
+    let commands =
+        ["ledger show k", "ledger lease k --count 1 -o lease", "ledger init k --used 1 --force", "sign --key k m"];
+    place.0.shell("mkfifo pipe k.ledger").good();
+    for command in commands {
+        run(command).refuses(&["k.ledger", "no regular file", "hint: "]);
+    }
+    place.0.shell("rm k.ledger; ln -s pipe k.ledger").good();
+    for command in commands {
+        run(command).refuses(&["k.ledger", "no regular file", "hint: "]);
+    }
+    fs::remove_file(place.0.path("k.ledger")).unwrap();
+    place.ledger(&["init", "k"]).good();
+    let before = place.0.read("k.ledger");
+    run("ledger lease k --count 1 -o pipe --force")
+        .refuses(&["pipe is no regular file, and a ledger goes to no other"]);
+    let note = place.note();
+    place.0.shell(&format!("rm {0}; mkfifo {0}", note.display())).good();
+    for command in commands {
+        run(command).refuses(&[note.to_str().unwrap(), "no regular file", "hint: remove it"]);
+    }
+    assert_eq!(place.0.read("k.ledger"), before);
+}
+
+#[test]
+fn no_number_is_lost_where_a_note_cannot_be_written() {
+    let place = Limited::new();
+    place.ledger(&["init", "k"]).good();
+    let (note, before) = (place.note(), place.0.read("k.ledger"));
+    let new = note.with_file_name(format!("{}.new", note.file_name().unwrap().display()));
+    let lease = ["lease", "k", "--count", "3", "-o", "lease"];
+    // There is no note yet, or one that an earlier version wrote.
+    for old in [None, Some("1\n")] {
+        old.map_or_else(|| fs::remove_file(&note), |old| fs::write(&note, old)).unwrap();
+        fs::create_dir(&new).unwrap();
+        place.ledger(&lease).refuses(&[new.to_str().unwrap(), "no number is lost"]);
+        fs::remove_dir(&new).unwrap();
+        // As on a full disk.
+        let full = "ulimit -f 0; XDG_STATE_HOME=$PWD/state $H ledger lease k --count 3 -o lease --set SHA2-128-24";
+        place.0.shell(full).refuses(&[new.to_str().unwrap(), "free some space", "no number is lost"]);
+        assert!(!new.exists() && !place.0.path("lease").exists());
+        assert_eq!((place.0.read("k.ledger"), fs::read_to_string(&note).ok().as_deref()), (before.clone(), old));
+    }
+    // What a killed run left.
+    fs::write(&new, "").unwrap();
+    place.ledger(&lease).good();
+    assert_eq!((place.state("k.ledger").next, witnessed(&note).unwrap(), new.exists()), (3, 2, false));
+    // From then on it is overwritten, for which there is room.
+    fs::create_dir(&new).unwrap();
+    place.ledger(&["lease", "k", "--count", "3", "-o", "another"]).good();
+    assert_eq!((place.state("k.ledger").next, witnessed(&note).unwrap()), (6, 3));
+}
+
+#[test]
+fn no_output_replaces_a_ledger_or_its_note() {
+    let place = Limited::new();
+    place.ledger(&["init", "k"]).good();
+    place.0.write("pp", "a passphrase");
+    let note = place.note();
+    let shown = note.to_str().unwrap();
+    let before = (place.0.read("k"), place.0.read("k.ledger"), fs::read(&note).unwrap());
+    std::os::unix::fs::symlink("k.ledger", place.0.path("link")).unwrap();
+    for (args, words) in [
+        (&["ledger", "lease", "k", "--count", "1", "-o", "k"][..], ["k would be replaced", "k is the same file"]),
+        (&["ledger", "lease", "k", "--count", "1", "-o", "link"], ["link would be", "the ledger k.ledger is"]),
+        (&["ledger", "lease", "k", "--count", "1", "-o", shown], ["would be replaced", "the note "]),
+        (
+            &["ledger", "lease", "k", "--count", "1", "-o", "pp", "--passphrase-file", "pp"],
+            ["pp would", "--passphrase-file pp"],
+        ),
+        (&["ledger", "init", "k", "--ledger", "k"], ["k would be replaced", "k is the same file"]),
+        (&["ledger", "init", "k", "--ledger", shown, "--used", "0"], ["would be replaced", "the note "]),
+        (&["sign", "--key", "k", "m", "-o", "link"], ["link would be", "the ledger k.ledger is"]),
+        (&["sign", "--key", "k", "m", "-o", shown], ["would be replaced", "the note "]),
+    ] {
+        place.run(&[args, &["--force"]].concat()).refuses(&words).says(&["and it is read: "]);
+        assert_eq!((place.0.read("k"), place.0.read("k.ledger"), fs::read(&note).unwrap()), before, "{args:?}");
+    }
 }
