@@ -10,6 +10,7 @@ use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash, VerifyingKey
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune, known_sets};
 use hypergrove_lab::args::{at_least_one, size};
 use hypergrove_lab::failure::Failure;
+use hypergrove_lab::printer::Printer;
 use hypergrove_lab::version::BUILD;
 #[cfg(feature = "draft-sp800-230")]
 use std::num::NonZeroU64;
@@ -179,12 +180,12 @@ pub(crate) struct Sign {
     /// Write the signatures to this directory, each named after its file; by default, next to the files
     #[arg(long, value_name = "DIR")]
     pub(crate) out_dir: Option<PathBuf>,
-    /// Sign all files of each given directory and its subdirectories, except *.sig. With --out-dir, the signatures have the same
+    /// Sign all files of each given directory and its subdirectories, except *.sig and links to them. With --out-dir, the signatures have the same
     /// subdirectories. By default, a directory is an error
     #[arg(short, long)]
     pub(crate) recursive: bool,
     /// Write the SHA-256 of every file below DIR to the file of --output, as sha256sum does, and sign that file: the signature of
-    /// release.sums is release.sums.sig. A symbolic link must lead to a file below DIR
+    /// release.sums is release.sums.sig. Neither they nor links to them are listed. Any other symbolic link must lead to a file below DIR
     #[arg(long, value_name = "DIR", requires = "output", conflicts_with_all = ["files", "list", "digest", "recursive", "skip_existing"])]
     pub(crate) manifest: Option<PathBuf>,
     /// Sign what this table lists; `-` is standard input. A line has the file of a private key, the file to sign and the file for the
@@ -277,7 +278,7 @@ pub(crate) struct Verify {
     /// Read the signatures from this directory, where each is named after its file; by default, they are next to the files
     #[arg(long, value_name = "DIR")]
     pub(crate) signature_dir: Option<PathBuf>,
-    /// Verify all files of each given directory and its subdirectories, except *.sig. With --signature-dir, the signatures have the
+    /// Verify all files of each given directory and its subdirectories, except *.sig and links to them. With --signature-dir, the signatures have the
     /// same subdirectories. By default, a directory is an error
     #[arg(short, long)]
     pub(crate) recursive: bool,
@@ -659,11 +660,16 @@ impl Inputs {
         Ok(paths)
     }
     /// All files with the names that their signatures have in a directory of signatures; directories become what is in them.
-    pub(crate) fn named(&self, digest: Option<&Bytes>, recursive: bool) -> Result<Vec<Named>, Failure> {
+    pub(crate) fn named(
+        &self,
+        digest: Option<&Bytes>,
+        recursive: bool,
+        printer: &Printer,
+    ) -> Result<Vec<Named>, Failure> {
         let mut all = Vec::new();
         for path in self.paths_or(digest)? {
             if recursive && path.is_dir() {
-                all.extend(trees::files(&path)?);
+                all.extend(trees::files(&path, printer)?);
             } else {
                 let name = path.file_name().unwrap_or(path.as_os_str()).into();
                 all.push(Named { path, name });

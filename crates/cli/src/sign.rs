@@ -62,7 +62,7 @@ pub(crate) fn run(
         (Some(header), Some(context)) => header.mode(context),
         _ => mode,
     };
-    let named = args.inputs.named(args.digest.as_ref(), args.recursive)?;
+    let named = args.inputs.named(args.digest.as_ref(), args.recursive, printer)?;
     let files: Vec<Source> = named.iter().map(|file| file.path.as_path().into()).collect();
     let targets = targets(args, &named)?;
     files.iter().for_each(|file| read.add(file, file));

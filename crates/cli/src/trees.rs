@@ -16,11 +16,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files of a directory that are signed one by one: no signatures.
-pub(crate) fn files(tree: &Path) -> Result<Vec<Named>, Failure> {
+/// The files of a directory that are signed one by one: no signatures, and no links to them, which would change with them.
+pub(crate) fn files(tree: &Path, printer: &Printer) -> Result<Vec<Named>, Failure> {
+    let is_signature = |path: &Path| path.extension().is_some_and(|extension| extension == "sig");
     let takes = |path: &Path| {
-        path.extension().is_none_or(|extension| extension != "sig")
-            && path.file_name().is_none_or(|name| !is_temporary(name))
+        if is_signature(path) || is_being_written(path) {
+            return false;
+        }
+        let leads_to_one = links(tree.join(path)).any(|path| is_signature(&path));
+        if leads_to_one {
+            printer.note(format_args!("{} is left out: it is a link to a signature", PathDisplay(&tree.join(path))));
+        }
+        !leads_to_one
     };
     let names = manifest::files(tree, takes).map_err(|error| failed(error, PathDisplay(tree)))?;
     if names.is_empty() {
@@ -45,15 +52,61 @@ fn failed(error: ManifestError, thing: impl std::fmt::Display) -> Failure {
     }
 }
 
-/// Which files of a tree a manifest can list: neither itself nor its signature.
-fn but_for(tree: &Path, files: [&Path; 2]) -> impl Fn(&Path) -> bool + use<> {
-    let root = fs::canonicalize(tree).ok();
-    let name = |file: &Path| {
-        let directory = fs::canonicalize(directory(file)).ok()?;
-        Some(directory.strip_prefix(root.as_ref()?).ok()?.join(file.file_name()?))
+/// What a link names, and what that names if it is a link too, to the end, which need not exist.
+fn links(path: PathBuf) -> impl Iterator<Item = PathBuf> {
+    /// As many as Linux follows.
+    const MOST: usize = 40;
+    let next = |path: &PathBuf| Some(directory(path).join(fs::read_link(path).ok()?));
+    std::iter::successors(next(&path), next).take(MOST)
+}
+
+/// The path of a file whose directory's path has no links.
+fn place(file: &Path) -> Option<PathBuf> {
+    Some(fs::canonicalize(directory(file)).ok()?.join(file.file_name()?))
+}
+
+/// A manifest and its signature, as far as they are in the tree. The manifest lists neither them nor links to them.
+struct OwnFiles {
+    tree: PathBuf,
+    places: Vec<PathBuf>,
+}
+
+impl OwnFiles {
+    fn new(tree: &Path, files: [&Path; 2]) -> OwnFiles {
+        let root = fs::canonicalize(tree).unwrap_or_else(|_| tree.into());
+        let places = files.into_iter().filter_map(place).filter(|place| place.starts_with(&root)).collect();
+        OwnFiles { tree: root, places }
+    }
+
+    /// Why a file of the tree is not listed, if it is not; its path begins in the tree.
+    fn leaves_out(&self, path: &Path) -> Option<&'static str> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let (path, is_own) = (self.tree.join(path), |path: &PathBuf| self.places.contains(path));
+        if is_own(&path) {
+            return Some("a manifest lists neither itself nor its signature");
+        }
+        let leads_to_one = links(path).any(|step| place(&step).is_some_and(|place| is_own(&place)));
+        leads_to_one.then_some("it is a link to the manifest or to its signature")
+    }
+}
+
+/// The files of a tree that a manifest is to list; says which are left out.
+fn to_list(tree: &Path, own: &OwnFiles, printer: &Printer) -> Result<Vec<PathBuf>, Failure> {
+    let takes = |path: &Path| {
+        let why = own.leaves_out(path);
+        if let Some(why) = why {
+            printer.note(format_args!("{} is left out: {why}", PathDisplay(&tree.join(path))));
+        }
+        why.is_none() && !is_being_written(path)
     };
-    let names: Vec<PathBuf> = files.into_iter().filter_map(name).collect();
-    move |path| !names.iter().any(|name| name == path)
+    manifest::files(tree, takes).map_err(|error| failed(error, PathDisplay(tree)))
+}
+
+/// Whether a path is that of a temporary. What this tool writes at the same time is no part of the tree.
+fn is_being_written(path: &Path) -> bool {
+    path.file_name().is_some_and(is_temporary)
 }
 
 /// Writes the manifest of a tree, and its signature next to it.
@@ -63,7 +116,7 @@ pub(crate) fn sign(
     tree: &Path,
     key: Signer,
     mode: Mode<'_>,
-    read: Sources,
+    mut read: Sources,
     ledger: &OwnLedger,
     machine: &MachineOptions,
     printer: &Printer,
@@ -75,15 +128,18 @@ pub(crate) fn sign(
     let signature_path = signature_path(path);
     is_directory(tree, "read", CHECK_IT)?;
     let (target, signature) = (Target::File(path.into()), Target::File(signature_path.clone()));
+    let own = OwnFiles::new(tree, [path, &signature_path]);
+    for path in to_list(tree, &own, printer)? {
+        let file = Source::File(tree.join(path));
+        read.add(&file, &file);
+    }
     let replace = Replace { force: args.overwrite.force, read: &read };
     for target in [&target, &signature] {
         target.check(Access::Public, false, replace)?;
     }
     let key = key.ready(args, machine, 1, printer)?;
     let hasher = machine::engine(machine, printer)?;
-    let others = but_for(tree, [path, &signature_path]);
-    // What this tool writes at the same time is no part of the tree.
-    let takes = |path: &Path| others(path) && path.file_name().is_none_or(|name| !is_temporary(name));
+    let takes = |path: &Path| own.leaves_out(path).is_none() && !is_being_written(path);
     let listed = Manifest::of_tree(&hasher, tree, takes);
     let listed = listed.map_err(|error| failed(error, PathDisplay(tree)))?;
     let text = listed.to_bytes();
@@ -141,8 +197,10 @@ pub(crate) fn verify(
             error => failed(error, &source),
         })?;
         if args.extra {
-            let takes = but_for(tree, [path, &signature_path]);
-            extra = manifest.extra(tree, takes).map_err(|error| failed(error, PathDisplay(tree)))?;
+            let own = OwnFiles::new(tree, [path, &signature_path]);
+            extra = manifest
+                .extra(tree, |path| own.leaves_out(path).is_none())
+                .map_err(|error| failed(error, PathDisplay(tree)))?;
         }
         files.extend(manifest.entries().iter().map(ManifestEntry::path).map(|path| Source::File(path.into())));
         files.extend(extra.iter().map(|path| Source::File(path.clone())));

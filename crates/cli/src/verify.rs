@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     if let Some(manifest) = &args.manifest {
         return trees::verify(args, manifest, &keys, machine, printer);
     }
-    let named = inputs.named(args.digest.as_ref(), args.recursive)?;
+    let named = inputs.named(args.digest.as_ref(), args.recursive, printer)?;
     let files: Vec<Source> = named.iter().map(|file| file.path.as_path().into()).collect();
     let signatures = signatures(args, &named)?;
     if args.diagnose && (signatures.contains(&Source::Stdin) || files.contains(&Source::Stdin)) {

@@ -68,6 +68,38 @@ fn a_manifest_is_signed_and_checked() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// What leads to the manifest or to its signature changes as they are written.
+#[test]
+fn a_manifest_leaves_out_itself_and_what_leads_to_it() {
+    let place = tree();
+    place.shell("cd tree && ln -s SUMS latest && ln -s ../latest sub/up && ln -s SUMS.sig latest.sig").good();
+    place.shell("ln -s \"$PWD/tree/sub/../SUMS\" tree/whole").good();
+    // First they lead nowhere, then to an old manifest, and at last to a new one.
+    for round in 0..3 {
+        fs::write(place.path("tree/a"), format!("round {round}")).unwrap();
+        let words = ["sign", "--key", "k.pem", "--manifest", "tree", "-o", "tree/SUMS", "--force"];
+        let run = place.run(&words).good();
+        for name in ["latest", "sub/up", "latest.sig", "whole"] {
+            let line = format!("tree/{name} is left out: it is a link to the manifest or to its signature\n");
+            assert!(run.stderr.contains(&line), "{}", run.stderr);
+        }
+        let own = "tree/SUMS is left out: a manifest lists neither itself nor its signature\n";
+        assert_eq!(run.stderr.contains(own), round > 0, "{}", run.stderr);
+        let run = place.run(&["verify", "--key", "p.pem", "--manifest", "tree/SUMS", "--extra"]).good();
+        assert_eq!(run.text().lines().count(), 11, "{}", run.text());
+    }
+    // A link to another file is that file, and the output is none of those that are listed.
+    symlink("a", place.path("tree/other")).unwrap();
+    place.run(&["sign", "--key", "k.pem", "--manifest", "tree", "-o", "tree/SUMS", "--force"]).good();
+    let run = place.run(&["verify", "--key", "p.pem", "--manifest", "tree/SUMS", "--extra"]).good();
+    assert!(run.text().contains("\nother: OK\n"), "{}", run.text());
+    for link in ["ln", "ln -s"] {
+        place.shell(&format!("rm -f sums; {link} tree/a sums")).good();
+        let run = place.run(&["sign", "--key", "k.pem", "--manifest", "tree", "-o", "sums", "--force"]);
+        run.refuses(&["sums would be replaced, and it is read: tree/a is the same file"]);
+    }
+}
+
 #[test]
 fn every_change_of_a_tree_is_found() {
     let place = tree();
@@ -184,6 +216,17 @@ fn directories_are_signed_file_by_file() {
     }
     assert!(place.path("tree/a.sig").is_file() && !place.path("tree/a.sig.sig").exists());
     verify(&[]).good();
+    // Nor are links to them: those would change with them.
+    symlink("../a.sig", place.path("tree/sub/link")).unwrap();
+    symlink("new.sig", place.path("tree/sub/nowhere")).unwrap();
+    for _ in 0..2 {
+        let run = place.run(&["sign", "--key", "k.pem", "-r", "tree", "--force"]).good();
+        for name in ["link", "nowhere"] {
+            let line = format!("tree/sub/{name} is left out: it is a link to a signature\n");
+            assert!(run.stderr.contains(&line), "{}", run.stderr);
+        }
+    }
+    assert_eq!(verify(&[]).good().text().lines().count(), 10);
     fs::write(place.path("tree/sub/z"), "Z").unwrap();
     assert!(verify(&[]).exits(1).text().contains("tree/sub/z: FAILED\n"));
     verify(&["--signature-dir", "tree/sub"]).exits(2);
