@@ -111,6 +111,8 @@ pub fn run(args: &Tune, options: &MachineOptions, printer: &Printer, write: Writ
     let state = state.join(format!("{}-{}.jsonl", device.backend, file_name(&device)));
     let failed = |error: std::io::Error| Failure::io("write", PathDisplay(&state), &error);
     let mut journal = Journal::open(&state, &head).map_err(failed)?;
+    // The table would replace the samples if its name led to them.
+    rows_of(&target, &head)?;
 
     printer.note(format_args!("{} {}, {}; {threads} host threads", device.id(), device.name, device.detail));
     if journal.found > 0 {

@@ -282,6 +282,10 @@ fn policies_are_tuned_kept_and_used() {
     let onto_a_letter = [&tune[..], &few, &["--output", letter.to_str().unwrap()]].concat();
     run(&onto_a_letter).refuses(&["letter.txt", "not replaced", "--output"]);
     assert_eq!(fs::read_to_string(&letter).unwrap(), "Dear reader");
+    // Nor do the samples make way for their table.
+    let samples = place.path("state/hypergrove/tune").read_dir().unwrap().next().unwrap().unwrap().path();
+    let samples = samples.to_str().unwrap().replace(".last.jsonl", ".jsonl");
+    run(&[&tune[..], &few, &["--output", &samples]].concat()).refuses(&[".jsonl is no table of policies", "--output"]);
     fs::remove_file(table).unwrap();
 
     run(&["tune", "--axis", "check"]).refuses(&["check", "xmss_leaves"]);
