@@ -376,8 +376,8 @@ pub(crate) struct Hash {
 /// Show the parts of a key or a signature, with their offsets
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// The file: a key (PEM, DER or raw), a signature (bare or in an envelope), a certificate, a certificate request or CMS; `-` is
-    /// standard input
+    /// The file: a key (PEM, DER or raw), a signature (bare or in an envelope), a certificate, a certificate request or CMS, of at most
+    /// 1 MiB; `-` is standard input
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) passphrase: PassphraseOptions,

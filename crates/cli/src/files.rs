@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// No key or list entry is longer than this; what is longer is some other file.
+/// No key, certificate or list of signers is longer than this; what is longer is some other file.
 const LONGEST_KEY: u64 = 1 << 20;
 /// Room that `read_to_end` must find in a buffer, or it reads into one of its own first.
 const SPARE: usize = 64;
@@ -48,8 +48,8 @@ impl Source {
         self.read_up_to(u64::MAX)
     }
 
-    /// A key, all of it.
-    pub(crate) fn read_key(&self) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    /// A key, or another file that is as short: `what` says which. All of it.
+    pub(crate) fn read_key(&self, what: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
         let failed = |error: io::Error| Failure::io("read", self, &error);
         let file = match self {
             Source::Stdin => unbuffered(io::stdin()).map_err(failed)?,
@@ -65,8 +65,8 @@ impl Source {
         file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > LONGEST_KEY {
             let limit = grouped(LONGEST_KEY);
-            return Err(Failure::new(format!("{self} has more than {limit} bytes, which no key has"))
-                .hint("name the file that holds the key"));
+            return Err(Failure::new(format!("{self} has more than {limit} bytes, the most that {what} may have"))
+                .hint("check the name: this may be another file"));
         }
         Ok(bytes)
     }

@@ -82,7 +82,7 @@ enum Value {
 pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     args::one_stdin([Some(args.file.as_path()), args.passphrase.path().as_deref()].into_iter().flatten())?;
     let source = Source::from(args.file.as_path());
-    let file = KeyFile::read(source.clone(), Some(&args.passphrase))?;
+    let file = KeyFile::read_as("a file for `inspect`", source.clone(), Some(&args.passphrase))?;
     // A raw private key needs --set, and is not searched for anything else.
     if args.of.set.is_none()
         && let Some(exit) = x509::inspect(args, &source, &file.bytes, printer)?

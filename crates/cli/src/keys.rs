@@ -66,7 +66,16 @@ pub(crate) struct KeyFile<'a> {
 
 impl KeyFile<'_> {
     pub(crate) fn read(source: Source, passphrase: Option<&PassphraseOptions>) -> Result<KeyFile<'_>, Failure> {
-        let bytes = source.read_key()?;
+        KeyFile::read_as("a key or a certificate", source, passphrase)
+    }
+
+    /// The same of a file that may be something else: `what` says what.
+    pub(crate) fn read_as<'a>(
+        what: &str,
+        source: Source,
+        passphrase: Option<&'a PassphraseOptions>,
+    ) -> Result<KeyFile<'a>, Failure> {
+        let bytes = source.read_key(what)?;
         Ok(KeyFile { source, bytes, passphrase })
     }
 

@@ -77,7 +77,7 @@ pub(crate) fn descriptor(number: u16) -> PathBuf {
 /// The only line of a file, without its end.
 fn line(source: &Source) -> Result<Zeroizing<Vec<u8>>, Failure> {
     // As for keys: nothing of it is left behind in another buffer.
-    let mut bytes = source.read_key()?;
+    let mut bytes = source.read_key("the file of a passphrase")?;
     if bytes.ends_with(b"\n") {
         let end = bytes.len() - if bytes.ends_with(b"\r\n") { 2 } else { 1 };
         bytes.truncate(end);

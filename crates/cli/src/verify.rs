@@ -427,7 +427,7 @@ impl Keys<'_> {
         }
         if let Some(path) = &args.allowed_signers {
             let source = Source::from(path.as_path());
-            let signers = AllowedSigners::parse(&source.read_key()?).map_err(|error| {
+            let signers = AllowedSigners::parse(&source.read_key("a list of signers")?).map_err(|error| {
                 Failure::new(error.to_string()).of(&source).hint("mend the line, or comment it out with #")
             })?;
             let at = args.at.unwrap_or_else(SystemTime::now);

@@ -193,7 +193,7 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
     };
     let source = Source::from(path.as_path());
     let messages = Messages::new(machine, None);
-    let bytes = if args.cms.is_some() { messages.read(&source)? } else { source.read_key()?.to_vec() };
+    let bytes = if args.cms.is_some() { messages.read(&source)? } else { source.read_key("a certificate or request")?.to_vec() };
     let document = Document::read(&bytes).map_err(|failure| failure.of(&source))?;
     let what = if args.cms.is_some() { "CMS with signatures" } else { "certificate or request" };
     let Some((document, ..)) =
