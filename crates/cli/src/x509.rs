@@ -35,8 +35,8 @@ pub(crate) enum Document {
 /// What bytes in DER or BER look like.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DerKind {
-    /// Or a request.
     Certificate,
+    Request,
     Cms,
 }
 
@@ -55,18 +55,30 @@ fn look(bytes: &[u8]) -> Option<DerKind> {
     let inside = |range| elements(bytes, range).ok();
     let [outer] = &inside(0..bytes.len())?[..] else { return None };
     let [signed, algorithm, signature] = &inside(outer.content.clone())?[..] else { return None };
-    let is_shape = [signed.tag, algorithm.tag, signature.tag] == [Tag::Sequence, Tag::Sequence, Tag::BitString];
-    let first = inside(signed.content.clone())?.first()?.tag;
-    (is_shape && matches!(first, Tag::Integer | Tag::ContextSpecific { .. })).then_some(DerKind::Certificate)
+    if [signed.tag, algorithm.tag, signature.tag] != [Tag::Sequence, Tag::Sequence, Tag::BitString] {
+        return None;
+    }
+    let parts: Vec<Tag> = inside(signed.content.clone())?.iter().map(|element| element.tag).collect();
+    match parts[..] {
+        // Version, subject, key, and attributes that some leave out. A certificate has more.
+        [Tag::Integer, Tag::Sequence, Tag::Sequence] => Some(DerKind::Request),
+        [Tag::Integer, Tag::Sequence, Tag::Sequence, Tag::ContextSpecific { .. }, ..] => Some(DerKind::Request),
+        [Tag::Integer | Tag::ContextSpecific { .. }, ..] => Some(DerKind::Certificate),
+        _ => None,
+    }
 }
 
-/// Whether DER is a certificate, as far as one can tell without reading it.
+/// Whether DER is a certificate or a request, as far as one can tell without reading it.
 pub(crate) fn looks_like_certificate(bytes: &[u8]) -> bool {
-    look(bytes) == Some(DerKind::Certificate)
+    matches!(look(bytes), Some(DerKind::Certificate | DerKind::Request))
 }
 
-/// The key of a certificate's subject, from DER.
+/// The key of a certificate's subject, from DER. Whoever made a request says alone whose key it is.
 pub(crate) fn subject_key(der: &[u8]) -> Result<VerifyingKey, Failure> {
+    if look(der) == Some(DerKind::Request) {
+        return Err(Failure::new("this is a certificate request, a key or a certificate is needed")
+            .hint("name the certificate that was issued for the request, or the key"));
+    }
     Certificate::read(der).and_then(|certificate| certificate.key()).map_err(failure)
 }
 
@@ -91,11 +103,10 @@ impl Document {
             Ok(match look(der) {
                 None => None,
                 Some(DerKind::Cms) => Some(Document::Cms(Box::new(SignedData::read(der).map_err(failure)?))),
-                Some(DerKind::Certificate) => Some(match (Certificate::read(der), Request::read(der)) {
-                    (_, Ok(request)) => Document::Request(Box::new(request)),
-                    (Ok(certificate), _) => Document::Certificate(Box::new(certificate)),
-                    (Err(error), _) => return Err(failure(error)),
-                }),
+                Some(DerKind::Request) => Some(Document::Request(Box::new(Request::read(der).map_err(failure)?))),
+                Some(DerKind::Certificate) => {
+                    Some(Document::Certificate(Box::new(Certificate::read(der).map_err(failure)?)))
+                }
             })
         };
         if !is_pem(bytes) {
@@ -193,7 +204,11 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
     };
     let source = Source::from(path.as_path());
     let messages = Messages::new(machine, None);
-    let bytes = if args.cms.is_some() { messages.read(&source)? } else { source.read_key("a certificate or request")?.to_vec() };
+    let bytes = if args.cms.is_some() {
+        messages.read(&source)?
+    } else {
+        source.read_key("a certificate or request")?.to_vec()
+    };
     let document = Document::read(&bytes).map_err(|failure| failure.of(&source))?;
     let what = if args.cms.is_some() { "CMS with signatures" } else { "certificate or request" };
     let Some((document, ..)) =
@@ -250,7 +265,7 @@ fn judge(
     keys: &[(VerifyingKey, Arc<SignedBy>)],
     detached: Option<&[u8]>,
 ) -> Result<(Verdict, Option<Remark>), X509Error> {
-    let (mut judged, mut remark, mut other) = (false, None, None);
+    let (mut judged, mut remark, mut other, mut wrong) = (false, None, None, None);
     for (key, by) in keys {
         let valid = match document {
             Document::Certificate(certificate) => engine.verify_certificate(certificate, key),
@@ -268,11 +283,13 @@ fn judge(
             Ok(true) => return Ok((Verdict::Good(Arc::clone(by)), None)),
             Ok(false) => judged = true,
             Err(error @ X509Error::Algorithm { .. }) => other = Some(error),
-            Err(error) => return Err(error),
+            // Another key may have made a signature that is right.
+            Err(error) => wrong = wrong.or(Some(error)),
         }
     }
-    match other {
-        Some(error) if !judged => Err(error),
+    match (wrong, other) {
+        (Some(error), _) => Err(error),
+        (None, Some(error)) if !judged => Err(error),
         _ => Ok((Verdict::Invalid, remark)),
     }
 }

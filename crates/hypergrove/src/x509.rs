@@ -21,7 +21,7 @@ use crate::keys::VerifyingKey;
 use cms::content_info::ContentInfo;
 use cms::signed_data::{SignedData as Cms, SignerInfo};
 use der::asn1::{BitStringRef, ContextSpecific, ObjectIdentifier, OctetString, SetOfVec};
-use der::{Any, Decode, Encode, EncodingRules, Reader, SliceReader, TagNumber};
+use der::{Any, AnyRef, Decode, Encode, EncodingRules, Reader, SliceReader, Tag, TagNumber, Tagged};
 use hypergrove_engine::Error;
 use hypergrove_fips205::{KeyError, Params, PreHash};
 use pkcs8::spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
@@ -127,6 +127,17 @@ fn oid_of(key: &VerifyingKey) -> Result<ObjectIdentifier, X509Error> {
     Ok(oid.ok_or(KeyError::NoOid { set: p.name })?)
 }
 
+/// Refuses what is no signature by this key's algorithm, whoever made it: RFC 9909 and RFC 9814 want no parameters.
+fn check_form(what: &'static str, has_parameters: bool, signature: &[u8], key: &VerifyingKey) -> Result<(), X509Error> {
+    let (got, want) = (signature.len(), key.params().sig_bytes());
+    let why = match () {
+        () if has_parameters => "its algorithm has parameters, SLH-DSA has none".into(),
+        () if got != want => format!("its signature has {got} bytes, one of {} has {want}", key.params()),
+        () => return Ok(()),
+    };
+    Err(X509Error::Malformed { what, why })
+}
+
 /// Where the parts of a certificate or a request are in its bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parts {
@@ -168,16 +179,30 @@ impl Parts {
         if algorithm.oid != oid {
             return Err(X509Error::Algorithm { signed: name_of(algorithm.oid), key: name_of(oid) });
         }
-        if algorithm.parameters.is_some() {
-            return Err(X509Error::Malformed { what, why: "its algorithm has parameters, SLH-DSA has none".into() });
-        }
         let signature = &bytes[self.signature.clone()];
-        let (got, want) = (signature.len(), key.params().sig_bytes());
-        if got != want {
-            let why = format!("its signature has {got} bytes, one of {} has {want}", key.params());
-            return Err(X509Error::Malformed { what, why });
-        }
+        check_form(what, algorithm.parameters.is_some(), signature, key)?;
         Ok(engine.verify(key, key.mode(&[]), &bytes[self.signed.clone()], signature)?)
+    }
+}
+
+/// The bytes of the version number with which a request begins, or that a certificate has in a tag; `None` if there is none to read.
+fn version(bytes: &[u8], is_tagged: bool) -> Option<Vec<u8>> {
+    let inside = |bytes| AnyRef::from_der(bytes).ok().filter(|outer| outer.tag() == Tag::Sequence);
+    let first = |bytes| AnyRef::decode(&mut SliceReader::new(bytes).ok()?).ok();
+    let signed = first(inside(bytes)?.value())?;
+    let number = match first(signed.value())? {
+        tagged if is_tagged && tagged.tag().is_context_specific() => first(tagged.value())?,
+        number if !is_tagged => number,
+        _ => return None,
+    };
+    (number.tag() == Tag::Integer).then(|| number.value().to_vec())
+}
+
+/// A version number, unless it is a long one.
+fn shown_number(number: &[u8]) -> String {
+    match number {
+        [number] => number.to_string(),
+        number => format!("one of {} bytes", number.len()),
     }
 }
 
@@ -194,6 +219,10 @@ impl Certificate {
 
     /// Reads a certificate in DER.
     pub fn read(bytes: &[u8]) -> Result<Certificate, X509Error> {
+        if let Some(number) = version(bytes, true).filter(|number| !matches!(number[..], [0..=2])) {
+            let why = format!("its version number is {}; v1, v2 and v3 have 0, 1 and 2", shown_number(&number));
+            return Err(X509Error::Malformed { what: "a certificate of version v1, v2 or v3", why });
+        }
         let parsed = Parsed::from_der(bytes).map_err(malformed(Self::WHAT))?;
         let parts = Parts::of(bytes).map_err(malformed(Self::WHAT))?;
         if parsed.signature_algorithm() != parsed.tbs_certificate().signature() {
@@ -264,6 +293,11 @@ impl Request {
 
     /// Reads a request in DER.
     pub fn read(bytes: &[u8]) -> Result<Request, X509Error> {
+        if let Some(number) = version(bytes, false).filter(|number| number[..] != [0]) {
+            let why =
+                format!("its version number is {}; v1, the only version of RFC 2986, has 0", shown_number(&number));
+            return Err(X509Error::Malformed { what: "a certificate request of version v1", why });
+        }
         let parsed = CertReq::from_der(bytes).map_err(malformed(Self::WHAT))?;
         let parts = Parts::of(bytes).map_err(malformed(Self::WHAT))?;
         Ok(Request { bytes: bytes.into(), parsed, parts })
@@ -492,11 +526,10 @@ impl Engine {
         let (mut verdict, mut unread) = (CmsVerdict::Signature, None);
         for signer in signers {
             let signature = signer.signature.as_bytes();
-            if signature.len() != key.params().sig_bytes() || signer.signature_algorithm.parameters.is_some() {
-                continue;
-            }
+            let has_parameters = signer.signature_algorithm.parameters.is_some();
+            let form = check_form(SignedData::WHAT, has_parameters, signature, key);
             // Of several signers one suffices: what is wrong with another one is an error only if none is valid.
-            let (right, message) = match signed.message(signer, content) {
+            let (right, message) = match form.and_then(|()| signed.message(signer, content)) {
                 Ok(message) => message,
                 Err(why) => {
                     unread.get_or_insert(why);

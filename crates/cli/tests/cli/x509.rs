@@ -317,9 +317,70 @@ fn cms_is_verified_detached_and_inside() {
     verify(&["attributes.p7s", "attributes"]).refuses(&["no signed attributes"]);
     place.write("kind.p7s", cms_of(&place, b"message", (SIGNED_DATA, INSIDE), b""));
     verify(&["kind.p7s"]).refuses(&["no signed attributes"]);
-    // An algorithm with parameters is not RFC 9814's.
-    place.write("null.p7s", cms(&place, INSIDE, b"\x05\x00"));
-    verify(&["null.p7s"]).exits(1);
+}
+
+/// No verdict is given on what is of another form than RFC 9909's and RFC 9814's, be it in a certificate, a request or CMS.
+#[test]
+fn algorithms_with_parameters_and_other_versions_are_errors() {
+    const NULL: &[u8] = b"\x05\x00";
+    const HAS_PARAMETERS: &str = "its algorithm has parameters, SLH-DSA has none";
+    let place = place();
+    place.write("null.p7s", cms(&place, INSIDE, NULL));
+    place.run(&["verify", "--key", "leaf.pub", "--cms", "null.p7s"]).refuses(&["null.p7s: ", HAS_PARAMETERS]);
+    let with_null = [SHA2_128F, NULL].concat();
+    place.write("null.der", certificate_by(&place, "ca", &with_null, "leaf"));
+    place.run(&["verify", "--certificate", "null.der", "--issuer", "ca.pub"]).refuses(&["null.der: ", HAS_PARAMETERS]);
+    // A signature of another length.
+    let good = cms(&place, INSIDE, b"");
+    let at = good.len() - 17_088 - 4;
+    assert_eq!(good[at..at + 4], [4, 0x82, 0x42, 0xc0]);
+    let set = |of: &[u8]| place.write("short.p7s", of);
+    let signer = |signature: &[u8]| {
+        let algorithm = sequence(&[SHA2_128F]);
+        sequence(&[b"\x02\x01\x03", &tlv(0x80, &[b"id"]), SHA256, &algorithm, &tlv(4, &[signature])])
+    };
+    let cms_by = |signers: &[u8]| {
+        let content = sequence(&[DATA, &tlv(0xa0, &[INSIDE])]);
+        let body = sequence(&[b"\x02\x01\x03", &tlv(0x31, &[SHA256]), &content, &tlv(0x31, &[signers])]);
+        sequence(&[SIGNED_DATA, &tlv(0xa0, &[&body])])
+    };
+    let signature = &good[at + 4..];
+    set(&cms_by(&signer(&signature[1..])));
+    let verify = |key: &str| place.run(&["verify", "--key", key, "--cms", "short.p7s"]);
+    verify("leaf.pub").refuses(&["short.p7s: ", "its signature has 17087 bytes, one of SLH-DSA-SHA2-128f has 17088"]);
+    // One signature that is right suffices, whatever else is there and whoever else is named.
+    set(&cms_by(&[signer(&signature[1..]), signer(signature)].concat()));
+    verify("leaf.pub").good();
+    verify("ca.pub").refuses(&["its signature has 17087 bytes"]);
+    place.run(&["verify", "--key", "ca.pub", "--key", "leaf.pub", "--cms", "short.p7s"]).good();
+    // A request of a version that does not exist is a request all the same.
+    let body = sequence(&[b"\x02\x01\x01", &name("leaf"), &spki(&place, "leaf.pub"), b"\xa0\x00"]);
+    place.write("v2.csr", signed(&place, "leaf.pem", SHA2_128F, &body));
+    let words = ["v2.csr: this is not a certificate request of version v1: its version number is 1", "RFC 2986, has 0"];
+    place.run(&["verify", "--certificate", "v2.csr"]).refuses(&words);
+    place.run(&["inspect", "v2.csr"]).refuses(&words);
+    place.write("v2.pem", pem("CERTIFICATE REQUEST", &place.read("v2.csr")));
+    place.run(&["verify", "--certificate", "v2.pem"]).refuses(&words[1..]);
+    let mut v4 = certificate(&place, "ca", "leaf");
+    let at = v4.windows(5).position(|five| five == b"\xa0\x03\x02\x01\x02").unwrap();
+    v4[at + 4] = 3;
+    place.write("v4.der", v4);
+    let words = ["v4.der: this is not a certificate of version v1, v2 or v3: its version number is 3"];
+    place.run(&["verify", "--certificate", "v4.der", "--issuer", "ca.pub"]).refuses(&words);
+    // Whoever made a request says alone whose key it has.
+    place.write("leaf.csr", request(&place));
+    let words = ["leaf.csr: this is a certificate request, a key or a certificate is needed"];
+    place.run(&["verify", "--key", "leaf.csr", "m"]).refuses(&words);
+    // What is too long is said to be what was asked for.
+    place.write("long", vec![0; (1 << 20) + 1]);
+    for (args, what) in [
+        (&["verify", "--certificate", "long", "--issuer", "ca.pub"][..], "a certificate or request"),
+        (&["verify", "--certificate", "leaf.csr", "--issuer", "long"], "a key or a certificate"),
+        (&["inspect", "long"], "a file for `inspect`"),
+    ] {
+        let words = format!("long has more than 1,048,576 bytes, the most that {what} may have");
+        place.run(args).refuses(&[&*words]);
+    }
 }
 
 #[test]
