@@ -3,6 +3,7 @@
 use crate::args::{Acvp, MachineOptions};
 use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::hexadecimal;
+use hypergrove::text::without_mark;
 use hypergrove::{
     Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, UnknownHash, UnknownSet, VerifyJob,
     VerifyingKey,
@@ -145,6 +146,7 @@ type VersionedPrompt = (Option<Box<RawValue>>, Prompt);
 
 /// The prompt of a file.
 pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<VersionedPrompt, Failure> {
+    let bytes = without_mark(bytes);
     let is_array = bytes.trim_ascii_start().starts_with(b"[");
     let read = match is_array {
         true => serde_json::from_slice(bytes),

@@ -92,9 +92,9 @@ pub(crate) struct Keygen {
     /// Make N keys of SLH-DSA, and write them to --table; by default, the tool makes one key
     #[arg(long, value_name = "N", requires = "table", conflicts_with_all = ["output", "seeds", "der", "raw", "encrypt"])]
     pub(crate) count: Option<NonZeroUsize>,
-    /// Write the keys of --count to this file, with mode 0600. A line has a key's fingerprint, its public key (the base64 of its SPKI)
-    /// and its private key (the base64 of its PKCS#8), separated by tabs. The table cannot be encrypted by --encrypt: encrypt the file
-    /// instead
+    /// Write the keys of --count to this file, with mode 0600. The first line names the columns. Each further line has a key's
+    /// fingerprint, its public key (the base64 of its SPKI) and its private key (the base64 of its PKCS#8), separated by tabs. The table
+    /// cannot be encrypted by --encrypt: encrypt the file instead
     #[arg(long, value_name = "FILE", requires = "count")]
     pub(crate) table: Option<PathBuf>,
     #[command(flatten)]
@@ -324,9 +324,9 @@ pub(crate) struct Verify {
 /// Print or check SHA-256 sums of files, as sha256sum does
 ///
 /// Lines, escapes and exit codes are those of sha256sum: the exit code is 1 if a file cannot be read or a sum does not match. There are
-/// five differences. Wrong usage exits with 2, as everywhere in this tool. --quiet is allowed without --check. Standard input can be
+/// seven differences. Wrong usage exits with 2, as everywhere in this tool. --quiet is allowed without --check. Standard input can be
 /// named only once. A line with a NUL is not a sum. A verdict escapes a carriage return in a file name, which could hide the name on a
-/// terminal.
+/// terminal. A byte order mark before the first line is skipped. A list with a private key in it is not read.
 ///
 /// With --records, the input is a sequence of records. A record is its length, a big-endian number of four bytes, and then its bytes.
 /// The output has one line for each record, with only its sum.

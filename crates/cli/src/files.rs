@@ -1,6 +1,7 @@
 //! Files: read whole, written whole.
 
 use crate::staged::{self, PairMember, Staged};
+use hypergrove::text::{Position, is_raw_private_key, private_key, without_mark};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped, unbuffered};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,22 @@ impl Source {
     /// All of it.
     pub(crate) fn read(&self) -> Result<Vec<u8>, Failure> {
         self.read_up_to(u64::MAX)
+    }
+
+    /// The text of a list or a table, all of it. If it holds private keys, it is some other file: it is refused before a message can
+    /// show one of them.
+    pub(crate) fn read_text(&self) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        let bytes = Zeroizing::new(self.read()?);
+        match private_key(&bytes) {
+            Some(place) => Err(self.private(place)),
+            None => Ok(bytes),
+        }
+    }
+
+    /// What is said of a private key that stands where none belongs. It is not shown.
+    pub(crate) fn private(&self, place: Position) -> Failure {
+        Failure::new(format!("{self}: {place} looks like a private key, which has no place in a list"))
+            .hint("name a list of files; if a file has such a name, write ./ before it")
     }
 
     /// A key, or another file that is as short: `what` says which. All of it.
@@ -134,12 +151,14 @@ pub(crate) fn available() -> Option<u64> {
 
 /// The paths that a list names, one a line, or each ended by NUL; at least one.
 pub(crate) fn read_list(list: &Source, null: bool) -> Result<Vec<PathBuf>, Failure> {
-    listed(list, &list.read()?, null)
+    listed(list, &list.read_text()?, null)
 }
 
-/// The paths in the bytes of a list. Where all lines end with CR LF, the CR is no part of a name.
+/// The paths in the bytes of a list. Where all lines end with CR LF, the CR is no part of a name. Nor is a byte order mark before the
+/// first line: editors write it. Nobody edits a list whose names end with NUL.
 pub(crate) fn listed(list: &Source, bytes: &[u8], null: bool) -> Result<Vec<PathBuf>, Failure> {
     let end = if null { 0 } else { b'\n' };
+    let bytes = if null { bytes } else { without_mark(bytes) };
     if !null && bytes.contains(&0) {
         return Err(Failure::new(format!("{list} has a NUL byte, which no name has"))
             .hint("with -0, each NUL byte ends a name, as `find -print0` writes them"));
@@ -149,11 +168,21 @@ pub(crate) fn listed(list: &Source, bytes: &[u8], null: bool) -> Result<Vec<Path
     if !null && !ended.is_empty() && ended.iter().all(|line| line.ends_with(b"\r")) {
         lines.iter_mut().for_each(|line| *line = line.strip_suffix(b"\r").unwrap_or(line));
     }
-    lines.retain(|line| !line.is_empty());
+    let lines: Vec<_> = lines.into_iter().zip(1..).filter(|(line, _)| !line.is_empty()).collect();
     if lines.is_empty() {
         return Err(Failure::new(format!("{list} lists no files")).hint("write the path of a file on each line"));
     }
-    lines.into_iter().map(|line| path_of(list, line)).collect()
+    lines.into_iter().map(|(name, line)| listed_path(list, name, Position { line, column: 1 })).collect()
+}
+
+/// The path that a list or a table has at this place. A raw private key has no form of its own, and a file may be called after its
+/// SHA-512: a file that is there is no key.
+pub(crate) fn listed_path(list: &Source, name: &[u8], place: Position) -> Result<PathBuf, Failure> {
+    let path = path_of(list, name)?;
+    match is_raw_private_key(name) && fs::symlink_metadata(&path).is_err() {
+        true => Err(list.private(place)),
+        false => Ok(path),
+    }
 }
 
 /// The path with this name.

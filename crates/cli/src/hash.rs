@@ -4,6 +4,7 @@ use crate::args::{self, Hash, MachineOptions};
 use crate::files::{Source, path_of};
 use crate::json::{self, FileLine, Line, Word};
 use hypergrove::manifest::{escape, unescape};
+use hypergrove::text::without_mark;
 use hypergrove::{Engine, MerkleTree};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
@@ -161,7 +162,7 @@ fn check(args: &Hash, engine: &Engine, lists: &[PathBuf], printer: &Printer) -> 
     let (mut lines, mut exit, mut counts) = (Lines::new(printer), Exit::Good, json::Counts::default());
     for list in lists {
         let source = Source::from(list.as_path());
-        let text = match source.read() {
+        let text = match source.read_text() {
             Ok(text) => text,
             Err(failure) => {
                 printer.failure(&failure);
@@ -261,7 +262,7 @@ fn check_list(
 /// What a list of sums names, and the numbers of its lines that are not properly formatted.
 pub(crate) fn read_sums(source: &Source, text: &[u8]) -> Result<(Vec<SumLine>, Vec<usize>), Failure> {
     let (mut listed, mut improper, mut bare) = (Vec::new(), Vec::new(), None);
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+    for (number, line) in without_mark(text).split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() || line[0] == b'#' {
             continue;

@@ -4,6 +4,7 @@ use crate::args::{Kat, MachineOptions};
 use crate::files::Source;
 use crate::hexadecimal;
 use crate::zkdilithium;
+use hypergrove::text::without_mark;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove::zkdilithium::{Engine, SignJob, VerifyJob, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
@@ -115,7 +116,7 @@ pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Re
 
 /// The cases of a file.
 pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<Questions, Failure> {
-    serde_json::from_slice(bytes).map_err(|error| {
+    serde_json::from_slice(without_mark(bytes)).map_err(|error| {
         let why = shortened(&error.to_string());
         Failure::new(format!("{source} is no file of zkDilithium's cases: {why}"))
             .hint("it is an object like that of vectors/zkdilithium/e2e_public.json")

@@ -81,6 +81,9 @@ pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, print
 const TOGETHER: usize = 256 << 10;
 const LINE: usize = 4 << 10;
 
+/// What a table of private keys begins with. A reader that takes each line for a key, or for files, stops here.
+const COLUMNS: &str = "# fingerprint\tpublic key\tprivate key\n";
+
 /// Many keys, in a table: all of them or none.
 fn table(
     args: &Keygen,
@@ -105,6 +108,7 @@ fn table(
             .hint("name a file for the private keys with --table, and for the public keys with --pubout"));
     }
     let mut secret = Table::new(&private, Access::Private, replace)?;
+    secret.add(&[COLUMNS])?;
     let mut shown = public.as_ref().map(|public| Table::new(public, Access::Public, replace)).transpose()?;
     let engine = machine::engine(machine, printer)?;
     let (bar, mut written) = (printer.progress(count, "making"), Ok(()));
@@ -145,7 +149,9 @@ fn summary(made: u64, printer: &Printer) -> Result<(), Failure> {
 
 /// What to do where a table of private keys was replaced and that of their public keys was not.
 fn public_table_is_missing(private: &Target) -> String {
-    format!("{private} has the new keys; its first two columns are the table of their public keys")
+    format!(
+        "{private} has the new keys; without its first line, its first two columns are the table of their public keys"
+    )
 }
 
 /// A key's lines.

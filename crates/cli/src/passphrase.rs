@@ -2,6 +2,7 @@
 
 use crate::files::Source;
 use clap::Args;
+use hypergrove::text::without_mark;
 use hypergrove_lab::failure::Failure;
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -46,7 +47,18 @@ impl PassphraseOptions {
     /// A new passphrase; on a terminal it is typed twice.
     pub(crate) fn choose(&self, key: impl Display) -> Result<Zeroizing<Vec<u8>>, Failure> {
         let passphrase = match self.path() {
-            Some(path) => line(&path.as_path().into())?,
+            Some(path) => {
+                let source = path.as_path().into();
+                let line = line(&source)?;
+                // Nobody can type it. A key that others encrypted with such a passphrase is still read.
+                if without_mark(&line).len() < line.len() {
+                    return Err(Failure::new(format!(
+                        "{source} begins with a byte order mark, which is no passphrase"
+                    ))
+                    .hint("save the file as UTF-8 without a byte order mark"));
+                }
+                line
+            }
             None => {
                 let why = "the private key is to be encrypted";
                 let first = ask(format_args!("New passphrase of {key}: "), why)?;

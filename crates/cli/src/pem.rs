@@ -1,6 +1,7 @@
 //! PEM as it is met: text around it, several blocks in a file, a byte order mark, lines of any length.
 
 use hypergrove::pkcs8::der::pem;
+use hypergrove::text::without_mark;
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::brief;
 use std::fmt::Display;
@@ -9,8 +10,6 @@ use zeroize::Zeroizing;
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
-/// What some editors begin a file with.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The characters of a line of strict PEM.
 const WIDTH: usize = 64;
 
@@ -31,7 +30,7 @@ struct Block<'a> {
 
 impl<'a> Pem<'a> {
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Pem<'a>, Failure> {
-        let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        let bytes = without_mark(bytes);
         let label = |line: &'a [u8], boundary: &[u8]| {
             let label = line.strip_prefix(boundary)?.strip_suffix(DASHES)?;
             str::from_utf8(label).ok().filter(|label| !label.is_empty())

@@ -1,7 +1,7 @@
 //! Tables: rows of a key, a file and a signature, for `sign` and `verify`.
 
 use crate::args::{MachineOptions, Scheme, Sign, Verify};
-use crate::files::{Replace, Source, Sources, Target, path_of};
+use crate::files::{Replace, Source, Sources, Target, listed_path};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
@@ -10,6 +10,7 @@ use crate::sign::{OwnLedger, unreserved};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, missing, read_signature};
+use hypergrove::text::{Position, without_mark};
 use hypergrove::zkdilithium::params::NAME;
 use hypergrove::{Mode, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
@@ -30,7 +31,7 @@ pub(crate) struct Row {
 /// The rows of a table, at least one. One wrong line refuses the table.
 pub(crate) fn rows(table: &Source, bytes: &[u8]) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+    for (number, line) in without_mark(bytes).split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
             continue;
@@ -40,12 +41,15 @@ pub(crate) fn rows(table: &Source, bytes: &[u8]) -> Result<Vec<Row>, Failure> {
             Failure::new(format!("{table}: line {}: {what}", number + 1))
                 .hint("write the file of a key, a file and that of its signature, with one tab between them")
         };
+        let path = |index: usize| {
+            let before = cells[..index].iter().map(|cell| String::from_utf8_lossy(cell).chars().count() + 1);
+            let place = Position { line: number + 1, column: before.sum::<usize>() + 1 };
+            listed_path(table, cells[index], place)
+        };
         match cells[..] {
-            [key, file, signature] if cells.iter().all(|cell| !cell.is_empty()) => rows.push(Row {
-                key: path_of(table, key)?,
-                file: path_of(table, file)?,
-                signature: path_of(table, signature)?,
-            }),
+            [_, _, _] if cells.iter().all(|cell| !cell.is_empty()) => {
+                rows.push(Row { key: path(0)?, file: path(1)?, signature: path(2)? })
+            }
             [_, _, _] => return Err(wrong("a cell is empty".into())),
             _ => return Err(wrong(format!("it has {} cells, a row has 3", cells.len()))),
         }
@@ -111,7 +115,7 @@ pub(crate) fn sign(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let table = Source::from(path);
-    let rows = rows(&table, &table.read()?)?;
+    let rows = rows(&table, &table.read_text()?)?;
     let keys: Keys<'_, (SigningKey, OwnLedger)> = Keys::read(
         &rows,
         |file| file.scheme(&args.of),
@@ -165,7 +169,7 @@ pub(crate) fn sign(
 
 pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let table = Source::from(path);
-    let rows = rows(&table, &table.read()?)?;
+    let rows = rows(&table, &table.read_text()?)?;
     let keys: Keys<'_, VerifyingKey> = Keys::read(
         &rows,
         |file| file.scheme(&args.of),

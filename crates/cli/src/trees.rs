@@ -9,6 +9,7 @@ use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{Keys, judge_one, missing, read_signature};
 use hypergrove::Mode;
 use hypergrove::manifest::{self, Manifest, ManifestEntry, ManifestError};
+use hypergrove::text::private_key;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
@@ -192,6 +193,9 @@ pub(crate) fn verify(
     let verdict = judge_one(keys, args.strict, &text, &bytes, machine, printer)?;
     let (mut files, mut listed, mut extra) = (vec![source.clone()], None, Vec::new());
     if let Verdict::Good(_) = verdict {
+        if let Some(place) = private_key(&text) {
+            return Err(source.private(place));
+        }
         let manifest = Manifest::parse(&text).map_err(|error| match error {
             ManifestError::Empty => failed(error, &source).hint(ANEW),
             error => failed(error, &source),

@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::hexadecimal::{from_hex, to_hex};
 use crate::jobs::VerifyJob;
 use crate::keys::VerifyingKey;
+use crate::text::BYTE_ORDER_MARK;
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::Error;
 use hypergrove_fips205::{MAX_CONTEXT, Mode, PARAMETER_SETS, Params, PreHash};
@@ -28,7 +29,6 @@ use std::fmt;
 const HASHED: usize = 1 << 31;
 /// Messages that are longer are not tried in forms that need a copy.
 const COPIED: usize = 32 << 20;
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a signature is valid for: each field is a difference from what was asked, `None` where nothing differs.
 ///

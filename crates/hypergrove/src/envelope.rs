@@ -27,6 +27,7 @@ use crate::engine::Engine;
 use crate::hexadecimal::{from_hex, to_hex};
 use crate::identity::Fingerprint;
 use crate::keys::VerifyingKey;
+use crate::text::{quoted, without_mark};
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::Error;
 use hypergrove_fips205::{MAX_CONTEXT, Mode, Params, PreHash};
@@ -45,7 +46,6 @@ pub const MAX_COMMENT: usize = 512;
 pub const MAX_ENVELOPE: usize = 128 << 10;
 /// Characters of a line of base64.
 const WIDTH: usize = 64;
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The header of an envelope: what it says about its signature.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -141,16 +141,9 @@ fn text_of(context: &[u8]) -> Option<&str> {
     str::from_utf8(context).ok().filter(|text| is_line(text))
 }
 
-/// A beginning of what was read.
-fn quoted(text: &str) -> String {
-    const QUOTED: usize = 64;
-    let shown: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();
-    if text.chars().nth(QUOTED).is_some() { shown + "…" } else { shown }
-}
-
 /// Whether these bytes begin like an envelope.
 pub fn looks_like_it(bytes: &[u8]) -> bool {
-    bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes).starts_with(BEGIN.as_bytes())
+    without_mark(bytes).starts_with(BEGIN.as_bytes())
 }
 
 /// Whether this context is reserved for signatures in envelopes. Do not sign anything else with such a context.
@@ -283,7 +276,7 @@ impl Envelope {
         if bytes.len() > MAX_ENVELOPE {
             return Err(wrong(0, format!("an envelope has at most {MAX_ENVELOPE} bytes")));
         }
-        let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        let bytes = without_mark(bytes);
         let text = str::from_utf8(bytes).map_err(|error| {
             let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
             wrong(line, "it is not UTF-8")

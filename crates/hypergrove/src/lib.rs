@@ -101,6 +101,7 @@ pub mod rows;
 mod run;
 #[cfg(feature = "signers")]
 pub mod signers;
+pub mod text;
 mod tickets;
 #[cfg(feature = "x509")]
 pub mod x509;

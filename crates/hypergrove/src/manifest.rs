@@ -27,6 +27,7 @@
 
 use crate::engine::Engine;
 use crate::hexadecimal::{from_hex, to_hex};
+use crate::text::without_mark;
 use hypergrove_engine::Error;
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -149,6 +150,9 @@ impl Manifest {
                 break;
             }
             let wrong = |what: String| ManifestError::Line { line: number + 1, what };
+            if number == 0 && without_mark(line).len() < line.len() {
+                return Err(wrong("it begins with a byte order mark, which sha256sum does not skip".into()));
+            }
             let entry = entry(line).map_err(wrong)?;
             if !seen.insert(entry.path.clone()) {
                 return Err(wrong(format!("'{}' is listed twice", quoted(&entry.path))));

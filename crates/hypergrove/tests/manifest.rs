@@ -43,6 +43,8 @@ fn a_wrong_line_refuses_the_whole() {
     wrong("SUM  /etc/passwd", "'/etc/passwd' is absolute");
     wrong("SUM  ./good", "'good' is listed twice");
     wrong("SUM  a\0b", "NUL");
+    let marked = Manifest::parse(format!("\u{feff}{}  a\n", "0".repeat(64)).as_bytes()).unwrap_err();
+    assert_eq!(marked.to_string(), "line 1: it begins with a byte order mark, which sha256sum does not skip");
     wrong("SUM  a\r", "CR LF");
     wrong("\\SUM  a\\t", "no escapes");
     wrong("\\SUM  a\\", "no escapes");

@@ -8,6 +8,7 @@ use hypergrove::Mode;
 use hypergrove::envelope::{Envelope, looks_like_it};
 use hypergrove::manifest::Manifest;
 use hypergrove::signers::{AllowedSigner, AllowedSigners};
+use hypergrove::text::{Position, private_key};
 use std::path::Component;
 use std::time::SystemTime;
 
@@ -17,6 +18,7 @@ pub(super) fn lists(data: &[u8], _: Extent) {
     paths(data);
     manifest(data);
     rows(data);
+    private(data);
     #[cfg(feature = "draft-sp800-230")]
     ledger(data);
 }
@@ -46,6 +48,13 @@ fn manifest(data: &[u8]) {
     assert_eq!(again, manifest);
 }
 
+/// A private key that is found lies in the text.
+fn private(data: &[u8]) {
+    let Some(Position { line, column }) = private_key(data) else { return };
+    let found = data.split(|byte| *byte == b'\n').nth(line - 1).expect("a line of the text");
+    assert!((1..=found.len()).contains(&column), "column {column} of {} bytes", found.len());
+}
+
 fn rows(data: &[u8]) {
     let rows = match table::rows(&Source::Stdin, data) {
         Ok(rows) => rows,
@@ -53,7 +62,8 @@ fn rows(data: &[u8]) {
     };
     let text =
         |row: &Row| [&row.key, &row.file, &row.signature].map(|path| path.as_os_str().as_encoded_bytes()).join(&b'\t');
-    let lines: Vec<Vec<u8>> = rows.iter().map(text).collect();
+    // After an empty line, a byte order mark is part of a name.
+    let lines: Vec<Vec<u8>> = std::iter::once(Vec::new()).chain(rows.iter().map(text)).collect();
     let again = table::rows(&Source::Stdin, &lines.join(&b'\n')).unwrap_or_else(|why| panic!("{}", why.message));
     assert_eq!(again.len(), rows.len());
 }
@@ -84,7 +94,9 @@ fn paths(data: &[u8]) {
         Ok(paths) => paths,
         Err(failure) => return brief_failure(&failure),
     };
-    let text: Vec<u8> = paths.iter().flat_map(|path| [path.as_os_str().as_encoded_bytes(), b"\n"].concat()).collect();
+    // After an empty line, a byte order mark is part of a name.
+    let lines = paths.iter().flat_map(|path| [path.as_os_str().as_encoded_bytes(), b"\n"].concat());
+    let text: Vec<u8> = std::iter::once(b'\n').chain(lines).collect();
     // The CR of a list whose lines all end with CR LF is no part of a name.
     if text.split(|byte| *byte == b'\n').any(|line| !line.is_empty() && !line.ends_with(b"\r")) {
         assert_eq!(listed(&Source::Stdin, &text, false).map_err(|failure| failure.message), Ok(paths));

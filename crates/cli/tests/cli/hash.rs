@@ -186,7 +186,6 @@ fn lists(files: &[(&str, Vec<u8>)]) -> Vec<Vec<u8>> {
         format!("{star}  *star\n{star} **star\n"),
         format!("{}   sp\n{} * sp\n", of(" sp"), of(" sp")),
         format!("{}  -\n", sum(b"abc")),
-        format!("\u{feff}{a}  a\n"),
         format!("{a}  \u{fffd}\n"),
     ];
     let mut lists: Vec<Vec<u8>> = texts.into_iter().map(String::into_bytes).collect();
@@ -247,6 +246,16 @@ fn differences_from_sha256sum() {
     place.write("car\rriage", "2");
     let good = format!("{}  a\n", sum(b"1"));
     place.write("good", &good);
+    // A byte order mark is no part of the first line, which would not be checked.
+    place.write("marked", format!("\u{feff}{good}"));
+    assert_eq!(place.run(&["hash", "-c", "marked"]).good().text(), "a: OK\n");
+    place.write("marked", format!("\u{feff}{}  a\n", sum(b"2")));
+    assert_eq!(place.run(&["hash", "-c", "marked"]).exits(1).text(), "a: FAILED\n");
+    // Private keys are no names of files.
+    place.run(&["keygen", "--set", "sha2-128f", "--count", "1", "--table", "keys"]).good();
+    let run = place.run(&["hash", "-c", "keys", "good"]).exits(1);
+    assert_eq!(run.text(), "a: OK\n");
+    run.says(&["keys: line 2, column ", "looks like a private key"]);
     // Wrong usage is told from a wrong sum.
     let wrong: [&[&str]; 9] = [
         &["--nonsense"],

@@ -1,6 +1,7 @@
 //! Keys: made, converted, shown, refused.
 
 use crate::place::Place;
+use base64ct::{Base64, Encoding};
 use hypergrove::{Engine, Params};
 use slh_dsa::{Sha2_128f, Shake192f};
 use std::fs;
@@ -241,6 +242,8 @@ fn many_keys_are_a_table() {
         assert!(run.stderr.contains("wrote t: ") && run.stderr.contains("their public keys"), "{}", run.stderr);
         let (table, public) = (place.read("t"), place.read("p"));
         let (table, public) = (str::from_utf8(&table).unwrap(), str::from_utf8(&public).unwrap());
+        let (columns, table) = table.split_once('\n').unwrap();
+        assert_eq!(columns, "# fingerprint\tpublic key\tprivate key");
         assert_eq!(table.lines().count().to_string(), count);
         let mut keys = std::collections::BTreeSet::new();
         for (line, shown) in table.lines().zip(public.lines()) {
@@ -280,6 +283,114 @@ fn many_keys_are_a_table() {
         .run(&["keygen", "--scheme", "zkdilithium", "--count", "2", "--table", "n"])
         .refuses(&["--count", "zkDilithium"]);
     assert!(!place.path("n").exists());
+}
+
+/// Whoever takes one file for another sees which line is wrong, and neither a terminal nor a log gets a key.
+#[test]
+fn private_keys_are_shown_by_no_command_that_reads_lists() {
+    let place = Place::with_key();
+    place.run(&["keygen", "--set", "sha2-128f", "--count", "2", "--table", "keys.tsv"]).good();
+    place.run(&["keygen", "--scheme", "zkdilithium", "-o", "z.pem"]).good();
+    let seeds = "5a".repeat(48);
+    for (form, file) in [("--der", "k.der"), ("--raw", "k.raw")] {
+        place.run(&["keygen", "--set", "sha2-128f", "--seeds", &seeds, form, "-o", file]).good();
+    }
+    let table = String::from_utf8(place.read("keys.tsv")).unwrap();
+    let cell = |line: usize, column: usize| table.lines().nth(line).unwrap().split('\t').nth(column).unwrap();
+    let (public, private) = (cell(1, 1), cell(1, 2));
+    let der = Base64::decode_vec(private).unwrap();
+    let (hexadecimal, raw) = (hex::encode(&der), hex::encode(&der[20..]));
+    assert_eq!(der.len() - 20, 64);
+    place.write("m", "message");
+    place.write("words", format!("m\n{private}\n"));
+    place.write("hex", format!("m\n{hexadecimal}\n"));
+    place.write("raw", format!("m\n{raw}\n"));
+    place.write("base64", format!("m\n{}\n", Base64::encode_string(&der[20..])));
+    place.write("cells", format!("k.pem\tm\ts\nk.pem\tm\t{private}\n"));
+    place.write("raws", format!("k.pem\tm\ts\nk.pem\tm\t{raw}\n"));
+    place.write("signers", format!("alice {public}\nbob {private}\n"));
+    place.write("options", format!("alice {public}\nbob {private} {public}\n"));
+    place.write("sums", format!("{}  m\n{}  {private}\n", "0".repeat(64), "0".repeat(64)));
+    // A signed list of sums.
+    place.run(&["sign", "--key", "k.pem", "sums"]).good();
+    let secret: Vec<String> = [private, hexadecimal.as_str(), raw.as_str()].map(|key| key[24..56].to_owned()).into();
+    let shows_nothing = |args: &[&str], file: &str| {
+        let run = place.run(&[args, &[file]].concat());
+        assert_ne!(run.code, Some(0), "{args:?} {file}");
+        let shown = format!("{}{}", String::from_utf8_lossy(&run.stdout), run.stderr);
+        assert!(!secret.iter().any(|part| shown.contains(part)), "{args:?} {file}: {shown}");
+        // Words of other keys: each file has a beginning of its own.
+        let text = String::from_utf8_lossy(&place.read(file)).into_owned();
+        for word in text.split_whitespace().filter(|word| word.len() > 60 && word.is_ascii() && *word != public) {
+            assert!(!shown.contains(&word[32..60]), "{args:?} {file}: {shown}");
+        }
+        run
+    };
+    let lists: [&[&str]; 5] = [
+        &["sign", "--key", "k.pem", "--list"],
+        &["verify", "--key", "p.pem", "--list"],
+        &["verify", "--key", "p.pem", "--json", "--list"],
+        &["hash", "--list"],
+        &["hash", "--check", "--warn"],
+    ];
+    let tables: [&[&str]; 4] = [
+        &["sign", "--table"],
+        &["verify", "--table"],
+        &["verify", "--json", "--table"],
+        &["verify", "m", "--allowed-signers"],
+    ];
+    let files = [("keys.tsv", 2, 121), ("words", 2, 1), ("hex", 2, 1), ("cells", 2, 9), ("signers", 2, 5)];
+    for (file, line, column) in
+        files.into_iter().chain([("k.pem", 1, 1), ("z.pem", 1, 1), ("k.der", 1, 1), ("k.raw", 1, 1)])
+    {
+        for command in lists.into_iter().chain(tables) {
+            let run = shows_nothing(command, file);
+            let want = if command.contains(&"--allowed-signers") {
+                format!("{file}: line {line}: column {column} looks like a private key")
+            } else {
+                format!("{file}: line {line}, column {column} looks like a private key")
+            };
+            assert!(run.stdout.is_empty(), "{command:?} {file}: {}", String::from_utf8_lossy(&run.stdout));
+            run.says(&[want.as_str()]);
+        }
+    }
+    shows_nothing(&["verify", "m", "--allowed-signers"], "options").says(&["options: line 2: column 5 looks like"]);
+    // A raw key has no form of its own: where files are named, it is one unless there is such a file.
+    for file in ["raw", "base64"] {
+        for command in &lists[..4] {
+            shows_nothing(command, file).refuses(&[&*format!("{file}: line 2, column 1 looks like a private key")]);
+        }
+    }
+    for command in &tables[..3] {
+        shows_nothing(command, "raws").refuses(&["raws: line 2, column 9 looks like a private key"]);
+    }
+    let check = ["verify", "--key", "p.pem", "--manifest", "sums"];
+    place.run(&check).refuses(&["sums: line 2, column 67 looks like a private key"]);
+    // Everything else that reads files says what it wants, and nothing of what it got.
+    for file in ["keys.tsv", "words", "hex", "k.pem", "k.der"] {
+        for command in [
+            &["acvp"][..],
+            &["kat"],
+            &["report", "-o", "page"],
+            &["verify", "--key", "p.pem", "m", "--signature"],
+            &["verify", "--key", "p.pem", "--cms"],
+            &["verify", "--certificate"],
+            &["verify", "m", "--public-key"],
+        ] {
+            shows_nothing(command, file);
+        }
+    }
+    // Names of files that look like keys are names: of sums, and with a path.
+    let (name, sum) = (format!("./{hexadecimal}"), "ab".repeat(64));
+    place.write(&hexadecimal, "a file");
+    place.write(&sum, "a file");
+    place.write("list", format!("{name}\n{sum}\nm\n"));
+    assert_eq!(place.run(&["hash", "--list", "list"]).good().text().lines().count(), 3);
+    place.write("table", format!("k.pem\t{name}\tnew.sig\n"));
+    place.run(&["sign", "--table", "table"]).good();
+    place.run(&["sign", "--key", "k.pem", &sum]).good();
+    place.write("list", format!("{sum}\n"));
+    place.run(&["verify", "--key", "p.pem", "--list", "list"]).good();
 }
 
 #[cfg(feature = "draft-sp800-230")]
@@ -439,5 +550,5 @@ fn tables_of_keys_against_the_library() {
     }
     let median = pairs[PAIRS / 2].0;
     println!("checked: the table has {:.1} % of the library's rate, {count} keys", 100.0 * median);
-    assert_eq!(fs::read_to_string(place.path("keys")).unwrap().lines().count(), count);
+    assert_eq!(fs::read_to_string(place.path("keys")).unwrap().lines().count(), 1 + count);
 }

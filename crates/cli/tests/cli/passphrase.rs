@@ -86,6 +86,11 @@ fn passphrases_come_from_files_and_descriptors() {
     refused("absent", &["e.pem: cannot read absent: there is no such file"]);
     let run = place.run(&["keygen", "--set", "sha2-128f", "--encrypt", "--passphrase-file", "empty", "-o", "n.pem"]);
     run.refuses(&["the passphrase of n.pem is empty", "protect nothing"]);
+    // Nobody can type such a passphrase. A key of others that has one is read.
+    place.write("marked", "\u{feff}correct horse\n");
+    let run = place.run(&["keygen", "--set", "sha2-128f", "--encrypt", "--passphrase-file", "marked", "-o", "n.pem"]);
+    run.refuses(&["marked begins with a byte order mark", "without a byte order mark"]);
+    place.run(&["pubkey", "e.pem", "--passphrase-file", "marked"]).refuses(&["the passphrase is wrong"]);
     place.run_with(&["pubkey", "-", "--passphrase-file", "-"], b"").refuses(&["standard input is given twice"]);
     keygen(&place, &["--raw"]).refuses(&["--raw", "--encrypt"]);
     let run = place.run(&["keygen", "--set", "sha2-128f", "--passphrase-file", "pass"]);
@@ -93,7 +98,7 @@ fn passphrases_come_from_files_and_descriptors() {
     place.run(&["keygen", "--set", "sha2-128f", "--kdf", "scrypt"]).refuses(&["--encrypt"]);
     let zk = ["keygen", "--scheme", "zkdilithium", "--encrypt", "--passphrase-file", "pass"];
     place.run(&zk).refuses(&["zkDilithium", "--encrypt"]);
-    let names = ["bare", "e.pem", "empty", "k.pem", "long", "m", "p.pem", "pass", "two", "windows", "wrong"];
+    let names = ["bare", "e.pem", "empty", "k.pem", "long", "m", "marked", "p.pem", "pass", "two", "windows", "wrong"];
     assert_eq!(place.names(), names);
 }
 

@@ -266,6 +266,9 @@ fn rows_of_a_table_have_keys_of_their_own() {
     let verdicts: Vec<_> = lines.iter().filter_map(|line| line["verdict"].as_str()).collect();
     assert_eq!(verdicts, ["ok", "ok", "failed", "ok", "error"]);
     assert_eq!((&lines[1]["set"], &lines[1]["signature"]), (&"SLH-DSA-SHAKE-128f".into(), &"b.s".into()));
+    // An editor's byte order mark is no part of the first name.
+    place.write("marked", "\u{feff}p.pem\ta\ta.s\n");
+    assert_eq!(place.run(&["verify", "--table", "marked"]).good().text(), "a: OK\n");
     // Bad rows do not stop the others.
     fs::remove_file(place.path("b.s")).unwrap();
     place.write("sign", "k.pem\ta\ta.s\np.pem\ta\tx\nk2.pem\tb\tb.s\nk.pem\tc\t./b.s\nk.pem\tc\tk2.pem\n");
