@@ -5,7 +5,7 @@ use crate::files::Source;
 use crate::json::{Counts, FileLine, Line, Word};
 use hypergrove::Fingerprint;
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::printer::{Bar, Printer, grouped};
+use hypergrove_lab::printer::{Bar, Printer, Visible, grouped};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -159,7 +159,7 @@ impl<'a> Verdicts<'a> {
                     let comment = format_args!("{}: comment: {comment}", self.files[index]);
                     self.bar.suspend(|| self.printer.note(comment));
                 }
-                name.as_ref().map_or(line.clone(), |name| format!("{line} ({name})"))
+                name.as_ref().map_or(line.clone(), |name| format!("{line} ({})", Visible(name)))
             }
             (_, verdict) => {
                 if let Verdict::Error(failure) = verdict {

@@ -16,15 +16,16 @@
 //! ```
 
 use crate::keys::VerifyingKey;
+use crate::text::{Position, is_raw_private_key, private_key, quoted, without_mark};
 use hypergrove_fips205::Mode;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, Time};
+use jiff::fmt::temporal::Pieces;
 use std::fmt;
 use std::time::SystemTime;
 
-/// Characters of a line that an error quotes.
-const QUOTED: usize = 64;
+/// The conditions of this module and of OpenSSH's lists, in small letters and without hyphens.
+const CONDITIONS: [&str; 5] = ["validafter", "validbefore", "namespace", "namespaces", "certauthority"];
 
 /// A list of signers, in the order of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,11 +36,54 @@ pub struct AllowedSigners(Vec<AllowedSigner>);
 pub struct AllowedSigner {
     name: String,
     key: VerifyingKey,
-    valid_after: Option<SystemTime>,
-    valid_before: Option<SystemTime>,
+    valid_after: Option<Limit>,
+    valid_before: Option<Limit>,
     /// None: all.
     namespaces: Vec<String>,
 }
+
+/// A time, with the words of the list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Limit {
+    at: SystemTime,
+    text: String,
+}
+
+/// Why a signer may not sign.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NotAllowed {
+    /// The key is not valid yet.
+    Early {
+        /// The time of `valid-after`, as the list has it.
+        valid_after: String,
+    },
+    /// The key is no longer valid.
+    Late {
+        /// The time of `valid-before`, as the list has it.
+        valid_before: String,
+    },
+    /// The context is none of the signer's namespaces.
+    Namespace {
+        /// The namespaces.
+        namespaces: Vec<String>,
+    },
+}
+
+impl fmt::Display for NotAllowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotAllowed::Early { valid_after } => write!(f, "the key is valid only from {valid_after} on"),
+            NotAllowed::Late { valid_before } => write!(f, "the key was valid only before {valid_before}"),
+            NotAllowed::Namespace { namespaces } => {
+                let names: Vec<_> = namespaces.iter().map(|name| format!("'{}'", quoted(name))).collect();
+                write!(f, "the key is only for the context {}", names.join(" or "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for NotAllowed {}
 
 /// The error of a list of signers, or of a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,40 +105,57 @@ impl fmt::Display for SignersError {
 
 impl std::error::Error for SignersError {}
 
-/// A beginning of what was read.
-fn quoted(text: &str) -> String {
-    let mut quoted: String = text.chars().take(QUOTED).collect();
-    if quoted.len() < text.len() {
-        quoted.push('…');
-    }
-    quoted
+/// Reads a time: a day, which begins at midnight UTC (`2026-11-23`), or an instant with its offset (`2026-11-23T12:00:00Z`). The last
+/// day is 9999-12-31.
+pub fn time(text: &str) -> Result<SystemTime, SignersError> {
+    instant(text).map_err(|why| {
+        let what = format!("'{}' is no time{why}: write 2026-11-23 or 2026-11-23T12:00:00Z", quoted(text));
+        SignersError { line: 0, what }
+    })
 }
 
-/// Reads a time: a day, which begins at midnight UTC (`2026-11-23`), or an instant with its offset (`2026-11-23T12:00:00Z`).
-pub fn time(text: &str) -> Result<SystemTime, SignersError> {
-    let day = |date: Date| date.to_zoned(TimeZone::UTC).map(|midnight: Zoned| midnight.timestamp());
-    let instant = match text.contains(['T', 't', ' ']) {
-        true => text.parse::<Timestamp>(),
-        false => text.parse::<Date>().and_then(day),
+fn instant(text: &str) -> Result<SystemTime, &'static str> {
+    const DAY: i64 = 86_400;
+    let pieces = Pieces::parse(text).map_err(|_| "")?;
+    let offset = match (pieces.time(), pieces.to_numeric_offset()) {
+        (None, None) => 0,
+        (Some(_), Some(offset)) => i64::from(offset.seconds()),
+        (Some(_), None) => return Err(", since it has no offset"),
+        (None, Some(_)) => return Err(""),
     };
-    let why = |_| {
-        let what = format!("'{}' is no time: write 2026-11-23 or 2026-11-23T12:00:00Z", quoted(text));
-        SignersError { line: 0, what }
+    if offset.abs() >= DAY {
+        return Err(", since its offset is a day or more");
+    }
+    // jiff's own instants end before the last day does. So this is its calendar and the system's clock.
+    let civil = pieces.date().to_datetime(pieces.time().unwrap_or(Time::midnight()));
+    let since = civil.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0)) - SignedDuration::from_secs(offset);
+    let instant = match since.is_negative() {
+        true => SystemTime::UNIX_EPOCH.checked_sub(since.unsigned_abs()),
+        false => SystemTime::UNIX_EPOCH.checked_add(since.unsigned_abs()),
     };
-    instant.map(SystemTime::from).map_err(why)
+    instant.ok_or(", since this system's clock does not know it")
 }
 
 impl AllowedSigners {
     /// Reads a list with one signer on each line. Empty lines and lines that begin with `#` are left out. A line has a name, optionally
     /// `valid-after=TIME`, `valid-before=TIME` and any number of `namespace=CONTEXT`, and the key in the form of
-    /// [`VerifyingKey::to_base64`], separated by spaces. One wrong line is an error of the whole list, because a list that is read in
-    /// part would refuse or allow the wrong signatures.
+    /// [`VerifyingKey::to_base64`], separated by spaces. A byte order mark at the beginning is skipped. One wrong line is an error of the
+    /// whole list, because a list that is read in part would refuse or allow the wrong signatures.
+    ///
+    /// A line without a name is wrong, even if its first word could be a name: no name begins as a condition does. A name has no white
+    /// space of any script. It may have characters that nobody sees: escape them where you show the name.
+    ///
+    /// If the list holds private keys, the error shows nothing of it.
     pub fn parse(text: &[u8]) -> Result<AllowedSigners, SignersError> {
+        if let Some(Position { line, column }) = private_key(text) {
+            return Err(SignersError { line, what: is_private(column) });
+        }
+        let text = without_mark(text);
         let mut signers = Vec::new();
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let wrong = |what: String| SignersError { line: number + 1, what };
-            let line = str::from_utf8(line).map_err(|_| wrong("it is not UTF-8".into()))?.trim_ascii();
-            if !line.is_empty() && !line.starts_with('#') {
+            let line = str::from_utf8(line).map_err(|_| wrong("it is not UTF-8".into()))?;
+            if !matches!(line.trim_ascii().bytes().next(), None | Some(b'#')) {
                 signers.push(signer(line).map_err(wrong)?);
             }
         }
@@ -124,35 +185,87 @@ impl AllowedSigner {
     /// Whether the signer may sign in this mode at this time: not before `valid-after`, before `valid-before`, and with a namespace as
     /// the context if the signer has namespaces.
     pub fn may_sign(&self, mode: Mode<'_>, at: SystemTime) -> bool {
+        self.check(mode, at).is_ok()
+    }
+    /// The same as [`AllowedSigner::may_sign`], with the reason.
+    pub fn check(&self, mode: Mode<'_>, at: SystemTime) -> Result<(), NotAllowed> {
         let context = match mode {
             Mode::Pure { context } | Mode::PreHash { context, .. } | Mode::Digest { context, .. } => Some(context),
             Mode::Internal => None,
         };
         let is_named = self.namespaces.iter().any(|namespace| Some(namespace.as_bytes()) == context);
-        (self.namespaces.is_empty() || is_named)
-            && self.valid_after.is_none_or(|after| at >= after)
-            && self.valid_before.is_none_or(|before| at < before)
+        match (&self.valid_after, &self.valid_before) {
+            _ if !self.namespaces.is_empty() && !is_named => {
+                Err(NotAllowed::Namespace { namespaces: self.namespaces.clone() })
+            }
+            (Some(after), _) if at < after.at => Err(NotAllowed::Early { valid_after: after.text.clone() }),
+            (_, Some(before)) if at >= before.at => Err(NotAllowed::Late { valid_before: before.text.clone() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What an error says of a private key, which it does not show.
+fn is_private(column: usize) -> String {
+    format!(
+        "column {column} looks like a private key; the list takes public keys, as `hypergrove pubkey --line` prints them"
+    )
+}
+
+/// Whether a word is a condition, however it is written: in capitals, in quotes, with a list of others, or without its value.
+fn is_condition(word: &str) -> bool {
+    word.split(',').any(|part| {
+        let name = part.split(['=', ':']).next().unwrap_or(part);
+        let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+        CONDITIONS.contains(&letters.as_str())
+    })
+}
+
+/// A name. What is no name could be a condition that would be lost, so the whole list is wrong.
+fn check_name(name: &str) -> Result<(), String> {
+    let shown = quoted(name);
+    if is_condition(name) {
+        return Err(format!("'{shown}' is a condition, and no name is before it; write the signer's name first"));
+    }
+    // In OpenSSH's lists this keeps a signer out.
+    if name.starts_with('!') {
+        return Err(format!("'{shown}' begins with '!', and names are no patterns; write the signer's name"));
+    }
+    if name.chars().any(char::is_control) {
+        return Err("the name has control characters".into());
+    }
+    // Only spaces and tabs end a word. Behind another space, a condition would be a part of the name.
+    match name.chars().find(|c| c.is_whitespace() || *c == '\u{feff}') {
+        Some(space) => {
+            let code = u32::from(space);
+            Err(format!("the name '{shown}' has white space that is no space (U+{code:04X}); write a space or nothing"))
+        }
+        None => Ok(()),
     }
 }
 
 fn signer(line: &str) -> Result<AllowedSigner, String> {
     let mut words: Vec<&str> = line.split_ascii_whitespace().collect();
+    if let Some(word) = words.iter().find(|word| is_raw_private_key(word.as_bytes())) {
+        let before = line.find(word).map_or(0, |at| line[..at].chars().count());
+        return Err(is_private(before + 1));
+    }
     let (name, key) = match (words.len(), words.pop()) {
         (2.., Some(key)) => (words.remove(0), key),
-        _ => return Err(format!("'{}' is a name without a key, or a key without a name", quoted(line))),
+        _ => return Err(format!("'{}' is a name without a key, or a key without a name", quoted(line.trim_ascii()))),
     };
-    if name.chars().any(char::is_control) {
-        return Err("the name has control characters".into());
-    }
+    check_name(name)?;
     let key = VerifyingKey::from_base64(key).map_err(|error| format!("the key of {}: {error}", quoted(name)))?;
     let mut signer =
         AllowedSigner { name: name.into(), key, valid_after: None, valid_before: None, namespaces: Vec::new() };
     for word in words {
-        let once =
-            |place: &mut Option<SystemTime>, text: &str| match place.replace(time(text).map_err(|error| error.what)?) {
+        let once = |place: &mut Option<Limit>, text: &str| {
+            let limit = Limit { at: time(text).map_err(|error| error.what)?, text: text.into() };
+            match place.replace(limit) {
                 Some(_) => Err(format!("'{}' says a second time what was said before", quoted(word))),
                 None => Ok(()),
-            };
+            }
+        };
         match word.split_once('=') {
             Some(("valid-after", text)) => once(&mut signer.valid_after, text)?,
             Some(("valid-before", text)) => once(&mut signer.valid_before, text)?,
@@ -163,8 +276,8 @@ fn signer(line: &str) -> Result<AllowedSigner, String> {
             }
         }
     }
-    match (signer.valid_after, signer.valid_before) {
-        (Some(after), Some(before)) if after >= before => {
+    match (&signer.valid_after, &signer.valid_before) {
+        (Some(after), Some(before)) if after.at >= before.at => {
             Err("the key is valid at no time: valid-before is not after valid-after".into())
         }
         _ => Ok(signer),
@@ -187,8 +300,25 @@ mod tests {
         assert_eq!(time("1970-01-02"), after(86_400));
         assert_eq!(time("1970-01-01T00:00:07Z"), after(7));
         assert_eq!(time("1970-01-01T02:00:00+01:00"), after(3600));
-        for wrong in ["", "yesterday", "2026-13-01", "2026-02-30", "2026-11-23T12:00:00", "20261123T", "1763900000"] {
-            assert!(time(wrong).is_err(), "{wrong}");
+        assert_eq!(time("1970-01-02T00:00:00+23:59"), after(60));
+        // The last day of all, which many write for ever.
+        assert_eq!(time("9999-12-31"), after(253_402_214_400));
+        assert_eq!(time("9999-12-31T23:59:59Z"), after(253_402_300_799));
+        assert_eq!(time("9999-12-31T23:59:59-01:00"), after(253_402_304_399));
+        assert_eq!(time("1969-12-31T23:59:59Z"), Ok(SystemTime::UNIX_EPOCH - Duration::from_secs(1)));
+        for wrong in
+            ["", "yesterday", "2026-13-01", "2026-02-30", "2026-11-23Z", "20261123T", "1763900000", "10000-01-01"]
+        {
+            let error = time(wrong).expect_err(wrong).to_string();
+            assert_eq!(error, format!("'{wrong}' is no time: write 2026-11-23 or 2026-11-23T12:00:00Z"));
+        }
+        for (wrong, why) in [
+            ("2026-11-23T12:00:00", "it has no offset"),
+            ("2026-11-23T12:00:00+24:00", "its offset is a day or more"),
+            ("2026-11-23T12:00:00-25:59", "its offset is a day or more"),
+        ] {
+            let error = time(wrong).expect_err(wrong).to_string();
+            assert!(error.starts_with(&format!("'{wrong}' is no time, since {why}: write ")), "{error}");
         }
     }
 
@@ -207,6 +337,90 @@ mod tests {
         assert_eq!(may(Mode::Internal, "2025-12-31T23:59:59Z"), [true, false, false]);
         assert_eq!(may(with(b"b"), "2026-01-31T23:59:59Z"), [true, true, true]);
         assert_eq!(may(with(b"ab"), "2026-02-01"), [true, false, false]);
+        let why = |index: usize, mode, at: &str| {
+            let signer = signers.iter().nth(index).unwrap();
+            signer.check(mode, time(at).unwrap()).expect_err("not allowed").to_string()
+        };
+        assert_eq!(why(1, Mode::default(), "2025-12-31"), "the key is valid only from 2026-01-01 on");
+        assert_eq!(why(1, Mode::default(), "2027-01-01"), "the key was valid only before 2026-02-01T00:00:00Z");
+        assert_eq!(why(2, with(b"c"), "2026-01-01"), "the key is only for the context 'a' or 'b'");
+        // A byte order mark is no part of the first name, nor does it hide a comment.
+        for text in [format!("\u{feff}{text}"), format!("\u{feff}alice {word}\n{}", text.replacen("alice", "#", 1))] {
+            let names: Vec<String> =
+                AllowedSigners::parse(text.as_bytes()).unwrap().iter().map(|s| s.name().into()).collect();
+            assert_eq!(names, ["alice", "bob", "carol"]);
+        }
+        let last = AllowedSigners::parse(format!("dora valid-before=9999-12-31 {word}").as_bytes()).unwrap();
+        assert!(last.iter().all(|signer| signer.may_sign(Mode::default(), time("9999-12-30T23:00:00Z").unwrap())));
+    }
+
+    /// Without its name, a line would name a signer after a condition, which would then limit nothing.
+    #[test]
+    fn a_condition_without_a_name_refuses_the_list() {
+        let word = key().to_base64().unwrap();
+        let refused = |name: &str| {
+            let text = format!("alice {word}\n{name} {word}\n");
+            let error = AllowedSigners::parse(text.as_bytes()).expect_err(name);
+            assert_eq!(error.line, 2, "{name}");
+            error.what
+        };
+        for name in [
+            "valid-before=2020-01-01",
+            "valid-after=2030-01-01",
+            "namespace=release",
+            "namespaces=\"release\"",
+            "cert-authority",
+            "CERT-AUTHORITY",
+            "Valid-Before=2020-01-01",
+            "\"valid-before=2020-01-01\"",
+            "'valid-before'=2020-01-01",
+            "valid_before=2020-01-01",
+            "valid\u{2011}before=2020-01-01",
+            "valid-before:2020-01-01",
+            "valid-before",
+            "namespace=",
+            "namespace",
+            "cert-authority,namespaces=release",
+            "alice,valid-before=2020-01-01",
+        ] {
+            let what = refused(name);
+            assert!(what.contains("is a condition, and no name is before it"), "{name}: {what}");
+        }
+        // With spaces around the sign the first word is a condition as well; further words are none.
+        assert!(refused("valid-before = 2020-01-01").contains("'valid-before' is a condition"));
+        assert!(refused("!mallory").contains("names are no patterns"));
+        // These look like a name and a condition, and would be one long name.
+        for space in ['\u{a0}', '\u{2003}', '\u{3000}', '\u{2028}', '\u{feff}'] {
+            let what = refused(&format!("alice{space}valid-before=2020-01-01"));
+            assert!(what.contains("white space that is no space (U+"), "{what}");
+        }
+        assert!(refused("alice Valid-Before=2020-01-01").contains("is none of valid-after="));
+        // Names that have a sign, or a word of a condition, are names.
+        for name in ["bounce+user=example.com@example.org", "namespace@example.org", "validator", "=", "a,b", "Zoë"] {
+            let text = format!("{name} {word}\n");
+            let signers = AllowedSigners::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(signers.iter().next().map(AllowedSigner::name), Some(name));
+        }
+    }
+
+    #[test]
+    fn private_keys_are_refused_and_not_shown() {
+        let private: Vec<u8> = (100..164).collect();
+        let private = crate::SigningKey::from_bytes(&SLH_DSA_SHA2_128F, &private).unwrap();
+        let (word, public) = (private.to_base64().unwrap(), key().to_base64().unwrap());
+        let raw = crate::hexadecimal::to_hex(&private.to_bytes());
+        for (text, place) in [
+            (format!("alice {}", *word), "line 1: column 7 "),
+            (word.to_string(), "line 1: column 1 "),
+            (format!("alice {public}\n  SHA256:x {public} {}\n", *word), "line 2: column 81 "),
+            (format!("alice {public}\n {raw} {public}\n"), "line 2: column 2 "),
+            (format!("alice namespace={} {public}\n", *word), "line 1: column 17 "),
+            ("# a\n-----BEGIN PRIVATE KEY-----\n".into(), "line 2: column 1 "),
+        ] {
+            let error = AllowedSigners::parse(text.as_bytes()).expect_err(place).to_string();
+            assert!(error.starts_with(place) && error.contains("looks like a private key"), "{place}: {error}");
+            assert!(!error.contains(&word[..24]) && !error.contains(&raw[..24]), "{error}");
+        }
     }
 
     #[test]

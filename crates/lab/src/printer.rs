@@ -200,17 +200,38 @@ impl<T: Display> Display for Visible<T> {
 /// Writes the text with the characters escaped that control a terminal, reorder their neighbours or cannot be seen, all of
 /// which could forge a verdict; those in `kept` stay.
 pub fn escape(text: &str, kept: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    text.chars().try_for_each(|c| match c.general_category() {
-        GeneralCategory::Control
-        | GeneralCategory::Format
-        | GeneralCategory::LineSeparator
-        | GeneralCategory::ParagraphSeparator
-            if !kept.contains(c) =>
-        {
-            write!(f, "{}", c.escape_default())
-        }
-        _ => f.write_char(c),
+    text.chars().try_for_each(|c| match is_unseen(c) && !kept.contains(c) {
+        true => write!(f, "{}", c.escape_default()),
+        false => f.write_char(c),
     })
+}
+
+/// Whether a character controls a terminal, reorders its neighbours or cannot be seen. Spaces can be seen.
+fn is_unseen(c: char) -> bool {
+    let category = c.general_category();
+    let is_of_category = matches!(
+        category,
+        GeneralCategory::Control
+            | GeneralCategory::Format
+            | GeneralCategory::LineSeparator
+            | GeneralCategory::ParagraphSeparator
+    );
+    // Unicode's Default_Ignorable_Code_Point of other categories, and the blank of Braille.
+    let is_ignorable = matches!(
+        c,
+        '\u{34f}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2065}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{e0000}'..='\u{e0fff}'
+    );
+    is_of_category || is_ignorable
 }
 
 /// A path as it is shown: characters that nobody sees are escaped.
@@ -304,6 +325,18 @@ mod tests {
         assert_eq!(seconds(0.0483), "48.3 ms");
         assert_eq!(seconds(2.0), "2.00 s");
         assert_eq!(significant(1234.5), "1,235");
+    }
+
+    #[test]
+    fn what_nobody_sees_is_escaped() {
+        let hidden = "\u{7}\r\u{85}\u{ad}\u{34f}\u{61c}\u{115f}\u{17b4}\u{180e}\u{200b}\u{202e}\u{2028}\u{2029}\u{2060}\u{2065}\u{2066}\u{2800}\u{3164}\u{fe0f}\u{feff}\u{ffa0}\u{fff5}\u{e0041}\u{e0100}";
+        for c in hidden.chars() {
+            let shown = Visible(format!("a{c}b")).to_string();
+            assert!(shown.is_ascii() && shown.len() > 3, "{shown:?}");
+        }
+        for seen in ["a\nb", "Grüße", "e\u{301}", "文件\u{3000}名", "ملف", "🔑", "a b"] {
+            assert_eq!(Visible(seen).to_string(), seen);
+        }
     }
 
     #[test]
