@@ -48,6 +48,9 @@ struct EnvelopeFields {
     mode: String,
     /// In hexadecimal.
     context: String,
+    /// As the envelope has it, if it has it as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     comment: Option<String>,
     /// The context that is signed, in hexadecimal.
@@ -104,9 +107,13 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     if let Some(hash) = &report.prehash {
         printer.line(format_args!("mode    HashSLH-DSA with {hash}, no other"))?;
     }
-    if let Some(EnvelopeFields { mode, context, comment, signed_context }) = &report.envelope {
+    if let Some(EnvelopeFields { mode, context, context_text, comment, signed_context }) = &report.envelope {
         printer.line(format_args!("mode    {mode}"))?;
-        printer.line(format_args!("context {}", if context.is_empty() { "empty" } else { context }))?;
+        match context_text {
+            Some(text) => printer.line(format_args!("context '{}'", Visible(text)))?,
+            None if context.is_empty() => printer.line("context empty")?,
+            None => printer.line(format_args!("context {context} in hexadecimal"))?,
+        }
         printer.line(format_args!("signed  {signed_context}, a context over all that the envelope says"))?;
         if let Some(comment) = comment {
             printer.line(format_args!("comment {}", Visible(comment)))?;
@@ -281,6 +288,7 @@ fn of_envelope(file: &KeyFile<'_>, of: &KeyKind) -> Result<Report, Failure> {
     let said = EnvelopeFields {
         mode,
         context: hex::encode(header.context()),
+        context_text: header.context_text().map(str::to_owned),
         comment: header.comment().map(str::to_owned),
         signed_context: hex::encode(header.signed_context()),
     };

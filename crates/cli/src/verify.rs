@@ -11,12 +11,13 @@ use crate::tagged::tagged;
 use crate::verdicts::{Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{table, trees, x509, zkdilithium};
 use hypergrove::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
-use hypergrove::signers::AllowedSigners;
+use hypergrove::signers::{AllowedSigners, NotAllowed};
 use hypergrove::zkdilithium as zk;
 use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyJob, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
+use std::fmt;
 use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         return Err(Failure::new("--root and --extra are about a manifest, and none is given")
             .hint("name it with --manifest, or leave them out"));
     }
-    let keys = Keys::read(args, printer)?;
+    let (keys, left_out) = Keys::read(args, printer)?;
     if let Some(manifest) = &args.manifest {
         return trees::verify(args, manifest, &keys, machine, printer);
     }
@@ -64,6 +65,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         files: &files,
         signatures: &signatures,
         lengths: keys.signatures(),
+        left_out: &left_out,
         messages: Messages::new(machine, args.digest.as_ref()),
         verdicts: &verdicts,
         opened: files.iter().map(|_| OnceLock::new()).collect(),
@@ -98,6 +100,8 @@ struct Verification<'a> {
     signatures: &'a [Source],
     /// Whose signatures the keys verify, and their bytes.
     lengths: Vec<(&'static str, usize)>,
+    /// Who may not sign.
+    left_out: &'a [LeftOut],
     messages: Messages<'a>,
     verdicts: &'a Verdicts<'a>,
     /// The envelopes whose signatures are judged.
@@ -190,7 +194,7 @@ impl Verification<'_> {
         let key = match fitting_key(self.args, envelope, &self.signatures[index], keys)? {
             Ok(key) => key,
             Err(why) => {
-                self.mismatch(index, &why);
+                self.mismatch(index, self.left_out(&why).unwrap_or_else(|| why.to_string()));
                 return Ok(Vec::new());
             }
         };
@@ -226,7 +230,7 @@ impl Verification<'_> {
     /// Takes the verdict on a file.
     fn report(&self, index: usize, verdict: Verdict) {
         match (verdict, self.opened[index].get()) {
-            (Verdict::Invalid, Some(_)) => self.mismatch(index, &Mismatch::Content),
+            (Verdict::Invalid, Some(_)) => self.mismatch(index, Mismatch::Content.to_string()),
             (verdict @ Verdict::Good(_), Some(EnvelopeText { comment, .. })) => {
                 self.verdicts.tell_with(index, verdict, comment.clone().map(Remark::Comment));
             }
@@ -241,8 +245,17 @@ impl Verification<'_> {
         self.report(index, Verdict::Error(failure));
     }
 
-    fn mismatch(&self, index: usize, mismatch: &Mismatch) {
-        let advice = Advice { sentence: mismatch.to_string(), command: None };
+    /// What is said of the key of an envelope if the list names it, and its signer may not sign.
+    fn left_out(&self, mismatch: &Mismatch) -> Option<String> {
+        let Mismatch::Key { signed } = mismatch else { return None };
+        let lines: Vec<_> =
+            self.left_out.iter().filter(|left_out| left_out.key == *signed).map(LeftOut::to_string).collect();
+        let why = || format!("signer left out: the envelope is of the key {signed}; {}", lines.join("; "));
+        (!lines.is_empty()).then(why)
+    }
+
+    fn mismatch(&self, index: usize, sentence: String) {
+        let advice = Advice { sentence, command: None };
         self.verdicts.tell_with(index, Verdict::Invalid, Some(advice.into()));
     }
 
@@ -371,6 +384,19 @@ fn tries<'k, K>(index: usize, keys: &[&'k Candidate<'_, K>]) -> impl Iterator<It
     })
 }
 
+/// A signer of the list who may not sign at this time, or with this context.
+pub(crate) struct LeftOut {
+    name: String,
+    key: Fingerprint,
+    why: NotAllowed,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.why)
+    }
+}
+
 /// A public key that may have signed.
 pub(crate) struct Candidate<'a, K> {
     key: K,
@@ -386,10 +412,10 @@ pub(crate) enum Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// All that the arguments name.
-    fn read<'a>(args: &'a Verify, printer: &Printer) -> Result<Keys<'a>, Failure> {
+    /// All that the arguments name, and the signers of the list who may not sign.
+    fn read<'a>(args: &'a Verify, printer: &Printer) -> Result<(Keys<'a>, Vec<LeftOut>), Failure> {
         let mode = args.message.mode()?;
-        let (mut slh_dsa, mut zkdilithium) = (Vec::new(), Vec::new());
+        let (mut slh_dsa, mut zkdilithium, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         let by = |set, fingerprint: Fingerprint, name| Arc::new(SignedBy { set, fingerprint, name });
         let of_slh_dsa = |key: VerifyingKey, name: Option<String>, origin: Origin| -> Result<_, Failure> {
             let by = by(key.params().name, key.fingerprint(), name);
@@ -431,19 +457,21 @@ impl Keys<'_> {
                 Failure::new(error.to_string()).of(&source).hint("mend the line, or comment it out with #")
             })?;
             let at = args.at.unwrap_or_else(SystemTime::now);
-            let (allowed, others): (Vec<_>, Vec<_>) = signers.iter().partition(|signer| signer.may_sign(mode, at));
-            for signer in others {
-                printer.detail(format_args!("left out: {}, at this time or with this context", signer.name()));
+            for signer in signers.iter() {
+                let (name, key) = (signer.name().to_owned(), signer.key());
+                match signer.check(mode, at) {
+                    Ok(()) => slh_dsa.push(of_slh_dsa(key.clone(), Some(name), Origin::List)?),
+                    Err(why) => left_out.push(LeftOut { name, key: key.fingerprint(), why }),
+                }
             }
-            if allowed.is_empty() && slh_dsa.is_empty() && zkdilithium.is_empty() {
-                return Err(Failure::new(format!("{source} allows nobody to sign at this time with this context"))
+            left_out.iter().for_each(|signer| printer.detail(format_args!("left out: {signer}")));
+            if slh_dsa.is_empty() && zkdilithium.is_empty() {
+                let first = left_out.first().map_or(String::new(), |signer| format!("; {signer}"));
+                return Err(Failure::new(format!("{source} allows nobody to sign at this time with this context{first}"))
                     .hint("name the signer's context with --context, or another time with --at; --verbose lists who is left out"));
             }
-            for signer in allowed {
-                slh_dsa.push(of_slh_dsa(signer.key().clone(), Some(signer.name().into()), Origin::List)?);
-            }
         }
-        match (slh_dsa.is_empty(), zkdilithium.is_empty()) {
+        let keys = match (slh_dsa.is_empty(), zkdilithium.is_empty()) {
             (false, false) => {
                 Err(Failure::new("the keys are of SLH-DSA and of zkDilithium, one run takes one scheme's")
                     .hint("verify twice, with the keys of one scheme each"))
@@ -461,7 +489,8 @@ impl Keys<'_> {
                 slh_dsa.sort_by_key(|candidate: &Candidate<'_, VerifyingKey>| candidate.key.prehash().is_some());
                 Ok(Keys::SlhDsa(slh_dsa))
             }
-        }
+        };
+        Ok((keys?, left_out))
     }
 
     /// Whose signatures they verify, and their bytes.

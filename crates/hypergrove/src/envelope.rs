@@ -184,6 +184,10 @@ impl Header {
     pub fn context(&self) -> &[u8] {
         &self.context
     }
+    /// The context as the envelope's line has it; `None` if it is empty, or if the line has hexadecimal.
+    pub fn context_text(&self) -> Option<&str> {
+        text_of(&self.context)
+    }
     /// The key that signed.
     pub fn key(&self) -> Fingerprint {
         self.key

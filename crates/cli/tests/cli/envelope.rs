@@ -116,6 +116,45 @@ fn a_wrong_key_a_wrong_context_and_a_changed_file_are_told_apart() {
     assert!(line["diagnosis"].as_str().unwrap().contains("wrong context"), "{line}");
 }
 
+/// Whose envelope it is is known, and why the list does not allow it.
+#[test]
+fn an_envelope_of_a_signer_who_is_left_out_says_who_and_why() {
+    let place = place();
+    place.run(&["keygen", "--set", "sha2-128f", "-o", "o.pem", "--pubout", "o.pub"]).good();
+    let [bob, carol] = ["p.pem", "o.pub"].map(|key| place.run(&["pubkey", key, "--line"]).good().text().to_owned());
+    place.run(&[&SIGN[..], &["m", "--context", "release"]].concat()).good();
+    let verify = |conditions: &str, context: &str, more: &[&str]| {
+        place.write("signers", format!("carol {carol}bob {conditions} {bob}"));
+        let args = ["verify", "m", "--allowed-signers", "signers", "--context", context];
+        place.run(&[&args, more].concat())
+    };
+    verify("namespace=release", "release", &[]).good();
+    for (conditions, context, why) in [
+        ("namespace=nightly namespace=other", "release", "bob: the key is only for the context 'nightly' or 'other'"),
+        ("namespace=release", "nightly", "bob: the key is only for the context 'release'"),
+        ("valid-before=2020-01-01", "release", "bob: the key was valid only before 2020-01-01"),
+        ("valid-after=9999-12-31", "release", "bob: the key is valid only from 9999-12-31 on"),
+    ] {
+        let run = verify(conditions, context, &[]).exits(1);
+        assert_eq!(run.text(), "m: FAILED\n");
+        let begins = "diagnosis: m: signer left out: the envelope is of the key SHA256:";
+        assert!(run.stderr.starts_with(begins) && run.stderr.contains(why), "{why}: {}", run.stderr);
+        let run = verify(conditions, context, &["--json"]).exits(1);
+        let line: Value = serde_json::from_str(run.text().lines().next().unwrap()).unwrap();
+        assert!(line["diagnosis"].as_str().unwrap().ends_with(why), "{line}");
+        // Alone on the list, nobody is left.
+        place.write("signers", format!("bob {conditions} {bob}"));
+        let run = place.run(&["verify", "m", "--allowed-signers", "signers", "--context", context]);
+        run.refuses(&["signers allows nobody to sign", why]);
+    }
+    // A key that the list does not name is another one, and who has two lines may sign by one of them.
+    place.write("signers", format!("carol {carol}"));
+    let run = place.run(&["verify", "m", "--allowed-signers", "signers", "--context", "release"]).exits(1);
+    assert!(run.stderr.contains("wrong key: the envelope is of the key SHA256:"), "{}", run.stderr);
+    place.write("signers", format!("bob namespace=other {bob}bob namespace=release {bob}"));
+    place.run(&["verify", "m", "--allowed-signers", "signers", "--context", "release"]).good();
+}
+
 #[test]
 fn envelopes_of_many_files_and_of_all_kinds_of_messages() {
     let place = place();
@@ -214,7 +253,7 @@ fn inspect_shows_what_an_envelope_says() {
         "kind    signature of SLH-DSA-SHA2-128f\n",
         "format  envelope, 17,088 bytes",
         "mode    pure",
-        "context 72656c65617365",
+        "context 'release'\n",
         "comment a \\u{202e}comment",
         &context,
     ];
@@ -223,8 +262,17 @@ fn inspect_shows_what_an_envelope_says() {
     }
     let report: Value = serde_json::from_str(place.run(&["inspect", "m.sig", "--json"]).good().text()).unwrap();
     assert_eq!((&report["comment"], &report["signed_context"]), (&json!("a \u{202e}comment"), &json!(context)));
+    assert_eq!((&report["context"], &report["context_text"]), (&json!("72656c65617365"), &json!("release")));
     assert_eq!(report["parts"][0]["hex"], hex::encode(&bare[..16]));
     place.run(&["inspect", "m.sig", "--set", "shake-128f"]).refuses(&["is an envelope of SLH-DSA-SHA2-128f"]);
+    // Where the envelope has hexadecimal, so has the report.
+    for (context, shown) in
+        [("00ff", "context 00ff in hexadecimal\n"), ("", "context empty\n"), ("e280ae", "context '\\u{202e}'\n")]
+    {
+        place.run(&[&SIGN[..], &["m", "--context-hex", context]].concat()).good();
+        let run = place.run(&["inspect", "m.sig"]).good();
+        assert!(run.text().contains(shown), "{shown}: {}", run.text());
+    }
 }
 
 /// The page's vectors: the tool makes these files and no others, and an independent crate verifies what is in them.

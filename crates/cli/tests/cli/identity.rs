@@ -128,6 +128,50 @@ fn lists_of_signers_say_who_has_signed() {
     verify(&list, &["--at", "noon"]).refuses(&["'noon' is no time"]);
     place.run(&["verify", "by-a", "--key", "a.pub", "--at", "2020-01-01"]).refuses(&["--allowed-signers"]);
     place.run(&["verify", "by-a", "--allowed-signers", "absent"]).refuses(&["cannot read absent"]);
+    // A limit whose name was forgotten would name a signer, and limit nothing.
+    for condition in ["valid-before=2020-01-01", "Namespace=other", "cert-authority"] {
+        let run = verify(&format!("bob {b}\n{condition} {a}\n"), &release);
+        run.refuses(&["signers: line 2: '", "is a condition, and no name is before it", "hint: mend the line"]);
+    }
+    let list = format!("alice valid-before=9999-12-31 {a}\nbob {b}\n");
+    verify(&list, &[&release[..], &["--at", "9999-12-30T23:30:00Z"]].concat()).good();
+    let run = verify(&list, &[&release[..], &["--at", "9999-12-31T00:00:00Z"]].concat()).exits(1);
+    assert_eq!(run.text(), "by-a: FAILED\nby-b: OK (bob)\n");
+    verify(&list, &["--at", "2026-11-23T12:00:00+25:00"]).refuses(&["is no time, since its offset is a day or more"]);
+    // As some editors begin a file: the mark is no part of the first name.
+    assert_eq!(verify(&format!("\u{feff}{list}"), &release).good().text(), "by-a: OK (alice)\nby-b: OK (bob)\n");
+    // The error says what is too long.
+    let run = verify(&format!("{list}{}", "# no signer\n".repeat(90_000)), &release);
+    run.refuses(&["signers has more than 1,048,576 bytes, the most that a list of signers may have"]);
+}
+
+/// Two names that look alike are told apart, and none reorders its line.
+#[test]
+fn names_of_signers_are_shown_without_characters_that_nobody_sees() {
+    let place = place();
+    let word = word(&place, "a.pub");
+    for (name, shown) in [
+        ("al\u{202e}ice", "al\\u{202e}ice"),
+        ("al\u{200b}ice", "al\\u{200b}ice"),
+        ("al\u{ad}ice", "al\\u{ad}ice"),
+        ("alice\u{e0041}", "alice\\u{e0041}"),
+        ("alice\u{fe0f}", "alice\\u{fe0f}"),
+        ("alice\u{3164}", "alice\\u{3164}"),
+        ("Zoë@例え.jp", "Zoë@例え.jp"),
+    ] {
+        place.write("signers", format!("{name} {word}\ncarol valid-before=2020-01-01 {word}\n"));
+        let run = place.run(&["verify", "by-a", "--context", "release", "--allowed-signers", "signers"]).good();
+        assert_eq!(run.text(), format!("by-a: OK ({shown})\n"));
+        place.write("signers", format!("{name} valid-before=2020-01-01 {word}\ncarol {word}\n"));
+        let run = place.run(&["verify", "-v", "by-a", "--context", "release", "--allowed-signers", "signers"]).good();
+        let left_out = format!("left out: {shown}: the key was valid only before 2020-01-01\n");
+        assert!(run.stderr.contains(&left_out), "{}", run.stderr);
+    }
+    for name in ["al\u{2028}ice", "al\u{2029}ice", "al\u{a0}ice", "al\u{85}ice", "al\u{b}ice"] {
+        place.write("signers", format!("{name} {word}\n"));
+        let run = place.run(&["verify", "by-a", "--context", "release", "--allowed-signers", "signers"]);
+        run.refuses(&["signers: line 1: the name "]).shows_no(&name[2..name.len() - 3]);
+    }
 }
 
 /// Such a key implies its pre-hash; whatever else is asked of it is refused.
