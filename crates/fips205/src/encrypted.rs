@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use der::asn1::{ObjectIdentifier, OctetStringRef};
+use der::asn1::{ObjectIdentifier, OctetStringRef, UintRef};
 use der::pem::{LineEnding, PemLabel};
 use der::{AnyRef, Decode, Document, Reader, SliceReader, Tag, Tagged};
 use pkcs8::EncryptedPrivateKeyInfoRef;
@@ -49,7 +49,8 @@ pub struct EncryptedSigningKey {
 impl EncryptedSigningKey {
     /// scrypt's N·r at most when a key is read: its memory is 128 times that, 256 MiB.
     pub const MAX_SCRYPT_MEMORY: u64 = 1 << 21;
-    /// scrypt's N·r·p at most when a key is read: eight times what OWASP recommends, some seconds.
+    /// scrypt's N·r·p at most when a key is read: eight times what OWASP recommends, some seconds. By themselves, r and p are at most
+    /// 65,535: the decoder has no room for more.
     pub const MAX_SCRYPT_WORK: u64 = 1 << 23;
     /// PBKDF2's iterations at most when a key is read: some seconds.
     pub const MAX_ITERATIONS: u32 = 10_000_000;
@@ -202,8 +203,41 @@ fn supported(der: &[u8]) -> der::Result<Result<(), KeyError>> {
             if ![pbes2::AES_128_CBC_OID, pbes2::AES_192_CBC_OID, pbes2::AES_256_CBC_OID].contains(&cipher.oid) {
                 return unsupported(cipher.oid);
             }
-            Ok(Ok(()))
+            check_room(&kdf)
         })
+    })
+}
+
+/// Refuses costs that the decoder's numbers have no room for. The decoder would say that this is no key.
+fn check_room(kdf: &AlgorithmIdentifierRef<'_>) -> der::Result<Result<(), KeyError>> {
+    // What a number is called, its bytes at most, and the limit.
+    let numbers = match kdf.oid {
+        pbes2::SCRYPT_OID => vec![
+            ("scrypt with N", 8, format!("N·r = {}", EncryptedSigningKey::MAX_SCRYPT_MEMORY)),
+            ("scrypt with r", 2, format!("r = {}", u16::MAX)),
+            ("scrypt with p", 2, format!("p = {}", u16::MAX)),
+        ],
+        _ => vec![("PBKDF2 with iterations", 4, format!("{}", EncryptedSigningKey::MAX_ITERATIONS))],
+    };
+    let Some(parameters) = kdf.parameters else { return Ok(Ok(())) };
+    parameters.sequence(|reader| {
+        let _salt: AnyRef<'_> = reader.decode()?;
+        let mut checked = Ok(());
+        for (name, room, limit) in numbers {
+            let number = UintRef::decode(reader)?;
+            if number.as_bytes().len() > room && checked.is_ok() {
+                let value = number
+                    .as_bytes()
+                    .iter()
+                    .try_fold(0u128, |value, byte| value.checked_mul(256).map(|value| value | u128::from(*byte)));
+                let value = value.map_or("a number above 2^128".into(), |value| value.to_string());
+                checked = Err(KeyError::Costly { cost: format!("{name} = {value}"), limit });
+            }
+        }
+        while !reader.is_finished() {
+            AnyRef::decode(reader)?;
+        }
+        Ok(checked)
     })
 }
 

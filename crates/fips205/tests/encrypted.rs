@@ -112,6 +112,45 @@ fn pbkdf2(iteration_count: u32) -> Vec<u8> {
     with_kdf(Pbkdf2Params { salt, iteration_count, key_length: None, prf }.into())
 }
 
+/// The same of numbers that have no room in the types above: a function's identifier, and what follows the salt.
+fn with_numbers(kdf: &[u8], numbers: &[&[u8]]) -> Vec<u8> {
+    let tlv = |tag: u8, parts: &[&[u8]]| {
+        let value = parts.concat();
+        let length = u8::try_from(value.len()).unwrap();
+        let header = if length < 0x80 { vec![tag, length] } else { vec![tag, 0x81, length] };
+        [header, value].concat()
+    };
+    let numbers: Vec<u8> = numbers.iter().flat_map(|number| tlv(2, &[number])).collect();
+    let salt = tlv(4, &[&[1; 16]]);
+    let kdf = tlv(0x30, &[&tlv(6, &[kdf]), &tlv(0x30, &[&salt, &numbers])]);
+    let cipher = tlv(0x30, &[b"\x06\x09\x60\x86\x48\x01\x65\x03\x04\x01\x2a", &tlv(4, &[&[0; 16]])]);
+    let scheme = tlv(0x30, &[b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0d", &tlv(0x30, &[&kdf, &cipher])]);
+    tlv(0x30, &[&scheme, &tlv(4, &[&[7; 96]])])
+}
+
+const SCRYPT: &[u8] = b"\x2b\x06\x01\x04\x01\xda\x47\x04\x0b";
+const PBKDF2: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0c";
+
+/// They are within N·r and N·r·p, or far above: both times it is the number that is refused, and not the file.
+#[test]
+fn costs_without_room_are_named() {
+    assert_eq!(with_numbers(SCRYPT, &[&[2], &[1], &[1]]), scrypt(2, 1, 1));
+    for (kdf, numbers, cost, limit) in [
+        (SCRYPT, &[&[2][..], &[1, 0, 0], &[1]][..], "scrypt with r = 65536", "r = 65535"),
+        (SCRYPT, &[&[2], &[1], &[1, 0, 0]], "scrypt with p = 65536", "p = 65535"),
+        (SCRYPT, &[&[2], &[1], &[0x20, 0, 0]], "scrypt with p = 2097152", "p = 65535"),
+        (SCRYPT, &[&[1, 0, 0, 0, 0, 0, 0, 0, 0], &[8], &[1]], "scrypt with N = 18446744073709551616", "N·r = 2097152"),
+        (SCRYPT, &[&[2], &[1; 17], &[1]], "scrypt with r = a number above 2^128", "r = 65535"),
+        (PBKDF2, &[&[1, 0, 0, 0, 0]], "PBKDF2 with iterations = 4294967296", "10000000"),
+    ] {
+        let refused = EncryptedSigningKey::read(&with_numbers(kdf, numbers)).unwrap_err();
+        assert_eq!(refused, KeyError::Costly { cost: cost.into(), limit: limit.into() });
+        let text = format!("this encrypted private key asks for {cost}, at most {limit} is computed");
+        assert_eq!(refused.to_string(), text);
+    }
+    assert!(EncryptedSigningKey::read(&with_numbers(SCRYPT, &[&[2], &[0, 0xff, 0xff], &[16]])).is_ok());
+}
+
 /// A file decides how long its reader computes: hostile ones are refused before anything is computed.
 #[test]
 fn costs_are_bounded() {
