@@ -81,6 +81,16 @@ fn a_table_of_keys_is_a_line_of_json() {
     assert_eq!(place.names(), ["alone", "keys", "public"]);
 }
 
+/// As editors of some systems write it: what follows is read, and judged by what it is.
+#[test]
+fn a_byte_order_mark_is_no_part_of_json() {
+    let place = Place::new();
+    place.write("marked", "\u{feff}{}");
+    place.run(&["acvp", "marked"]).refuses(&["marked is no ACVP prompt: missing field"]);
+    place.run(&["kat", "marked"]).refuses(&["marked is no file of zkDilithium's cases: missing field"]);
+    place.run(&["report", "marked", "-o", "page"]).refuses(&["marked, line 1: what was not verified does not count"]);
+}
+
 #[test]
 fn sums_are_checked_in_json() {
     let place = Place::new();
