@@ -210,7 +210,7 @@ HG_MUST_CHECK hg_status hg_private_key_check(const hg_engine *engine, const hg_p
  * other. */
 typedef struct hg_cache_options {
     size_t size;
-    /* As many layers as fit into so many bytes: none if not even one fits. */
+    /* As many layers as fit into so many bytes, and at most as many as can be cached: none if not even one fits. */
     uint64_t memory;
     /* Layers, from the top. */
     uint32_t layers;

@@ -560,6 +560,12 @@ static void cached(void)
         TRUE(hg_private_key_cached_layers(made) == layers);
         hg_private_key_free(made);
     }
+    /* Sizes for more layers than can be cached: those that can be cached need more memory than the engine has. */
+    const uint64_t large[] = {UINT64_C(4) << 40, UINT64_C(1) << 63, UINT64_MAX};
+    for (int i = 0; i < 3; i++) {
+        options.memory = large[i];
+        IS(HG_OUT_OF_MEMORY, hg_private_key_cache(engine, key, &options, &made), "memory");
+    }
     OK(hg_private_key_cache(engine, key, NULL, &other));
     TRUE(hg_private_key_cached_layers(key) == 0 && hg_private_key_cached_layers(other) == 1);
     TRUE(hg_private_key_cached_layers(NULL) == 0 && hg_private_key_cached_layers(zk_key) == 0);

@@ -5,7 +5,7 @@ use crate::choice::Chosen;
 use crate::planner::bucket;
 use crate::{Axis, Backend, Choice, Device, Error, Hasher, Knowledge, Policy, PolicySource, Program, ZkDilithium};
 use hypergrove_fips205::Params;
-use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes};
+use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes, most_cached_layers};
 use hypergrove_zkdilithium::Op as ZkOp;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -659,14 +659,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn plan(group: Group) -> Result<Plan, Error> {
     let Kind::SlhDsa { params: p, op, cached_layers: layers } = group.kind else { unreachable!("a group of SLH-DSA") };
-    let can_be_cached = |layers: usize| p.hp * (layers - 1) < 32 && cache_bytes(p, layers).is_some();
+    let most = most_cached_layers(p);
     let possible = match op {
         Op::Sign => layers == 0 || layers <= p.d && cache_bytes(p, layers).is_some(),
-        Op::Cache => (1..=p.d).contains(&layers) && can_be_cached(layers),
+        Op::Cache => (1..=most).contains(&layers),
         Op::Keygen | Op::Verify => layers == 0,
     };
     if !possible {
-        let most = (1..=p.d).take_while(|layers| can_be_cached(*layers)).count();
         let what =
             format!("{layers} cached layers of {p}, of which at most {most} can be cached; ask for so many or fewer");
         return Err(Error::Value { what });

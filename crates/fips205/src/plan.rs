@@ -229,6 +229,11 @@ pub fn cache_bytes(p: &Params, layers: usize) -> Option<usize> {
     trees.checked_mul((2usize << p.hp) - 1)?.checked_mul(p.n)
 }
 
+/// The most layers that [`Plan::cache`] takes: of the lowest one the trees' number fits 32 bits, and all nodes fit a `usize`.
+pub fn most_cached_layers(p: &Params) -> usize {
+    (1..=p.d).take_while(|layers| p.hp * (layers - 1) < 32 && cache_bytes(p, *layers).is_some()).count()
+}
+
 macro_rules! of_each_primitive {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
@@ -415,6 +420,19 @@ mod tests {
         assert_eq!(Plan::new(p, Op::Sign).with_cached_layers(0), Plan::new(p, Op::Sign));
         assert_eq!(cache_bytes(p, 2), Some((1 + 8) * 15 * 16));
         assert_eq!(cache_bytes(p, 22), None);
+    }
+
+    /// The sizes of more layers fit a `usize`, but no plan has so many trees.
+    #[test]
+    fn no_set_caches_more_layers_than_it_has_or_a_plan_takes() {
+        assert_eq!([most_cached_layers(&SLH_DSA_SHA2_128F), most_cached_layers(&SLH_DSA_SHA2_192F)], [11, 11]);
+        for p in PARAMETER_SETS {
+            let most = most_cached_layers(p);
+            assert!((1..=p.d).contains(&most), "{p}");
+            assert_eq!(Plan::cache(p, most).stages.len(), most, "{p}");
+        }
+        #[cfg(target_pointer_width = "64")]
+        assert!(cache_bytes(&SLH_DSA_SHA2_128F, 19).is_some());
     }
 
     #[test]

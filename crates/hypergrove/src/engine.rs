@@ -15,7 +15,7 @@ use hypergrove_engine::scheduler::{
     Fault, KnowledgeSource, Options, Queue, QueuedJob, Scale, Scheduler, Stats, Wake, Worker, slots,
 };
 use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, Policy, PolicySource, Timing};
-use hypergrove_fips205::plan::{Op, Rates, cache_bytes};
+use hypergrove_fips205::plan::{Op, Rates, cache_bytes, most_cached_layers};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 #[cfg(feature = "tables")]
 use hypergrove_tune::table::{Source, TableKnowledge};
@@ -472,10 +472,12 @@ impl Engine {
         Ok(key.with_nodes(layers, nodes))
     }
 
-    /// Returns the same key with as many of its top layers as fit into `bytes`; see [`Engine::cache`].
+    /// Returns the same key with as many of its top layers as fit into `bytes`, and at most as many as can be cached; see
+    /// [`Engine::cache`]. If the layers need more memory than the engine has, that is an error.
     pub fn cache_within(&self, key: &SigningKey, bytes: usize) -> Result<SigningKey, Error> {
         let p = key.params();
-        let layers = (1..=p.d).take_while(|layers| cache_bytes(p, *layers).is_some_and(|needs| needs <= bytes)).count();
+        let fits = |layers: &usize| cache_bytes(p, *layers).is_some_and(|needs| needs <= bytes);
+        let layers = (1..=most_cached_layers(p)).take_while(fits).count();
         self.cache(key, layers)
     }
 

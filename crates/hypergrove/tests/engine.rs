@@ -382,6 +382,13 @@ fn caching_changes_no_signature() {
     for layers in [10, 12, 22] {
         assert!(matches!(engine.cache(&f, layers), Err(Error::Value { .. } | Error::OutOfMemory { .. })), "{layers}");
     }
+    // A large size is no error of its own: the layers that can be cached are what does not fit the engine's memory.
+    for bytes in [4 << 40, 1 << 63, usize::MAX] {
+        for key in [&f, &key(&SLH_DSA_SHA2_128S, 1)] {
+            let why = engine.cache_within(key, bytes).unwrap_err();
+            assert!(matches!(why, Error::OutOfMemory { .. }), "{bytes}: {why}");
+        }
+    }
 }
 
 #[test]

@@ -142,7 +142,8 @@ impl PrivateKey {
     }
 
     /// A copy of the key that keeps the nodes of its top layers: it makes the same signatures in less time. `layers`: how many, by
-    /// default one; 0 drops the nodes. `memory`: as many layers as fit into so many bytes, none if not even one fits. The nodes are no secret.
+    /// default one; 0 drops the nodes. `memory`: as many layers as fit into so many bytes, and at most as many as can be
+    /// cached; none if not even one fits. The nodes are no secret.
     /// to_pem, to_der and to_raw do not write them.
     #[pyo3(signature = (*, layers=None, memory=None, engine=None))]
     fn cache(

@@ -52,6 +52,9 @@ def test_cached_layers(key: PrivateKey) -> None:
     ]:
         with pytest.raises(error, match=text):
             key.cache(**options)
+    for size in (4 << 40, 1 << 63, 2**64 - 1):
+        with pytest.raises(MemoryError):
+            key.cache(memory=size)
     with pytest.raises(ValueError, match="layers: 23, and SLH-DSA-SHA2-128f has 22; give fewer"):
         key.cache_size(23)
     with pytest.raises(ValueError, match="more than memory can have"):

@@ -143,6 +143,10 @@ fn caches_do_not_change_signatures() {
     assert_eq!(signed(&["--cache-layers", "2"]), plain);
     assert_eq!(signed(&["--cache-memory", "16K"]), plain);
     assert_eq!(signed(&["--cache-memory", "1"]), plain);
+    for size in ["4T", "8388608T", "18446744073709551615"] {
+        let large = [&sign(&["m", "-o", "-"])[..], &["--cache-memory", size]].concat();
+        place.run(&large).refuses(&["memory", "hint: "]);
+    }
     assert_eq!(signed(&["--threads", "1", "--isa", "portable"]), plain);
     assert_eq!(signed(&["--backend", "reference"]), plain);
     // Many files are signed with the top tree cached.
