@@ -11,6 +11,9 @@ pub struct Record {
     /// The study that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub study: Option<String>,
+    /// The trial that it is, where versions of the code were compared: `bench` writes none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
     /// SLH-DSA, zkDilithium or SHA-256.
     pub scheme: String,
     /// The parameter set.

@@ -1,5 +1,6 @@
 //! What was measured, as one page with pictures.
 
+mod best;
 mod charts;
 mod page;
 mod plot;

@@ -183,6 +183,9 @@ fn the_page_is_whole_and_needs_nothing_else() {
     ] {
         assert!(page.contains(words), "{words}");
     }
+    // Words of a table are not broken: it scrolls.
+    let cells = page.split("th,td{").nth(1).unwrap().split('}').next().unwrap();
+    assert!(!cells.contains("anywhere") && !cells.contains("break"), "{cells}");
     let broken = format!("studies.jsonl, line {}: EOF", run(1.0).lines().count() + 1);
     assert!(page.contains(&broken), "{broken}");
     assert!(!page.contains("NaN") && !page.contains("inf\""));
@@ -253,6 +256,120 @@ fn numbers_that_no_machine_has_are_left_out() {
     }
 }
 
+/// A run of this repository.
+fn recorded(name: &str) -> String {
+    format!("{}/../../bench/runs/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The text of the headline's tiles, without tags.
+fn headline(page: &str) -> Vec<String> {
+    let sections = page.split("<section class=\"headline\"").skip(1).filter_map(|rest| rest.split("</section>").next());
+    let text = sections.collect::<String>();
+    let words = text.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text.trim());
+    words.filter(|text| !text.is_empty()).map(String::from).collect()
+}
+
+/// The chart of shares takes what the headline takes: rows too, so that all operations are in it.
+#[test]
+fn the_headline_and_the_chart_tell_one_story() {
+    let place = Place::new();
+    let run = place.run(&["report", &recorded("2026-11-24-h200")]).good();
+    let (page, words) = (run.text(), headline(run.text()));
+    assert_eq!(words[0], "NVIDIA H200", "trials have no name of their own: {words:?}");
+    assert!(
+        words.iter().filter(|word| *word == "NVIDIA H200").count() == 1 && !page.contains("<h2><span>"),
+        "{words:?}"
+    );
+    for share in ["88 %", "80 %", "97 %"] {
+        assert!(words.contains(&format!("{share} of peak")), "{share}: {words:?}");
+    }
+    assert!(words.contains(&"batches of 262,144 by rows, device-reachable memory".into()), "{words:?}");
+    let chart = page.split("id=\"roofline\"").nth(1).unwrap();
+    assert!(chart.contains("SHA2-128f: sign 88 %, verify 80 %, keygen 97 %"), "{chart}");
+    for words in
+        ["sign 86 %", "zkDilithium: sign 37 %, verify 41 %, keygen 47 %", "an iterator", "rows, ordinary memory"]
+    {
+        assert!(chart.contains(words), "{words}");
+    }
+    // Notes have code.
+    assert!(page.contains("<code>raw.jsonl</code>: rows of both schemes"));
+    let about = page.split("<section class=\"runs\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(!about.contains('`'), "{about}");
+}
+
+/// Two headlines are compared as they stand, pairs only by one way of the jobs; the page states both rules.
+#[test]
+fn headlines_are_compared_by_a_rule_that_is_stated() {
+    let place = Place::new();
+    let run = place.run(&["report", &recorded("2026-11-21-h200"), &recorded("2026-11-24-h200")]).good();
+    let words = headline(run.text());
+    let times = |text: &str| words.iter().filter(|word| *word == text).count();
+    assert_eq!((times("NVIDIA H200"), times("1.31×")), (2, 0), "{words:?}");
+    assert_eq!(times("1.31× the headline of 2026-11-21-h200"), 1, "{words:?}");
+    assert!(words.iter().filter(|word| word.contains(": SHA2-128f (2026-11-2")).count() == 2, "{words:?}");
+    for rule in [
+        "in whatever way the jobs came",
+        "whatever the way of their jobs",
+        "Only measurements of one kind are compared",
+    ] {
+        assert!(run.text().contains(rule), "{rule}");
+    }
+    let pairs = run.text().split("id=\"c1-compared\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(pairs.contains("SHA2-128f verify: ") && pairs.contains("1.07×") && !pairs.contains("trial"), "{pairs}");
+    assert!(!headline(place.run(&["report", &recorded("2026-11-21-h200")]).good().text()).concat().contains('×'));
+}
+
+/// Curves of two devices are not one curve.
+#[test]
+fn callers_of_each_device_have_their_own_picture() {
+    let place = Place::new();
+    let callers = |device: &str| {
+        let shape = "16 callers, without tickets";
+        record(json!({ "study": "callers", "device": device, "callers": 16, "shape": shape })).to_string() + "\n"
+    };
+    place.write("run.jsonl", callers("A CPU") + &callers("a GPU"));
+    place.run(&["report", "run.jsonl", "-o", "page.html", "--svg", "pictures"]).good();
+    let mut names: Vec<_> = fs::read_dir(place.path("pictures"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names.retain(|name| name.ends_with("-rate.svg"));
+    let of = |device: &str| format!("callers-{device}-slh-dsa-sha2-128f-sign-rate.svg");
+    assert_eq!(names, ["a-cpu", "a-gpu"].map(of));
+}
+
+/// A rate of few jobs, of a part of a batch or of many callers is no headline, nor is that of a trial where there is a benchmark.
+#[test]
+fn a_small_batch_is_no_headline() {
+    let place = Place::new();
+    let study = |name: &str, batch: u64, rate: f64| {
+        record(json!({ "study": name, "batch": batch, "median_s": batch as f64 / rate })).to_string() + "\n"
+    };
+    let page = |lines: &[String]| {
+        place.write("run.jsonl", lines.concat());
+        headline(place.run(&["report", "run.jsonl"]).good().text())
+    };
+    let few = [study("crossover", 8, 9000.0), study("functions", 64, 9500.0), study("callers", 4096, 9900.0)];
+    let words = page(&[&few[..], &[study("crossover", 8192, 8000.0)]].concat());
+    assert!(words.contains(&"8,000".into()) && words.contains(&"batches of 8,192 by an iterator".into()), "{words:?}");
+    let words = page(&[study("functions", 64, 9500.0), study("ladder", 1, 1000.0)]);
+    assert!(words.contains(&"signatures, one alone".into()) && !words.concat().contains("batches"), "{words:?}");
+    let trial = |more: Value| {
+        let mut trial = record(json!({ "trial": "1/base", "batch": 1024, "median_s": 0.1 }));
+        trial.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let fields = ["device", "backend", "detail", "limit_fraction"];
+        trial.as_object_mut().unwrap().retain(|field, _| !fields.contains(&&field[..]));
+        trial.to_string() + "\n"
+    };
+    // The name is that of the same device in other records; without any it is the device's number.
+    let words = page(&[study("host", 4096, 7000.0), trial(json!({}))]);
+    assert!(words[0] == "A &amp; B &lt;GPU&gt;" && words.contains(&"7,000".into()), "{words:?}");
+    let words = page(&[trial(json!({}))]);
+    assert!(words[..2] == ["cuda:0", ": SHA2-128f"] && words.contains(&"10,240".into()), "{words:?}");
+    assert_eq!(page(&[trial(json!({ "devices": [] }))])[0], "a device without a name");
+}
+
 /// What a person would try: every stop of the Tab key, the arrows on a figure, the button; and whether anything sticks out.
 const PROBE: &str = r#"
 <script>
@@ -285,6 +402,15 @@ window.addEventListener('load', () => {
       const down = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
       if (across > 1 && down > 4) failures.push('overlap: ' + a + ' and ' + b);
     }));
+  }
+  if (window.innerWidth > 700) for (const cell of document.querySelectorAll('th, td')) {
+    for (const word of cell.textContent.matchAll(/[^\s-]+/g)) {
+      const range = document.createRange();
+      range.setStart(cell.firstChild, word.index);
+      range.setEnd(cell.firstChild, word.index + word[0].length);
+      const tops = new Set([...range.getClientRects()].map(line => Math.round(line.top)));
+      if (tops.size > 1) failures.push('broken: ' + word[0]);
+    }
   }
   const colours = [];
   for (let i = 0; i < 3; i++) { button.click(); colours.push(root.dataset.theme + getComputedStyle(document.body).backgroundColor); }

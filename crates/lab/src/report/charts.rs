@@ -14,6 +14,7 @@ mod throughput;
 
 use crate::printer::{grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
+use crate::report::best::{OPS, best, stands};
 use crate::report::plot::{
     Axis, Bar, Bars, Drawing, Look, Plot, Point, Scale, Series, Value, counted, ratio, share, timed,
 };
@@ -61,7 +62,7 @@ pub(crate) struct Table {
 const UNKNOWN: &str = "–";
 
 /// What studies call the planner's own policy.
-const TUNED: &str = "tuned";
+pub(crate) const TUNED: &str = "tuned";
 
 /// All sections that a run has records for.
 pub(crate) fn sections(run: &Run) -> Vec<Section> {
@@ -145,7 +146,7 @@ fn shape_name(record: &Record) -> String {
 }
 
 /// How a record's jobs reached the engine.
-fn through(record: &Record) -> &'static str {
+pub(crate) fn through(record: &Record) -> &'static str {
     match record.rows.as_deref() {
         None => "an iterator",
         Some("device") => "rows, device-reachable memory",
@@ -175,9 +176,10 @@ fn key(record: &Record) -> String {
     let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
     let cached = if record.cached_layers > 0 { format!("{} cached", record.cached_layers) } else { String::new() };
     let redundant = if record.redundant { "redundant" } else { "" };
-    let rows = if record.rows.is_some() { "rows" } else { "" };
+    let rows = record.rows.as_ref().map_or("", |memory| if memory == "device" { "device rows" } else { "rows" });
+    let trial = record.trial.as_ref().map_or(String::new(), |trial| format!("trial {trial}"));
     let several = if record.devices.len() > 1 { format!("{} devices", record.devices.len()) } else { String::new() };
-    let parts = [short(&record.set), &record.op, &batch, &shape, &cached, redundant, rows, &several, &study];
+    let parts = [short(&record.set), &record.op, &batch, &shape, &cached, redundant, rows, &several, &study, &trial];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 

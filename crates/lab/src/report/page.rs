@@ -1,11 +1,18 @@
 //! The report as one page that needs nothing else.
 
 use crate::printer::{grouped, seconds, significant};
-use crate::record::Record;
-use crate::report::charts::{Group, Section, by, compared, sections, short};
+use crate::report::best::{Headline, HeadlineRate, headlines};
+use crate::report::charts::{Group, Section, compared, sections, short, through};
 use crate::report::plot::{Room, STYLE, verbatim};
 use crate::report::read::Run;
 use maud::{DOCTYPE, Markup, html};
+
+/// What the headline is.
+const HEADLINE: &str = "The headline is the fastest measurement of each operation on one device, in whatever way the jobs came. Small batches, \
+    cached layers and redundancy do not count, and studies and trials count only where there is no plain benchmark.";
+/// How headlines are compared.
+const HEADLINES: &str = "Two headlines of a device are compared as they stand, whatever the way of their jobs. The comparison below pairs \
+    measurements of one way only.";
 
 /// What a run or a comparison shows.
 pub(crate) struct PagePart {
@@ -37,6 +44,7 @@ pub(crate) fn parts(runs: &[Run]) -> Vec<PagePart> {
 
 pub(crate) fn page(runs: &[Run], parts: &[PagePart]) -> String {
     let title = runs.iter().map(|run| &run.name[..]).collect::<Vec<_>>().join(" · ");
+    let all = headlines(runs);
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -68,7 +76,10 @@ pub(crate) fn page(runs: &[Run], parts: &[PagePart]) -> String {
                     }
                 }
                 main #content {
-                    @for run in runs { (headline(run, runs.len() > 1)) }
+                    @for (i, (run, headlines)) in runs.iter().zip(&all).enumerate() {
+                        (headline(run, headlines, (i > 0).then(|| (&runs[0], &all[0][..])), runs.len() > 1))
+                    }
+                    @if !all.iter().all(Vec::is_empty) { p.reading { (HEADLINE) @if runs.len() > 1 { " " (HEADLINES) } } }
                     section.runs aria-label=(if runs.len() > 1 { "Runs" } else { "The run" }) { @for run in runs { (about(run, runs.len() > 1)) } }
                     @for part in parts {
                         @if parts.len() > 1 { h2.part { (part.title) } }
@@ -99,68 +110,69 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> String {
     all.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// What the headline says of an op.
-const OPS: &[(&str, &str)] =
-    &[("sign", "signatures"), ("verify", "verifications"), ("keygen", "key pairs"), ("hash", "messages")];
 /// Devices in the headline.
 const DEVICES: usize = 4;
 
-/// What was measured, on what, how fast, and how near the limit: for each device its best rates with the set that has most records.
-fn headline(run: &Run, several: bool) -> Markup {
-    let known = |op: &str| OPS.iter().any(|(known, _)| *known == op);
-    let plain = |record: &&Record| {
-        let one = record.devices.len() < 2 && record.callers.is_none();
-        known(&record.op) && one && record.cached_layers == 0 && !record.redundant
-    };
-    let devices = by(run.records.iter().filter(plain), |record| (record.device.clone(), record.detail.clone()));
+/// What was measured, on what, how fast, and how near the limit. A run after the first says how many times as fast its headline is.
+fn headline(run: &Run, headlines: &[Headline<'_>], first: Option<(&Run, &[Headline<'_>])>, several: bool) -> Markup {
     html! {
-        @if !devices.is_empty() {
+        @if !headlines.is_empty() {
             section.headline aria-label="Headline" {
-                @for ((device, detail), records) in devices.iter().take(DEVICES) {
-                    @let (set, tiles) = tiles(records);
-                    h2 { (device) span { ", " (detail) ": " (short(&set)) @if several { " (" (run.name) ")" } } }
-                    div.tiles { @for (noun, many, one) in &tiles { (tile(noun, *many, *one)) } }
+                @for headline in headlines.iter().take(DEVICES) {
+                    h2 {
+                        (headline.device)
+                        span {
+                            @if !headline.detail.is_empty() { ", " (headline.detail) }
+                            ": " (short(&headline.set))
+                            @if several { " (" (run.name) ")" }
+                        }
+                    }
+                    div.tiles {
+                        @for rate in &headline.rates {
+                            @let ratio = first.and_then(|(first, others)| Some((&first.name[..], headline.ratio(rate, others)?)));
+                            (tile(rate, ratio))
+                        }
+                    }
                 }
             }
         }
     }
 }
 
-/// A rate of the headline: its noun, the best batch and the best single job.
-type Tile<'a> = (&'static str, Option<&'a Record>, Option<&'a Record>);
-
-/// The set that has most of a device's records, of several the first, and its best rates.
-fn tiles<'a>(records: &[&'a Record]) -> (String, Vec<Tile<'a>>) {
-    // Studies go through shapes that nobody would use: where there are plain benchmarks, they count.
-    let plain: Vec<&Record> = records.iter().copied().filter(|record| record.study.is_none()).collect();
-    let records = if plain.is_empty() { records.to_vec() } else { plain };
-    let sets = by(records, |record| record.set.clone());
-    let (set, records) = sets.into_iter().rev().max_by_key(|(_, records)| records.len()).unwrap_or_default();
-    let best = |op: &str, alone: bool| {
-        let of_op = records.iter().filter(|record| record.op == op && (record.batch == 1) == alone);
-        of_op.max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)).copied()
-    };
-    let found = OPS.iter().map(|(op, noun)| (*noun, best(op, false), best(op, true)));
-    (set, found.filter(|(_, many, one)| many.or(*one).is_some()).collect())
-}
-
-/// One rate of the headline.
-fn tile(noun: &str, many: Option<&Record>, one: Option<&Record>) -> Markup {
+/// One rate of the headline, and how many times it is that of another run.
+fn tile(rate: &HeadlineRate<'_>, ratio: Option<(&str, f64)>) -> Markup {
     html! {
         div.tile {
-            @if let Some(record) = many {
+            @if let Some(record) = rate.many {
                 p.rate { (significant(record.ops_per_s)) }
-                p { (noun) " a second" }
+                p { (rate.noun) " a second" }
                 @if let Some(fraction) = record.limit_fraction {
                     div.near { i style={ "width:" (format!("{:.0}", (100.0 * fraction).clamp(0.0, 100.0))) "%" } {} }
                     p.how { (format!("{:.0} %", 100.0 * fraction)) " of peak" }
                 }
-                p.how { "batches of " (grouped(record.batch as u64)) }
+                p.how { "batches of " (grouped(record.batch as u64)) " by " (through(record)) }
+                @if let Some((first, ratio)) = ratio { p.how { (format!("{ratio:.2}×")) " the headline of " (first) } }
             }
-            @if let Some(record) = one {
-                @if many.is_none() { p.rate { (seconds(record.median_s)) } }
-                p.how { "one alone: " (seconds(record.median_s)) }
+            @if let Some(record) = rate.one {
+                @if rate.many.is_none() {
+                    p.rate { (seconds(record.median_s)) }
+                    p { (rate.noun) ", one alone" }
+                } @else {
+                    p.how { "one alone: " (seconds(record.median_s)) }
+                }
             }
+        }
+    }
+}
+
+/// Text with `code` in it, as notes have it.
+fn prose(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    // One at the end without another before it is a character like all others.
+    let last = parts.len() - 1;
+    html! {
+        @for (i, part) in parts.iter().enumerate() {
+            @if i % 2 == 0 { (part) } @else if i == last { "`" (part) } @else { code { (part) } }
         }
     }
 }
@@ -172,7 +184,7 @@ fn about(run: &Run, several: bool) -> Markup {
     html! {
         article {
             @if several { h2 { (run.name) } }
-            @for paragraph in run.setup.split("\n\n").filter(|text| !text.trim().is_empty()) { p { (paragraph) } }
+            @for paragraph in run.setup.split("\n\n").filter(|text| !text.trim().is_empty()) { p { (prose(paragraph)) } }
             dl {
                 dt { "records" } dd { (run.records.len()) }
                 dt { "device" } dd { (distinct(records.clone().map(|record| &record.device[..]))) }
@@ -193,7 +205,7 @@ fn about(run: &Run, several: bool) -> Markup {
                         @for record in &run.skipped {
                             li {
                                 (distinct([record.study.as_deref().unwrap_or(""), &record.set, &record.op, record.shape.as_deref().unwrap_or("")].into_iter()))
-                                ": " (record.skipped.as_deref().unwrap_or_default())
+                                ": " (prose(record.skipped.as_deref().unwrap_or_default()))
                             }
                         }
                     }

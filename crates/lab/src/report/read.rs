@@ -72,7 +72,25 @@ impl Run {
             return Err(Failure::new(format!("{} has no record of a measurement{bad}", PathDisplay(path)))
                 .hint("`hypergrove bench --json` and `hypergrove bench --study NAME --json` write records"));
         }
+        name_devices(&mut run.records);
         Ok(run)
+    }
+}
+
+/// Records of trials have the ids of their devices and no name. The name is that of other records of the run, else the ids.
+fn name_devices(records: &mut [Record]) {
+    let (named, nameless): (Vec<&mut Record>, Vec<_>) =
+        records.iter_mut().partition(|record| !record.device.is_empty());
+    for record in nameless {
+        match named.iter().find(|other| other.devices == record.devices) {
+            Some(other) => {
+                record.backend.clone_from(&other.backend);
+                record.device.clone_from(&other.device);
+                record.detail.clone_from(&other.detail);
+            }
+            None if record.devices.is_empty() => record.device = "a device without a name".into(),
+            None => record.device = record.devices.join(", "),
+        }
     }
 }
 

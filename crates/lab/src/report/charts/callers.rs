@@ -9,9 +9,19 @@ fn way(record: &Record) -> String {
 }
 
 pub(super) fn callers(run: &Run) -> Section {
+    let groups = by(of_study(run, "callers"), |record| record.device.clone());
+    Section {
+        id: "callers",
+        title: "Many callers",
+        reading: "Callers bring one job at a time. Without tickets each job is a batch of its own; with tickets callers share batches.",
+        groups: groups.into_iter().map(|(device, records)| of_device(device, records)).collect(),
+    }
+}
+
+fn of_device(device: String, records: Vec<&Record>) -> Group {
     let mut group = Group::default();
     let mut rows = Vec::new();
-    for ((set, op), records) in by(of_study(run, "callers"), |record| (record.set.clone(), record.op.clone())) {
+    for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for record in &records {
             let time = |time: Option<f64>| time.map_or(UNKNOWN.into(), seconds);
             rows.push(vec![
@@ -50,20 +60,9 @@ pub(super) fn callers(run: &Run) -> Section {
         for (name, y, series) in pictures {
             let title = format!("{} {op}", short(&set));
             let plot = Plot { title, x: counts("callers", Scale::Log), y, series, rules: Vec::new() };
-            group.figures.push(Figure { name: slug(&["callers", &set, &op, name]), drawing: plot.into() });
+            group.figures.push(Figure { name: slug(&["callers", &device, &set, &op, name]), drawing: plot.into() });
         }
     }
-    let groups = if rows.is_empty() {
-        Vec::new()
-    } else {
-        let heads = vec!["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"];
-        group.table = Some(Table { heads, words: 3, rows });
-        vec![group]
-    };
-    Section {
-        id: "callers",
-        title: "Many callers",
-        reading: "Callers bring one job at a time. Without tickets each job is a batch of its own; with tickets callers share batches.",
-        groups,
-    }
+    let heads = vec!["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"];
+    Group { title: device, table: Some(Table { heads, words: 3, rows }), ..group }
 }

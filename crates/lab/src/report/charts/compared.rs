@@ -69,7 +69,8 @@ pub(crate) fn compared(first: &Run, second: &Run) -> Section {
     Section {
         id: "compared",
         title: "Two runs compared",
-        reading: "Right of the line the second run is faster. If a run has an operation several times, for example by several \
+        reading: "Right of the line the second run is faster. Only measurements of one kind are compared: the same operation, set, study \
+            and way of the jobs: rows in ordinary memory, device rows in memory that devices reach, or else an iterator. If a run has one several times, for example by several \
             instruction sets, the fastest counts. A whisker is half the quartile spread of both runs together: if it crosses the \
             line, there is no difference.",
         groups,
