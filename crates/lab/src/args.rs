@@ -1,9 +1,12 @@
 //! The arguments of `bench` and `tune`, and those that all commands take to choose the machine.
 
+use crate::study;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, Command, ValueEnum};
 use hypergrove::{BACKENDS, Isa, Op, PARAMETER_SETS, Params, UnknownSet};
 use hypergrove_tune::search::{SEARCHES, Search};
+use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,7 +29,7 @@ pub struct MachineOptions {
     #[arg(long, global = true, value_name = "LIST", value_delimiter = ',', value_parser = device)]
     pub device: Vec<DeviceName>,
     /// Compute on the CPU with this instruction set: one that `hypergrove devices` lists, or auto for the fastest
-    #[arg(long, global = true, value_name = "NAME", value_parser = isa, default_value = "auto")]
+    #[arg(long, global = true, value_name = "NAME", value_parser = Listed::new(isa, isas), hide_possible_values = true, default_value = "auto")]
     pub isa: IsaName,
     /// How long the tool waits for a GPU, at least, before it gives the GPU up, for example 90s or 5m. If 100 times the predicted time
     /// of the jobs is longer, the tool waits that long
@@ -70,7 +73,7 @@ pub struct IsaName(pub Option<Isa>);
 #[derive(Args)]
 pub struct Bench {
     /// Parameter sets, separated by commas; `all` means the twelve of FIPS 205
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Listed::new(sets, || ["all"].into_iter().chain(set_names())), hide_possible_values = true, default_value = "all")]
     pub set: Vec<Sets>,
     /// The signature scheme; by default slh-dsa
     #[arg(long, value_name = "NAME", conflicts_with = "set")]
@@ -116,10 +119,11 @@ pub struct Bench {
     pub redundancy: Redundancy,
     /// Measure a study: throughput, ladder, functions, sha256, crossover, callers, cache-depth, multi-gpu, host or limits. A
     /// measurement that has no device is named and left out. --set, --op and --batch narrow the study
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["cache_layers", "redundant"])]
+    #[arg(long, value_name = "NAME", value_parser = Listed::new(study_name, study::names), hide_possible_values = true, conflicts_with_all = ["cache_layers", "redundant"])]
     pub study: Option<String>,
-    /// Measure only one set of the study, and of each list only the first, the middle and the last value
-    #[arg(long, requires = "study")]
+    /// Measure only one set, the first, and of each list of a study, of --sha256 and of --callers only the first, the middle and the last
+    /// value. Without --seconds, measurements are as short as three runs allow
+    #[arg(long)]
     pub quick: bool,
     /// Begin no measurement of the study after this many seconds; by default, there is no limit
     #[arg(long, value_name = "S", value_parser = positive, requires = "study")]
@@ -137,7 +141,7 @@ pub struct Bench {
 #[derive(Args)]
 pub struct Tune {
     /// Parameter sets, separated by commas; `all` means the twelve of FIPS 205
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = sets, default_value = "all")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Listed::new(sets, || ["all"].into_iter().chain(set_names())), hide_possible_values = true, default_value = "all")]
     pub set: Vec<Sets>,
     /// Operations, separated by commas
     #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
@@ -250,6 +254,50 @@ pub struct Sets(pub Vec<&'static Params>);
 /// The sets that may be used: toy sets are there only where tests built them in.
 pub fn known_sets() -> impl Iterator<Item = &'static Params> {
     PARAMETER_SETS.iter().copied().filter(|p| !p.is_toy())
+}
+
+/// A parser of names, which are listed so that completions offer them. It may know more names than the list has, such as short ones.
+#[derive(Clone)]
+pub struct Listed<P> {
+    parser: P,
+    names: Vec<&'static str>,
+}
+
+impl<P> Listed<P> {
+    /// Parses as `parser` does, and lists these names.
+    pub fn new<I: IntoIterator<Item = &'static str>>(parser: P, names: impl FnOnce() -> I) -> Listed<P> {
+        Listed { parser, names: names().into_iter().collect() }
+    }
+}
+
+impl<P: TypedValueParser> TypedValueParser for Listed<P> {
+    type Value = P::Value;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<P::Value, clap::Error> {
+        self.parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.names.iter().copied().map(PossibleValue::new)))
+    }
+}
+
+fn set_names() -> impl Iterator<Item = &'static str> {
+    known_sets().map(|p| p.name)
+}
+
+/// The parser of a set's name.
+pub fn set() -> impl TypedValueParser<Value = &'static Params> {
+    Listed::new(str::parse::<&'static Params>, set_names)
+}
+
+fn isas() -> impl Iterator<Item = &'static str> {
+    ["auto"].into_iter().chain(Isa::available().into_iter().map(Isa::name))
+}
+
+/// Whether there is such a study is found out later.
+fn study_name(name: &str) -> Result<String, Infallible> {
+    Ok(name.into())
 }
 
 fn sets(name: &str) -> Result<Sets, UnknownSet> {

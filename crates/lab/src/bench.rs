@@ -14,7 +14,9 @@ use hypergrove::{Device, Op, Params};
 use std::time::Duration;
 
 /// Seconds for each measurement by default.
-const SECONDS: f64 = 1.0;
+pub(crate) const SECONDS: f64 = 1.0;
+/// Seconds for each measurement of `--quick`.
+const QUICK_SECONDS: f64 = 0.02;
 
 /// Measures what the arguments ask for.
 pub fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -35,14 +37,34 @@ pub fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
 }
 
 impl Bench {
-    /// Time for each measurement that no study sets.
-    pub(crate) fn budget(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds.unwrap_or(SECONDS))
+    /// Time for a measurement that takes so many seconds if nothing else is asked.
+    pub(crate) fn budget(&self, seconds: f64) -> Duration {
+        let quick = if self.quick { seconds.min(QUICK_SECONDS) } else { seconds };
+        Duration::from_secs_f64(self.seconds.unwrap_or(quick))
+    }
+
+    /// The sets, or of `--quick` the first.
+    fn sets(&self) -> Vec<&'static Params> {
+        let sets = self.set.iter().flat_map(|sets| sets.0.iter().copied());
+        sets.take(if self.quick { 1 } else { usize::MAX }).collect()
+    }
+
+    /// All values of a list, or of `--quick` the first, the middle and the last.
+    pub(crate) fn some<T: Clone>(&self, list: &[T]) -> Vec<T> {
+        if self.quick { thin(list) } else { list.to_vec() }
+    }
+}
+
+/// The first, the middle and the last.
+fn thin<T: Clone>(list: &[T]) -> Vec<T> {
+    match list {
+        [] | [_] | [_, _] => list.to_vec(),
+        [first, .., last] => vec![first.clone(), list[list.len() / 2].clone(), last.clone()],
     }
 }
 
 fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
-    let sets: Vec<&'static Params> = args.set.iter().flat_map(|sets| sets.0.iter().copied()).collect();
+    let sets = args.sets();
     if let Some(p) = sets.iter().find(|p| p.d < args.cache_layers) {
         return Err(Failure::new(format!("--cache-layers {}: {p} has {} layers", args.cache_layers, p.d)));
     }
@@ -52,7 +74,7 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
     for p in sets {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
-            let (batch, budget, rows) = (args.batch, args.budget(), args.rows);
+            let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
             let question = Question { params: p, op, batch, cached_layers, budget, rows };
             let measured = measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
@@ -80,11 +102,12 @@ fn many_callers(args: &Bench, options: &MachineOptions, printer: &Printer) -> Re
         printer.note(format_args!("{machine}; callers: {}{delayed}; hypergrove {VERSION} at {COMMIT}", way.name()));
         printer.line(callers_row(heads))?;
     }
-    for params in args.set.iter().flat_map(|sets| sets.0.iter().copied()) {
+    for params in args.sets() {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
-            for callers in args.callers.iter().copied() {
+            for callers in args.some(&args.callers) {
                 let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
-                let question = callers::Question { params, op, cached_layers, callers, way, budget: args.budget() };
+                let question =
+                    callers::Question { params, op, cached_layers, callers, way, budget: args.budget(SECONDS) };
                 let measured = callers::measure(&engine, question)
                     .map_err(|failure| failure.of(format_args!("{params} {}", op_name(op))))?;
                 let record = measured.record(&engine, question);
@@ -125,7 +148,7 @@ fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
         let said: Vec<_> = policy.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         head(args, printer, &format!("{}, {} threads{}", devices.join("; "), engine.threads(), said.concat()))?;
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
-            let question = lattice::Question { op, batch: args.batch, budget: args.budget(), rows: args.rows };
+            let question = lattice::Question { op, batch: args.batch, budget: args.budget(SECONDS), rows: args.rows };
             let measured = lattice::measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{NAME} {}", op_name(op))))?;
             let lattice::Measured { measurement, poseidon_per_s, poseidon_limit } = measured;
@@ -190,4 +213,14 @@ fn tell(args: &Bench, printer: &Printer, record: &Record, measured: &Measurement
 fn row(cells: [&str; 9]) -> String {
     let [set, op, batch, median, min, spread, rate, fraction, kernels] = cells;
     format!("{set:<20} {op:<6} {batch:>6} {median:>9} {min:>9} {spread:>7} {rate:>11} {fraction:>9} {kernels:>11}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_values_stand_for_all() {
+        assert_eq!((thin(&[1, 2, 3, 4, 5]), thin(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
+    }
 }

@@ -1,6 +1,7 @@
 //! SHA-256 of equal messages, measured: `hypergrove bench --sha256`.
 
 use crate::args::{Bench, MachineOptions};
+use crate::bench::SECONDS;
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Printer, percent, seconds, significant};
@@ -235,8 +236,8 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
             let threads = [(THREADS, threads)];
             let all = if policy.iter().any(|(name, _)| *name == THREADS) { &[][..] } else { &threads };
             let policy = Policy([all, &policy].concat());
-            for &size in &args.sha256 {
-                let (size, budget, timeout) = (size as usize, args.budget(), options.device_timeout);
+            for size in args.some(&args.sha256) {
+                let (size, budget, timeout) = (size as usize, args.budget(SECONDS), options.device_timeout);
                 let point = Point { size, count: args.batch, policy: policy.clone(), budget, timeout };
                 let sample = sha256_point(&*backend, &device, bounds, &point)?;
                 if args.json {

@@ -2,7 +2,7 @@
 
 mod definition;
 
-pub(crate) use definition::definition;
+pub(crate) use definition::{definition, names};
 
 use self::definition::{
     CallersRow, EngineRow, HashRow, JobInput, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Value, choices,
@@ -34,14 +34,6 @@ const HASH_SECONDS: f64 = 0.2;
 const QUICK_MESSAGES: usize = 1024;
 /// How long the rates of one instruction set are measured.
 const RATES_TIME: Duration = Duration::from_millis(300);
-
-/// The first, the middle and the last.
-fn thin<T: Clone>(list: &[T]) -> Vec<T> {
-    match list {
-        [] | [_] | [_, _] => list.to_vec(),
-        [first, .., last] => vec![first.clone(), list[list.len() / 2].clone(), last.clone()],
-    }
-}
 
 /// Batches in an order whose every beginning covers them all: each sixteenth of them, then each eighth, and so on.
 fn spread(batches: &[usize]) -> Vec<usize> {
@@ -239,7 +231,7 @@ impl Study<'_> {
     }
 
     fn some<T: Clone>(&self, list: &[T]) -> Vec<T> {
-        if self.args.quick { thin(list) } else { list.to_vec() }
+        self.args.some(list)
     }
 
     /// The policies of a row on a device.
@@ -253,8 +245,7 @@ impl Study<'_> {
     }
 
     fn budget(&self, seconds: f64) -> Duration {
-        let quick = if self.args.quick { seconds.min(0.02) } else { seconds };
-        Duration::from_secs_f64(self.args.seconds.unwrap_or(quick))
+        self.args.budget(seconds)
     }
 
     fn threads(&self) -> usize {
@@ -771,9 +762,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_batches_stand_for_all() {
+    fn every_beginning_of_the_batches_covers_them() {
         let steps = Numbers::Steps { first: 1024, last: 65536, step: 1024 };
-        assert_eq!((thin(&[1, 2, 3, 4, 5]), thin(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
         let spread = spread(&steps.all(|| 0));
         assert_eq!((spread.len(), &spread[..6]), (64, &[16384, 32768, 49152, 65536, 8192, 24576][..]));
     }

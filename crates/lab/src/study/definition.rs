@@ -247,10 +247,15 @@ pub(super) struct Choice {
     pub(super) axes: BTreeMap<String, Value>,
 }
 
+/// The names of all studies.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    DEFINITIONS.iter().map(|(name, _)| *name)
+}
+
 /// The definition of this name.
 pub(crate) fn definition(name: &str) -> Result<Definition, Failure> {
     let Some((_, text)) = DEFINITIONS.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<_> = DEFINITIONS.iter().map(|(name, _)| *name).collect();
+        let known: Vec<_> = names().collect();
         return Err(
             Failure::new(format!("there is no study '{name}'")).hint(format!("the studies are {}", known.join(", ")))
         );
