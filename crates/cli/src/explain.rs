@@ -2,21 +2,33 @@
 
 use crate::args::{Explain, MachineOptions};
 use hypergrove::backend::{Forest, Size, Stage};
-use hypergrove::{PolicySource, Rates};
+use hypergrove::{Engine, Explanation, PolicySource, Rates};
 use hypergrove_lab::args::op_name;
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::machine::{self, Limits, rates_json, work_json};
-use hypergrove_lab::printer::{Printer, grouped, seconds, significant};
+use hypergrove_lab::machine::{self, Limits, Waits, rates_json, work_json};
+use hypergrove_lab::printer::{Printer, grouped, percent, seconds, significant};
+use hypergrove_lab::stopwatch::{Question, measure};
 use serde_json::json;
+use std::time::Duration;
+
+/// Seconds that the jobs which are tried out take together, or one job if it takes longer: a longer run says no more.
+const TRIED: f64 = 0.1;
+/// Time for the timed runs; at least three are timed.
+const BUDGET: Duration = Duration::from_millis(200);
+/// The machine is busy if threads wait this part of their time for a core. On an idle machine it is a hundredth.
+const BUSY: f64 = 0.1;
 
 pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let engine = machine::engine(options, printer)?;
-    engine.calibrate(args.set)?;
+    // Before anything ran: what runs teach the engine is not what a command begins with.
     let explanation = engine.explain(args.set, args.op.op(), args.batch)?;
-    let limits = Limits::measure(&engine, options);
+    let before = Waits::now();
+    let limits = try_out(args, &explanation, &engine, options)?;
+    let waited = Waits::share_since(before);
+    let Explanation { predicted, predicted_by, .. } = engine.explain(args.set, args.op.op(), args.batch)?;
     let ideal = limits.seconds(&explanation.work, explanation.threads).map(|seconds| seconds * args.batch as f64);
     let used = engine.devices();
-    let predicted = explanation.predicted.map(|time| time.as_secs_f64());
+    let predicted = predicted.map(|time| time.as_secs_f64());
     let source = match explanation.policy_source {
         PolicySource::Default => "the backend's defaults",
         PolicySource::Table => "measured, from a table",
@@ -36,9 +48,9 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
             "devices": used.iter().map(hypergrove::Device::id).collect::<Vec<_>>(),
             "threads": explanation.threads, "stages": stages, "policy": policy, "policy_source": source,
             "policy_why": explanation.policy_why, "device_why": explanation.device_why, "crossover": explanation.crossover,
-            "device_free": explanation.device_free, "predicted_by": explanation.predicted_by,
+            "device_free": explanation.device_free, "predicted_by": predicted_by,
             "work": work_json(&explanation.work), "rates": limits.core.as_ref().map(rates_json),
-            "ideal_s": ideal, "predicted_s": predicted,
+            "ideal_s": ideal, "predicted_s": predicted, "waited": waited,
             "memory": {
                 "budget": explanation.memory.budget, "program": explanation.memory.program, "output_a_job": explanation.memory.output,
                 "sub_batch": explanation.memory.sub_batch,
@@ -96,10 +108,42 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
     line("ideal", ideal.map_or("-".into(), |ideal| format!("{} for all jobs at these rates", seconds(ideal))))?;
     let predicted = predicted.map_or("nothing is known of this machine yet".into(), |time| {
         let share = ideal.map_or(String::new(), |ideal| format!(", {:.0} % of the ideal", 100.0 * ideal / time));
-        format!("{} for all jobs{share}, from {}", seconds(time), explanation.predicted_by)
+        format!("{} for all jobs{share}, from {predicted_by}", seconds(time))
     });
     line("predicted", predicted)?;
+    if let Some(waited) = waited.filter(|waited| *waited > BUSY) {
+        let share = percent(waited);
+        line(
+            "",
+            format!("the machine is busy: threads waited {share} of their time for a core; it is faster when idle"),
+        )?;
+    }
     Ok(Exit::Good)
+}
+
+/// Has the engine do what is explained, so that it can predict the time; measures how fast the devices hash.
+fn try_out(
+    args: &Explain,
+    explanation: &Explanation,
+    engine: &Engine,
+    options: &MachineOptions,
+) -> Result<Limits, Failure> {
+    let (params, op) = (args.set, args.op.op());
+    if explanation.device.memory > 0 {
+        // A table has the times of such a device, or keys tell them: kernels of the operation would have to be compiled first.
+        engine.calibrate(params)?;
+        return Ok(Limits::measure(engine, options));
+    }
+    let limits = Limits::measure(engine, options);
+    let ideal = limits.seconds(&explanation.work, explanation.threads).unwrap_or(TRIED);
+    let jobs = ((TRIED / ideal) as usize).clamp(1, explanation.memory.sub_batch.max(1));
+    let question = Question { params, op, batch: Some(jobs), cached_layers: 0, budget: BUDGET, rows: None };
+    match measure(engine, question, options) {
+        Ok(measured) => Ok(measured.limits),
+        // The operation is explained all the same.
+        Err(why) if why.is_memory => Ok(limits),
+        Err(why) => Err(why),
+    }
 }
 
 /// The hashes that take part.

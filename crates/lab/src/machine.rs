@@ -339,6 +339,34 @@ impl Limits {
     }
 }
 
+/// How long this process's threads have computed, and how long they have waited for a core.
+pub struct Waits {
+    ran: u64,
+    waited: u64,
+}
+
+impl Waits {
+    /// Until now, where the system reports it: Linux does.
+    pub fn now() -> Option<Waits> {
+        let mut waits = Waits { ran: 0, waited: 0 };
+        for thread in fs::read_dir("/proc/self/task").ok()? {
+            // A thread may have ended meanwhile.
+            let Ok(text) = fs::read_to_string(thread.ok()?.path().join("schedstat")) else { continue };
+            let mut numbers = text.split_whitespace().map(|number| number.parse::<u64>().ok());
+            waits.ran += numbers.next()??;
+            waits.waited += numbers.next()??;
+        }
+        (waits.ran > 0).then_some(waits)
+    }
+
+    /// Since then: which part of their time the threads have waited. On a machine that does nothing else it is next to nothing.
+    pub fn share_since(before: Option<Waits>) -> Option<f64> {
+        let (before, now) = (before?, Waits::now()?);
+        let (ran, waited) = (now.ran.saturating_sub(before.ran), now.waited.saturating_sub(before.waited));
+        (ran > 0).then(|| waited as f64 / (ran + waited) as f64)
+    }
+}
+
 /// Cycles a second of the host's first core now, where the system tells.
 pub(crate) fn clock() -> Option<f64> {
     let told = fs::read_to_string("/proc/cpuinfo").ok()?;

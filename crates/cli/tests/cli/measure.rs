@@ -51,6 +51,29 @@ fn benchmarks_are_records() {
     place.run(&["bench", "--set", "sha2-128s", "--cache-layers", "8"]).refuses(&["SLH-DSA-SHA2-128s has 7 layers"]);
 }
 
+/// Alone, it needs no other option: one set, all operations, a few seconds.
+#[test]
+fn quick_benchmarks_measure_one_set() {
+    let place = Place::new();
+    let records = |args: &[&str]| -> Vec<Value> {
+        let run = place.run(&[&["bench", "--quick", "--json"], args].concat()).good();
+        run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let few = ["--batch", "2"];
+    let first = records(&few);
+    let ops: Vec<_> = first.iter().map(|record| record["op"].as_str().unwrap()).collect();
+    assert_eq!(ops, ["keygen", "sign", "verify"]);
+    assert!(first.iter().all(|record| record["set"] == "SLH-DSA-SHA2-128s"), "{first:?}");
+    let named = records(&[&few[..], &["--set", "sha2-128f,sha2-192f", "--op", "verify"]].concat());
+    assert!(named.len() == 1 && named[0]["set"] == "SLH-DSA-SHA2-128f", "{named:?}");
+    let callers = ["--set", "sha2-128f", "--op", "verify", "--callers", "1,2,3,4,5"];
+    let callers: Vec<_> = records(&callers).iter().map(|record| record["callers"].as_u64().unwrap()).collect();
+    assert_eq!(callers, [1, 3, 5]);
+    let sizes: Vec<_> = records(&["--device", "cpu", "--batch", "16", "--sha256", "64,128,256,512"]);
+    assert!(sizes.iter().map(|record| record["message_bytes"].as_u64().unwrap()).eq([64, 256, 512]), "{sizes:?}");
+    place.run(&["bench", "--within", "1"]).refuses(&["--study"]);
+}
+
 #[test]
 fn plans_are_explained() {
     let place = Place::new();
@@ -68,6 +91,49 @@ fn plans_are_explained() {
             assert!(text.text().lines().any(|l| l.starts_with(line)), "{line}: {}", text.text());
         }
     }
+}
+
+/// A prediction comes from the operation itself, on the threads that are used: `bench` measures the same. Where threads had to wait
+/// for a core, times say nothing of the machine, and the explanation says so.
+#[test]
+fn predictions_agree_with_measurements() {
+    let place = Place::new();
+    let json = |args: &[&str]| serde_json::from_slice::<Value>(&place.run(args).good().stdout).unwrap();
+    for (op, batch, threads) in [("sign", "64", "1"), ("keygen", "64", "1"), ("verify", "64", "1"), ("sign", "1", "1")]
+    {
+        let what = ["--set", "sha2-128f", "--op", op, "--batch", batch, "--threads", threads, "--json"];
+        let mut ratios = Vec::new();
+        for _ in 0..6 {
+            let explained = json(&[&["explain"], &what[..]].concat());
+            assert_eq!((&explained["threads"], &explained["predicted_by"]), (&1.into(), &"runs of this engine".into()));
+            let measured = json(&[&["bench", "--seconds", "0.2"], &what[..]].concat());
+            let ratio = explained["predicted_s"].as_f64().unwrap() / measured["median_s"].as_f64().unwrap();
+            let waited = explained["waited"].as_f64().unwrap_or(0.0);
+            ratios.push((ratio, waited));
+            if (0.75..=1.25).contains(&ratio) {
+                break;
+            }
+        }
+        let (last, _) = ratios[ratios.len() - 1];
+        let is_busy = ratios.iter().any(|(_, waited)| *waited > 0.1);
+        assert!((0.75..=1.25).contains(&last) || is_busy, "{op} {batch}: predicted over measured, waits: {ratios:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_busy_machine_is_named() {
+    let place = Place::new();
+    if fs::read_to_string("/proc/self/schedstat").is_err() {
+        return println!("skipped: waits for a core: this kernel does not report them");
+    }
+    // More threads than cores wait for each other.
+    let threads = (8 * std::thread::available_parallelism().unwrap().get()).to_string();
+    let explain = ["explain", "--set", "sha2-128f", "--batch", "256", "--threads", &threads];
+    let text = place.run(&explain).good();
+    assert!(text.text().contains("the machine is busy: threads waited"), "{}", text.text());
+    let told: Value = serde_json::from_slice(&place.run(&[&explain[..], &["--json"]].concat()).good().stdout).unwrap();
+    assert!((0.1..1.0).contains(&told["waited"].as_f64().unwrap()), "{told}");
 }
 
 #[test]
