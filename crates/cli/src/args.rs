@@ -4,14 +4,16 @@ use crate::files::read_list;
 use crate::keys::Encoding;
 use crate::passphrase::PassphraseOptions;
 use crate::trees;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::{Arg, ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use hypergrove::signers::{self, SignersError};
 use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash, VerifyingKey};
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune, known_sets};
-use hypergrove_lab::args::{at_least_one, size};
+use hypergrove_lab::args::{Listed, at_least_one, set, size};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::version::BUILD;
+use std::ffi::OsString;
 #[cfg(feature = "draft-sp800-230")]
 use std::num::NonZeroU64;
 use std::num::NonZeroUsize;
@@ -37,17 +39,40 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Commands that compute nothing. They accept the options of the machine, as all commands do, and do not list them.
+const WITHOUT_MACHINE: [&str; 5] = ["completions", "inspect", "ledger", "man", "report"];
+
+impl Cli {
+    /// What the tool takes, with all its commands.
+    pub(crate) fn definition() -> clap::Command {
+        let machine = MachineOptions::augment_args(clap::Command::new("machine"));
+        let hidden: Vec<Arg> = machine.get_arguments().map(|arg| arg.clone().hide(true)).collect();
+        Cli::command().mut_subcommands(|command| match WITHOUT_MACHINE.contains(&command.get_name()) {
+            true => command.args(&hidden),
+            false => command,
+        })
+    }
+
+    /// Reads what was typed.
+    pub(crate) fn read<T: Into<OsString> + Clone>(typed: impl IntoIterator<Item = T>) -> Result<Cli, clap::Error> {
+        let mut definition = Cli::definition();
+        let matches = definition.try_get_matches_from_mut(typed)?;
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))
+    }
+}
+
 /// What every command takes.
 #[derive(Args)]
 pub(crate) struct Global {
-    #[command(flatten)]
-    pub(crate) machine: MachineOptions,
     /// Print only results and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Report what the tool chose, and why
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
+    // The last: its heading holds for all that follows.
+    #[command(flatten)]
+    pub(crate) machine: MachineOptions,
 }
 
 #[derive(Subcommand)]
@@ -77,7 +102,7 @@ pub(crate) enum Command {
 pub(crate) struct Keygen {
     /// The parameter set of SLH-DSA, for example SLH-DSA-SHA2-128s (small signatures) or SLH-DSA-SHA2-128f (fast signing). Required,
     /// except for --scheme zkdilithium
-    #[arg(long, value_name = "NAME", required_unless_present = "scheme")]
+    #[arg(long, value_name = "NAME", value_parser = set(), hide_possible_values = true, required_unless_present = "scheme")]
     pub(crate) set: Option<&'static Params>,
     /// The signature scheme; by default slh-dsa
     #[arg(long, value_name = "NAME")]
@@ -242,7 +267,7 @@ pub(crate) struct Sign {
 /// Standard output gets one verdict for each file: `FILE: OK`, `FILE: FAILED`, or `FILE: ERROR` if there is no signature to check. With
 /// --quiet, it gets only the bad ones.
 ///
-/// --certificate and --cms check the signature that is inside the given file, and only this signature: no chain, no dates, no names.
+/// --certificate and --cms check the signature that is inside each given file, and only this signature: no chain, no dates, no names.
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").args(["files", "list", "digest", "manifest", "table", "certificate", "cms"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("whose").args(["key", "public_key", "allowed_signers", "table", "certificate"]).required(true).multiple(true))]
@@ -262,10 +287,10 @@ pub(crate) struct Verify {
     /// The time at which the signers must be valid, for example 2026-11-23 or 2026-11-23T12:00:00Z (UTC); by default now
     #[arg(long, value_name = "TIME", requires = "allowed_signers", value_parser = time)]
     pub(crate) at: Option<SystemTime>,
-    /// Verify the signature on this certificate, with the key of --issuer or --key, or on this certificate request, with its own key:
-    /// PEM or DER
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["detached", "files", "cms"], help_heading = "Certificates")]
-    pub(crate) certificate: Option<PathBuf>,
+    /// Verify the signatures on these certificates, with the key of --issuer or --key, and on these certificate requests, each with its
+    /// own key: PEM or DER. Of several files, each has a verdict
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["detached", "files", "cms"], help_heading = "Certificates")]
+    pub(crate) certificate: Vec<PathBuf>,
     /// The file of the issuer's certificate or public key. --certificate needs it, or --key; a certificate request needs neither
     #[arg(long, value_name = "FILE", help_heading = "Certificates")]
     pub(crate) issuer: Option<PathBuf>,
@@ -282,8 +307,8 @@ pub(crate) struct Verify {
     /// same subdirectories. By default, a directory is an error
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Verify the signature of FILE, a list of files with their SHA-256, and then each of these files. A missing file fails. The
-    /// signature is FILE.sig, or the file of --signature
+    /// Verify the signature of FILE, a list of files with their SHA-256, and then each of these files. A missing file is an
+    /// ERROR (exit code 2), a changed one has FAILED (1). The signature is FILE.sig, or the file of --signature
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "list", "digest", "recursive", "signature_dir"])]
     pub(crate) manifest: Option<PathBuf>,
     /// The directory of the files that the manifest lists; by default, the directory of the manifest
@@ -403,7 +428,7 @@ pub(crate) struct Devices {
 #[derive(Args)]
 pub(crate) struct Explain {
     /// The parameter set, for example SLH-DSA-SHA2-128f
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = set(), hide_possible_values = true)]
     pub(crate) set: &'static Params,
     /// The operation to explain
     #[arg(long, value_name = "OP", default_value = "sign")]
@@ -469,7 +494,7 @@ pub(crate) struct Quickstart {
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
     /// The parameter set of the key
-    #[arg(long, value_name = "NAME", default_value = "SLH-DSA-SHA2-128f")]
+    #[arg(long, value_name = "NAME", value_parser = set(), hide_possible_values = true, default_value = "SLH-DSA-SHA2-128f")]
     pub(crate) set: &'static Params,
     /// Write the key and the signatures to this new directory; by default, nothing is kept
     #[arg(long, value_name = "DIR")]
@@ -598,7 +623,7 @@ pub(crate) struct MessageOptions {
     pub(crate) context_hex: Option<Bytes>,
     /// Hash the file first (HashSLH-DSA), with this function, for example SHA2-256 or SHAKE-128. Signer and verifier must use the same.
     /// By default, the message is the file itself, or the key names the function
-    #[arg(long, value_name = "HASH", conflicts_with = "internal", help_heading = "Message")]
+    #[arg(long, value_name = "HASH", value_parser = hash(), hide_possible_values = true, conflicts_with = "internal", help_heading = "Message")]
     pub(crate) prehash: Option<PreHash>,
     /// Use the internal interface of FIPS 205 (Algorithms 19 and 20): the file is M′ itself. For tests
     #[arg(long, help_heading = "Message")]
@@ -695,7 +720,7 @@ pub(crate) fn one_stdin<'a>(given: impl IntoIterator<Item = &'a Path>) -> Result
 #[derive(Args)]
 pub(crate) struct KeyKind {
     /// The parameter set of the key. Required for raw keys of SLH-DSA; other keys name their set, and the tool compares
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = set(), hide_possible_values = true)]
     pub(crate) set: Option<&'static Params>,
     /// The signature scheme of the key; by default, the tool recognises it by the file
     #[arg(long, value_name = "NAME")]
@@ -731,6 +756,10 @@ pub(crate) struct Overwrite {
     pub(crate) force: bool,
 }
 
+fn hash() -> impl TypedValueParser<Value = PreHash> {
+    Listed::new(str::parse::<PreHash>, || PreHash::ALL.map(PreHash::name))
+}
+
 fn time(text: &str) -> Result<SystemTime, SignersError> {
     signers::time(text)
 }
@@ -749,10 +778,9 @@ fn bytes(digits: &str) -> Result<Bytes, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {
-        Cli::command().debug_assert();
+        Cli::definition().debug_assert();
     }
 }

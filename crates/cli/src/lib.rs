@@ -40,7 +40,7 @@ mod zkdilithium;
 
 use args::{Cli, Command};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::FromArgMatches;
 use files::Sources;
 use hypergrove::backend::wiped;
 use hypergrove_lab::failure::{Exit, Failure};
@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
     let (cli, read) = typed().unwrap_or_else(|error| {
         // What the error quotes may be a file's name.
         let shown = std::env::args_os().map(|argument| PathDisplay(argument.as_ref()).to_string());
-        usage(Cli::try_parse_from(shown).err().unwrap_or(error))
+        usage(Cli::read(shown).err().unwrap_or(error))
     });
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
     // What the library does not know of: keys on their way from files and to them.
@@ -77,7 +77,7 @@ pub fn main() -> ExitCode {
 
 /// What was typed, and the files that are read for it.
 fn typed() -> Result<(Cli, Sources), clap::Error> {
-    let mut command = Cli::command();
+    let mut command = Cli::definition();
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
     let read = inputs::named(&command, &matches);
     let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
@@ -96,7 +96,7 @@ fn usage(error: clap::Error) -> ! {
 
 /// The command that was typed, if there is one of that name.
 fn command_of(arguments: impl Iterator<Item = OsString>) -> Option<String> {
-    let commands = Cli::command();
+    let commands = Cli::definition();
     arguments.filter_map(|argument| argument.into_string().ok()).find(|word| commands.find_subcommand(word).is_some())
 }
 

@@ -26,10 +26,10 @@ use std::time::SystemTime;
 
 pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     // clap does not ask for what conflicts with something that is there.
-    if args.issuer.is_some() && args.certificate.is_none() {
+    if args.issuer.is_some() && args.certificate.is_empty() {
         return Err(Failure::new("--issuer is for --certificate").hint("name the key with --key"));
     }
-    if args.certificate.is_some() || args.cms.is_some() {
+    if !args.certificate.is_empty() || args.cms.is_some() {
         return x509::verify(args, machine, printer);
     }
     let inputs = &args.inputs;

@@ -199,17 +199,46 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
     let passphrase = args.passphrase.path();
     let given = args.certificate.iter().chain(&args.cms).chain(&args.issuer).chain(&args.key).chain(&args.inputs.files);
     args::one_stdin(given.chain(&passphrase).map(PathBuf::as_path))?;
-    let Some(path) = args.certificate.as_ref().or(args.cms.as_ref()) else {
-        return Err(Failure::new("neither --certificate nor --cms is given"));
-    };
-    let source = Source::from(path.as_path());
+    let files: Vec<Source> = args.certificate.iter().chain(&args.cms).map(|path| path.as_path().into()).collect();
+    let keys = keys(args)?;
+    let engine = machine::engine(machine, printer)?;
     let messages = Messages::new(machine, None);
-    let bytes = if args.cms.is_some() {
-        messages.read(&source)?
-    } else {
-        source.read_key("a certificate or request")?.to_vec()
+    // What is wrong with the only file is the command's error.
+    let alone = match &files[..] {
+        [source] => Some(judge_file(args, &engine, &messages, source, &keys)?),
+        _ => None,
     };
-    let document = Document::read(&bytes).map_err(|failure| failure.of(&source))?;
+    let path_of = |index: usize| Some(files[index].path_text());
+    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
+    let verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
+    if let Some((verdict, remark)) = alone {
+        verdicts.tell_with(0, verdict, remark);
+    } else {
+        for (index, source) in files.iter().enumerate() {
+            match judge_file(args, &engine, &messages, source, &keys) {
+                Ok((verdict, remark)) => verdicts.tell_with(index, verdict, remark),
+                Err(failure) => verdicts.tell(index, Verdict::Error(failure)),
+            }
+        }
+    }
+    let exit = verdicts.finish(Ok(()))?;
+    match &files[..] {
+        [source] => printer.note(format_args!("{source}: {NOT_CHECKED}")),
+        _ => printer.note(NOT_CHECKED),
+    }
+    Ok(exit)
+}
+
+/// Reads one file, and judges the signature in it.
+fn judge_file(
+    args: &Verify,
+    engine: &Engine,
+    messages: &Messages<'_>,
+    source: &Source,
+    keys: &[(VerifyingKey, Arc<SignedBy>)],
+) -> Result<(Verdict, Option<Remark>), Failure> {
+    let bytes = if args.cms.is_some() { messages.read(source)? } else { source.read_key("a certificate or request")?.to_vec() };
+    let document = Document::read(&bytes).map_err(|failure| failure.of(source))?;
     let what = if args.cms.is_some() { "CMS with signatures" } else { "certificate or request" };
     let Some((document, ..)) =
         document.filter(|(document, ..)| matches!(document, Document::Cms(_)) == args.cms.is_some())
@@ -227,12 +256,13 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
             .hint("verify them one after the other"));
         }
     };
-    let mut keys = keys(args)?;
-    match &document {
+    let own;
+    let keys = match &document {
         Document::Request(request) if keys.is_empty() => {
-            let key = request.key().map_err(|error| failure(error).of(&source))?;
+            let key = request.key().map_err(|error| failure(error).of(source))?;
             let by = Arc::new(SignedBy { set: key.params().name, fingerprint: key.fingerprint(), name: None });
-            keys.push((key, by));
+            own = [(key, by)];
+            &own[..]
         }
         Document::Request(_) => {
             return Err(Failure::new(format!("{source} is a certificate request, which its own key has signed"))
@@ -242,20 +272,9 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
             return Err(Failure::new(format!("nobody is named who may have signed {source}"))
                 .hint("name the issuer's certificate with --issuer, or a key with --key"));
         }
-        _ => {}
-    }
-
-    let engine = machine::engine(machine, printer)?;
-    let files = [source.clone()];
-    let path_of = |_| Some(source.path_text());
-    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
-    let (verdict, remark) =
-        judge(&engine, &document, &keys, detached.as_deref()).map_err(|error| failure(error).of(&source))?;
-    let verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
-    verdicts.tell_with(0, verdict, remark);
-    let exit = verdicts.finish(Ok(()))?;
-    printer.note(format_args!("{source}: {NOT_CHECKED}"));
-    Ok(exit)
+        _ => keys,
+    };
+    judge(engine, &document, keys, detached.as_deref()).map_err(|error| failure(error).of(source))
 }
 
 /// One of the keys has to have signed.

@@ -199,6 +199,58 @@ fn wrong_arguments_are_two_lines() {
     place.run(&["man", "m"]).refuses(&["m is not a directory", " hint: name a directory"]);
 }
 
+/// An option whose values have names offers them, and no files.
+#[cfg(unix)]
+#[test]
+fn completions_offer_names() {
+    let place = Place::new();
+    place.write("file", "");
+    for (typed, start, offered) in [
+        ("keygen --set", "", "SLH-DSA-SHA2-128f"),
+        ("keygen --set", "SLH-DSA-SHAKE-19", "SLH-DSA-SHAKE-192s"),
+        ("sign --set", "", "SLH-DSA-SHA2-256s"),
+        ("bench --set", "", "all"),
+        ("tune --set", "SLH", "SLH-DSA-SHA2-128f"),
+        ("explain --set", "", "SLH-DSA-SHA2-192f"),
+        ("quickstart --set", "", "SLH-DSA-SHA2-128f"),
+        ("bench --study", "c", "crossover"),
+        ("sign --prehash", "SHA3", "SHA3-256"),
+        ("explain --isa", "", "portable"),
+    ] {
+        let script = format!(
+            "$H completions bash > c.sh && bash -c '. ./c.sh; COMP_WORDS=(hypergrove {typed} \"{start}\"); COMP_CWORD=3; \
+             COMPREPLY=(); _hypergrove hypergrove \"{start}\" {option}; printf \"%s\\n\" \"${{COMPREPLY[@]}}\"'",
+            option = typed.split(' ').nth(1).unwrap()
+        );
+        let run = place.shell(&script).good();
+        let names: Vec<&str> = run.text().lines().collect();
+        assert!(names.contains(&offered) && !names.contains(&"file"), "{typed}: {names:?}");
+        assert!(names.iter().all(|name| name.starts_with(start)), "{typed}: {names:?}");
+    }
+    // Names that are not listed are understood all the same.
+    place.run(&["keygen", "--set", "sha2-128F", "-o", "k.pem"]).good();
+    place.run(&["bench", "--study", "abacus"]).refuses(&["there is no study 'abacus'", "the studies are throughput"]);
+}
+
+/// Options that a command accepts and does not use are not in its help; whoever has them in an alias gets no error.
+#[test]
+fn help_lists_only_what_a_command_uses() {
+    let place = Place::new();
+    for command in ["completions", "inspect", "man", "report"] {
+        let help = place.run(&["help", command]).good();
+        for option in ["--threads", "--memory", "--device-timeout", "Machine"] {
+            assert!(!help.text().contains(option), "{command} {option}: {}", help.text());
+        }
+        assert!(help.text().contains("--quiet"), "{command}");
+    }
+    assert!(place.run(&["help", "sign"]).good().text().contains("--threads"));
+    for typed in [&["--threads", "1", "completions", "bash"][..], &["completions", "bash", "--threads", "1"]] {
+        place.run(typed).good();
+    }
+    let verify = place.run(&["help", "verify"]).good();
+    assert!(verify.text().contains("ERROR (exit code 2)") && !verify.text().contains("A missing file fails"));
+}
+
 #[test]
 fn shells_and_man_know_every_command() {
     let place = Place::new();
@@ -226,7 +278,11 @@ fn shells_and_man_know_every_command() {
         let page = String::from_utf8(place.read(&format!("man/hypergrove-{name}.1"))).unwrap();
         assert!(page.contains(".SH OPTIONS") && page.contains(&format!("hypergrove\\-{name}")), "{name}: {page}");
     }
-    assert!(String::from_utf8(place.read("man/hypergrove.1")).unwrap().contains(".TH"));
+    let tool = String::from_utf8(place.read("man/hypergrove.1")).unwrap();
+    for words in [".TH", ".SH EXAMPLES", ".SH \"EXIT STATUS\"", ".SH \"SEE ALSO\""] {
+        assert!(tool.contains(words), "{words}: {tool}");
+    }
+    assert!(!tool.contains("hypergrove\\-help"), "there is no such page: {tool}");
     place.run(&["man", "man"]).good();
     place.run(&["man", "absent"]).refuses(&["absent"]);
     place.run(&["completions", "tcsh"]).refuses(&["tcsh"]);

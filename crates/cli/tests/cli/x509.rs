@@ -150,6 +150,38 @@ fn certificates_and_requests_are_verified() {
     }
 }
 
+/// Each has a verdict, in the order in which they were given; what is wrong with one does not stop the others.
+#[test]
+fn several_certificates_are_verified() {
+    let place = place();
+    place.write("ca.der", certificate(&place, "ca", "ca"));
+    let leaf = certificate(&place, "ca", "leaf");
+    let mut changed = leaf.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    place.write("leaf.der", leaf);
+    place.write("changed.der", changed);
+    let verify = |args: &[&str]| place.run(&[&["verify"], args].concat());
+    let run = verify(&["--certificate", "ca.der", "leaf.der", "--issuer", "ca.pub"]).good();
+    assert_eq!(run.text(), "ca.der: OK\nleaf.der: OK\n");
+    assert!(run.stderr.contains("2 OK") && run.stderr.contains(NOT_CHECKED), "{}", run.stderr);
+    let run = verify(&["--certificate", "leaf.der", "--issuer", "ca.pub", "--certificate", "changed.der"]).exits(1);
+    assert_eq!(run.text(), "leaf.der: OK\nchanged.der: FAILED\n");
+    let all = ["--certificate", "changed.der", "absent", "m", "leaf.der", "--issuer", "ca.der"];
+    let run = verify(&all).exits(2).says(&["cannot read absent", "m is no certificate or request"]);
+    assert_eq!(run.text(), "changed.der: FAILED\nabsent: ERROR\nm: ERROR\nleaf.der: OK\n");
+    let run = verify(&[&all[..], &["--json"]].concat()).exits(2);
+    let lines: Vec<Value> = run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let verdicts: Vec<_> = lines[..4].iter().map(|line| line["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts, ["failed", "error", "error", "ok"]);
+    assert_eq!((&lines[4]["summary"]["ok"], &lines[4]["exit"]), (&1.into(), &2.into()));
+    // A request brings its own key, and no other may be named.
+    place.write("leaf.csr", request(&place));
+    assert_eq!(verify(&["--certificate", "leaf.csr", "leaf.csr"]).good().text(), "leaf.csr: OK\nleaf.csr: OK\n");
+    let run = verify(&["--certificate", "leaf.csr", "leaf.der", "--issuer", "ca.pub"]).exits(2);
+    assert_eq!(run.says(&["which its own key has signed"]).text(), "leaf.csr: ERROR\nleaf.der: OK\n");
+    verify(&["--certificate", "-", "-", "--issuer", "ca.pub"]).refuses(&["standard input is given twice"]);
+}
+
 /// An issuer's key of HashSLH-DSA signs the digest of a certificate's body, by the algorithm of its own.
 #[test]
 fn certificates_by_a_key_of_hash_slh_dsa_are_verified() {
@@ -424,7 +456,6 @@ fn wrong_certificates_are_one_line() {
     let certificate = ["--certificate", "leaf.der"];
     for (more, words) in [
         (&[][..], &["nobody is named", "--issuer"][..]),
-        (&["m", "--issuer", "ca.pub"], &["--certificate"]),
         (&["--issuer", "absent"], &["cannot read absent"]),
         (&["--issuer", "m"], &["m: "]),
         (&["--issuer", "ca.pub", "--cms", "leaf.der"], &["--cms"]),
@@ -433,6 +464,7 @@ fn wrong_certificates_are_one_line() {
     ] {
         verify(&[&certificate[..], more].concat()).refuses(words);
     }
+    verify(&["m", "--certificate", "leaf.der", "--issuer", "ca.pub"]).refuses(&["--certificate"]);
     verify(&["--issuer", "ca.pub", "--key", "ca.pub", "m"]).refuses(&["--certificate"]);
     verify(&["--issuer", "ca.pub", "--key", "ca.pub", "--cms", "m"]).refuses(&["--issuer is for --certificate"]);
     verify(&["--cms", "leaf.der", "--key", "ca.pub"]).refuses(&["leaf.der is no CMS with signatures"]);
