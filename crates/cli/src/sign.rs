@@ -428,13 +428,19 @@ fn cache(
     printer: &Printer,
 ) -> Result<SigningKey, Failure> {
     let p = key.params();
+    // Layers that were asked for and do not fit: fewer are a way out too.
+    let fewer = |error: Error| match error {
+        Error::OutOfMemory { .. } => Failure::from(error)
+            .hint("ask for fewer layers with --cache-layers or --cache-memory, or give more memory with --memory"),
+        error => error.into(),
+    };
     let key = match (args.cache_layers, args.cache_memory) {
-        (_, Some(bytes)) => engine.cache_within(&key, usize::try_from(bytes).unwrap_or(usize::MAX))?,
+        (_, Some(bytes)) => engine.cache_within(&key, usize::try_from(bytes).unwrap_or(usize::MAX)).map_err(fewer)?,
         (Some(layers), _) if layers > p.d => {
             return Err(Failure::new(format!("--cache-layers {layers}: {p} has {} layers", p.d))
                 .hint("1 saves the most for its memory"));
         }
-        (Some(layers), _) => engine.cache(&key, layers)?,
+        (Some(layers), _) => engine.cache(&key, layers).map_err(fewer)?,
         // The top tree is grown once instead of once for each file, if it fits the memory.
         _ if files > 1 => match engine.cache(&key, 1) {
             Err(Error::OutOfMemory { needs, .. }) => {

@@ -72,6 +72,5 @@ fn studies_measure_and_name_what_they_leave_out() {
         place.run(&["bench", "--study", "ladder", "--quick", "--set", "sha2-128f", "--op", "keygen", "-q"]).good();
     assert!(table.text().lines().count() >= 3 && table.text().contains("lanes"), "{}", table.text());
     place.run(&["bench", "--study", "abacus"]).refuses(&["'abacus'", "throughput, ladder, functions, sha256"]);
-    place.run(&["bench", "--quick"]).refuses(&["--study"]);
     place.run(&["bench", "--study", "ladder", "--redundant"]).refuses(&["--redundant"]);
 }
