@@ -16,7 +16,6 @@ const LONGER: &[(&str, &str, &str)] = &[
     ("crates/lab/src/study.rs", "program", "a loop over a row's values, whose records name all of them"),
     ("crates/lab/src/report/charts/functions.rs", "function", "one picture from its data to its caption"),
     ("crates/vulkan/src/driver/device.rs", "new", "what is asked of a device, in the order of Vulkan's structures"),
-    ("crates/lab/src/report/charts/roofline.rs", "roofline", "one picture from its data to its caption"),
     ("crates/cli/src/explain.rs", "run", "the lines of one answer, in their order"),
     ("crates/cpu/src/program.rs", "execute", "the stages of an operation, in their order"),
     ("crates/cpu/src/forest.rs", "grow", "one chunk from its leaves to its root, in one scratch"),
