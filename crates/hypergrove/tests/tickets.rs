@@ -396,6 +396,103 @@ fn a_deadline_is_kept_whatever_the_device_does() {
     );
 }
 
+/// All ways to get a ticket's result.
+type Way = fn(Ticket<Signature>) -> Result<Signature, Error>;
+const WAYS: [(&str, Way); 4] = [
+    ("wait", Ticket::wait),
+    ("wait_timeout", |mut ticket| ticket.wait_timeout(SOON).unwrap()),
+    ("await", block_on),
+    ("on_done", |ticket| collected(vec![ticket]).remove(0)),
+];
+
+/// What becomes of a ticket that ends while its job runs, where nobody else uses the engine: by each way, the error. The device computes
+/// until the ticket has its result, or for so long that the result is late.
+fn ended_early(end: impl Fn(Ticket<Signature>, Way) -> Result<Signature, Error>) -> Vec<(&'static str, Error)> {
+    const LATE: Duration = Duration::from_secs(10);
+    let of = |(name, way): (&'static str, Way)| {
+        let (gate, key) = (Gate::default(), key(1));
+        let (engine, device) = gate.device(mock(1, 1));
+        let (ended, waits) = mpsc::channel::<()>();
+        let why = scope(|scope| {
+            let gate = &gate;
+            let opener = scope.spawn(move || {
+                let is_late = waits.recv_timeout(LATE) == Err(mpsc::RecvTimeoutError::Timeout);
+                gate.open();
+                is_late
+            });
+            let result = end(engine.submit(job(&key, 0)).unwrap(), way);
+            drop(ended);
+            assert!(!opener.join().unwrap(), "{name}: the ticket waited for the device: {result:?}");
+            result.expect_err(name)
+        });
+        // What runs is completed, for nobody.
+        engine.drain(Instant::now() + SOON).unwrap();
+        let (runs, stats) = (device.log.runs.lock().unwrap().len(), engine.stats().tickets);
+        assert_eq!((stats.submitted, stats.queued, stats.running), (1, 0, 0), "{name}");
+        assert_eq!(stats.expired + stats.cancelled, 1, "{name}");
+        for histogram in [&stats.batch_sizes, &stats.waits, &stats.service_times] {
+            assert_eq!(histogram.iter().sum::<u64>(), runs as u64, "{name}");
+        }
+        (name, why)
+    };
+    WAYS.into_iter().map(of).collect()
+}
+
+/// The thread that waits does not compute the job itself then: it could not return in time.
+#[test]
+fn a_deadline_ends_every_wait_on_an_idle_engine() {
+    let after = |time| move |ticket: Ticket<_>, way: Way| way(ticket.deadline(Instant::now() + time));
+    let expected = WAYS.map(|(name, _)| (name, Error::DeadlineExceeded));
+    assert_eq!(ended_early(after(Duration::from_millis(30))), expected);
+    assert_eq!(ended_early(after(Duration::ZERO)), expected, "it has passed");
+}
+
+#[test]
+fn a_canceller_ends_every_wait_on_an_idle_engine() {
+    let later = |ticket: Ticket<_>, way: Way| {
+        let handle = ticket.canceller();
+        let other = spawn(move || {
+            sleep(Duration::from_millis(30));
+            handle.cancel();
+        });
+        let result = way(ticket);
+        other.join().unwrap();
+        result
+    };
+    let at_once = |ticket: Ticket<_>, way: Way| {
+        ticket.canceller().cancel();
+        way(ticket)
+    };
+    let errors = ended_early(later).into_iter().chain(ended_early(at_once));
+    errors.for_each(|(name, why)| assert_eq!(why.kind(), ErrorKind::Cancelled, "{name}"));
+}
+
+/// In a callback, the thread that waits may be the only one that can compute the job. A late result is not given all the same.
+#[test]
+fn a_late_result_of_a_callbacks_own_wait_is_not_given() {
+    let (gate, known) = (Gate::default(), Arc::new(key(1)));
+    let (engine, _) = gate.device(mock(1, 1));
+    let (sender, results) = mpsc::channel();
+    let (begins, began) = mpsc::channel();
+    let (inner, key, gated) = (engine.clone(), known.clone(), gate.clone());
+    engine.submit(SignJob::new(known, b"m")).unwrap().on_done(move |_| {
+        gated.close();
+        begins.send(()).unwrap();
+        let wait = |after| {
+            let ticket = inner.submit(SignJob::new(key.clone(), b"n")).unwrap();
+            ticket.deadline(Instant::now() + after).wait().map(drop)
+        };
+        sender.send([Duration::ZERO, Duration::from_millis(30)].map(wait)).unwrap();
+    });
+    gate.open();
+    began.recv_timeout(SOON).unwrap();
+    gate.wait_for(1);
+    sleep(Duration::from_millis(100));
+    gate.open();
+    assert_eq!(results.recv_timeout(SOON).unwrap(), [Err(Error::DeadlineExceeded), Err(Error::DeadlineExceeded)]);
+    assert_eq!(engine.stats().tickets.expired, 2);
+}
+
 /// Devices that fail, that are wrong, that have no memory: results are right or errors, and each ticket has one.
 #[test]
 fn every_ticket_has_one_result_whatever_devices_do() {

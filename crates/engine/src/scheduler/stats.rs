@@ -48,7 +48,7 @@ pub struct TicketStats {
     pub submitted: u64,
     /// Jobs that were refused, mostly because the queue was full.
     pub refused: u64,
-    /// Jobs that were cancelled before they began, because their ticket was dropped.
+    /// Tickets that were cancelled: dropped before their job began, or ended by a [`Canceller`](super::Canceller).
     pub cancelled: u64,
     /// Tickets whose deadline passed.
     pub expired: u64,

@@ -75,6 +75,8 @@ struct Entry<J: Queued> {
     kind: Kind,
     size: Size,
     since: Instant,
+    /// No result that comes at this time or later counts.
+    deadline: Mutex<Option<Instant>>,
     shared: Weak<Shared>,
 }
 
@@ -87,9 +89,28 @@ impl<J: Queued> Entry<J> {
         (self.kind, TypeId::of::<J>())
     }
 
-    /// Sets the result, unless the ticket has one. Whom to tell.
+    /// Sets the result, unless the ticket has one. Whom to tell. The thread that watches the deadlines may be late: a result that comes
+    /// after the deadline is not given.
     fn resolve(&self, result: Result<J::Out, Error>) -> Wake<J::Out> {
-        told::<J>(self.cell.resolve(result))
+        if !self.is_late() {
+            return told::<J>(self.cell.resolve(result));
+        }
+        self.discard(result);
+        told::<J>(self.set_error(Error::DeadlineExceeded, TicketCounters::expired))
+    }
+
+    fn is_late(&self) -> bool {
+        let deadline = *lock(&self.deadline);
+        deadline.is_some_and(|at| self.shared.upgrade().is_some_and(|shared| at <= (shared.clock)()))
+    }
+
+    /// Sets an error as the result, unless there is one, and counts it.
+    fn set_error(&self, why: Error, count: fn(&TicketCounters)) -> Resolved<J::Out> {
+        let resolved = self.cell.resolve(Err(why));
+        if let (Ok(_), Some(shared)) = (&resolved, self.shared.upgrade()) {
+            count(&shared.counters);
+        }
+        resolved
     }
 }
 
@@ -102,15 +123,16 @@ fn told<J: Queued>(resolved: Resolved<J::Out>) -> Wake<J::Out> {
 }
 
 /// An entry, as its ticket sees it.
-trait Holds<T>: Send + Sync {
+trait Holds<T>: Expires {
     fn cell(&self) -> &Cell<T>;
     fn shared(&self) -> Option<Arc<Shared>>;
     /// The jobs that it counts for.
     fn jobs(&self) -> usize;
     /// Takes the job out of the queue; `false` if it has begun.
     fn withdraw(&self) -> bool;
-    /// Runs the job on this thread, unless it has begun.
-    fn run_here(&self, shared: &Arc<Shared>) -> Option<Result<T, Error>>;
+    /// Runs the job on this thread and sets its result, unless the job has begun.
+    fn run_here(&self, shared: &Shared);
+    fn set_deadline(&self, at: Instant);
     fn discard(&self, result: Result<T, Error>);
     fn expires(self: Arc<Self>) -> Weak<dyn Expires>;
 }
@@ -137,15 +159,25 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
         true
     }
 
-    fn run_here(&self, shared: &Arc<Shared>) -> Option<Result<J::Out, Error>> {
-        let job = self.take()?;
+    fn run_here(&self, shared: &Shared) {
+        if self.is_late() {
+            return self.expire();
+        }
+        let Some(job) = self.take() else { return };
         shared.left(self.sort(), self.size);
         let began = Instant::now();
         let mut result = None;
         let done = J::run(&shared.scheduler, vec![job], &mut |_, out| result = Some(out));
         shared.counters.batch(self.size.jobs, 1, began.elapsed());
         shared.counters.waited(began - self.since);
-        done.err().map(Err).or(result)
+        let result = done.err().map(Err).or(result).unwrap_or_else(|| Err(cancelled(NO_RESULT)));
+        // This thread holds the ticket, so nobody else is to be told. A task that has polled it no longer wants its result.
+        let wake = self.resolve(result);
+        quietly(|| drop(wake));
+    }
+
+    fn set_deadline(&self, at: Instant) {
+        *lock(&self.deadline) = Some(at);
     }
 
     fn discard(&self, result: Result<J::Out, Error>) {
@@ -171,15 +203,10 @@ impl<J: Queued> Entry<J> {
     /// Sets an error as the result, unless there is one. The job does not begin any more. It leaves the queue when the result is set, so that
     /// who waits for an empty queue finds all results.
     fn end(&self, why: Error, count: fn(&TicketCounters)) {
-        let (job, shared) = (self.take(), self.shared());
-        let resolved = self.cell.resolve(Err(why));
-        if let Some(shared) = shared {
-            if resolved.is_ok() {
-                count(&shared.counters);
-            }
-            if job.is_some() {
-                shared.left(self.sort(), self.size);
-            }
+        let job = self.take();
+        let resolved = self.set_error(why, count);
+        if let (Some(_), Some(shared)) = (&job, self.shared()) {
+            shared.left(self.sort(), self.size);
         }
         quietly(|| drop(job));
         if let Ok(wake) = resolved {
@@ -362,7 +389,7 @@ impl<J: Queued> Batch for Jobs<J> {
         shared.counters.batch(jobs, entries.len(), began.elapsed());
         if wakes.len() < entries.len() {
             let why = match done {
-                Ok(done) => done.err().unwrap_or_else(|| cancelled("its batch ended before it")),
+                Ok(done) => done.err().unwrap_or_else(|| cancelled(NO_RESULT)),
                 Err(_) => shared.scheduler.panicked("this job"),
             };
             wakes.extend(entries[wakes.len()..].iter().map(|entry| entry.resolve(Err(why.clone()))));
@@ -402,6 +429,9 @@ fn tell<J: Queued>(entries: Vec<Arc<Entry<J>>>, wakes: Vec<Wake<J::Out>>) -> Tel
     };
     Tell { runs_code_of_others, tell: Box::new(tell) }
 }
+
+/// Why a job is cancelled that was run and has no result.
+const NO_RESULT: &str = "its batch ended before it";
 
 fn cancelled(what: &str) -> Error {
     Error::Cancelled { what: what.into() }
@@ -803,23 +833,25 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// The ticket's result, if this thread does best to compute it: where the engine has nothing else to do, another thread would only
-    /// have to be woken. In a callback nobody else might.
-    fn alone<T>(self: &Arc<Self>, entry: &dyn Holds<T>) -> Option<Result<T, Error>> {
+    /// Computes the ticket's result, if this thread does best to do so: where the engine has nothing else to do, another thread would
+    /// only have to be woken. In a callback nobody else might.
+    fn alone<T>(self: &Arc<Self>, entry: &Arc<dyn Holds<T>>) {
         let mut state = lock(&self.state);
         if !self.is_served_here() {
             let threads = self.scheduler.options.threads;
             let is_idle =
                 self.max_delay.is_zero() && state.queued == entry.jobs() && state.running == 0 && state.alone < threads;
+            // A deadline and a canceller refer to the entry. They may end the ticket while the job runs, and this thread returns then.
+            let may_end_early = Arc::weak_count(entry) > 0;
             // Where there are many callers, they are faster together. A thread of a pool would have to hand the job over.
-            if !is_idle || state.latest > 1 || rayon::current_thread_index().is_some() {
-                return None;
+            if !is_idle || may_end_early || state.latest > 1 || rayon::current_thread_index().is_some() {
+                return;
             }
         }
         state.alone += 1;
         drop(state);
         let _alone = Alone(self);
-        entry.run_here(self)
+        entry.run_here(self);
     }
 }
 
@@ -871,7 +903,8 @@ impl Queue {
         // A job that no program does enters no line.
         let kind = asked.as_ref().copied().unwrap_or(Kind::Sha256);
         let (cell, since) = (Cell::new(), (shared.clock)());
-        let entry = |job| Arc::new(Entry { job, cell, kind, size, since, shared: Arc::downgrade(shared) });
+        let (deadline, of) = (Mutex::new(None), Arc::downgrade(shared));
+        let entry = |job| Arc::new(Entry { job, cell, kind, size, since, deadline, shared: of });
         let entry = match asked {
             Ok(_) => {
                 let entry = entry(Mutex::new(Some(job)));
@@ -965,11 +998,14 @@ impl<T> Ticket<T> {
         if self.process == id() { Ok(()) } else { Err(Error::of_parent()) }
     }
 
-    /// Waits for the result. If the engine has nothing else to do and jobs do not wait for others, this thread computes it.
+    /// Waits for the result. If the engine has nothing else to do, jobs do not wait for others, and the ticket has neither a deadline nor
+    /// a [`Canceller`], this thread computes the result. In a callback, this thread computes it whenever the job has not begun.
     pub fn wait(mut self) -> Result<T, Error> {
         self.same_process()?;
-        let alone = self.entry.shared().and_then(|shared| shared.alone(&*self.entry));
-        let result = alone.or_else(|| self.entry.cell().wait(None));
+        if let Some(shared) = self.entry.shared() {
+            shared.alone(&self.entry);
+        }
+        let result = self.entry.cell().wait(None);
         self.is_released = true;
         result.unwrap_or_else(taken)
     }
@@ -1002,10 +1038,15 @@ impl<T> Ticket<T> {
     }
 
     /// Sets a deadline. If the result is not known at this time, it becomes [`Error::DeadlineExceeded`], and a job that has not begun
-    /// does not begin. The first deadline of an engine starts a thread.
+    /// does not begin. The first deadline of an engine that has not passed already starts a thread.
     pub fn deadline(mut self, at: Instant) -> Ticket<T> {
         let shared = self.entry.shared().filter(|_| self.same_process().is_ok());
         let Some(shared) = shared else { return self };
+        self.entry.set_deadline(at);
+        if at <= (shared.clock)() {
+            self.entry.expire();
+            return self;
+        }
         let start = || {
             let mut state = lock(&shared.state);
             shared.spawn(&mut state, "hypergrove-deadlines", |shared| shared.deadlines.watch(&shared.clock))

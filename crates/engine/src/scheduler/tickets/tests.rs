@@ -170,6 +170,24 @@ fn time_that_stands_still_or_jumps_ends_each_ticket_once() {
     assert_eq!(rest, expected, "nobody has a second result");
 }
 
+/// The thread that watches the deadlines sleeps meanwhile.
+#[test]
+fn a_result_that_comes_after_the_deadline_is_not_given() {
+    let keeper = Gatekeeper::new(1, Duration::ZERO);
+    let late = keeper.submit().deadline(keeper.time.now() + CENTURY);
+    // There is room when the job has begun.
+    keeper.queue.ready().wait().unwrap();
+    let passed = keeper.submit().deadline(keeper.time.now());
+    // The thread looks at the clock, and sleeps for a century.
+    std::thread::sleep(Duration::from_millis(20));
+    keeper.time.jump(CENTURY);
+    keeper.open();
+    assert_eq!(late.wait(), Err(Error::DeadlineExceeded));
+    assert_eq!(passed.wait(), Err(Error::DeadlineExceeded));
+    assert_eq!(keeper.queue.drain(Instant::now() + SOON), Ok(()));
+    assert_eq!(keeper.queue.stats().expired, 2);
+}
+
 #[test]
 fn time_that_jumps_while_results_come_ends_each_ticket_once() {
     const ROUNDS: u64 = if cfg!(miri) { 3 } else { 200 };
