@@ -217,6 +217,10 @@ impl Params {
     pub const fn sig_bytes(&self) -> usize {
         self.n + self.fors_bytes() + self.d * self.xmss_bytes()
     }
+    /// Another name of [`sig_bytes`](Params::sig_bytes).
+    pub const fn signature_bytes(&self) -> usize {
+        self.sig_bytes()
+    }
     /// NIST security category: 1, 3 or 5.
     pub const fn category(&self) -> u8 {
         match self.n {

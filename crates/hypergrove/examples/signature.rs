@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mode = Mode::Pure { context: b"letters" };
     let signature = engine.sign(&key, mode, b"Dear reader", Randomizer::Hedged)?;
 
-    let public = VerifyingKey::read_spki(pem.as_bytes())?;
+    let public = VerifyingKey::from_pem(&pem)?;
     assert!(engine.verify(&public, mode, b"Dear reader", signature.as_bytes())?);
     assert!(!engine.verify(&public, mode, b"Dear writer", signature.as_bytes())?);
     println!("{}: {} bytes, valid", public.params().name, signature.as_bytes().len());

@@ -68,6 +68,10 @@ impl SigningKey {
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::read_pkcs8(bytes)).map(SigningKey::from)
     }
+    /// Another name of [`read_pkcs8`](SigningKey::read_pkcs8), which also takes text.
+    pub fn from_pem(pem: impl AsRef<[u8]>) -> Result<SigningKey, KeyError> {
+        SigningKey::read_pkcs8(pem.as_ref())
+    }
     /// The key as one word: the base64 of its PKCS#8 in DER, without line breaks. Secret.
     pub fn to_base64(&self) -> Result<Zeroizing<String>, KeyError> {
         wiped(|| Ok(Zeroizing::new(Base64::encode_string(self.key.write_pkcs8()?.as_bytes()))))
@@ -236,6 +240,10 @@ impl VerifyingKey {
     /// Reads an SPKI public key in PEM or DER. The error says what is wrong with the bytes.
     pub fn read_spki(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
         RawVerifyingKey::read_spki(bytes).map(VerifyingKey)
+    }
+    /// Another name of [`read_spki`](VerifyingKey::read_spki), which also takes text.
+    pub fn from_pem(pem: impl AsRef<[u8]>) -> Result<VerifyingKey, KeyError> {
+        VerifyingKey::read_spki(pem.as_ref())
     }
     /// The parameter set.
     pub fn params(&self) -> &'static Params {

@@ -8,7 +8,7 @@
 //!
 //! let key = SigningKey::generate()?;
 //! let signature = key.sign(b"Dear reader");
-//! let public = VerifyingKey::read_pem(key.verifying_key().to_pem().as_bytes())?;
+//! let public = VerifyingKey::from_pem(key.verifying_key().to_pem())?;
 //! public.verify(b"Dear reader", &signature)?;
 //!
 //! // Many at a time: on all threads, or on the devices that `Engine::builder` names.
@@ -143,6 +143,10 @@ impl SigningKey {
     pub fn read_pem(pem: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::read_pem(pem)).map(SigningKey::from)
     }
+    /// Another name of [`read_pem`](SigningKey::read_pem), which also takes text.
+    pub fn from_pem(pem: impl AsRef<[u8]>) -> Result<SigningKey, KeyError> {
+        SigningKey::read_pem(pem.as_ref())
+    }
     /// The key in PEM.
     pub fn to_pem(&self) -> Zeroizing<String> {
         wiped(|| self.key.to_pem())
@@ -260,6 +264,10 @@ impl VerifyingKey {
     /// Reads a public key in PEM.
     pub fn read_pem(pem: &[u8]) -> Result<VerifyingKey, KeyError> {
         RawVerifyingKey::read_pem(pem).map(VerifyingKey::from)
+    }
+    /// Another name of [`read_pem`](VerifyingKey::read_pem), which also takes text.
+    pub fn from_pem(pem: impl AsRef<[u8]>) -> Result<VerifyingKey, KeyError> {
+        VerifyingKey::read_pem(pem.as_ref())
     }
     /// The key in PEM.
     pub fn to_pem(&self) -> String {

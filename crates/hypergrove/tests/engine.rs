@@ -485,6 +485,15 @@ fn keys_travel_as_der_and_pem() {
     assert_eq!(VerifyingKey::read_spki(public.to_public_key_der().unwrap().as_bytes()).unwrap(), public);
     assert_eq!(SigningKey::from_bytes(&SLH_DSA_SHA2_128F, &key.to_bytes()).unwrap(), key);
     assert_eq!(VerifyingKey::from_bytes(&SLH_DSA_SHA2_128F, &public.to_bytes()).unwrap(), public);
+    // Names that programmers expect.
+    assert_eq!(VerifyingKey::from_pem(&pem).unwrap(), public);
+    assert_eq!(VerifyingKey::from_pem(pem.as_bytes()).unwrap(), public);
+    assert_eq!(SigningKey::from_pem(key.to_pkcs8_pem(LineEnding::LF).unwrap()).unwrap(), key);
+    assert!(VerifyingKey::from_pem(key.to_pkcs8_pem(LineEnding::LF).unwrap()).is_err());
+    let zk = zkdilithium::SigningKey::from_seed(&[3; 32]);
+    assert!(zkdilithium::SigningKey::from_pem(zk.to_pem()).unwrap() == zk);
+    assert!(zkdilithium::VerifyingKey::from_pem(zk.verifying_key().to_pem()).unwrap() == zk.verifying_key());
+    assert!(PARAMETER_SETS.iter().all(|p| p.signature_bytes() == p.sig_bytes()));
     let secret = format!("{:?}", key.as_ref().sk_seed());
     assert!(!format!("{key:?} {:?}", seeds(&SLH_DSA_SHA2_128F, 3)).contains(&secret[1..20]));
 }
