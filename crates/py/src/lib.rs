@@ -10,39 +10,48 @@ mod parts;
 mod pending;
 mod zkdilithium;
 
+use engine::Engine;
+use error::InvalidSignature;
+use foreign::array::Array;
+use foreign::interpreter;
+use hypergrove::PARAMETER_SETS;
+use hypergrove::zkdilithium::params::{PK_BYTES, SIG_BYTES};
+use keys::{PrivateKey, PrivateKeys, PublicKey};
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 /// What `hypergrove` and `hypergrove.zkdilithium` are made of; import those.
 #[pymodule(gil_used = false)]
-mod _hypergrove {
-    use super::*;
-
-    #[pymodule_export]
-    use super::engine::Engine;
-    #[pymodule_export]
-    use super::error::InvalidSignature;
-    #[pymodule_export]
-    use super::foreign::array::Array;
-    #[pymodule_export]
-    use super::keys::{PrivateKey, PrivateKeys, PublicKey, keygen_batch, sha256_batch, verify_batch};
-
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        use hypergrove::PARAMETER_SETS;
-        use hypergrove::zkdilithium::params::{PK_BYTES, SIG_BYTES};
-
-        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        let sets = PARAMETER_SETS.iter().map(|set| set.name);
-        module.add("SETS", pyo3::types::PyTuple::new(module.py(), sets)?)?;
-        // A module of its own for `hypergrove/zkdilithium.py`, since names are the same.
-        let zk = PyModule::new(module.py(), "zkdilithium")?;
-        zk.add_class::<zkdilithium::ZkPrivateKey>()?;
-        zk.add_class::<zkdilithium::ZkPublicKey>()?;
-        zk.add_class::<zkdilithium::ZkPrivateKeys>()?;
-        zk.add_function(wrap_pyfunction!(zkdilithium::zk_verify_batch, &zk)?)?;
-        zk.add_function(wrap_pyfunction!(zkdilithium::zk_keygen_batch, &zk)?)?;
-        zk.add("SIGNATURE_SIZE", SIG_BYTES)?;
-        zk.add("PUBLIC_KEY_SIZE", PK_BYTES)?;
-        module.add_submodule(&zk)
+fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    // Before anything of the first interpreter is made: Python itself refuses only interpreters with a GIL of their own. Classes, engines
+    // and what runs at the exit belong to the process, and would be those of the interpreter that comes first.
+    if !interpreter::is_main(py) {
+        return Err(PyImportError::new_err(
+            "hypergrove does not work in a sub-interpreter: import it in the main interpreter, or start a process (multiprocessing)",
+        ));
     }
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("SETS", PyTuple::new(py, PARAMETER_SETS.iter().map(|set| set.name))?)?;
+    module.add("InvalidSignature", py.get_type::<InvalidSignature>())?;
+    module.add_class::<Array>()?;
+    module.add_class::<Engine>()?;
+    module.add_class::<PrivateKey>()?;
+    module.add_class::<PrivateKeys>()?;
+    module.add_class::<PublicKey>()?;
+    module.add_function(wrap_pyfunction!(keys::keygen_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::sha256_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::verify_batch, module)?)?;
+
+    // A module of its own for `hypergrove/zkdilithium.py`, since names are the same.
+    let zk = PyModule::new(py, "zkdilithium")?;
+    zk.add_class::<zkdilithium::ZkPrivateKey>()?;
+    zk.add_class::<zkdilithium::ZkPublicKey>()?;
+    zk.add_class::<zkdilithium::ZkPrivateKeys>()?;
+    zk.add_function(wrap_pyfunction!(zkdilithium::zk_verify_batch, &zk)?)?;
+    zk.add_function(wrap_pyfunction!(zkdilithium::zk_keygen_batch, &zk)?)?;
+    zk.add("SIGNATURE_SIZE", SIG_BYTES)?;
+    zk.add("PUBLIC_KEY_SIZE", PK_BYTES)?;
+    module.add_submodule(&zk)
 }

@@ -1,0 +1,12 @@
+//! Which of the process's interpreters runs.
+
+use pyo3::{Python, ffi};
+
+/// The main interpreter's number; sub-interpreters have larger ones.
+const MAIN: i64 = 0;
+
+/// Whether this thread runs the interpreter that Python began with.
+pub(crate) fn is_main(_py: Python<'_>) -> bool {
+    // SAFETY: the token shows that this thread is attached to an interpreter, which is there until the thread is detached.
+    unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) == MAIN }
+}
