@@ -12,10 +12,13 @@ use std::process::{Command, Stdio};
 const SONAME: &str = "libhypergrove.so.0.1";
 /// What its symbols carry: the node of hypergrove.map.
 const VERSION: &str = "HYPERGROVE_0.1";
-const CRATE: &str = "hypergrove-capi";
+pub(crate) const CRATE: &str = "hypergrove-capi";
 const FOLDER: &str = "crates/capi";
-/// What Rust's standard library takes of the system: `rustc --print native-static-libs`, and `hypergrove.pc`.
-const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+/// What Rust's standard library takes of the system: `rustc --print native-static-libs`, without `-lgcc_s`. Compilers add that library by
+/// themselves where it is used, and with `-static` they add `-lgcc_eh` in its place.
+const SYSTEM: [&str; 5] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+/// The files for pkg-config, for the shared library and for the static one.
+const PAGES: [&str; 2] = ["hypergrove.pc", "hypergrove-static.pc"];
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 /// A program that passes if it exits with 0.
@@ -36,7 +39,7 @@ const PROGRAMS: [Program; 5] = [
     Program { source: "tests/misuse.c", standard: "-std=c99", arguments: &[], is_for_valgrind: true },
 ];
 
-/// The library's part of `cargo xtask install`.
+/// The library's part of `cargo xtask install`, and what CI tests.
 pub(crate) fn install(prefix: &Path) -> Result<(), String> {
     let archive = archive(process::cargo(&["build", "--release", "--locked", "-p", CRATE, MESSAGES]))?;
     place(&archive, prefix)?;
@@ -93,10 +96,12 @@ fn place(archive: &Path, prefix: &Path) -> Result<(), String> {
         let _ = fs::remove_file(&link);
         symlink(to.as_ref(), &link).map_err(failed(&link))?;
     }
-    let page = Path::new(FOLDER).join("hypergrove.pc");
-    let text = fs::read_to_string(&page).map_err(failed(&page))?.replace("@VERSION@", &version);
-    let page = pkgconfig.join("hypergrove.pc");
-    fs::write(&page, text).map_err(failed(&page))
+    PAGES.iter().try_for_each(|name| {
+        let (from, to) = (Path::new(FOLDER).join(name), pkgconfig.join(name));
+        let text = fs::read_to_string(&from).map_err(failed(&from))?;
+        let text = text.replace("@VERSION@", &version).replace("@SYSTEM@", &SYSTEM.join(" "));
+        fs::write(&to, text).map_err(failed(&to))
+    })
 }
 
 #[cfg(unix)]
@@ -119,21 +124,18 @@ pub(crate) fn version() -> Result<String, String> {
     version.map(String::from).ok_or_else(|| "Cargo.toml: no version".into())
 }
 
-/// CI's step: the library as the tests have built it, with all features, is linked and installed into the target folder; its programs run
-/// with it, under sanitizers and under Valgrind.
+/// CI's step: the library is built and installed as users do it, into the target folder; its programs run with it, under sanitizers and
+/// under Valgrind.
 pub(crate) fn check(extent: Extent) -> Step {
     if !cfg!(target_os = "linux") {
         return Ok(Outcome::Skipped("the C library is linked on Linux alone".into()));
     }
-    let compilers = || ["cc", "c++", "nm"].iter().all(|tool| answers(tool, &["--version"]));
-    if let Err(why) = process::ensure_packages(&["gcc", "g++", "binutils"], compilers) {
+    let tools = || ["cc", "c++", "nm", "readelf", "pkg-config"].iter().all(|tool| answers(tool, &["--version"]));
+    if let Err(why) = process::ensure_packages(&["gcc", "g++", "libc6-dev", "binutils", "pkg-config"], tools) {
         return Ok(Outcome::Skipped(why));
     }
-    // An example, which has the features that tests have: the library is what `cargo xtask test` has built.
-    let build = ["build", "--release", "--workspace", "--all-features", "--example", "node", MESSAGES];
-    let archive = archive(process::cargo(&build))?;
     let prefix = process::target().join("capi");
-    place(&archive, &prefix)?;
+    install(&prefix)?;
 
     let functions = functions()?;
     exports(&prefix, &functions)?;
@@ -145,7 +147,7 @@ pub(crate) fn check(extent: Extent) -> Step {
         return Err(format!("{FOLDER}/tests/misuse.c: it calls {forgotten} nowhere"));
     }
 
-    let shared = shared(&prefix);
+    let shared = shared(&prefix)?;
     // AddressSanitizer sees what the library frees twice or never, too.
     let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"];
     for flags in [&[][..], &sanitizers] {
@@ -154,13 +156,8 @@ pub(crate) fn check(extent: Extent) -> Step {
             run(process::limited(5, &made.to_string_lossy(), program.arguments))?;
         }
     }
-    let [first, ..] = &PROGRAMS;
-    let mut with_archive = vec![prefix.join("lib/libhypergrove.a").to_string_lossy().into_owned()];
-    // The kernels for the host, in C++, are the tests': the linker leaves them out.
-    with_archive.push("-Wl,--gc-sections".into());
-    with_archive.extend(SYSTEM.map(String::from));
-    run(process::limited(5, &compile(first, &prefix, &[], &with_archive)?.to_string_lossy(), &[]))?;
-    let mut how = vec!["alone".to_string(), "under ASan and UBSan".into()];
+    statically(&prefix)?;
+    let mut how = vec!["alone".to_string(), "statically linked".into(), "under ASan and UBSan".into()];
     match process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"])) {
         Err(why) => how.push(format!("not under Valgrind ({why})")),
         Ok(()) => {
@@ -210,18 +207,50 @@ fn exports(prefix: &Path, functions: &BTreeSet<String>) -> Result<(), String> {
     }
 }
 
-/// How a program is linked with the shared library, as pkg-config says where it is there.
-fn shared(prefix: &Path) -> Vec<String> {
-    let lib = prefix.join("lib");
+/// What pkg-config says of the library below `prefix`.
+fn flags(prefix: &Path, asked: &[&str]) -> Result<Vec<String>, String> {
     let mut command = Command::new("pkg-config");
-    let asked = command.args(["--libs", "hypergrove"]).env("PKG_CONFIG_PATH", lib.join("pkgconfig")).output();
-    let said = asked.ok().filter(|said| said.status.success());
-    let flags = match said {
-        Some(said) => String::from_utf8_lossy(&said.stdout).into_owned(),
-        None => format!("-L{} -lhypergrove", lib.display()),
-    };
-    let flags = flags.split_whitespace().map(String::from);
-    flags.chain(["-pthread".into(), format!("-Wl,-rpath,{}", lib.display())]).collect()
+    command.args(asked).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let output = command.output().map_err(|error| format!("pkg-config: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("pkg-config {}: {}", asked.join(" "), String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).split_whitespace().map(String::from).collect())
+}
+
+/// How a program is linked with the shared library.
+fn shared(prefix: &Path) -> Result<Vec<String>, String> {
+    let mut flags = flags(prefix, &["--libs", "hypergrove"])?;
+    flags.extend(["-pthread".into(), format!("-Wl,-rpath,{}", prefix.join("lib").display())]);
+    Ok(flags)
+}
+
+/// The ways of `docs/c.md` to link a program without the shared library: the compiler's flags, and what pkg-config is asked.
+const STATICALLY: [(&[&str], &[&str]); 4] = [
+    (&[], &["--libs", "hypergrove-static"]),
+    (&["-Wl,--gc-sections"], &["--libs", "hypergrove-static"]),
+    (&["-static"], &["--libs", "hypergrove-static"]),
+    (&["-static"], &["--static", "--libs", "hypergrove"]),
+];
+
+/// A program runs in each of these ways, and loads no library that it was to contain.
+fn statically(prefix: &Path) -> Result<(), String> {
+    let [program, ..] = &PROGRAMS;
+    let mut sizes = Vec::new();
+    for (flags_of_compiler, asked) in STATICALLY {
+        let made = compile(program, prefix, flags_of_compiler, &flags(prefix, asked)?)?.to_string_lossy().into_owned();
+        let list = process::output("readelf", &["--dynamic", &made]).ok_or_else(|| format!("readelf: {made}"))?;
+        let forbidden = if flags_of_compiler.contains(&"-static") { "NEEDED" } else { "libhypergrove" };
+        if let Some(line) = list.lines().find(|line| line.contains("NEEDED") && line.contains(forbidden)) {
+            return Err(format!("{made}, linked by {flags_of_compiler:?} and {asked:?}, needs {}", line.trim()));
+        }
+        run(process::limited(5, &made, &[]))?;
+        sizes.push(fs::metadata(&made).map_err(|error| format!("{made}: {error}"))?.len());
+    }
+    match sizes[1] < sizes[0] {
+        true => Ok(()),
+        false => Err(format!("-Wl,--gc-sections makes no smaller program: {sizes:?} bytes")),
+    }
 }
 
 impl Program {

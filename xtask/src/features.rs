@@ -1,7 +1,8 @@
-//! Features of the library: every one compiles with and without the others, and how many packages each brings.
+//! Features of the library: every one compiles with and without the others, how many packages each brings, and which ones users get.
 
 use crate::process::{self, Outcome, Step};
-use std::collections::BTreeSet;
+use crate::{capi, install};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// What can be left out.
@@ -10,6 +11,14 @@ const FEATURES: [&str; 8] =
 const PAGE: &str = "docs/features.md";
 /// Packages at most: without any feature, and with the default ones.
 const MOST: [(&str, usize); 2] = [("none", 40), ("default", 70)];
+/// What users build, as the page calls it, and the package that Cargo builds for it.
+const ARTEFACTS: [(&str, &str); 3] =
+    [("the tool", install::CRATE), ("the C library", capi::CRATE), ("the Python package", "hypergrove-py")];
+/// Features and a package that are for tests and checks alone.
+const OF_TESTS: [&str; 5] = ["toy", "fuzz", "faults", "host", "valgrind"];
+const TESTKIT: &str = "hypergrove-testkit";
+/// How the names of our packages begin.
+const OURS: &str = "hypergrove";
 
 /// CI's step.
 pub(crate) fn check() -> Step {
@@ -28,6 +37,7 @@ pub(crate) fn check() -> Step {
             return Err(format!("{counted} packages of {feature}, at most {most} are allowed"));
         }
     }
+    users_builds(&page)?;
     let sets = combinations();
     for features in &sets {
         lint(&["hypergrove", "--no-default-features", "--features", &features.join(",")])?;
@@ -64,25 +74,72 @@ fn rows(page: &str) -> Vec<(&str, usize)> {
 
 /// How many packages a build of the library compiles on Linux, its own included.
 fn packages(feature: &str) -> Result<usize, String> {
-    let mut arguments = vec!["tree", "--locked", "-p", "hypergrove", "-e", "normal", "--prefix", "none"];
-    arguments.extend(["--target", "x86_64-unknown-linux-gnu"]);
+    let mut arguments = vec!["-p", "hypergrove", "-e", "normal"];
     match feature {
         "default" => {}
         "none" => arguments.push("--no-default-features"),
         feature => arguments.extend(["--no-default-features", "--features", feature]),
     }
-    let output = process::cargo(&arguments).output().map_err(|error| format!("cargo tree: {error}"))?;
+    Ok(tree(&arguments)?.len())
+}
+
+/// The different lines of `cargo tree` for Linux.
+fn tree(arguments: &[&str]) -> Result<BTreeSet<String>, String> {
+    let mut command = process::cargo(&["tree", "--locked", "--prefix", "none", "--target", "x86_64-unknown-linux-gnu"]);
+    let output = command.args(arguments).output().map_err(|error| format!("cargo tree: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr)));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let named: BTreeSet<&str> = text.lines().map(|line| line.trim_end_matches(" (*)")).collect();
-    Ok(named.len())
+    Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
+}
+
+/// What users build has the features that the page lists, and none that is for tests.
+fn users_builds(page: &str) -> Result<(), String> {
+    for (name, package) in ARTEFACTS {
+        let packages = features(package)?;
+        if packages.contains_key(TESTKIT) {
+            return Err(format!("{name} contains {TESTKIT}, which is for tests"));
+        }
+        for (of, features) in &packages {
+            if let Some(feature) = OF_TESTS.iter().find(|feature| features.contains(**feature)) {
+                return Err(format!("{name} has the feature {feature} of {of}, which is for tests"));
+            }
+        }
+        let has = packages.get("hypergrove").ok_or_else(|| format!("{name} does not contain the library"))?;
+        let listed = listed(page, name).ok_or_else(|| format!("{PAGE} has no row for {name}"))?;
+        if *has != listed {
+            return Err(format!("{PAGE} says that {name} has {listed:?}, it has {has:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Our packages in a build of this one, and the features of each.
+fn features(package: &str) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
+    let mut packages = BTreeMap::<String, BTreeSet<String>>::new();
+    for line in tree(&["-p", package, "-e", "normal,build", "--format", "{p};{f}"])? {
+        let Some((package, features)) = line.split_once(';') else { continue };
+        let name = package.split(' ').next().unwrap_or_default();
+        if name.starts_with(OURS) {
+            let features = features.split_terminator(',').filter(|feature| *feature != "default");
+            packages.entry(name.into()).or_default().extend(features.map(String::from));
+        }
+    }
+    Ok(packages)
+}
+
+/// The features in this row of the page.
+fn listed(page: &str, name: &str) -> Option<BTreeSet<String>> {
+    let row = page.lines().find_map(|line| line.strip_prefix("| ")?.strip_prefix(name)?.strip_prefix(" | "))?;
+    let (_, features) = row.strip_suffix(" |")?.rsplit_once(" | ")?;
+    Some(features.split(", ").map(|feature| feature.trim_matches('`').to_owned()).collect())
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn every_feature_is_there_alone_and_left_out() {
@@ -94,10 +151,46 @@ mod test {
         }
     }
 
+    fn read(file: &str) -> String {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)).unwrap()
+    }
+
+    #[test]
+    fn users_builds_have_the_listed_features_and_none_of_tests() {
+        assert_eq!(users_builds(&read(PAGE)), Ok(()));
+        // With all features, tests have what users must not have.
+        let all = tree(&["-p", "hypergrove-cli", "--all-features", "-e", "normal", "--format", "{p};{f}"]).unwrap();
+        assert!(all.iter().any(|line| line.starts_with("hypergrove-fips205 ") && line.contains("toy")));
+    }
+
+    #[test]
+    fn features_of_tests_are_there() {
+        let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")).unwrap();
+        let manifests = crates.map(|entry| fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap());
+        let manifests: Vec<toml::Table> = manifests.map(|text| text.parse().unwrap()).collect();
+        let has =
+            |feature: &str| manifests.iter().any(|of| of.get("features").is_some_and(|it| it.get(feature).is_some()));
+        assert!(OF_TESTS.iter().all(|feature| has(feature)));
+    }
+
+    /// maturin builds the wheel with the features that Cargo would choose.
+    #[test]
+    fn pyproject_chooses_no_features() {
+        let project: toml::Table = read("pyproject.toml").parse().unwrap();
+        let maturin = project["tool"]["maturin"].as_table().unwrap();
+        assert_eq!(maturin["manifest-path"].as_str(), Some("crates/py/Cargo.toml"));
+        for key in ["features", "all-features", "no-default-features", "cargo-extra-args", "rustc-args"] {
+            assert!(!maturin.contains_key(key), "{key}");
+        }
+    }
+
     #[test]
     fn the_pages_table_is_read() {
         let page =
             "| feature | adds | packages |\n| --- | --- | ---: |\n| none | much, of 2 | 39 |\n| `a-b` | c | 4 |\n";
         assert_eq!(rows(page), [("none", 39), ("a-b", 4)]);
+        let page = "| built | by | features |\n| the tool | `cargo` | `a-b`, `c` |\n";
+        assert_eq!(listed(page, "the tool"), Some(["a-b", "c"].map(String::from).into()));
+        assert_eq!(listed(page, "the wheel"), None);
     }
 }

@@ -12,6 +12,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/hypergrove.fish"),
 ];
 
+pub(crate) const CRATE: &str = "hypergrove-cli";
+
 const USAGE: &str = "cargo xtask install --prefix P: name the folder that gets bin, include, lib and share";
 
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
@@ -36,7 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
 
 /// The tool's part.
 pub(crate) fn tool(prefix: &Path) -> Result<(), String> {
-    process::run(process::cargo(&["build", "--release", "--locked", "-p", "hypergrove-cli"]))?;
+    process::run(process::cargo(&["build", "--release", "--locked", "-p", CRATE]))?;
     let name = format!("hypergrove{}", std::env::consts::EXE_SUFFIX);
     let tool = place(prefix, &format!("bin/{name}"))?;
     let built = process::target().join("release").join(&name);
