@@ -34,7 +34,7 @@ const PACKAGES: [Package; 2] = [
         name: "libhypergrove-dev",
         section: "libdevel",
         about: "post-quantum signatures by SLH-DSA (FIPS 205): library for C",
-        text: " Header, static and shared library, and the file for pkg-config.",
+        text: " Header, static and shared library, and the files for pkg-config.",
         fill: capi::install,
         is_library: true,
     },

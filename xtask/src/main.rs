@@ -53,7 +53,7 @@ cargo xtask benchmarks     renders BENCHMARKS.md and the tables of README.md and
 cargo xtask sentences      how many sentences each document, crate and help text has, and how long they are
 cargo xtask site           makes the site of the documents in the target folder, by mdBook
 cargo xtask install --prefix P   builds the tool and the C library; puts them, completions, manual pages, the header and
-                           pkg-config's file below the folder P
+                           pkg-config's files below the folder P
 cargo xtask deb            Debian packages of the tool and of the C library, in target/deb
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
