@@ -171,7 +171,7 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
         shared.counters.batch(self.size.jobs, 1, began.elapsed());
         shared.counters.waited(began - self.since);
         let result = done.err().map(Err).or(result).unwrap_or_else(|| Err(cancelled(NO_RESULT)));
-        // This thread holds the ticket, so nobody else is to be told. A task that has polled it no longer wants its result.
+        // This thread holds the ticket, so there is nobody to wake. A task that has polled the ticket no longer wants its result.
         let wake = self.resolve(result);
         quietly(|| drop(wake));
     }
