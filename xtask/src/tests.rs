@@ -1,26 +1,38 @@
 //! The one test command.
 
-use crate::capi;
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{python, vectors};
+use crate::{capi, python, vectors};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// This program. It has been built already, with its own few dependencies.
+const XTASK: &str = "xtask";
+/// Programs of tests, and the tests inside the crates. Examples are not among them: the step `examples` builds and runs those.
+const PROGRAMS: [&str; 3] = ["--lib", "--bins", "--tests"];
+/// Tests that mostly wait, and the program that has them: they run while others compute.
+const WAITING: &str = "hang::";
+const LIBRARY: &str = "library";
 
 /// `cargo xtask test`: whether all passed.
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let mut tally = Tally::default();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut result = process::run_tests(command(&arguments), &mut tally);
-    // Arguments choose tests of Rust.
-    if arguments.is_empty() {
-        result = result.and(python::test(&mut tally));
-    }
+    let chosen = chosen(arguments)?;
+    // Who names tests wants these alone.
+    let is_whole = chosen.is_empty();
+    let result = match is_whole {
+        true => rust(&mut tally, Extent::Usual).and(python::test(&mut tally)),
+        false => {
+            let chosen: Vec<&str> = chosen.iter().map(String::as_str).collect();
+            process::run_tests(command(&chosen), &mut tally)
+        }
+    };
     if let Err(why) = &result {
         println!("FAILED {why}");
     }
     let mut failed = u64::from(result.is_err() && tally.failed == 0);
-    // Who names tests wants these alone.
-    if arguments.is_empty() {
+    if is_whole {
         match capi::check(Extent::Usual) {
             Ok(Outcome::Passed(note)) => println!("the C library: {note}"),
             Ok(Outcome::Skipped(why)) => drop(tally.skipped.insert(format!("the C library: {why}"))),
@@ -38,37 +50,96 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
 
 /// CI's step.
 pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
-    let mut command = command(&[]);
-    if extent == Extent::Full {
-        command.env("HYPERGROVE_ACVP", "all").env("HYPERGROVE_TICKETS", "10000000");
-    }
-    let result = process::run_tests(command, tally);
+    let result = rust(tally, extent);
     vectors::print();
     result?;
     Ok(Outcome::Passed(format!("{} tests", tally.passed)))
+}
+
+/// All of Rust's tests. Those that wait run beside those that compute.
+fn rust(tally: &mut Tally, extent: Extent) -> Result<(), String> {
+    let tests = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        if extent == Extent::Full {
+            command.env("HYPERGROVE_ACVP", "all").env("HYPERGROVE_TICKETS", "10000000");
+        }
+        command
+    };
+    process::run(command(&[&PROGRAMS[..], &["--no-run"]].concat()))?;
+    let waiting = tests(&["--test", LIBRARY, "--", WAITING]);
+    let computing = tests(&[&PROGRAMS[..], &["--", "--skip", WAITING]].concat());
+    let programs = process::run_tests_concurrently(vec![waiting, computing], tally);
+    let documents = process::run_tests(tests(&["--doc"]), tally);
+    let own = process::run_tests(tests(&["-p", XTASK]), tally);
+    programs.and(documents).and(own)
 }
 
 /// Bits flipped while signing and places that are always wrong: in a full run until `redundant` has caught 10,000 flips that
 /// change a signature on the CPU, and as many on the kernels on the host.
 pub(crate) fn faults(tally: &mut Tally, extent: Extent) -> Step {
     let flips = if extent == Extent::Full { "10000" } else { "400" };
-    let mut command = command(&["--test", "faults"]);
+    let mut command = command(&["--test", LIBRARY, "--", "faults::"]);
     command.env("HYPERGROVE_FLIPS", flips);
     let before = tally.passed;
     process::run_tests(command, tally)?;
     Ok(Outcome::Passed(format!("{} tests with {flips} flips", tally.passed - before)))
 }
 
-/// `--release`, because unoptimised hash kernels take hours and the tool is built already; `--show-output`, because tests print what
-/// they skip; `--no-fail-fast`, so that one run finds every failure.
+/// `cargo test` of the whole workspace, with the features that the tool is built with: nothing is compiled twice. `--release`, because
+/// unoptimised hash kernels take hours; `--show-output`, because tests print what they skip; `--no-fail-fast`, so that one run finds
+/// every failure.
 pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = process::cargo(&["test", "--release", "--all-features", "--no-fail-fast"]);
-    if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
-        command.arg("--workspace");
+    let mut command = process::cargo(&["test", "--release", "--no-fail-fast"]);
+    if !arguments.contains(&"-p") {
+        command.args(["--workspace", "--exclude", XTASK]);
     }
     let at = arguments.iter().position(|argument| *argument == "--").unwrap_or(arguments.len());
     command.args(&arguments[..at]).args(["--", "--show-output"]).args(arguments.iter().skip(at + 1));
     command
+}
+
+/// Cargo's arguments for what the command line chooses: a suite's or a crate's name, or arguments of Cargo's own.
+fn chosen(arguments: &[String]) -> Result<Vec<String>, String> {
+    let Some(name) = arguments.first().filter(|first| !first.starts_with('-')) else { return Ok(arguments.to_vec()) };
+    let (mut chosen, filter) = suite(name)?;
+    let (options, words) = match arguments[1..].iter().position(|argument| argument == "--") {
+        Some(at) => (&arguments[1..=at], &arguments[at + 2..]),
+        None => (&arguments[1..], &[][..]),
+    };
+    chosen.extend_from_slice(options);
+    chosen.push("--".into());
+    chosen.extend(filter);
+    chosen.extend_from_slice(words);
+    Ok(chosen)
+}
+
+/// A crate's own tests, a program of tests, or a module of one; and which of the tests there.
+fn suite(name: &str) -> Result<(Vec<String>, Option<String>), String> {
+    let program = |program: &str| ["--test", program].map(String::from).to_vec();
+    if Path::new("crates").join(name).join("Cargo.toml").is_file() {
+        let package = if name == "hypergrove" { name.into() } else { format!("hypergrove-{name}") };
+        // The second has no tests, and the features of the whole workspace.
+        return Ok((["-p", &package, "-p", "hypergrove-unified"].map(String::from).to_vec(), None));
+    }
+    for folder in folders(Path::new("crates")).iter().map(|folder| folder.join("tests")) {
+        if folder.join(format!("{name}.rs")).is_file() || folder.join(name).join("main.rs").is_file() {
+            return Ok((program(name), None));
+        }
+        for several in folders(&folder).iter().filter(|several| several.join("main.rs").is_file()) {
+            if several.join(format!("{name}.rs")).is_file() {
+                let several = several.file_name().unwrap_or_default().to_string_lossy();
+                return Ok((program(&several), Some(format!("{name}::"))));
+            }
+        }
+    }
+    Err(format!("no suite '{name}': name a file or a module in crates/*/tests, or a crate"))
+}
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
 }
 
 /// What tests have left out, and why; and which failed.
@@ -87,4 +158,31 @@ pub(crate) fn print_named(tally: &Tally) {
 pub(crate) fn print_total(tally: &Tally, failed: u64, skipped: u64) {
     let skipped = tally.ignored + tally.skipped.len() as u64 + skipped;
     println!("\n{} passed, {} failed, {skipped} skipped", tally.passed, tally.failed + failed);
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn chosen_by(line: &str) -> Result<String, String> {
+        let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+        chosen(&words).map(|chosen| chosen.join(" "))
+    }
+
+    #[test]
+    fn suites_are_chosen_by_name() {
+        std::env::set_current_dir(crate::workspace()).expect("the repository is there");
+        for (line, arguments) in [
+            ("", ""),
+            ("--test cli", "--test cli"),
+            ("cli", "-p hypergrove-cli -p hypergrove-unified --"),
+            ("tickets", "--test library -- tickets::"),
+            ("fork", "--test fork --"),
+            ("tickets -- --ignored", "--test library -- tickets:: --ignored"),
+            ("engine", "-p hypergrove-engine -p hypergrove-unified --"),
+        ] {
+            assert_eq!(chosen_by(line).as_deref(), Ok(arguments), "{line}");
+        }
+        assert!(chosen_by("tickts").is_err());
+    }
 }

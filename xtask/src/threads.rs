@@ -6,8 +6,8 @@ use crate::process::{self, Outcome, Step, Tally};
 use std::process::Command;
 
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Those of an engine's devices, of calls that share them, and of what the crates have of their own.
-const TESTS: [&str; 9] = ["--lib", "--test", "sharing", "--test", "devices", "--test", "tickets", "--test", "faults"];
+/// The library's tests of an engine's devices and of calls that share them.
+const MODULES: [&str; 4] = ["sharing::", "devices::", "tickets::", "faults::"];
 /// Flips of bits in the test `faults`: fewer than usual, which that test says the meaning of, and enough that some are seen.
 const FLIPS: &str = "39";
 /// What those that are skipped hash takes minutes, and they share nothing.
@@ -30,9 +30,12 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
         return Ok(Outcome::Skipped(format!("{models}; {why}")));
     }
     let before = tally.passed;
-    let mut command = tests(&TESTS);
-    command.args(["--", "--show-output", "--skip", SKIPPED]).env("HYPERGROVE_FLIPS", FLIPS);
-    process::run_tests(command, tally)?;
+    let mut own = tests(&["--lib"]);
+    own.args(["--", "--show-output", "--skip", SKIPPED]);
+    process::run_tests(own, tally)?;
+    let mut shared = tests(&["--test", "library"]);
+    shared.args(["--", "--show-output"]).args(MODULES).env("HYPERGROVE_FLIPS", FLIPS);
+    process::run_tests(shared, tally)?;
     let output = tests(&CONTROL).output().map_err(|error| format!("the planted race: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() || !text.contains(REPORT) {

@@ -5,6 +5,7 @@ use hypergrove::backend::*;
 use hypergrove::rows::{Column, Offsets};
 use hypergrove::*;
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
+use hypergrove_testkit::toys::TOY_SHA2_16;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

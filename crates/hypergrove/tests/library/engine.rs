@@ -6,6 +6,7 @@ use hypergrove::*;
 use hypergrove_engine::{Axis, Batch, Program, THREADS, Timing, capabilities, forward};
 use hypergrove_fips205::plan::Slot;
 use hypergrove_fips205::reference::{hash_slh_sign, slh_keygen_internal, slh_sign, slh_sign_internal};
+use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHAKE_24, TOYS};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -14,7 +15,7 @@ const PURE: Mode<'static> = Mode::Pure { context: b"" };
 const HASHED: Mode<'static> = Mode::PreHash { context: b"ctx", hash: PreHash::Sha3_256 };
 
 fn toys() -> Vec<&'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| p.is_toy()).collect()
+    TOYS.to_vec()
 }
 
 fn sets() -> Vec<&'static Params> {

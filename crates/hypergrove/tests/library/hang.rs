@@ -1,9 +1,6 @@
 //! GPUs that hang: other devices do what they were given, the right one is blamed, and what it may still use stays.
 
-mod common;
-include!("common/on_host.rs");
-
-use common::{Mock, P, PURE, key, message, mock, sign};
+use crate::common::{Mock, P, PURE, key, message, mock, sign};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use hypergrove_gpu::{Gpus, Wrapper};
@@ -26,7 +23,7 @@ const JOBS: usize = 64;
 fn gpus(count: usize) -> (Arc<dyn Backend>, Arc<Faults>) {
     let faults: Vec<Arc<Faults>> = (0..count).map(|_| Arc::default()).collect();
     let gpu = |(number, faults): (usize, &Arc<Faults>)| {
-        let mut gpu = host::HostGpu::new(false);
+        let mut gpu = crate::host::HostGpu::new(false);
         gpu.facts.id = format!("host:{number}");
         Arc::new(WithFaults(faults.clone()).wrap(Arc::new(gpu)))
     };

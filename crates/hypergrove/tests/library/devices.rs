@@ -1,12 +1,11 @@
 //! Streams of jobs on devices that take their time, run out of memory, fail and lie.
 
-mod common;
-
-use common::{Call, Mock, P, PURE, job, key, message, mock, sign};
+use crate::common::{Call, Mock, P, PURE, job, key, message, mock, sign};
 use hypergrove::backend::*;
 use hypergrove::*;
 use hypergrove_engine::{Axis, Program, capabilities, forward};
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
+use hypergrove_testkit::toys::TOY_SHAKE_24;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -669,7 +668,7 @@ fn what_backends_leave_out_is_told_once() {
 fn a_table_is_followed_and_doubted_where_its_time_is_far_off() {
     let backend: Arc<dyn Backend> = Arc::new(Tuned(Mock { delay: each(10_000), ..mock(1, 1) }));
     let device = backend.devices().unwrap().remove(0);
-    let space = hypergrove_tune::space::checksum(&*backend, &device).unwrap();
+    let space = hypergrove_tables::space::checksum(&*backend, &device).unwrap();
     let table = |space: &str, slowness: u32, seconds: f64| TableSource {
         name: "a table".into(),
         text: format!(

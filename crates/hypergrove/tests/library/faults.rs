@@ -5,8 +5,6 @@
 //! each of the other checks is tried with; otherwise [`FLIPS`]. With fewer flips than these, lanes of one instruction
 //! set alone are tried: under ThreadSanitizer a signature takes a tenth of a second.
 
-include!("common/on_host.rs");
-
 use hypergrove::backend::*;
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, SignRows};
 use hypergrove::zkdilithium;
@@ -15,6 +13,7 @@ use hypergrove_cpu::{Cpu, Lattice};
 use hypergrove_engine::{Program, ZkDilithium, capabilities, forward};
 use hypergrove_gpu::{Gpus, Wrapper};
 use hypergrove_testkit::faults::{Faults, FaultyHash, FaultyLattice, Site, WithFaults, random};
+use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHA2_24, TOY_SHA2_32, TOY_SHAKE_24};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -96,7 +95,7 @@ fn double() -> Kind {
 /// The same with other defaults of a policy.
 fn double_with(defaults: &'static [(&'static str, u32)]) -> Kind {
     let faults = Arc::<Faults>::default();
-    let mut gpu = host::HostGpu::new(false);
+    let mut gpu = crate::host::HostGpu::new(false);
     gpu.facts.defaults = defaults;
     let gpu = WithFaults(faults.clone()).wrap(Arc::new(gpu));
     Kind { name: "kernels on the host", backend: Arc::new(Gpus::new("host", Ok(vec![Arc::new(gpu)]), None)), faults }

@@ -1,9 +1,6 @@
 //! Sets of rows that wait together share launches. Each set has its own result, whatever becomes of the others.
 
-mod common;
-include!("common/on_host.rs");
-
-use common::{Call, Mock, P, PURE, job, key, mock};
+use crate::common::{Call, Mock, P, PURE, job, key, mock};
 use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use hypergrove_gpu::Gpus;
@@ -438,7 +435,7 @@ fn a_gpu_copies_rows_of_several_sets() {
     }
     // With a row that has no key, signatures go to a buffer of the engine first.
     for has_gap in [false, true] {
-        let gpus = vec![Arc::new(host::HostGpu::new(false))];
+        let gpus = vec![Arc::new(crate::host::HostGpu::new(false))];
         let backend: Arc<dyn Backend> = Arc::new(Gpus::new("host", Ok(gpus), None));
         let builder = Engine::builder().devices(vec![(backend, 0)]).threads(2).max_delay(Duration::from_millis(300));
         let engine = builder.build().unwrap();

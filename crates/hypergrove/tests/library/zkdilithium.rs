@@ -1,7 +1,5 @@
 //! zkDilithium's engine through its public interface.
 
-mod common;
-
 use hypergrove::backend::{Policy, Reference};
 use hypergrove::signature::Signer;
 use hypergrove::zkdilithium::{
@@ -42,7 +40,7 @@ impl ZkDilithiumPrograms for Gpu {
 }
 
 impl ZkDilithium for Gpu {
-    common::zk_facts!();
+    crate::common::zk_facts!();
 
     fn jobs(&self, _: Op) -> usize {
         if self.is_idle { 1 << 16 } else { 4 }
@@ -379,5 +377,5 @@ fn the_way_to_a_device() {
     };
     let at_hand =
         || engine.verify_batch_to_vec(jobs()).unwrap().into_iter().filter(|verdict| *verdict == Ok(true)).count();
-    common::tell_the_way(count, &[("a job of an iterator", &fed), ("a job of a list", &at_hand)]);
+    crate::common::tell_the_way(count, &[("a job of an iterator", &fed), ("a job of a list", &at_hand)]);
 }

@@ -1,8 +1,6 @@
 //! Many calls on one engine: they share its devices, and each gets its turn.
 
-mod common;
-
-use common::{Mock, P, PURE, job, key, message, mock, sign};
+use crate::common::{Mock, P, PURE, job, key, message, mock, sign};
 use hypergrove::rows::{Column, RowStatus, RowVerifyingKeys, VerifyRows};
 use hypergrove::*;
 use rayon::prelude::*;
@@ -309,5 +307,8 @@ fn the_way_to_a_device() {
         engine.verify_rows(&rows, &mut statuses).unwrap();
         statuses.into_iter().filter(|status| *status == RowStatus::Valid).count()
     };
-    common::tell_the_way(count, &[("a job of an iterator", &fed), ("a job of a list", &at_hand), ("a row", &of_rows)]);
+    crate::common::tell_the_way(
+        count,
+        &[("a job of an iterator", &fed), ("a job of a list", &at_hand), ("a row", &of_rows)],
+    );
 }

@@ -1,8 +1,6 @@
 //! Tickets: each has one result, whatever happens to devices, callers and the engine.
 
-mod common;
-
-use common::{Call, Mock, P, PURE, job, key, message, mock, sign};
+use crate::common::{Call, Mock, P, PURE, job, key, message, mock, sign};
 use hypergrove::rows::{
     Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows,
 };

@@ -1,8 +1,6 @@
 //! SHA-256 of messages through the engine, Merkle trees, and which device takes what.
 
-mod common;
-
-use common::columns;
+use crate::common::columns;
 use hypergrove::backend::{Axis, Hasher, Policy, Reference, Sha256Programs, THREADS};
 use hypergrove::rows::{Column, Offsets, RowStatus};
 use hypergrove::{Backend, Device, Engine, Error, MerkleTree, Messages, Timing};

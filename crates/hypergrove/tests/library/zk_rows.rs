@@ -1,9 +1,7 @@
 //! Rows of zkDilithium give what jobs give, whatever the columns are like; hostile columns are errors or statuses; devices that fail lose
 //! no row.
 
-mod common;
-
-use common::columns;
+use crate::common::columns;
 use hypergrove::backend::{Checked, Policy, Reference};
 use hypergrove::rows::{Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{MUSIZE, PK_BYTES, SIG_BYTES, SK_BYTES};
@@ -97,7 +95,7 @@ impl Program {
 }
 
 impl ZkDilithium for Program {
-    common::zk_facts!();
+    crate::common::zk_facts!();
 
     fn jobs(&self, _: Op) -> usize {
         self.1.jobs

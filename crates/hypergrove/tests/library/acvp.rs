@@ -202,7 +202,6 @@ fn sigver() {
 /// The draft sets' known answers. 2^22 leaves a key and up to 2^28 in FORS: minutes on one core.
 #[test]
 #[ignore = "about 2^31 compressions a set: minutes"]
-#[cfg(feature = "draft-sp800-230")]
 fn draft_sets() {
     let Some(cases) = hypergrove_testkit::vectors::sp800_230_draft() else { return };
     let engine = Engine::new().expect("an engine");

@@ -1,10 +1,9 @@
 //! Rows give what jobs give, whatever the columns are like; hostile columns are errors or statuses; devices that fail lose no row.
 
-mod common;
-
-use common::{Mock, P, PURE, columns, key, message, mock};
+use crate::common::{Mock, P, PURE, columns, key, message, mock};
 use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
+use hypergrove_testkit::toys::{TOY_SHA2_32, TOY_SHAKE_24};
 use std::iter::zip;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,0 +1,25 @@
+//! The library's tests, one module a topic. They are one program, because linking the library takes longer than most tests.
+//!
+//! Tests that need a process, an allocator or limits of their own are programs of their own beside this folder.
+
+#[path = "../common/mod.rs"]
+mod common;
+include!("../common/on_host.rs");
+
+mod acvp;
+mod devices;
+mod engine;
+mod faults;
+mod hang;
+mod hash;
+mod ledger;
+mod manifest;
+mod memory;
+mod negative;
+mod rows;
+mod self_test;
+mod sets;
+mod sharing;
+mod tickets;
+mod zk_rows;
+mod zkdilithium;
