@@ -1,13 +1,13 @@
-//! Compiles the kernels for the host or for devices, where a feature asks for it.
+//! Compiles the kernels for devices, where the feature `ready` asks for it.
 
-#[cfg(any(feature = "host", feature = "ready"))]
+#[cfg(feature = "ready")]
 #[path = "src/constants.rs"]
 mod constants;
-#[cfg(any(feature = "host", feature = "ready"))]
+#[cfg(feature = "ready")]
 #[path = "src/defines.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod defines;
-#[cfg(any(feature = "host", feature = "ready"))]
+#[cfg(feature = "ready")]
 #[path = "src/kernel.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod kernel;
@@ -17,15 +17,11 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for path in
-        ["entry", "hash", "host", "stage", "zk", "dialect.h", "args.h", "family.h", "src/defines.rs", "src/kernel.rs"]
-    {
+    for path in ["entry", "hash", "stage", "zk", "dialect.h", "args.h", "family.h", "src/defines.rs", "src/kernel.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
     println!("cargo::rustc-env=HYPERGROVE_KERNELS={}", fingerprint(false));
     println!("cargo::rustc-env=HYPERGROVE_KERNELS_SOLO={}", fingerprint(true));
-    #[cfg(feature = "host")]
-    host();
     #[cfg(feature = "ready")]
     if let Err(why) = ready::make() {
         println!("cargo::error={}", why.trim().replace('\n', " / "));
@@ -54,41 +50,8 @@ fn fingerprint(solo: bool) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-#[cfg(feature = "host")]
-fn host() {
-    let generated = generated();
-    for (name, text) in kernel::host_headers() {
-        std::fs::write(generated.join(name), text).unwrap_or_else(|error| panic!("{name}: {error}"));
-    }
-    for &family in hypergrove_fips205::Family::ALL {
-        for n in [16, 24, 32] {
-            let name = format!("hypergrove_{}_{n}", defines::name(family));
-            let mut build = cc::Build::new();
-            build
-                .cpp(true)
-                .std("c++17")
-                .opt_level(2)
-                .warnings(false)
-                .include(".")
-                .include(&generated)
-                .file("host/kernels.cpp");
-            build.define("FAMILY", defines::number(family).to_string().as_str()).define("N", n.to_string().as_str());
-            build.define("NAME", name.as_str()).define("IMAD", "0").define("UNROLLED", "0");
-            build.compile(&name);
-        }
-    }
-    for (fp64, name) in ["integers", "doubles"].iter().enumerate() {
-        let name = format!("hypergrove_zk_{name}");
-        let mut build = cc::Build::new();
-        build.cpp(true).std("c++17").opt_level(2).warnings(false).include(".").include(&generated).file("host/zk.cpp");
-        build.define("NAME", name.as_str()).define("IMAD", "0").define("UNROLLED", "0");
-        build.define("FP64", fp64.to_string().as_str()).define("MAX_THREADS", "256");
-        build.compile(&name);
-    }
-}
-
 /// The folder of generated headers, after writing them.
-#[cfg(any(feature = "host", feature = "ready"))]
+#[cfg(feature = "ready")]
 fn generated() -> std::path::PathBuf {
     let folder = std::path::PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     for (path, text) in constants::headers() {

@@ -36,7 +36,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "negative",  about: "the negative corpus is what its generator makes",            run: |_, extent| negative::check(extent) },
     CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
-    CiStep { name: "features",  about: "the library with each feature alone and left out; its packages", run: |_, _| features::check() },
+    CiStep { name: "features",  about: "the library with each feature alone and left out; its packages", run: |_, extent| features::check(extent) },
     CiStep { name: "api",       about: "the library's public items are those that are listed",      run: |_, _| api::check() },
     CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },

@@ -31,12 +31,12 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("crates/hypergrove/src/manifest.rs", &["pub fn parse(", "pub fn to_bytes(", "fn entry(", "fn quoted(", "pub fn escape(", "pub fn unescape("]),
     ("crates/hypergrove/src/ledger.rs", &["fn of_slot(", "fn newest("]),
     ("crates/hypergrove/src/signers.rs", &["fn quoted(", "pub fn time(", "impl AllowedSigners {", "fn signer("]),
-    ("crates/tune/src/table.rs", &[
-        "impl TryFrom<String> for Sizes {", "impl From<Sizes> for String {", "pub fn parse(", "pub fn take_over(", "pub(crate) fn is_plausible(",
+    ("crates/tables/src/table.rs", &[
+        "impl TryFrom<String> for Sizes {", "impl From<Sizes> for String {", "pub fn parse(", "pub fn take_over(", "pub fn is_plausible(",
         "pub fn shortened(", "fn title(", "fn set(", "fn params(", "pub fn new(", "fn take(", "pub fn in_use(", "fn row(", "fn estimate(", "fn policy(",
         "fn choose(", "pub fn share_out(", "pub fn sizes(",
     ]),
-    ("crates/tune/src/space.rs", &["pub fn policy<"]),
+    ("crates/tables/src/space.rs", &["pub fn policy<"]),
     ("crates/tune/src/journal.rs", &["impl Samples {"]),
     ("crates/cli/src/pem.rs", &["pub(crate) fn is_pem(", "impl<'a> Pem<'a> {", "impl Block<'_> {", "fn endless(", "fn damaged(", "pub(crate) fn mixed("]),
     ("crates/cli/src/keys.rs", &[
@@ -74,7 +74,7 @@ pub(crate) fn check() -> Result<String, String> {
     let _ = fs::remove_dir_all(&raw);
     fs::create_dir_all(&raw).map_err(|why| format!("{}: {why}", raw.display()))?;
     // Lines are those of the source: without optimisation none is moved. A build of its own, for everything is counted.
-    let test = ["test", "--profile", "checked", "-p", "hypergrove-cli", "--features", "fuzz", "--test", "fuzz"];
+    let test = ["test", "--profile", "checked", "-p", "hypergrove-cli", "--lib"];
     let instrumented = |more: &[&str]| {
         let mut command = process::cargo(&[&test[..], more].concat());
         command.env("RUSTFLAGS", "-C instrument-coverage").env("CARGO_TARGET_DIR", &folder);
@@ -85,9 +85,9 @@ pub(crate) fn check() -> Result<String, String> {
     if !built.status.success() {
         return Err(format!("the replay could not be built: {}", String::from_utf8_lossy(&built.stderr)));
     }
-    let program = executable(&String::from_utf8_lossy(&built.stdout)).ok_or("cargo names no test `fuzz`")?;
+    let program = executable(&String::from_utf8_lossy(&built.stdout)).ok_or("cargo names no tests of the tool")?;
     // What the standard's sets compute reaches no decoder, and takes minutes here.
-    process::run(instrumented(&["--", "--skip", "signatures_"]))?;
+    process::run(instrumented(&["--", "fuzz::", "--skip", "signatures_"]))?;
 
     let merged = folder.join("fuzz.profdata");
     let mut merge = std::process::Command::new(tools.join("llvm-profdata"));
@@ -124,7 +124,7 @@ fn llvm_tools() -> Result<PathBuf, String> {
 /// The test program that cargo's messages name.
 fn executable(messages: &str) -> Option<String> {
     let values = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let mut tests = values.filter(|value| value["target"]["name"] == "fuzz");
+    let mut tests = values.filter(|value| value["target"]["name"] == "hypergrove_cli");
     tests.find_map(|value| value["executable"].as_str().map(String::from))
 }
 

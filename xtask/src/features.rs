@@ -1,27 +1,28 @@
-//! Features of the library: every one compiles with and without the others, how many packages each brings, and which ones users get.
+//! Features of the library: every one compiles with and without the others, how many packages each brings, and which ones users get:
+//! the same as tests have, so that nothing is compiled twice.
 
+use crate::ci::Extent;
 use crate::process::{self, Outcome, Step};
 use crate::{capi, install};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// What can be left out.
-const FEATURES: [&str; 8] =
-    ["cuda", "vulkan", "zkdilithium", "draft-sp800-230", "tables", "encryption", "signers", "x509"];
+const FEATURES: [&str; 7] = ["cuda", "vulkan", "zkdilithium", "tables", "encryption", "signers", "x509"];
 const PAGE: &str = "docs/features.md";
 /// Packages at most: without any feature, and with the default ones.
 const MOST: [(&str, usize); 2] = [("none", 40), ("default", 70)];
 /// What users build, as the page calls it, and the package that Cargo builds for it.
 const ARTEFACTS: [(&str, &str); 3] =
     [("the tool", install::CRATE), ("the C library", capi::CRATE), ("the Python package", "hypergrove-py")];
-/// Features and a package that are for tests and checks alone.
-const OF_TESTS: [&str; 5] = ["toy", "fuzz", "faults", "host", "valgrind"];
-const TESTKIT: &str = "hypergrove-testkit";
+/// Features and packages that are for tests and checks alone.
+const OF_TESTS: [&str; 3] = ["fuzz", "faults", "valgrind"];
+const PACKAGES_OF_TESTS: [&str; 2] = ["hypergrove-kernels-host", "hypergrove-testkit"];
 /// How the names of our packages begin.
 const OURS: &str = "hypergrove";
 
 /// CI's step.
-pub(crate) fn check() -> Step {
+pub(crate) fn check(extent: Extent) -> Step {
     let page = fs::read_to_string(PAGE).map_err(|error| format!("cannot read {PAGE}: {error}"))?;
     let stated = rows(&page);
     let names: Vec<&str> = stated.iter().map(|(feature, _)| *feature).collect();
@@ -38,21 +39,24 @@ pub(crate) fn check() -> Step {
         }
     }
     users_builds(&page)?;
-    let sets = combinations();
+    one_set()?;
+    let sets = combinations(extent);
     for features in &sets {
         lint(&["hypergrove", "--no-default-features", "--features", &features.join(",")])?;
     }
     lint(&["hypergrove", "--all-targets"])?;
-    lint(&["hypergrove-tune"])?;
     lint(&["hypergrove-lab", "--no-default-features"])?;
     Ok(Outcome::Passed(format!("{} combinations of the library's features", sets.len())))
 }
 
-/// None, each alone, all but each, and all.
-fn combinations() -> BTreeSet<Vec<&'static str>> {
+/// None and each alone; in full, all but each, and all, too.
+fn combinations(extent: Extent) -> BTreeSet<Vec<&'static str>> {
+    let alone = FEATURES.iter().map(|feature| vec![*feature]).chain([vec![]]);
+    if extent == Extent::Usual {
+        return alone.collect();
+    }
     let without = |left_out: &str| FEATURES.into_iter().filter(|feature| *feature != left_out).collect::<Vec<_>>();
-    let alone = FEATURES.iter().map(|feature| vec![*feature]);
-    alone.chain(FEATURES.iter().map(|feature| without(feature))).chain([vec![], FEATURES.to_vec()]).collect()
+    alone.chain(FEATURES.iter().map(|feature| without(feature))).chain([FEATURES.to_vec()]).collect()
 }
 
 /// Checks a package without building it; a warning is an error.
@@ -98,8 +102,8 @@ fn tree(arguments: &[&str]) -> Result<BTreeSet<String>, String> {
 fn users_builds(page: &str) -> Result<(), String> {
     for (name, package) in ARTEFACTS {
         let packages = features(package)?;
-        if packages.contains_key(TESTKIT) {
-            return Err(format!("{name} contains {TESTKIT}, which is for tests"));
+        if let Some(package) = PACKAGES_OF_TESTS.iter().find(|package| packages.contains_key(**package)) {
+            return Err(format!("{name} contains {package}, which is for tests"));
         }
         for (of, features) in &packages {
             if let Some(feature) = OF_TESTS.iter().find(|feature| features.contains(**feature)) {
@@ -113,6 +117,26 @@ fn users_builds(page: &str) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The packages of what users build have the features that they have in tests. Otherwise they, and all that depends on them, would be
+/// compiled twice.
+fn one_set() -> Result<(), String> {
+    let read = |arguments: &[&str]| tree(&[arguments, &["--no-dedupe", "--format", "{p} [{f}]"]].concat());
+    let tests = read(&["--workspace", "--exclude", "xtask", "-e", "normal,build,dev"])?;
+    for (name, package) in ARTEFACTS {
+        other_features(&read(&["-p", package, "-e", "normal,build"])?, &tests)
+            .map_or(Ok(()), |why| Err(format!("{name}: {why}; see crates/unified")))?;
+    }
+    Ok(())
+}
+
+/// A package of `build` that has other features there than in `tests`; both have lines such as `name v1.2.3 [feature,feature]`.
+fn other_features(build: &BTreeSet<String>, tests: &BTreeSet<String>) -> Option<String> {
+    let package = build.difference(tests).next()?;
+    let name = package.split(' ').next();
+    let in_tests: Vec<&String> = tests.iter().filter(|line| line.split(' ').next() == name).collect();
+    Some(format!("{package} differs from the tests' {in_tests:?}"))
 }
 
 /// Our packages in a build of this one, and the features of each.
@@ -143,8 +167,9 @@ mod test {
 
     #[test]
     fn every_feature_is_there_alone_and_left_out() {
-        let sets = combinations();
+        let sets = combinations(Extent::Full);
         assert_eq!(sets.len(), 2 * FEATURES.len() + 2);
+        assert!(sets.is_superset(&combinations(Extent::Usual)));
         for feature in FEATURES {
             assert!(sets.contains(&vec![feature]));
             assert!(sets.iter().any(|set| set.len() == FEATURES.len() - 1 && !set.contains(&feature)), "{feature}");
@@ -153,6 +178,15 @@ mod test {
 
     fn read(file: &str) -> String {
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)).unwrap()
+    }
+
+    #[test]
+    fn what_is_compiled_twice_is_named() {
+        let lines = |lines: &[&str]| lines.iter().map(|line| String::from(*line)).collect::<BTreeSet<_>>();
+        let tests = lines(&["a v1.0.0 [std]", "b v0.1.0 [x]"]);
+        assert_eq!(other_features(&lines(&["a v1.0.0 [std]"]), &tests), None);
+        let twice = other_features(&lines(&["a v1.0.0 []", "b v0.1.0 [x]"]), &tests);
+        assert_eq!(twice.as_deref(), Some(r#"a v1.0.0 [] differs from the tests' ["a v1.0.0 [std]"]"#));
     }
 
     #[test]

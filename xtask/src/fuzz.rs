@@ -1,4 +1,4 @@
-//! Fuzzing: random inputs, and cargo-fuzz's runs of each target. Their corpus is replayed by the test `fuzz`.
+//! Fuzzing: random inputs, and cargo-fuzz's runs of each target. Their corpus is replayed by the tests of the tool.
 
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
 use crate::{tests, workspace};
@@ -26,7 +26,7 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
     let covered = crate::coverage::check()?;
     let mut runs = 0;
     for (name, inputs) in RANDOM {
-        let mut command = tests::command(&["--test", "fuzz", "--", "--ignored", &format!("random_{name}")]);
+        let mut command = tests::command(&["--lib", "--", "--ignored", &format!("random_{name}")]);
         command.env("HYPERGROVE_FUZZ_RUNS", inputs.to_string());
         process::run_tests(command, tally)?;
         runs += inputs;

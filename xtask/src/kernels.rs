@@ -60,7 +60,7 @@ fn host() -> Result<String, String> {
             let mut command = Command::new(compiler);
             command.args(["-std=c++17", "-fsyntax-only", "-Icrates/kernels", "-DNAME=all", "-DIMAD=0", "-DUNROLLED=0"]);
             command.args([format!("-DFAMILY={family}"), format!("-DN={n}")]).args(WARNINGS);
-            command.arg("-I").arg(&generated).arg("crates/kernels/host/kernels.cpp");
+            command.arg("-I").arg(&generated).arg("crates/kernels-host/host/kernels.cpp");
             process::run(command)?;
         }
     }

@@ -9,8 +9,7 @@ use std::process::Command;
 const VALGRIND: &str = "valgrind --quiet --error-limit=no --num-callers=30 --leak-check=no --suppressions=";
 /// What crates of others branch on.
 const SUPPRESSIONS: &str = "xtask/secrets.supp";
-/// The tests that Valgrind runs, and those among them that take long.
-const FOLLOWED: &str = "secrets";
+/// Those of the tests that Valgrind runs that take long.
 const LONG: &str = "every_";
 /// The tests that measure what Valgrind does not know; they need a machine that does nothing else.
 const TIMED: &str = "timing";
@@ -29,20 +28,20 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         Extent::Full => {
             // Valgrind has one thread.
             process::run_tests_concurrently(vec![followed(&["sha2_"]), followed(&["--skip", "sha2_"])], tally)?;
-            process::run_tests(alone(TIMED, &[]), tally)?;
+            process::run_tests(alone(&["--test", TIMED], &[]), tally)?;
         }
     }
     Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
 }
 
 fn followed(filter: &[&str]) -> Command {
-    let mut command = alone(FOLLOWED, filter);
+    let mut command = alone(&["-p", "hypergrove-taint", "--features", "valgrind", "--test", "secrets"], filter);
     let valgrind = format!("{VALGRIND}{}", workspace().join(SUPPRESSIONS).display());
     command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", valgrind);
     command
 }
 
-/// One file of tests, one test at a time.
-fn alone(test: &str, filter: &[&str]) -> Command {
-    tests::command(&[&["--test", test, "--", "--test-threads=1"], filter].concat())
+/// One program of tests, one test at a time.
+fn alone(program: &[&str], filter: &[&str]) -> Command {
+    tests::command(&[program, &["--", "--test-threads=1"], filter].concat())
 }

@@ -149,9 +149,7 @@ fn report(source: &Path) -> Result<(), String> {
         Some((name.get(..10)?.to_string(), bytes, entry.path()))
     });
     let (.., newest) = studies.max().ok_or_else(|| format!("no studies in {}", benchmarks::RUNS))?;
-    // The tool as the step `test` builds it, which is not compiled again.
-    let features = ["--release", "--all-features", "--workspace"];
-    process::run(process::cargo(&[&["test"], &features[..], &["--test", "cli", "--no-run"]].concat()))?;
+    process::run(process::cargo(&["build", "--release", "--locked", "-p", "hypergrove-cli"]))?;
     let mut command = Command::new(process::target().join("release/hypergrove").with_extension(EXE_EXTENSION));
     command.arg("report").arg(newest).arg("-o").arg(source.join(REPORT)).arg("--force");
     process::run(command)

@@ -6,15 +6,15 @@ use crate::passphrase::PassphraseOptions;
 use crate::trees;
 use clap::builder::TypedValueParser;
 use clap::{Arg, ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+pub(crate) use hypergrove::known_sets;
 use hypergrove::signers::{self, SignersError};
 use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash, VerifyingKey};
-pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune, known_sets};
+pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune};
 use hypergrove_lab::args::{Listed, at_least_one, set, size};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::version::BUILD;
 use std::ffi::OsString;
-#[cfg(feature = "draft-sp800-230")]
 use std::num::NonZeroU64;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,6 @@ pub(crate) enum Command {
     Acvp(Acvp),
     Kat(Kat),
     Quickstart(Quickstart),
-    #[cfg(feature = "draft-sp800-230")]
     Ledger(Ledger),
     Completions(Completions),
     Man(Man),
@@ -244,7 +243,6 @@ pub(crate) struct Sign {
     #[arg(long, value_name = "HEX", value_parser = bytes, conflicts_with_all = ["files", "list"], requires = "output", help_heading = "Message")]
     pub(crate) digest: Option<Bytes>,
     /// The ledger that counts the signatures of a key of a limited set; by default KEY.ledger
-    #[cfg(feature = "draft-sp800-230")]
     #[arg(long, value_name = "FILE", conflicts_with = "table")]
     pub(crate) ledger: Option<PathBuf>,
     /// Print a line of JSON for each file, and a summary: docs/automation.md
@@ -505,14 +503,12 @@ pub(crate) struct Quickstart {
 ///
 /// Such a key may make at most 2^24 signatures. `sign` reserves a number in the key's ledger before each signature. docs/ledger.md
 /// explains what a ledger cannot notice.
-#[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct Ledger {
     #[command(subcommand)]
     pub(crate) command: LedgerCommand,
 }
 
-#[cfg(feature = "draft-sp800-230")]
 #[derive(Subcommand)]
 pub(crate) enum LedgerCommand {
     Init(LedgerInit),
@@ -521,7 +517,6 @@ pub(crate) enum LedgerCommand {
 }
 
 /// A key and its ledger.
-#[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct LedgerKey {
     /// The file of the private or the public key: raw; `-` is standard input
@@ -537,7 +532,6 @@ pub(crate) struct LedgerKey {
 }
 
 /// Make the ledger of a key
-#[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct LedgerInit {
     #[command(flatten)]
@@ -551,7 +545,6 @@ pub(crate) struct LedgerInit {
 }
 
 /// Show how many signatures a key may still make
-#[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct LedgerShow {
     #[command(flatten)]
@@ -562,7 +555,6 @@ pub(crate) struct LedgerShow {
 }
 
 /// Give numbers of this ledger to another machine that has the same key, as a ledger of its own
-#[cfg(feature = "draft-sp800-230")]
 #[derive(Args)]
 pub(crate) struct LedgerLease {
     #[command(flatten)]

@@ -1,11 +1,13 @@
 //! What has to hold for any bytes that are given to us to be read: the bodies of the fuzz targets in the folder `fuzz`.
 //!
-//! They are here because most decoders are private to the tool, and because the tests of stable Rust replay the corpus
-//! through the same functions.
+//! They are here because most decoders are private to the tool. The tests of stable Rust replay the corpus through the same functions
+//! (`replay.rs`).
 
 mod documents;
 mod keys;
 mod lists;
+#[cfg(test)]
+mod replay;
 mod signatures;
 mod zkdilithium;
 
@@ -14,7 +16,7 @@ use hypergrove_lab::failure::Failure;
 use peak_alloc::PeakAlloc;
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How much is done with an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +88,9 @@ impl Target {
     }
 
     fn read(&self, data: &[u8], heap: &PeakAlloc) {
+        // The heap is the process's, and tests run concurrently.
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         heap.reset_peak_usage();
         let before = heap.current_usage();
         (self.run)(data, Extent::Read);

@@ -17,14 +17,12 @@ pub(crate) enum Line {
     /// What became of a file.
     File(FileLine),
     /// A ledger.
-    #[cfg(feature = "draft-sp800-230")]
     Ledger(LedgerLine),
     /// The last line.
     Summary(SummaryLine),
 }
 
 /// What `ledger show` says of the ledger of a key of a limited set.
-#[cfg(feature = "draft-sp800-230")]
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LedgerLine {
@@ -221,7 +219,7 @@ impl Line {
     }
 }
 
-#[cfg(all(test, feature = "draft-sp800-230"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -7,7 +7,7 @@ mod devices;
 mod diagnose;
 mod explain;
 mod files;
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
 mod hash;
@@ -18,7 +18,6 @@ mod json;
 mod kat;
 mod keygen;
 mod keys;
-#[cfg(feature = "draft-sp800-230")]
 mod ledger;
 mod message;
 mod outputs;
@@ -39,8 +38,8 @@ mod x509;
 mod zkdilithium;
 
 use args::{Cli, Command};
-use clap::error::ErrorKind;
 use clap::FromArgMatches;
+use clap::error::ErrorKind;
 use files::Sources;
 use hypergrove::backend::wiped;
 use hypergrove_lab::failure::{Exit, Failure};
@@ -130,7 +129,6 @@ fn run(cli: &Cli, read: Sources, printer: &Printer) -> Result<Exit, Failure> {
         Command::Acvp(args) => acvp::run(args, &read, machine, printer),
         Command::Kat(args) => kat::run(args, machine, printer),
         Command::Completions(args) => shell::completions(args, printer),
-        #[cfg(feature = "draft-sp800-230")]
         Command::Ledger(args) => ledger::run(args, read, printer),
         Command::Man(args) => shell::man(args, printer),
         Command::Quickstart(args) => quickstart::run(args, machine, printer),

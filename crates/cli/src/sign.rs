@@ -152,13 +152,11 @@ fn unfit(error: EnvelopeError) -> Failure {
     Failure::new(format!("--armor: {error}")).hint("docs/envelope.md says what an envelope holds")
 }
 
-/// The ledger of the key that signs, if its set has a limit. Without the draft's sets there is none.
+/// The ledger of the key that signs, if its set has a limit.
 pub(crate) struct OwnLedger {
-    #[cfg(feature = "draft-sp800-230")]
     ledger: Option<crate::ledger::KeyLedger>,
 }
 
-#[cfg(feature = "draft-sp800-230")]
 impl OwnLedger {
     fn of(key: &Signer, source: &Source, args: &Sign, printer: &Printer) -> Result<OwnLedger, Failure> {
         let named = args.ledger.as_deref();
@@ -186,23 +184,6 @@ impl OwnLedger {
     /// Reserves numbers for signatures that are about to be made.
     pub(crate) fn reserve(&self, signatures: usize, printer: &Printer) -> Result<(), Failure> {
         self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.reserve(signatures, printer))
-    }
-}
-
-#[cfg(not(feature = "draft-sp800-230"))]
-impl OwnLedger {
-    fn of(_: &Signer, _: &Source, _: &Sign, _: &Printer) -> Result<OwnLedger, Failure> {
-        Ok(OwnLedger {})
-    }
-    pub(crate) fn of_key(_: &SigningKey, _: &Source, _: &Printer) -> Result<OwnLedger, Failure> {
-        Ok(OwnLedger {})
-    }
-    pub(crate) fn add_to(&self, _: &mut Sources) {}
-    pub(crate) fn check(&self, _: usize) -> Result<(), Failure> {
-        Ok(())
-    }
-    pub(crate) fn reserve(&self, _: usize, _: &Printer) -> Result<(), Failure> {
-        Ok(())
     }
 }
 

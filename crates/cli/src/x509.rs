@@ -237,7 +237,8 @@ fn judge_file(
     source: &Source,
     keys: &[(VerifyingKey, Arc<SignedBy>)],
 ) -> Result<(Verdict, Option<Remark>), Failure> {
-    let bytes = if args.cms.is_some() { messages.read(source)? } else { source.read_key("a certificate or request")?.to_vec() };
+    let bytes =
+        if args.cms.is_some() { messages.read(source)? } else { source.read_key("a certificate or request")?.to_vec() };
     let document = Document::read(&bytes).map_err(|failure| failure.of(source))?;
     let what = if args.cms.is_some() { "CMS with signatures" } else { "certificate or request" };
     let Some((document, ..)) =

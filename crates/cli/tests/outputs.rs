@@ -422,7 +422,6 @@ fn manifest(name: &'static str, force: bool) -> Run {
 }
 
 /// A lease of three numbers, the first of their ledger.
-#[cfg(feature = "draft-sp800-230")]
 fn lease() -> Run {
     let place = Place::new();
     place.write("p", [7; 32]);
@@ -433,14 +432,12 @@ fn lease() -> Run {
 }
 
 /// What a ledger says; none if there is no such file.
-#[cfg(feature = "draft-sp800-230")]
 fn state(run: &Run, name: &str) -> Option<hypergrove::ledger::LedgerState> {
     let bytes = fs::read(run.place.path(name)).ok()?;
     Some(hypergrove::ledger::LedgerState::from_bytes(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
 /// Leases numbers of a ledger again and again, and ends the tool at one system call after the other: no number comes twice.
-#[cfg(feature = "draft-sp800-230")]
 fn leases(kills: usize) {
     let run = lease();
     let (mut calls, mut killed, mut leased, mut end) = (run.calls(), 0, 0, 0);
@@ -518,14 +515,12 @@ mod usual {
         none(sign("sign --force", &["m.sig"], "@/m", "--force").faults(Extent::Usual));
     }
 
-    #[cfg(feature = "draft-sp800-230")]
     #[test]
     fn a_ledger_gives_no_number_twice() {
         leases(200);
     }
 
     /// A full disk, wherever it is noticed: nothing half stays behind, and the error says whether numbers are lost.
-    #[cfg(feature = "draft-sp800-230")]
     #[test]
     fn a_lease_says_which_numbers_are_lost() {
         let run = lease();
@@ -622,7 +617,6 @@ mod full {
         ]);
     }
 
-    #[cfg(feature = "draft-sp800-230")]
     #[test]
     fn a_ledger_gives_no_number_twice_in_10_000_kills() {
         leases(10_000);

@@ -16,9 +16,11 @@ use std::sync::Arc;
 
 /// All GPUs of NVIDIA's driver, perhaps none: [`Backend::absent`] says why. Compiled kernels are kept in `cache`, if a
 /// directory is given, and read from there unless others can have written them: [`Backend::notices`] tells of those.
-pub fn backend(cache: Option<&Path>) -> impl Backend + use<> {
+///
+/// A trait object, so that the programs for this driver are compiled in this crate and not in each crate that makes a backend.
+pub fn backend(cache: Option<&Path>) -> Arc<dyn Backend> {
     let cache = cache.map(|path| Arc::new(Cache::new(path)));
-    Gpus::new("cuda", driver::devices(cache.as_ref()), cache)
+    Arc::new(Gpus::new("cuda", driver::devices(cache.as_ref()), cache))
 }
 
 /// The same with something between programs and the GPUs: for tests that put faults in.

@@ -2,8 +2,9 @@
 
 use hypergrove_engine::{Backend, Policy, ZkDilithium};
 use hypergrove_testkit::{backend_tests, suite, zk_tests};
+use std::sync::Arc;
 
-fn cuda() -> Option<impl Backend> {
+fn cuda() -> Option<Arc<dyn Backend>> {
     let cuda = hypergrove_cuda::backend(Some(&std::env::temp_dir().join("hypergrove-test-kernels")));
     match cuda.absent() {
         None => Some(cuda),
@@ -19,7 +20,7 @@ backend_tests!(on_cuda, cuda());
 #[test]
 fn known_answers_of_every_set() {
     if let Some(cuda) = cuda() {
-        suite::known_answers_of_every_set(&cuda);
+        suite::known_answers_of_every_set(&*cuda);
     }
 }
 

@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn memory_jobs_and_time_bound_a_sub_batch() {
-        assert_eq!(sizes(&[], WIDE), []);
+        assert_eq!(sizes(&[], WIDE), [0; 0]);
         assert_eq!(sizes(&[(1, 5); 7], WIDE), [7]);
         assert_eq!(sizes(&[(1, 5); 7], Bounds { jobs: 3, ..WIDE }), [3, 3, 1]);
         // 100 + 10·4 + 4·5 = 160 fits; the fifth job needs a program for eight.

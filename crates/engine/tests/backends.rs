@@ -9,7 +9,8 @@ use hypergrove_engine::{
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates, Slot, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
-use hypergrove_fips205::{Adrs, AdrsType, PARAMETER_SETS, Params, Position, TOY_SHA2_16, TOY_SHAKE_24};
+use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
+use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHAKE_24, TOYS};
 use hypergrove_zkdilithium::{
     Message, Op as ZkOp, Signature, SignatureBytes, SigningKey, SigningKeyBytes, Trace, reference,
 };
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn toys() -> impl Iterator<Item = &'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| p.is_toy())
+    TOYS.iter().copied()
 }
 
 const SK_SEED: [u8; 32] = [0x5a; 32];

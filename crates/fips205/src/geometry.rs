@@ -125,13 +125,13 @@ fn mask(bits: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::params::PARAMETER_SETS;
+    use crate::params::known_sets;
     use alloc::vec;
 
     /// R ‖ SIG_FORS ‖ SIG_HT, and what these are made of, leave no byte out.
     #[test]
     fn parts_follow_each_other() {
-        for p in PARAMETER_SETS {
+        for p in known_sets() {
             let mut at = 0;
             let mut follows = |part: Range<usize>, bytes: usize| {
                 assert_eq!(part, at..at + bytes, "{p}");
@@ -158,7 +158,7 @@ mod tests {
     /// Bit by bit: FORS indices are the first k·a bits, the tree and the leaf the last bits of their bytes.
     #[test]
     fn digests_are_split_as_bits() {
-        for p in PARAMETER_SETS {
+        for p in known_sets() {
             let counted = (0..p.m).map(|i| (i * 151 + 43) as u8).collect();
             for digest in [vec![0xff; p.m], vec![0; p.m], vec![0x5a; p.m], counted] {
                 let position = Position::split(p, &digest);

@@ -74,17 +74,15 @@ pub struct Params {
 }
 
 macro_rules! sets {
-    ($($(#[$attr:meta])* $konst:ident $name:literal $family:ident $n:literal $h:literal $d:literal $hp:literal $a:literal $k:literal $lg_w:literal $m:literal $status:expr;)*) => {
-        /// Every set that this build knows, in the order of FIPS 205, Table 2.
-        pub static PARAMETER_SETS: &[&Params] = &[$($(#[$attr])* &$konst,)*];
+    ($(#[$doc:meta])* $list:ident: $($konst:ident $name:literal $family:ident $n:literal $h:literal $d:literal $hp:literal $a:literal $k:literal $lg_w:literal $m:literal $status:expr;)*) => {
+        $(#[$doc])*
+        pub static $list: &[&Params] = &[$(&$konst,)*];
         $(
             #[doc = concat!("The set ", $name, ".")]
-            $(#[$attr])*
             pub static $konst: Params = Params {
                 name: $name, family: Family::$family, n: $n, h: $h, d: $d, hp: $hp, a: $a, k: $k, lg_w: $lg_w, m: $m, status: $status,
             };
-            $(#[$attr])*
-            const _: () = check(&$konst);
+            const _: () = $konst.check();
         )*
     };
 }
@@ -95,12 +93,13 @@ const fn oid(oid_arc: u8) -> SetStatus {
 }
 
 /// A draft's set whose keys make at most 2^log signatures.
-#[cfg(feature = "draft-sp800-230")]
 const fn draft(log: u32) -> SetStatus {
     SetStatus::Draft { signatures: 1 << log }
 }
 
 sets! {
+    /// The twelve sets of the standard, in the order of FIPS 205, Table 2.
+    PARAMETER_SETS:
     //                                          family  n   h   d  h'   a   k lg_w m  status
     SLH_DSA_SHA2_128S  "SLH-DSA-SHA2-128s"      Sha2   16  63  7   9  12  14  4  30  oid(20);
     SLH_DSA_SHAKE_128S "SLH-DSA-SHAKE-128s"     Shake  16  63  7   9  12  14  4  30  oid(26);
@@ -114,28 +113,24 @@ sets! {
     SLH_DSA_SHAKE_256S "SLH-DSA-SHAKE-256s"     Shake  32  64  8   8  14  22  4  47  oid(30);
     SLH_DSA_SHA2_256F  "SLH-DSA-SHA2-256f"      Sha2   32  68 17   4   9  35  4  49  oid(25);
     SLH_DSA_SHAKE_256F "SLH-DSA-SHAKE-256f"     Shake  32  68 17   4   9  35  4  49  oid(31);
-    // Draft SP 800-230 (not final in August 2026): at most 2^24 signatures per key, one tree, lg_w ≠ 4.
-    #[cfg(feature = "draft-sp800-230")]
+}
+
+sets! {
+    /// The sets of draft SP 800-230, which was not final in August 2026: at most 2^24 signatures a key, one tree, lg_w ≠ 4. Only who names
+    /// such a set gets it.
+    DRAFT_SETS:
+    //                                          family  n   h   d  h'   a   k lg_w m  status
     SLH_DSA_SHA2_128_24  "SLH-DSA-SHA2-128-24"  Sha2   16  22  1  22  24   6  2  21   draft(24);
-    #[cfg(feature = "draft-sp800-230")]
     SLH_DSA_SHAKE_128_24 "SLH-DSA-SHAKE-128-24" Shake  16  22  1  22  24   6  2  21   draft(24);
-    #[cfg(feature = "draft-sp800-230")]
     SLH_DSA_SHA2_192_24  "SLH-DSA-SHA2-192-24"  Sha2   24  21  1  21  25   9  3  32   draft(24);
-    #[cfg(feature = "draft-sp800-230")]
     SLH_DSA_SHAKE_192_24 "SLH-DSA-SHAKE-192-24" Shake  24  21  1  21  25   9  3  32   draft(24);
-    #[cfg(feature = "draft-sp800-230")]
     SLH_DSA_SHA2_256_24  "SLH-DSA-SHA2-256-24"  Sha2   32  21  1  21  25  12  2  41   draft(24);
-    #[cfg(feature = "draft-sp800-230")]
     SLH_DSA_SHAKE_256_24 "SLH-DSA-SHAKE-256-24" Shake  32  21  1  21  25  12  2  41   draft(24);
-    // Toy sets: small enough for every leaf, digit and byte flip to be tried. No security at all.
-    #[cfg(feature = "toy")]
-    TOY_SHA2_16  "toy-SHA2-16"                  Sha2   16   4  2   2   3   4  4   4   SetStatus::Toy;
-    #[cfg(feature = "toy")]
-    TOY_SHAKE_24 "toy-SHAKE-24"                 Shake  24   4  2   2   3   4  4   4   SetStatus::Toy;
-    #[cfg(feature = "toy")]
-    TOY_SHA2_32  "toy-SHA2-32-w4"               Sha2   32   3  1   3   4   3  2   3   SetStatus::Toy;
-    #[cfg(feature = "toy")]
-    TOY_SHA2_24  "toy-SHA2-24-w8"               Sha2   24   4  2   2   3   4  3   4   SetStatus::Toy;
+}
+
+/// Every set that has a name: those of the standard, then those of the draft.
+pub fn known_sets() -> impl Iterator<Item = &'static Params> + Clone {
+    PARAMETER_SETS.iter().chain(DRAFT_SETS).copied()
 }
 
 /// FORS trees that a set has, at most.
@@ -143,20 +138,21 @@ pub(crate) const MAX_K: usize = 35;
 /// Bytes of a message digest, at most.
 pub(crate) const MAX_M: usize = 49;
 
-/// What must hold for every row, checked when the crate is compiled.
-const fn check(p: &Params) {
-    assert!(p.h == p.d * p.hp, "h = d·h′");
-    assert!(p.n == 16 || p.n == 24 || p.n == 32, "n");
-    assert!(p.m == (p.k * p.a).div_ceil(8) + (p.h - p.hp).div_ceil(8) + p.hp.div_ceil(8), "m (FIPS 205, 9.2)");
-    assert!(p.k <= MAX_K && p.m <= MAX_M, "indices and digests fit their arrays");
-    assert!(p.h - p.hp <= 64 && p.hp <= 32 && p.a <= 32, "indices fit their integers");
-    assert!(
-        p.lg_w >= 1 && p.lg_w <= 8 && (8 * p.n).is_multiple_of(p.lg_w),
-        "a WOTS+ digit fits a byte, and digits fit n bytes"
-    );
-}
-
 impl Params {
+    /// Panics if the fields do not fit each other. Each table of sets is checked when it is compiled.
+    #[doc(hidden)]
+    pub const fn check(&self) {
+        let p = self;
+        assert!(p.h == p.d * p.hp, "h = d·h′");
+        assert!(p.n == 16 || p.n == 24 || p.n == 32, "n");
+        assert!(p.m == (p.k * p.a).div_ceil(8) + (p.h - p.hp).div_ceil(8) + p.hp.div_ceil(8), "m (FIPS 205, 9.2)");
+        assert!(p.k <= MAX_K && p.m <= MAX_M, "indices and digests fit their arrays");
+        assert!(p.h - p.hp <= 64 && p.hp <= 32 && p.a <= 32, "indices fit their integers");
+        assert!(
+            p.lg_w >= 1 && p.lg_w <= 8 && (8 * p.n).is_multiple_of(p.lg_w),
+            "a WOTS+ digit fits a byte, and digits fit n bytes"
+        );
+    }
     /// Last arc of the set's OID below 2.16.840.1.101.3.4.3, if the set has one.
     pub const fn oid_arc(&self) -> Option<u8> {
         match self.status {
@@ -251,12 +247,12 @@ impl FromStr for &'static Params {
 
     fn from_str(name: &str) -> Result<&'static Params, UnknownSet> {
         let given = without_prefix(name);
-        let known = PARAMETER_SETS.iter().copied().find(|p| without_prefix(p.name).eq_ignore_ascii_case(given));
+        let known = known_sets().find(|p| without_prefix(p.name).eq_ignore_ascii_case(given));
         known.ok_or_else(|| {
             // A distance takes time in proportion to the product of both lengths.
             let start: String = given.chars().take(LONGEST_QUOTE).collect();
-            let nearest = PARAMETER_SETS.iter().copied().min_by_key(|p| distance(without_prefix(p.name), &start));
-            UnknownSet { name: quoted(name), nearest: nearest.expect("every build knows some set") }
+            let nearest = known_sets().min_by_key(|p| distance(without_prefix(p.name), &start));
+            UnknownSet { name: quoted(name), nearest: nearest.expect("some set is known") }
         })
     }
 }
@@ -271,7 +267,7 @@ pub struct UnknownSet {
 impl fmt::Display for UnknownSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "there is no set '{}'; the nearest is {}; the sets are ", self.name, self.nearest)?;
-        list(f, PARAMETER_SETS.iter().map(|p| p.name))
+        list(f, known_sets().map(|p| p.name))
     }
 }
 
@@ -327,10 +323,10 @@ mod tests {
 
     #[test]
     fn sets_are_found_by_any_spelling_and_others_are_suggested() {
-        for p in PARAMETER_SETS {
+        for p in known_sets() {
             for name in [p.name, &p.name.to_lowercase(), without_prefix(p.name), &without_prefix(p.name).to_uppercase()]
             {
-                assert_eq!(name.parse(), Ok(*p), "{name}");
+                assert_eq!(name.parse(), Ok(p), "{name}");
             }
         }
         for (wrong, nearest) in [

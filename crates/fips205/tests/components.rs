@@ -8,8 +8,7 @@ use hypergrove_fips205::reference::{
     wots_pk_from_sig, wots_pk_gen, wots_sign,
 };
 use hypergrove_fips205::{
-    Adrs, AdrsType, Family, MessageError, PARAMETER_SETS, Params, PreHash, SLH_DSA_SHA2_128S, SetStatus, SigningKey,
-    VerifyingKey,
+    Adrs, AdrsType, Family, MessageError, Params, PreHash, SLH_DSA_SHA2_128S, SetStatus, SigningKey, VerifyingKey,
 };
 use hypergrove_testkit::vectors::{self, Record};
 
@@ -120,7 +119,7 @@ fn sets_have_their_categories_and_names() {
 }
 
 fn toys() -> impl Iterator<Item = &'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| p.is_toy())
+    hypergrove_testkit::toys::TOYS.iter().copied()
 }
 
 /// FIPS 205, Algorithm 21.
@@ -197,7 +196,7 @@ fn digits() {
     assert_eq!(base_2b(&x, 8, 2), [0x12, 0xab]);
     assert_eq!(base_2b(&x, 12, 1), [0x12a]);
     assert_eq!(base_2b(&[0xff; 13], 25, 4), [(1 << 25) - 1; 4]);
-    for p in PARAMETER_SETS {
+    for p in hypergrove_testkit::toys::every_set() {
         assert_eq!(gen_len2(p.n, p.lg_w), p.len2(), "{p}");
     }
     assert_eq!([16, 24, 32].map(|n| gen_len2(n, 4)), [3; 3]);

@@ -302,7 +302,7 @@ impl HostQueue {
                             skip.store(u32::MAX, Ordering::Relaxed);
                             continue;
                         }
-                        hypergrove_kernels::host::launch(config, l.kernel, l.blocks, l.threads, &l.args);
+                        hypergrove_kernels_host::launch(config, l.kernel, l.blocks, l.threads, &l.args);
                         let fault = &self.gpu.fault;
                         if fault.load(Ordering::Relaxed) == l.kernel as u32 {
                             fault.store(u32::MAX, Ordering::Relaxed);

@@ -13,10 +13,11 @@ use hypergrove_engine::{
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{
     Family, MPrime, Params, Position, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHA2_192F, SLH_DSA_SHA2_256F,
-    SLH_DSA_SHAKE_128F, SLH_DSA_SHAKE_192F, TOY_SHA2_16,
+    SLH_DSA_SHAKE_128F, SLH_DSA_SHAKE_192F,
 };
 use hypergrove_kernels::{Config, Kernel};
 use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
+use hypergrove_testkit::toys::TOY_SHA2_16;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ fn device(gpu: impl Into<Arc<HostGpu>>) -> (Gpus<HostGpu>, Device) {
     (gpus, device)
 }
 
-hypergrove_testkit::backend_tests!(kernels_on_the_host, Some(gpus(HostGpu::new(false))));
+hypergrove_testkit::backend_tests!(kernels_on_the_host, Some(Box::new(gpus(HostGpu::new(false)))));
 
 /// A batch of one job of the first toy set.
 fn one<R>(run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
@@ -1031,7 +1032,7 @@ fn tables_that_come_along_are_of_these_kernels() {
         let mut gpu = HostGpu::new(false);
         (gpu.facts.without, gpu.facts.defaults) = (without, defaults);
         let gpus = Gpus::new(name, Ok(vec![Arc::new(gpu)]), None);
-        let space = hypergrove_tune::space::checksum(&gpus, &gpus.devices().unwrap()[0]).unwrap();
+        let space = hypergrove_tables::space::checksum(&gpus, &gpus.devices().unwrap()[0]).unwrap();
         let table = std::fs::read_to_string(folder.join(name).join("nvidia-h200.toml")).unwrap();
         assert!(table.contains(&format!("\nspace = {space:?}\n")), "{name}: space = {space:?}");
     }

@@ -21,7 +21,7 @@ use crate::keys::VerifyingKey;
 use crate::text::BYTE_ORDER_MARK;
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::Error;
-use hypergrove_fips205::{MAX_CONTEXT, Mode, PARAMETER_SETS, Params, PreHash};
+use hypergrove_fips205::{MAX_CONTEXT, Mode, Params, PreHash, known_sets};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -275,7 +275,7 @@ fn keys(key: &VerifyingKey) -> Vec<(Option<KeyChange>, VerifyingKey)> {
             || VerifyingKey::from_bytes(p, &bytes[bytes.len() / 2..]).map(|key| (Some(KeyChange::PrivateKey), key));
         whole.or_else(|_| half()).ok()
     };
-    PARAMETER_SETS.iter().copied().filter_map(as_one_of).collect()
+    known_sets().filter_map(as_one_of).collect()
 }
 
 /// What the context may have been.

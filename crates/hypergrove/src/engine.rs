@@ -18,7 +18,7 @@ use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, Policy, PolicySo
 use hypergrove_fips205::plan::{Op, Rates, cache_bytes, most_cached_layers};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 #[cfg(feature = "tables")]
-use hypergrove_tune::table::{Source, TableKnowledge};
+use hypergrove_tables::table::{Source, TableKnowledge};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;

@@ -841,7 +841,7 @@ impl Content for VerifyingKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove_fips205::TOY_SHA2_16;
+    use hypergrove_testkit::toys::TOY_SHA2_16;
 
     fn signing(bytes: &[u8]) -> SigningKey {
         SigningKey::from_bytes(&TOY_SHA2_16, bytes).unwrap()

@@ -6,7 +6,7 @@ use base64ct::{Base64, Encoding};
 use hypergrove_engine::{Error, wiped};
 #[cfg(feature = "encryption")]
 use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
-use hypergrove_fips205::{KeyError, Mode, PARAMETER_SETS, Params, PreHash};
+use hypergrove_fips205::{KeyError, Mode, Params, PreHash, known_sets};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use hypergrove_taint::declassified;
 use pkcs8::spki::{Document, EncodePublicKey, SubjectPublicKeyInfoRef};
@@ -345,7 +345,7 @@ impl AsRef<[u8]> for Signature {
 impl TryFrom<&[u8]> for Signature {
     type Error = signature::Error;
     fn try_from(bytes: &[u8]) -> Result<Signature, signature::Error> {
-        let known = PARAMETER_SETS.iter().any(|p| p.sig_bytes() == bytes.len());
+        let known = known_sets().any(|p| p.sig_bytes() == bytes.len());
         if known { Ok(Signature(bytes.to_vec())) } else { Err(signature::Error::new()) }
     }
 }

@@ -93,7 +93,6 @@ mod hexadecimal;
 mod identity;
 mod jobs;
 mod keys;
-#[cfg(feature = "draft-sp800-230")]
 pub mod ledger;
 pub mod manifest;
 mod pre_hash;
@@ -130,7 +129,7 @@ pub use hypergrove_fips205::plan::{Op, Rates, Work, cache_bytes};
 pub use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
 pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, UnknownHash};
 #[cfg(feature = "tables")]
-pub use hypergrove_tune::table::Source as TableSource;
+pub use hypergrove_tables::table::Source as TableSource;
 pub use identity::Fingerprint;
 pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
 pub use keys::{Signature, SigningKey, VerifyingKey};
@@ -167,12 +166,12 @@ pub struct BackendEntry {
 pub static BACKENDS: &[BackendEntry] = &[
     BackendEntry { name: Cpu::NAME, description: "SIMD lanes and threads", make: |_| Arc::new(Cpu::new()) },
     #[cfg(feature = "cuda")]
-    BackendEntry { name: "cuda", description: "NVIDIA GPUs", make: |cache| Arc::new(hypergrove_cuda::backend(cache)) },
+    BackendEntry { name: "cuda", description: "NVIDIA GPUs", make: hypergrove_cuda::backend },
     #[cfg(feature = "vulkan")]
     BackendEntry {
         name: "vulkan",
         description: "any GPU with a Vulkan driver",
-        make: |cache| Arc::new(hypergrove_vulkan::backend(cache, hypergrove_vulkan::Calls::Trusted)),
+        make: |cache| hypergrove_vulkan::backend(cache, hypergrove_vulkan::Calls::Trusted),
     },
 ];
 
@@ -201,7 +200,6 @@ const _: () = {
     is_shared::<(x509::Certificate, x509::Request, x509::SignedData, x509::X509Error)>();
     #[cfg(feature = "encryption")]
     is_shared::<(EncryptedSigningKey, PassphraseKdf)>();
-    #[cfg(feature = "draft-sp800-230")]
     is_shared::<(ledger::FileLedger, ledger::MemoryLedger, ledger::Blocks<ledger::FileLedger>, ledger::LedgerError)>();
 };
 #[cfg(feature = "zkdilithium")]

@@ -1,12 +1,10 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(not(feature = "host"), forbid(unsafe_code))]
+#![forbid(unsafe_code)]
 
 pub mod arguments;
 mod constants;
 mod defines;
 mod headers;
-#[cfg(feature = "host")]
-pub mod host;
 mod kernel;
 #[cfg(feature = "ready")]
 mod ready;
@@ -32,6 +30,11 @@ static SOURCES: &[(&str, &str)] = sources! {
 
 /// Headers that are generated.
 static GENERATED: LazyLock<[(&str, String); 3]> = LazyLock::new(constants::headers);
+
+/// The headers that are generated, by the paths that kernels include.
+pub fn generated_headers() -> &'static [(&'static str, String)] {
+    &*GENERATED
+}
 
 macro_rules! arguments {
     ($($(#[$doc:meta])* $name:ident: $kind:ty,)*) => {

@@ -251,11 +251,6 @@ impl OpsName {
 #[derive(Clone)]
 pub struct Sets(pub Vec<&'static Params>);
 
-/// The sets that may be used: toy sets are there only where tests built them in.
-pub fn known_sets() -> impl Iterator<Item = &'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| !p.is_toy())
-}
-
 /// A parser of names, which are listed so that completions offer them. It may know more names than the list has, such as short ones.
 #[derive(Clone)]
 pub struct Listed<P> {
@@ -283,7 +278,7 @@ impl<P: TypedValueParser> TypedValueParser for Listed<P> {
 }
 
 fn set_names() -> impl Iterator<Item = &'static str> {
-    known_sets().map(|p| p.name)
+    PARAMETER_SETS.iter().map(|p| p.name)
 }
 
 /// The parser of a set's name.
@@ -301,9 +296,9 @@ fn study_name(name: &str) -> Result<String, Infallible> {
 }
 
 fn sets(name: &str) -> Result<Sets, UnknownSet> {
-    // Drafts have no object identifier yet; their trees have millions of leaves.
+    // The draft's trees have millions of leaves.
     if name.eq_ignore_ascii_case("all") {
-        Ok(Sets(known_sets().filter(|p| p.oid().is_some()).collect()))
+        Ok(Sets(PARAMETER_SETS.to_vec()))
     } else {
         name.parse().map(|p| Sets(vec![p]))
     }

@@ -8,8 +8,8 @@ use crate::printer::Printer;
 use hypergrove::backend::Reference;
 use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Rates, Work};
 use hypergrove::{Cpu, Isa};
-use hypergrove_tune::table::Source;
-pub use hypergrove_tune::table::{InUse, Table as PolicyTable, TableKnowledge};
+use hypergrove_tables::table::Source;
+pub use hypergrove_tables::table::{InUse, Table as PolicyTable, TableKnowledge};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -415,7 +415,7 @@ mod tests {
     use crate::zkdilithium;
     use hypergrove::backend::{Plan, Policy, Program, SlhDsaPrograms, capabilities, forward};
     use hypergrove::{DEVICE_TIMEOUT, Error, SLH_DSA_SHA2_128F};
-    use hypergrove_tune::table::{Table, file_name};
+    use hypergrove_tables::table::{Table, file_name};
 
     /// A device that was there when it was listed.
     struct Unplugged;

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 pub use crate::record::grouped;
-pub use hypergrove_tune::table::shortened;
+pub use hypergrove_tables::table::shortened;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::{self, Display, Write as _};
 use std::fs::File;

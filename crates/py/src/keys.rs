@@ -24,9 +24,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use zeroize::Zeroizing;
 
-/// The set with this name.
+/// The set of the standard with this name.
 fn set_of(name: &str) -> PyResult<&'static Params> {
-    name.parse().map_err(bad)
+    let set: &'static Params = name.parse().map_err(bad)?;
+    match set.signature_limit() {
+        None => Ok(set),
+        // Nothing here counts a key's signatures.
+        Some(limit) => Err(bad(format!(
+            "{set} is a set of a draft, whose keys may make {limit} signatures: use the tool, which counts them"
+        ))),
+    }
 }
 
 /// How messages become M′.

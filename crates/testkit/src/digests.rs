@@ -1,9 +1,10 @@
 //! Messages for programs that hash them by themselves, and what the host makes of them.
 
+use crate::toys::{TOY_SHA2_16, TOY_SHA2_32, TOY_SHAKE_24};
 use hypergrove_engine::{Backend, Batch, Digests, Error, Key, Policy};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::{Op, Plan};
-use hypergrove_fips205::{MPrime, Mode, Params, Position, PreHash, TOY_SHA2_16, TOY_SHA2_32, TOY_SHAKE_24};
+use hypergrove_fips205::{MPrime, Mode, Params, Position, PreHash};
 
 /// Jobs with messages of many lengths in every mode, in turn under three keys.
 pub struct DigestJobs<'a> {

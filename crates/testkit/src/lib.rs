@@ -7,6 +7,7 @@ pub mod digests;
 pub mod faults;
 pub mod negative;
 pub mod suite;
+pub mod toys;
 pub mod vectors;
 pub mod zk_suite;
 pub mod zkdilithium;

@@ -2,6 +2,7 @@
 //! [`backend_tests!`](crate::backend_tests).
 
 use crate::negative;
+use crate::toys::TOYS;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::self_test::known_answer;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
-/// Makes a module of tests that all call this suite; `$backend` is an `Option<impl Backend>`, `None` where the machine
+/// Makes a module of tests that all call this suite; `$backend` is an `Option` of a pointer to a backend, `None` where the machine
 /// cannot run it, which is said by name.
 #[macro_export]
 macro_rules! backend_tests {
@@ -30,7 +31,7 @@ macro_rules! backend_tests {
         #[test]
         fn $test() {
             match $backend {
-                Some(backend) => $crate::suite::$test(&backend),
+                Some(backend) => $crate::suite::$test(&*backend),
                 None => println!("skipped: {}: {}: not on this machine", stringify!($name), stringify!($test)),
             }
         }
@@ -169,7 +170,7 @@ fn same(p: &Params, what: &str, got: &Ran, want: &Ran) {
 }
 
 fn toys() -> impl Iterator<Item = &'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| p.is_toy())
+    TOYS.iter().copied()
 }
 
 /// Batch sizes around every lane width, one key and several.
@@ -188,7 +189,7 @@ pub fn odd_batches_and_mixed_keys(backend: &dyn Backend) {
 /// What a device must compute rightly before an engine uses it, of the twelve sets of the standard.
 pub fn known_answers_of_every_set(backend: &dyn Backend) {
     let device = &backend.devices().expect("devices")[0];
-    for p in PARAMETER_SETS.iter().filter(|p| p.oid_arc().is_some()) {
+    for p in PARAMETER_SETS {
         for op in [Op::Keygen, Op::Sign, Op::Verify] {
             known_answer(backend, device, p, op).unwrap_or_else(|why| panic!("{p}: {op:?}: {why}"));
         }
@@ -197,7 +198,7 @@ pub fn known_answers_of_every_set(backend: &dyn Backend) {
 
 /// The twelve sets of the standard; two keys in a batch for the f sets.
 pub fn every_set(backend: &dyn Backend) {
-    for p in PARAMETER_SETS.iter().filter(|p| p.oid_arc().is_some()) {
+    for p in PARAMETER_SETS {
         let jobs = if p.name.ends_with('f') { 2 } else { 1 };
         Case::new(p, jobs, jobs).check(backend, &Policy::default());
     }

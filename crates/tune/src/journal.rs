@@ -1,8 +1,8 @@
 //! Samples as they come in, a line of JSON each: a tuning that was interrupted goes on from them.
 
 use crate::search::{Lab, Stop};
-use crate::table::is_plausible;
 use hypergrove_engine::{Error, Policy};
+use hypergrove_tables::table::is_plausible;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};

@@ -275,7 +275,7 @@ impl Trial {
 mod tests {
     use super::*;
     use hypergrove_engine::{DEVICE_TIMEOUT, Reference};
-    use hypergrove_fips205::TOY_SHA2_16;
+    use hypergrove_testkit::toys::TOY_SHA2_16;
 
     #[test]
     fn answers_are_checked() {

@@ -5,14 +5,16 @@ use hypergrove_engine::{
     SlhDsaPrograms, THREADS, Timing, capabilities, forward,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates, Slot};
-use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_192F, TOY_SHA2_16};
+use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_192F};
+use hypergrove_tables::space;
+use hypergrove_tables::table::{Row, Sizes, Source, Table, TableKnowledge, sizes};
+use hypergrove_testkit::toys::TOY_SHA2_16;
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
 use hypergrove_tune::model::{Kernel, Sample, Shape, adaptive, regret};
 use hypergrove_tune::search::halving::CANDIDATES;
 use hypergrove_tune::search::{Lab, PolicyTimes, SEARCHES, Search, Stop, grid, same};
-use hypergrove_tune::table::{Row, Sizes, Source, Table, TableKnowledge, sizes};
 use hypergrove_tune::workload::{Timed, Workload};
-use hypergrove_tune::{Outcome, find, space};
+use hypergrove_tune::{Outcome, find};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;

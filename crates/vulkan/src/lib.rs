@@ -28,10 +28,13 @@ pub enum Calls {
 /// All devices of all Vulkan drivers, perhaps none: [`Backend::absent`] says why. The drivers' compiled pipelines are kept
 /// in `cache`, if a directory is given, and read from there unless others can have written them: [`Backend::notices`] tells
 /// of those.
-pub fn backend(cache: Option<&Path>, calls: Calls) -> impl Backend + use<> {
+///
+/// A trait object, so that the programs for this driver are compiled in this crate and not in each crate that makes a backend.
+pub fn backend(cache: Option<&Path>, calls: Calls) -> Arc<dyn Backend> {
     let instance = Instance::open(calls == Calls::Checked);
     let cache = cache.map(|path| Arc::new(Cache::new(path)));
-    Gpus::new("vulkan", instance.and_then(|instance| driver::devices(&instance, cache.as_ref())), cache)
+    let devices = instance.and_then(|instance| driver::devices(&instance, cache.as_ref()));
+    Arc::new(Gpus::new("vulkan", devices, cache))
 }
 
 /// The same with something between programs and the devices: for tests that put faults in.

@@ -3,8 +3,9 @@
 use hypergrove_engine::Backend;
 use hypergrove_testkit::backend_tests;
 use hypergrove_vulkan::Calls;
+use std::sync::Arc;
 
-fn vulkan() -> Option<impl Backend> {
+fn vulkan() -> Option<Arc<dyn Backend>> {
     // Mesa 22.3 crashes now and then where several devices of lavapipe compute in one process.
     hypergrove_testkit::one_at_a_time();
     let cache = std::env::temp_dir().join("hypergrove-test-kernels");

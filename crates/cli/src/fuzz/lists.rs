@@ -19,12 +19,10 @@ pub(super) fn lists(data: &[u8], _: Extent) {
     manifest(data);
     rows(data);
     private(data);
-    #[cfg(feature = "draft-sp800-230")]
     ledger(data);
 }
 
 /// Two records of a ledger.
-#[cfg(feature = "draft-sp800-230")]
 fn ledger(data: &[u8]) {
     use hypergrove::ledger::LedgerState;
     match LedgerState::from_bytes(data) {

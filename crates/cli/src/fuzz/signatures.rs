@@ -5,20 +5,19 @@ use arbitrary::Unstructured;
 use hypergrove::{Cpu, Engine, Isa, Mode, Params, PreHash, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove_engine::Reference;
 use hypergrove_fips205::{PARAMETER_SETS, reference};
+use hypergrove_testkit::toys::TOYS;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
 /// Signatures of toy sets; a share of the messages is signed as well.
 pub(super) fn toy(data: &[u8], _: Extent) {
-    static SETS: LazyLock<Vec<&'static Params>> = LazyLock::new(|| sets(Params::is_toy));
-    judge(data, &SETS, Cost::Low);
+    judge(data, TOYS, Cost::Low);
 }
 
 /// Signatures of the standard's sets.
 pub(super) fn real(data: &[u8], _: Extent) {
-    static SETS: LazyLock<Vec<&'static Params>> = LazyLock::new(|| sets(|p| p.oid_arc().is_some()));
-    judge(data, &SETS, Cost::High);
+    judge(data, PARAMETER_SETS, Cost::High);
 }
 
 /// What a signature of a set takes.
@@ -27,10 +26,6 @@ enum Cost {
     Low,
     /// Up to a second: few signatures are made, and then altered.
     High,
-}
-
-fn sets(which: impl Fn(&Params) -> bool) -> Vec<&'static Params> {
-    PARAMETER_SETS.iter().copied().filter(|p| which(p)).collect()
 }
 
 /// Every instruction set of this CPU, and the reference behind the same engine.
@@ -232,7 +227,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "in a batch by ")]
     fn a_wrong_verdict_is_found() {
-        let job = job(&mut Unstructured::new(&[0; 16]), &[&hypergrove_fips205::TOY_SHA2_16], Cost::Low).expect("a job");
+        let job =
+            job(&mut Unstructured::new(&[0; 16]), &[&hypergrove_testkit::toys::TOY_SHA2_16], Cost::Low).expect("a job");
         agree(std::slice::from_ref(&job), &[verdict(&job)]);
         agree(&[job], &[false]);
     }

@@ -393,7 +393,6 @@ fn private_keys_are_shown_by_no_command_that_reads_lists() {
     place.run(&["verify", "--key", "p.pem", "--list", "list"]).good();
 }
 
-#[cfg(feature = "draft-sp800-230")]
 #[test]
 fn keys_of_draft_sets_are_raw() {
     let place = Place::new();

@@ -1,6 +1,6 @@
 //! Ledgers of keys of limited sets, as the tool keeps them. Making such a key and its signatures takes seconds: keys are made up, and signing is
 //! ended once its number is reserved.
-#![cfg(all(feature = "draft-sp800-230", unix))]
+#![cfg(unix)]
 
 use crate::place::{Place, Run};
 use crate::schema::check;

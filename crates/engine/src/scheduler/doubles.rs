@@ -2,8 +2,8 @@
 
 use super::tests::Nothing;
 use super::*;
-use hypergrove_fips205::params::TOY_SHA2_16;
 use hypergrove_fips205::plan::Op;
+use hypergrove_testkit::toys::TOY_SHA2_16;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;

@@ -20,7 +20,7 @@ use crate::report::plot::{
 };
 use crate::report::read::Run;
 use crate::stopwatch::Times;
-use hypergrove::{PARAMETER_SETS, Params};
+use hypergrove::{Params, known_sets};
 use hypergrove_tune::model::adaptive::optimum;
 use hypergrove_tune::model::{Fit, Kernel, Sample, Shape, adaptive, regret, staircase};
 use maud::{Markup, html};

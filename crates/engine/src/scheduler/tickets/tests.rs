@@ -3,8 +3,8 @@
 use super::*;
 use crate::scheduler::tests::{options, scheduler};
 use crate::{Backend, Choice, Device, Knowledge, Policy, PolicySource, Reference};
-use hypergrove_fips205::params::TOY_SHA2_16;
 use hypergrove_fips205::plan::{Op, Plan};
+use hypergrove_testkit::toys::TOY_SHA2_16;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};

@@ -149,7 +149,7 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
     if ends.0 >= ends.1 {
         return None;
     }
-    let set = PARAMETER_SETS.iter().find(|p| p.name == record.set);
+    let set = known_sets().find(|p| p.name == record.set);
     let units = set.and_then(|p| units(p, &record.op, name, record.batch as u64));
     let kernel = Kernel { units: units.unwrap_or(0), cores: record.cores.unwrap_or(1) };
     let adaptive = adaptive::MODEL.fit(kernel, &samples).ok();

@@ -1,7 +1,7 @@
-//! The kernels as functions of the host: what tests run where there is no GPU.
+#![doc = include_str!("../README.md")]
 
-use crate::{Args, Config, Kernel};
 use hypergrove_fips205::Family;
+use hypergrove_kernels::{Args, Config, Kernel};
 
 macro_rules! host {
     ($($name:ident)*) => {
@@ -28,7 +28,7 @@ pub unsafe fn launch(config: &Config, kernel: Kernel, blocks: u32, threads: u32,
         (Family::Shake, 24) => hypergrove_shake_24,
         (Family::Shake, _) => hypergrove_shake_32,
     };
-    // SAFETY: the function is what build.rs compiled from host/kernels.cpp with this signature; the caller vouches for
+    // SAFETY: the function is what build.rs compiled from host/kernels.cpp and host/zk.cpp with this signature; the caller vouches for
     // the addresses.
     let failed = unsafe { run(kernel as u32, blocks, threads, args, size_of::<Args>()) };
     assert!(

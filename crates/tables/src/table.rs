@@ -8,7 +8,7 @@ use crate::space;
 use hypergrove_engine::estimate::{Point, Unmeasured, line};
 use hypergrove_engine::{Axis, Backend, Choice, Device, Knowledge, Policy, PolicySource, THREADS};
 use hypergrove_fips205::plan::{Op, Plan};
-use hypergrove_fips205::{PARAMETER_SETS, Params};
+use hypergrove_fips205::{Params, known_sets};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -158,7 +158,6 @@ impl Table {
     }
 
     /// The file's text.
-    #[cfg(feature = "search")]
     pub fn text(&self) -> String {
         let body = toml::to_string(self).expect("a table has nothing that TOML lacks");
         format!("# Measured by `hypergrove tune`; seconds are of a whole batch of `jobs` jobs.\n{body}")
@@ -178,7 +177,7 @@ const MOST_SPREAD: f64 = 1e3;
 const MOST_THREADS: u32 = 1 << 16;
 
 /// Whether a batch of so many jobs can have taken so many seconds: others would mislead whatever plans by them.
-pub(crate) fn is_plausible(seconds: f64, jobs: usize) -> bool {
+pub fn is_plausible(seconds: f64, jobs: usize) -> bool {
     (1..=MOST_JOBS).contains(&jobs) && JOB_SECONDS.contains(&(seconds / jobs as f64))
 }
 
@@ -208,7 +207,7 @@ impl Row {
 
     fn params(&self) -> Option<&'static Params> {
         let of_set = |p: &&Params| self.set.as_ref().is_none_or(|set| set == p.name);
-        let mut alike = PARAMETER_SETS.iter().copied().filter(of_set);
+        let mut alike = known_sets().filter(of_set);
         alike.find(|p| (p.family.name(), p.n) == (&*self.family, self.n))
     }
 }

@@ -1,6 +1,6 @@
 //! The fuzz targets without a fuzzer: they have what cargo-fuzz needs, and their corpus is replayed.
 
-use hypergrove_cli::fuzz::{TARGETS, target};
+use super::{TARGETS, target};
 use peak_alloc::PeakAlloc;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -8,7 +8,6 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
@@ -55,10 +54,8 @@ fn functions_targets_and_corpora_agree() {
     }
 }
 
-/// Replays the corpus of a target. One at a time: the heap that is measured is the process's.
+/// Replays the corpus of a target.
 fn replay(name: &str) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let target = target(name).expect("a target's name");
     let inputs = inputs(&folder().join("corpus").join(name));
     for (input, bytes) in &inputs {
