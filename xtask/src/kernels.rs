@@ -1,5 +1,6 @@
 //! The GPU kernels without a GPU: compiled by NVRTC out of PyPI's wheel, and read by the host's C++ compiler.
 
+use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally, answers};
 use crate::tests;
 use crate::wheels::{self, Wheel};
@@ -18,13 +19,16 @@ const TESTS: &str = "nvrtc";
 /// Parameters and variables that only some kernels use are no fault of a macro or a header.
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-unused-but-set-variable"];
 
-pub(crate) fn check(tally: &mut Tally) -> Step {
+pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     let host = host()?;
     let libraries = match ensure_nvrtc() {
         Ok(libraries) => libraries,
         Err(why) => return Ok(Outcome::Skipped(format!("{host}; not for devices: {why}"))),
     };
     let mut command = tests::command(&["--lib", TESTS]);
+    if extent == Extent::Full {
+        command.env("HYPERGROVE_TESTS", "all");
+    }
     let mut path = vec![libraries];
     path.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
     command.env("LD_LIBRARY_PATH", std::env::join_paths(path).map_err(|error| error.to_string())?);

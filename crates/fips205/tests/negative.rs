@@ -6,10 +6,10 @@ use hypergrove_fips205::{Mode, SigningKey, VerifyingKey};
 use hypergrove_testkit::negative;
 use pkcs8::{DecodePrivateKey, DecodePublicKey};
 
-/// Those of one set; with HYPERGROVE_ACVP=all (`cargo xtask ci full`) of all.
+/// Those of one set; with HYPERGROVE_TESTS=all (`cargo xtask ci full`) of all.
 #[test]
 fn verdicts_of_the_reference() {
-    let groups = negative::signatures(|set| negative::all() || set == "SLH-DSA-SHA2-128s");
+    let groups = negative::signatures(|set| hypergrove_testkit::all() || set == "SLH-DSA-SHA2-128s");
     let cases: Vec<_> = groups.iter().flat_map(|(_, cases)| cases).collect();
     let half = |odd: usize| {
         for case in cases.iter().skip(odd).step_by(2) {

@@ -10,6 +10,13 @@ import hypergrove
 from hypergrove import Engine, InvalidSignature, PrivateKey, PublicKey, zkdilithium
 
 
+def test_sets_of_a_draft_are_refused() -> None:
+    name = "SLH-DSA-SHA2-128-24"
+    assert name not in hypergrove.SETS
+    with pytest.raises(ValueError, match="set of a draft, whose keys may make 16777216 signatures"):
+        PrivateKey.generate(name)
+
+
 @pytest.mark.parametrize("name", [name for name in hypergrove.SETS if name.endswith("f")])
 def test_a_key_of_each_fast_set_signs(name: str) -> None:
     key = PrivateKey.generate(name)

@@ -15,6 +15,12 @@ pub mod zkdilithium;
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Whether tests try all that they know, as in `cargo xtask ci full`: every set on every device, every kernel for every architecture. That
+/// takes many minutes. Otherwise a share stands for all.
+pub fn all() -> bool {
+    std::env::var("HYPERGROVE_TESTS").is_ok_and(|share| share == "all")
+}
+
 /// Has other tests that ask for it wait until this test's thread ends.
 pub fn one_at_a_time() {
     static TURN: Mutex<()> = Mutex::new(());

@@ -141,8 +141,3 @@ pub fn keys() -> Vec<KeyCase> {
     assert_eq!(number(&file["numberOfTests"]), all.len(), "keys.json is whole");
     all
 }
-
-/// Whether every backend takes all sets, and not the quick ones alone.
-pub fn all() -> bool {
-    std::env::var("HYPERGROVE_ACVP").is_ok_and(|share| share == "all")
-}

@@ -322,9 +322,9 @@ pub fn other_places_give_the_same_bytes(backend: &dyn Backend) {
 }
 
 /// The roots that the negative corpus' signatures lead to are right where a case is valid, and wrong elsewhere; where lengths
-/// or context are wrong, there is no plan. One set, or with HYPERGROVE_ACVP=all all twelve.
+/// or context are wrong, there is no plan. One set, or with HYPERGROVE_TESTS=all all twelve.
 pub fn negative_corpus(backend: &dyn Backend) {
-    for (p, cases) in negative::signatures(|set| negative::all() || set == "SLH-DSA-SHA2-128s") {
+    for (p, cases) in negative::signatures(|set| crate::all() || set == "SLH-DSA-SHA2-128s") {
         let mut all = Vec::new();
         for case in cases.iter().filter(|case| case.params == p) {
             let fits = case.key.len() == p.pk_bytes() && case.signature.len() == p.sig_bytes();

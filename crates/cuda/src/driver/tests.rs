@@ -166,7 +166,7 @@ fn nvrtc_compiles() {
 }
 
 /// For the architectures that CI is to cover, by all cores: no GPU is needed. Secrets that a kernel spills would lie in
-/// local memory, which nothing wipes.
+/// local memory, which nothing wipes. Each source for one architecture, by turns; in a full run for all.
 #[test]
 fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
     const ARCHITECTURES: [u32; 4] = [75, 80, 90, 120];
@@ -210,7 +210,11 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
                 let source = hypergrove_kernels::source(kernel, &config);
                 if seen.insert(source.clone()) {
                     let numbers = ARCHITECTURES.into_iter().filter(|number| runs(&config, kernel, *number));
-                    wanted.extend(numbers.map(|number| (kernel, config.clone(), number, source.clone())));
+                    let mut numbers: Vec<u32> = numbers.collect();
+                    if !hypergrove_testkit::all() {
+                        numbers = vec![numbers[seen.len() % numbers.len()]];
+                    }
+                    wanted.extend(numbers.into_iter().map(|number| (kernel, config.clone(), number, source.clone())));
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! All 1,248 ACVP cases through the engine, as jobs and as rows, by the fastest instruction set of the CPU and by the first GPU; the other
-//! instruction sets take the cases of the sets called 128f, and with HYPERGROVE_ACVP=all (`cargo xtask ci full`) all as
+//! instruction sets take the cases of the sets called 128f, and with HYPERGROVE_TESTS=all (`cargo xtask ci full`) all as
 //! well. The draft sets' known answers; two independent crates.
 
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
@@ -33,14 +33,9 @@ impl Share {
     }
 }
 
-/// Whether every instruction set takes all cases, and lavapipe too: that takes many minutes.
-fn all() -> bool {
-    std::env::var("HYPERGROVE_ACVP").is_ok_and(|share| share == "all")
-}
-
 /// Every instruction set of this CPU, and the first device of each GPU driver, if there is one.
 fn engines() -> impl Iterator<Item = (Engine, &'static str, Share)> {
-    let share = |fastest| if fastest || all() { Share::All } else { Share::Fastest };
+    let share = |fastest| if fastest || hypergrove_testkit::all() { Share::All } else { Share::Fastest };
     let fastest = Isa::fastest();
     let cpus = Isa::available().into_iter();
     let cpus = cpus.filter_map(move |isa| Some((engine(isa)?, isa.name(), share(isa == fastest))));
@@ -54,8 +49,8 @@ fn gpu(entry: &BackendEntry) -> Option<(Engine, &'static str, Share)> {
         return None;
     }
     if !backend.devices().expect("devices")[0].automatic {
-        if !all() {
-            println!("skipped: {}: ACVP: a CPU under a GPU's driver takes minutes: HYPERGROVE_ACVP=all", entry.name);
+        if !hypergrove_testkit::all() {
+            println!("skipped: {}: ACVP: a CPU under a GPU's driver takes minutes: HYPERGROVE_TESTS=all", entry.name);
             return None;
         }
         // See the conformance suite of Vulkan.

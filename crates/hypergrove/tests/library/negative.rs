@@ -6,7 +6,7 @@ use hypergrove::{Cpu, Engine, Isa, VerifyJob, VerifyingKey};
 use hypergrove_testkit::negative::{self, Case};
 use std::sync::Arc;
 
-/// The CPU's instruction sets, the fastest first, and GPUs; a CPU under a GPU's driver takes part with HYPERGROVE_ACVP=all.
+/// The CPU's instruction sets, the fastest first, and GPUs; a CPU under a GPU's driver takes part with HYPERGROVE_TESTS=all.
 fn engines() -> Vec<(String, Engine)> {
     let fastest = Isa::fastest();
     let others = Isa::available().into_iter().filter(|isa| *isa != fastest);
@@ -19,9 +19,9 @@ fn engines() -> Vec<(String, Engine)> {
         let backend = (entry.make)(Some(&std::env::temp_dir().join("hypergrove-test-kernels")));
         if let Some(why) = backend.absent() {
             println!("skipped: {}: negative corpus: {why}", entry.name);
-        } else if !backend.devices().expect("devices")[0].automatic && !negative::all() {
+        } else if !backend.devices().expect("devices")[0].automatic && !hypergrove_testkit::all() {
             println!(
-                "skipped: {}: negative corpus: a CPU under a GPU's driver takes minutes: HYPERGROVE_ACVP=all",
+                "skipped: {}: negative corpus: a CPU under a GPU's driver takes minutes: HYPERGROVE_TESTS=all",
                 entry.name
             );
         } else {
@@ -78,12 +78,12 @@ fn in_rows(engine: &Engine, cases: &[Case], what: &str) {
 }
 
 /// The fastest instruction set and GPUs take all sets, the others those of category 1 that SHA2 is in; with
-/// HYPERGROVE_ACVP=all all take all.
+/// HYPERGROVE_TESTS=all all take all.
 #[test]
 fn every_engine_gives_the_verdicts() {
     let groups = negative::signatures(|_| true);
     for (number, (name, engine)) in engines().iter().enumerate() {
-        let is_quick = number > 0 && Isa::by_name(name).is_some() && !negative::all();
+        let is_quick = number > 0 && Isa::by_name(name).is_some() && !hypergrove_testkit::all();
         let mut mixed = Vec::new();
         let mut done = 0;
         for (p, cases) in groups.iter().filter(|(p, _)| !is_quick || p.name.starts_with("SLH-DSA-SHA2-128")) {
