@@ -30,7 +30,8 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("crates/zkdilithium/src/witness.rs", &["pub fn new(", "fn cyclic_w(", "fn scaled_variable("]),
     ("crates/hypergrove/src/manifest.rs", &["pub fn parse(", "pub fn to_bytes(", "fn entry(", "fn quoted(", "pub fn escape(", "pub fn unescape("]),
     ("crates/hypergrove/src/ledger.rs", &["fn of_slot(", "fn newest("]),
-    ("crates/hypergrove/src/signers.rs", &["fn quoted(", "pub fn time(", "impl AllowedSigners {", "fn signer("]),
+    ("crates/hypergrove/src/signers.rs", &["pub fn time(", "fn instant(", "impl AllowedSigners {", "fn is_condition(", "fn check_name(", "fn signer("]),
+    ("crates/hypergrove/src/text.rs", &["pub fn without_mark(", "pub fn private_key(", "fn column(", "fn is_pkcs8(", "fn begins_as_pkcs8("]),
     ("crates/tables/src/table.rs", &[
         "impl TryFrom<String> for Sizes {", "impl From<Sizes> for String {", "pub fn parse(", "pub fn take_over(", "pub fn is_plausible(",
         "pub fn shortened(", "fn title(", "fn set(", "fn params(", "pub fn new(", "fn take(", "pub fn in_use(", "fn row(", "fn estimate(", "fn policy(",

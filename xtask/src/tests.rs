@@ -24,8 +24,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let result = match is_whole {
         true => rust(&mut tally, Extent::Usual).and(python::test(&mut tally)),
         false => {
-            let chosen: Vec<&str> = chosen.iter().map(String::as_str).collect();
-            process::run_tests(command(&chosen), &mut tally)
+            let run = |arguments: &Vec<String>, tally: &mut Tally| {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                process::run_tests(command(&arguments), tally)
+            };
+            // All of them, whatever fails.
+            chosen.iter().map(|arguments| run(arguments, &mut tally)).fold(Ok(()), Result::and)
         }
     };
     if let Err(why) = &result {
@@ -92,7 +96,7 @@ pub(crate) fn faults(tally: &mut Tally) -> Step {
 /// every failure.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = process::cargo(&["test", "--release", "--no-fail-fast"]);
-    if !arguments.contains(&"-p") {
+    if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
         command.args(["--workspace", "--exclude", XTASK]);
     }
     let at = arguments.iter().position(|argument| *argument == "--").unwrap_or(arguments.len());
@@ -100,41 +104,55 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Cargo's arguments for what the command line chooses: a suite's or a crate's name, or arguments of Cargo's own.
-fn chosen(arguments: &[String]) -> Result<Vec<String>, String> {
-    let Some(name) = arguments.first().filter(|first| !first.starts_with('-')) else { return Ok(arguments.to_vec()) };
-    let (mut chosen, filter) = suite(name)?;
+/// Cargo's arguments for what the command line chooses, one command each: a crate's or a suite's name, or arguments of Cargo's own.
+fn chosen(arguments: &[String]) -> Result<Vec<Vec<String>>, String> {
+    let Some(name) = arguments.first() else { return Ok(Vec::new()) };
+    if name.starts_with('-') {
+        return Ok(vec![arguments.to_vec()]);
+    }
     let (options, words) = match arguments[1..].iter().position(|argument| argument == "--") {
         Some(at) => (&arguments[1..=at], &arguments[at + 2..]),
         None => (&arguments[1..], &[][..]),
     };
-    chosen.extend_from_slice(options);
-    chosen.push("--".into());
-    chosen.extend(filter);
-    chosen.extend_from_slice(words);
-    Ok(chosen)
+    let command = |(mut command, filter): Suite| {
+        command.extend_from_slice(options);
+        command.push("--".into());
+        command.extend(filter);
+        command.extend_from_slice(words);
+        command
+    };
+    Ok(suites(name)?.into_iter().map(command).collect())
 }
 
-/// A crate's own tests, a program of tests, or a module of one; and which of the tests there.
-fn suite(name: &str) -> Result<(Vec<String>, Option<String>), String> {
-    let program = |program: &str| ["--test", program].map(String::from).to_vec();
+/// Cargo's arguments, and which of the tests there.
+type Suite = (Vec<String>, Option<String>);
+
+/// A crate's own tests; or all programs of this name and all modules of programs.
+fn suites(name: &str) -> Result<Vec<Suite>, String> {
     if Path::new("crates").join(name).join("Cargo.toml").is_file() {
         let package = if name == "hypergrove" { name.into() } else { format!("hypergrove-{name}") };
         // The second has no tests, and the features of the whole workspace.
-        return Ok((["-p", &package, "-p", "hypergrove-unified"].map(String::from).to_vec(), None));
+        return Ok(vec![(["-p", &package, "-p", "hypergrove-unified"].map(String::from).to_vec(), None)]);
     }
+    let program = |program: &str| ["--test", program].map(String::from).to_vec();
+    let mut found = Vec::new();
     for folder in folders(Path::new("crates")).iter().map(|folder| folder.join("tests")) {
         if folder.join(format!("{name}.rs")).is_file() || folder.join(name).join("main.rs").is_file() {
-            return Ok((program(name), None));
+            found.push((program(name), None));
         }
         for several in folders(&folder).iter().filter(|several| several.join("main.rs").is_file()) {
             if several.join(format!("{name}.rs")).is_file() {
                 let several = several.file_name().unwrap_or_default().to_string_lossy();
-                return Ok((program(&several), Some(format!("{name}::"))));
+                found.push((program(&several), Some(format!("{name}::"))));
             }
         }
     }
-    Err(format!("no suite '{name}': name a file or a module in crates/*/tests, or a crate"))
+    // Cargo runs all programs of one name.
+    found.dedup();
+    match found.is_empty() {
+        true => Err(format!("no suite '{name}': name a crate, or a file or a module in crates/*/tests")),
+        false => Ok(found),
+    }
 }
 
 fn folders(path: &Path) -> Vec<PathBuf> {
@@ -168,7 +186,7 @@ mod test {
 
     fn chosen_by(line: &str) -> Result<String, String> {
         let words: Vec<String> = line.split_whitespace().map(String::from).collect();
-        chosen(&words).map(|chosen| chosen.join(" "))
+        chosen(&words).map(|chosen| chosen.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("; "))
     }
 
     #[test]
@@ -180,6 +198,8 @@ mod test {
             ("cli", "-p hypergrove-cli -p hypergrove-unified --"),
             ("tickets", "--test library -- tickets::"),
             ("fork", "--test fork --"),
+            ("acvp", "--test cli -- acvp::; --test acvp --; --test library -- acvp::"),
+            ("negative", "--test negative --; --test library -- negative::"),
             ("tickets -- --ignored", "--test library -- tickets:: --ignored"),
             ("engine", "-p hypergrove-engine -p hypergrove-unified --"),
         ] {

@@ -358,13 +358,13 @@ impl Program for CpuProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove_fips205::known_sets;
+    use hypergrove_testkit::toys::every_set;
 
     /// What the README promises: a signature of any set takes less than 8 MiB of scratch a thread, and no more than
     /// `bytes` says.
     #[test]
     fn scratch_is_bounded_and_estimated_from_above() {
-        for p in known_sets() {
+        for p in every_set() {
             let plan = Plan::new(p, Op::Sign);
             let estimate = bytes(&plan, 1, &CpuPolicy::default());
             assert!(estimate < 8 << 20, "{p}: {estimate}");

@@ -251,8 +251,8 @@ impl FromStr for &'static Params {
         known.ok_or_else(|| {
             // A distance takes time in proportion to the product of both lengths.
             let start: String = given.chars().take(LONGEST_QUOTE).collect();
-            let nearest = known_sets().min_by_key(|p| distance(without_prefix(p.name), &start));
-            UnknownSet { name: quoted(name), nearest: nearest.expect("some set is known") }
+            let nearest = PARAMETER_SETS.iter().copied().min_by_key(|p| distance(without_prefix(p.name), &start));
+            UnknownSet { name: quoted(name), nearest: nearest.expect("the standard has sets") }
         })
     }
 }
@@ -267,7 +267,7 @@ pub struct UnknownSet {
 impl fmt::Display for UnknownSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "there is no set '{}'; the nearest is {}; the sets are ", self.name, self.nearest)?;
-        list(f, known_sets().map(|p| p.name))
+        list(f, PARAMETER_SETS.iter().map(|p| p.name))
     }
 }
 

@@ -501,8 +501,8 @@ impl Engine {
 
     /// Measures: generates some keys of the cheapest set with the same hash and n, so that [`explain`](Engine::explain) can predict.
     pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
-        let alike = PARAMETER_SETS.iter().filter(|p| (p.family, p.n) == (params.family, params.n));
-        let cheapest = alike.min_by_key(|p| p.hp).copied().unwrap_or(params);
+        let alike = PARAMETER_SETS.iter().copied().filter(|p| (p.family, p.n) == (params.family, params.n));
+        let cheapest = [params].into_iter().chain(alike).min_by_key(|p| p.hp).unwrap_or(params);
         let scheduler = &self.0.scheduler;
         for worker in scheduler.live() {
             let group = Group::slh_dsa(cheapest, Op::Keygen, 0, self.threads());

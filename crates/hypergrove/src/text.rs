@@ -17,6 +17,7 @@
 use crate::hexadecimal::from_hex;
 use base64ct::{Base64UrlUnpadded, Encoding};
 use hypergrove_fips205::PARAMETER_SETS;
+use hypergrove_zkdilithium::params::SK_BYTES;
 use std::fmt;
 
 /// UTF-8's byte order mark, with which some editors begin a file.
@@ -56,8 +57,9 @@ pub(crate) fn quoted(text: &str) -> String {
 ///
 /// The algorithm of the key does not matter, nor does the key's end. A path such as `./MFIC…` is no private key.
 pub fn private_key(text: &[u8]) -> Option<Position> {
-    // A text has lines, and hardly ever this length.
-    let is_raw = || has_length_of_key(text.len()) && !text.ends_with(b"\n") && str::from_utf8(text).is_err();
+    // What is UTF-8 is a text, and random bytes hardly ever are.
+    let has_length = || has_length_of_key(text.len()) || text.len() == SK_BYTES;
+    let is_raw = || has_length() && str::from_utf8(text).is_err();
     if begins_as_pkcs8(text) || is_raw() {
         return Some(Position { line: 1, column: 1 });
     }
@@ -169,7 +171,10 @@ mod tests {
                 assert_eq!(at(format!("./{word}\ndir/{word}").as_bytes()), None);
             }
             assert_eq!(at(&der), Some((1, 1)));
-            assert_eq!(at(&key.to_bytes()), Some((1, 1)));
+            let raw = key.to_bytes();
+            assert_eq!(at(&raw), Some((1, 1)));
+            // The last byte may be that of a new line.
+            assert_eq!(at(&[&raw[..raw.len() - 1], b"\n"].concat()), Some((1, 1)));
             let raw = [hex(&key.to_bytes()), Base64::encode_string(&key.to_bytes())];
             raw.iter().for_each(|raw| assert!(is_raw_private_key(raw.as_bytes()), "{raw}"));
             let public = key.verifying_key();
@@ -182,6 +187,12 @@ mod tests {
             let text = format!("text\n-----BEGIN {label}-----\r\nAAAA\n");
             assert_eq!(private_key(text.as_bytes()), Some(Position { line: 2, column: 1 }));
         }
+    }
+
+    #[test]
+    fn a_raw_key_of_zkdilithium_is_found() {
+        assert_eq!(private_key(&[0xa5; SK_BYTES]), Some(Position { line: 1, column: 1 }));
+        assert_eq!(private_key(&[0xa5; SK_BYTES - 1]), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[global_allocator]
@@ -54,10 +55,27 @@ fn functions_targets_and_corpora_agree() {
     }
 }
 
-/// Replays the corpus of a target.
+/// Names the target to [`in_a_process_of_its_own`].
+const REPLAYED_TARGET: &str = "HYPERGROVE_REPLAYED_TARGET";
+
+/// Replays the corpus of a target, in a process of its own: the heap that is measured is a process's, and other tests run concurrently.
 fn replay(name: &str) {
-    let target = target(name).expect("a target's name");
-    let inputs = inputs(&folder().join("corpus").join(name));
+    let mut replay = Command::new(std::env::current_exe().expect("this program"));
+    replay.args(["--exact", "fuzz::replay::in_a_process_of_its_own", "--ignored", "--nocapture"]);
+    let output = replay.env(REPLAYED_TARGET, name).output().expect("this program starts again");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let checked = text.lines().find(|line| line.starts_with("checked: "));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && checked.is_some(), "{name}: {}\n{text}{errors}", output.status);
+    println!("{}", checked.unwrap_or_default());
+}
+
+#[test]
+#[ignore = "the other tests run it, once for each target"]
+fn in_a_process_of_its_own() {
+    let Ok(name) = std::env::var(REPLAYED_TARGET) else { return println!("{REPLAYED_TARGET} names no target") };
+    let target = target(&name).expect("a target's name");
+    let inputs = inputs(&folder().join("corpus").join(&name));
     for (input, bytes) in &inputs {
         let replayed = catch_unwind(|| target.replay(bytes, &HEAP));
         assert!(replayed.is_ok(), "fuzz/corpus/{name}/{input} fails: the panic above says why");

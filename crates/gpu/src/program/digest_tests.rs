@@ -3,9 +3,8 @@
 use super::*;
 use crate::host::HostGpu;
 use hypergrove_engine::Policy;
-use hypergrove_fips205::known_sets;
 use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
-use hypergrove_testkit::toys::TOY_SHA2_16;
+use hypergrove_testkit::toys::{TOY_SHA2_16, every_set};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Every set; messages from nothing to several blocks of each hash function, with every length around a block's end.
@@ -15,7 +14,7 @@ fn a_device_hashes_messages_as_the_host_does() {
     let (gpu, cache) = (Arc::new(HostGpu::new(false)), Arc::new(NodesCache::new(0)));
     let policy = GpuPolicy::of(&Policy(vec![("digest", 1024)])).unwrap();
     let (text, mut seen) = (text(), 0);
-    for (p, op) in known_sets().flat_map(|p| [(p, Op::Sign), (p, Op::Verify)]) {
+    for (p, op) in every_set().flat_map(|p| [(p, Op::Sign), (p, Op::Verify)]) {
         // A signature of a set with one tree takes gigabytes.
         if op == Op::Sign && p.a > 20 {
             continue;

@@ -673,9 +673,9 @@ fn a_table_is_followed_and_doubted_where_its_time_is_far_off() {
         name: "a table".into(),
         text: format!(
             "backend = \"mock\"\ndevice = {:?}\ndetail = {:?}\nspace = \"{space}\"\nversion = \"1\"\n[[policy]]\n\
-             family = \"SHA2\"\nn = 16\nop = \"sign\"\nset = {:?}\nbatch = \"1..\"\njobs = 4\n\
+             family = \"SHA2\"\nn = 16\nop = \"sign\"\nbatch = \"1..\"\njobs = 4\n\
              axes = {{ slowness = {slowness} }}\nseconds = {seconds}\ndefault_seconds = 1.0\nspread = 0.01\nsamples = 9\n",
-            device.name, device.detail, P.name
+            device.name, device.detail
         ),
     };
     let build = |table| Engine::builder().backend(backend.clone()).threads(1).tables(vec![table]).build().unwrap();

@@ -349,7 +349,7 @@ fn a_thread_that_cannot_start_gives_the_job_back() {
     if std::env::var_os(CHILD).is_none() {
         // No memory has room for such a stack.
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["a_thread_that_cannot_start_gives_the_job_back", "--exact", "--test-threads=1"]);
+        child.args(["tickets::a_thread_that_cannot_start_gives_the_job_back", "--exact", "--test-threads=1"]);
         let output = child.env(CHILD, "1").env("RUST_MIN_STACK", (1u64 << 46).to_string()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(
