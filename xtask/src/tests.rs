@@ -60,7 +60,7 @@ pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
     Ok(Outcome::Passed(format!("{} tests", tally.passed)))
 }
 
-/// All of Rust's tests. Those that wait run beside those that compute.
+/// All of Rust's tests. Those that wait run concurrently with those that compute.
 fn rust(tally: &mut Tally, extent: Extent) -> Result<(), String> {
     let tests = |arguments: &[&str]| {
         let mut command = command(arguments);

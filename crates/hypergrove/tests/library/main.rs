@@ -1,6 +1,6 @@
 //! The library's tests, one module a topic. They are one program, because linking the library takes longer than most tests.
 //!
-//! Tests that need a process, an allocator or limits of their own are programs of their own beside this folder.
+//! Tests that need a process, an allocator or limits of their own are programs of their own, in the folder above.
 
 #[path = "../common/mod.rs"]
 mod common;
