@@ -62,7 +62,15 @@ fn host() -> Result<String, String> {
     for family in Family::ALL.iter().copied().map(family_number) {
         for n in [16, 24, 32] {
             let mut command = Command::new(compiler);
-            command.args(["-std=c++17", "-fsyntax-only", "-Icrates/kernels", "-DNAME=all", "-DIMAD=0", "-DUNROLLED=0"]);
+            command.args([
+                "-std=c++17",
+                "-fsyntax-only",
+                "-Icrates/kernels",
+                "-Icrates/kernels-host",
+                "-DNAME=all",
+                "-DIMAD=0",
+                "-DUNROLLED=0",
+            ]);
             command.args([format!("-DFAMILY={family}"), format!("-DN={n}")]).args(WARNINGS);
             command.arg("-I").arg(&generated).arg("crates/kernels-host/host/kernels.cpp");
             process::run(command)?;
