@@ -1,10 +1,10 @@
 //! `hypergrove hash`.
 
 use crate::args::{self, Hash, MachineOptions};
-use crate::files::{Source, path_of};
+use crate::files::{Source, listed_path};
 use crate::json::{self, FileLine, Line, Word};
 use hypergrove::manifest::{escape, unescape};
-use hypergrove::text::without_mark;
+use hypergrove::text::{Position, without_mark};
 use hypergrove::{Engine, MerkleTree};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
@@ -268,7 +268,11 @@ pub(crate) fn read_sums(source: &Source, text: &[u8]) -> Result<(Vec<SumLine>, V
             continue;
         }
         match parse(line, &mut bare) {
-            Some((name, digest)) => listed.push(SumLine { path: path_of(source, &name)?, digest }),
+            Some((name, digest)) => {
+                let column = line.windows(name.len().max(1)).position(|part| part == name).map_or(1, |at| at + 1);
+                let path = listed_path(source, &name, Position { line: number + 1, column })?;
+                listed.push(SumLine { path, digest });
+            }
             None => improper.push(number + 1),
         }
     }

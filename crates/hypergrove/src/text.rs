@@ -52,7 +52,8 @@ pub(crate) fn quoted(text: &str) -> String {
     if text.chars().nth(QUOTED).is_some() { shown + "…" } else { shown }
 }
 
-/// Where a text has its first private key: a word that begins as PKCS#8 does, in base64 or hexadecimal, or a PEM label. If the text
+/// Where a text has its first private key: a word that begins as PKCS#8 does, or that has the length of a raw private key of zkDilithium,
+/// in base64 or hexadecimal, or a PEM label. If the text
 /// is no text but a private key itself, in DER or raw, that is line 1, column 1.
 ///
 /// The algorithm of the key does not matter, nor does the key's end. A path such as `./MFIC…` is no private key.
@@ -78,7 +79,7 @@ fn column(line: &[u8]) -> Option<usize> {
         line.split(|byte| !is_letter(byte)).find_map(|word| {
             let at = next;
             next += word.len() + 1;
-            is_pkcs8(word).then_some(at)
+            (is_pkcs8(word) || has_letters_of_zkdilithium(word.len())).then_some(at)
         })
     };
     let at = label.or_else(word)?;
@@ -99,6 +100,12 @@ fn is_pkcs8(word: &[u8]) -> bool {
     });
     let is_base64 = Base64UrlUnpadded::decode(letters, &mut [0; LETTERS]).is_ok_and(begins_as_pkcs8);
     is_base64 || from_hex(&letters).is_some_and(|bytes| begins_as_pkcs8(&bytes))
+}
+
+/// Whether a word has as many letters as a raw private key of zkDilithium, in base64 (without padding) or hexadecimal. No path is so long,
+/// and no signature has this length.
+fn has_letters_of_zkdilithium(letters: usize) -> bool {
+    letters == SK_BYTES / 3 * 4 || letters == 2 * SK_BYTES
 }
 
 /// SEQUENCE { INTEGER 0 or 1, SEQUENCE …
@@ -193,6 +200,11 @@ mod tests {
     fn a_raw_key_of_zkdilithium_is_found() {
         assert_eq!(private_key(&[0xa5; SK_BYTES]), Some(Position { line: 1, column: 1 }));
         assert_eq!(private_key(&[0xa5; SK_BYTES - 1]), None);
+        for word in [Base64::encode_string(&[0xa5; SK_BYTES]), hex(&[0xa5; SK_BYTES])] {
+            let text = format!("key\tfile\t{word}\n");
+            assert_eq!(private_key(text.as_bytes()), Some(Position { line: 1, column: 10 }));
+            assert_eq!(private_key(&text.as_bytes()[..word.len()]), None);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Head {
     pub device: String,
     /// Instruction set or driver.
     pub detail: String,
-    /// [`crate::space::checksum`].
+    /// [`hypergrove_tables::space::checksum`].
     pub space: String,
     /// Host threads.
     pub threads: usize,

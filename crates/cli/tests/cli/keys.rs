@@ -306,6 +306,9 @@ fn private_keys_are_shown_by_no_command_that_reads_lists() {
     place.write("hex", format!("m\n{hexadecimal}\n"));
     place.write("raw", format!("m\n{raw}\n"));
     place.write("base64", format!("m\n{}\n", Base64::encode_string(&der[20..])));
+    place.run(&["keygen", "--scheme", "zkdilithium", "--raw", "-o", "z.raw"]).good();
+    place.write("zk", format!("m\n{}\n", Base64::encode_string(&place.read("z.raw"))));
+    place.write("rawsums", format!("{}  m\n{}  {raw}\n", "0".repeat(64), "0".repeat(64)));
     place.write("cells", format!("k.pem\tm\ts\nk.pem\tm\t{private}\n"));
     place.write("raws", format!("k.pem\tm\ts\nk.pem\tm\t{raw}\n"));
     place.write("signers", format!("alice {public}\nbob {private}\n"));
@@ -339,7 +342,8 @@ fn private_keys_are_shown_by_no_command_that_reads_lists() {
         &["verify", "--json", "--table"],
         &["verify", "m", "--allowed-signers"],
     ];
-    let files = [("keys.tsv", 2, 121), ("words", 2, 1), ("hex", 2, 1), ("cells", 2, 9), ("signers", 2, 5)];
+    let files =
+        [("keys.tsv", 2, 121), ("words", 2, 1), ("hex", 2, 1), ("zk", 2, 1), ("cells", 2, 9), ("signers", 2, 5)];
     for (file, line, column) in
         files.into_iter().chain([("k.pem", 1, 1), ("z.pem", 1, 1), ("k.der", 1, 1), ("k.raw", 1, 1)])
     {
@@ -361,6 +365,7 @@ fn private_keys_are_shown_by_no_command_that_reads_lists() {
             shows_nothing(command, file).refuses(&[&*format!("{file}: line 2, column 1 looks like a private key")]);
         }
     }
+    shows_nothing(lists[4], "rawsums").says(&["rawsums: line 2, column 67 looks like a private key"]);
     for command in &tables[..3] {
         shows_nothing(command, "raws").refuses(&["raws: line 2, column 9 looks like a private key"]);
     }
