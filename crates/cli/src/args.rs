@@ -5,8 +5,7 @@ use crate::keys::Encoding;
 use crate::passphrase::PassphraseOptions;
 use crate::trees;
 use clap::builder::TypedValueParser;
-use clap::{Arg, ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-pub(crate) use hypergrove::known_sets;
+use clap::{Arg, ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use hypergrove::signers::{self, SignersError};
 use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash, VerifyingKey};
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune};
@@ -14,7 +13,6 @@ use hypergrove_lab::args::{Listed, at_least_one, set, size};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::version::BUILD;
-use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -51,13 +49,6 @@ impl Cli {
             true => command.args(&hidden),
             false => command,
         })
-    }
-
-    /// Reads what was typed.
-    pub(crate) fn read<T: Into<OsString> + Clone>(typed: impl IntoIterator<Item = T>) -> Result<Cli, clap::Error> {
-        let mut definition = Cli::definition();
-        let matches = definition.try_get_matches_from_mut(typed)?;
-        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))
     }
 }
 

@@ -1,11 +1,12 @@
 //! `hypergrove inspect`.
 
-use crate::args::{self, Inspect, KeyKind, Scheme, known_sets};
+use crate::args::{self, Inspect, KeyKind, Scheme};
 use crate::files::Source;
 use crate::keys::{Element, Encoding, Key, KeyFile, LoadedKey, elements};
 use crate::{pem, x509, zkdilithium};
 use hypergrove::Params;
 use hypergrove::envelope::{self, Envelope};
+use hypergrove::known_sets;
 use hypergrove::pkcs8::der::Tag;
 use hypergrove::zkdilithium::params::*;
 use hypergrove_lab::failure::{Exit, Failure};

@@ -1,13 +1,13 @@
 //! Keys in files, whatever their form.
 
-use crate::args::{KeyKind, Scheme, known_sets};
+use crate::args::{KeyKind, Scheme};
 use crate::files::Source;
 use crate::passphrase::PassphraseOptions;
 use crate::pem::{Pem, is_pem, mixed};
 use crate::{x509, zkdilithium};
 use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
-use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, VerifyingKey};
+use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, VerifyingKey, known_sets};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::brief;
 use std::ops::Range;

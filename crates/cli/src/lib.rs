@@ -56,10 +56,10 @@ pub fn main() -> ExitCode {
         static PAST_LIMIT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &PAST_LIMIT);
     }
-    let (cli, read) = typed().unwrap_or_else(|error| {
+    let (cli, read) = typed(std::env::args_os()).unwrap_or_else(|error| {
         // What the error quotes may be a file's name.
         let shown = std::env::args_os().map(|argument| PathDisplay(argument.as_ref()).to_string());
-        usage(Cli::read(shown).err().unwrap_or(error))
+        usage(typed(shown).err().unwrap_or(error))
     });
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
     // What the library does not know of: keys on their way from files and to them.
@@ -74,10 +74,10 @@ pub fn main() -> ExitCode {
         .into()
 }
 
-/// What was typed, and the files that are read for it.
-fn typed() -> Result<(Cli, Sources), clap::Error> {
+/// Reads what was typed, and finds the files that the command reads.
+fn typed<T: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = T>) -> Result<(Cli, Sources), clap::Error> {
     let mut command = Cli::definition();
-    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
     let read = inputs::named(&command, &matches);
     let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, read))

@@ -207,7 +207,7 @@ mod tests {
             assert!(pages.iter().any(|(file, _)| *file == format!("{TOOL}-{command}.1")), "{command}");
             for (example, _) in *examples {
                 let words = [TOOL].into_iter().chain(example.split(' '));
-                let taken = Cli::read(words).map(drop);
+                let taken = crate::typed(words).map(drop);
                 assert!(taken.is_ok(), "{example}: {}", taken.unwrap_err());
                 let of = command.replace('-', " ");
                 assert!(example.starts_with(&of), "{example} is none of {of}");

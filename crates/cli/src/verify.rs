@@ -1,6 +1,6 @@
 //! `hypergrove verify`.
 
-use crate::args::{self, MachineOptions, Named, Scheme, Verify, known_sets};
+use crate::args::{self, MachineOptions, Named, Scheme, Verify};
 use crate::diagnose::{Advice, Origin, Suspect, advice};
 use crate::files::{CHECK_IT, Source, is_directory};
 use crate::json::Word;
@@ -13,7 +13,7 @@ use crate::{table, trees, x509, zkdilithium};
 use hypergrove::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
 use hypergrove::signers::{AllowedSigners, NotAllowed};
 use hypergrove::zkdilithium as zk;
-use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyJob, VerifyingKey};
+use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyJob, VerifyingKey, known_sets};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};

@@ -187,7 +187,7 @@ impl AllowedSigner {
     pub fn may_sign(&self, mode: Mode<'_>, at: SystemTime) -> bool {
         self.check(mode, at).is_ok()
     }
-    /// The same as [`AllowedSigner::may_sign`], with the reason.
+    /// Says why the key may not sign in this mode at this time.
     pub fn check(&self, mode: Mode<'_>, at: SystemTime) -> Result<(), NotAllowed> {
         let context = match mode {
             Mode::Pure { context } | Mode::PreHash { context, .. } | Mode::Digest { context, .. } => Some(context),

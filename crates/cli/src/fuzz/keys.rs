@@ -1,14 +1,14 @@
 //! Keys of SLH-DSA: PKCS#8, SPKI, PEM, and whatever a file with a key may be.
 
 use super::{Extent, brief, brief_failure, engine};
-use crate::args::{KeyKind, Scheme, known_sets};
+use crate::args::{KeyKind, Scheme};
 use crate::files::Source;
 use crate::inspect;
 use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
 use crate::x509::{Document, Inspection};
 use hypergrove::pkcs8::der::{Decode, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{LineEnding, PrivateKeyInfoRef};
-use hypergrove::{EncryptedSigningKey, Params, Randomizer, Seeds, SigningKey, VerifyingKey};
+use hypergrove::{EncryptedSigningKey, Params, Randomizer, Seeds, SigningKey, VerifyingKey, known_sets};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use zeroize::Zeroizing;
 
