@@ -21,35 +21,54 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let chosen = chosen(arguments)?;
     // Who names tests wants these alone.
     let is_whole = chosen.is_empty();
-    let result = match is_whole {
-        true => rust(&mut tally, Extent::Usual).and(python::test(&mut tally)),
+    let (result, library) = match is_whole {
+        true => whole(&mut tally),
         false => {
             let run = |arguments: &Vec<String>, tally: &mut Tally| {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 process::run_tests(command(&arguments), tally)
             };
             // All of them, whatever fails.
-            chosen.iter().map(|arguments| run(arguments, &mut tally)).fold(Ok(()), Result::and)
+            (chosen.iter().map(|arguments| run(arguments, &mut tally)).fold(Ok(()), Result::and), None)
         }
     };
     if let Err(why) = &result {
         println!("FAILED {why}");
     }
     let mut failed = u64::from(result.is_err() && tally.failed == 0);
-    if is_whole {
-        match capi::check(Extent::Usual) {
-            Ok(Outcome::Passed(note)) => println!("the C library: {note}"),
-            Ok(Outcome::Skipped(why)) => drop(tally.skipped.insert(format!("the C library: {why}"))),
-            Err(why) => {
-                println!("FAILED the C library: {why}");
-                failed += 1;
-            }
+    match library {
+        None => {}
+        Some(Ok(Outcome::Passed(note))) => println!("the C library: {note}"),
+        Some(Ok(Outcome::Skipped(why))) => drop(tally.skipped.insert(format!("the C library: {why}"))),
+        Some(Err(why)) => {
+            println!("FAILED the C library: {why}");
+            failed += 1;
         }
     }
     vectors::print();
     print_named(&tally);
     print_total(&tally, failed, 0);
     Ok(tally.failed + failed == 0)
+}
+
+/// All tests: what became of those in Rust and in Python, and of the C library. Tests of Python and C mostly have one thread, so they run
+/// while Rust's do.
+fn whole(tally: &mut Tally) -> (Result<(), String>, Option<Step>) {
+    if let Err(why) = process::run(command(&[&PROGRAMS[..], &["--no-run"]].concat())) {
+        return (Err(why), None);
+    }
+    let others = || {
+        let mut tally = Tally::default();
+        let library = capi::check(Extent::Usual);
+        (python::test(&mut tally), library, tally)
+    };
+    std::thread::scope(|scope| {
+        let others = scope.spawn(others);
+        let rust = rust(tally, Extent::Usual);
+        let (python, library, own) = others.join().expect("a thread that does not panic");
+        tally.add(own);
+        (rust.and(python), Some(library))
+    })
 }
 
 /// CI's step.
