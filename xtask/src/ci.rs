@@ -5,6 +5,9 @@ use crate::{
     api, benchmarks, capi, deb, dependent, examples, features, foreign, fuzz, kernels, lengths, licences, links, magic,
     negative, outputs, python, secrets, shaders, site, sources, supply, tests, threads,
 };
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
@@ -71,6 +74,10 @@ pub(crate) const LONG_STEPS: &[CiStep] = &[
 pub(crate) fn all_steps() -> impl Iterator<Item = &'static CiStep> {
     STEPS.iter().chain(LONG_STEPS)
 }
+
+/// Steps that another process of this program runs meanwhile, if all steps of the usual extent run. They share next to no builds with others, so
+/// they have a target folder of their own, and none waits for another's build. A full run measures times, so it runs one step at a time.
+const MEANWHILE: [&str; 6] = ["secrets", "dependent", "no-std", "systems", "neon", "miri"];
 
 /// The word that asks for [`Extent::Full`].
 const FULL: &str = "full";
@@ -143,7 +150,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let start = Instant::now();
     let mut tally = Tally::default();
     let (mut rows, mut failed) = (Vec::new(), 0);
-    for step in request.chosen() {
+    let are_all = request.steps.is_empty() && !request.full;
+    let meanwhile = if are_all { Some(Meanwhile::start(&request)?) } else { None };
+    let is_own = |step: &&CiStep| meanwhile.is_none() || !MEANWHILE.contains(&step.name);
+    for step in request.chosen().filter(is_own) {
         println!("\n=== {}: {}", step.name, step.about);
         let (start, failures) = (Instant::now(), tally.failed);
         let (result, note) = match request.judge(step.name, (step.run)(&mut tally, extent)) {
@@ -163,6 +173,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
         );
         rows.push((step.name, result, start.elapsed(), note));
     }
+    let mut have_passed = true;
+    if let Some(meanwhile) = meanwhile {
+        println!("\n=== meanwhile, waited for: {}", MEANWHILE.join(", "));
+        let (passed, text) = meanwhile.finish()?;
+        println!("{text}");
+        let [its_passed, its_failed, its_skipped] = tests::read_total(&text).unwrap_or([0, 1, 0]);
+        tally.passed += its_passed;
+        tally.ignored += its_skipped;
+        failed += its_failed;
+        have_passed = passed;
+    }
     tests::print_named(&tally);
     println!("\n=== all steps in {}", shown(start.elapsed()));
     for (name, result, time, note) in &rows {
@@ -176,7 +197,37 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     if !skipped.is_empty() {
         println!("NOT CHECKED: {}. The table says why; --require makes a skip a failure.", skipped.join(", "));
     }
-    Ok(rows.iter().all(|(_, result, ..)| *result != FAILED))
+    if !have_passed {
+        println!("FAILED: see the table of {}", MEANWHILE.join(", "));
+    }
+    Ok(have_passed && rows.iter().all(|(_, result, ..)| *result != FAILED))
+}
+
+/// A process that runs [`MEANWHILE`], and the file that has its output.
+struct Meanwhile(Child, PathBuf);
+
+impl Meanwhile {
+    fn start(request: &Request<'_>) -> Result<Meanwhile, String> {
+        let (target, path) = (process::target().join("meanwhile"), process::target().join("meanwhile.log"));
+        let failed = |why| format!("{}: {why}", path.display());
+        fs::create_dir_all(&target).map_err(failed)?;
+        let file = fs::File::create(&path).map_err(failed)?;
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.arg("ci").args(MEANWHILE).env("CARGO_TARGET_DIR", target);
+        for name in request.required.iter().filter(|name| MEANWHILE.contains(name)) {
+            command.args(["--require", name]);
+        }
+        let child = command.stdout(file.try_clone().map_err(failed)?).stderr(file).spawn().map_err(failed)?;
+        Ok(Meanwhile(child, path))
+    }
+
+    /// Waits for it: whether all passed, and what it printed.
+    fn finish(mut self) -> Result<(bool, String), String> {
+        let failed = |why| format!("{}: {why}", self.1.display());
+        let status = self.0.wait().map_err(failed)?;
+        Ok((status.success(), String::from_utf8_lossy(&fs::read(&self.1).map_err(failed)?).into_owned()))
+    }
 }
 
 const SKIPPED: &str = "SKIPPED";

@@ -138,6 +138,7 @@ fn ensure_qemu() -> Result<(), String> {
 
 /// Sees to nightly with Miri and the sources of the standard library, or says how to get them.
 pub(crate) fn ensure_nightly(there: impl Fn() -> bool) -> Result<(), String> {
+    let _alone = process::installing();
     if !there() && may_install() {
         let parts = ["--component", "miri", "--component", "rust-src"];
         let new = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
@@ -175,10 +176,10 @@ pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
     let skipped = ["--skip", "plan::tests", "--skip", "self_test::tests", "--skip", SHARING];
     let (sharing, host) = ([&host[..], &[SHARING]].concat(), [&host[..], &skipped].concat());
     let lanes = |name| ["-p", "hypergrove-lanes", "--test", name];
-    let (minutes, lattice) = if extent == Extent::Full { (40, Some(lanes("lattice"))) } else { (15, None) };
+    let lattice = (extent == Extent::Full).then(|| lanes("lattice"));
     // Miri has one thread. A folder for each choice of features: neither replaces what the other is reading.
     let command = |packages: &[&str], folder, features| {
-        let mut command = process::limited(minutes, "rustup", &[&test, packages].concat());
+        let mut command = process::limited(40, "rustup", &[&test, packages].concat());
         command.env("CARGO_TARGET_DIR", process::target().join(folder)).env("RUSTFLAGS", features);
         command
     };

@@ -3,6 +3,7 @@
 use crate::workspace;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -203,12 +204,19 @@ pub(crate) fn may_install() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true" || ci == "1")
 }
 
+/// Only one process of this workspace installs at a time: neither apt-get nor rustup can run twice. The lock ends with what is returned.
+pub(crate) fn installing() -> Option<File> {
+    let file = File::create(workspace().join("target").join("installing.lock")).ok()?;
+    file.lock().ok().map(|()| file)
+}
+
 /// Sees to Debian's packages, where what is asked for is not there; or says how to get it.
 pub(crate) fn ensure_packages(packages: &[&str], there: impl Fn() -> bool) -> Result<(), String> {
     if there() {
         return Ok(());
     }
     let root = output("id", &["-u"]).is_some_and(|id| id.trim() == "0");
+    let _alone = installing();
     if may_install() && root && answers("apt-get", &["--version"]) {
         let mut install = vec!["-qq", "install", "--yes", "--no-install-recommends"];
         install.extend(packages);
@@ -251,6 +259,7 @@ pub(crate) fn ensure_command(name: &str, release: Option<&str>) -> Result<(), St
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let there =
         || output("rustup", &["target", "list", "--installed"]).is_some_and(|list| list.lines().any(|t| t == target));
+    let _alone = installing();
     if there() || (may_install() && answers("rustup", &["target", "add", target]) && there()) {
         return Ok(());
     }

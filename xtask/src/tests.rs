@@ -199,6 +199,15 @@ pub(crate) fn print_total(tally: &Tally, failed: u64, skipped: u64) {
     println!("\n{} passed, {} failed, {skipped} skipped", tally.passed, tally.failed + failed);
 }
 
+/// The numbers of the last such line of an output.
+pub(crate) fn read_total(output: &str) -> Option<[u64; 3]> {
+    let of_line = |line: &str| {
+        let numbers: Vec<u64> = line.split(", ").filter_map(|part| part.split(' ').next()?.parse().ok()).collect();
+        <[u64; 3]>::try_from(numbers).ok().filter(|_| line.ends_with(" skipped"))
+    };
+    output.lines().rev().find_map(of_line)
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
@@ -206,6 +215,13 @@ mod test {
     fn chosen_by(line: &str) -> Result<String, String> {
         let words: Vec<String> = line.split_whitespace().map(String::from).collect();
         chosen(&words).map(|chosen| chosen.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("; "))
+    }
+
+    #[test]
+    fn a_total_is_read_from_an_output() {
+        let output = "3 passed, 0 failed, 1 skipped\n\n12 passed, 3 failed, 4 skipped\nNOT CHECKED: neon.\n";
+        assert_eq!(read_total(output), Some([12, 3, 4]));
+        assert_eq!(read_total("it was killed, 2, 3"), None);
     }
 
     #[test]
