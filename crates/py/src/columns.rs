@@ -1,18 +1,20 @@
 //! What calls take and give, as columns of the engine.
 
-use crate::error::{Failure, bad};
+use crate::error::{Failure, Fault, bad};
 use crate::foreign::array::{Array, Element};
-use crate::foreign::arrow::ArrowColumn;
+use crate::foreign::arrow::{ArrowColumn, Table};
 use crate::foreign::buffer::ForeignBytes;
 use crate::foreign::list::ListedBytes;
 use crate::foreign::racing::Copying;
+use crate::gaps::Gaps;
 use crate::parts::{Held, Out};
 use hypergrove::rows::{Column, Offsets, RowStatus};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyRange, PySequence, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyRange, PySequence, PyString};
+use std::iter::repeat_n;
 use std::ops::{ControlFlow, Deref};
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,7 @@ impl Bytes {
     /// The bytes of an argument.
     pub(crate) fn of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Bytes> {
         Ok(match Value::of(object, || what.into())? {
+            Value::Null => return Err(bad(format!("{what}: None is not bytes"))),
             Value::Shared(bytes) => Bytes::Shared(bytes),
             Value::Foreign(bytes) => {
                 let mut copy = zeros(bytes.len())?;
@@ -55,6 +58,8 @@ pub(crate) enum Value {
     Shared(PyBackedBytes),
     /// Memory that others may write to.
     Foreign(Box<ForeignBytes>),
+    /// None in a sequence.
+    Null,
 }
 
 impl Value {
@@ -73,17 +78,24 @@ impl Value {
         Ok(Value::Foreign(bytes.into()))
     }
 
-    fn shared(&self) -> Option<&[u8]> {
+    /// The bytes, if nobody can write to them; none for a null.
+    pub(crate) fn shared(&self) -> Option<&[u8]> {
         match self {
             Value::Shared(bytes) => Some(bytes),
             Value::Foreign(_) => None,
+            Value::Null => Some(&[]),
         }
     }
 
     pub(crate) fn foreign(&self) -> Option<&ForeignBytes> {
+        if let Value::Foreign(bytes) = self { Some(bytes) } else { None }
+    }
+
+    fn length(&self) -> Result<usize, Fault> {
         match self {
-            Value::Shared(_) => None,
-            Value::Foreign(bytes) => Some(bytes),
+            Value::Shared(bytes) => Ok(bytes.len()),
+            Value::Foreign(bytes) => Ok(bytes.len()),
+            Value::Null => Err(Fault::Null),
         }
     }
 }
@@ -117,8 +129,9 @@ pub(crate) fn size(rows: usize, width: usize) -> PyResult<usize> {
 /// One value for each row, as the caller gave them.
 pub(crate) struct Rows {
     /// The argument's name.
-    what: &'static str,
+    pub(crate) what: &'static str,
     pub(crate) count: usize,
+    pub(crate) has_nulls: bool,
     source: Source,
 }
 
@@ -132,7 +145,16 @@ enum Source {
 
 impl Rows {
     pub(crate) fn of(object: &Bound<'_, PyAny>, what: &'static str) -> PyResult<Rows> {
-        let rows = |count, source| Ok(Rows { what, count, source });
+        let rows = |count, source| {
+            let has_nulls = match &source {
+                Source::Listed(listed) => !listed.nulls().is_empty(),
+                Source::Each(all) => all.iter().any(|value| matches!(value, Value::Null)),
+                Source::Foreign(..) => false,
+                Source::Array(array, _) => array.get().nulls().is_some(),
+                Source::Arrow(column) => column.has_nulls,
+            };
+            Ok(Rows { what, count, has_nulls, source })
+        };
         if let Ok(array) = object.cast::<Array>() {
             return match (array.get().element(), &array.get().sizes()[..]) {
                 (Element::Byte, [count, width]) => rows(*count, Source::Array(array.clone().unbind(), *width)),
@@ -162,12 +184,23 @@ impl Rows {
                 if row == count {
                     return Err(bad(format!("{what}: the sequence has more than its {count} rows; give a list")));
                 }
-                all.push(Value::of(&item?, || format!("{what}: row {row}"))?);
+                let item = item?;
+                all.push(match item.is_none() {
+                    true => Value::Null,
+                    false => Value::of(&item, || format!("{what}: row {row}"))?,
+                });
             }
             return rows(all.len(), Source::Each(all));
         }
         if let Some(column) = ArrowColumn::of(object, what)? {
             return rows(column.rows(), Source::Arrow(column));
+        }
+        // NumPy's arrays of objects.
+        if let Some(dtype) = object.getattr_opt("dtype")?
+            && dtype.getattr_opt("kind")?.is_some_and(|kind| kind.eq("O").unwrap_or(false))
+            && let Ok(list) = object.call_method0("tolist")?.cast_into_exact::<PyList>()
+        {
+            return Rows::of(&list, what);
         }
         let Some(bytes) = ForeignBytes::of(object, &|| what.into())? else {
             let kind = object.get_type().name()?;
@@ -181,6 +214,52 @@ impl Rows {
                 "{what}: an array with {} dimensions; rows are two-dimensional, of shape (rows, bytes of a row)",
                 shape.len()
             ))),
+        }
+    }
+
+    /// As [`of`](Self::of), for calls whose results cannot be null.
+    pub(crate) fn without_nulls(object: &Bound<'_, PyAny>, what: &'static str) -> PyResult<Rows> {
+        let rows = Rows::of(object, what)?;
+        if rows.has_nulls { Err(rows.has_null("drop the nulls or fill them")) } else { Ok(rows) }
+    }
+
+    /// An error that names the first null.
+    pub(crate) fn has_null(&self, way: &str) -> PyErr {
+        let row = self.lengths().position(|length| length == Err(Fault::Null)).unwrap_or_default();
+        bad(format!("{}: row {row} is null; {way}", self.what))
+    }
+
+    pub(crate) fn is_wrong(&self, row: usize, fault: Fault) -> PyErr {
+        bad(format!("{}: row {row}: {}", self.what, fault.text()))
+    }
+
+    /// The length of each row's value, or why it has none.
+    pub(crate) fn lengths(&self) -> Box<dyn Iterator<Item = Result<usize, Fault>> + '_> {
+        match &self.source {
+            Source::Listed(all) => {
+                let mut nulls = all.nulls().iter().peekable();
+                let length = move |(row, value): (usize, &&[u8])| match nulls.next_if_eq(&&row) {
+                    Some(_) => Err(Fault::Null),
+                    None => Ok(value.len()),
+                };
+                Box::new(all.values().iter().enumerate().map(length))
+            }
+            Source::Each(all) => Box::new(all.iter().map(Value::length)),
+            Source::Foreign(_, width) => Box::new(repeat_n(Ok(*width), self.count)),
+            Source::Array(array, width) => {
+                let nulls = array.get().nulls();
+                let is_null = move |row| nulls.is_some_and(|nulls| nulls.is_null(row));
+                Box::new((0..self.count).map(move |row| if is_null(row) { Err(Fault::Null) } else { Ok(*width) }))
+            }
+            Source::Arrow(column) => Box::new(column.values().map(|value| value.map(<[u8]>::len))),
+        }
+    }
+
+    /// See [`ArrowColumn::table`]. `None` if the column has no dictionary.
+    pub(crate) fn table(&self, py: Python<'_>, length: usize) -> PyResult<Option<Table<'_>>> {
+        match &self.source {
+            Source::Arrow(column) if column.is_dictionary() => py.detach(|| column.table(length)).map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -211,8 +290,8 @@ impl Rows {
         Err(bad(format!("{} has {} rows, {of} has {count}; give one for each row", self.what, self.count)))
     }
 
-    /// Holds the rows for a call. Python need not be attached.
-    pub(crate) fn hold(&self) -> PyResult<Held<'_>> {
+    /// Holds the rows for a call, which leaves the gaps out. Python need not be attached.
+    pub(crate) fn hold(&self, gaps: Option<&Gaps>) -> PyResult<Held<'_>> {
         Ok(match &self.source {
             Source::Listed(all) => Held::Still(Column::Slices(all.values())),
             Source::Each(all) => {
@@ -226,54 +305,38 @@ impl Rows {
                     false => Held::Seen { reading, width },
                 }
             }
-            Source::Arrow(column) => {
-                let mut chunks = column.columns();
-                match (chunks.next(), chunks.next()) {
-                    (None, _) => Held::Slices(Vec::new()),
-                    (Some(only), None) => Held::Still(only),
-                    _ => Held::Slices(self.join(column)?),
+            Source::Arrow(column) => match column.whole() {
+                Some(whole) => Held::Still(whole),
+                None => {
+                    let mut all = Vec::new();
+                    all.try_reserve_exact(self.count).map_err(|_| too_many(self.count))?;
+                    column.values().try_for_each(|value| match value {
+                        // What has a fault is left out.
+                        Err(fault) if gaps.is_none() => Err(self.is_wrong(all.len(), fault)),
+                        value => {
+                            all.push(value.unwrap_or_default());
+                            Ok(())
+                        }
+                    })?;
+                    Held::Slices(all)
                 }
-            }
-        })
-    }
-
-    /// Whether the offsets of a row are wrong.
-    fn has_bad_offsets(&self, row: usize) -> bool {
-        let Source::Arrow(column) = &self.source else { return false };
-        let mut first = 0;
-        column.columns().any(|chunk| {
-            let place = row.checked_sub(first);
-            first += chunk.rows();
-            place.is_some_and(|row| row < chunk.rows() && value_of(chunk, row).is_none())
+            },
         })
     }
 
     /// Names the column that a failure is about.
     pub(crate) fn name(columns: &[&Rows], why: Failure) -> Failure {
         if let Failure::Row(row, RowStatus::BadOffsets) = why
-            && let Some(column) = columns.iter().find(|column| column.has_bad_offsets(row))
+            && let Some(column) = columns.iter().find(|column| column.lengths().nth(row) == Some(Err(Fault::Offsets)))
         {
-            return why.of_column(column.what);
+            return Failure::Python(column.is_wrong(row, Fault::Offsets));
         }
         why
     }
-
-    /// The values of all arrays of a column.
-    fn join<'a>(&self, column: &'a ArrowColumn) -> PyResult<Vec<&'a [u8]>> {
-        let mut all = Vec::new();
-        all.try_reserve_exact(self.count).map_err(|_| too_many(self.count))?;
-        for chunk in column.columns() {
-            for row in 0..chunk.rows() {
-                let value = value_of(chunk, row);
-                all.push(value.ok_or_else(|| Failure::Row(all.len(), RowStatus::BadOffsets).of_column(self.what))?);
-            }
-        }
-        Ok(all)
-    }
 }
 
-/// A value of a column of Arrow.
-fn value_of(column: Column<'_>, row: usize) -> Option<&[u8]> {
+/// A value of a column; `None` if its offsets are wrong.
+pub(crate) fn value_of(column: Column<'_>, row: usize) -> Option<&[u8]> {
     fn between<T: Copy + TryInto<usize>>(offsets: &[T], row: usize) -> Option<std::ops::Range<usize>> {
         Some((*offsets.get(row)?).try_into().ok()?..(*offsets.get(row + 1)?).try_into().ok()?)
     }
@@ -315,31 +378,41 @@ impl<'py> Target<'py> {
         }
     }
 
-    /// Gives `work` a place for `rows` results of `width` bytes, with Python detached, and makes an array of it where the caller has none.
+    /// Gives `work` a place for `rows` results of `width` bytes, with Python detached, and makes an array of it where the caller has none. Where
+    /// there are gaps, which `RowPolicy::check_out` permits in new arrays alone, `work` gets a place for the other rows' results.
     pub(crate) fn fill(
         self,
         py: Python<'py>,
         (rows, width): (usize, usize),
-        work: impl FnOnce(Out<'_>) -> Result<(), Failure> + Send,
+        gaps: Option<Gaps>,
+        work: impl FnOnce(Out<'_>, Option<&Gaps>) -> Result<(), Failure> + Send,
     ) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Target::New => {
                 let mut bytes = zeros(size(rows, width)?)?;
-                py.detach(|| work(Out::Own(&mut bytes)))?;
-                Ok(Bound::new(py, Array::new(bytes, Element::Byte, &[rows, width]))?.into_any())
+                py.detach(|| match &gaps {
+                    None => work(Out::Own(&mut bytes), None),
+                    Some(gaps) => {
+                        work(Out::Own(&mut bytes[..gaps.picked.len() * width]), Some(gaps))?;
+                        gaps.spread(&mut bytes, width);
+                        Ok(())
+                    }
+                })?;
+                let array = Array::new(bytes, Element::Byte, &[rows, width]).with_gaps(gaps);
+                Ok(Bound::new(py, array)?.into_any())
             }
             Target::Array(array) => {
                 let Some(mut writing) = array.get().write()? else {
                     // Others can see it.
                     let bytes = foreign_out(&array)?;
-                    return Target::Foreign(array.into_any(), bytes).fill(py, (rows, width), work);
+                    return Target::Foreign(array.into_any(), bytes).fill(py, (rows, width), gaps, work);
                 };
-                py.detach(|| work(Out::Own(writing.bytes())))?;
+                py.detach(|| work(Out::Own(writing.bytes()), None))?;
                 drop(writing);
                 Ok(array.into_any())
             }
             Target::Foreign(out, memory) => {
-                py.detach(|| work(Out::Foreign(&memory, 0)))?;
+                py.detach(|| work(Out::Foreign(&memory, 0), None))?;
                 Ok(out)
             }
         }
@@ -439,27 +512,36 @@ pub(crate) fn keys_of<'py, K: PyTypeInfo>(object: &Bound<'py, PyAny>) -> PyResul
 }
 
 /// Statuses of a call that gives each row a result.
-pub(crate) fn check_statuses(statuses: &[RowStatus], good: RowStatus) -> Result<(), Failure> {
+pub(crate) fn check_statuses(statuses: &[RowStatus], good: RowStatus, gaps: Option<&Gaps>) -> Result<(), Failure> {
     match statuses.iter().position(|status| *status != good) {
-        Some(row) => Err(Failure::Row(row, statuses[row])),
+        Some(at) => Err(failure(at, statuses[at], gaps)),
         None => Ok(()),
     }
 }
 
 /// Verdicts of a call: a signature of another length is not valid.
-pub(crate) fn verdicts(statuses: &[RowStatus]) -> Result<Vec<u8>, Failure> {
-    let verdict = |(row, status): (usize, &RowStatus)| match status {
+pub(crate) fn verdicts(statuses: &[RowStatus], gaps: Option<&Gaps>) -> Result<Vec<u8>, Failure> {
+    let verdict = |(at, status): (usize, &RowStatus)| match status {
         RowStatus::Valid => Ok(1),
         RowStatus::Invalid | RowStatus::SignatureLength => Ok(0),
-        other => Err(Failure::Row(row, *other)),
+        other => Err(failure(at, *other, gaps)),
     };
     statuses.iter().enumerate().map(verdict).collect()
 }
 
+/// A failure at a row of the engine's call.
+fn failure(at: usize, status: RowStatus, gaps: Option<&Gaps>) -> Failure {
+    Failure::Row(gaps.map_or(at, |gaps| gaps.picked[at]), status)
+}
+
 /// An array of booleans.
-pub(crate) fn booleans(py: Python<'_>, verdicts: Vec<u8>) -> PyResult<Bound<'_, Array>> {
+pub(crate) fn booleans(py: Python<'_>, mut verdicts: Vec<u8>, gaps: Option<Gaps>) -> PyResult<Bound<'_, Array>> {
+    if let Some(gaps) = &gaps {
+        verdicts.resize(gaps.rows, 0);
+        gaps.spread(&mut verdicts, 1);
+    }
     let rows = verdicts.len();
-    Bound::new(py, Array::new(verdicts, Element::Bool, &[rows]))
+    Bound::new(py, Array::new(verdicts, Element::Bool, &[rows]).with_gaps(gaps))
 }
 
 /// An iterator over the rows of an object of ours: each is made when it is asked for.

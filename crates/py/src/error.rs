@@ -7,6 +7,29 @@ use pyo3::prelude::*;
 
 pyo3::create_exception!(hypergrove, InvalidSignature, pyo3::exceptions::PyException, "The signature is not valid.");
 
+/// Why a row has no value that a call can use.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Fault {
+    Null,
+    Offsets,
+    View,
+    Index,
+    KeyLength,
+}
+
+impl Fault {
+    /// A sentence about the row.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Fault::Null => "it is null",
+            Fault::Offsets => "its offsets decrease, are negative or lie beyond the column's bytes; validate the array",
+            Fault::View => "its view has a negative length, or lies beyond the column's buffers; validate the array",
+            Fault::Index => "its index is negative or lies beyond the dictionary; validate the array",
+            Fault::KeyLength => "its public key has another length than the set's",
+        }
+    }
+}
+
 /// Why a call failed.
 pub(crate) enum Failure {
     /// The engine's error.
@@ -15,19 +38,6 @@ pub(crate) enum Failure {
     Row(usize, RowStatus),
     /// An exception that Python raised, `KeyboardInterrupt` for example.
     Python(PyErr),
-}
-
-impl Failure {
-    /// The failure with the name of the column that it is about.
-    pub(crate) fn of_column(self, what: &str) -> Failure {
-        match self {
-            Failure::Row(row, status) => {
-                let text = format!("{what}: row {row}: {}", fault_of(status).unwrap_or("it was not computed"));
-                Failure::Python(PyValueError::new_err(text))
-            }
-            other => other,
-        }
-    }
 }
 
 impl From<Error> for Failure {
@@ -75,10 +85,8 @@ pub(crate) fn bad(what: impl std::fmt::Display) -> PyErr {
 /// What is wrong with a row, where its columns are to blame.
 fn fault_of(status: RowStatus) -> Option<&'static str> {
     match status {
-        RowStatus::BadOffsets => {
-            Some("its offsets decrease, are negative or lie beyond the column's bytes; validate the array")
-        }
-        RowStatus::KeyLength => Some("its public key has another length than the set's"),
+        RowStatus::BadOffsets => Some(Fault::Offsets.text()),
+        RowStatus::KeyLength => Some(Fault::KeyLength.text()),
         RowStatus::KeyDamaged => Some(
             "the private key is damaged: its parts do not belong together, or it changed in memory; read it from a copy",
         ),

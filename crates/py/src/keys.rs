@@ -4,8 +4,10 @@ use crate::columns::{
     Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, keys_of, size, too_many, verdicts, zeros,
 };
 use crate::engine::{Engine, engine_of};
-use crate::error::{Failure, bad, exception};
+use crate::error::{Failure, Fault, bad, exception};
 use crate::foreign::array::{Array, Element};
+use crate::foreign::arrow::NO_VALUE;
+use crate::gaps::{Gaps, RowPolicy};
 use crate::parts::{Batch, Out};
 use crate::pending::{Answer, Pending, invalid, submitted, verdict};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
@@ -233,7 +235,11 @@ impl PrivateKey {
 
     /// A signature for each message: an array of uint8, of shape (messages, signature_size), or `out`, which must have that shape.
     /// If signing fails or is interrupted, rows of `out` that are not signed are zero. If an argument is refused, `out` stays as it was.
-    #[pyo3(signature = (messages, *, context=None, prehash=None, deterministic=false, out=None, engine=None))]
+    /// `nulls` and `malformed`: see `verify_batch`.
+    #[pyo3(signature = (
+        messages, *, context=None, prehash=None, deterministic=false, out=None, engine=None, nulls="error",
+        malformed="error"
+    ))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn sign_batch<'py>(
         &self,
@@ -244,12 +250,18 @@ impl PrivateKey {
         deterministic: bool,
         out: Option<&Bound<'py, PyAny>>,
         engine: Option<&Bound<'py, Engine>>,
+        nulls: &str,
+        malformed: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let policy = RowPolicy::of(nulls, malformed)?;
         let (messages, how) = (Rows::of(messages, "messages")?, MessageMode::of(context, prehash)?);
         let (engine, width) = (engine_of(engine)?, self.signature_size());
-        Target::of(out, messages.count, width)?.fill(py, (messages.count, width), |out| {
-            let columns = &[messages.hold()?];
-            let batch = Batch { engine: &engine, columns, rows: messages.count, width, fetched: None, may_wake: true };
+        policy.check_out(out)?;
+        let gaps = policy.gaps(py, &[(&messages, None)])?;
+        Target::of(out, messages.count, width)?.fill(py, (messages.count, width), gaps, |out, gaps| {
+            let columns = &[messages.hold(gaps)?];
+            let (rows, picked) = Gaps::left(gaps, messages.count);
+            let batch = Batch { engine: &engine, columns, rows, picked, width, fetched: None, may_wake: true };
             let statuses = batch.run(out, |part, check| {
                 let rows = SignRows {
                     keys: RowSigningKeys::One(&self.0),
@@ -259,7 +271,7 @@ impl PrivateKey {
                 };
                 engine.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
             })?;
-            check_statuses(&statuses, RowStatus::Signed).map_err(|why| Rows::name(&[&messages], why))
+            check_statuses(&statuses, RowStatus::Signed, gaps).map_err(|why| Rows::name(&[&messages], why))
         })
     }
 
@@ -548,9 +560,7 @@ impl Keys {
                 "public_keys: give a PublicKey, a sequence of PublicKey, or keys as bytes with set=\"SLH-DSA-…\"",
             ));
         };
-        let rows = Rows::of(object, "public_keys")?;
-        rows.check_width(params.pk_bytes(), &format!("a public key of {}", params.name))?;
-        Ok(Keys::Packed(params, rows))
+        Ok(Keys::Packed(params, Rows::of(object, "public_keys")?))
     }
 
     /// The set, if there is a key.
@@ -570,6 +580,35 @@ impl Keys {
         }
     }
 
+    /// Takes the keys of a dictionary-encoded column out of its dictionary, each once, and leaves the rows of a table out that are not
+    /// `picked`.
+    fn prepare(&mut self, py: Python<'_>, picked: Option<&[usize]>) -> PyResult<()> {
+        if let Keys::Packed(params, rows) = &*self
+            && let Some((values, of)) = rows.table(py, params.pk_bytes())?
+        {
+            if picked.is_none()
+                && let Some(row) = of.iter().position(|number| *number == NO_VALUE)
+            {
+                let fault = rows.lengths().nth(row).and_then(Result::err);
+                return Err(rows.is_wrong(row, fault.unwrap_or(Fault::KeyLength)));
+            }
+            // The engine wants a key in its table.
+            if !values.is_empty() {
+                let keys = values.iter().map(|value| VerifyingKey::from_bytes(params, value).map_err(bad));
+                *self = Keys::Table(keys.collect::<PyResult<_>>()?, of);
+            }
+        }
+        if let (Keys::Table(_, of), Some(picked)) = (self, picked) {
+            *of = picked.iter().map(|row| of[*row]).collect();
+        }
+        Ok(())
+    }
+
+    /// The column of keys that are bytes.
+    fn packed(&self) -> Option<(&'static Params, &Rows)> {
+        if let Keys::Packed(params, rows) = self { Some((params, rows)) } else { None }
+    }
+
     /// The keys of a part; `packed` are those that are bytes.
     fn column<'a>(&'a self, rows: Range<usize>, packed: Option<&Column<'a>>) -> RowVerifyingKeys<'a> {
         match (self, packed) {
@@ -585,8 +624,15 @@ impl Keys {
 /// Whether each signature is valid: an array of booleans. `public_keys`: one PublicKey for all rows, a list of them, or keys as
 /// bytes with the name of their `set`. A signature of the wrong length is not valid; what is wrong with other columns is an
 /// exception.
+///
+/// `nulls`: with "propagate", rows with a null (of Arrow, or None in a list) have null verdicts; with "error" they are an
+/// exception. `malformed`: with "null", rows with wrong offsets or a public key of the wrong length have null verdicts too, and
+/// `reasons` of the result says why.
 #[pyfunction]
-#[pyo3(signature = (public_keys, signatures, messages, *, set=None, context=None, prehash=None, engine=None))]
+#[pyo3(signature = (
+    public_keys, signatures, messages, *, set=None, context=None, prehash=None, engine=None, nulls="error",
+    malformed="error"
+))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn verify_batch<'py>(
     py: Python<'py>,
@@ -597,10 +643,18 @@ pub(crate) fn verify_batch<'py>(
     context: Option<&Bound<'py, PyAny>>,
     prehash: Option<&str>,
     engine: Option<&Bound<'py, Engine>>,
+    nulls: &str,
+    malformed: &str,
 ) -> PyResult<Bound<'py, Array>> {
-    let keys = Keys::of(public_keys, set)?;
+    let policy = RowPolicy::of(nulls, malformed)?;
+    let mut keys = Keys::of(public_keys, set)?;
     let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
     let (how, engine) = (MessageMode::of(context, prehash)?, engine_of(engine)?);
+    if let Some((params, packed)) = keys.packed()
+        && !policy.permits_malformed
+    {
+        packed.check_width(params.pk_bytes(), &format!("a public key of {}", params.name))?;
+    }
     if let Some(params) = keys.params() {
         signatures.check_width(params.sig_bytes(), &format!("a signature of {}", params.name))?;
     }
@@ -612,20 +666,20 @@ pub(crate) fn verify_batch<'py>(
         )));
     }
     if keys.params().is_none() {
-        return booleans(py, Vec::new());
+        return booleans(py, Vec::new(), None);
     }
-    let packed = if let Keys::Packed(_, keys) = &keys { Some(keys) } else { None };
+    let packed = keys.packed().map(|(params, rows)| (rows, Some(params.pk_bytes())));
+    let columns: Vec<_> = [(&signatures, None), (&messages, None)].into_iter().chain(packed).collect();
+    let gaps = policy.gaps(py, &columns)?;
+    keys.prepare(py, gaps.as_ref().map(|gaps| &gaps.picked[..]))?;
+    let packed = keys.packed().map(|(_, rows)| rows);
     let given: Vec<&Rows> = [&signatures, &messages].into_iter().chain(packed).collect();
     let verdicts = py.detach(|| {
-        let columns = given.iter().map(|rows| rows.hold()).collect::<PyResult<Vec<_>>>()?;
-        let batch = Batch {
-            engine: &engine,
-            columns: &columns,
-            rows: messages.count,
-            width: 0,
-            fetched: Some(0),
-            may_wake: true,
-        };
+        let gaps = gaps.as_ref();
+        let columns = given.iter().map(|rows| rows.hold(gaps)).collect::<PyResult<Vec<_>>>()?;
+        let (rows, picked) = Gaps::left(gaps, messages.count);
+        let batch =
+            Batch { engine: &engine, columns: &columns, rows, picked, width: 0, fetched: Some(0), may_wake: true };
         let statuses = batch.run(Out::none(), |part, check| {
             let rows = VerifyRows {
                 keys: keys.column(part.rows, part.columns.get(2)),
@@ -635,9 +689,9 @@ pub(crate) fn verify_batch<'py>(
             };
             engine.verify_rows_with_progress(&rows, part.statuses, |_| check())
         })?;
-        verdicts(&statuses)
+        verdicts(&statuses, gaps)
     });
-    booleans(py, verdicts.map_err(|why| Rows::name(&given, why))?)
+    booleans(py, verdicts.map_err(|why| Rows::name(&given, why))?, gaps)
 }
 
 /// New key pairs of a set from the operating system's randomness: PrivateKeys, and an array of the public keys' bytes.
@@ -662,20 +716,26 @@ pub(crate) fn keygen_batch<'py>(
     Ok((PrivateKeys { params, bytes: private }, public))
 }
 
-/// SHA-256 of each message: an array of uint8, of shape (messages, 32), or `out`.
+/// SHA-256 of each message: an array of uint8, of shape (messages, 32), or `out`. `nulls` and `malformed`: see `verify_batch`.
 #[pyfunction]
-#[pyo3(signature = (messages, *, out=None, engine=None))]
+#[pyo3(signature = (messages, *, out=None, engine=None, nulls="error", malformed="error"))]
 pub(crate) fn sha256_batch<'py>(
     py: Python<'py>,
     messages: &Bound<'py, PyAny>,
     out: Option<&Bound<'py, PyAny>>,
     engine: Option<&Bound<'py, Engine>>,
+    nulls: &str,
+    malformed: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let policy = RowPolicy::of(nulls, malformed)?;
     let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
-    Target::of(out, messages.count, 32)?.fill(py, (messages.count, 32), |out| {
-        let columns = &[messages.hold()?];
-        let batch = Batch { engine: &engine, columns, rows: messages.count, width: 32, fetched: None, may_wake: false };
+    policy.check_out(out)?;
+    let gaps = policy.gaps(py, &[(&messages, None)])?;
+    Target::of(out, messages.count, 32)?.fill(py, (messages.count, 32), gaps, |out, gaps| {
+        let columns = &[messages.hold(gaps)?];
+        let (rows, picked) = Gaps::left(gaps, messages.count);
+        let batch = Batch { engine: &engine, columns, rows, picked, width: 32, fetched: None, may_wake: false };
         let statuses = batch.run(out, |part, _| engine.sha256_rows(part.columns[0], part.out, part.statuses))?;
-        check_statuses(&statuses, RowStatus::Hashed).map_err(|why| Rows::name(&[&messages], why))
+        check_statuses(&statuses, RowStatus::Hashed, gaps).map_err(|why| Rows::name(&[&messages], why))
     })
 }

@@ -5,6 +5,7 @@ mod columns;
 mod engine;
 mod error;
 mod foreign;
+mod gaps;
 mod keys;
 mod parts;
 mod pending;

@@ -1,6 +1,6 @@
 //! Calls part by part: memory that others can write to is copied a part at a time, while the engine computes other parts.
 
-use crate::columns::{Signals, Value, statuses, zeros};
+use crate::columns::{Signals, Value, statuses, value_of, zeros};
 use crate::engine::SharedEngine;
 use crate::error::Failure;
 use crate::foreign::array::Reading;
@@ -110,6 +110,7 @@ impl Held<'_> {
             Held::Each(all) => all.iter().any(|value| match value {
                 Value::Shared(bytes) => holds(bytes),
                 Value::Foreign(bytes) => meets(bytes.addresses()),
+                Value::Null => false,
             }),
         }
     }
@@ -132,8 +133,23 @@ impl Held<'_> {
                 reading.copy(rows.start * width, to, how);
                 packed(to, *width, rows.len())
             }
-            Held::Each(all) => return PartColumn::Slices(copy_each(&all[rows.clone()], free, how)),
+            Held::Each(all) => return PartColumn::Slices(copy_each(all[rows.clone()].iter(), free, how)),
         })
+    }
+
+    /// As `some`, rows with these numbers.
+    fn pick<'m>(&'m self, rows: &'m [usize], free: &mut &'m mut [u8], how: Copying) -> Vec<&'m [u8]> {
+        match self {
+            Held::Still(column) => rows.iter().map(|row| value_of(*column, *row).unwrap_or_default()).collect(),
+            Held::Slices(all) => rows.iter().map(|row| all[*row]).collect(),
+            Held::Read { reading, width, .. } => {
+                let bytes = reading.bytes().unwrap_or_default();
+                rows.iter().map(|row| &bytes[row * width..][..*width]).collect()
+            }
+            Held::Foreign { bytes, width } => copy_runs(rows, *width, free, |from, to| bytes.copy_out(from, to, how)),
+            Held::Seen { reading, width } => copy_runs(rows, *width, free, |from, to| reading.copy(from, to, how)),
+            Held::Each(all) => copy_each(rows.iter().map(|row| &all[*row]), free, how),
+        }
     }
 }
 
@@ -143,22 +159,43 @@ fn addresses<T>(slice: &[T]) -> Range<usize> {
     start.addr()..end.addr()
 }
 
+/// Copies rows with these numbers, neighbours together. `copy` copies the bytes that begin at a place.
+fn copy_runs<'m>(
+    rows: &[usize],
+    width: usize,
+    free: &mut &'m mut [u8],
+    copy: impl Fn(usize, &mut [u8]),
+) -> Vec<&'m [u8]> {
+    let to = carve(free, rows.len() * width);
+    let mut rest = &mut *to;
+    for run in rows.chunk_by(|row, next| row + 1 == *next) {
+        let (next, others) = rest.split_at_mut(run.len() * width);
+        copy(run[0] * width, next);
+        rest = others;
+    }
+    let copied = &*to;
+    (0..rows.len()).map(|row| &copied[row * width..][..width]).collect()
+}
+
 /// Copies the values of a list that others may write to.
-fn copy_each<'m>(values: &'m [Value], free: &mut &'m mut [u8], how: Copying) -> Vec<&'m [u8]> {
+fn copy_each<'m>(
+    values: impl Iterator<Item = &'m Value> + Clone,
+    free: &mut &'m mut [u8],
+    how: Copying,
+) -> Vec<&'m [u8]> {
     let before = free.len();
     let place = |value: &'m Value| value.foreign().map(|bytes| (bytes, carve(free, bytes.len())));
-    let mut places: Vec<_> = values.iter().map(place).collect();
+    let mut places: Vec<_> = values.clone().map(place).collect();
     // A thread is worth starting for about a megabyte.
     let threads = how.threads.min(1 + (before - free.len()) / REACHED);
     share_out(places.chunks_mut(VALUES), threads, |_, places| {
         places.iter_mut().flatten().for_each(|(bytes, to)| bytes.copy_out(0, to, Copying { threads: 1, ..how }));
     });
-    let slice = |(value, place): (&'m Value, Option<(_, &'m mut [u8])>)| match (value, place) {
-        (_, Some((_, copy))) => &*copy,
-        (Value::Shared(bytes), None) => &bytes[..],
-        (Value::Foreign(_), None) => unreachable!("it has a place"),
+    let slice = |(value, place): (&'m Value, Option<(_, &'m mut [u8])>)| match place {
+        Some((_, copy)) => &*copy,
+        None => value.shared().expect("what others may write to has a place"),
     };
-    values.iter().zip(places).map(slice).collect()
+    values.zip(places).map(slice).collect()
 }
 
 /// A column of a part.
@@ -265,6 +302,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) engine: &'a SharedEngine,
     pub(crate) columns: &'a [Held<'a>],
     pub(crate) rows: usize,
+    /// The numbers of these rows in the columns, if the columns have others too.
+    pub(crate) picked: Option<&'a [usize]>,
     /// Bytes of a result.
     pub(crate) width: usize,
     /// The number of the column that devices fetch by themselves, if there is one.
@@ -390,9 +429,14 @@ impl Batch<'_> {
 
     /// Bytes that are copied for rows.
     fn of_rows(&self, rows: Range<usize>, out: &Out<'_>) -> usize {
-        let each = |row| self.columns.iter().map(|column| column.of_row(row)).sum::<usize>();
-        let of_lists = if self.has_list() { rows.clone().map(each).sum() } else { 0 };
+        let of_lists = if self.has_list() { rows.clone().map(|row| self.of_row(row)).sum() } else { 0 };
         rows.len().saturating_mul(self.width(out)).saturating_add(of_lists)
+    }
+
+    /// Bytes of lists that are copied for a row.
+    fn of_row(&self, row: usize) -> usize {
+        let row = self.picked.map_or(row, |picked| picked[row]);
+        self.columns.iter().map(|column| column.of_row(row)).sum()
     }
 
     fn has_list(&self) -> bool {
@@ -419,7 +463,7 @@ impl Batch<'_> {
             (true, width) => {
                 let rows = (first..self.rows).take_while(|row| {
                     let has_room = bytes < line.most;
-                    bytes += width + self.columns.iter().map(|column| column.of_row(*row)).sum::<usize>();
+                    bytes += width + self.of_row(*row);
                     has_room
                 });
                 rows.count()
@@ -504,7 +548,11 @@ impl Batch<'_> {
         let mut free = &mut memory[..];
         let columns = self.columns.iter().enumerate().map(|(number, column)| {
             let past_caches = is_reached && self.fetched == Some(number);
-            column.some(rows, &mut free, Copying { threads, past_caches })
+            let how = Copying { threads, past_caches };
+            match self.picked {
+                None => column.some(rows, &mut free, how),
+                Some(picked) => PartColumn::Slices(column.pick(&picked[rows.clone()], &mut free, how)),
+            }
         });
         Ok(columns.collect())
     }

@@ -104,17 +104,24 @@ impl ZkPrivateKey {
         out: Option<&Bound<'py, PyAny>>,
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
+        let (messages, engine) = (Rows::without_nulls(messages, "messages")?, engine_of(engine)?);
         let (count, zk) = (messages.count, engine.zkdilithium());
-        Target::of(out, count, SIG_BYTES)?.fill(py, (count, SIG_BYTES), |out| {
-            let columns = &[messages.hold()?];
-            let batch =
-                Batch { engine: &engine, columns, rows: count, width: SIG_BYTES, fetched: None, may_wake: true };
+        Target::of(out, count, SIG_BYTES)?.fill(py, (count, SIG_BYTES), None, |out, _| {
+            let columns = &[messages.hold(None)?];
+            let batch = Batch {
+                engine: &engine,
+                columns,
+                rows: count,
+                picked: None,
+                width: SIG_BYTES,
+                fetched: None,
+                may_wake: true,
+            };
             let statuses = batch.run(out, |part, check| {
                 let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: part.columns[0].into() };
                 zk.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
             })?;
-            check_statuses(&statuses, RowStatus::Signed).map_err(|why| Rows::name(&[&messages], why))
+            check_statuses(&statuses, RowStatus::Signed, None).map_err(|why| Rows::name(&[&messages], why))
         })
     }
 
@@ -266,7 +273,8 @@ pub(crate) fn zk_verify_batch<'py>(
     messages: &Bound<'py, PyAny>,
     engine: Option<&Bound<'py, Engine>>,
 ) -> PyResult<Bound<'py, Array>> {
-    let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
+    let (signatures, messages) =
+        (Rows::without_nulls(signatures, "signatures")?, Rows::without_nulls(messages, "messages")?);
     let engine = engine_of(engine)?;
     let keys = if let Ok(key) = public_keys.cast::<ZkPublicKey>() {
         Keys::One(key.get().0.clone())
@@ -277,7 +285,7 @@ pub(crate) fn zk_verify_batch<'py>(
         }
         Keys::Table(keys)
     } else {
-        let rows = Rows::of(public_keys, "public_keys")?;
+        let rows = Rows::without_nulls(public_keys, "public_keys")?;
         rows.check_width(PK_BYTES, "a public key of zkDilithium")?;
         rows.check_count(messages.count, "messages")?;
         Keys::Packed(rows)
@@ -288,11 +296,12 @@ pub(crate) fn zk_verify_batch<'py>(
     let packed = if let Keys::Packed(keys) = &keys { Some(keys) } else { None };
     let given: Vec<&Rows> = [&signatures, &messages].into_iter().chain(packed).collect();
     let verdicts = py.detach(|| {
-        let columns = given.iter().map(|rows| rows.hold()).collect::<PyResult<Vec<_>>>()?;
+        let columns = given.iter().map(|rows| rows.hold(None)).collect::<PyResult<Vec<_>>>()?;
         let batch = Batch {
             engine: &engine,
             columns: &columns,
             rows: messages.count,
+            picked: None,
             width: 0,
             fetched: Some(0),
             may_wake: true,
@@ -310,9 +319,9 @@ pub(crate) fn zk_verify_batch<'py>(
             let rows = VerifyRows { keys, messages: part.columns[1].into(), signatures: part.columns[0] };
             zk.verify_rows_with_progress(&rows, part.statuses, |_| check())
         })?;
-        verdicts(&statuses)
+        verdicts(&statuses, None)
     });
-    booleans(py, verdicts.map_err(|why| Rows::name(&given, why))?)
+    booleans(py, verdicts.map_err(|why| Rows::name(&given, why))?, None)
 }
 
 fn uneven(keys: usize, messages: usize) -> PyErr {

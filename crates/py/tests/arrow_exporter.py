@@ -62,9 +62,17 @@ Stream._fields_ = [
 
 
 class Exporter:
-    """Has the memory of what it exports. `released` counts the structures that a consumer has released."""
+    """Has the memory of what it exports. `released` counts the structures that a consumer has released. `dictionary`: an exporter of the
+    dictionary's schema, and of its array unless `has_dictionary` is False."""
 
-    def __init__(self, format: bytes | None, data: Sequence[bytes | None], **fields: Any) -> None:
+    def __init__(
+        self,
+        format: bytes | None,
+        data: Sequence[bytes | None],
+        dictionary: "Exporter | None" = None,
+        has_dictionary: bool = True,
+        **fields: Any,
+    ) -> None:
         self.released = 0
         # Memory of ctypes is aligned; a byte more, so that none is empty.
         self.memory = [None if part is None else ctypes.create_string_buffer(part, len(part) + 1) for part in data]
@@ -75,8 +83,12 @@ class Exporter:
         self.addresses = (ctypes.c_void_p * len(data))(*addresses)
         self.release_schema = RELEASE_SCHEMA(self._release)
         self.release_array = RELEASE_ARRAY(self._release)
-        self.schema = Schema(format=format, dictionary=fields.pop("dictionary", None), release=self.release_schema)
-        known = {"length": 0, "null_count": 0, "offset": 0, "n_buffers": len(data), "buffers": self.addresses}
+        self.dictionary, of_schema, of_array = dictionary, None, None
+        if dictionary is not None:
+            of_schema = ctypes.addressof(dictionary.schema)
+            of_array = ctypes.addressof(dictionary.array) if has_dictionary else None
+        self.schema = Schema(format=format, dictionary=of_schema, release=self.release_schema)
+        known = {"length": 0, "null_count": 0, "offset": 0, "n_buffers": len(data), "buffers": self.addresses, "dictionary": of_array}
         self.array = Array(**(known | fields), release=self.release_array)
         self.capsules = (b"arrow_schema", b"arrow_array")
 

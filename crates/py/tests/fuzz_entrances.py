@@ -29,6 +29,8 @@ NEGATIVE = [-1, -(2**63)]
 EXPECTED = (TypeError, ValueError, BufferError, MemoryError)
 
 Rows = list[bytes]
+# None is a row that is null or malformed.
+Entries = list[bytes | None]
 
 
 def pattern() -> bytearray:
@@ -40,10 +42,10 @@ def mostly(right: Any, *wrong: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from([right] * 40 + list(wrong))
 
 
-def check(call: Callable[[], Any], expected: Rows | None, names: tuple[str, ...] = ("messages",)) -> str:
+def check(call: Callable[[], Any], expected: Rows | Entries | None, names: tuple[str, ...] = ("messages",)) -> str:
     """Calls, and compares; `expected` is None where an exception is wanted."""
     try:
-        given_ = [bytes(row) for row in call()]
+        given_ = [None if row is None else bytes(row) for row in call()]
     except EXPECTED as why:
         text = str(why)
         assert expected is None, f"{expected!r} expected, not {why!r}"
@@ -242,77 +244,130 @@ def dlpack(fields: dict[str, Any], use: str) -> None:
 
 
 DATA = 40
+WIDTHS = {b"w:0": 0, b"w:3": 3, b"w:9223372036854775807": 2**63 - 1}
+OFFSETS = {b"z": "i", b"u": "i", b"Z": "q", b"U": "q"}
+VIEWS = [b"vz", b"vu"]
+# Those of dictionaries.
+INDICES = {b"c": "b", b"C": "B", b"s": "h", b"S": "H", b"i": "i", b"I": "I", b"l": "q", b"L": "Q"}
+GOOD = [*OFFSETS, *VIEWS, b"w:3"]
+BAD = [b"w:0", b"w:9223372036854775807", b"w:-1", b"w:", b"+l", b"", b"\xff\xfe", b"w:99999999999999999999", None]
+FORMATS = st.one_of(st.sampled_from(GOOD), st.sampled_from([*GOOD, *BAD]))
 
 
 @st.composite
-def arrays(draw: st.DrawFn, format_: bytes | None) -> dict[str, Any]:
-    """An array whose buffers have as many entries as it may claim, or more."""
+def views(draw: st.DrawFn) -> bytes:
+    """A view of a buffer with DATA bytes, or with its value in itself."""
+    length = draw(mostly(draw(st.integers(0, 30)), -1, -(2**31), 2**31 - 1))
+    if 0 <= length <= 12:
+        return struct.pack("i12s", length, draw(st.binary(min_size=12, max_size=12)))
+    buffer = draw(mostly(0, 1, -1, 2**31 - 1))
+    return struct.pack("i4sii", length, b"abcd", buffer, draw(mostly(draw(st.integers(0, 10)), DATA, -1, 2**31 - 1)))
+
+
+@st.composite
+def arrays(draw: st.DrawFn, format_: bytes | None, dictionary: bytes | None = b"none") -> dict[str, Any]:
+    """An array whose buffers have as many entries as it may claim, or more. `dictionary`: the format of its dictionary."""
     hostile = [*HUGE, *NEGATIVE]
-    is_fixed = format_ is not None and format_.startswith(b"w:")
+    validity = draw(mostly(None, b"\xff" * 16, b"\xff\xfd" * 8))
+    values = draw(mostly(bytes(pattern()[:64]), None))
     offsets = draw(st.lists(st.integers(0, DATA), min_size=16, max_size=16).map(sorted))
     for _ in range(draw(st.integers(0, 2))):
         offsets[draw(st.integers(0, 15))] = draw(st.sampled_from([-1, 0, DATA, 2**31 - 1, -(2**31)]))
-    validity = draw(mostly(None, b"\xff" * 16, b"\xff\xfd" * 8))
-    values = draw(mostly(bytes(pattern()[:64]), None))
-    if is_fixed:
-        parts = [validity, values, None, None]
+    shift, n_buffers = draw(mostly(0, 1)), [0, 1, 4, *hostile]
+    if format_ in OFFSETS:
+        entries = struct.pack(f"16{OFFSETS[format_]}", *offsets)
+        parts, right = [validity, draw(mostly(entries, None)), values, None], 3
+    elif format_ in VIEWS:
+        entries = b"".join(draw(st.lists(views(), min_size=16, max_size=16)))
+        lengths = draw(mostly(struct.pack("q", DATA), struct.pack("q", 7), struct.pack("q", -1), None))
+        # Of more buffers than there are, addresses would be read where there are none.
+        parts, right, shift, n_buffers = [validity, draw(mostly(entries, None)), values, lengths], 4, 0, [0, 1, 3, *NEGATIVE]
+    elif format_ in INDICES:
+        code = INDICES[format_]
+        wrong = [127, 200 if code.isupper() else -1]
+        parts = [validity, struct.pack(f"16{code}", *(draw(mostly(draw(st.integers(0, 3)), *wrong)) for _ in range(16))), None, None]
+        right = 2
     else:
-        code = "i" if format_ == b"z" else "q"
-        parts = [validity, draw(mostly(struct.pack(f"16{code}", *offsets), None)), values, None]
+        parts, right = [validity, values, None, None], 2
+    has_dictionary = dictionary != b"none"
     return {
         "parts": parts,
         "offsets": offsets,
         "length": draw(mostly(draw(st.integers(0, 5)), *hostile)),
         "offset": draw(mostly(draw(st.integers(0, 5)), *hostile)),
         "null_count": draw(mostly(0, 1, *hostile)),
-        "n_buffers": draw(mostly(2 if is_fixed else 3, 0, 1, 4, *hostile)),
+        "n_buffers": draw(mostly(right, *n_buffers)),
         "n_children": draw(mostly(0, 1, -1)),
         "has_buffers": draw(mostly(True, False)),
-        "dictionary": draw(mostly(None, 8)),
-        "misaligned_by": draw(mostly(0, 1)),
+        "dictionary": (dictionary, draw(arrays(dictionary))) if has_dictionary else None,
+        "has_dictionary": draw(mostly(True, False)),
+        "misaligned_by": shift,
     }
 
 
-def good_array(format_: bytes | None, fields: dict[str, Any]) -> Rows | None:
+def entries_of(format_: bytes | None, fields: dict[str, Any]) -> Entries | None:
     """The rows of an array that may be read. Leaves out what claims more than it has."""
-    widths = {b"w:0": 0, b"w:3": 3, b"w:9223372036854775807": 2**63 - 1}
-    is_known = format_ in (b"z", b"Z") or format_ in widths
-    rows, first = fields["length"], fields["offset"]
-    if not is_known or fields["dictionary"] is not None or not 0 <= rows or not 0 <= first or rows + first >= 2**59 - 1:
+    of, entries = fields["dictionary"], None
+    if of is not None:
+        entries = entries_of(*of) if format_ in INDICES and fields["has_dictionary"] else None
+        if entries is None:
+            return None
+    elif format_ in INDICES:
         return None
-    if fields["n_buffers"] != (2 if format_ in widths else 3) or not fields["has_buffers"] or fields["n_children"] != 0:
+    rows, first, count_ = fields["length"], fields["offset"], fields["n_buffers"]
+    if format_ not in OFFSETS and format_ not in VIEWS and format_ not in WIDTHS and entries is None:
+        return None
+    if not 0 <= rows or not 0 <= first or rows + first >= 2**59 - 1 or not fields["has_buffers"] or fields["n_children"] != 0:
+        return None
+    if count_ < 3 if format_ in VIEWS else count_ != (3 if format_ in OFFSETS else 2):
         return None
     if rows == 0:
         return []
-    validity, nulls = fields["parts"][0], fields["null_count"]
+    validity, nulls, shift = fields["parts"][0], fields["null_count"], fields["misaligned_by"]
     if nulls > 0 and validity is None:
         return None
-    shift = fields["misaligned_by"]
-    if nulls != 0 and validity is not None:
-        bits = validity[shift:] + b"\0"
-        if not all(bits[at // 8] >> at % 8 & 1 for at in range(first, first + rows)):
+    bits = b"\xff" * 16 if nulls == 0 or validity is None else validity[shift:] + b"\0"
+    values = values_of(format_, fields, first, rows, entries)
+    return None if values is None else [value if bits[at // 8] >> at % 8 & 1 else None for at, value in enumerate(values, first)]
+
+
+def values_of(format_: bytes | None, fields: dict[str, Any], first: int, rows: int, entries: Entries | None) -> Entries | None:
+    part, shift = fields["parts"][1], fields["misaligned_by"]
+    if entries is not None:
+        code = INDICES[format_ or b""]
+        width = struct.calcsize(code)
+        at = (part + b"\0")[shift + first * width :]
+        indices = struct.unpack_from(f"{rows}{code}", at)
+        return [entries[index] if 0 <= index < len(entries) else None for index in indices]
+    if format_ in WIDTHS:
+        width = WIDTHS[format_]
+        if (first + rows) * width >= 2**62 or width > 0 and part is None:
             return None
-    if format_ in widths:
-        width = widths[format_]
-        values = fields["parts"][1]
-        if (first + rows) * width >= 2**62 or width > 0 and values is None:
-            return None
-        return packed(values[shift + first * width :], rows, width) if width else [b""] * rows
-    if fields["parts"][1] is None or shift != 0:
+        return [*packed(part[shift + first * width :], rows, width)] if width else [b""] * rows
+    if part is None or shift != 0:
         return None
-    used, values = fields["offsets"][first : first + rows + 1], fields["parts"][2]
+    values = fields["parts"][2]
+    if format_ in VIEWS:
+        size = -1
+        if fields["n_buffers"] > 3:
+            lengths = fields["parts"][3]
+            size = -1 if lengths is None else struct.unpack("q", lengths)[0]
+            if size < 0 or values is None:
+                return None
+        return [view_of(part[16 * at :][:16], values, size) for at in range(first, first + rows)]
+    used = fields["offsets"][first : first + rows + 1]
     # Whoever ends beyond the data claims memory that is not there.
     assume(used[-1] <= DATA)
-    is_right = used == sorted(used) and used[0] >= 0
-    if not is_right or used[-1] > 0 and values is None:
+    if used[-1] < 0 or used[-1] > 0 and values is None:
         return None
-    return [values[a:b] for a, b in itertools.pairwise(used)] if used[-1] else [b""] * rows
+    return [(values or b"")[a:b] if 0 <= a <= b <= used[-1] else None for a, b in itertools.pairwise(used)]
 
 
-FORMATS = st.one_of(
-    st.sampled_from([b"z", b"Z", b"w:3"]),
-    st.sampled_from([b"w:0", b"w:9223372036854775807", b"w:-1", b"w:", b"u", b"+l", b"", b"\xff\xfe", b"w:99999999999999999999", None]),
-)
+def view_of(view: bytes, values: bytes, size: int) -> bytes | None:
+    length, _, buffer, offset = struct.unpack("iiii", view)
+    if length <= 12:
+        return None if length < 0 else view[4 : 4 + length]
+    return values[offset : offset + length] if buffer == 0 and 0 <= offset and offset + length <= size else None
 
 
 def exporter_of(format_: bytes | None, fields: dict[str, Any]) -> Exporter:
@@ -320,28 +375,45 @@ def exporter_of(format_: bytes | None, fields: dict[str, Any]) -> Exporter:
     del fields["offsets"]
     if not fields.pop("has_buffers"):
         fields["buffers"] = None
+    if fields["dictionary"] is not None:
+        fields["dictionary"] = exporter_of(*fields["dictionary"])
     return Exporter(format_, fields.pop("parts"), **fields)
 
 
-@given(st.data())
-def arrow(data: st.DataObject) -> None:
-    format_ = data.draw(FORMATS)
-    fields = data.draw(arrays(format_))
-    rows = good_array(format_, fields)
+def hashed(column: Any, entries: Entries | None, is_lenient: bool) -> str:
+    """Rows that are null or malformed are nulls, or an error."""
+    if is_lenient:
+        expected = None if entries is None else [None if row is None else hashlib.sha256(row).digest() for row in entries]
+        return check(lambda: sha256_batch(column, nulls="propagate", malformed="null"), expected)
+    good = None if entries is None or None in entries else [row for row in entries if row is not None]
+    return check(lambda: sha256_batch(column), sums(good), ("messages", "row "))
+
+
+@st.composite
+def types(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
+    """The formats of an array and of its dictionary."""
+    if draw(st.booleans()):
+        return draw(mostly(draw(st.sampled_from(list(INDICES))), b"z", b"f", None)), draw(FORMATS)
+    return draw(st.one_of(FORMATS, FORMATS, st.sampled_from(list(INDICES)))), b"none"
+
+
+@given(st.data(), st.booleans())
+def arrow(data: st.DataObject, is_lenient: bool) -> None:
+    format_, dictionary = data.draw(types())
+    fields = data.draw(arrays(format_, dictionary))
+    rows = entries_of(format_, fields)
     note(format_, fields)
     exporter = exporter_of(format_, fields)
-    count(check(lambda: sha256_batch(exporter), sums(rows), ("messages", "row ")))
+    count(hashed(exporter, rows, is_lenient))
     assert exporter.released == 2, exporter.released
 
 
-@given(st.data())
-def arrow_stream(data: st.DataObject) -> None:
-    format_ = data.draw(FORMATS)
+@given(st.data(), st.booleans())
+def arrow_stream(data: st.DataObject, is_lenient: bool) -> None:
     # The schema is the first one's.
-    parts = [data.draw(arrays(format_)) for _ in range(data.draw(st.integers(1, 3)))]
-    for part in parts[1:]:
-        part["dictionary"] = parts[0]["dictionary"]
-    chunks = [good_array(format_, part) for part in parts]
+    format_, dictionary = data.draw(types())
+    parts = [data.draw(arrays(format_, dictionary)) for _ in range(data.draw(st.integers(1, 3)))]
+    chunks = [entries_of(format_, part) for part in parts]
     error = data.draw(mostly(None, b"", b"disk on fire", b"\xff\xfe"))
     missing = data.draw(mostly(None, "get_schema", "get_next", "get_last_error"))
     note(format_, parts, error, missing)
@@ -350,7 +422,7 @@ def arrow_stream(data: st.DataObject) -> None:
         setattr(stream.stream, missing, type(getattr(stream.stream, missing))())
     is_good = error is None and missing in (None, "get_last_error") and None not in chunks
     rows = [row for chunk in chunks for row in chunk or []] if is_good else None
-    count(check(lambda: sha256_batch(stream), sums(rows), ("messages", "row ")))
+    count(hashed(stream, rows, is_lenient))
     # Of what was never taken, the consumer has nothing to release.
     assert stream.released == 1
     for number, exporter in enumerate(stream.exporters):

@@ -35,6 +35,10 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
     assert_type([bool(verdict) for verdict in verdicts], list[bool])
     assert_type(hypergrove.verify_batch(array, array, [b"m"], set=hypergrove.SETS[0]), Array)
     assert_type(hypergrove.sha256_batch(verdicts.tobytes() and [b"m"]), Array)
+    nullable = hypergrove.sha256_batch([b"m", None], nulls="propagate", malformed="null")
+    assert_type((nullable.null_count, nullable.reasons()), tuple[int, list[tuple[int, str]]])
+    assert_type(hypergrove.sha256_batch(nullable), Array)
+    np.from_dlpack(nullable)
     assert_type(hypergrove.keygen_batch("SLH-DSA-SHA2-128f", 3)[0], PrivateKeys)
     assert_type([one.public_key() for one in hypergrove.keygen_batch("SLH-DSA-SHA2-128f", 3)[0]], list[PublicKey])
     hypergrove.sha256_batch("text")  # type: ignore[arg-type]  # pyright: ignore

@@ -4,7 +4,7 @@ from os import PathLike
 from types import ModuleType
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, CapsuleType
 
 __all__ = [
     "SETS",
@@ -37,10 +37,20 @@ class _Tensor(Protocol):
     @property
     def __dlpack__(self) -> Callable[..., object]: ...
 
-# A value for each row: a sequence of bytes, an array of uint8 of shape (rows, bytes of a row), or a column of Arrow.
+# A value for each row: a sequence of bytes, with None for nulls, an array of uint8 of shape (rows, bytes of a row), an array of bytes objects, or a
+# column of Arrow.
 _Rows: TypeAlias = (
-    Sequence[Buffer] | Sequence[_NumpyArray] | Sequence[_Tensor] | Buffer | _NumpyArray | _Tensor | _ArrowArray | _ArrowStream
+    Sequence[Buffer | None]
+    | Sequence[_NumpyArray | None]
+    | Sequence[_Tensor | None]
+    | Buffer
+    | _NumpyArray
+    | _Tensor
+    | _ArrowArray
+    | _ArrowStream
 )
+_Nulls: TypeAlias = Literal["error", "propagate"]
+_Malformed: TypeAlias = Literal["error", "null"]
 _Out = TypeVar("_Out", bound=Buffer | _NumpyArray | _Tensor)
 
 SETS: Final[tuple[str, ...]]
@@ -55,11 +65,24 @@ class Array:
     def shape(self) -> tuple[int, ...]: ...
     @property
     def format(self) -> Literal["B", "?"]: ...
+    @property
+    def null_count(self) -> int: ...
+    def reasons(self) -> list[tuple[int, str]]: ...
     def __len__(self) -> int: ...
     def __getitem__(self, row: int, /) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
     def tobytes(self) -> bytes: ...
     def __array__(self, dtype: Any | None = None, *, copy: bool | None = None) -> Any: ...
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[CapsuleType, CapsuleType]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: object | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __release_buffer__(self, view: memoryview, /) -> None: ...
 
@@ -137,6 +160,8 @@ class PrivateKey:
         deterministic: bool = False,
         out: None = None,
         engine: Engine | None = None,
+        nulls: _Nulls = "error",
+        malformed: _Malformed = "error",
     ) -> Array: ...
     @overload
     def sign_batch(
@@ -148,6 +173,8 @@ class PrivateKey:
         deterministic: bool = False,
         out: _Out,
         engine: Engine | None = None,
+        nulls: Literal["error"] = "error",
+        malformed: Literal["error"] = "error",
     ) -> _Out: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
@@ -219,9 +246,25 @@ def verify_batch(
     context: Buffer | None = None,
     prehash: str | None = None,
     engine: Engine | None = None,
+    nulls: _Nulls = "error",
+    malformed: _Malformed = "error",
 ) -> Array: ...
 def keygen_batch(set: str, count: int, *, engine: Engine | None = None) -> tuple[PrivateKeys, Array]: ...
 @overload
-def sha256_batch(messages: _Rows, *, out: None = None, engine: Engine | None = None) -> Array: ...
+def sha256_batch(
+    messages: _Rows,
+    *,
+    out: None = None,
+    engine: Engine | None = None,
+    nulls: _Nulls = "error",
+    malformed: _Malformed = "error",
+) -> Array: ...
 @overload
-def sha256_batch(messages: _Rows, *, out: _Out, engine: Engine | None = None) -> _Out: ...
+def sha256_batch(
+    messages: _Rows,
+    *,
+    out: _Out,
+    engine: Engine | None = None,
+    nulls: Literal["error"] = "error",
+    malformed: Literal["error"] = "error",
+) -> _Out: ...

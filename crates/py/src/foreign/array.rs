@@ -1,16 +1,19 @@
 //! The arrays that Python gets: results, and memory that devices reach.
 
 use super::racing::{Copying, load_all};
+use super::{arrow, dlpack};
+use crate::columns::zeros;
+use crate::gaps::{Gaps, Nulls};
 use hypergrove::rows::Memory;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBool, PyBytes, PyMemoryView};
+use pyo3::types::{IntoPyDict, PyBool, PyBytes, PyCapsule, PyMemoryView};
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What an element is.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,7 +31,7 @@ impl Element {
     }
 }
 
-/// What holds an array's memory. Nothing but `Array::bytes` reaches into it until it is dropped.
+/// What holds an array's memory. It is reached through `SharedMemory` until it is dropped.
 enum Owner {
     Ordinary {
         _bytes: Vec<u8>,
@@ -54,8 +57,10 @@ impl Drop for Owner {
 /// Who uses an array's memory now.
 #[derive(Default)]
 struct Uses {
-    /// Buffers that Python has of it; all may be written to.
+    /// Buffers and tensors that Python has of it; they may be written to, unless they were made while the memory was frozen.
     views: usize,
+    /// Arrow arrays that share it: their consumers rely on memory that does not change.
+    frozen: usize,
     /// Calls that read it as a slice.
     readers: usize,
     /// Who copies from it, with views or without.
@@ -63,27 +68,83 @@ struct Uses {
     is_written: bool,
 }
 
-/// Rows of bytes, or one boolean for each row, in memory that Python shares by the buffer protocol: `numpy.asarray(array)` and
-/// `memoryview(array)` copy nothing.
-///
-/// A call that gets the array itself reads it, or writes to it as `out`, without a copy, unless there are views of it: since
-/// other threads could write to those, the call copies then. While a call uses the array, no new view can be had.
-#[pyclass(frozen, module = "hypergrove")]
-pub(crate) struct Array {
+/// The memory of an array, and of what was exported of it, which may live longer.
+struct SharedMemory {
     start: NonNull<u8>,
     len: usize,
-    element: Element,
-    shape: Vec<isize>,
-    strides: Vec<isize>,
     uses: Mutex<Uses>,
     _owner: Owner,
 }
 
 // SAFETY: `start` belongs to `_owner`, which any thread may drop. Its bytes are reached through `Reading` and `Writing`, which `uses` keeps
-// apart, and through views, which exclude both.
-unsafe impl Send for Array {}
+// apart, through views, which exclude both, and through Arrow arrays, which exclude `Writing` and views that may be written to.
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Array {}
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a view, and tells whether it may be written to.
+    fn begin_view(&self, must_write: bool) -> PyResult<bool> {
+        let mut uses = self.uses();
+        if uses.readers > 0 || uses.is_written {
+            return Err(in_use("a call reads it or writes to it, so there is no view until the call ends"));
+        }
+        if uses.frozen > 0 && must_write {
+            return Err(in_use("an Arrow array shares its memory, so that its views are read-only"));
+        }
+        uses.views += 1;
+        Ok(uses.frozen == 0)
+    }
+}
+
+/// Bytes that were exported.
+pub(super) enum ExportedBytes {
+    Copied(Vec<u8>),
+    Shared(Share),
+}
+
+impl ExportedBytes {
+    pub(super) fn start(&self) -> *const u8 {
+        match self {
+            ExportedBytes::Copied(bytes) => bytes.as_ptr(),
+            ExportedBytes::Shared(share) => share.memory.start.as_ptr(),
+        }
+    }
+}
+
+/// Memory that is shared: a view that is no buffer, or one that keeps the memory from changes.
+pub(super) struct Share {
+    memory: Arc<SharedMemory>,
+    is_frozen: bool,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut uses = self.memory.uses();
+        *if self.is_frozen { &mut uses.frozen } else { &mut uses.views } -= 1;
+    }
+}
+
+/// Rows of bytes, or one boolean for each row, in memory that Python shares by the buffer protocol, DLPack and Arrow:
+/// `numpy.asarray(array)`, `memoryview(array)` and `numpy.from_dlpack(array)` copy nothing, `pyarrow.array(array)` copies booleans alone.
+///
+/// A call that gets the array itself reads it, or writes to it as `out`, without a copy, unless there are views of it: since
+/// other threads could write to those, the call copies then. While a call uses the array, no new view can be had.
+///
+/// Arrow's arrays never change. As long as one shares the array's memory, new views are read-only, and a call cannot write to the array. If there
+/// are views already, Arrow gets a copy.
+#[pyclass(frozen, module = "hypergrove")]
+pub(crate) struct Array {
+    memory: Arc<SharedMemory>,
+    element: Element,
+    shape: Vec<isize>,
+    strides: Vec<isize>,
+    nulls: Option<Nulls>,
+}
 
 impl Array {
     /// An array of these bytes.
@@ -105,11 +166,13 @@ impl Array {
         assert_eq!(shape.iter().product::<usize>(), len, "an array has as many bytes as its shape says");
         let shape: Vec<isize> = shape.iter().map(|size| isize::try_from(*size).expect("a size of memory")).collect();
         let strides = (1..=shape.len()).map(|at| shape[at..].iter().product()).collect();
-        Array { start, len, element, shape, strides, uses: Mutex::default(), _owner: owner }
+        let memory = Arc::new(SharedMemory { start, len, uses: Mutex::default(), _owner: owner });
+        Array { memory, element, shape, strides, nulls: None }
     }
 
-    fn uses(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The array with nulls in the rows that a call has left out.
+    pub(crate) fn with_gaps(self, gaps: Option<Gaps>) -> Array {
+        Array { nulls: gaps.map(Gaps::into_nulls), ..self }
     }
 
     pub(crate) fn element(&self) -> Element {
@@ -120,28 +183,59 @@ impl Array {
         self.shape.iter().map(|size| *size as usize).collect()
     }
 
+    pub(crate) fn nulls(&self) -> Option<&Nulls> {
+        self.nulls.as_ref()
+    }
+
     /// Its bytes, to be read; an error while a call writes to it.
     pub(crate) fn read(&self) -> PyResult<Reading<'_>> {
-        let mut uses = self.uses();
+        let mut uses = self.memory.uses();
         if uses.is_written {
             return Err(in_use("a call writes its results to it"));
         }
         let is_alone = uses.views == 0;
         *if is_alone { &mut uses.readers } else { &mut uses.copiers } += 1;
-        Ok(Reading { array: self, is_alone })
+        Ok(Reading { memory: &self.memory, is_alone })
     }
 
-    /// Its bytes, to be written to. `None` while there are views; an error while a call uses it.
+    /// Its bytes, to be written to. `None` while there are views; an error while a call uses it, or an Arrow array shares it.
     pub(crate) fn write(&self) -> PyResult<Option<Writing<'_>>> {
-        let mut uses = self.uses();
+        let mut uses = self.memory.uses();
         if uses.is_written || uses.readers > 0 || uses.copiers > 0 {
             return Err(in_use("this call, or another, reads it or writes to it"));
+        }
+        if uses.frozen > 0 {
+            return Err(in_use("an Arrow array shares its memory, which must not change"));
+        }
+        if self.nulls.is_some() {
+            return Err(in_use("it has nulls, which cannot be overwritten"));
         }
         if uses.views > 0 {
             return Ok(None);
         }
         uses.is_written = true;
-        Ok(Some(Writing(self)))
+        Ok(Some(Writing(&self.memory)))
+    }
+
+    /// Its bytes for an Arrow array: a copy where there are views.
+    fn freeze(&self) -> PyResult<ExportedBytes> {
+        let mut uses = self.memory.uses();
+        if uses.views > 0 {
+            drop(uses);
+            return self.copy().map(ExportedBytes::Copied);
+        }
+        if uses.is_written {
+            return Err(in_use("a call writes its results to it"));
+        }
+        uses.frozen += 1;
+        Ok(ExportedBytes::Shared(Share { memory: self.memory.clone(), is_frozen: true }))
+    }
+
+    /// A copy of all bytes.
+    fn copy(&self) -> PyResult<Vec<u8>> {
+        let mut copy = zeros(self.memory.len)?;
+        self.read()?.copy(0, &mut copy, Copying::ALONE);
+        Ok(copy)
     }
 }
 
@@ -151,7 +245,7 @@ fn in_use(why: &str) -> PyErr {
 
 /// An array that is read.
 pub(crate) struct Reading<'a> {
-    array: &'a Array,
+    memory: &'a SharedMemory,
     /// Whether there was no view.
     is_alone: bool,
 }
@@ -160,33 +254,33 @@ impl Reading<'_> {
     /// The bytes, where nobody else can write to them.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: `Array::read` found no view and no writer, and there can be none until this is dropped.
-        self.is_alone.then(|| unsafe { std::slice::from_raw_parts(self.array.start.as_ptr(), self.array.len) })
+        self.is_alone.then(|| unsafe { std::slice::from_raw_parts(self.memory.start.as_ptr(), self.memory.len) })
     }
 
     /// The addresses of the bytes.
     pub(crate) fn addresses(&self) -> Range<usize> {
-        let start = self.array.start.addr().get();
-        start..start + self.array.len
+        let start = self.memory.start.addr().get();
+        start..start + self.memory.len
     }
 
     /// Copies bytes, while others may write to views.
     pub(crate) fn copy(&self, from: usize, to: &mut [u8], how: Copying) {
         let end = from.checked_add(to.len());
-        assert!(end.is_some_and(|end| end <= self.array.len), "bytes of the array");
+        assert!(end.is_some_and(|end| end <= self.memory.len), "bytes of the array");
         // SAFETY: the bytes are within the array's memory, to which no call writes until this is dropped.
-        unsafe { load_all(self.array.start.as_ptr().add(from), to, how) };
+        unsafe { load_all(self.memory.start.as_ptr().add(from), to, how) };
     }
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        let mut uses = self.array.uses();
+        let mut uses = self.memory.uses();
         *if self.is_alone { &mut uses.readers } else { &mut uses.copiers } -= 1;
     }
 }
 
 /// An array that a call writes to.
-pub(crate) struct Writing<'a>(&'a Array);
+pub(crate) struct Writing<'a>(&'a SharedMemory);
 
 impl Writing<'_> {
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
@@ -219,13 +313,28 @@ impl Array {
         self.shape[0] as usize
     }
 
-    /// A row's bytes, or the row's boolean.
+    /// The number of rows that are null.
+    #[getter]
+    fn null_count(&self) -> usize {
+        self.nulls.as_ref().map_or(0, Nulls::count)
+    }
+
+    /// A pair for each row that is null, in order: the row's number, and why it has no result. The reason is "null" if the call was given a null, and
+    /// otherwise a sentence.
+    fn reasons(&self) -> Vec<(usize, &str)> {
+        self.nulls.as_ref().map_or_else(Vec::new, |nulls| nulls.reasons().collect())
+    }
+
+    /// A row's bytes, or the row's boolean; None if the row is null.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, row: isize) -> PyResult<Bound<'py, PyAny>> {
         let array = slf.get();
         let (rows, index) = (array.shape[0], row);
         let row = if row < 0 { row + rows } else { row };
         if !(0..rows).contains(&row) {
             return Err(PyIndexError::new_err(format!("row {index} of an array with {rows}")));
+        }
+        if array.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row as usize)) {
+            return Ok(slf.py().None().into_bound(slf.py()));
         }
         let width = array.strides[0] as usize;
         let mut copy = vec![0; width];
@@ -243,7 +352,7 @@ impl Array {
     /// All bytes, copied.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let reading = self.read()?;
-        PyBytes::new_with(py, self.len, |to| {
+        PyBytes::new_with(py, self.memory.len, |to| {
             reading.copy(0, to, Copying::ALONE);
             Ok(())
         })
@@ -269,7 +378,63 @@ impl Array {
         let shape: Vec<String> = self.shape.iter().map(isize::to_string).collect();
         let comma = if shape.len() == 1 { "," } else { "" };
         let kind = if self.element == Element::Byte { "uint8" } else { "bool" };
-        format!("<hypergrove.Array of {kind}, shape ({}{comma})>", shape.join(", "))
+        let nulls = self.nulls.as_ref().map_or_else(String::new, |nulls| format!(", nulls: {}", nulls.count()));
+        format!("<hypergrove.Array of {kind}, shape ({}{comma}){nulls}>", shape.join(", "))
+    }
+
+    /// Capsules of Arrow's C data interface: FixedSizeBinary for rows of bytes, otherwise UInt8 or Boolean. The requested schema has no effect.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        #[expect(unused_variables, reason = "a producer may leave it unread")] requested_schema: Option<
+            &Bound<'py, PyAny>,
+        >,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        let (format, bytes) = match (self.element, &self.shape[..]) {
+            (Element::Bool, _) => {
+                let bits = |eight: &[u8]| eight.iter().rev().fold(0, |bits, byte| bits << 1 | u8::from(*byte != 0));
+                ("b".into(), ExportedBytes::Copied(self.copy()?.chunks(8).map(bits).collect()))
+            }
+            (Element::Byte, [_, width]) => (format!("w:{width}"), self.freeze()?),
+            (Element::Byte, _) => ("C".into(), self.freeze()?),
+        };
+        let nulls = (self.null_count(), self.nulls.as_ref().map(Nulls::validity));
+        arrow::export(py, format, self.__len__(), nulls, bytes)
+    }
+
+    /// A tensor of DLPack in the host's memory, of uint8 or bool. Of Arrow's nulls it knows nothing: they are zeros.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        if stream.is_some() {
+            return Err(PyBufferError::new_err("stream: the array is in the host's memory, which has none; give None"));
+        }
+        if dl_device.is_some_and(|device| device != dlpack::DEVICE) {
+            return Err(PyBufferError::new_err("dl_device: the array is in the host's memory; ask for a copy there"));
+        }
+        let is_versioned = max_version.is_some_and(|(major, _)| major >= 1);
+        let (bytes, may_write) = match copy {
+            Some(true) => (ExportedBytes::Copied(self.copy()?), true),
+            // Tensors of earlier versions cannot say that they are read-only.
+            _ => {
+                let may_write = self.memory.begin_view(!is_versioned)?;
+                (ExportedBytes::Shared(Share { memory: self.memory.clone(), is_frozen: false }), may_write)
+            }
+        };
+        let shape = [&self.shape, &self.strides].map(|all| all.iter().map(|size| *size as i64).collect());
+        dlpack::export(py, bytes, self.element, shape, is_versioned, may_write)
+    }
+
+    /// DLPack's type and number of the host's memory.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        dlpack::DEVICE
     }
 
     /// # Safety
@@ -280,24 +445,24 @@ impl Array {
             return Err(PyBufferError::new_err("there is no buffer to be filled"));
         }
         let array = slf.get();
-        let mut uses = array.uses();
-        if uses.readers > 0 || uses.is_written {
-            // SAFETY: Python asks that `obj` be null after an error.
-            unsafe { (*view).obj = std::ptr::null_mut() };
-            return Err(in_use("a call reads it or writes to it, so there is no view until the call ends"));
-        }
-        uses.views += 1;
-        drop(uses);
         let asks = |what| flags & what == what;
+        let may_write = match array.memory.begin_view(asks(ffi::PyBUF_WRITABLE)) {
+            Ok(may_write) => may_write,
+            Err(why) => {
+                // SAFETY: Python asks that `obj` be null after an error.
+                unsafe { (*view).obj = std::ptr::null_mut() };
+                return Err(why);
+            }
+        };
         // Who asks for no shape gets bytes in a row.
         let dimensions = if asks(ffi::PyBUF_ND) { array.shape.len() as c_int } else { 1 };
         let null = std::ptr::null_mut::<c_void>();
         // SAFETY: the caller gave a `Py_buffer`. The array owns the memory, the shape and the strides, never moves them, and lives
         // as long as `obj`. Nobody writes through the pointers to shape, strides and format (PEP 3118).
         unsafe {
-            (*view).buf = array.start.as_ptr().cast();
-            (*view).len = array.len as isize;
-            (*view).readonly = 0;
+            (*view).buf = array.memory.start.as_ptr().cast();
+            (*view).len = array.memory.len as isize;
+            (*view).readonly = c_int::from(!may_write);
             (*view).itemsize = 1;
             (*view).ndim = dimensions;
             (*view).format =
@@ -315,6 +480,6 @@ impl Array {
     ///
     /// `_view` was filled by `__getbuffer__`.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.uses().views -= 1;
+        self.memory.uses().views -= 1;
     }
 }

@@ -1,16 +1,30 @@
 //! Columns of Arrow, by the C data interface and its capsules: <https://arrow.apache.org/docs/format/CDataInterface.html>.
 //!
 //! The interface gives addresses without lengths. What it promises is taken as it is: a producer that lies about its buffers can
-//! crash a process, as it can with every consumer. What can be checked is checked: counts, alignment, nulls, and each row's offsets.
+//! crash a process, as it can with every consumer. What can be checked is checked: counts, alignment, and each row's offsets, view
+//! or index.
 
-use crate::error::bad;
+use super::array::ExportedBytes;
+use crate::columns::{too_many, value_of};
+use crate::error::{Fault, bad};
 use hypergrove::rows::{Column, Offsets};
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyCapsule, PyTuple};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
+
+/// `ARROW_FLAG_NULLABLE`.
+const NULLABLE: i64 = 2;
+
+/// Bytes of a view. A value that fits into the view behind its length has no buffer.
+const VIEW: usize = 16;
+const INLINE: usize = 12;
+
+/// In place of a number, for rows of a dictionary-encoded column that have no value.
+pub(crate) const NO_VALUE: u32 = u32::MAX;
 
 /// `struct ArrowSchema`.
 #[repr(C)]
@@ -102,6 +116,7 @@ impl Released for Stream {
 }
 
 /// A structure that is ours to release.
+#[repr(transparent)]
 struct Owned<T: Released>(T);
 
 impl<T: Released> Owned<T> {
@@ -142,54 +157,144 @@ impl<T: Released> Drop for Owned<T> {
 unsafe impl Send for Owned<RawArray> {}
 // SAFETY: as above.
 unsafe impl Sync for Owned<RawArray> {}
+// SAFETY: as above.
+unsafe impl Send for Owned<Schema> {}
 
 /// How values lie.
 #[derive(Clone, Copy)]
 enum ValueLayout {
-    /// Binary.
+    /// Binary and Utf8.
     Offsets32,
-    /// LargeBinary.
+    /// LargeBinary and LargeUtf8.
     Offsets64,
+    /// BinaryView and Utf8View.
+    Views,
     /// FixedSizeBinary, of so many bytes.
     Fixed(usize),
 }
 
 impl ValueLayout {
-    fn of(schema: &Schema, what: &str) -> PyResult<ValueLayout> {
-        if schema.format.is_null() {
-            return Err(bad(format!("{what}: an Arrow array without a format; validate it")));
-        }
-        // SAFETY: the interface wants a string that ends with a zero.
-        let format = unsafe { CStr::from_ptr(schema.format) }.to_string_lossy();
-        if schema.dictionary.is_null() {
-            match (&*format, format.strip_prefix("w:").map(str::parse)) {
-                ("z", _) => return Ok(ValueLayout::Offsets32),
-                ("Z", _) => return Ok(ValueLayout::Offsets64),
-                (_, Some(Ok(width))) if width <= isize::MAX as usize => return Ok(ValueLayout::Fixed(width)),
-                _ => {}
+    fn of(format: &str) -> Option<ValueLayout> {
+        match format {
+            "z" | "u" => Some(ValueLayout::Offsets32),
+            "Z" | "U" => Some(ValueLayout::Offsets64),
+            "vz" | "vu" => Some(ValueLayout::Views),
+            _ => {
+                let width = format.strip_prefix("w:")?.parse().ok()?;
+                (width <= isize::MAX as usize).then_some(ValueLayout::Fixed(width))
             }
         }
-        let kind = if schema.dictionary.is_null() { "the format" } else { "a dictionary with indices of the format" };
-        Err(PyTypeError::new_err(format!(
-            "{what}: an Arrow array of {kind} {format:?}; cast it to binary, large_binary or fixed-size binary"
-        )))
     }
 }
 
+/// The indices of a dictionary-encoded column.
+#[derive(Clone, Copy)]
+struct IndexType {
+    width: usize,
+    is_signed: bool,
+}
+
+impl IndexType {
+    fn of(format: &str) -> Option<IndexType> {
+        let width = match format {
+            "c" | "C" => 1,
+            "s" | "S" => 2,
+            "i" | "I" => 4,
+            "l" | "L" => 8,
+            _ => return None,
+        };
+        Some(IndexType { width, is_signed: format.chars().all(char::is_lowercase) })
+    }
+
+    /// The index with these bytes. A negative one is none.
+    fn read(self, bytes: &[u8]) -> Option<usize> {
+        let index = match *bytes {
+            [byte] => u64::from(byte),
+            [a, b] => u64::from(u16::from_ne_bytes([a, b])),
+            [a, b, c, d] => u64::from(u32::from_ne_bytes([a, b, c, d])),
+            _ => u64::from_ne_bytes(bytes.try_into().ok()?),
+        };
+        let is_negative = self.is_signed && index >> (8 * self.width - 1) == 1;
+        usize::try_from(index).ok().filter(|_| !is_negative)
+    }
+}
+
+/// The type of a column.
+#[derive(Clone, Copy)]
+struct ColumnType {
+    values: ValueLayout,
+    /// If the column is dictionary-encoded.
+    index: Option<IndexType>,
+}
+
+impl ColumnType {
+    fn of(schema: &Schema, what: &str) -> PyResult<ColumnType> {
+        let format = schema.format(what)?;
+        let refused = |kind: &str, format: &str| {
+            PyTypeError::new_err(format!(
+                "{what}: an Arrow array of {kind} {format:?}; cast it to binary, large_binary, binary_view or fixed-size binary"
+            ))
+        };
+        // SAFETY: a dictionary that is not null is the schema of the values, and lives as long as this one.
+        let Some(dictionary) = (unsafe { schema.dictionary.as_ref() }) else {
+            let values = ValueLayout::of(&format).ok_or_else(|| refused("the format", &format))?;
+            return Ok(ColumnType { values, index: None });
+        };
+        let index = IndexType::of(&format);
+        let index = index.ok_or_else(|| refused("a dictionary with indices of the format", &format))?;
+        let format = dictionary.format(what)?;
+        let values = ValueLayout::of(&format).filter(|_| dictionary.dictionary.is_null());
+        let values = values.ok_or_else(|| refused("a dictionary with values of the format", &format))?;
+        Ok(ColumnType { values, index: Some(index) })
+    }
+}
+
+impl Schema {
+    fn format(&self, what: &str) -> PyResult<String> {
+        if self.format.is_null() {
+            return Err(bad(format!("{what}: an Arrow array without a format; validate it")));
+        }
+        // SAFETY: the interface wants a string that ends with a zero.
+        Ok(unsafe { CStr::from_ptr(self.format) }.to_string_lossy().into_owned())
+    }
+}
+
+/// The distinct values of a dictionary-encoded column, and the number of each row's.
+pub(crate) type Table<'a> = (Vec<&'a [u8]>, Vec<u32>);
+
 /// A column of Arrow: arrays of one type, whose rows follow one another.
 pub(crate) struct ArrowColumn {
-    layout: ValueLayout,
+    kind: ColumnType,
     chunks: Vec<Chunk>,
+    pub(crate) has_nulls: bool,
 }
 
 /// An array that was checked.
 struct Chunk {
-    array: Owned<RawArray>,
-    rows: usize,
+    /// The rows, or their indices in the dictionary.
+    rows: Values,
+    dictionary: Option<(IndexType, Values)>,
+    _array: Owned<RawArray>,
+}
+
+/// The values of an array that was checked; good as long as the array is not released.
+struct Values {
+    layout: ValueLayout,
+    count: usize,
     offset: usize,
-    /// Bytes of its values.
+    buffers: *const *const c_void,
+    /// The number of buffers.
+    buffer_count: usize,
+    /// A bit for each value, set where there is one; null if no value is.
+    validity: *const u8,
+    /// Bytes of the values, or of their views.
     bytes: usize,
 }
+
+// SAFETY: what an array points to does not change until it is released.
+unsafe impl Send for Values {}
+// SAFETY: as above.
+unsafe impl Sync for Values {}
 
 impl ArrowColumn {
     /// The column that an object exports, if it has one of the methods of the interface. `what` is the argument's name.
@@ -202,9 +307,8 @@ impl ArrowColumn {
             })?;
             let schema: Owned<Schema> = Owned::take(&pair.get_item(0)?, c"arrow_schema", what)?;
             let array: Owned<RawArray> = Owned::take(&pair.get_item(1)?, c"arrow_array", what)?;
-            let layout = ValueLayout::of(&schema.0, what)?;
-            let chunk = Chunk::of(array, layout, 0, what)?;
-            return Ok(Some(ArrowColumn { layout, chunks: vec![chunk] }));
+            let kind = ColumnType::of(&schema.0, what)?;
+            return Ok(Some(ArrowColumn::new(kind, vec![Chunk::of(array, kind, what)?])));
         }
         let Some(export) = object.getattr_opt("__arrow_c_stream__")? else { return Ok(None) };
         ask_producer(object, what)?;
@@ -214,8 +318,8 @@ impl ArrowColumn {
         // SAFETY: the stream is not released, and its function fills an empty structure.
         let code = get_schema.map(|get| unsafe { get(&mut stream.0, &mut schema.0) });
         stream.check(code, what)?;
-        let layout = ValueLayout::of(&schema.0, what)?;
-        let (mut chunks, mut rows) = (Vec::new(), 0);
+        let kind = ColumnType::of(&schema.0, what)?;
+        let (mut chunks, mut rows) = (Vec::new(), 0_usize);
         loop {
             let mut array = Owned(RawArray::EMPTY);
             let get_next = stream.0.get_next;
@@ -224,30 +328,87 @@ impl ArrowColumn {
             stream.check(code, what)?;
             // The end.
             if array.0.release.is_none() {
-                return Ok(Some(ArrowColumn { layout, chunks }));
+                return Ok(Some(ArrowColumn::new(kind, chunks)));
             }
-            let chunk = Chunk::of(array, layout, rows, what)?;
+            let chunk = Chunk::of(array, kind, what)?;
             // Arrays of values without bytes can have any number.
-            rows =
-                rows.checked_add(chunk.rows).ok_or_else(|| bad(format!("{what}: more rows than memory can have")))?;
+            rows = rows
+                .checked_add(chunk.rows.count)
+                .ok_or_else(|| bad(format!("{what}: more rows than memory can have")))?;
             chunks.push(chunk);
             // A stream may have no end.
             object.py().check_signals()?;
         }
     }
 
+    fn new(kind: ColumnType, chunks: Vec<Chunk>) -> ArrowColumn {
+        let has_nulls = chunks.iter().any(Chunk::has_nulls);
+        ArrowColumn { kind, chunks, has_nulls }
+    }
+
     pub(crate) fn rows(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.rows).sum()
+        self.chunks.iter().map(|chunk| chunk.rows.count).sum()
     }
 
     /// The width of all values, if they have one.
     pub(crate) fn width(&self) -> Option<usize> {
-        if let ValueLayout::Fixed(width) = self.layout { Some(width) } else { None }
+        if let ValueLayout::Fixed(width) = self.kind.values { Some(width) } else { None }
     }
 
-    /// The columns of the arrays, one after the other.
-    pub(crate) fn columns(&self) -> impl Iterator<Item = Column<'_>> {
-        self.chunks.iter().map(|chunk| chunk.column(self.layout))
+    /// The rows as the engine takes them, where it can without a look at each of them.
+    pub(crate) fn whole(&self) -> Option<Column<'_>> {
+        match &self.chunks[..] {
+            [chunk] => chunk.plain(),
+            _ => None,
+        }
+    }
+
+    /// The value of each row.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Result<&[u8], Fault>> {
+        self.chunks.iter().flat_map(|chunk| {
+            let plain = chunk.plain().filter(|_| chunk.rows.validity.is_null());
+            (0..chunk.rows.count).map(move |row| match plain {
+                Some(column) => value_of(column, row).ok_or(Fault::Offsets),
+                None => chunk.get(row),
+            })
+        })
+    }
+
+    pub(crate) fn is_dictionary(&self) -> bool {
+        self.kind.index.is_some()
+    }
+
+    /// The values of a dictionary-encoded column. A row without a value of this length has the number [`NO_VALUE`].
+    pub(crate) fn table(&self, length: usize) -> PyResult<Table<'_>> {
+        let (mut values, mut known, mut of) = (Vec::new(), HashMap::new(), Vec::new());
+        of.try_reserve_exact(self.rows()).map_err(|_| too_many(self.rows()))?;
+        for chunk in &self.chunks {
+            let Some((_, dictionary)) = &chunk.dictionary else { continue };
+            // One more than the number of each entry that was seen. Its zeros are the system's, as those of `columns::zeros`.
+            let asked = Vec::<u32>::new().try_reserve_exact(dictionary.count);
+            asked.map_err(|_| too_many(dictionary.count))?;
+            let mut seen = vec![0_u32; dictionary.count];
+            for row in 0..chunk.rows.count {
+                let Ok(index) = chunk.index(row) else {
+                    of.push(NO_VALUE);
+                    continue;
+                };
+                if seen[index] == 0
+                    && let Ok(value) = dictionary.get(index)
+                    && value.len() == length
+                {
+                    // Chunks may have dictionaries of their own.
+                    let number = *known.entry(value).or_insert(values.len() as u32);
+                    if number as usize == values.len() {
+                        values.push(value);
+                    }
+                    seen[index] = number + 1;
+                }
+                // Without a value, it is zero, and becomes NO_VALUE.
+                of.push(seen[index].wrapping_sub(1));
+            }
+        }
+        Ok((values, of))
     }
 }
 
@@ -277,65 +438,160 @@ impl Owned<Stream> {
 }
 
 impl Chunk {
-    /// Checks an array. `before` rows of the column come before its own.
-    fn of(array: Owned<RawArray>, layout: ValueLayout, before: usize, what: &str) -> PyResult<Chunk> {
+    /// Checks an array.
+    fn of(array: Owned<RawArray>, kind: ColumnType, what: &str) -> PyResult<Chunk> {
         let wrong = |why: &str| bad(format!("{what}: an Arrow array that {why}; validate it"));
-        let raw = &array.0;
+        let Some(index) = kind.index else {
+            let rows = Values::of(&array.0, kind.values, &wrong)?;
+            return Ok(Chunk { rows, dictionary: None, _array: array });
+        };
+        let rows = Values::of(&array.0, ValueLayout::Fixed(index.width), &wrong)?;
+        // SAFETY: a dictionary that is not null is the array of the values, which is released with this one.
+        let dictionary = unsafe { array.0.dictionary.as_ref() }.ok_or_else(|| wrong("has no dictionary"))?;
+        let wrong = |why: &str| bad(format!("{what}: an Arrow array whose dictionary {why}; validate it"));
+        let dictionary = Values::of(dictionary, kind.values, &wrong)?;
+        Ok(Chunk { rows, dictionary: Some((index, dictionary)), _array: array })
+    }
+
+    /// The rows, if they are neither views nor in a dictionary.
+    fn plain(&self) -> Option<Column<'_>> {
+        if self.dictionary.is_none() { self.rows.column() } else { None }
+    }
+
+    fn get(&self, row: usize) -> Result<&[u8], Fault> {
+        match &self.dictionary {
+            None => self.rows.get(row),
+            Some((_, dictionary)) => dictionary.get(self.index(row)?),
+        }
+    }
+
+    /// The entry of the dictionary that a row has.
+    fn index(&self, row: usize) -> Result<usize, Fault> {
+        let Some((kind, dictionary)) = &self.dictionary else { return Err(Fault::Index) };
+        let index = kind.read(self.rows.get(row)?);
+        index.filter(|index| *index < dictionary.count).ok_or(Fault::Index)
+    }
+
+    fn has_nulls(&self) -> bool {
+        let dictionary = self.dictionary.as_ref().map(|(_, values)| values);
+        let may_have = !self.rows.validity.is_null() || dictionary.is_some_and(|values| !values.validity.is_null());
+        may_have && (0..self.rows.count).any(|row| self.get(row) == Err(Fault::Null))
+    }
+}
+
+impl Values {
+    /// Checks the buffers of an array, or of a dictionary. `wrong` makes an error of what is wrong.
+    fn of(raw: &RawArray, layout: ValueLayout, wrong: &dyn Fn(&str) -> PyErr) -> PyResult<Values> {
         let size = |number: i64, why| usize::try_from(number).map_err(|_| wrong(why));
-        let rows = size(raw.length, "has a negative length")?;
+        let count = size(raw.length, "has a negative length")?;
         let offset = size(raw.offset, "has a negative offset")?;
-        let end = offset.checked_add(rows).filter(|end| *end < isize::MAX as usize / 16);
+        let end = offset.checked_add(count).filter(|end| *end < isize::MAX as usize / VIEW);
         let end = end.ok_or_else(|| wrong("has more rows than memory can have"))?;
-        let buffers = if matches!(layout, ValueLayout::Fixed(_)) { 2 } else { 3 };
-        if raw.n_buffers != buffers || raw.buffers.is_null() || raw.n_children != 0 {
+        let has_all = match layout {
+            ValueLayout::Fixed(_) => raw.n_buffers == 2,
+            ValueLayout::Offsets32 | ValueLayout::Offsets64 => raw.n_buffers == 3,
+            // The views' own, and the lengths of others.
+            ValueLayout::Views => raw.n_buffers >= 3,
+        };
+        if !has_all || raw.buffers.is_null() || raw.n_children != 0 {
             return Err(wrong("has another number of buffers than its type"));
         }
-        let mut chunk = Chunk { rows, offset, bytes: 0, array };
+        let (buffers, buffer_count) = (raw.buffers, raw.n_buffers as usize);
+        let mut values = Values { layout, count, offset, buffers, buffer_count, validity: ptr::null(), bytes: 0 };
         // Of no rows, buffers may be null.
-        if rows == 0 {
-            return Ok(chunk);
+        if count == 0 {
+            return Ok(values);
         }
-        if chunk.array.0.null_count > 0 && chunk.buffer(0).is_null() {
+        if raw.null_count != 0 {
+            values.validity = values.buffer(0).cast();
+        }
+        if raw.null_count > 0 && values.validity.is_null() {
             return Err(wrong("has nulls and does not say where"));
         }
-        if let Some(row) = chunk.first_null() {
-            return Err(bad(format!("{what}: row {} is null; drop the nulls or fill them", before + row)));
-        }
-        chunk.bytes = match layout {
+        values.bytes = match layout {
             ValueLayout::Fixed(width) => end.checked_mul(width).filter(|bytes| isize::try_from(*bytes).is_ok()),
-            ValueLayout::Offsets32 => chunk.offsets::<i32>().and_then(|all| usize::try_from(*all.last()?).ok()),
-            ValueLayout::Offsets64 => chunk
+            ValueLayout::Views => Some(end * VIEW),
+            ValueLayout::Offsets32 => values.offsets::<i32>().and_then(|all| usize::try_from(*all.last()?).ok()),
+            ValueLayout::Offsets64 => values
                 .offsets::<i64>()
                 .and_then(|all| isize::try_from(*all.last()?).ok())
                 .and_then(|end| usize::try_from(end).ok()),
         }
         .ok_or_else(|| wrong("has offsets that are not there, not aligned or negative"))?;
-        let values = chunk.buffer(buffers as usize - 1);
-        if chunk.bytes > 0 && values.is_null() {
-            return Err(wrong("has no bytes"));
+        let check = |buffer: *const c_void, bytes: usize| {
+            if bytes > 0 && buffer.is_null() {
+                return Err(wrong("has no bytes"));
+            }
+            // No process has the upper half of 64-bit addresses.
+            let end = buffer.addr().checked_add(bytes);
+            match end.is_none_or(|end| usize::BITS == 64 && isize::try_from(end).is_err()) {
+                true => Err(wrong("ends beyond the address space")),
+                false => Ok(()),
+            }
+        };
+        check(values.buffer(values.first()), values.bytes)?;
+        for number in 0..values.shared_buffers() {
+            let bytes = values.length(number).ok_or_else(|| wrong("does not say how long its buffers are"))?;
+            check(values.buffer(2 + number), bytes)?;
         }
-        // No process has the upper half of 64-bit addresses.
-        let end = values.addr().checked_add(chunk.bytes);
-        if end.is_none_or(|end| usize::BITS == 64 && isize::try_from(end).is_err()) {
-            return Err(wrong("ends beyond the address space"));
-        }
-        Ok(chunk)
+        Ok(values)
     }
 
     fn buffer(&self, number: usize) -> *const c_void {
-        // SAFETY: `Chunk::of` checked that there are so many buffers.
-        unsafe { *self.array.0.buffers.add(number) }
+        // SAFETY: `Values::of` checked that there are so many buffers.
+        unsafe { *self.buffers.add(number) }
     }
 
-    /// The first row without a value.
-    fn first_null(&self) -> Option<usize> {
-        let bits: *const u8 = self.buffer(0).cast();
-        if self.array.0.null_count == 0 || bits.is_null() {
-            return None;
-        }
+    /// The number of the buffer with the values, or with their views.
+    fn first(&self) -> usize {
+        if matches!(self.layout, ValueLayout::Fixed(_) | ValueLayout::Views) { 1 } else { 2 }
+    }
+
+    /// How many buffers views point to.
+    fn shared_buffers(&self) -> usize {
+        if let ValueLayout::Views = self.layout { self.buffer_count - 3 } else { 0 }
+    }
+
+    /// Bytes of a buffer that views point to.
+    fn length(&self, number: usize) -> Option<usize> {
+        let all: *const i64 = self.buffer(self.buffer_count - 1).cast();
+        // SAFETY: the last buffer of views has the lengths of those that they point to.
+        let length = (!all.is_null()).then(|| unsafe { all.add(number).read_unaligned() });
+        length.and_then(|length| isize::try_from(length).ok()).and_then(|length| usize::try_from(length).ok())
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        let at = self.offset + row;
         // SAFETY: the array has one bit of validity for each row up to its last.
-        let is_valid = |at: usize| unsafe { *bits.add(at / 8) } >> (at % 8) & 1 == 1;
-        (0..self.rows).find(|row| !is_valid(self.offset + row))
+        !self.validity.is_null() && unsafe { *self.validity.add(at / 8) } >> (at % 8) & 1 == 0
+    }
+
+    fn get(&self, row: usize) -> Result<&[u8], Fault> {
+        if self.is_null(row) {
+            return Err(Fault::Null);
+        }
+        match self.column() {
+            Some(column) => value_of(column, row).ok_or(Fault::Offsets),
+            None => self.view(row).ok_or(Fault::View),
+        }
+    }
+
+    /// What a row's view points to.
+    fn view(&self, row: usize) -> Option<&[u8]> {
+        let view = self.buffer(1).cast::<[u8; VIEW]>().wrapping_add(self.offset + row);
+        // SAFETY: the array has a view for each row up to its last. Length, first bytes, number of the buffer, offset in it.
+        let [length, _, buffer, offset] = unsafe { view.cast::<[i32; 4]>().read_unaligned() };
+        let length = usize::try_from(length).ok()?;
+        if length <= INLINE {
+            // SAFETY: as above; such a value lies in its view, and does not change.
+            return Some(unsafe { std::slice::from_raw_parts(view.cast::<u8>().add(VIEW - INLINE), length) });
+        }
+        let (buffer, offset) = (usize::try_from(buffer).ok()?, usize::try_from(offset).ok()?);
+        let size = if buffer < self.shared_buffers() { self.length(buffer)? } else { return None };
+        let is_within = offset.checked_add(length).is_some_and(|end| end <= size);
+        // SAFETY: the buffer has `size` bytes, which do not change.
+        is_within
+            .then(|| unsafe { std::slice::from_raw_parts(self.buffer(2 + buffer).cast::<u8>().add(offset), length) })
     }
 
     /// The offsets of its rows, one more than there are rows, if they are there and aligned.
@@ -343,26 +599,86 @@ impl Chunk {
         let all: *const T = self.buffer(1).cast();
         // SAFETY: the array has one offset more than it has rows up to its last, and they do not change. Their type is the layout's.
         (!all.is_null() && all.is_aligned())
-            .then(|| unsafe { std::slice::from_raw_parts(all.add(self.offset), self.rows + 1) })
+            .then(|| unsafe { std::slice::from_raw_parts(all.add(self.offset), self.count + 1) })
     }
 
-    fn column(&self, layout: ValueLayout) -> Column<'_> {
-        let bytes = |buffer| match self.bytes {
+    /// All values, if they are no views.
+    fn column(&self) -> Option<Column<'_>> {
+        let bytes = || match self.bytes {
             0 => &[][..],
             // SAFETY: the array's values have so many bytes, by its type's width or by its last offset, and do not change.
-            len => unsafe { std::slice::from_raw_parts(self.buffer(buffer).cast::<u8>(), len) },
+            len => unsafe { std::slice::from_raw_parts(self.buffer(self.first()).cast::<u8>(), len) },
         };
-        match layout {
-            _ if self.rows == 0 => Column::Slices(&[]),
+        Some(match self.layout {
+            _ if self.count == 0 => Column::Slices(&[]),
+            ValueLayout::Views => return None,
             ValueLayout::Fixed(width) => {
-                Column::Packed { bytes: &bytes(1)[self.offset * width..], width, stride: width, rows: self.rows }
+                let bytes = &bytes()[self.offset * width..];
+                Column::Packed { bytes, width, stride: width, rows: self.count }
             }
             ValueLayout::Offsets32 => {
-                Column::Variable { bytes: bytes(2), offsets: Offsets::I32(self.offsets().unwrap_or_default()) }
+                Column::Variable { bytes: bytes(), offsets: Offsets::I32(self.offsets().unwrap_or_default()) }
             }
             ValueLayout::Offsets64 => {
-                Column::Variable { bytes: bytes(2), offsets: Offsets::I64(self.offsets().unwrap_or_default()) }
+                Column::Variable { bytes: bytes(), offsets: Offsets::I64(self.offsets().unwrap_or_default()) }
             }
-        }
+        })
+    }
+}
+
+/// What an array that we export keeps until it is released.
+struct Exported {
+    buffers: [*const c_void; 2],
+    _validity: Option<Vec<u8>>,
+    _bytes: ExportedBytes,
+}
+
+/// The capsules of an array of ours: `rows` elements of a format, without those whose bit in `validity` is not set.
+pub(super) fn export<'py>(
+    py: Python<'py>,
+    format: String,
+    rows: usize,
+    (nulls, validity): (usize, Option<Vec<u8>>),
+    bytes: ExportedBytes,
+) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+    let format = CString::new(format).map_err(bad)?.into_raw();
+    let schema = Schema { format, name: c"".as_ptr(), flags: NULLABLE, release: Some(release_schema), ..Schema::EMPTY };
+    let bits = validity.as_ref().map_or(ptr::null(), |bits| bits.as_ptr());
+    let buffers = [bits.cast(), bytes.start().cast()];
+    let exported = Box::into_raw(Box::new(Exported { buffers, _validity: validity, _bytes: bytes }));
+    let array = RawArray {
+        length: rows as i64,
+        null_count: nulls as i64,
+        n_buffers: 2,
+        // SAFETY: it is not released before the array is.
+        buffers: unsafe { (*exported).buffers.as_ptr() },
+        release: Some(release_array),
+        private_data: exported.cast(),
+        ..RawArray::EMPTY
+    };
+    let (schema, array) = (Owned(schema), Owned(array));
+    // A capsule that nobody takes anything from releases what it has.
+    Ok((PyCapsule::new_with_value(py, schema, c"arrow_schema")?, PyCapsule::new_with_value(py, array, c"arrow_array")?))
+}
+
+/// # Safety
+///
+/// The schema is one of [`export`]'s, and not released.
+unsafe extern "C" fn release_schema(schema: *mut Schema) {
+    // SAFETY: as the caller says; `export` made the format of a `CString`.
+    unsafe {
+        drop(CString::from_raw((*schema).format.cast_mut()));
+        (*schema).release = None;
+    }
+}
+
+/// # Safety
+///
+/// The array is one of [`export`]'s, and not released. Any thread may release it.
+unsafe extern "C" fn release_array(array: *mut RawArray) {
+    // SAFETY: as the caller says; `export` made `private_data` of a `Box`.
+    unsafe {
+        drop(Box::from_raw((*array).private_data.cast::<Exported>()));
+        (*array).release = None;
     }
 }

@@ -3,6 +3,7 @@
 //! A tensor is an address and a shape. As with Arrow, a producer that lies about them can crash a process, as it can with every
 //! consumer. What can be checked is checked: version, device, elements, dimensions, sizes and strides.
 
+use super::array::{Element, ExportedBytes};
 use super::buffer::{ForeignBytes, MOST_DIMENSIONS, Owner, bytes_of};
 use crate::error::bad;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
@@ -10,7 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyCapsule, PyDict};
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
 
 /// The version that producers are asked for, and whose structures these are.
@@ -19,8 +20,14 @@ const VERSION: (u32, u32) = (1, 0);
 /// `kDLCPU`.
 const HOST: i32 = 1;
 
+/// Where arrays of ours are.
+pub(super) const DEVICE: (i32, i32) = (HOST, 0);
+
 /// `kDLUInt` of 8 bits, one to an element.
 const UINT8: ElementType = ElementType { code: 1, bits: 8, lanes: 1 };
+
+/// `kDLBool`.
+const BOOL: ElementType = ElementType { code: 6, ..UINT8 };
 
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`.
 const READ_ONLY: u64 = 1;
@@ -108,7 +115,7 @@ impl Managed {
         };
         // No other thread of ours takes it meanwhile, where threads are free.
         with_critical_section(capsule, || {
-            let take = |name, used: &std::ffi::CStr| {
+            let take = |name, used: &CStr| {
                 if !capsule.is_valid_checked(Some(name)) {
                     return Ok(None);
                 }
@@ -288,4 +295,76 @@ fn check_device(kind: i32, number: i32, what: &dyn Fn() -> String) -> PyResult<(
         _ => format!("a device of DLPack's type {kind}"),
     };
     Err(bad(format!("{}: a tensor on {name}; copy it to the host's memory, by .cpu() for example", what())))
+}
+
+/// A tensor that we export, with what it keeps. It begins with the structure that the consumer gets.
+#[repr(C)]
+struct Exported<T> {
+    managed: T,
+    _shape: [Vec<i64>; 2],
+    _bytes: ExportedBytes,
+}
+
+/// The capsule of a tensor of bytes or booleans of ours, with its shape and its strides.
+pub(super) fn export<'py>(
+    py: Python<'py>,
+    bytes: ExportedBytes,
+    element: Element,
+    [shape, strides]: [Vec<i64>; 2],
+    is_versioned: bool,
+    may_write: bool,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let tensor = RawTensor {
+        data: bytes.start().cast_mut(),
+        device: DEVICE.0,
+        device_number: DEVICE.1,
+        dimensions: shape.len() as i32,
+        element: if element == Element::Bool { BOOL } else { UINT8 },
+        shape: shape.as_ptr(),
+        strides: strides.as_ptr(),
+        byte_offset: 0,
+    };
+    let manager = ptr::null_mut();
+    let flags = match (may_write, &bytes) {
+        (false, _) => READ_ONLY,
+        (true, ExportedBytes::Copied(_)) => IS_COPIED,
+        (true, _) => 0,
+    };
+    let shape = [shape, strides];
+    if is_versioned {
+        let ((major, minor), deleter) = (VERSION, Some(delete as unsafe extern "C" fn(*mut Versioned)));
+        let managed = Versioned { major, minor, manager, deleter, flags, tensor };
+        return capsule(py, Exported { managed, _shape: shape, _bytes: bytes }, c"dltensor_versioned");
+    }
+    let managed = Unversioned { tensor, manager, deleter: Some(delete) };
+    capsule(py, Exported { managed, _shape: shape, _bytes: bytes }, c"dltensor")
+}
+
+fn capsule<'py, T>(py: Python<'py>, exported: Exported<T>, name: &'static CStr) -> PyResult<Bound<'py, PyCapsule>> {
+    let at = NonNull::from(Box::leak(Box::new(exported))).cast();
+    // SAFETY: the pointer is good until `delete`, which the destructor calls unless a consumer has taken the tensor.
+    unsafe { PyCapsule::new_with_pointer_and_destructor(py, at, name, Some(delete_unused::<T>)) }
+}
+
+/// # Safety
+///
+/// The structure is one of [`capsule`]'s, and not deleted. Any thread may delete it.
+unsafe extern "C" fn delete<T>(managed: *mut T) {
+    // SAFETY: as the caller says; the structure is the first field.
+    drop(unsafe { Box::from_raw(managed.cast::<Exported<T>>()) });
+}
+
+/// Deletes the tensor of a capsule, unless a consumer has taken the tensor and put "used_" before the capsule's name.
+///
+/// # Safety
+///
+/// The capsule is one of [`capsule`]'s, and Python is attached.
+unsafe extern "C" fn delete_unused<T>(capsule: *mut ffi::PyObject) {
+    // SAFETY: as the caller says.
+    unsafe {
+        let name = ffi::PyCapsule_GetName(capsule);
+        if !name.is_null() && !CStr::from_ptr(name).to_bytes().starts_with(b"used_") {
+            delete::<T>(ffi::PyCapsule_GetPointer(capsule, name).cast());
+        }
+    }
 }

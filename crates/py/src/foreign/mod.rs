@@ -5,7 +5,8 @@
 //!
 //! * `bytes` of Python never change: `PyBackedBytes` for one, `list` for many;
 //! * Arrow arrays never change once they are exported: their interface demands it (`arrow`);
-//! * an [`Array`](array::Array) knows its views: without any, a call borrows it, and views are refused until the call ends.
+//! * an [`Array`](array::Array) knows its views: without any, a call borrows it, and views are refused until the call ends. It also knows
+//!   the Arrow arrays that share its memory: as long as there are any, nobody may write to it.
 //!
 //! Whatever else has a buffer, or is a tensor, may be written by another thread at any time. Such memory is never a slice: it is
 //! copied, in the call, by loads that may race (`buffer`, `racing`), a part of the rows at a time (`parts`).
