@@ -1,5 +1,6 @@
 //! Engines: those that a program makes, and the one that is made for it.
 
+use crate::devices;
 use crate::error::{bad, exception};
 use crate::foreign::array::Array;
 use crate::parts::PartMemories;
@@ -213,16 +214,12 @@ fn users_cache() -> Option<PathBuf> {
 /// A backend and one of its devices.
 type Chosen = (Arc<dyn Backend>, u32);
 
-/// The devices with these names: `cpu`, `cuda`, `cuda:1`.
+/// The devices with these names: `cpu`, `cuda`, `cuda:1`, `cuda:GPU-…`.
 fn chosen(names: &[String], cache: Option<&PathBuf>) -> PyResult<Vec<Chosen>> {
     let (mut made, mut all) = (Vec::<Arc<dyn Backend>>::new(), Vec::new());
     for name in names {
-        let (of, index) = match name.split_once(':') {
-            Some((of, index)) => {
-                let number =
-                    index.parse::<u32>().map_err(|_| bad(format!("device {name:?}: {index:?} is no number")))?;
-                (of, Some(number))
-            }
+        let (of, which) = match name.split_once(':') {
+            Some((of, which)) => (of, Some(which)),
             None => (&name[..], None),
         };
         let backend = match made.iter().find(|backend| backend.name() == of) {
@@ -238,15 +235,25 @@ fn chosen(names: &[String], cache: Option<&PathBuf>) -> PyResult<Vec<Chosen>> {
             }
         };
         let there = backend.devices().map_err(|why| exception(&why))?;
-        let matching = there.iter().filter(|device| index.map_or(device.automatic, |index| index == device.index));
-        let before = all.len();
-        all.extend(matching.map(|device| (backend.clone(), device.index)));
-        if all.len() == before {
-            let why = backend.absent().unwrap_or_else(|| format!("it has {} devices", there.len()));
-            return Err(bad(format!("there is no device {name:?}: {why}")));
-        }
+        let numbers = devices::numbers(name, which, &there).map_err(|why| match backend.absent() {
+            Some(absent) => bad(format!("there is no device {name:?}: {absent}")),
+            None => bad(why),
+        })?;
+        all.extend(numbers.into_iter().map(|number| (backend.clone(), number)));
     }
     Ok(all)
+}
+
+/// The devices of this machine that an Engine can have: for each its name, "cuda:0" for example, its model, and its UUID or None. The
+/// UUID can stand in the place of the number: "cuda:GPU-…".
+#[pyfunction(name = "devices")]
+pub(crate) fn all_devices(py: Python<'_>) -> PyResult<Vec<(String, String, Option<String>)>> {
+    Loading::check_none()?;
+    Ok(py.detach(|| {
+        let backends = BACKENDS.iter().map(|entry| (entry.make)(None));
+        let all = backends.flat_map(|backend| backend.devices().unwrap_or_default());
+        all.map(|device| (device.id(), device.name.clone(), devices::uuid(&device))).collect()
+    }))
 }
 
 /// Seconds that the engine waits for a GPU.
@@ -266,7 +273,8 @@ fn names(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<String>> {
 
 #[pymethods]
 impl Engine {
-    /// `devices`: names such as "cpu", "cuda" (all of CUDA's GPUs) or "vulkan:1". `threads`: of the host. `memory`: bytes of the
+    /// `devices`: names such as "cpu", "cuda" (all of CUDA's GPUs), "vulkan:1" or "cuda:GPU-5c01d2e7" (a UUID or its first 8 digits or
+    /// more; `hypergrove.devices()` lists them). `threads`: of the host. `memory`: bytes of the
     /// host's memory for programs and results. `cache`: where compiled kernels are kept; None is the user's cache directory, as for
     /// the command-line tool, and False is nowhere. `tables`: files of `hypergrove tune`. `redundant`: everything is computed twice
     /// and compared. `device_timeout`: seconds that the engine waits for a GPU, at least, before the GPU counts as hung.

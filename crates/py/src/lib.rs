@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod columns;
+mod devices;
 mod engine;
 mod error;
 mod foreign;
@@ -41,6 +42,7 @@ fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PrivateKey>()?;
     module.add_class::<PrivateKeys>()?;
     module.add_class::<PublicKey>()?;
+    module.add_function(wrap_pyfunction!(engine::all_devices, module)?)?;
     module.add_function(wrap_pyfunction!(keys::keygen_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::sha256_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::verify_batch, module)?)?;

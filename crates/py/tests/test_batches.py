@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hypergrove
-from hypergrove import Array, Engine, PrivateKey, PublicKey, keygen_batch, sha256_batch, verify_batch, zkdilithium
+from hypergrove import Array, Engine, PrivateKey, PublicKey, devices, keygen_batch, sha256_batch, verify_batch, zkdilithium
 
 
 class Derived(bytes):
@@ -374,8 +374,9 @@ def test_engines() -> None:
     assert list(verify_batch(key.public_key(), signatures, [b"a", b"b"], engine=double)) == [True, True]
     for options, error, text in [
         ({"devices": "tpu"}, ValueError, "there is no backend 'tpu'|\"tpu\""),
-        ({"devices": ["cpu:7"]}, ValueError, "cpu:7"),
-        ({"devices": "cpu:x"}, ValueError, "no number"),
+        ({"devices": ["cpu:7"]}, ValueError, "cpu:7.*the devices are cpu:0$"),
+        ({"devices": "cpu:x"}, ValueError, "neither a number nor a UUID"),
+        ({"devices": "cpu:GPU-5c01d2e7"}, ValueError, "none of the backend's devices has a UUID"),
         ({"devices": []}, ValueError, "without a device"),
         ({"devices": ["cpu", "cpu"]}, ValueError, "twice"),
         ({"devices": 7}, TypeError, "devices"),
@@ -392,6 +393,20 @@ def test_engines() -> None:
     ]:
         with pytest.raises(error, match=text):
             Engine(**options)
+
+
+def test_devices_by_uuid() -> None:
+    every = devices()
+    assert [uuid for name, _, uuid in every if name == "cpu:0"] == [None]
+    for name, model, uuid in every:
+        assert model
+        if uuid is not None:
+            backend = name.split(":")[0]
+            for which in [uuid, uuid.lower().removeprefix("gpu-"), uuid.replace("-", "")[3:]]:
+                assert Engine(devices=f"{backend}:{which}").devices == [name]
+            other = "0" if uuid[-1] != "0" else "1"
+            with pytest.raises(ValueError, match=f"the UUIDs are .*{uuid} .{name}"):
+                Engine(devices=f"{backend}:{uuid[:-1]}{other}")
 
 
 def test_memory_of_an_engine() -> None:

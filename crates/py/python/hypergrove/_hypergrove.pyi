@@ -15,6 +15,7 @@ __all__ = [
     "PrivateKeys",
     "PublicKey",
     "__version__",
+    "devices",
     "keygen_batch",
     "sha256_batch",
     "verify_batch",
@@ -237,6 +238,7 @@ class PrivateKeys:
     def __iter__(self) -> Iterator[PrivateKey]: ...
     def __reduce__(self) -> NoReturn: ...
 
+def devices() -> list[tuple[str, str, str | None]]: ...
 def verify_batch(
     public_keys: PublicKey | Sequence[PublicKey] | _Rows,
     signatures: _Rows,

@@ -1,0 +1,144 @@
+//! Which of a backend's devices a name means: `cuda`, `cuda:1`, `vulkan:GPU-5c01d2e7-…`.
+
+use hypergrove::Device;
+
+/// Hex digits of a UUID, and how many of them at least a name has. A number has fewer.
+const DIGITS: usize = 32;
+const FEWEST: usize = 8;
+
+/// A UUID as NVIDIA's tools write it.
+pub(crate) fn uuid(device: &Device) -> Option<String> {
+    let hex = digits(device)?;
+    Some(format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+}
+
+fn digits(device: &Device) -> Option<String> {
+    Some(device.uuid?.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The numbers of the devices that a name means, of those that its backend has. `which` follows the colon in the name; without it, these are
+/// all devices that need not be named one by one.
+pub(crate) fn numbers(name: &str, which: Option<&str>, there: &[Device]) -> Result<Vec<u32>, String> {
+    let found = match which {
+        None => numbers_if(there, |device| device.automatic),
+        Some(which) => match number(which) {
+            Some(number) => numbers_if(there, |device| device.index == number),
+            None => return by_uuid(name, which, there),
+        },
+    };
+    match found.is_empty() {
+        true => Err(format!("there is no device {name:?}; the devices are {}", list(there.iter().map(Device::id)))),
+        false => Ok(found),
+    }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<_> = items.collect();
+    if items.is_empty() { "none".into() } else { items.join(", ") }
+}
+
+fn numbers_if(there: &[Device], is_meant: impl Fn(&Device) -> bool) -> Vec<u32> {
+    there.iter().filter(|device| is_meant(device)).map(|device| device.index).collect()
+}
+
+fn number(which: &str) -> Option<u32> {
+    which.parse().ok().filter(|_| which.len() < FEWEST)
+}
+
+fn by_uuid(name: &str, which: &str, there: &[Device]) -> Result<Vec<u32>, String> {
+    let lower = which.to_ascii_lowercase();
+    // A part of a GPU (MIG) has a UUID of its own.
+    let hex = ["gpu-", "mig-"].iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower).replace('-', "");
+    if !(FEWEST..=DIGITS).contains(&hex.len()) || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(format!(
+            "device {name:?}: {which:?} is neither a number nor a UUID; a UUID is GPU-…, and its first {FEWEST} digits are enough"
+        ));
+    }
+    let is_meant = |device: &Device| digits(device).is_some_and(|digits| digits.starts_with(&hex));
+    let uuids = |is_listed: &dyn Fn(&Device) -> bool| {
+        let listed = there.iter().filter(|device| is_listed(device));
+        list(listed.filter_map(|device| Some(format!("{} ({})", uuid(device)?, device.id()))))
+    };
+    match &numbers_if(there, is_meant)[..] {
+        [] if there.iter().all(|device| device.uuid.is_none()) => {
+            Err(format!("there is no device {name:?}: none of the backend's devices has a UUID; give a number"))
+        }
+        [] => Err(format!("there is no device {name:?}; the UUIDs are {}", uuids(&|_| true))),
+        [only] => Ok(vec![*only]),
+        _ => Err(format!("device {name:?}: the UUIDs {} begin so; give more digits", uuids(&is_meant))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(index: u32, uuid: Option<u128>) -> Device {
+        Device {
+            backend: "cuda",
+            index,
+            name: String::new(),
+            detail: String::new(),
+            cores: 1,
+            memory: 1,
+            queue: 1,
+            uuid: uuid.map(u128::to_be_bytes),
+            automatic: index < 3,
+        }
+    }
+
+    const FIRST: u128 = 0x5c01d2e7_1234_5678_9abc_def012345678;
+
+    fn all() -> Vec<Device> {
+        let uuids = [Some(FIRST), Some(0x5c01d2e7_1234_5678_9abc_def012345679), Some(0x1234567890), None];
+        uuids.into_iter().enumerate().map(|(index, uuid)| device(index as u32, uuid)).collect()
+    }
+
+    fn of(which: &str) -> Result<Vec<u32>, String> {
+        numbers(&format!("cuda:{which}"), Some(which), &all())
+    }
+
+    #[test]
+    fn numbers_and_backends() {
+        assert_eq!(numbers("cuda", None, &all()), Ok(vec![0, 1, 2]));
+        assert_eq!((of("0"), of("3")), (Ok(vec![0]), Ok(vec![3])));
+        assert!(of("4").unwrap_err().starts_with("there is no device \"cuda:4\"; the devices are cuda:0, cuda:1, "));
+        assert!(numbers("cuda", None, &[]).unwrap_err().ends_with("the devices are none"));
+    }
+
+    #[test]
+    fn uuids_whole_and_by_their_first_digits() {
+        assert_eq!(uuid(&all()[0]).as_deref(), Some("GPU-5c01d2e7-1234-5678-9abc-def012345678"));
+        assert_eq!(uuid(&all()[3]), None);
+        for which in [
+            "GPU-5c01d2e7-1234-5678-9abc-def012345678",
+            "5c01d2e7-1234-5678-9abc-def012345678",
+            "5c01d2e7123456789abcdef012345678",
+            "gpu-5C01D2E7123456789ABCDEF012345678",
+            "MIG-5c01d2e7-1234-5678-9abc-def012345678",
+        ] {
+            assert_eq!(of(which), Ok(vec![0]), "{which}");
+        }
+        // Eight digits are no number, though they may all be decimal.
+        assert_eq!((of("00000000"), of("GPU-00000000-0000-00")), (Ok(vec![2]), Ok(vec![2])));
+    }
+
+    #[test]
+    fn uuids_that_mean_no_device() {
+        let unknown = of("GPU-ffffffff").unwrap_err();
+        assert!(
+            unknown.contains(
+                "\"cuda:GPU-ffffffff\"; the UUIDs are GPU-5c01d2e7-1234-5678-9abc-def012345678 (cuda:0), GPU-"
+            )
+        );
+        let ambiguous = of("GPU-5c01d2e7-1234").unwrap_err();
+        assert!(ambiguous.contains("(cuda:0), ") && ambiguous.contains("(cuda:1) begin so; give more digits"));
+        for which in
+            ["", "-1", "x", "GPU-5c01d2e", "5c01d2e", "5c01d2ex", "GPU-5c01d2e7123456789abcdef0123456780", "Ä5c01d2e7"]
+        {
+            assert!(of(which).unwrap_err().contains("neither a number nor a UUID"), "{which}");
+        }
+        let nameless = numbers("cpu:12345678", Some("12345678"), &[device(0, None)]).unwrap_err();
+        assert!(nameless.contains("has a UUID; give a number"));
+    }
+}
