@@ -1,13 +1,29 @@
 //! Tickets that futures of asyncio wait for.
+//!
+//! A thread of the engine puts a job that ended into the [`List`] of the job's event loop. If the loop does not know of its list, the thread wakes
+//! it, and the loop calls the list's [`Delivery`], which gives the answers of all jobs in the list to their futures.
+//!
+//! To wake the loop, the thread writes to a socket that the loop watches, without waiting for Python. Of a loop that can watch no sockets it
+//! calls `call_soon_threadsafe`, for which it has to wait for Python.
 
 use crate::error::{InvalidSignature, exception};
 use hypergrove::{Error, Ticket};
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
+#[cfg(unix)]
+use std::io::{Read, Write};
+use std::mem::{forget, replace, take};
+#[cfg(unix)]
+use std::os::{fd::AsRawFd, unix::net::UnixStream};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -35,7 +51,18 @@ pub(crate) fn verdict(scheme: &'static str) -> impl Fn(bool) -> Answer + Send + 
     move |is_valid| if is_valid { Answer::Valid } else { Answer::Invalid(scheme) }
 }
 
-/// A submitted job, and the future that gets its answer. Only threads that are attached to Python look at the job.
+/// The exception for a signature that is not valid.
+pub(crate) fn invalid(scheme: &str) -> PyErr {
+    InvalidSignature::new_err(format!("the {scheme} signature is not valid for this data"))
+}
+
+/// Nothing that may panic runs under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A submitted job, and the future that gets its answer. It is a callback of the future, so that a cancelled future cancels its job. Only
+/// threads that are attached to Python look at the job.
 #[pyclass(frozen)]
 pub(crate) struct Pending {
     job: Mutex<Option<Submitted>>,
@@ -49,29 +76,32 @@ impl Pending {
         py: Python<'_>,
         submit: impl FnOnce() -> PyResult<Submitted> + Send,
     ) -> PyResult<Bound<'_, PyAny>> {
-        prepare_for_the_end(py)?;
-        let event_loop = py.import("asyncio")?.getattr("get_running_loop")?.call0()?;
-        let future = event_loop.call_method0("create_future")?;
+        static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let lists = Lists::of_process(py)?;
+        let event_loop = GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
+        // The engine begins with the job meanwhile.
         let job = Mutex::new(Some(py.detach(submit)?));
-        let pending = Pending { job, future: future.clone().unbind(), event_loop: event_loop.unbind() };
-        let pending = Bound::new(py, pending)?;
-        future.call_method1("add_done_callback", (pending.getattr("forget")?,))?;
-        Pending::poll(&pending)?;
+        let future = event_loop.call_method0(intern!(py, "create_future"))?;
+        let address = lists.watched(&event_loop)?;
+        let pending =
+            Bound::new(py, Pending { job, future: future.clone().unbind(), event_loop: event_loop.unbind() })?;
+        future.call_method1(intern!(py, "add_done_callback"), (&pending,))?;
+        lists.jobs.fetch_add(1, Relaxed);
+        Arc::new(JobWaker { pending: pending.unbind(), address, lists }).give(py)?;
         Ok(future)
     }
 
     /// Takes the job away: without its answer, it is cancelled.
     fn take(&self) -> Option<Submitted> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.job).take()
     }
 
-    /// The answer, if it is known; otherwise the loop learns when it is.
-    fn answer(slf: &Bound<'_, Pending>) -> Option<Result<Answer, Error>> {
-        let mut place = slf.get().job.lock().unwrap_or_else(PoisonError::into_inner);
-        let waker = Waker::from(Arc::new(PendingWaker(slf.clone().unbind())));
-        match place.as_mut()?(&waker) {
+    /// The answer, if it is known and was not taken; otherwise `waker` is woken when it is known.
+    fn answer(&self, waker: &Waker) -> Option<Result<Answer, Error>> {
+        let mut job = lock(&self.job);
+        match job.as_mut()?(waker) {
             Poll::Ready(answer) => {
-                *place = None;
+                *job = None;
                 Some(answer)
             }
             Poll::Pending => None,
@@ -81,65 +111,299 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// Called by the loop: gives the answer to the future, if it is known.
-    fn poll(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, future) = (slf.py(), slf.get().future.bind(slf.py()));
-        let Some(answer) = Pending::answer(slf) else { return Ok(()) };
-        if future.call_method0("done")?.is_truthy()? {
-            return Ok(());
-        }
-        match answer {
-            Ok(Answer::Signature(bytes)) => future.call_method1("set_result", (PyBytes::new(py, &bytes),))?,
-            Ok(Answer::Valid) => future.call_method1("set_result", (py.None(),))?,
-            Ok(Answer::Invalid(scheme)) => future.call_method1("set_exception", (invalid(scheme),))?,
-            Err(why) => future.call_method1("set_exception", (exception(&why),))?,
-        };
-        Ok(())
+    /// Called by the loop when the future is cancelled, or when someone else has set its result.
+    fn __call__(&self, _future: &Bound<'_, PyAny>) {
+        drop(self.take());
     }
 
-    /// The future has this object in a callback, and a closed loop may have one that it never calls: Python finds these circles, and breaks
+    /// The future has this object as a callback, and a closed loop may have one that it never calls: Python finds these circles, and breaks
     /// them there.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.future)?;
         visit.call(&self.event_loop)
     }
+}
 
-    /// Called when the future is done, or cancelled.
-    fn forget(&self, _future: &Bound<'_, PyAny>) {
-        drop(self.take());
+/// What the engine has of a job whose future waits.
+struct JobWaker {
+    pending: Py<Pending>,
+    /// Where the loop is in memory.
+    address: usize,
+    lists: Arc<Lists>,
+}
+
+impl JobWaker {
+    /// Gives the answer to the future, if it is known; otherwise the job comes into its loop's list when it is.
+    fn give(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
+        let pending = self.pending.bind(py);
+        let Some(answer) = pending.get().answer(&Waker::from(self.clone())) else { return Ok(()) };
+        let future = pending.get().future.bind(py);
+        // A future that is done, or cancelled, has no callbacks any more.
+        let removed: usize = future.call_method1(intern!(py, "remove_done_callback"), (pending,))?.extract()?;
+        if removed == 0 {
+            return Ok(());
+        }
+        let (result, exception) = match answer {
+            Ok(Answer::Signature(bytes)) => (PyBytes::new(py, &bytes).into_any(), None),
+            Ok(Answer::Valid) => (py.None().into_bound(py), None),
+            Ok(Answer::Invalid(scheme)) => (py.None().into_bound(py), Some(invalid(scheme))),
+            Err(why) => (py.None().into_bound(py), Some(exception(&why))),
+        };
+        match exception {
+            None => future.call_method1(intern!(py, "set_result"), (result,))?,
+            Some(why) => future.call_method1(intern!(py, "set_exception"), (why,))?,
+        };
+        Ok(())
     }
 }
 
-/// The exception for a signature that is not valid.
-pub(crate) fn invalid(scheme: &str) -> PyErr {
-    InvalidSignature::new_err(format!("the {scheme} signature is not valid for this data"))
+impl Drop for JobWaker {
+    fn drop(&mut self) {
+        self.lists.jobs.fetch_sub(1, Relaxed);
+    }
 }
 
-/// Tells the loop that there is an answer.
-struct PendingWaker(Py<Pending>);
-
-impl Wake for PendingWaker {
+impl Wake for JobWaker {
     fn wake(self: Arc<Self>) {
+        let lists = self.lists.clone();
+        let Some(list) = lists.add(self) else { return };
         TELLING.fetch_add(1, SeqCst);
         if !IS_ENDING.load(SeqCst) {
-            self.tell();
+            Delivery::announce(list, lists);
         }
         TELLING.fetch_sub(1, SeqCst);
     }
 }
 
-impl PendingWaker {
-    fn tell(&self) {
+/// Jobs of one loop that ended, until the loop delivers their answers.
+struct List {
+    ended: Mutex<Ended>,
+    /// Wakes the loop. Without it, the list ends when it is delivered.
+    bell: Option<Bell>,
+}
+
+#[derive(Default)]
+struct Ended {
+    jobs: Vec<Arc<JobWaker>>,
+    /// The loop was woken, and will look.
+    is_known: bool,
+}
+
+/// The lists of all loops, each with its loop's address. A list belongs to its [`Delivery`], and the delivery to the loop. So nothing here
+/// keeps a loop that nobody runs any more. When the delivery is dropped, its list leaves: another loop may get the address then.
+struct Lists {
+    process: u32,
+    all: Mutex<Vec<(usize, Weak<List>)>>,
+    /// Jobs whose futures wait, of all loops.
+    jobs: AtomicUsize,
+}
+
+impl Lists {
+    /// Those of this process: a forked child has none of the threads that hold its parent's locks, or that its parent counted. The first call
+    /// of a process has Python call [`end`] at its exit.
+    fn of_process(py: Python<'_>) -> PyResult<Arc<Lists>> {
+        static ALL: Mutex<Option<(u32, Arc<Lists>)>> = Mutex::new(None);
+        let process = std::process::id();
+        let lists = {
+            let mut all = lock(&ALL);
+            match &*all {
+                Some((of, lists)) if *of == process => return Ok(lists.clone()),
+                _ => {}
+            }
+            let lists = Arc::new(Lists { process, all: Mutex::default(), jobs: AtomicUsize::new(0) });
+            TELLING.store(0, SeqCst);
+            // What the parent's threads have listed is the parent's.
+            forget(all.replace((process, lists.clone())));
+            lists
+        };
+        py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?, process))?;
+        Ok(lists)
+    }
+
+    /// A loop's address. Has the loop watch the bell of a list, if it can.
+    fn watched(self: &Arc<Self>, event_loop: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let (py, address) = (event_loop.py(), event_loop.as_ptr().addr());
+        if lock(&self.all).iter().any(|(of, list)| *of == address && list.strong_count() > 0) {
+            return Ok(address);
+        }
+        let Some(bell) = Bell::new() else { return Ok(address) };
+        let file = bell.file();
+        let list = Arc::new(List { ended: Mutex::default(), bell: Some(bell) });
+        let delivery = Delivery { list: list.clone(), lists: self.clone(), event_loop: event_loop.clone().unbind() };
+        // The loop keeps the context of this call, which is not to be the caller's.
+        let context = py.import("contextvars")?.getattr("Context")?.call0()?;
+        let add = event_loop.getattr(intern!(py, "add_reader"));
+        if add.and_then(|add| context.call_method1("run", (add, file, delivery))).is_ok() {
+            enter(&mut lock(&self.all), address, &list);
+        }
+        Ok(address)
+    }
+
+    /// Adds a job to its loop's list. Gives the list if it is new: the loop has none.
+    fn add(&self, job: Arc<JobWaker>) -> Option<Arc<List>> {
+        let (mut all, address) = (lock(&self.all), job.address);
+        let known = all.iter().find(|(of, _)| *of == address).and_then(|(_, list)| list.upgrade());
+        if let Some(list) = known {
+            let mut ended = lock(&list.ended);
+            ended.jobs.push(job);
+            let is_known = replace(&mut ended.is_known, true);
+            // The last owner of a list drops Python's objects: no lock may be held then.
+            drop((ended, all));
+            if let Some(bell) = list.bell.as_ref().filter(|_| !is_known) {
+                bell.ring();
+            }
+            return None;
+        }
+        let list = Arc::new(List { ended: Mutex::new(Ended { jobs: vec![job], is_known: true }), bell: None });
+        enter(&mut all, address, &list);
+        Some(list)
+    }
+
+    /// Takes the jobs of a list, and whether the loop is to look at the list again: the jobs of a batch end one after the other, and the
+    /// first one woke the loop.
+    fn take(&self, list: &Arc<List>) -> (Vec<Arc<JobWaker>>, bool) {
+        let mut all = lock(&self.all);
+        let mut ended = lock(&list.ended);
+        let jobs = take(&mut ended.jobs);
+        ended.is_known = !jobs.is_empty() && self.jobs.load(Relaxed) > jobs.len();
+        match (&list.bell, ended.is_known) {
+            (_, true) => {}
+            (Some(bell), false) => bell.end_ring(),
+            (None, false) => remove(&mut all, list),
+        }
+        (jobs, ended.is_known)
+    }
+
+    /// Ends a list that its loop does not deliver. Gives its jobs.
+    fn end(&self, list: &Arc<List>) -> Vec<Arc<JobWaker>> {
+        remove(&mut lock(&self.all), list);
+        take(&mut lock(&list.ended).jobs)
+    }
+}
+
+fn enter(all: &mut Vec<(usize, Weak<List>)>, address: usize, list: &Arc<List>) {
+    all.retain(|(of, _)| *of != address);
+    all.push((address, Arc::downgrade(list)));
+}
+
+fn remove(all: &mut Vec<(usize, Weak<List>)>, list: &Arc<List>) {
+    all.retain(|(_, other)| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(list)));
+}
+
+/// Two sockets, one of which a loop watches. There is a byte for the loop to read as long as it is to look at its list.
+#[cfg(unix)]
+struct Bell {
+    loops: UnixStream,
+    others: UnixStream,
+}
+
+#[cfg(unix)]
+impl Bell {
+    fn new() -> Option<Bell> {
+        let (loops, others) = UnixStream::pair().ok()?;
+        loops.set_nonblocking(true).ok()?;
+        others.set_nonblocking(true).ok()?;
+        Some(Bell { loops, others })
+    }
+
+    fn file(&self) -> i32 {
+        self.loops.as_raw_fd()
+    }
+
+    fn ring(&self) {
+        // There is room for the only byte.
+        let _ = (&self.others).write_all(&[0]);
+    }
+
+    fn end_ring(&self) {
+        let _ = (&self.loops).read(&mut [0]);
+    }
+}
+
+/// On this system loops cannot watch sockets of Rust's standard library.
+#[cfg(not(unix))]
+struct Bell(std::convert::Infallible);
+
+#[cfg(not(unix))]
+impl Bell {
+    fn new() -> Option<Bell> {
+        None
+    }
+
+    fn file(&self) -> i32 {
+        match self.0 {}
+    }
+
+    fn ring(&self) {
+        match self.0 {}
+    }
+
+    fn end_ring(&self) {
+        match self.0 {}
+    }
+}
+
+/// What a loop calls to deliver the answers of a list.
+#[pyclass(frozen)]
+struct Delivery {
+    list: Arc<List>,
+    lists: Arc<Lists>,
+    event_loop: Py<PyAny>,
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        // In a forked child, a thread of the parent may hold the lock for ever.
+        if self.lists.process == std::process::id() {
+            remove(&mut lock(&self.lists.all), &self.list);
+        }
+    }
+}
+
+impl Delivery {
+    /// Has the loop deliver a list that has no bell.
+    fn announce(list: Arc<List>, lists: Arc<Lists>) {
         Python::try_attach(|py| {
-            let pending = self.0.bind(py);
-            let told = pending
-                .getattr("poll")
-                .and_then(|poll| pending.get().event_loop.bind(py).call_method1("call_soon_threadsafe", (poll,)));
+            let first = lock(&list.ended).jobs.first().map(|job| job.pending.get().event_loop.clone_ref(py));
+            let Some(event_loop) = first else { return };
+            let known = (list.clone(), lists.clone());
+            let announced = Bound::new(py, Delivery { list, lists, event_loop: event_loop.clone_ref(py) })
+                .and_then(|new| event_loop.bind(py).call_method1(intern!(py, "call_soon_threadsafe"), (new,)));
             // The loop is closed.
-            if told.is_err() {
-                drop(pending.get().take());
+            if announced.is_err() {
+                let (list, lists) = known;
+                lists.end(&list).iter().for_each(|job| drop(job.pending.get().take()));
             }
         });
+    }
+}
+
+#[pymethods]
+impl Delivery {
+    /// Called by the loop. An error of one future is raised when the others have their answers.
+    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, Delivery { list, lists, event_loop }) = (slf.py(), slf.get());
+        let (jobs, looks_again) = lists.take(list);
+        let all = jobs.iter().map(|job| job.give(py)).fold(Ok(()), Result::and);
+        // A bell that still rings has the loop come back.
+        if !looks_again || list.bell.is_some() {
+            return all;
+        }
+        let again = event_loop.bind(py).call_method1(intern!(py, "call_soon"), (slf,));
+        if again.is_err() {
+            lists.end(list).into_iter().for_each(Wake::wake);
+        }
+        all.and(again.map(drop))
+    }
+
+    /// The loop has this object, and may be gone before it calls it.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        // While another thread adds a job, Python takes the jobs for used.
+        match self.list.ended.try_lock() {
+            Ok(ended) => ended.jobs.iter().try_for_each(|job| visit.call(&job.pending)),
+            Err(_) => Ok(()),
+        }
     }
 }
 
@@ -147,18 +411,6 @@ impl PendingWaker {
 // threads that tell a loop something, and later ones leave it alone. It waits for the engines' threads too.
 static TELLING: AtomicUsize = AtomicUsize::new(0);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
-/// The process that the two are of.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
-
-/// Has Python call [`end`] at its exit, once a process: a forked child has none of the threads that its parent counted.
-fn prepare_for_the_end(py: Python<'_>) -> PyResult<()> {
-    let process = std::process::id();
-    if PROCESS.swap(process, SeqCst) != process {
-        TELLING.store(0, SeqCst);
-        py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?, process))?;
-    }
-    Ok(())
-}
 
 #[pyfunction]
 fn end(py: Python<'_>, process: u32) {

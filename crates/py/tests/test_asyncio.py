@@ -2,10 +2,16 @@
 
 import asyncio
 import gc
+import multiprocessing
+import os
 import subprocess
 import sys
+import threading
 import time
 import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from conftest import SET
@@ -152,6 +158,254 @@ asyncio.new_event_loop().run_until_complete(leave())
     for _ in range(5):
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         assert (ran.returncode, ran.stderr) == (0, "")
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Counts deliveries, or cannot watch sockets."""
+
+    deliveries = 0
+    watches = True
+
+    def count(self, callback: Callable[..., object]) -> Callable[..., object]:
+        if type(callback).__name__ != "Delivery":
+            return callback
+
+        def deliver(*args: object) -> None:
+            self.deliveries += 1
+            callback(*args)
+
+        return deliver
+
+    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+        if not self.watches and type(callback).__name__ == "Delivery":
+            raise NotImplementedError
+        super().add_reader(fd, self.count(callback), *args)
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, **options: Any) -> asyncio.Handle:
+        return super().call_soon(self.count(callback), *args, **options)
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, **options: Any) -> asyncio.Handle:
+        assert not self.watches
+        return super().call_soon_threadsafe(self.count(callback), *args, **options)
+
+
+@pytest.mark.parametrize("watches", [True, False])
+def test_a_loop_is_woken_once_for_many_jobs(key: PrivateKey, watches: bool) -> None:
+    public, signature = key.public_key(), key.sign(b"m")
+    loop = CountingLoop()
+    loop.watches = watches
+
+    async def main() -> None:
+        for count in [1, 300, 3]:
+            before, engine = loop.deliveries, Engine(threads=2)
+            futures = [public.verify_async(signature, b"m", engine=engine) for _ in range(count)]
+            # They end while the loop stands.
+            time.sleep(0.5)
+            assert await asyncio.gather(*futures) == [None] * count
+            assert loop.deliveries - before <= 2
+
+    loop.run_until_complete(main())
+    loop.close()
+
+
+def test_loops_in_several_threads(key: PrivateKey) -> None:
+    public, signatures = key.public_key(), [key.sign(bytes([i])) for i in range(8)]
+
+    async def caller(number: int) -> None:
+        for i in range(40):
+            await public.verify_async(signatures[number], bytes([number]))
+            with pytest.raises(InvalidSignature):
+                await public.verify_async(signatures[number], bytes([i + 8]))
+
+    async def main() -> None:
+        await asyncio.gather(*map(caller, range(8)))
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(asyncio.run, main()) for _ in range(12)]:
+            done.result(120)
+
+
+def test_jobs_that_end_while_their_loop_stands(key: PrivateKey) -> None:
+    loop = asyncio.new_event_loop()
+    futures: list[asyncio.Future[bytes]] = []
+
+    async def begin() -> None:
+        futures.extend(key.sign_async(bytes([i])) for i in range(50))
+
+    async def end() -> list[bytes]:
+        return await asyncio.gather(*futures)
+
+    for _ in range(3):
+        loop.run_until_complete(begin())
+        time.sleep(0.3)
+        assert all(map(key.public_key().is_valid, loop.run_until_complete(end()), map(bytes, zip(range(50)))))
+        futures.clear()
+    loop.close()
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_answers_that_nobody_takes_keep_no_loop(key: PrivateKey, is_closed: bool) -> None:
+    def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
+        loop = asyncio.new_event_loop()
+
+        async def begin() -> None:
+            for i in range(30):
+                key.sign_async(bytes([i]))
+            # Some answers wait for their delivery when the loop stands.
+            await asyncio.sleep(0.002)
+
+        loop.run_until_complete(begin())
+        if is_closed:
+            loop.close()
+        return weakref.ref(loop)
+
+    loops = [leave() for _ in range(10)]
+    until = time.monotonic() + 60
+    with pytest.warns(ResourceWarning) if not is_closed else pytest.MonkeyPatch.context():
+        while any(loop() is not None for loop in loops) and time.monotonic() < until:
+            time.sleep(0.05)
+            gc.collect()
+    assert [loop() for loop in loops] == [None] * 10
+    # A new loop, maybe where one of them was.
+    assert key.public_key().is_valid(asyncio.run(sign(key)), b"m")
+
+
+async def sign(key: PrivateKey) -> bytes:
+    return await key.sign_async(b"m")
+
+
+def test_a_cancelled_task_cancels_its_job(key: PrivateKey) -> None:
+    async def main() -> None:
+        engine = Engine(threads=1)
+        tasks = [asyncio.ensure_future(key.sign_async(b"m", engine=engine)) for _ in range(500)]
+        ahead = asyncio.ensure_future(key.sign_async(b"m", engine=engine))
+        await asyncio.sleep(0)
+        began = time.monotonic()
+        for task in tasks:
+            task.cancel()
+        await ahead
+        # It did not wait for hundreds of signatures.
+        assert time.monotonic() - began < 0.2
+        assert sum(task.cancelled() for task in tasks) > 300
+
+    asyncio.run(main())
+
+
+class FailingLoop(asyncio.SelectorEventLoop):
+    """Fails now and then, as a signal's handler may that raises KeyboardInterrupt in it."""
+
+    calls = 0
+
+    def call_soon(self, *args: Any, **options: Any) -> asyncio.Handle:
+        if type(args[0]).__name__ == "Delivery":
+            self.calls += 1
+            if self.calls % 2:
+                raise RuntimeError("as planned")
+        return super().call_soon(*args, **options)
+
+    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+        if type(callback).__name__ == "Delivery":
+            raise NotImplementedError
+        super().add_reader(fd, callback, *args)
+
+
+def test_a_loop_that_fails_loses_no_answer(key: PrivateKey) -> None:
+    public, signature = key.public_key(), key.sign(b"m")
+    loop, failures = FailingLoop(), []
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+
+    async def main() -> None:
+        for _ in range(5):
+            every = asyncio.gather(*(public.verify_async(signature, b"m") for _ in range(1000)))
+            assert await asyncio.wait_for(every, 60) == [None] * 1000
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert loop.calls and len(failures) == (loop.calls + 1) // 2
+
+
+class Minimal:
+    """Has no more of a loop than futures need."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.woken = threading.Event()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=self)  # type: ignore[arg-type]
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: object = None) -> None:
+        self.calls.append((callback, *args))
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: object = None) -> None:
+        self.calls.append((callback, *args))
+        self.woken.set()
+
+
+def test_a_loop_of_another_kind(key: PrivateKey) -> None:
+    loop = Minimal()
+    asyncio._set_running_loop(loop)  # type: ignore[arg-type]
+    try:
+        futures = [key.sign_async(b"m") for _ in range(20)]
+    finally:
+        asyncio._set_running_loop(None)
+    until = time.monotonic() + 60
+    while not all(future.done() for future in futures) and time.monotonic() < until:
+        loop.woken.wait(1)
+        calls, loop.calls = loop.calls, []
+        for callback, *args in calls:
+            callback(*args)
+    assert all(key.public_key().is_valid(future.result(), b"m") for future in futures)
+
+
+def signed_in_child(raw: bytes) -> bytes:
+    return asyncio.run(sign(PrivateKey.from_raw(SET, raw)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_children_have_loops_of_their_own(key: PrivateKey) -> None:
+    """Children are forked while jobs of this process's loop end."""
+
+    async def main() -> None:
+        async def work() -> None:
+            while not ended.is_set():
+                await asyncio.gather(*(key.sign_async(b"m") for _ in range(50)))
+
+        ended, task = asyncio.Event(), asyncio.ensure_future(work())
+        ended_work = 0
+        for _ in range(5):
+            await asyncio.sleep(0.01)
+            pool = multiprocessing.get_context("fork").Pool(2)
+            signatures = await asyncio.to_thread(pool.map, signed_in_child, [key.to_raw()] * 4)
+            assert all(key.public_key().is_valid(signature, b"m") for signature in signatures)
+            pool.terminate()
+            ended_work += 1
+        ended.set()
+        await task
+
+    asyncio.run(main())
+
+
+def test_python_ends_while_other_threads_run_loops() -> None:
+    code = f"""
+import asyncio, threading, time
+from hypergrove import PrivateKey
+key = PrivateKey.generate("{SET}")
+signature = key.sign(b"m")
+async def work():
+    while True:
+        await asyncio.gather(*(key.public_key().verify_async(signature, b"m") for _ in range(20)))
+for _ in range(3):
+    threading.Thread(target=asyncio.run, args=(work(),), daemon=True).start()
+time.sleep(0.3)
+"""
+    for _ in range(5):
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran
 
 
 def test_the_queue_of_tickets_is_bounded(key: PrivateKey) -> None:
