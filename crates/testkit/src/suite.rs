@@ -243,10 +243,10 @@ pub fn toys_exhaustively(backend: &dyn Backend) {
     }
 }
 
-/// The theorem that makes tuning safe: a policy changes time, never bytes. A set of the standard has the last value of each axis, and all
-/// values if all is tested.
+/// The theorem that makes tuning safe: a policy changes time, never bytes. Unless all is tested, each toy set has every second policy, by
+/// turns, and the set of the standard the last value of each axis.
 pub fn every_policy_gives_the_same_bytes(backend: &dyn Backend) {
-    for p in toys().chain([&hypergrove_fips205::SLH_DSA_SHA2_128F]) {
+    for (turn, p) in toys().chain([&hypergrove_fips205::SLH_DSA_SHA2_128F]).enumerate() {
         let is_toy = p.h <= 8;
         let case = Case::new(p, 2, if is_toy { 21 } else { 2 });
         let (signed, generated) = (case.sign(reference), case.keygen(reference));
@@ -256,7 +256,8 @@ pub fn every_policy_gives_the_same_bytes(backend: &dyn Backend) {
             policies.reverse();
             policies.dedup_by_key(|(policy, _)| policy.0[0].0);
         }
-        for (policy, what) in policies {
+        let step = if is_toy && !crate::all() { 2 } else { 1 };
+        for (policy, what) in policies.into_iter().skip(turn % step).step_by(step) {
             assert!(case.keygen(by(backend, &policy)).0 == *roots, "keygen, {what}");
             assert!(case.sign(by(backend, &policy)).0 == *want, "sign, {what}");
             assert!(case.verify(want, by(backend, &policy)).0 == *roots, "verify, {what}");
