@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Versions of what builds and tests the package.
 const REQUIREMENTS: &str = "crates/py/requirements.txt";
-/// What a full run has in addition.
+/// What a full run has in addition: another type checker, and Spark.
 const IN_FULL: &str = "crates/py/requirements-full.txt";
 /// The oldest Python that the package is for, and what it takes to make environments.
 const USABLE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
@@ -33,6 +33,9 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         Ok(place) => place,
         Err(why) => return Ok(Outcome::Skipped(why)),
     };
+    if extent == Extent::Full {
+        place.fetch(IN_FULL)?;
+    }
     let passed = place.test(tally, extent == Extent::Full)?;
     place.types()?;
     let mut also = "mypy and stubtest".to_owned();
@@ -108,7 +111,9 @@ impl Place {
     }
 
     fn fetch(&self, list: &str) -> Result<(), String> {
-        let install = ["-m", "pip", "--quiet", "--no-input", "install", "--only-binary=:all:", "-r", list];
+        // No wheel of pyspark is published.
+        let wheels = ["--only-binary=:all:", "--no-binary=pyspark"];
+        let install = [&["-m", "pip", "--quiet", "--no-input", "install"], &wheels[..], &["-r", list]].concat();
         process::fetch(|| self.command("tools", 10, &install))
             .map_err(|_| format!("pip could not fetch what {list} lists, as it says above"))
     }
@@ -169,9 +174,9 @@ impl Place {
         let link = Path::new(&own).join("tools.pth");
         fs::write(&link, tools + "\n").map_err(|error| format!("{}: {error}", link.display()))?;
         let before = tally.passed;
-        let mut pytest = self.command("venv", 15, &["-m", "pytest", "--quiet"]);
+        let mut pytest = self.command("venv", if is_whole { 45 } else { 15 }, &["-m", "pytest", "--quiet"]);
         if is_whole {
-            pytest.env("HYPOTHESIS_PROFILE", "full");
+            pytest.env("HYPOTHESIS_PROFILE", "full").env("HYPERGROVE_TESTS", "all");
         }
         process::run_tests(pytest, tally)?;
         Ok(tally.passed - before)
@@ -185,7 +190,6 @@ impl Place {
     }
 
     fn types_by_pyright(&self) -> Result<(), String> {
-        self.fetch(IN_FULL)?;
         let python = self.program("venv", "python").to_string_lossy().into_owned();
         self.run("venv", 5, &["-m", "pyright", "--warnings", "--pythonpath", &python])
     }

@@ -17,6 +17,10 @@ settings.register_profile("quick", database=None, derandomize=True, deadline=Non
 settings.register_profile("full", database=None, deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+# Clusters need what requirements-full.txt lists, and minutes.
+IS_FULL = os.environ.get("HYPERGROVE_TESTS") == "all"
+collect_ignore = [] if IS_FULL else ["test_clusters.py"]
+
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Says in Rust's words what ran, for `cargo xtask`."""

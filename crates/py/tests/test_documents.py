@@ -7,8 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import IS_FULL
 
 import hypergrove
+import hypergrove.arrow
+import hypergrove.duckdb
+import hypergrove.polars
+import hypergrove.ray
+import hypergrove.spark
+
+OF_TABLES = [hypergrove.arrow, hypergrove.duckdb, hypergrove.polars, hypergrove.ray, hypergrove.spark]
 
 
 def test_examples_of_documents(repository: Path) -> None:
@@ -17,14 +25,23 @@ def test_examples_of_documents(repository: Path) -> None:
         assert attempted and not failed, document
 
 
+@pytest.mark.parametrize("engine", ["pyarrow", "Polars", "DuckDB", "Ray"] + ["Spark"] * IS_FULL)
+def test_examples_of_tables(repository: Path, tmp_path: Path, engine: str) -> None:
+    program = Path(__file__).with_name("run_section.py")
+    # A process of their own: what engines leave behind and warn of is theirs.
+    command = [sys.executable, str(program), str(repository / "docs/tables.md"), "Data", engine]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
+
+
 def test_examples_of_docstrings() -> None:
-    for module in [hypergrove, hypergrove.zkdilithium]:
+    for module in [hypergrove, hypergrove.zkdilithium, hypergrove.duckdb, hypergrove.polars]:
         failed, attempted = doctest.testmod(module)
         assert attempted and not failed
 
 
 def test_everything_public_is_documented() -> None:
-    for module in [hypergrove, hypergrove.zkdilithium]:
+    for module in [hypergrove, hypergrove.zkdilithium, *OF_TABLES]:
         for name in module.__all__:
             thing = getattr(module, name)
             if isinstance(thing, (str, int, tuple)):

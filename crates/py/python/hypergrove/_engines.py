@@ -1,0 +1,82 @@
+"""What the modules for data engines share: imports of the engines, and private keys that workers load by themselves."""
+
+import functools
+import importlib
+import os
+import threading
+from collections.abc import Callable
+from os import PathLike
+from typing import Any, TypeAlias
+
+from . import PrivateKey
+
+KeySource: TypeAlias = str | PathLike[str] | Callable[[], PrivateKey]
+"""Where a worker gets its private key: the path of a PEM file, or a function without arguments that returns the key."""
+
+
+def load(name: str) -> Any:
+    """Imports an engine's package. The package hypergrove depends on none of them."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as why:
+        package = name.partition(".")[0]
+        if why.name != package:
+            raise
+        extra = {"pyarrow": "arrow", "pyspark": "spark"}.get(package, package)
+        raise ModuleNotFoundError(f"{why}; 'pip install hypergrove[{extra}]' installs it", name=package) from None
+
+
+class Key:
+    """A private key by its source. The process that signs loads the key; what is pickled is the source alone."""
+
+    def __init__(self, source: KeySource) -> None:
+        if isinstance(source, PrivateKey):
+            raise TypeError(
+                "key: a PrivateKey must not travel to the workers of an engine, through its object store and its logs; "
+                "give the path of a PEM file, or a function without arguments that each worker calls to load the key"
+            )
+        if not (isinstance(source, (str, PathLike)) or callable(source)):
+            kind = type(source).__name__
+            raise TypeError(f"key: {kind}; give the path of a PEM file, or a function without arguments that returns a PrivateKey")
+        self._source = source
+        self._key: PrivateKey | None = None
+
+    @staticmethod
+    def of(source: "KeySource | Key") -> "Key":
+        """The same, or the key of a source."""
+        return source if isinstance(source, Key) else Key(source)
+
+    def get(self) -> PrivateKey:
+        """The private key. It is loaded once; a file is read again only after it has changed."""
+        with _LOADING:
+            if not callable(self._source):
+                path = os.path.abspath(self._source)
+                return _read(path, os.stat(path).st_mtime_ns)
+            if self._key is None:
+                found: Any = self._source()
+                if not isinstance(found, PrivateKey):
+                    raise TypeError(f"key: the function returned {type(found).__name__}, not a PrivateKey")
+                self._key = found
+            return self._key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Key, (self._source,)
+
+
+# Threads that sign at the same time load a key once.
+_LOADING = threading.RLock()
+
+
+@functools.lru_cache(maxsize=16)
+def _read(path: str, modified: int) -> PrivateKey:
+    """The key of a PEM file. `modified` is part of the cache's key, so that a new file is read."""
+    with open(path, "rb") as file:
+        data = bytearray(os.fstat(file.fileno()).st_size)
+        try:
+            # Not `read`, which would leave the secret in `bytes` that nobody can wipe.
+            del data[file.readinto(data) :]
+            return PrivateKey.from_pem(data)
+        except ValueError as why:
+            raise ValueError(f"key: {path}: {why}") from None
+        finally:
+            data[:] = bytes(len(data))

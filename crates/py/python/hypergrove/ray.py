@@ -1,0 +1,139 @@
+"""Datasets of Ray: `verify`, `sign` and `sha256`, by `map_batches` with actors that each hold an engine.
+
+An actor uses the GPUs that Ray gave it, or the CPU. `plan` chooses the actors from the cluster's nodes so that tasks that read and
+write, which take a whole CPU each, always find one. Each node needs this package.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
+
+from . import Engine, arrow
+from ._engines import Key, KeySource, load
+from .arrow import SignOptions, VerifyOptions
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+__all__ = ["Plan", "plan", "sha256", "sign", "verify"]
+
+
+class Plan(NamedTuple):
+    """The actors of a call."""
+
+    workers: int
+    """Actors at most. Ray Data starts with one and adds others while blocks wait."""
+    threads: int
+    """Threads of an actor's engine."""
+    num_cpus: float
+    """What Ray reserves for an actor."""
+    num_gpus: float
+
+
+class Workers(TypedDict, total=False):
+    """What a caller can choose instead of `plan`, and the rows of a batch."""
+
+    workers: int
+    threads: int
+    num_cpus: float
+    num_gpus: float
+    batch_size: int | None
+
+
+class RayVerifyOptions(VerifyOptions, Workers, total=False):
+    """The options of `verify`."""
+
+
+class RaySignOptions(SignOptions, Workers, total=False):
+    """The options of `sign`."""
+
+
+def verify(dataset: Dataset, **options: Unpack[RayVerifyOptions]) -> Dataset:
+    """Appends a Boolean column, `valid`: is the row's signature valid? The options are those of `hypergrove.arrow.verify` and of
+    `Workers`.
+
+    A batch is a block of the dataset, which Ray does not copy. `batch_size` is another number of rows.
+    """
+    return _map(dataset, arrow.verify, cast(dict[str, Any], options))
+
+
+def sign(dataset: Dataset, *, key: KeySource, **options: Unpack[RaySignOptions]) -> Dataset:
+    """Appends a column, `signature`. The options are those of `hypergrove.arrow.sign` and of `Workers`.
+
+    `key` is a path that each node can read, or a function that each actor calls: no private key leaves the actor. A batch has 4,096
+    rows, or `batch_size`.
+    """
+    work = functools.partial(arrow.sign, key=Key.of(key))
+    # A block is what one actor gets: a block of 128 MiB of messages would keep one actor busy for hours.
+    blocks = dataset.repartition(target_num_rows_per_block=options.get("batch_size") or 4096)
+    return _map(blocks, work, {**options, "batch_size": None})
+
+
+def sha256(dataset: Dataset, *, message: str = "message", output: str = "sha256", **workers: Unpack[Workers]) -> Dataset:
+    """Appends a column, `sha256`, with the SHA-256 sums of messages. The options are those of `Workers`."""
+    return _map(dataset, functools.partial(arrow.sha256, message=message, output=output), cast(dict[str, Any], workers))
+
+
+def plan(nodes: Iterable[Mapping[str, float]], num_gpus: float | None = None) -> Plan:
+    """The actors for nodes with these resources. `num_gpus` is of an actor: 0 leaves the GPUs alone, and a half shares each.
+
+    An actor reserves an eighth of the CPUs that its engine uses, because tasks that read cannot use what an actor has reserved. The
+    operating system shares the cores between both. On nodes of one CPU, an actor reserves nothing.
+    """
+    sizes = [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes]
+    if num_gpus is None:
+        num_gpus = min(1.0, max((gpus for _, gpus in sizes), default=0.0))
+    if num_gpus > 0:
+        # A tenth of a GPU fits ten times, whatever its rounding.
+        places = [(cpus, int(gpus / num_gpus + 1e-6)) for cpus, gpus in sizes if gpus + 1e-6 >= num_gpus]
+        threads = max(1, int(min((cpus / count for cpus, count in places), default=4)))
+    else:
+        several = [cpus for cpus, _ in sizes if cpus >= 2] or [cpus for cpus, _ in sizes if cpus >= 1]
+        # Several actors of a large node copy their blocks at the same time.
+        threads = int(min([4, *several]))
+        places = [(cpus, int(cpus / threads)) for cpus in several]
+    reserved = threads / 8 if all(cpus >= 2 for cpus, _ in places) else 0.0
+    return Plan(max(1, sum(count for _, count in places)), threads, reserved, num_gpus)
+
+
+class _Worker:
+    """What an actor calls."""
+
+    def __init__(self, work: Callable[..., Any], threads: int) -> None:
+        gpus = load("ray").get_runtime_context().get_accelerator_ids().get("GPU", [])
+        self._work = work
+        self._engine = Engine(devices=_devices(gpus, os.environ.get("CUDA_VISIBLE_DEVICES")), threads=threads)
+
+    def __call__(self, batch: Any) -> Any:
+        return self._work(batch, engine=self._engine)
+
+
+def _devices(gpus: Sequence[str], visible: str | None) -> list[str]:
+    """An engine's devices, by the GPUs that Ray gave an actor: numbers, or UUIDs as nvidia-smi writes them.
+
+    CUDA counts from 0 what the variable CUDA_VISIBLE_DEVICES lists. Ray sets this variable for an actor, unless it is forbidden to.
+    """
+    listed = visible.split(",") if visible else []
+    numbers = {gpu: number for number, gpu in enumerate(listed) if not gpu.startswith("GPU-")}
+    return [f"cuda:{numbers.get(gpu, gpu)}" for gpu in map(str, gpus)] or ["cpu"]
+
+
+def _map(dataset: Dataset, work: Callable[..., Any], options: dict[str, Any]) -> Dataset:
+    """The dataset with what `work` appends."""
+    chosen = {name: options.pop(name) for name in Workers.__annotations__ if name in options}
+    nodes = [node["Resources"] for node in load("ray").nodes() if node["Alive"]]
+    planned = plan(nodes, chosen.get("num_gpus"))
+    planned = planned._replace(**{name: value for name, value in chosen.items() if name != "batch_size"})
+    return dataset.map_batches(
+        _Worker,
+        fn_constructor_args=(functools.partial(work, **options), planned.threads),
+        batch_size=chosen.get("batch_size"),
+        batch_format="pyarrow",
+        zero_copy_batch=True,
+        compute=load("ray.data").ActorPoolStrategy(min_size=1, max_size=planned.workers),
+        num_cpus=planned.num_cpus,
+        num_gpus=planned.num_gpus or None,
+    )
