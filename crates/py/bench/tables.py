@@ -260,6 +260,63 @@ def measure(folder: Path, only: str | None) -> None:
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 
+def tables(record: dict[str, Any]) -> dict[str, str]:
+    """The tables of docs/tables.md, by their names there."""
+    where = f"Measured on {record['date']}: {record['cpu']}, {record['cores']} cores, Python {record['python']}."
+    memory = [where, "", "| set, signers | `verify_batch` | `arrow.verify` | Polars | Polars, streaming | DuckDB |"]
+    memory.append("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for name, found in record["memory"].items():
+        short, signers = name.split()
+        base, *others = found["seconds"].values()
+        shares = " | ".join(f"{100 * base / took:.0f} %" for took in others)
+        memory.append(f"| {SETS[short]}, {int(signers):,} | {found['rows'] / base:,.0f}/s | {shares} |")
+
+    files = ["| engine, set | identity | `verify_batch` | together | `verify` | of together |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for engine in ("Ray", "Spark"):
+        for short, found in record[engine].items():
+            times = found["seconds"]
+            both = times["identity"] + times["verify_batch"]
+            parts = " | ".join(f"{took:.1f} s" for took in (times["identity"], times["verify_batch"], both, times["verify"]))
+            files.append(f"| {engine}, {SETS[short]} | {parts} | {100 * times['verify'] / both:.0f} % |")
+
+    sums = ["| rows | seconds | most memory |", "| ---: | ---: | ---: |"]
+    sums += [f"| {found['rows']:,} | {found['seconds']:.1f} | {found['peak_mb']:,.0f} MB |" for found in record["sums"]]
+
+    nodes = ["| nodes | one row | all rows | model |", "| ---: | ---: | ---: | ---: |"]
+    for found in record["nodes"]:
+        few, whole = found["seconds"]["few"], found["seconds"]["all"]
+        nodes.append(f"| {found['nodes']} | {few:.1f} s | {whole:.1f} s | {few + work(record, found):.1f} s |")
+
+    billion = 10**9
+    size = record["Ray"]["128s"]["bytes"] / record["Ray"]["128s"]["rows"] * billion
+    hours = work(record, {"rows": billion}) * record["cores"] / 3600
+    alone = record["Ray"]["128s"]["seconds"]["verify_batch"] / record["Ray"]["128s"]["rows"] * billion * record["cores"] / 3600
+    large = [
+        f"10⁹ rows of SLH-DSA-SHA2-128s are {size / 1e12:.1f} TB. To verify them takes {alone:.0f} hours of one core like these, and {hours:.0f} with what Ray adds.",
+        "",
+        "| cores | they need | storage of 1 GB/s | 10 GB/s | 100 GB/s |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for cores in (64, 1024, 16384):
+        need = size / (hours * 3600 / cores)
+        times = [max(hours / cores, size / rate / 3600) for rate in (1e9, 1e10, 1e11)]
+        large.append(f"| {cores:,} | {need / 1e9:,.1f} GB/s | " + " | ".join(duration(hours) for hours in times) + " |")
+    return {name: "\n".join(lines) for name, lines in {"memory": memory, "files": files, "sums": sums, "nodes": nodes, "billion": large}.items()}
+
+
+def work(record: dict[str, Any], found: dict[str, Any]) -> float:
+    """The model: what Ray needs for an identity function and what verification needs, both by the row and by all cores."""
+    measured = record["Ray"]["128s"]
+    times = measured["seconds"]
+    # What a run of one row takes is no work.
+    start = record["nodes"][0]["seconds"]["few"]
+    return float((times["identity"] - start + times["verify_batch"]) / measured["rows"] * found["rows"])
+
+
+def duration(hours: float) -> str:
+    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["data", "measure", "render"])
@@ -269,17 +326,14 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
     if arguments.what == "render":
-        print(table(json.loads(RECORD.read_text())))
+        for name, text in tables(json.loads(RECORD.read_text())).items():
+            print(f"<!-- rendered by crates/py/bench/tables.py: {name} -->\n{text}\n<!-- end -->\n")
     elif arguments.folder is None:
         parser.error("give a folder")
     elif arguments.what == "data":
         make(arguments.folder, arguments.rows, arguments.signed)
     else:
         measure(arguments.folder.absolute(), arguments.only)
-
-
-def table(record: dict[str, Any]) -> str:
-    raise NotImplementedError
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,8 @@ def test_examples_of_tables(repository: Path, tmp_path: Path, engine: str) -> No
     program = Path(__file__).with_name("run_section.py")
     # A process of their own: what engines leave behind and warn of is theirs.
     command = [sys.executable, str(program), str(repository / "docs/tables.md"), "Data", engine]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
 
 

@@ -48,7 +48,10 @@ def sha256(frame: DataFrame, *, message: str = "message", output: str = "sha256"
 def _map(frame: DataFrame, work: Callable[..., Any], columns: dict[str, str]) -> DataFrame:
     """The frame with what `work` appends."""
     types = load("pyspark.sql.types")
-    schema = functools.reduce(lambda schema, column: schema.add(*column), columns.items(), types.StructType(frame.schema.fields))
+    # A list of its own: the frame's must not change.
+    schema = types.StructType(list(frame.schema.fields))
+    for column in columns.items():
+        schema = schema.add(*column)
 
     def rows(batches: Iterator[Any]) -> Iterator[Any]:
         engine = _task_engine()
