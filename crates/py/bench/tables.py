@@ -43,6 +43,7 @@ def make(folder: Path, rows: int, signed: int) -> None:
 
     import hypergrove
 
+    folder.mkdir(parents=True, exist_ok=True)
     for short, name in SETS.items():
         for signers in SIGNERS:
             began = time.perf_counter()
@@ -93,11 +94,12 @@ def in_memory(folder: Path) -> dict[str, Any]:
         for signers in SIGNERS:
             table = parquet.read_table(file_of(folder, short, signers))
             columns = [table[column] for column in ("public_key", "signature", "message")]
-            frame, rows = pl.DataFrame(table), table  # noqa: F841
+            frame = pl.DataFrame(table)
             connection = duckdb.connect()
             hypergrove.duckdb.register(connection)
+            connection.register("signed", table)
             valid = hypergrove.polars.verify(set=name)
-            query = f"SELECT count(*) FILTER (slh_dsa_verify(signature, message, public_key, '{name}')) FROM rows"
+            query = f"SELECT count(*) FILTER (slh_dsa_verify(signature, message, public_key, '{name}')) FROM signed"
             lazy = frame.lazy().select(valid)
             took = fastest(
                 {
@@ -322,7 +324,7 @@ def main() -> None:
     parser.add_argument("what", choices=["data", "measure", "render"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--signed", type=int, default=2_000)
+    parser.add_argument("--signed", type=int, default=1_000)
     parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
     if arguments.what == "render":

@@ -228,7 +228,7 @@ def spark(folder: Path) -> None:
     for options in ({"signature": "mark", "set": SET}, {}, {"set": SET, "output": "row"}):
         try:
             hypergrove.spark.verify(frame, **options)
-        except ValueError as why:
+        except (TypeError, ValueError) as why:
             print(why)
         else:
             raise AssertionError(f"{options} pass")

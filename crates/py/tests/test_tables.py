@@ -90,8 +90,8 @@ def test_a_status_says_why_a_verdict_is_null(signed: Any) -> None:
     for row in verified.to_pylist():
         assert (row["status"] is None) == (row["valid"] is not None), row["row"]
     status = verified["status"].to_pylist()
-    assert "message" in status[10] and "signature" in status[11] and "key" in status[12]
-    assert "6 bytes" in status[13] and "32" in status[13]
+    assert status[10:13] == ["null"] * 3
+    assert "public key has another length" in status[13] == status[14]
     assert arrow.verify(signed[15:], set=SET, status="why")["why"].null_count == 25
 
 
@@ -117,7 +117,7 @@ def test_errors_name_the_columns(signed: Any, key: PrivateKey) -> None:
         arrow.verify(signed, status="valid", set=SET)
     with pytest.raises(TypeError, match="batch: dict; give a pyarrow.RecordBatch"):
         arrow.sha256({"message": [b""]})
-    with pytest.raises(ValueError, match="set"):
+    with pytest.raises(TypeError, match="public_keys: .* with set="):
         arrow.verify(signed)
     with pytest.raises(TypeError, match="messages"):
         arrow.verify(signed, message="row", set=SET)

@@ -30,16 +30,18 @@ class Key:
     """A private key by its source. The process that signs loads the key; what is pickled is the source alone."""
 
     def __init__(self, source: KeySource) -> None:
-        if isinstance(source, PrivateKey):
+        self._source = source
+        self._key: PrivateKey | None = None
+        # Whoever calls may pass anything.
+        given: Any = source
+        if isinstance(given, PrivateKey):
             raise TypeError(
                 "key: a PrivateKey must not travel to the workers of an engine, through its object store and its logs; "
                 "give the path of a PEM file, or a function without arguments that each worker calls to load the key"
             )
-        if not (isinstance(source, (str, PathLike)) or callable(source)):
-            kind = type(source).__name__
+        if not (isinstance(given, (str, PathLike)) or callable(given)):
+            kind = type(given).__name__
             raise TypeError(f"key: {kind}; give the path of a PEM file, or a function without arguments that returns a PrivateKey")
-        self._source = source
-        self._key: PrivateKey | None = None
 
     @staticmethod
     def of(source: "KeySource | Key") -> "Key":

@@ -66,7 +66,8 @@ def register(
     def sha256_rows(messages: Any) -> Any:
         return arrow.array(sha256_batch(messages, nulls="propagate", engine=engine))
 
+    to: Any = connection
     # DuckDB would copy the rows without NULL before each call; the package reads NULLs where they are.
     how = {"type": "arrow", "null_handling": "special"}
-    connection.create_function("slh_dsa_verify", slh_dsa_verify, ["BLOB", "BLOB", "BLOB", "VARCHAR"], "BOOLEAN", **how)
-    connection.create_function("sha256_rows", sha256_rows, ["BLOB"], "BLOB", **how)
+    to.create_function("slh_dsa_verify", slh_dsa_verify, ["BLOB", "BLOB", "BLOB", "VARCHAR"], "BOOLEAN", **how)
+    to.create_function("sha256_rows", sha256_rows, ["BLOB"], "BLOB", **how)

@@ -41,7 +41,7 @@ def verify(
     be one, for example because of its length.
     """
 
-    def verdicts(signatures: Any, messages: Any, keys: Any) -> Any:
+    def verdicts(signatures: Any, messages: Any, keys: Any = public_key) -> Any:
         return verify_batch(
             keys,
             signatures,
@@ -54,10 +54,8 @@ def verify(
             engine=engine,
         )
 
-    if isinstance(public_key, PublicKey):
-        one = public_key
-        return _expression([signature, message], lambda signatures, messages: verdicts(signatures, messages, one), "Boolean", "valid")
-    return _expression([signature, message, public_key], verdicts, "Boolean", "valid")
+    columns = [] if isinstance(public_key, PublicKey) else [public_key]
+    return _expression([signature, message, *columns], verdicts, "Boolean", "valid")
 
 
 def sign(
@@ -82,7 +80,11 @@ def sign(
 
 def sha256(message: Column = "message", *, engine: Engine | None = None) -> pl.Expr:
     """SHA-256 sums of messages: a Binary column `sha256`."""
-    return _expression([message], lambda messages: sha256_batch(messages, nulls="propagate", engine=engine), "Binary", "sha256")
+
+    def sums(messages: Any) -> Any:
+        return sha256_batch(messages, nulls="propagate", engine=engine)
+
+    return _expression([message], sums, "Binary", "sha256")
 
 
 def _expression(inputs: Sequence[Column], function: Callable[..., Any], kind: str, name: str) -> pl.Expr:

@@ -121,7 +121,7 @@ def _devices(gpus: Sequence[str], visible: str | None) -> list[str]:
     return [f"cuda:{numbers.get(gpu, gpu)}" for gpu in map(str, gpus)] or ["cpu"]
 
 
-def _map(dataset: Dataset, work: Callable[..., Any], options: dict[str, Any]) -> Dataset:
+def _map(dataset: Any, work: Callable[..., Any], options: dict[str, Any]) -> Any:
     """The dataset with what `work` appends."""
     chosen = {name: options.pop(name) for name in Workers.__annotations__ if name in options}
     nodes = [node["Resources"] for node in load("ray").nodes() if node["Alive"]]
@@ -133,6 +133,8 @@ def _map(dataset: Dataset, work: Callable[..., Any], options: dict[str, Any]) ->
         batch_size=chosen.get("batch_size"),
         batch_format="pyarrow",
         zero_copy_batch=True,
+        # A limit of rows can be moved before this.
+        udf_modifying_row_count=False,
         compute=load("ray.data").ActorPoolStrategy(min_size=1, max_size=planned.workers),
         num_cpus=planned.num_cpus,
         num_gpus=planned.num_gpus or None,

@@ -45,7 +45,7 @@ def sha256(frame: DataFrame, *, message: str = "message", output: str = "sha256"
     return _map(frame, functools.partial(arrow.sha256, message=message, output=output), {output: "binary"})
 
 
-def _map(frame: DataFrame, work: Callable[..., Any], columns: dict[str, str]) -> DataFrame:
+def _map(frame: Any, work: Callable[..., Any], columns: dict[str, str]) -> Any:
     """The frame with what `work` appends."""
     types = load("pyspark.sql.types")
     # A list of its own: the frame's must not change.
