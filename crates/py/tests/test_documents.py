@@ -67,6 +67,16 @@ def test_the_tables_are_rendered(repository: Path) -> None:
     assert shown == compare.table(records)
 
 
+def test_the_tables_of_data_engines_are_rendered(repository: Path) -> None:
+    sys.path.insert(0, str(repository / "crates/py/bench"))
+    import tables
+
+    page = (repository / "docs/tables.md").read_text()
+    for name, text in tables.tables(json.loads(tables.RECORD.read_text())).items():
+        shown = page.split(f"<!-- rendered by crates/py/bench/tables.py: {name} -->\n")[1].split("\n<!-- end -->")[0]
+        assert shown == text, name
+
+
 def test_quickstart() -> None:
     program = Path(sys.executable).with_name("hypergrove")
     for rows in ["0", "1", "50"]:
