@@ -96,6 +96,7 @@ def in_memory(folder: Path) -> dict[str, Any]:
             columns = [table[column] for column in ("public_key", "signature", "message")]
             frame = pl.DataFrame(table)
             connection = duckdb.connect()
+            connection.execute("SET enable_progress_bar = false")
             hypergrove.duckdb.register(connection)
             connection.register("signed", table)
             valid = hypergrove.polars.verify(set=name)
@@ -122,7 +123,7 @@ def with_ray(folder: Path) -> dict[str, Any]:
     import hypergrove.ray
     from hypergrove import verify_batch
 
-    ray.init(num_cpus=os.cpu_count(), include_dashboard=False, log_to_driver=False, object_store_memory=4 << 30)
+    ray.init("local", num_cpus=os.cpu_count(), log_to_driver=False, object_store_memory=4 << 30)
     ray.data.DataContext.get_current().enable_progress_bars = False
     found = {}
     for short, name in SETS.items():
@@ -160,6 +161,7 @@ def with_spark(folder: Path) -> dict[str, Any]:
     import hypergrove.spark
     from hypergrove import verify_batch
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{os.cpu_count()}]").config("spark.driver.memory", "4g")
     builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", 2000).config("spark.ui.enabled", "false")
     spark = builder.getOrCreate()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as parquet
 
 import hypergrove.ray
@@ -135,7 +136,24 @@ def small_clusters(folder: Path) -> None:
 def a_worker_is_killed(folder: Path) -> None:
     path, expected = data(folder)
     init(num_cpus=2)
-    check(verified(path, lambda: kill("ray::MapWorker")), expected)
+    check(verified(path, lambda: kill("MapBatches(_task)")), expected)
+
+
+@story
+def a_signer_is_killed(folder: Path) -> None:
+    import ray
+
+    path, _ = data(folder)
+    key = folder / "key.pem"
+    rows = parquet.read_table(path, columns=["row", "message"]).filter(pa.compute.field("row") < 2000)
+    init(num_cpus=2)
+    dataset = hypergrove.ray.sign(ray.data.from_arrow(rows), key=key, deterministic=True, batch_size=100)
+    tables = []
+    for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
+        tables.append(table)
+        if len(tables) == 1:
+            kill("ray::MapWorker")
+    check(tables, arrow.sign(rows, key=key, deterministic=True))
 
 
 @story

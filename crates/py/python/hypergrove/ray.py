@@ -1,7 +1,8 @@
-"""Datasets of Ray: `verify`, `sign` and `sha256`, by `map_batches` with actors that each hold an engine.
+"""Datasets of Ray: `verify`, `sign` and `sha256`, by `map_batches`.
 
-An actor uses the GPUs that Ray gave it, or the CPU. `plan` chooses the actors from the cluster's nodes so that tasks that read and
-write, which take a whole CPU each, always find one. Each node needs this package.
+On CPUs, `verify` and `sha256` are tasks, which Ray runs in one process with the tasks that read: no block travels between them. Actors
+hold what is worth holding: GPUs, and private keys. Tasks that read and write take a whole CPU each, and `plan` leaves them one on any
+cluster. Each node needs this package.
 """
 
 from __future__ import annotations
@@ -22,19 +23,16 @@ __all__ = ["Plan", "plan", "sha256", "sign", "verify"]
 
 
 class Plan(NamedTuple):
-    """The actors of a call."""
+    """Actors at most, threads of an actor's engine, and what Ray reserves for an actor."""
 
     workers: int
-    """Actors at most. Ray Data starts with one and adds others while blocks wait."""
     threads: int
-    """Threads of an actor's engine."""
     num_cpus: float
-    """What Ray reserves for an actor."""
     num_gpus: float
 
 
 class Workers(TypedDict, total=False):
-    """What a caller can choose instead of `plan`, and the rows of a batch."""
+    """What a caller can choose for tasks and actors: the most of them, the rest of `Plan`, and the rows of a batch."""
 
     workers: int
     threads: int
@@ -69,7 +67,7 @@ def sign(dataset: Dataset, *, key: KeySource, **options: Unpack[RaySignOptions])
     work = functools.partial(arrow.sign, key=Key.of(key))
     # A block is what one actor gets: a block of 128 MiB of messages would keep one actor busy for hours.
     blocks = dataset.repartition(target_num_rows_per_block=options.get("batch_size") or 4096)
-    return _map(blocks, work, {**options, "batch_size": None})
+    return _map(blocks, work, {**options, "batch_size": None}, has_key=True)
 
 
 def sha256(dataset: Dataset, *, message: str = "message", output: str = "sha256", **workers: Unpack[Workers]) -> Dataset:
@@ -87,7 +85,6 @@ def plan(nodes: Iterable[Mapping[str, float]], num_gpus: float | None = None) ->
     if num_gpus is None:
         num_gpus = min(1.0, max((gpus for _, gpus in sizes), default=0.0))
     if num_gpus > 0:
-        # A tenth of a GPU fits ten times, whatever its rounding.
         places = [(cpus, int(gpus / num_gpus + 1e-6)) for cpus, gpus in sizes if gpus + 1e-6 >= num_gpus]
         threads = max(1, int(min((cpus / count for cpus, count in places), default=4)))
     else:
@@ -99,9 +96,18 @@ def plan(nodes: Iterable[Mapping[str, float]], num_gpus: float | None = None) ->
     return Plan(max(1, sum(count for _, count in places)), threads, reserved, num_gpus)
 
 
-class _Worker:
-    """What an actor calls."""
+def _task(batch: Any, work: Callable[..., Any], threads: int) -> Any:
+    """What a task calls."""
+    return work(batch, engine=_engine(threads))
 
+
+@functools.cache
+def _engine(threads: int) -> Engine:
+    """The engine of a process that runs tasks."""
+    return Engine(devices="cpu", threads=threads)
+
+
+class _Actor:
     def __init__(self, work: Callable[..., Any], threads: int) -> None:
         gpus = load("ray").get_runtime_context().get_accelerator_ids().get("GPU", [])
         self._work = work
@@ -121,21 +127,24 @@ def _devices(gpus: Sequence[str], visible: str | None) -> list[str]:
     return [f"cuda:{numbers.get(gpu, gpu)}" for gpu in map(str, gpus)] or ["cpu"]
 
 
-def _map(dataset: Any, work: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _map(dataset: Any, work: Callable[..., Any], options: dict[str, Any], has_key: bool = False) -> Any:
     """The dataset with what `work` appends."""
     chosen = {name: options.pop(name) for name in Workers.__annotations__ if name in options}
-    nodes = [node["Resources"] for node in load("ray").nodes() if node["Alive"]]
-    planned = plan(nodes, chosen.get("num_gpus"))
-    planned = planned._replace(**{name: value for name, value in chosen.items() if name != "batch_size"})
+    work = functools.partial(work, **options)
+    # Rows stay rows, so a limit of them can be moved before this.
+    how = {"batch_format": "pyarrow", "zero_copy_batch": True, "udf_modifying_row_count": False}
+    how["batch_size"] = chosen.pop("batch_size", None)
+    planned = plan((node["Resources"] for node in load("ray").nodes() if node["Alive"]), chosen.get("num_gpus"))
+    if not (planned.num_gpus or has_key):
+        pool = load("ray.data").TaskPoolStrategy(chosen.get("workers"))
+        how |= {"fn_args": (work, chosen.get("threads", 1)), "num_cpus": chosen.get("num_cpus")}
+        return dataset.map_batches(_task, compute=pool, **how)
+    planned = planned._replace(**chosen)
     return dataset.map_batches(
-        _Worker,
-        fn_constructor_args=(functools.partial(work, **options), planned.threads),
-        batch_size=chosen.get("batch_size"),
-        batch_format="pyarrow",
-        zero_copy_batch=True,
-        # A limit of rows can be moved before this.
-        udf_modifying_row_count=False,
+        _Actor,
+        fn_constructor_args=(work, planned.threads),
         compute=load("ray.data").ActorPoolStrategy(min_size=1, max_size=planned.workers),
         num_cpus=planned.num_cpus,
         num_gpus=planned.num_gpus or None,
+        **how,
     )
