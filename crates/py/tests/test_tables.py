@@ -284,7 +284,8 @@ def test_actors_leave_cpus_to_readers(nodes: Any, num_gpus: float | None, expect
         (["5", "3"], "3,5", ["cuda:1", "cuda:0"]),
         (["2"], None, ["cuda:2"]),
         (["GPU-6a1b2c3d-0000-1111-2222-333344445555"], None, ["cuda:GPU-6a1b2c3d-0000-1111-2222-333344445555"]),
-        (["GPU-6a1b"], "GPU-7,GPU-6a1b", ["cuda:GPU-6a1b"]),
+        (["GPU-6a1b2c3d"], "GPU-7,GPU-6a1b2c3d", ["cuda:GPU-6a1b2c3d"]),
+        (["GPU-6a1b"], "GPU-7,GPU-6a1b", ["cuda:1"]),
         (["MIG-1234"], "MIG-1234", ["cuda:0"]),
     ],
 )

@@ -122,8 +122,8 @@ def _devices(gpus: Sequence[str], visible: str | None) -> list[str]:
 
     CUDA counts from 0 what the variable CUDA_VISIBLE_DEVICES lists. Ray sets this variable for an actor, unless it is forbidden to.
     """
-    listed = visible.split(",") if visible else []
-    numbers = {gpu: number for number, gpu in enumerate(listed) if not gpu.startswith("GPU-")}
+    # An engine knows a GPU by eight digits of its UUID.
+    numbers = {gpu: number for number, gpu in enumerate((visible or "").split(",")) if not gpu.startswith("GPU-") or len(gpu) < 12}
     return [f"cuda:{numbers.get(gpu, gpu)}" for gpu in map(str, gpus)] or ["cpu"]
 
 
@@ -136,9 +136,9 @@ def _map(dataset: Any, work: Callable[..., Any], options: dict[str, Any], has_ke
     how["batch_size"] = chosen.pop("batch_size", None)
     planned = plan((node["Resources"] for node in load("ray").nodes() if node["Alive"]), chosen.get("num_gpus"))
     if not (planned.num_gpus or has_key):
-        pool = load("ray.data").TaskPoolStrategy(chosen.get("workers"))
-        how |= {"fn_args": (work, chosen.get("threads", 1)), "num_cpus": chosen.get("num_cpus")}
-        return dataset.map_batches(_task, compute=pool, **how)
+        how["compute"] = load("ray.data").TaskPoolStrategy(chosen.get("workers"))
+        threads, num_cpus = chosen.get("threads", 1), chosen.get("num_cpus")
+        return dataset.map_batches(_task, fn_args=(work, threads), num_cpus=num_cpus, **how)
     planned = planned._replace(**chosen)
     return dataset.map_batches(
         _Actor,
