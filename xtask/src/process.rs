@@ -206,7 +206,9 @@ pub(crate) fn may_install() -> bool {
 
 /// Only one process of this workspace installs at a time: neither apt-get nor rustup can run twice. The lock ends with what is returned.
 pub(crate) fn installing() -> Option<File> {
-    let file = File::create(workspace().join("target").join("installing.lock")).ok()?;
+    let target = workspace().join("target");
+    std::fs::create_dir_all(&target).ok()?;
+    let file = File::create(target.join("installing.lock")).ok()?;
     file.lock().ok().map(|()| file)
 }
 

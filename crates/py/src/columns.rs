@@ -372,10 +372,7 @@ impl<'py> Target<'py> {
         }
         let bytes = foreign_out(out)?;
         fits(bytes.shape())?;
-        match bytes.read_only() {
-            Some(why) => Err(bad(format!("out {why}"))),
-            None => Ok(Target::Foreign(out.clone(), bytes)),
-        }
+        Ok(Target::Foreign(out.clone(), bytes))
     }
 
     /// Gives `work` a place for `rows` results of `width` bytes, with Python detached, and makes an array of it where the caller has none. Where
@@ -419,11 +416,16 @@ impl<'py> Target<'py> {
     }
 }
 
-/// The bytes of `out`, which is no array of ours.
+/// The bytes of `out`, which is no array of ours, or has views.
 fn foreign_out(out: &Bound<'_, PyAny>) -> PyResult<ForeignBytes> {
     let bytes = ForeignBytes::of(out, &|| "out".into())?;
     let kind = out.get_type().name()?;
-    bytes.ok_or_else(|| PyTypeError::new_err(format!("out: {kind} has no buffer of bytes; give an array of uint8")))
+    let no_bytes = || PyTypeError::new_err(format!("out: {kind} has no buffer of bytes; give an array of uint8"));
+    let bytes = bytes.ok_or_else(no_bytes)?;
+    match bytes.read_only() {
+        Some(why) => Err(bad(format!("out {why}"))),
+        None => Ok(bytes),
+    }
 }
 
 /// Lets a call end by Ctrl-C.

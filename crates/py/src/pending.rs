@@ -399,11 +399,12 @@ impl Delivery {
     /// The loop has this object, and may be gone before it calls it.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.event_loop)?;
-        // While another thread adds a job, Python takes the jobs for used.
-        match self.list.ended.try_lock() {
-            Ok(ended) => ended.jobs.iter().try_for_each(|job| visit.call(&job.pending)),
-            Err(_) => Ok(()),
+        // In a forked child, a thread of the parent may hold the lock for ever.
+        if self.lists.process != std::process::id() {
+            return Ok(());
         }
+        // Nobody who holds this lock waits for Python. Python visits twice, and must see the jobs both times or never.
+        lock(&self.list.ended).jobs.iter().try_for_each(|job| visit.call(&job.pending))
     }
 }
 

@@ -23,7 +23,7 @@ def load(name: str) -> Any:
         if why.name != package:
             raise
         extra = {"pyarrow": "arrow", "pyspark": "spark"}.get(package, package)
-        raise ModuleNotFoundError(f"{why}; 'pip install hypergrove[{extra}]' installs it", name=package) from None
+        raise ModuleNotFoundError(f"{why}; install it, for example with hypergrove's extra {extra!r}", name=package) from None
 
 
 class Key:

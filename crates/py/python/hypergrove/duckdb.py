@@ -56,7 +56,7 @@ def register(
         if len(names) <= 1:
             return verdicts(signatures, messages, keys, *names or [None])
         valid: list[bool | None] = [None] * len(sets)
-        for name in filter(None, names):
+        for name in (name for name in names if name is not None):
             rows = compute.indices_nonzero(compute.equal(sets, name))
             some = verdicts(signatures.take(rows), messages.take(rows), keys.take(rows), name)
             for row, verdict in zip(rows.to_pylist(), some.to_pylist(), strict=True):

@@ -95,6 +95,8 @@ def _expression(inputs: Sequence[Column], function: Callable[..., Any], kind: st
         # A literal is a series of one row.
         rows = next((len(column) for column in columns if len(column) != 1), 1)
         whole = [column if len(column) == rows else column.new_from_index(0, rows) for column in columns]
+        # A column of nothing but null has no type of bytes.
+        whole = [column.cast(polars.Binary) if column.dtype == polars.Null else column for column in whole]
         return polars.Series(name, function(*whole), dtype=getattr(polars, kind))
 
     return polars.map_batches(inputs, call, return_dtype=getattr(polars, kind), is_elementwise=True).alias(name)

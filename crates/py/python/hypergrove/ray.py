@@ -86,13 +86,16 @@ def plan(nodes: Iterable[Mapping[str, float]], num_gpus: float | None = None) ->
         num_gpus = min(1.0, max((gpus for _, gpus in sizes), default=0.0))
     if num_gpus > 0:
         places = [(cpus, int(gpus / num_gpus + 1e-6)) for cpus, gpus in sizes if gpus + 1e-6 >= num_gpus]
+        if not places and (most := max((gpus for _, gpus in sizes), default=0.0)):
+            raise ValueError(f"num_gpus: {num_gpus:g}; no node has so many, the largest has {most:g}")
         threads = max(1, int(min((cpus / count for cpus, count in places), default=4)))
     else:
         several = [cpus for cpus, _ in sizes if cpus >= 2] or [cpus for cpus, _ in sizes if cpus >= 1]
         # Several actors of a large node copy their blocks at the same time.
         threads = int(min([4, *several]))
         places = [(cpus, int(cpus / threads)) for cpus in several]
-    reserved = threads / 8 if all(cpus >= 2 for cpus, _ in places) else 0.0
+    # Actors of two calls, on each node, leave a whole CPU.
+    reserved = max(0.0, min([threads / 8, *((cpus - 1) / (2 * count) for cpus, count in places)]))
     return Plan(max(1, sum(count for _, count in places)), threads, reserved, num_gpus)
 
 
