@@ -370,9 +370,7 @@ impl<'py> Target<'py> {
             fits(&array.get().sizes())?;
             return Ok(Target::Array(array.clone()));
         }
-        let bytes = foreign_out(out)?;
-        fits(bytes.shape())?;
-        Ok(Target::Foreign(out.clone(), bytes))
+        Ok(Target::Foreign(out.clone(), foreign_out(out, fits)?))
     }
 
     /// Gives `work` a place for `rows` results of `width` bytes, with Python detached, and makes an array of it where the caller has none. Where
@@ -401,7 +399,7 @@ impl<'py> Target<'py> {
             Target::Array(array) => {
                 let Some(mut writing) = array.get().write()? else {
                     // Others can see it.
-                    let bytes = foreign_out(&array)?;
+                    let bytes = foreign_out(&array, |_| Ok(()))?;
                     return Target::Foreign(array.into_any(), bytes).fill(py, (rows, width), gaps, work);
                 };
                 py.detach(|| work(Out::Own(writing.bytes()), None))?;
@@ -417,11 +415,12 @@ impl<'py> Target<'py> {
 }
 
 /// The bytes of `out`, which is no array of ours, or has views.
-fn foreign_out(out: &Bound<'_, PyAny>) -> PyResult<ForeignBytes> {
+fn foreign_out(out: &Bound<'_, PyAny>, check_shape: impl Fn(&[usize]) -> PyResult<()>) -> PyResult<ForeignBytes> {
     let bytes = ForeignBytes::of(out, &|| "out".into())?;
     let kind = out.get_type().name()?;
     let no_bytes = || PyTypeError::new_err(format!("out: {kind} has no buffer of bytes; give an array of uint8"));
     let bytes = bytes.ok_or_else(no_bytes)?;
+    check_shape(bytes.shape())?;
     match bytes.read_only() {
         Some(why) => Err(bad(format!("out {why}"))),
         None => Ok(bytes),
