@@ -143,11 +143,6 @@ def _map(dataset: Any, work: Callable[..., Any], options: dict[str, Any], has_ke
         threads, num_cpus = chosen.get("threads", 1), chosen.get("num_cpus")
         return dataset.map_batches(_task, fn_args=(work, threads), num_cpus=num_cpus, **how)
     planned = planned._replace(**chosen)
-    return dataset.map_batches(
-        _Actor,
-        fn_constructor_args=(work, planned.threads),
-        compute=load("ray.data").ActorPoolStrategy(min_size=1, max_size=planned.workers),
-        num_cpus=planned.num_cpus,
-        num_gpus=planned.num_gpus or None,
-        **how,
-    )
+    how["compute"] = load("ray.data").ActorPoolStrategy(min_size=1, max_size=planned.workers)
+    how |= {"num_cpus": planned.num_cpus, "num_gpus": planned.num_gpus or None}
+    return dataset.map_batches(_Actor, fn_constructor_args=(work, planned.threads), **how)
