@@ -8,10 +8,13 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any, TypeAlias
 
-from . import PrivateKey
+from . import PrivateKey, verify_batch
 
 KeySource: TypeAlias = str | PathLike[str] | Callable[[], PrivateKey]
 """Where a worker gets its private key: the path of a PEM file, or a function without arguments that returns the key."""
+
+verify_rows = functools.partial(verify_batch, nulls="propagate", malformed="null")
+"""`verify_batch` as all engines call it: a row that lacks a value, or whose public key cannot be one, has a null verdict and ends no other row."""
 
 
 def load(name: str) -> Any:

@@ -6,8 +6,8 @@ repository has an example of each. pyarrow is imported when a function is called
 
 from typing import Any, TypedDict, TypeVar, cast
 
-from . import Engine, PublicKey, sha256_batch, verify_batch
-from ._engines import Key, KeySource, load
+from . import Engine, PublicKey, sha256_batch
+from ._engines import Key, KeySource, load, verify_rows
 
 __all__ = ["KeySource", "SignOptions", "VerifyOptions", "sha256", "sign", "verify"]
 
@@ -60,17 +60,7 @@ def verify(
     keys = public_key if isinstance(public_key, PublicKey) else _column(batch, public_key, "public_key")
     signatures, messages = _column(batch, signature, "signature"), _column(batch, message, "message")
     _check_new(batch, output, "output")
-    verdicts = verify_batch(
-        keys,
-        signatures,
-        messages,
-        set=set,
-        context=context,
-        prehash=prehash,
-        nulls="propagate",
-        malformed="null",
-        engine=engine,
-    )
+    verdicts = verify_rows(keys, signatures, messages, set=set, context=context, prehash=prehash, engine=engine)
     table = _append(batch, output, verdicts)
     if status is None:
         return table

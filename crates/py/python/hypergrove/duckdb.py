@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import Engine, sha256_batch, verify_batch
-from ._engines import load
+from . import Engine, sha256_batch
+from ._engines import load, verify_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,19 +37,7 @@ def register(
     def verdicts(signatures: Any, messages: Any, keys: Any, set: str | None) -> Any:
         if set is None:
             return arrow.nulls(len(keys), arrow.bool_())
-        return arrow.array(
-            verify_batch(
-                keys,
-                signatures,
-                messages,
-                set=set,
-                context=context,
-                prehash=prehash,
-                nulls="propagate",
-                malformed="null",
-                engine=engine,
-            )
-        )
+        return arrow.array(verify_rows(keys, signatures, messages, set=set, context=context, prehash=prehash, engine=engine))
 
     def slh_dsa_verify(signatures: Any, messages: Any, keys: Any, sets: Any) -> Any:
         names = compute.unique(sets).to_pylist()

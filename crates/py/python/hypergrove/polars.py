@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from . import Engine, PublicKey, sha256_batch, verify_batch
-from ._engines import Key, KeySource, load
+from . import Engine, PublicKey, sha256_batch
+from ._engines import Key, KeySource, load, verify_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,17 +42,7 @@ def verify(
     """
 
     def verdicts(signatures: Any, messages: Any, keys: Any = public_key) -> Any:
-        return verify_batch(
-            keys,
-            signatures,
-            messages,
-            set=set,
-            context=context,
-            prehash=prehash,
-            nulls="propagate",
-            malformed="null",
-            engine=engine,
-        )
+        return verify_rows(keys, signatures, messages, set=set, context=context, prehash=prehash, engine=engine)
 
     columns = [] if isinstance(public_key, PublicKey) else [public_key]
     return _expression([signature, message, *columns], verdicts, "Boolean", "valid")
