@@ -173,14 +173,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
         );
         rows.push((step.name, result, start.elapsed(), note));
     }
-    let (mut have_passed, mut elsewhere) = (true, Vec::new());
+    let (mut have_passed, mut closing_lines) = (true, Vec::new());
     if let Some(meanwhile) = meanwhile {
         println!("\n=== meanwhile, waited for: {}", MEANWHILE.join(", "));
         let (passed, text) = meanwhile.finish()?;
         println!("{text}");
         // What it says at its end is to be read at the end.
         let is_verdict = |line: &&str| line.starts_with("FAILED") || line.starts_with("NOT CHECKED");
-        elsewhere = text.lines().filter(is_verdict).map(String::from).collect();
+        closing_lines = text.lines().filter(is_verdict).map(String::from).collect();
         let [its_passed, its_failed, its_skipped] = tests::read_total(&text).unwrap_or([0, 1, 0]);
         tally.passed += its_passed;
         tally.ignored += its_skipped;
@@ -200,7 +200,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     if !skipped.is_empty() {
         println!("NOT CHECKED: {}. The table says why; --require makes a skip a failure.", skipped.join(", "));
     }
-    elsewhere.iter().for_each(|line| println!("{line}"));
+    closing_lines.iter().for_each(|line| println!("{line}"));
     Ok(have_passed && rows.iter().all(|(_, result, ..)| *result != FAILED))
 }
 

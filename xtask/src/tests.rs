@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
 /// All tests: what became of those in Rust and in Python, and of the C library. Tests of Python and C mostly have one thread, so they run
 /// while Rust's do.
 fn whole(tally: &mut Tally) -> (Result<(), String>, Option<Step>) {
-    if let Err(why) = process::run(command(&[&PROGRAMS[..], &["--no-run"]].concat())) {
+    if let Err(why) = build() {
         return (Err(why), None);
     }
     let others = || {
@@ -73,13 +73,18 @@ fn whole(tally: &mut Tally) -> (Result<(), String>, Option<Step>) {
 
 /// CI's step.
 pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
-    let result = rust(tally, extent);
+    let result = build().and_then(|()| rust(tally, extent));
     vectors::print();
     result?;
     Ok(Outcome::Passed(format!("{} tests", tally.passed)))
 }
 
-/// All of Rust's tests. Those that wait run concurrently with those that compute.
+/// Compiles all of Rust's tests.
+fn build() -> Result<(), String> {
+    process::run(command(&[&PROGRAMS[..], &["--no-run"]].concat()))
+}
+
+/// Runs all of Rust's tests, which are compiled. Those that wait run concurrently with those that compute.
 fn rust(tally: &mut Tally, extent: Extent) -> Result<(), String> {
     let tests = |arguments: &[&str]| {
         let mut command = command(arguments);
@@ -88,7 +93,6 @@ fn rust(tally: &mut Tally, extent: Extent) -> Result<(), String> {
         }
         command
     };
-    process::run(command(&[&PROGRAMS[..], &["--no-run"]].concat()))?;
     let waiting = tests(&["--test", LIBRARY, "--", WAITING]);
     let computing = tests(&[&PROGRAMS[..], &["--", "--skip", WAITING]].concat());
     let programs = process::run_tests_concurrently(vec![waiting, computing], tally);
