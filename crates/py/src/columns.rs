@@ -1,6 +1,6 @@
 //! What calls take and give, as columns of the engine.
 
-use crate::error::{Failure, Fault, bad};
+use crate::error::{Failure, RowFault, bad};
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::{ArrowColumn, Table};
 use crate::foreign::buffer::ForeignBytes;
@@ -91,11 +91,11 @@ impl Value {
         if let Value::Foreign(bytes) = self { Some(bytes) } else { None }
     }
 
-    fn length(&self) -> Result<usize, Fault> {
+    fn length(&self) -> Result<usize, RowFault> {
         match self {
             Value::Shared(bytes) => Ok(bytes.len()),
             Value::Foreign(bytes) => Ok(bytes.len()),
-            Value::Null => Err(Fault::Null),
+            Value::Null => Err(RowFault::Null),
         }
     }
 }
@@ -225,21 +225,21 @@ impl Rows {
 
     /// An error that names the first null.
     pub(crate) fn has_null(&self, way: &str) -> PyErr {
-        let row = self.lengths().position(|length| length == Err(Fault::Null)).unwrap_or_default();
+        let row = self.lengths().position(|length| length == Err(RowFault::Null)).unwrap_or_default();
         bad(format!("{}: row {row} is null; {way}", self.what))
     }
 
-    pub(crate) fn is_wrong(&self, row: usize, fault: Fault) -> PyErr {
+    pub(crate) fn is_wrong(&self, row: usize, fault: RowFault) -> PyErr {
         bad(format!("{}: row {row}: {}", self.what, fault.text()))
     }
 
     /// The length of each row's value, or why it has none.
-    pub(crate) fn lengths(&self) -> Box<dyn Iterator<Item = Result<usize, Fault>> + '_> {
+    pub(crate) fn lengths(&self) -> Box<dyn Iterator<Item = Result<usize, RowFault>> + '_> {
         match &self.source {
             Source::Listed(all) => {
                 let mut nulls = all.nulls().iter().peekable();
                 let length = move |(row, value): (usize, &&[u8])| match nulls.next_if_eq(&&row) {
-                    Some(_) => Err(Fault::Null),
+                    Some(_) => Err(RowFault::Null),
                     None => Ok(value.len()),
                 };
                 Box::new(all.values().iter().enumerate().map(length))
@@ -249,7 +249,7 @@ impl Rows {
             Source::Array(array, width) => {
                 let nulls = array.get().nulls();
                 let is_null = move |row| nulls.is_some_and(|nulls| nulls.is_null(row));
-                Box::new((0..self.count).map(move |row| if is_null(row) { Err(Fault::Null) } else { Ok(*width) }))
+                Box::new((0..self.count).map(move |row| if is_null(row) { Err(RowFault::Null) } else { Ok(*width) }))
             }
             Source::Arrow(column) => Box::new(column.values().map(|value| value.map(<[u8]>::len))),
         }
@@ -327,9 +327,10 @@ impl Rows {
     /// Names the column that a failure is about.
     pub(crate) fn name(columns: &[&Rows], why: Failure) -> Failure {
         if let Failure::Row(row, RowStatus::BadOffsets) = why
-            && let Some(column) = columns.iter().find(|column| column.lengths().nth(row) == Some(Err(Fault::Offsets)))
+            && let Some(column) =
+                columns.iter().find(|column| column.lengths().nth(row) == Some(Err(RowFault::Offsets)))
         {
-            return Failure::Python(column.is_wrong(row, Fault::Offsets));
+            return Failure::Python(column.is_wrong(row, RowFault::Offsets));
         }
         why
     }

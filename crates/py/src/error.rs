@@ -9,7 +9,7 @@ pyo3::create_exception!(hypergrove, InvalidSignature, pyo3::exceptions::PyExcept
 
 /// Why a row has no value that a call can use.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Fault {
+pub(crate) enum RowFault {
     Null,
     Offsets,
     View,
@@ -17,15 +17,17 @@ pub(crate) enum Fault {
     KeyLength,
 }
 
-impl Fault {
+impl RowFault {
     /// A sentence about the row.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Fault::Null => "it is null",
-            Fault::Offsets => "its offsets decrease, are negative or lie beyond the column's bytes; validate the array",
-            Fault::View => "its view has a negative length, or lies beyond the column's buffers; validate the array",
-            Fault::Index => "its index is negative or lies beyond the dictionary; validate the array",
-            Fault::KeyLength => "its public key has another length than the set's",
+            RowFault::Null => "it is null",
+            RowFault::Offsets => {
+                "its offsets decrease, are negative or lie beyond the column's bytes; validate the array"
+            }
+            RowFault::View => "its view has a negative length, or lies beyond the column's buffers; validate the array",
+            RowFault::Index => "its index is negative or lies beyond the dictionary; validate the array",
+            RowFault::KeyLength => "its public key has another length than the set's",
         }
     }
 }
@@ -85,8 +87,8 @@ pub(crate) fn bad(what: impl std::fmt::Display) -> PyErr {
 /// What is wrong with a row, where its columns are to blame.
 fn fault_of(status: RowStatus) -> Option<&'static str> {
     match status {
-        RowStatus::BadOffsets => Some(Fault::Offsets.text()),
-        RowStatus::KeyLength => Some(Fault::KeyLength.text()),
+        RowStatus::BadOffsets => Some(RowFault::Offsets.text()),
+        RowStatus::KeyLength => Some(RowFault::KeyLength.text()),
         RowStatus::KeyDamaged => Some(
             "the private key is damaged: its parts do not belong together, or it changed in memory; read it from a copy",
         ),

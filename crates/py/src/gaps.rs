@@ -1,7 +1,7 @@
 //! Rows that a call leaves out, because they are null or malformed. The engine never sees them.
 
 use crate::columns::{Rows, too_many, zeros};
-use crate::error::{Fault, bad};
+use crate::error::{RowFault, bad};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -52,14 +52,14 @@ impl RowPolicy {
         let rows = columns.iter().map(|(column, _)| column.count).next().unwrap_or(0);
         let mut nulls = Nulls { missing: zeros(rows.div_ceil(8))?, count: 0, malformed: Vec::new() };
         for (column, _) in columns.iter().filter(|(column, _)| column.has_nulls) {
-            let is_null = |(_, length): &(usize, Result<usize, Fault>)| *length == Err(Fault::Null);
+            let is_null = |(_, length): &(usize, Result<usize, RowFault>)| *length == Err(RowFault::Null);
             column.lengths().enumerate().filter(is_null).for_each(|(row, _)| nulls.add(row));
         }
         for (column, wanted) in columns {
             for (row, length) in column.lengths().enumerate() {
                 let fault = match length {
                     Err(fault) => fault,
-                    Ok(length) if wanted.is_some_and(|wanted| wanted != length) => Fault::KeyLength,
+                    Ok(length) if wanted.is_some_and(|wanted| wanted != length) => RowFault::KeyLength,
                     Ok(_) => continue,
                 };
                 if nulls.is_null(row) {

@@ -4,7 +4,7 @@ use crate::columns::{
     Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, keys_of, size, too_many, verdicts, zeros,
 };
 use crate::engine::{Engine, engine_of};
-use crate::error::{Failure, Fault, bad, exception};
+use crate::error::{Failure, RowFault, bad, exception};
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::NO_VALUE;
 use crate::gaps::{Gaps, RowPolicy};
@@ -590,7 +590,7 @@ impl Keys {
                 && let Some(row) = of.iter().position(|number| *number == NO_VALUE)
             {
                 let fault = rows.lengths().nth(row).and_then(Result::err);
-                return Err(rows.is_wrong(row, fault.unwrap_or(Fault::KeyLength)));
+                return Err(rows.is_wrong(row, fault.unwrap_or(RowFault::KeyLength)));
             }
             // The engine wants a key in its table.
             if !values.is_empty() {

@@ -179,7 +179,7 @@ impl Wake for JobWaker {
 struct List {
     ended: Mutex<Ended>,
     /// Wakes the loop. Without it, the list ends when it is delivered.
-    bell: Option<Bell>,
+    notifier: Option<Notifier>,
 }
 
 #[derive(Default)]
@@ -220,15 +220,15 @@ impl Lists {
         Ok(lists)
     }
 
-    /// A loop's address. Has the loop watch the bell of a list, if it can.
+    /// A loop's address. Has the loop watch the notifier of a list, if it can.
     fn watched(self: &Arc<Self>, event_loop: &Bound<'_, PyAny>) -> PyResult<usize> {
         let (py, address) = (event_loop.py(), event_loop.as_ptr().addr());
         if lock(&self.all).iter().any(|(of, list)| *of == address && list.strong_count() > 0) {
             return Ok(address);
         }
-        let Some(bell) = Bell::new() else { return Ok(address) };
-        let file = bell.file();
-        let list = Arc::new(List { ended: Mutex::default(), bell: Some(bell) });
+        let Some(notifier) = Notifier::new() else { return Ok(address) };
+        let file = notifier.file();
+        let list = Arc::new(List { ended: Mutex::default(), notifier: Some(notifier) });
         let delivery = Delivery { list: list.clone(), lists: self.clone(), event_loop: event_loop.clone().unbind() };
         // The loop keeps the context of this call, which is not to be the caller's.
         let context = py.import("contextvars")?.getattr("Context")?.call0()?;
@@ -249,12 +249,12 @@ impl Lists {
             let is_known = replace(&mut ended.is_known, true);
             // The last owner of a list drops Python's objects: no lock may be held then.
             drop((ended, all));
-            if let Some(bell) = list.bell.as_ref().filter(|_| !is_known) {
-                bell.ring();
+            if let Some(notifier) = list.notifier.as_ref().filter(|_| !is_known) {
+                notifier.notify();
             }
             return None;
         }
-        let list = Arc::new(List { ended: Mutex::new(Ended { jobs: vec![job], is_known: true }), bell: None });
+        let list = Arc::new(List { ended: Mutex::new(Ended { jobs: vec![job], is_known: true }), notifier: None });
         enter(&mut all, address, &list);
         Some(list)
     }
@@ -266,9 +266,9 @@ impl Lists {
         let mut ended = lock(&list.ended);
         let jobs = take(&mut ended.jobs);
         ended.is_known = !jobs.is_empty() && self.jobs.load(Relaxed) > jobs.len();
-        match (&list.bell, ended.is_known) {
+        match (&list.notifier, ended.is_known) {
             (_, true) => {}
-            (Some(bell), false) => bell.end_ring(),
+            (Some(notifier), false) => notifier.clear(),
             (None, false) => remove(&mut all, list),
         }
         (jobs, ended.is_known)
@@ -292,41 +292,41 @@ fn remove(all: &mut Vec<(usize, Weak<List>)>, list: &Arc<List>) {
 
 /// Two sockets, one of which a loop watches. There is a byte for the loop to read as long as it is to look at its list.
 #[cfg(unix)]
-struct Bell {
+struct Notifier {
     loops: UnixStream,
     others: UnixStream,
 }
 
 #[cfg(unix)]
-impl Bell {
-    fn new() -> Option<Bell> {
+impl Notifier {
+    fn new() -> Option<Notifier> {
         let (loops, others) = UnixStream::pair().ok()?;
         loops.set_nonblocking(true).ok()?;
         others.set_nonblocking(true).ok()?;
-        Some(Bell { loops, others })
+        Some(Notifier { loops, others })
     }
 
     fn file(&self) -> i32 {
         self.loops.as_raw_fd()
     }
 
-    fn ring(&self) {
+    fn notify(&self) {
         // There is room for the only byte.
         let _ = (&self.others).write_all(&[0]);
     }
 
-    fn end_ring(&self) {
+    fn clear(&self) {
         let _ = (&self.loops).read(&mut [0]);
     }
 }
 
 /// On this system loops cannot watch sockets of Rust's standard library.
 #[cfg(not(unix))]
-struct Bell(std::convert::Infallible);
+struct Notifier(std::convert::Infallible);
 
 #[cfg(not(unix))]
-impl Bell {
-    fn new() -> Option<Bell> {
+impl Notifier {
+    fn new() -> Option<Notifier> {
         None
     }
 
@@ -334,11 +334,11 @@ impl Bell {
         match self.0 {}
     }
 
-    fn ring(&self) {
+    fn notify(&self) {
         match self.0 {}
     }
 
-    fn end_ring(&self) {
+    fn clear(&self) {
         match self.0 {}
     }
 }
@@ -361,7 +361,7 @@ impl Drop for Delivery {
 }
 
 impl Delivery {
-    /// Has the loop deliver a list that has no bell.
+    /// Has the loop deliver a list that has no notifier.
     fn announce(list: Arc<List>, lists: Arc<Lists>) {
         Python::try_attach(|py| {
             let first = lock(&list.ended).jobs.first().map(|job| job.pending.get().event_loop.clone_ref(py));
@@ -385,8 +385,8 @@ impl Delivery {
         let (py, Delivery { list, lists, event_loop }) = (slf.py(), slf.get());
         let (jobs, looks_again) = lists.take(list);
         let all = jobs.iter().map(|job| job.give(py)).fold(Ok(()), Result::and);
-        // A bell that still rings has the loop come back.
-        if !looks_again || list.bell.is_some() {
+        // A notifier that is not cleared has the loop call this again.
+        if !looks_again || list.notifier.is_some() {
             return all;
         }
         let again = event_loop.bind(py).call_method1(intern!(py, "call_soon"), (slf,));

@@ -6,7 +6,7 @@
 
 use super::array::ExportedBytes;
 use crate::columns::{too_many, value_of};
-use crate::error::{Fault, bad};
+use crate::error::{RowFault, bad};
 use hypergrove::rows::{Column, Offsets};
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -364,11 +364,11 @@ impl ArrowColumn {
     }
 
     /// The value of each row.
-    pub(crate) fn values(&self) -> impl Iterator<Item = Result<&[u8], Fault>> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = Result<&[u8], RowFault>> {
         self.chunks.iter().flat_map(|chunk| {
             let plain = chunk.plain().filter(|_| chunk.rows.validity.is_null());
             (0..chunk.rows.count).map(move |row| match plain {
-                Some(column) => value_of(column, row).ok_or(Fault::Offsets),
+                Some(column) => value_of(column, row).ok_or(RowFault::Offsets),
                 None => chunk.get(row),
             })
         })
@@ -458,7 +458,7 @@ impl Chunk {
         if self.dictionary.is_none() { self.rows.column() } else { None }
     }
 
-    fn get(&self, row: usize) -> Result<&[u8], Fault> {
+    fn get(&self, row: usize) -> Result<&[u8], RowFault> {
         match &self.dictionary {
             None => self.rows.get(row),
             Some((_, dictionary)) => dictionary.get(self.index(row)?),
@@ -466,16 +466,16 @@ impl Chunk {
     }
 
     /// The entry of the dictionary that a row has.
-    fn index(&self, row: usize) -> Result<usize, Fault> {
-        let Some((kind, dictionary)) = &self.dictionary else { return Err(Fault::Index) };
+    fn index(&self, row: usize) -> Result<usize, RowFault> {
+        let Some((kind, dictionary)) = &self.dictionary else { return Err(RowFault::Index) };
         let index = kind.read(self.rows.get(row)?);
-        index.filter(|index| *index < dictionary.count).ok_or(Fault::Index)
+        index.filter(|index| *index < dictionary.count).ok_or(RowFault::Index)
     }
 
     fn has_nulls(&self) -> bool {
         let dictionary = self.dictionary.as_ref().map(|(_, values)| values);
         let may_have = !self.rows.validity.is_null() || dictionary.is_some_and(|values| !values.validity.is_null());
-        may_have && (0..self.rows.count).any(|row| self.get(row) == Err(Fault::Null))
+        may_have && (0..self.rows.count).any(|row| self.get(row) == Err(RowFault::Null))
     }
 }
 
@@ -566,13 +566,13 @@ impl Values {
         !self.validity.is_null() && unsafe { *self.validity.add(at / 8) } >> (at % 8) & 1 == 0
     }
 
-    fn get(&self, row: usize) -> Result<&[u8], Fault> {
+    fn get(&self, row: usize) -> Result<&[u8], RowFault> {
         if self.is_null(row) {
-            return Err(Fault::Null);
+            return Err(RowFault::Null);
         }
         match self.column() {
-            Some(column) => value_of(column, row).ok_or(Fault::Offsets),
-            None => self.view(row).ok_or(Fault::View),
+            Some(column) => value_of(column, row).ok_or(RowFault::Offsets),
+            None => self.view(row).ok_or(RowFault::View),
         }
     }
 
