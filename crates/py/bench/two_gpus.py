@@ -91,7 +91,7 @@ def main(folder: Path) -> None:
         for name, visible in [("one", ["0"]), ("two", ["0", "1"]), ("two by UUID", [uuid for _, uuid in gpus[:2]])]:
             found = together(visible, folder)
             rate = sum(of["rows"] / of["seconds"] for of in found)
-            record = {"set": SET, "device": gpus[0][0], "turn": turn, "gpus": name, "rows_per_s": rate, "processes": found}
+            record = {"set": SET, "rows": ROWS, "device": gpus[0][0], "turn": turn, "gpus": name, "rows_per_s": rate, "processes": found}
             print(json.dumps(record), flush=True)
 
 
